@@ -1,0 +1,1 @@
+"""Devices, measuring, accuracy tasks, reports."""

@@ -1,0 +1,1 @@
+"""Accuracy tasks, one file each, over any encoder or bundle."""

@@ -1,0 +1,1 @@
+"""The student and its size: bottleneck, recurrence, vocabulary, quantization, size planning."""

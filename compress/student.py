@@ -1,0 +1,199 @@
+"""The student: a post-norm transformer whose few stored layers recur and whose token table may be narrow.
+
+Source: Ding et al. 2022 (multi-stage distillation), parameter recurrence and embedding bottleneck.
+
+Shapes: B batch, T tokens, E width of the token table, H hidden, D sentence width, V vocabulary, N heads.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from torch import Tensor, nn
+
+ACTIVATIONS = {
+    "gelu": F.gelu,
+    "gelu_new": lambda x: F.gelu(x, approximate="tanh"),
+    "relu": F.relu,
+    "tanh": torch.tanh,
+    "identity": lambda x: x,
+}
+
+
+class StudentConfig(BaseModel):
+    """Everything that fixes the student's function apart from its weights.
+
+    `place` says where the bottleneck is: "word" is the paper's form (table V x E, linear map E x H without
+    bias, then positions and layer norm at H); "embedding" is ALBERT's (positions and layer norm at E, then a map
+    with bias). `bottleneck: None` is a plain V x H table. The stored `unit` layers are applied `repeats` times,
+    cyclically: A B C A B C.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    vocabulary: int = Field(gt=0)
+    hidden: int = Field(gt=0)
+    heads: int = Field(gt=0)
+    intermediate: int = Field(gt=0)
+    unit: int = Field(gt=0)
+    repeats: int = Field(default=1, gt=0)
+    bottleneck: int | None = Field(default=None, gt=0)
+    place: Literal["word", "embedding"] = "word"
+    positions: int = Field(gt=0, description="rows of the position table, which is the longest input in tokens")
+    activation: Literal["gelu", "gelu_new", "relu"] = "gelu"
+    layer_norm_eps: float = Field(default=1e-12, gt=0)
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+    pooling: Literal["mean", "cls", "max"] = "mean"
+    dense: int | None = Field(default=None, gt=0, description="width of a linear map after pooling")
+    dense_activation: Literal["identity", "tanh", "relu", "gelu"] = "identity"
+    dense_bias: bool = True
+    normalize: bool = True
+    pad_id: int = Field(default=0, ge=0)
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> StudentConfig:
+        if self.hidden % self.heads:
+            raise ValueError(f"hidden {self.hidden} is not a multiple of heads {self.heads}")
+        return self
+
+    @property
+    def table_width(self) -> int:
+        """E, the width of a token's stored row."""
+        return self.bottleneck or self.hidden
+
+    @property
+    def width(self) -> int:
+        """D, the width of a sentence vector."""
+        return self.dense or self.hidden
+
+
+class Embedding(nn.Module):
+    """ids_BT -> hidden_BTH: token row, bottleneck map, position, layer norm, in the order that `place` asks."""
+
+    def __init__(self, config: StudentConfig) -> None:
+        super().__init__()
+        self.config = config
+        at_word = config.bottleneck is not None and config.place == "word"
+        norm_width = config.table_width if config.place == "embedding" else config.hidden
+        self.table = nn.Embedding(config.vocabulary, config.table_width)
+        self.project: nn.Linear | None = None
+        if config.bottleneck is not None:
+            self.project = nn.Linear(config.bottleneck, config.hidden, bias=not at_word)
+        self.position = nn.Embedding(config.positions, norm_width)
+        self.norm = nn.LayerNorm(norm_width, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, ids_BT: Tensor) -> Tensor:
+        hidden = self.table(ids_BT)
+        if self.project is not None and self.config.place == "word":
+            hidden = self.project(hidden)
+        hidden = self.norm(hidden + self.position.weight[: ids_BT.shape[1]])
+        hidden = self.dropout(hidden)
+        if self.project is not None and self.config.place == "embedding":
+            hidden = self.project(hidden)
+        return hidden
+
+
+class Layer(nn.Module):
+    """One post-norm transformer layer (BERT's): attention, add, norm, feed-forward, add, norm."""
+
+    def __init__(self, config: StudentConfig) -> None:
+        super().__init__()
+        H, I = config.hidden, config.intermediate
+        self.heads = config.heads
+        self.dropout_p = config.dropout
+        self.activation = ACTIVATIONS[config.activation]
+        self.query = nn.Linear(H, H)
+        self.key = nn.Linear(H, H)
+        self.value = nn.Linear(H, H)
+        self.output = nn.Linear(H, H)
+        self.attention_norm = nn.LayerNorm(H, eps=config.layer_norm_eps)
+        self.up = nn.Linear(H, I)
+        self.down = nn.Linear(I, H)
+        self.output_norm = nn.LayerNorm(H, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, hidden_BTH: Tensor, attend_B11T: Tensor | None) -> Tensor:
+        B, T, H = hidden_BTH.shape
+
+        def split(x_BTH: Tensor) -> Tensor:
+            return x_BTH.view(B, T, self.heads, H // self.heads).transpose(1, 2)
+
+        context = F.scaled_dot_product_attention(
+            split(self.query(hidden_BTH)),
+            split(self.key(hidden_BTH)),
+            split(self.value(hidden_BTH)),
+            attn_mask=attend_B11T,
+            dropout_p=self.dropout_p if self.training else 0.0,
+        )
+        context_BTH = context.transpose(1, 2).reshape(B, T, H)
+        hidden_BTH = self.attention_norm(hidden_BTH + self.dropout(self.output(context_BTH)))
+        inner_BTI = self.activation(self.up(hidden_BTH))
+        return self.output_norm(hidden_BTH + self.dropout(self.down(inner_BTI)))
+
+
+def pool(hidden_BTH: Tensor, mask_BT: Tensor, how: str) -> Tensor:
+    """Sentence vector before dense and norm, [B, H]; `how` is mean, cls or max over the unmasked tokens."""
+    if how == "cls":
+        return hidden_BTH[:, 0]
+    mask_BT1 = mask_BT.unsqueeze(-1).to(hidden_BTH.dtype)
+    if how == "max":
+        return hidden_BTH.masked_fill(mask_BT1 == 0, torch.finfo(hidden_BTH.dtype).min).max(1).values
+    return (hidden_BTH * mask_BT1).sum(1) / mask_BT1.sum(1).clamp(min=1e-9)
+
+
+class Student(nn.Module):
+    """Sentence encoder with cyclic parameter recurrence and an embedding bottleneck."""
+
+    def __init__(self, config: StudentConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = Embedding(config)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.unit))
+        self.dense = nn.Linear(config.hidden, config.dense, bias=config.dense_bias) if config.dense else None
+        self.apply(self._initialise)
+
+    @staticmethod
+    def _initialise(module: nn.Module) -> None:
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=0.02)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+    @property
+    def width(self) -> int:
+        """D, the width of a sentence vector."""
+        return self.config.width
+
+    def embed(self, ids_BT: Tensor) -> Tensor:
+        """Output of the embedding layer, [B, T, H] (what eq. 3 compares)."""
+        return self.embedding(ids_BT)
+
+    def unit(self, hidden_BTH: Tensor, attend_B11T: Tensor | None = None) -> Tensor:
+        """One pass through the recurring unit."""
+        for layer in self.layers:
+            hidden_BTH = layer(hidden_BTH, attend_B11T)
+        return hidden_BTH
+
+    def head(self, hidden_BTH: Tensor, mask_BT: Tensor) -> Tensor:
+        """Pooling, dense and normalisation: [B, T, H] -> [B, D]."""
+        sentence = pool(hidden_BTH, mask_BT, self.config.pooling)
+        if self.dense is not None:
+            sentence = ACTIVATIONS[self.config.dense_activation](self.dense(sentence))
+        return F.normalize(sentence, dim=-1) if self.config.normalize else sentence
+
+    def hidden(self, ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
+        """Last hidden states, [B, T, H]."""
+        # Batches packed to one length need no mask; attention without one takes the faster kernel.
+        attend = None if bool(mask_BT.all()) else mask_BT.bool()[:, None, None, :]
+        hidden_BTH = self.embed(ids_BT)
+        for _ in range(self.config.repeats):
+            hidden_BTH = self.unit(hidden_BTH, attend)
+        return hidden_BTH
+
+    def forward(self, ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
+        """Sentence vectors [B, D] of token ids [B, T] whose mask is 1 on real tokens."""
+        return self.head(self.hidden(ids_BT, mask_BT), mask_BT)

@@ -1,0 +1,1 @@
+"""Teaching: corpora, targets, objectives, tasks, trainer, recipes."""

@@ -1,0 +1,1 @@
+"""Artifacts: ExecuTorch, ONNX, tokenizer, bundle per target, parity gates."""

@@ -1,0 +1,23 @@
+"""msdc: teach, shrink, export and measure small multilingual sentence encoders.
+
+The facade loads by name, so that importing `msdc` costs nothing and imports no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+_FACADE = {
+    "load_encoder": ("msdc.encoders.encoder", "load_encoder"),
+    "load_bundle": ("export.bundle", "load_bundle"),
+}
+__all__ = ["__version__", "load_bundle", "load_encoder"]  # noqa: F822 (resolved by __getattr__)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FACADE:
+        raise AttributeError(f"module 'msdc' has no attribute {name!r}")
+    module, attribute = _FACADE[name]
+    return getattr(importlib.import_module(module), attribute)

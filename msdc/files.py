@@ -1,0 +1,155 @@
+"""Files that are either whole or absent: atomic writes, staged folders, hashes, bounded reads."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from msdc.errors import InputError, MsdcError
+
+MAX_JSON_BYTES = 64 * 1024 * 1024
+
+
+@contextlib.contextmanager
+def disk_errors(target: Path) -> Iterator[None]:
+    """Turn a full disk or a missing permission under `target` into one line.
+
+    Raises:
+        MsdcError: the disk is full or the place cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise MsdcError(f"disk full while writing {target}: free some space and run again") from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise MsdcError(f"cannot write {target}: {error.strerror}") from error
+        raise
+    except RuntimeError as error:
+        # torch and safetensors report the same conditions as text, without an errno.
+        if "No space left" in str(error) or "os error 28" in str(error) or "file write failed" in str(error):
+            raise MsdcError(f"disk full while writing {target}: free some space and run again") from error
+        raise
+    except Exception as error:
+        if type(error).__name__ == "SafetensorError" and "os error 28" in str(error):
+            raise MsdcError(f"disk full while writing {target}: free some space and run again") from error
+        raise
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary path beside `target`; on success fsync and rename it there, on failure leave nothing."""
+    target = Path(target)
+    with disk_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            _fsync(temporary)
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, target)
+            _fsync(target.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def write_text(target: str | os.PathLike[str], text: str) -> None:
+    """Write UTF-8 text atomically."""
+    with atomic_path(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(target: str | os.PathLike[str], value: Any) -> None:
+    """Write JSON atomically: sorted by insertion, two spaces, one final line end, no NaN."""
+    write_text(target, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
+
+
+def read_json(path: str | os.PathLike[str], max_bytes: int = MAX_JSON_BYTES) -> Any:
+    """Read a JSON file that may come from a stranger.
+
+    Raises:
+        InputError: missing, larger than `max_bytes`, not UTF-8, or not JSON.
+    """
+    path = Path(path)
+    try:
+        size = path.stat().st_size
+        if size > max_bytes:
+            raise InputError(f"{path}: {size} bytes of JSON, more than the {max_bytes} allowed")
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file") from error
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: not valid JSON ({error})") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def refuse_existing(target: Path, force: bool) -> None:
+    """Nothing is overwritten without `force`.
+
+    Raises:
+        InputError: `target` exists and `force` is false.
+    """
+    if target.exists() and not force:
+        raise InputError(f"{target} exists already: choose another place or pass --force")
+
+
+@contextlib.contextmanager
+def staged_folder(target: str | os.PathLike[str], force: bool = False) -> Iterator[Path]:
+    """Yield an empty folder beside `target`; on success it becomes `target`, on failure it is removed.
+
+    With `force` an existing folder gives way only after the new one is complete.
+    """
+    target = Path(target)
+    refuse_existing(target, force)
+    with disk_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        stage = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent))
+        try:
+            yield stage
+            for path in stage.rglob("*"):
+                if path.is_file():
+                    _fsync(path)
+            os.chmod(stage, 0o755)
+            if target.exists():
+                old = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".old", dir=target.parent))
+                os.replace(target, old / "old")
+                os.replace(stage, target)
+                shutil.rmtree(old)
+            else:
+                os.replace(stage, target)
+            _fsync(target.parent)
+        finally:
+            shutil.rmtree(stage, ignore_errors=True)
+
+
+def sha256_file(path: str | os.PathLike[str]) -> str:
+    """Hex sha256 of one file, read in blocks."""
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def sha256_files(paths: list[Path]) -> str:
+    """One hex sha256 over several files, by name and content, independent of their folder."""
+    digest = hashlib.sha256()
+    for path in sorted(paths, key=lambda p: p.name):
+        digest.update(f"{path.name}\0{sha256_file(path)}\n".encode())
+    return digest.hexdigest()

@@ -1,0 +1,51 @@
+"""Scores that teaching and benching share.
+
+Shapes: N pairs, D sentence width.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from msdc.errors import InputError
+
+
+def cosine_rows(first_ND: np.ndarray, second_ND: np.ndarray) -> np.ndarray:
+    """Cosine of each row pair, float64 [N]; a zero vector has cosine 0 with everything."""
+    first, second = first_ND.astype(np.float64), second_ND.astype(np.float64)
+    norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+    return (first * second).sum(1) / np.where(norms == 0, 1.0, norms)
+
+
+def spearman(predicted_N: np.ndarray, gold_N: np.ndarray) -> float:
+    """Spearman rank correlation x 100, ties averaged.
+
+    Raises:
+        InputError: fewer than two pairs, NaN, or a constant side, for which the correlation is undefined.
+    """
+    from scipy.stats import spearmanr
+
+    predicted_N, gold_N = np.asarray(predicted_N, dtype=np.float64), np.asarray(gold_N, dtype=np.float64)
+    if len(predicted_N) < 2 or len(predicted_N) != len(gold_N):
+        raise InputError(f"a correlation needs two lists of equal length >= 2, got {len(predicted_N)} and {len(gold_N)}")
+    if np.isnan(predicted_N).any() or np.isnan(gold_N).any():
+        raise InputError("a score or a similarity is NaN: the correlation is undefined")
+    if np.ptp(predicted_N) == 0 or np.ptp(gold_N) == 0:
+        raise InputError("all similarities (or all gold scores) are equal: Spearman is undefined")
+    return float(spearmanr(predicted_N, gold_N).statistic * 100.0)
+
+
+def mse(first_ND: np.ndarray, second_ND: np.ndarray) -> float:
+    """Mean squared error over all numbers, as `torch.nn.functional.mse_loss`."""
+    return float(np.mean((first_ND.astype(np.float64) - second_ND.astype(np.float64)) ** 2))
+
+
+def nearest_accuracy(source_ND: np.ndarray, target_ND: np.ndarray) -> tuple[float, float]:
+    """Share (x 100) of rows whose nearest neighbour by cosine on the other side is its own row, both directions."""
+    source = source_ND / np.linalg.norm(source_ND, axis=1, keepdims=True).clip(1e-12)
+    target = target_ND / np.linalg.norm(target_ND, axis=1, keepdims=True).clip(1e-12)
+    similarity_NN = source @ target.T
+    own = np.arange(len(source))
+    forward = float((similarity_NN.argmax(1) == own).mean() * 100.0)
+    backward = float((similarity_NN.argmax(0) == own).mean() * 100.0)
+    return forward, backward

@@ -1,0 +1,1 @@
+"""Text to ids: tokenizers as they are stored, and batches packed by length."""

@@ -1,0 +1,177 @@
+"""One small face over the two tokenizer kinds a model folder may carry.
+
+`PieceTokenizer` reads a SentencePiece `.model` (our students; the same file the phone reads), `FastTokenizer` a
+`tokenizer.json`. Both add the special ids themselves and truncate so that the last special id survives.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from msdc.errors import InputError
+
+MODEL_FILE = "tokenizer.model"
+JSON_FILE = "tokenizer.json"
+MAX_TOKENIZER_BYTES = 128 * 1024 * 1024
+
+
+class Tokenizer(Protocol):
+    """Text to ids with special ids, truncated to `max_length`."""
+
+    pad_id: int
+    size: int
+    files: list[Path]
+
+    def encode(self, texts: Sequence[str], max_length: int) -> list[list[int]]: ...
+
+    def pieces(self, text: str) -> list[str]: ...
+
+
+def _bounded(path: Path) -> Path:
+    if not path.is_file():
+        raise InputError(f"{path}: no such tokenizer file")
+    if path.stat().st_size > MAX_TOKENIZER_BYTES:
+        raise InputError(f"{path}: {path.stat().st_size} bytes, larger than any tokenizer this tool reads")
+    return path
+
+
+class PieceTokenizer:
+    """SentencePiece `.model`: `<s> pieces </s>`, ids are the model's own."""
+
+    def __init__(self, path: str | Path) -> None:
+        import sentencepiece
+
+        self.path = _bounded(Path(path))
+        self.files = [self.path]
+        try:
+            # From bytes: the C++ loader aborts the process on some truncated files when given a path.
+            self.processor = sentencepiece.SentencePieceProcessor(model_proto=self.path.read_bytes())
+        except Exception as error:
+            raise InputError(f"{path}: not a SentencePiece model ({str(error).splitlines()[0]})") from error
+        self.size = self.processor.get_piece_size()
+        self.bos_id, self.eos_id = self.processor.bos_id(), self.processor.eos_id()
+        self.unk_id = self.processor.unk_id()
+        self.pad_id = max(self.processor.pad_id(), 0)
+        if min(self.bos_id, self.eos_id) < 0:
+            raise InputError(f"{path}: the SentencePiece model defines no <s> and </s>, which a sentence encoder needs")
+
+    def encode(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        room = max_length - 2
+        rows = self.processor.encode(list(texts), out_type=int)
+        return [[self.bos_id, *row[:room], self.eos_id] for row in rows]
+
+    def pieces(self, text: str) -> list[str]:
+        return list(self.processor.encode(text, out_type=str))
+
+
+class FastTokenizer:
+    """A `tokenizer.json` as the `tokenizers` library reads it, with the special ids of its own template."""
+
+    def __init__(self, path: str | Path, pad_id: int = 0) -> None:
+        from tokenizers import Tokenizer as Backend
+
+        self.path = _bounded(Path(path))
+        self.files = [self.path]
+        try:
+            self.backend = Backend.from_file(str(self.path))
+        except Exception as error:
+            raise InputError(f"{path}: not a tokenizer.json ({str(error).splitlines()[0]})") from error
+        self.backend.no_padding()
+        self.backend.no_truncation()
+        self.size = self.backend.get_vocab_size()
+        self.pad_id = pad_id
+
+    def encode(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        self.backend.enable_truncation(max_length)
+        return [row.ids for row in self.backend.encode_batch_fast(list(texts))]
+
+    def pieces(self, text: str) -> list[str]:
+        return list(self.backend.encode(text, add_special_tokens=False).tokens)
+
+
+def load_tokenizer(folder: str | Path, pad_id: int = 0) -> Tokenizer:
+    """The tokenizer of a model folder: our `tokenizer.model` where there is one, else `tokenizer.json`.
+
+    Raises:
+        InputError: neither is there, or it is damaged.
+    """
+    folder = Path(folder)
+    if (folder / MODEL_FILE).is_file():
+        return PieceTokenizer(folder / MODEL_FILE)
+    if (folder / JSON_FILE).is_file():
+        return FastTokenizer(folder / JSON_FILE, pad_id)
+    raise InputError(f"{folder}: no {MODEL_FILE} and no {JSON_FILE}; save the tokenizer in its fast form first")
+
+
+def write_fast_copy(model_file: Path, target: Path) -> None:
+    """Write the `tokenizer.json` that segments as the SentencePiece unigram `.model` does.
+
+    SentencePiece's own C++ and the `tokenizers` library differ in a few corners of white space; the golden texts of
+    an export compare both and the export's gate fails where they do.
+
+    Raises:
+        InputError: the `.model` is not a unigram model.
+    """
+    from sentencepiece import sentencepiece_model_pb2 as pb
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+    proto = pb.ModelProto()
+    proto.ParseFromString(Path(model_file).read_bytes())
+    if proto.trainer_spec.model_type != pb.TrainerSpec.UNIGRAM:
+        raise InputError(f"{model_file}: only unigram SentencePiece models have a tokenizer.json twin here")
+    vocabulary = [(piece.piece, piece.score) for piece in proto.pieces]
+    unk, bos, eos = (proto.trainer_spec.unk_id, proto.trainer_spec.bos_id, proto.trainer_spec.eos_id)
+    backend = Tokenizer(models.Unigram(vocabulary, unk_id=unk, byte_fallback=proto.trainer_spec.byte_fallback))
+    steps: list = []
+    if proto.normalizer_spec.precompiled_charsmap:
+        steps.append(normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap))
+    if proto.normalizer_spec.remove_extra_whitespaces:
+        steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
+    backend.normalizer = normalizers.Sequence(steps)
+    scheme = "always" if proto.normalizer_spec.add_dummy_prefix else "never"
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=scheme)
+    backend.decoder = decoders.Metaspace(replacement="▁", prepend_scheme=scheme)
+    names = {i: proto.pieces[i].piece for i in (bos, eos)}
+    backend.post_processor = processors.TemplateProcessing(
+        single=f"{names[bos]} $A {names[eos]}",
+        pair=f"{names[bos]} $A {names[eos]} {names[eos]} $B {names[eos]}",
+        special_tokens=[(names[bos], bos), (names[eos], eos)],
+    )
+    backend.save(str(target))
+
+
+def write_tokenizer_folder(model_file: Path, folder: Path, max_length: int) -> None:
+    """Write `tokenizer.model`, its `tokenizer.json` twin and the stock config files into a model folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / MODEL_FILE
+    if Path(model_file).resolve() != target.resolve():
+        target.write_bytes(Path(model_file).read_bytes())
+    write_fast_copy(target, folder / JSON_FILE)
+    tokenizer = PieceTokenizer(target)
+    name = tokenizer.processor.id_to_piece
+    special = {
+        "bos_token": name(tokenizer.bos_id),
+        "eos_token": name(tokenizer.eos_id),
+        "cls_token": name(tokenizer.bos_id),
+        "sep_token": name(tokenizer.eos_id),
+        "unk_token": name(tokenizer.unk_id),
+        "pad_token": name(tokenizer.pad_id),
+    }
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": max_length,
+        "clean_up_tokenization_spaces": False,
+        "model_input_names": ["input_ids", "attention_mask"],
+        **special,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    (folder / "special_tokens_map.json").write_text(json.dumps(special, indent=2) + "\n", encoding="utf-8")
+
+
+def clean(text: str) -> str:
+    """NFC and one space between words, as corpora are read."""
+    return " ".join(unicodedata.normalize("NFC", text).split())
