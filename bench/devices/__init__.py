@@ -1,0 +1,1 @@
+"""Devices: where an artifact is measured. One class each, named in `registry.py`."""

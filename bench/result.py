@@ -1,0 +1,291 @@
+"""The result file: what one run of one artifact on one device measured, and where every number came from.
+
+One `DeviceRun` per artifact and device. A `BenchFile` holds several runs and, beside them, the scores of float models
+(teacher, assistant, student), which is what a report is made of. Units are in the names. A run whose clock counts
+instructions has no field that ends in `_ms` filled: an instruction count is never a device's time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from msdc.errors import InputError
+
+FORMAT = 1
+Clock = Literal["wall", "instructions"]
+Runtime = Literal["executorch", "onnx"]
+Sample = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+MAX_SAMPLES = 1_000_000
+
+
+class Record(BaseModel):
+    """Frozen, unknown keys refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Artifact(Record):
+    """The measured file. `bytes` counts the program with its external data; `bundle` is the bundle's name."""
+
+    bundle: str
+    runtime: Runtime
+    precision: str
+    file: str
+    bytes: int = Field(ge=0)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    parameters: int | None = Field(default=None, ge=0)
+    bundle_bytes: int | None = Field(default=None, ge=0, description="every file of the bundle that the device needs")
+
+
+class DeviceInfo(Record):
+    """The machine. `isa` lists the instruction sets that matter to int8 kernels (avx2, avx512_vnni, asimddp, i8mm)."""
+
+    name: str
+    kind: Literal["host", "adb", "emulator"]
+    cpu: str = ""
+    isa: tuple[str, ...] = ()
+    cores: int = Field(ge=1)
+    memory_mib: float = Field(ge=0)
+    os: str = ""
+    emulated: bool = False
+
+
+class DeviceState(Record):
+    """Energy and heat where the device tells; None where it does not."""
+
+    battery_percent: float | None = None
+    battery_c: float | None = None
+    charging: bool | None = None
+    thermal_c: dict[str, float] = Field(default_factory=dict)
+    cpu_mhz: tuple[float, ...] = ()
+    load_1min: float | None = Field(default=None, description="load average: other work on the machine")
+
+
+class WallTiming(Record):
+    """Raw samples in order of measurement, warm-up not among them, and their percentiles."""
+
+    length: int | None = Field(default=None, ge=1, description="tokens with special ids; None for text in, vector out")
+    warmup: int = Field(ge=0)
+    samples_ms: tuple[Sample, ...] = Field(min_length=1, max_length=MAX_SAMPLES)
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+    min_ms: float
+
+    @property
+    def samples(self) -> tuple[float, ...]:
+        return self.samples_ms
+
+    @property
+    def p50(self) -> float:
+        return self.p50_ms
+
+    @property
+    def p90(self) -> float:
+        return self.p90_ms
+
+    @property
+    def p99(self) -> float:
+        return self.p99_ms
+
+    @property
+    def minimum(self) -> float:
+        return self.min_ms
+
+
+class InstructionTiming(Record):
+    """The same in counted instructions, from an emulator whose clock counts them."""
+
+    length: int | None = Field(default=None, ge=1)
+    warmup: int = Field(ge=0)
+    samples_instructions: tuple[int, ...] = Field(min_length=1, max_length=MAX_SAMPLES)
+    p50_instructions: float
+    p90_instructions: float
+    p99_instructions: float
+    min_instructions: float
+
+    @property
+    def samples(self) -> tuple[float, ...]:
+        return self.samples_instructions
+
+    @property
+    def p50(self) -> float:
+        return self.p50_instructions
+
+    @property
+    def p90(self) -> float:
+        return self.p90_instructions
+
+    @property
+    def p99(self) -> float:
+        return self.p99_instructions
+
+    @property
+    def minimum(self) -> float:
+        return self.min_instructions
+
+
+Timing = WallTiming | InstructionTiming
+
+
+def percentile(samples: Sequence[float], percent: float) -> float:
+    """Linear interpolation between the two nearest ranks (numpy's default, R type 7).
+
+    Raises:
+        InputError: no samples, or one that is not a finite number.
+    """
+    if not len(samples):
+        raise InputError("a percentile needs at least one sample")
+    if not all(math.isfinite(sample) for sample in samples):
+        raise InputError("a sample is not a finite number")
+    return float(np.percentile(np.asarray(samples, dtype=np.float64), percent))
+
+
+def make_timing(samples: Sequence[float], *, warmup: int, length: int | None = None, clock: Clock = "wall") -> Timing:
+    """Timing of `samples`, in milliseconds (clock wall) or instructions (clock instructions), percentiles computed."""
+    figures = [percentile(samples, percent) for percent in (50, 90, 99)] + [float(min(samples))]
+    names = ("p50", "p90", "p99", "min")
+    if clock == "wall":
+        rounded = {f"{name}_ms": round(value, 6) for name, value in zip(names, figures, strict=True)}
+        return WallTiming(length=length, warmup=warmup, samples_ms=tuple(round(s, 6) for s in samples), **rounded)
+    counted = {f"{name}_instructions": value for name, value in zip(names, figures, strict=True)}
+    return InstructionTiming(
+        length=length, warmup=warmup, samples_instructions=tuple(round(s) for s in samples), **counted
+    )
+
+
+class MemoryPhase(Record):
+    """VmHWM of /proc/self/status; the others from smaps_rollup. PSS shares file pages among their users."""
+
+    vmhwm_mib: float = Field(ge=0)
+    pss_mib: float = Field(ge=0)
+    anon_mib: float = Field(ge=0)
+    file_mib: float = Field(ge=0)
+
+
+class Memory(Record):
+    """Before the artifact is touched, after loading it, after all timed runs."""
+
+    start: MemoryPhase
+    loaded: MemoryPhase
+    warm: MemoryPhase
+
+
+class GoldenParity(Record):
+    """The artifact's vectors on this device against those stored at export."""
+
+    texts: int = Field(ge=0)
+    mean_cosine: float
+    min_cosine: float
+    ids_equal: bool
+    ids_differ: tuple[int, ...] = Field(default=(), description="indices of golden texts whose ids differ")
+
+
+class Parity(Record):
+    golden: GoldenParity
+
+
+class Accuracy(BaseModel):
+    """One task's figures; tasks add fields of their own (intervals, counts)."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    task: str
+    name: str
+    spearman: float | None = None
+    pairs: int | None = None
+
+
+class DeviceRun(Record):
+    """One artifact on one device."""
+
+    format: Literal[1] = 1
+    kind: Literal["device-run"] = "device-run"
+    created: str
+    origin: Literal["measured", "imported"] = "measured"
+    harness: Literal["python", "native", "other"] = Field(description="what called the runtime on the device")
+    artifact: Artifact
+    device: DeviceInfo
+    versions: dict[str, str] = Field(default_factory=dict)
+    threads: int = Field(ge=1)
+    clock: Clock = "wall"
+    load_ms: Sample | None = None
+    init_ms: Sample | None = None
+    first_ms: Sample | None = None
+    load_instructions: int | None = Field(default=None, ge=0)
+    init_instructions: int | None = Field(default=None, ge=0)
+    first_instructions: int | None = Field(default=None, ge=0)
+    latency: tuple[Timing, ...] = ()
+    tokenize: Timing | None = None
+    pipeline: Timing | None = None
+    memory: Memory | None = None
+    parity: Parity | None = None
+    accuracy: tuple[Accuracy, ...] = ()
+    state_before: DeviceState | None = None
+    state_after: DeviceState | None = None
+    notes: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _one_clock(self) -> DeviceRun:
+        timings = [*self.latency, *(t for t in (self.tokenize, self.pipeline) if t is not None)]
+        wrong = InstructionTiming if self.clock == "wall" else WallTiming
+        if any(isinstance(timing, wrong) for timing in timings):
+            raise ValueError(f"a timing is not in the unit of the run's clock ({self.clock})")
+        suffix = "_instructions" if self.clock == "wall" else "_ms"
+        for stem in ("load", "init", "first"):
+            if getattr(self, stem + suffix) is not None:
+                raise ValueError(f"{stem}{suffix} is filled although the run's clock is {self.clock}")
+        if self.clock == "instructions" and not self.device.emulated:
+            raise ValueError("only an emulated device counts instructions")
+        return self
+
+    @property
+    def title(self) -> str:
+        """Short name for tables and legends."""
+        return f"{self.artifact.bundle} {self.artifact.runtime} {self.artifact.precision} on {self.device.name}"
+
+
+class ModelScores(Record):
+    """A float model beside the artifacts: what the road started from and passed through."""
+
+    role: Literal["teacher", "assistant", "student", "peer", "other"]
+    name: str
+    parameters: int = Field(ge=0)
+    embedding_parameters: int | None = Field(default=None, ge=0)
+    encoder_parameters: int | None = Field(default=None, ge=0)
+    bytes: int | None = Field(default=None, ge=0, description="bytes of its weights on disk")
+    accuracy: tuple[Accuracy, ...] = ()
+
+
+class BenchFile(Record):
+    """What `msdc bench --json` writes and `msdc report` reads."""
+
+    format: Literal[1] = 1
+    kind: Literal["bench"] = "bench"
+    runs: tuple[DeviceRun, ...] = ()
+    models: tuple[ModelScores, ...] = ()
+
+
+def parse_result(raw: Any, where: str) -> BenchFile:
+    """A `BenchFile` from parsed JSON of either kind.
+
+    Raises:
+        InputError: not a result of this project, or one that breaks the schema; names the first offending field.
+    """
+    kind = raw.get("kind") if isinstance(raw, dict) else None
+    if kind not in ("bench", "device-run"):
+        raise InputError(f'{where}: not a result file (no "kind": "bench" or "device-run")')
+    if raw.get("format") != FORMAT:
+        raise InputError(f"{where}: result format {raw.get('format')!r}; this version reads {FORMAT}")
+    try:
+        if kind == "bench":
+            return BenchFile.model_validate(raw)
+        return BenchFile(runs=(DeviceRun.model_validate(raw),))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(f"{where}: {'.'.join(map(str, first['loc'])) or 'result'}: {first['msg']}") from error
