@@ -17,6 +17,9 @@ from bench.result import DeviceRun, Runtime
 from msdc.errors import InputError
 
 
+RUNTIMES: tuple[Runtime, ...] = ("executorch", "onnx")
+
+
 class BenchSettings(BaseModel):
     """What to measure. The same for every device, so that their numbers stand beside each other."""
 
@@ -27,11 +30,11 @@ class BenchSettings(BaseModel):
     runs: int = Field(default=100, ge=1, le=100_000, description="timed runs per length")
     warmup: int = Field(default=10, ge=0, le=10_000, description="untimed runs before them, per length")
     threads: int = Field(default=1, ge=1, le=256)
-    tasks: tuple[str, ...] = Field(default=(), description="graded-pairs, sts17, sts=FILE; scored on the device's vectors")
+    tasks: tuple[str, ...] = Field(default=(), description="graded-pairs, sts17, sts=FILE; scored on device vectors")
     data: Path | None = Field(default=None, description="folder of the named tasks' files")
     timeout_s: float = Field(default=900.0, gt=0, description="per artifact")
     cooldown_s: float = Field(default=0.0, ge=0, description="pause between artifacts and lengths, for phones")
-    affinity: tuple[int, ...] = Field(default=(), description="CPU numbers to stay on; empty: wherever the system puts it")
+    affinity: tuple[int, ...] = Field(default=(), description="CPU numbers to stay on; empty: any")
     runner: Path | None = Field(default=None, description="a native runner built by the user, for native devices")
     progress: bool = False
 
@@ -77,13 +80,13 @@ def chosen_runtimes(programs: Sequence[str], settings: BenchSettings, bundle: Pa
     Raises:
         InputError: an asked one is not in the bundle.
     """
-    held = [name for name in ("executorch", "onnx") if name in programs]
+    held: list[Runtime] = [name for name in RUNTIMES if name in programs]
     if not held:
         raise InputError(f"{bundle}: the bundle holds no program")
     missing = [name for name in settings.runtimes if name not in held]
     if missing:
-        raise InputError(f"{bundle}: holds {', '.join(held)} and no {missing[0]} program; export it with --runtime {missing[0]}")
-    return list(settings.runtimes) or held  # type: ignore[arg-type]
+        raise InputError(f"{bundle}: no {missing[0]} program in it; export it with --runtime {missing[0]}")
+    return list(settings.runtimes) or held
 
 
 def check_lengths(max_length: int, settings: BenchSettings, bundle: Path) -> None:

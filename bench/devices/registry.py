@@ -22,7 +22,7 @@ def device_class(kind: str) -> type[Device]:
         InputError: unknown; lists the known ones.
     """
     if kind not in DEVICES:
-        raise InputError(f"unknown device {kind!r}; known: {', '.join(DEVICES)} (as host, adb:SERIAL, emulator:a53) and all")
+        raise InputError(f"unknown device {kind!r}; known: {', '.join(DEVICES)} and all")
     module, name = DEVICES[kind].split(":")
     loaded: type[Device] = getattr(importlib.import_module(module), name)
     return loaded
