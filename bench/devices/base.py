@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from bench.result import DeviceRun, Runtime
 from msdc.errors import InputError
 
-
 RUNTIMES: tuple[Runtime, ...] = ("executorch", "onnx")
 
 
