@@ -1,0 +1,127 @@
+"""Tiny stock encoders of every family, made on the spot with random weights and a WordPiece tokenizer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+
+WORDS = [
+    *("the", "a", "cat", "dog", "sat", "on", "mat", "ran", "to", "house", "is", "was", "big", "small"),
+    *("der", "hund", "lief", "zum", "haus", "##s", "##ed", "##ing", ",", ".", "?"),
+]
+TEXTS = ["The cat sat on the mat.", "a dog ran", "der Hund lief zum Haus", "cats, dogs?", "house " * 40, "xyzzy"]
+
+
+def write_wordpiece(folder: Path, size: int = 120, roberta: bool = False) -> None:
+    """A `tokenizer.json` with BERT's special ids, or RoBERTa's order (<s> 0, <pad> 1, </s> 2, <unk> 3)."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    names = ["<s>", "<pad>", "</s>", "<unk>"] if roberta else ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    first, last, unk, pad = ("<s>", "</s>", "<unk>", "<pad>") if roberta else ("[CLS]", "[SEP]", "[UNK]", "[PAD]")
+    letters = [chr(c) for c in range(ord("a"), ord("z") + 1)]
+    tokens = list(dict.fromkeys([*names, *WORDS, *letters, *(f"##{c}" for c in letters)]))
+    assert len(tokens) <= size
+    backend = Tokenizer(models.WordPiece({t: i for i, t in enumerate(tokens)}, unk_token=unk))
+    backend.add_special_tokens(names)
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special = [(first, tokens.index(first)), (last, tokens.index(last))]
+    backend.post_processor = processors.TemplateProcessing(
+        single=f"{first} $A {last}", pair=f"{first} $A {last} $B {last}", special_tokens=special
+    )
+    backend.save(str(folder / "tokenizer.json"))
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "cls_token": first,
+        "sep_token": last,
+        "unk_token": unk,
+        "pad_token": pad,
+        "model_input_names": ["input_ids", "attention_mask"],
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+
+
+def stock_model(family: str, seed: int = 0, **changes):
+    """A tiny randomly initialised transformers model of a family, biases and norms random too."""
+    import transformers as T
+
+    torch.manual_seed(seed)
+    common = {"vocab_size": 120, "pad_token_id": 0}
+    shape = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
+    if family in ("roberta", "xlm-roberta", "camembert"):
+        common |= {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1}
+    make = {
+        "bert": lambda: T.BertModel(T.BertConfig(**common, **{**shape, "max_position_embeddings": 40, **changes})),
+        "roberta": lambda: T.RobertaModel(
+            T.RobertaConfig(**common, **{**shape, "max_position_embeddings": 42, **changes})
+        ),
+        "xlm-roberta": lambda: T.XLMRobertaModel(
+            T.XLMRobertaConfig(**common, **{**shape, "max_position_embeddings": 42, "layer_norm_eps": 1e-5, **changes})
+        ),
+        "camembert": lambda: T.CamembertModel(
+            T.CamembertConfig(**common, **{**shape, "max_position_embeddings": 42, **changes})
+        ),
+        "distilbert": lambda: T.DistilBertModel(
+            T.DistilBertConfig(
+                **common,
+                **{"dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 40, **changes},
+            )
+        ),
+        "albert": lambda: T.AlbertModel(
+            T.AlbertConfig(
+                **common,
+                **{**shape, "embedding_size": 16, "inner_group_num": 2, "max_position_embeddings": 40, **changes},
+            )
+        ),
+    }
+    model = make[family]().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    return model
+
+
+def write_stock(
+    folder: Path,
+    family: str,
+    *,
+    pooling: str = "mean",
+    dense: tuple[int, bool, str] | None = None,
+    normalize: bool = True,
+    max_seq_length: int | None = 24,
+    **changes,
+) -> Path:
+    """A sentence-transformers folder of a family; `dense` is (width, bias, activation class)."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    model = stock_model(family, **changes)
+    model.save_pretrained(folder)
+    write_wordpiece(folder, roberta=family in ("roberta", "xlm-roberta", "camembert"))
+    if max_seq_length:
+        text = json.dumps({"max_seq_length": max_seq_length, "do_lower_case": False})
+        (folder / "sentence_bert_config.json").write_text(text)
+    modules = [("", "sentence_transformers.models.Transformer"), ("1_Pooling", "sentence_transformers.models.Pooling")]
+    hidden = model.config.hidden_size
+    (folder / "1_Pooling").mkdir()
+    flags = {f"pooling_mode_{key}": mode == pooling for key, mode in
+             (("cls_token", "cls"), ("mean_tokens", "mean"), ("max_tokens", "max"))}  # fmt: skip
+    (folder / "1_Pooling/config.json").write_text(json.dumps({"word_embedding_dimension": hidden, **flags}))
+    if dense:
+        width, bias, activation = dense
+        (folder / "2_Dense").mkdir()
+        settings = {"in_features": hidden, "out_features": width, "bias": bias,
+                    "activation_function": f"torch.nn.modules.{activation}"}  # fmt: skip
+        (folder / "2_Dense/config.json").write_text(json.dumps(settings))
+        linear = torch.nn.Linear(hidden, width, bias=bias)
+        state = {f"linear.{name}": value.detach() for name, value in linear.state_dict().items()}
+        save_file(state, str(folder / "2_Dense/model.safetensors"))
+        modules.append(("2_Dense", "sentence_transformers.models.Dense"))
+    if normalize:
+        (folder / "3_Normalize").mkdir()
+        modules.append(("3_Normalize", "sentence_transformers.models.Normalize"))
+    rows = [{"idx": i, "name": str(i), "path": path, "type": kind} for i, (path, kind) in enumerate(modules)]
+    (folder / "modules.json").write_text(json.dumps(rows))
+    return folder
