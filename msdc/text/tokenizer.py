@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from msdc.errors import InputError
 
@@ -107,6 +108,29 @@ def load_tokenizer(folder: str | Path, pad_id: int = 0) -> Tokenizer:
     raise InputError(f"{folder}: no {MODEL_FILE} and no {JSON_FILE}; save the tokenizer in its fast form first")
 
 
+def _special_cuts(pieces: Sequence[Any]) -> list[str]:
+    """Patterns that keep the text `<s>` from becoming the special id of that name.
+
+    SentencePiece never reads a control piece out of text; the `tokenizers` library's unigram model does. A cut inside
+    the name, at a place that no ordinary piece crosses, hinders that and changes no other segmentation.
+    """
+    ordinary = [piece.piece for piece in pieces if piece.type == piece.NORMAL]
+    known = set("".join(ordinary))
+    crossed = {piece[i : i + 2] for piece in ordinary for i in range(len(piece) - 1)}
+    cuts = []
+    for piece in pieces:
+        name = piece.piece
+        if piece.type == piece.NORMAL or len(name) < 2:
+            continue
+        # Two unknown characters side by side are one unknown piece; a cut between them would make two.
+        places = [i for i in range(1, len(name)) if name[i - 1] in known or name[i] in known]
+        free = [i for i in places if name[i - 1 : i + 1] not in crossed]
+        if free or places:
+            place = (free or places)[0]
+            cuts.append(f"{re.escape(name[:place])}(?={re.escape(name[place:])})")
+    return cuts
+
+
 def write_fast_copy(model_file: Path, target: Path) -> None:
     """Write the `tokenizer.json` that segments as the SentencePiece unigram `.model` does.
 
@@ -133,7 +157,9 @@ def write_fast_copy(model_file: Path, target: Path) -> None:
         steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
     backend.normalizer = normalizers.Sequence(steps)
     scheme = "always" if proto.normalizer_spec.add_dummy_prefix else "never"
-    backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=scheme)
+    metaspace = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=scheme)
+    cuts = [pre_tokenizers.Split(Regex(cut), "merged_with_previous") for cut in _special_cuts(proto.pieces)]
+    backend.pre_tokenizer = pre_tokenizers.Sequence([metaspace, *cuts]) if cuts else metaspace
     backend.decoder = decoders.Metaspace(replacement="▁", prepend_scheme=scheme)
     names = {i: proto.pieces[i].piece for i in (bos, eos)}
     backend.post_processor = processors.TemplateProcessing(
