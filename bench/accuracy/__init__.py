@@ -1,1 +1,5 @@
 """Accuracy tasks, one file each, over any encoder or bundle."""
+
+from bench.accuracy.evaluate import evaluate
+
+__all__ = ["evaluate"]

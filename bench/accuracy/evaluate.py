@@ -1,0 +1,44 @@
+"""One model on one task's file: the stable Python interface."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.accuracy.registry import find_task
+from bench.accuracy.task import Data, Options, Outcome, Task
+from bench.accuracy.vectors import VectorStore
+
+
+def result_of(task: Task, store: VectorStore, data: Data, options: Options) -> tuple[dict[str, Any], Outcome]:
+    """Score one data set and describe where its rows came from."""
+    started = time.perf_counter()
+    outcome = task.score(store, data, options)
+    result: dict[str, Any] = {
+        "task": task.name,
+        "name": data.name,
+        "model": store.name,
+        "main": task.main,
+        **outcome.scores,
+        "data": [source.as_dict() for source in data.sources],
+    }
+    if data.notes:
+        result["notes"] = list(data.notes)
+    result["seconds"] = round(time.perf_counter() - started, 3)
+    return result, outcome
+
+
+def evaluate(model: Any, task: str = "sts", path: str | Path = "", **settings: Any) -> dict[str, Any]:
+    """Score `model` (anything with `.encode(texts) -> float32 [N, D]`) on one file or folder of a task.
+
+    Correlations, accuracies and F1 are x 100. `settings` are the fields of `Options` (resamples=0 skips the bootstrap).
+
+    Raises:
+        InputError: unknown task, or a bad file; with the line number.
+        MsdcError: the model's vectors cannot be scored (NaN, all the same).
+    """
+    chosen = find_task(task)
+    store = model if isinstance(model, VectorStore) else VectorStore(model)
+    result, _ = result_of(chosen, store, chosen.read(Path(path)), Options(**settings))
+    return result

@@ -1,0 +1,149 @@
+"""How sure a score is: bootstrap intervals, and paired tests between two models on the same items.
+
+Shapes: N items, R resamples. Everything is seeded; nothing reads the clock or a global generator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+RESAMPLES = 1000
+LEVEL = 0.95
+CHUNK_NUMBERS = 4_000_000
+
+
+@dataclass(frozen=True)
+class Items:
+    """What one model did on each item of a task, so that two models can be compared item by item.
+
+    kind "correlation": `values_N` are predicted similarities, `gold_N` the gold scores (Spearman x 100).
+    kind "mean": `values_N` are per-item results whose mean x 100 is the score (1 right, 0 wrong).
+    """
+
+    kind: str
+    values_N: np.ndarray
+    gold_N: np.ndarray | None = None
+
+
+def ranks(values_RN: np.ndarray) -> np.ndarray:
+    """Ranks along the last axis, ties averaged."""
+    from scipy.stats import rankdata
+
+    return np.asarray(rankdata(values_RN, axis=-1), dtype=np.float64)
+
+
+def _pearson_rows(first_RN: np.ndarray, second_RN: np.ndarray) -> np.ndarray:
+    """Pearson of each row pair; NaN where a side is constant."""
+    first = first_RN - first_RN.mean(-1, keepdims=True)
+    second = second_RN - second_RN.mean(-1, keepdims=True)
+    scale = np.sqrt((first**2).sum(-1) * (second**2).sum(-1))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(scale > 0, (first * second).sum(-1) / scale, np.nan)
+
+
+def spearman_rows(first_RN: np.ndarray, second_RN: np.ndarray) -> np.ndarray:
+    """Spearman x 100 of each row pair [R]."""
+    return 100.0 * _pearson_rows(ranks(first_RN), ranks(second_RN))
+
+
+def resampled_scores(items: list[Items], resamples: int, seed: int) -> np.ndarray:
+    """Scores [models, R] on bootstrap resamples, the same resample for every model."""
+    count = len(items[0].values_N)
+    generator = np.random.default_rng(seed)
+    out = np.empty((len(items), resamples))
+    step = max(1, CHUNK_NUMBERS // count)
+    for start in range(0, resamples, step):
+        stop = min(start + step, resamples)
+        picks_RN = generator.integers(0, count, size=(stop - start, count))
+        for row, one in enumerate(items):
+            if one.kind == "correlation":
+                assert one.gold_N is not None
+                out[row, start:stop] = spearman_rows(one.values_N[picks_RN], one.gold_N[picks_RN])
+            else:
+                out[row, start:stop] = 100.0 * one.values_N[picks_RN].mean(axis=1)
+    return out
+
+
+def percentiles(scores_R: np.ndarray, level: float = LEVEL) -> tuple[float, float] | None:
+    """Percentile interval; None when resamples were all undefined."""
+    scores_R = scores_R[np.isfinite(scores_R)]
+    if not len(scores_R):
+        return None
+    low, high = np.quantile(scores_R, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def interval(
+    items: Items, resamples: int = RESAMPLES, seed: int = 0, level: float = LEVEL
+) -> tuple[float, float] | None:
+    """Percentile bootstrap interval over items, in points (x 100); None for fewer than three items or no resamples."""
+    if resamples < 1 or len(items.values_N) < 3:
+        return None
+    return percentiles(resampled_scores([items], resamples, seed)[0], level)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Model A minus model B on the same items: points, their interval, and the paired permutation test's p."""
+
+    difference: float
+    low: float
+    high: float
+    p: float
+
+
+def compare(first: Items, second: Items, resamples: int = RESAMPLES, seed: int = 0) -> Comparison:
+    """Paired test of two models: bootstrap over items for the interval, permutation for p.
+
+    The permutation swaps the two models' answers item by item with probability one half: what they would do if
+    neither were better. For correlations the answers are ranks, so that the models' different scales do not matter.
+
+    Raises:
+        ValueError: the two did not answer the same items.
+    """
+    if first.kind != second.kind or len(first.values_N) != len(second.values_N):
+        raise ValueError("a paired test needs two models on the same items")
+    if first.kind == "correlation" and not np.array_equal(first.gold_N, second.gold_N):  # type: ignore[arg-type]
+        raise ValueError("a paired test needs the same gold scores")
+    scores = resampled_scores([first, second], resamples, seed)
+    bounds = percentiles(scores[0] - scores[1])
+    observed, p = _permutation(first, second, resamples, seed + 1)
+    low, high = bounds if bounds is not None else (float("nan"), float("nan"))
+    return Comparison(observed, low, high, p)
+
+
+def _permutation(first: Items, second: Items, resamples: int, seed: int) -> tuple[float, float]:
+    generator = np.random.default_rng(seed)
+    if first.kind == "correlation":
+        assert first.gold_N is not None
+        gold = ranks(first.gold_N)
+        one, two = ranks(first.values_N), ranks(second.values_N)
+
+        def score(values_RN: np.ndarray) -> np.ndarray:
+            return 100.0 * _pearson_rows(values_RN, np.broadcast_to(gold, values_RN.shape))
+    else:
+        one, two = first.values_N.astype(np.float64), second.values_N.astype(np.float64)
+
+        def score(values_RN: np.ndarray) -> np.ndarray:
+            return 100.0 * values_RN.mean(-1)
+
+    observed = float((score(one[None]) - score(two[None]))[0])
+    extreme = 0
+    step = max(1, CHUNK_NUMBERS // len(one))
+    for start in range(0, resamples, step):
+        swap_RN = generator.random((min(step, resamples - start), len(one))) < 0.5
+        difference_R = score(np.where(swap_RN, two, one)) - score(np.where(swap_RN, one, two))
+        extreme += int((np.abs(difference_R) >= abs(observed) - 1e-12).sum())
+    return observed, (extreme + 1) / (resamples + 1)
+
+
+def statistic_interval(
+    statistic: Callable[[list[np.ndarray]], float], sizes: list[int], resamples: int, seed: int
+) -> tuple[np.ndarray, tuple[float, float] | None]:
+    """Bootstrap of any statistic over several groups, each resampled within itself; returns draws and interval."""
+    generator = np.random.default_rng(seed)
+    draws_R = np.array([statistic([generator.integers(0, n, size=n) for n in sizes]) for _ in range(resamples)])
+    return draws_R, percentiles(draws_R)
