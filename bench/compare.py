@@ -1,0 +1,193 @@
+"""Two results side by side: the difference of each figure, and whether it is noise.
+
+Medians are compared by a bootstrap over blocks of consecutive samples: neighbouring runs share the machine's state
+(frequency, heat, other work), and resampling single samples would claim more certainty than there is. Where a file
+holds several runs of one artifact on one device, runs are resampled first, then blocks within them. The interval says
+nothing about what changed between the two measurements besides the artifact; measure both in one sitting.
+
+Instruction counts need no bootstrap: they are deterministic up to `INSTRUCTION_TOLERANCE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from bench.result import BenchFile, Clock, DeviceRun, Timing
+from msdc.errors import InputError
+
+RESAMPLES = 4000
+# qemu's count moves by interrupts that fall into a run or not.
+INSTRUCTION_TOLERANCE = 0.001
+# Bytes and parity have no noise; a load time is one sample and gets no interval.
+Verdict = Literal["noise", "faster", "slower", "same", "smaller", "larger", "better", "worse", "unknown"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One figure in both results. `change` is relative ((new - old) / old); `interval` its 95 % bounds or None."""
+
+    what: str
+    unit: str
+    old: float
+    new: float
+    change: float
+    interval: tuple[float, float] | None
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All figures of one artifact on one device. `title` names both."""
+
+    title: str
+    clock: Clock
+    differences: tuple[Difference, ...]
+    notes: tuple[str, ...] = ()
+
+
+def _resampled_median(runs: Sequence[np.ndarray], resamples: int, generator: np.random.Generator) -> np.ndarray:
+    """Bootstrap distribution of the median of pooled samples, [resamples]."""
+    medians = np.empty(resamples)
+    for i in range(resamples):
+        chosen = generator.integers(len(runs), size=len(runs)) if len(runs) > 1 else np.zeros(1, dtype=np.int64)
+        parts = []
+        for r in chosen:
+            samples = runs[r]
+            count = len(samples)
+            block = max(1, round(count ** (1 / 3)))
+            starts = generator.integers(0, count - block + 1, size=-(-count // block))
+            parts.append(samples[(starts[:, None] + np.arange(block)).ravel()[:count]])
+        medians[i] = np.median(np.concatenate(parts))
+    return medians
+
+
+def median_change(
+    old: Sequence[Sequence[float]], new: Sequence[Sequence[float]], *, resamples: int = RESAMPLES, seed: int = 0
+) -> tuple[float, tuple[float, float]]:
+    """Relative change of the median from `old` to `new` (lists of runs of samples) and its 95 % interval.
+
+    Raises:
+        InputError: a side has no sample, or the old median is zero.
+    """
+    before = [np.asarray(run, dtype=np.float64) for run in old if len(run)]
+    after = [np.asarray(run, dtype=np.float64) for run in new if len(run)]
+    if not before or not after:
+        raise InputError("a comparison needs samples on both sides")
+    base = float(np.median(np.concatenate(before)))
+    if base == 0:
+        raise InputError("the old median is zero: no relative change")
+    generator = np.random.default_rng(seed)
+    ratios = _resampled_median(after, resamples, generator) / _resampled_median(before, resamples, generator) - 1.0
+    low, high = np.percentile(ratios, [2.5, 97.5])
+    return float(np.median(np.concatenate(after)) / base - 1.0), (float(low), float(high))
+
+
+def _timing(what: str, clock: Clock, old: list[Timing], new: list[Timing], seed: int) -> Difference:
+    before = float(np.median(np.concatenate([timing.samples for timing in old])))
+    after = float(np.median(np.concatenate([timing.samples for timing in new])))
+    if clock == "instructions":
+        change = after / before - 1.0
+        same = abs(change) <= INSTRUCTION_TOLERANCE
+        verdict: Verdict = "same" if same else ("faster" if change < 0 else "slower")
+        return Difference(what, "instructions", before, after, change, None, verdict)
+    change, (low, high) = median_change([t.samples for t in old], [t.samples for t in new], seed=seed)
+    verdict = "noise" if low <= 0 <= high else ("faster" if change < 0 else "slower")
+    return Difference(what, "ms", before, after, change, (low, high), verdict)
+
+
+def _plain(what: str, unit: str, old: float, new: float, less: Verdict, more: Verdict) -> Difference:
+    change = new / old - 1.0 if old else 0.0
+    return Difference(what, unit, old, new, change, None, "same" if old == new else (less if new < old else more))
+
+
+Groups = dict[tuple[str, ...], list[DeviceRun]]
+
+
+def _group(runs: Sequence[DeviceRun], by_precision: bool) -> Groups:
+    """Runs by what makes them comparable: device, runtime, threads, clock, perhaps precision; not the artifact."""
+    groups: Groups = {}
+    for run in runs:
+        key = (run.device.kind, run.device.name, run.artifact.runtime, str(run.threads), run.clock)
+        groups.setdefault((*key, run.artifact.precision) if by_precision else key, []).append(run)
+    return groups
+
+
+def _groups(old: BenchFile, new: BenchFile) -> tuple[Groups, Groups]:
+    """Both files' groups: across precisions where each side has one precision a group, else within each precision."""
+    before, after = _group(old.runs, False), _group(new.runs, False)
+    single = all(len({run.artifact.precision for run in g}) == 1 for g in [*before.values(), *after.values()])
+    return (before, after) if single else (_group(old.runs, True), _group(new.runs, True))
+
+
+def _differences(old: list[DeviceRun], new: list[DeviceRun], seed: int) -> list[Difference]:
+    first_old, first_new, clock = old[0], new[0], old[0].clock
+    found = [_plain("program bytes", "bytes", first_old.artifact.bytes, first_new.artifact.bytes, "smaller", "larger")]
+
+    def by_length(runs: list[DeviceRun]) -> dict[int | None, list[Timing]]:
+        table: dict[int | None, list[Timing]] = {}
+        for run in runs:
+            for timing in run.latency:
+                table.setdefault(timing.length, []).append(timing)
+        return table
+
+    before, after = by_length(old), by_length(new)
+    for length in [length for length in before if length in after]:
+        found.append(_timing(f"latency, {length} tokens, median", clock, before[length], after[length], seed))
+    for name, title in (("tokenize", "tokenization, median"), ("pipeline", "text to vector, median")):
+        mine = [timing for run in old if (timing := getattr(run, name)) is not None]
+        theirs = [timing for run in new if (timing := getattr(run, name)) is not None]
+        if mine and theirs:
+            found.append(_timing(title, clock, mine, theirs, seed))
+    if first_old.load_ms and first_new.load_ms:
+        # One sample each: a difference can be shown, a verdict cannot be given.
+        change = first_new.load_ms / first_old.load_ms - 1.0
+        found.append(Difference("load", "ms", first_old.load_ms, first_new.load_ms, change, None, "unknown"))
+    if first_old.memory and first_new.memory:
+        was, now = first_old.memory, first_new.memory
+        rise_old, rise_new = was.warm.anon_mib - was.start.anon_mib, now.warm.anon_mib - now.start.anon_mib
+        change = rise_new / rise_old - 1.0 if rise_old > 0 else 0.0
+        what = "anonymous memory over start, warm"
+        found.append(Difference(what, "MiB", rise_old, rise_new, change, None, "unknown"))
+    scores = {(a.task, a.name): a for a in first_old.accuracy if a.spearman is not None}
+    for entry in first_new.accuracy:
+        twin = scores.get((entry.task, entry.name))
+        if twin is None or twin.spearman is None or entry.spearman is None:
+            continue
+        change = entry.spearman - twin.spearman
+        verdict: Verdict = "same" if change == 0 else "unknown"
+        what = f"Spearman, {entry.name}"
+        found.append(Difference(what, "x100", twin.spearman, entry.spearman, change, None, verdict))
+    return found
+
+
+def _label(run: DeviceRun) -> str:
+    return f"{run.artifact.bundle} {run.artifact.precision} ({run.artifact.sha256[:8]}, {run.created[:16]})"
+
+
+def compare(old: BenchFile, new: BenchFile, seed: int = 0) -> list[Comparison]:
+    """Every device and runtime that both files hold.
+
+    Raises:
+        InputError: they have none in common.
+    """
+    before, after = _groups(old, new)
+    shared = [key for key in after if key in before]
+    if not shared:
+        raise InputError("the two results share no device, runtime and thread count: nothing to compare")
+    out = []
+    for key in shared:
+        was, now = before[key], after[key]
+        notes = []
+        if was[0].device.cpu != now[0].device.cpu:
+            notes.append(f"the processors differ: {was[0].device.cpu} and {now[0].device.cpu}")
+        if was[0].versions != now[0].versions:
+            notes.append("runtime versions differ")
+        if was[0].artifact.sha256 == now[0].artifact.sha256:
+            notes.append("the same artifact in both: a difference is the machine's")
+        title = f"{now[0].artifact.runtime} on {now[0].device.name}: {_label(was[0])} to {_label(now[0])}"
+        out.append(Comparison(title, now[0].clock, tuple(_differences(was, now, seed)), tuple(notes)))
+    return out

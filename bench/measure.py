@@ -1,0 +1,67 @@
+"""From what a device sent back to the parts of a result; the same for every device.
+
+Shapes: N golden texts, D sentence width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.result import Artifact, GoldenParity, Parity, Runtime
+from export.manifest import GOLDEN_FILE, Manifest
+from msdc.errors import MsdcError
+from msdc.scores import cosine_rows
+
+
+def artifact_of(bundle: Path, manifest: Manifest, runtime: Runtime) -> Artifact:
+    """The artifact of one runtime: its program with external data, and what the device needs beside it."""
+    part = getattr(manifest.programs, runtime)
+    files = [part.file] + ([part.data] if getattr(part, "data", None) else [])
+    program_bytes = sum(manifest.files[name].bytes for name in files)
+    return Artifact(
+        bundle=manifest.name,
+        runtime=runtime,
+        precision=manifest.precision,
+        file=part.file,
+        bytes=program_bytes,
+        sha256=manifest.files[part.file].sha256,
+        parameters=manifest.model.parameters,
+        bundle_bytes=program_bytes + manifest.files[manifest.tokenizer.file].bytes,
+    )
+
+
+def compare_golden(
+    golden: dict[str, Any], runtime: Runtime, ids: Sequence[Sequence[int]], sentence_ND: np.ndarray
+) -> Parity:
+    """The device's ids and vectors of the golden texts against those stored at export.
+
+    `golden` is what `export.golden.read_golden` returns. The reference is the artifact's own vector, not the float
+    model's: this says whether the device computes what the exporting machine computed.
+
+    Raises:
+        MsdcError: the device sent another number of rows or another width, or a value that is not finite.
+    """
+    expected_ND = golden["vectors"].get(runtime)
+    if expected_ND is None:
+        raise MsdcError(f"{GOLDEN_FILE} holds no vectors of {runtime}: export the bundle again")
+    sentence_ND = np.asarray(sentence_ND, dtype=np.float32)
+    if sentence_ND.shape != expected_ND.shape or len(ids) != len(golden["ids"]):
+        raise MsdcError(f"golden vectors came back as {sentence_ND.shape}, expected {expected_ND.shape}")
+    if not np.isfinite(sentence_ND).all():
+        row = int(np.flatnonzero(~np.isfinite(sentence_ND).all(axis=1))[0])
+        raise MsdcError(f"golden text {row} came back with NaN or infinity")
+    cosines_N = cosine_rows(expected_ND, sentence_ND)
+    differ = [i for i, (mine, theirs) in enumerate(zip(ids, golden["ids"], strict=True)) if list(mine) != list(theirs)]
+    return Parity(
+        golden=GoldenParity(
+            texts=len(ids),
+            mean_cosine=round(float(cosines_N.mean()), 7),
+            min_cosine=round(float(cosines_N.min()), 7),
+            ids_equal=not differ,
+            ids_differ=tuple(differ),
+        )
+    )
