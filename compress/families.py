@@ -11,6 +11,7 @@ Shapes: V vocabulary, H hidden, P positions.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,7 +165,7 @@ def _config(model: SentenceModel, family: Family, stack: int, positions: int, wh
 
 
 def convert(model: SentenceModel, max_length: int, where: str = "model") -> Student:
-    """The student that computes what `model` computes, in eval mode; big weights are shared, not copied.
+    """The student that computes what `model` computes, in eval mode; its weights are the model's own tensors.
 
     `max_length` is the longest input in tokens; later position rows are dropped.
 
@@ -187,7 +188,9 @@ def convert(model: SentenceModel, max_length: int, where: str = "model") -> Stud
             ours[f"embedding.project.{kind}"] = state[f"encoder.embedding_hidden_mapping_in.{kind}"]
         for index, place in enumerate(stack):
             for part, theirs in family.parts.items():
-                ours[f"layers.{index}.{part}.{kind}"] = state[f"{family.layer.format(*place)}.{theirs}.{kind}"]
+                value = state[f"{family.layer.format(*place)}.{theirs}.{kind}"]
+                # A group that is applied twice in a row becomes two layers; each must own its weights.
+                ours[f"layers.{index}.{part}.{kind}"] = value.clone() if place in stack[:index] else value
     if model.dense is not None:
         ours |= {f"dense.{name}": value.detach() for name, value in model.dense.state_dict().items()}
     with torch.device("meta"):
@@ -210,14 +213,15 @@ def from_stock(folder: str | Path) -> Student:
 
 
 def to_student(encoder: Encoder) -> Student:
-    """The encoder's module as a student: our own as it is, a stock one converted.
+    """The encoder's module as a student: our own as it is, a stock one converted into weights of its own.
 
     Raises:
         InputError: an encoder of a kind that is not supported.
     """
     if isinstance(encoder.module, Student):
         return encoder.module
-    return convert(encoder.module, encoder.max_length, encoder.name)
+    # Copied, because the encoder lives on: training the student must not move its own guide.
+    return copy.deepcopy(convert(encoder.module, encoder.max_length, encoder.name))
 
 
 def open_student(folder: str | Path) -> Student:

@@ -185,7 +185,7 @@ def integers(student: Student, plan: PrecisionPlan) -> dict[str, QuantizedWeight
     """
     check_plan(student.config, plan)
     state = student.state_dict()
-    stored = getattr(student, "stored_scales", {})
+    stored = student.stored_scales
     made: dict[str, QuantizedWeight] = {}
     for name, dtype in plan.weights.items():
         if dtype == "fp32":

