@@ -1,0 +1,44 @@
+"""The losses of the four papers, as pure functions on tensors.
+
+Shapes: B batch, T tokens, L layers, H hidden, D sentence width, K memory bank, P domains, V vocabulary.
+
+A batch may be one process's or the gathered batch of all. Everything is computed in at least float32.
+"""
+
+from __future__ import annotations
+
+from distill.objectives.contrastive_cross_entropy import contrastive_cross_entropy
+from distill.objectives.contrastive_distillation import contrastive_distillation
+from distill.objectives.embedding_alignment import embedding_alignment
+from distill.objectives.kd import kd
+from distill.objectives.memory_bank import MemoryBank
+from distill.objectives.metakd import domain_prototypes, metakd
+from distill.objectives.multilingual_contrastive import multilingual_contrastive
+from distill.objectives.multilingual_mse import multilingual_mse
+from distill.objectives.pkd import layer_subset, pkd
+from distill.objectives.registry import OBJECTIVES, Objective, find_objective
+from distill.objectives.sentence_alignment import sentence_alignment
+from distill.objectives.sentence_similarity import sentence_similarity
+from distill.objectives.supervised_contrastive import supervised_contrastive
+from distill.objectives.unified_generative import unified_generative
+
+__all__ = [
+    "OBJECTIVES",
+    "MemoryBank",
+    "Objective",
+    "contrastive_cross_entropy",
+    "contrastive_distillation",
+    "domain_prototypes",
+    "embedding_alignment",
+    "find_objective",
+    "kd",
+    "layer_subset",
+    "metakd",
+    "multilingual_contrastive",
+    "multilingual_mse",
+    "pkd",
+    "sentence_alignment",
+    "sentence_similarity",
+    "supervised_contrastive",
+    "unified_generative",
+]

@@ -1,0 +1,112 @@
+"""What the objectives share: full precision inside, cosines that are defined everywhere, and shape checks.
+
+Half-precision and autocast inputs are widened to float32 (float64 stays float64), so a loss is always at least
+float32 and a similarity never loses digits to bfloat16.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec
+
+import torch
+from torch import Tensor
+
+from msdc.errors import InputError
+
+P = ParamSpec("P")
+
+# Below this length a vector has no direction; `torch.nn.functional.normalize` puts its limit at the same place.
+SHORTEST = 1e-12
+
+
+def full_precision(objective: Callable[P, Tensor]) -> Callable[P, Tensor]:
+    """Run `objective` outside autocast, with every floating tensor in one dtype of at least float32."""
+
+    @functools.wraps(objective)
+    def inside(*args: P.args, **kwargs: P.kwargs) -> Tensor:
+        tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+        dtype = torch.float32
+        for tensor in tensors:
+            if tensor.is_floating_point():
+                dtype = torch.promote_types(dtype, tensor.dtype)
+
+        def widen(x: Any) -> Any:
+            return x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x
+
+        # Autocast would cast the products inside back to half precision.
+        with torch.autocast(tensors[0].device.type if tensors else "cpu", enabled=False):
+            return objective(*map(widen, args), **{name: widen(x) for name, x in kwargs.items()})  # type: ignore[arg-type]
+
+    return inside
+
+
+def unit_rows(vectors: Tensor) -> Tensor:
+    """Vectors of the last dimension scaled to length 1; one shorter than 1e-12 becomes zero, with a zero gradient.
+
+    `torch.nn.functional.normalize` gives a zero vector a gradient of 1e12.
+    """
+    squared = (vectors * vectors).sum(-1, keepdim=True)
+    positive = squared > SHORTEST**2
+    # Both branches must be finite: the gradient of the one not taken is multiplied by zero, not skipped.
+    length = torch.where(positive, squared, torch.ones_like(squared)).sqrt()
+    return torch.where(positive, vectors / length, torch.zeros_like(vectors))
+
+
+def cosines(first_MD: Tensor, second_ND: Tensor) -> Tensor:
+    """All cosines [M, N]; a zero vector has cosine 0 with everything."""
+    return unit_rows(first_MD) @ unit_rows(second_ND).T
+
+
+def check_rows(objective: str, **tensors: Tensor) -> None:
+    """Demand floating tensors [B, D] of one shape with B >= 1.
+
+    Raises:
+        InputError: names the objective, the tensor, its shape and the expected one.
+    """
+    first_name, first = next(iter(tensors.items()))
+    for name, tensor in tensors.items():
+        check_floating(objective, name, tensor, dimensions=2)
+        if tensor.shape != first.shape:
+            hint = ""
+            if tensor.shape[1] != first.shape[1]:
+                hint = "; project the student to its guide's width first"
+            raise InputError(
+                f"{objective}: {name} is {shape(tensor)} but {first_name} is {shape(first)}, they must be equal{hint}"
+            )
+
+
+def check_floating(objective: str, name: str, tensor: Tensor, dimensions: int) -> None:
+    """Demand a floating tensor with `dimensions` dimensions, none of them empty."""
+    if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+        kind = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+        raise InputError(f"{objective}: {name} must be a floating-point tensor, not {kind}")
+    if tensor.dim() != dimensions:
+        raise InputError(f"{objective}: {name} must have {dimensions} dimensions, its shape is {shape(tensor)}")
+    if tensor.numel() == 0:
+        raise InputError(f"{objective}: {name} is empty, its shape is {shape(tensor)}")
+
+
+def check_temperature(objective: str, temperature: float) -> None:
+    """Demand a temperature above zero."""
+    if not temperature > 0:
+        raise InputError(f"{objective}: temperature must be above 0, got {temperature}")
+
+
+def reduce(objective: str, losses: Tensor, reduction: str) -> Tensor:
+    """Sum (as the paper writes it) or mean of all numbers in `losses`.
+
+    Raises:
+        InputError: another word for `reduction`.
+    """
+    if reduction == "sum":
+        return losses.sum()
+    if reduction == "mean":
+        return losses.mean()
+    raise InputError(f"{objective}: reduction must be sum or mean, not {reduction!r}")
+
+
+def shape(tensor: Tensor) -> str:
+    """Shape for a message: [2, 3]."""
+    return str(list(tensor.shape))

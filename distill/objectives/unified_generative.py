@@ -1,0 +1,108 @@
+"""The lightweight model's generative tasks: MLM, SMLM, XTR and UGT (eq. 2-4)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from distill.objectives.numerics import check_floating, full_precision, shape
+from msdc.errors import InputError
+
+TASKS = ("ugt", "xtr", "smlm", "mlm")
+
+
+@full_precision
+def unified_generative(
+    logits_BV: Tensor,
+    masked_token_B: Tensor,
+    masked_here_B: Tensor,
+    partner_ids_BT: Tensor,
+    partner_mask_BT: Tensor,
+    task: Literal["ugt", "xtr", "smlm", "mlm"] = "ugt",
+) -> Tensor:
+    """KL(q || p) between a sparse target q over the vocabulary and the model's p = softmax(logits), mean over B.
+
+    One row is one side of a sentence pair, of which one token is masked in one side. Call it once a side and add.
+
+    * ugt: where the mask is in this side, q(masked token) = 1/2 and the translation's tokens share the other half
+      (a translation that has the masked token adds its share to the half); elsewhere the translation's tokens share
+      all of q (XTR).
+    * xtr: the translation's tokens share all of q in every row.
+    * smlm: q is the masked token, predicted from its own side and from the translation.
+    * mlm: q is the masked token, from its own side only; the other rows count as 0 in the mean.
+
+    A token that occurs twice in the translation counts once, as in the paper (N_w = 1), and the shares are
+    renormalised over the distinct tokens, so that q sums to 1 (in the authors' code it does not). A row without
+    translation tokens has the masked token as its whole target where the mask is in it, and counts as 0 elsewhere.
+
+    At most T + 1 logits a row are gathered; no dense target is built.
+
+    Args:
+        logits_BV: predictions from the pooled vector of this side.
+        masked_token_B: id of the token that was masked in the pair.
+        masked_here_B: True where the mask is in this side.
+        partner_ids_BT: token ids of the other side before masking; anything may stand in the padding.
+        partner_mask_BT: nonzero (or True) on the other side's real tokens.
+        task: which target, see above.
+
+    Returns:
+        A scalar >= 0, at least float32.
+
+    Raises:
+        InputError: shapes differ or are empty, an id is outside the vocabulary, or `task` is another word.
+
+    Source: Mao et al. 2021, eq. 2 (SMLM), 3 (XTR), 4 (UGT); written there as KL(p || q), which is infinite wherever
+    q is 0. This direction is the one that the authors' code computes.
+    """
+    name = "unified_generative"
+    check_floating(name, "logits_BV", logits_BV, dimensions=2)
+    batch, vocabulary = logits_BV.shape
+    rows = {"masked_token_B": masked_token_B, "masked_here_B": masked_here_B}
+    for row_name, row in rows.items():
+        if row.shape != (batch,):
+            raise InputError(f"{name}: {row_name} is {shape(row)}, expected [{batch}]")
+    if partner_ids_BT.dim() != 2 or len(partner_ids_BT) != batch or partner_ids_BT.shape != partner_mask_BT.shape:
+        raise InputError(
+            f"{name}: partner_ids_BT {shape(partner_ids_BT)} and partner_mask_BT {shape(partner_mask_BT)} must both "
+            f"be [{batch}, T]"
+        )
+    if task not in TASKS:
+        raise InputError(f"{name}: task must be one of {', '.join(TASKS)}, not {task!r}")
+
+    here_B = (masked_here_B != 0).to(logits_BV.dtype)
+    ids_BS, share_BS = _target(masked_token_B, here_B, partner_ids_BT, partner_mask_BT != 0, task)
+    used_BS = share_BS > 0
+    # Looked at only where looking does not wait for the device; elsewhere the gather below complains.
+    if ids_BS.device.type == "cpu" and bool((used_BS & ((ids_BS < 0) | (ids_BS >= vocabulary))).any()):
+        raise InputError(f"{name}: a token id is outside the vocabulary of {vocabulary}")
+    picked_BS = logits_BV.gather(1, ids_BS.masked_fill(~used_BS, 0)) - logits_BV.logsumexp(1, keepdim=True)
+    # An unused entry may point at a logit of minus infinity, and 0 times that is not 0.
+    picked_BS = picked_BS.masked_fill(~used_BS, 0.0)
+    return (torch.xlogy(share_BS, share_BS) - share_BS * picked_BS).sum() / batch
+
+
+def _target(masked_B: Tensor, here_B: Tensor, partner_BT: Tensor, real_BT: Tensor, task: str) -> tuple[Tensor, Tensor]:
+    """The entries of q: ids and shares, [B, 1 + T]; each id with a share above zero is there once.
+
+    `here_B` is 1.0 where the mask is in this side, else 0.0.
+    """
+    # Sorted, equal ids are neighbours: each but the first is a repetition. Padding sorts to the front as -1.
+    partner_BT = partner_BT.long().masked_fill(~real_BT, -1).sort(1).values
+    first_BT = torch.ones_like(real_BT)
+    first_BT[:, 1:] = partner_BT[:, 1:] != partner_BT[:, :-1]
+    distinct_BT = first_BT & (real_BT.sort(1).values)
+    count_B = distinct_BT.sum(1)
+
+    own_B = {"ugt": here_B / 2, "xtr": here_B * 0, "smlm": torch.ones_like(here_B), "mlm": here_B}[task]
+    others_B = 1 - own_B if task in ("ugt", "xtr") else torch.zeros_like(own_B)
+    if task == "ugt":
+        own_B = torch.where(count_B == 0, here_B, own_B)
+    share_BT = distinct_BT * (others_B / count_B.clamp(min=1)).unsqueeze(1)
+
+    masked_B = masked_B.long()
+    same_BT = (partner_BT == masked_B.unsqueeze(1)) & distinct_BT
+    own_B = own_B + (share_BT * same_BT).sum(1)
+    ids_BS = torch.cat([masked_B.unsqueeze(1), partner_BT], dim=1)
+    return ids_BS, torch.cat([own_B.unsqueeze(1), share_BT.masked_fill(same_BT, 0.0)], dim=1)
