@@ -1,0 +1,199 @@
+"""Every objective against its brute-force oracle, in four dtypes, by gradcheck, and over drawn shapes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import objective_oracles as oracles
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distill import objectives
+
+torch.set_num_threads(1)
+
+
+@dataclass(frozen=True)
+class Case:
+    """An objective, its float inputs (shapes in letters), its integer inputs and its options."""
+
+    name: str
+    floats: tuple[str, ...]
+    integers: tuple[str, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+    # The labels of these inputs are no differentiable function of them.
+    fixed: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return "-".join([self.name, *(f"{value}" for value in self.options.values())])
+
+
+CASES = [
+    Case("multilingual_mse", ("BD", "BD", "BD")),
+    Case("multilingual_mse", ("BD", "BD", "BD", "BD")),
+    Case("embedding_alignment", ("BTH", "BTH"), ("mask",)),
+    Case("embedding_alignment", ("BTH", "BTH"), ("mask",), {"pooled": True}),
+    Case("multilingual_contrastive", ("BD", "BD", "BD")),
+    Case("multilingual_contrastive", ("BD", "BH", "BH")),
+    Case("multilingual_contrastive", ("BD", "BD", "BD"), options={"labels": "hard"}, fixed=(0,)),
+    Case("contrastive_cross_entropy", ("BD", "BH", "BH")),
+    Case("contrastive_cross_entropy", ("BD", "BD", "BD"), options={"reduction": "mean", "temperature": 0.5}),
+    Case("contrastive_distillation", ("BD", "BD", "KD")),
+    Case("contrastive_distillation", ("BD", "BD", "KD"), options={"temperature": 0.7}),
+    Case("supervised_contrastive", ("BD", "BD", "BD")),
+    Case("supervised_contrastive", ("BD", "BD", "KD"), options={"temperature": 0.3}),
+    Case("kd", ("BD", "BD")),
+    Case("pkd", ("BLH", "BLH")),
+    Case("sentence_alignment", ("BD", "BD")),
+    Case("sentence_alignment", ("BD", "BD"), options={"reduction": "mean"}),
+    Case("sentence_similarity", ("BD", "BD")),
+    Case("sentence_similarity", ("BD", "BD"), options={"reduction": "mean"}),
+    *(
+        Case("unified_generative", ("BV",), ("token", "here", "partner", "partner_mask"), {"task": task})
+        for task in ("ugt", "xtr", "smlm", "mlm")
+    ),
+]
+
+
+def draw(case: Case, sizes: dict[str, int], seed: int, dtype: torch.dtype) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    floats = [
+        torch.randn([sizes[letter] for letter in letters], generator=generator, dtype=torch.float64).to(dtype)
+        for letters in case.floats
+    ]
+
+    def integers(kind: str) -> torch.Tensor:
+        B, T, V = sizes["B"], sizes["T"], sizes["V"]
+        if kind == "token":
+            return torch.randint(V, (B,), generator=generator)
+        if kind == "here":
+            return torch.rand(B, generator=generator) < 0.5
+        if kind == "partner":
+            return torch.randint(V, (B, T), generator=generator)
+        # Some rows are all padding, and padding may be anywhere.
+        return torch.rand(B, T, generator=generator) < torch.rand(B, 1, generator=generator).round(decimals=1)
+
+    return floats + [integers(kind) for kind in case.integers]
+
+
+def run(case: Case, inputs: list[torch.Tensor]) -> torch.Tensor:
+    return getattr(objectives, case.name)(*inputs, **case.options)
+
+
+def expected(case: Case, inputs: list[torch.Tensor]) -> float:
+    return getattr(oracles, case.name)(*(tensor.tolist() for tensor in inputs), **case.options)
+
+
+SIZES = {"B": 5, "T": 7, "D": 6, "H": 4, "K": 9, "L": 3, "V": 11}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [(torch.float64, 1e-12), (torch.float32, 3e-5), (torch.float16, 3e-5), (torch.bfloat16, 3e-5)],
+    ids=str,
+)
+def test_equals_oracle(case: Case, dtype: torch.dtype, tolerance: float) -> None:
+    """Half precision has float32's tolerance: only the inputs are rounded, and the oracle gets the rounded ones."""
+    for seed in range(3):
+        inputs = draw(case, SIZES, seed, dtype)
+        loss = run(case, inputs)
+        assert loss.shape == ()
+        assert loss.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+        assert loss.item() == pytest.approx(expected(case, inputs), rel=tolerance, abs=tolerance)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_gradient(case: Case) -> None:
+    sizes = {"B": 3, "T": 4, "D": 3, "H": 2, "K": 4, "L": 2, "V": 5}
+    inputs = draw(case, sizes, 1, torch.float64)
+    for position, tensor in enumerate(inputs[: len(case.floats)]):
+        if position not in case.fixed:
+            tensor.requires_grad_()
+    assert torch.autograd.gradcheck(lambda *x: run(case, list(x)), inputs)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_half_gradients_are_finite_and_half(case: Case) -> None:
+    inputs = draw(case, SIZES, 2, torch.float16)
+    student = inputs[1] if len(case.floats) > 1 else inputs[0]
+    student.requires_grad_()
+    run(case, inputs).backward()
+    assert student.grad is not None
+    assert student.grad.dtype == torch.float16
+    assert torch.isfinite(student.grad).all()
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_autocast_changes_nothing(case: Case) -> None:
+    inputs = draw(case, SIZES, 3, torch.float32)
+    outside = run(case, inputs)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = run(case, inputs)
+    assert torch.equal(inside, outside)
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_any_shape(data: st.DataObject) -> None:
+    case = data.draw(st.sampled_from(CASES))
+    sizes = {letter: data.draw(st.integers(1, 6), label=letter) for letter in "BTDHKLV"}
+    inputs = draw(case, sizes, data.draw(st.integers(0, 2**31)), torch.float64)
+    assert run(case, inputs).item() == pytest.approx(expected(case, inputs), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_order_of_the_batch_does_not_matter(case: Case) -> None:
+    inputs = draw(case, SIZES, 4, torch.float64)
+    order = torch.tensor([3, 0, 4, 1, 2])
+    shuffled = [tensor if tensor.shape[0] != SIZES["B"] else tensor[order] for tensor in inputs]
+    assert run(case, shuffled).item() == pytest.approx(run(case, inputs).item(), rel=1e-12)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_batch_of_one(case: Case) -> None:
+    for seed in range(8):
+        inputs = draw(case, {**SIZES, "B": 1}, seed, torch.float64)
+        assert run(case, inputs).item() == pytest.approx(expected(case, inputs), rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_an_empty_batch_is_refused(case: Case) -> None:
+    with pytest.raises(objectives.registry.InputError, match=case.name):
+        run(case, draw(case, {**SIZES, "B": 0}, 0, torch.float32))
+
+
+@pytest.mark.parametrize("states", [False, True])
+@pytest.mark.parametrize("domains", [1, 2, 4])
+def test_metakd(domains: int, states: bool) -> None:
+    generator = torch.Generator().manual_seed(domains)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    teacher, student, prototypes = normal(5, 6), normal(5, 6), normal(domains, 6)
+    domain = torch.randint(domains, (5,), generator=generator)
+    extra = [normal(5, 3, 4), normal(5, 3, 4)] if states else [None, None]
+    for own_share in (0.0, 0.5, 0.9, 1.0):
+        loss = objectives.metakd(teacher, student, domain, prototypes, *extra, own_share=own_share)
+        oracle = oracles.metakd(
+            *(x.tolist() for x in (teacher, student, domain, prototypes)),
+            *(None if x is None else x.tolist() for x in extra),
+            own_share=own_share,
+        )
+        assert loss.item() == pytest.approx(oracle, rel=1e-12)
+    student.requires_grad_()
+    assert torch.autograd.gradcheck(lambda s: objectives.metakd(teacher, s, domain, prototypes, *extra), [student])
+
+
+def test_domain_prototypes() -> None:
+    vectors = torch.randn(7, 3, generator=torch.Generator().manual_seed(0))
+    domain = torch.tensor([0, 2, 2, 0, 0, 2, 0])
+    prototypes = objectives.domain_prototypes(vectors, domain, 4)
+    for number in range(4):
+        units = [oracles.unit(v) for v, d in zip(vectors.tolist(), domain.tolist(), strict=True) if d == number]
+        mean = [sum(column) / len(units) for column in zip(*units, strict=True)] if units else [0.0, 0.0, 0.0]
+        assert prototypes[number].tolist() == pytest.approx(mean, abs=1e-6)
