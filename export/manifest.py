@@ -1,0 +1,223 @@
+"""`bundle.json`: what a bundle says about itself, and the checks that hold before anything in it is read.
+
+The manifest is sealed: it carries the sha256 of its own bytes, so a damaged manifest is told from a whole one. That
+finds accidents, not forgers: whoever can write the folder can also write a new seal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from msdc.errors import InputError
+from msdc.files import sha256_file, write_text
+
+MANIFEST_FILE = "bundle.json"
+GOLDEN_FILE = "golden.json"
+FORMAT = 1
+RUNTIMES = ("executorch", "onnx")
+TARGETS = ("android", "ios", "linux", "web")
+MAX_MANIFEST_BYTES = 1024 * 1024
+MAX_FILE_BYTES = 4 * 1024**3
+MAX_FILES = 4096
+_UNSEALED = "0" * 64
+_SEAL = re.compile(rb'"seal": "([0-9a-f]{64})"')
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Small = Annotated[int, Field(gt=0, le=2**24)]
+
+
+def _inside_path(name: str) -> str:
+    path = PurePosixPath(name)
+    if not name or path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or ":" in path.parts[0]:
+        raise ValueError(f"path {name!r} would leave the bundle")
+    if str(path) != name or name == MANIFEST_FILE:
+        raise ValueError(f"path {name!r} is not a plain file name of a bundle")
+    return name
+
+
+InsidePath = Annotated[str, AfterValidator(_inside_path)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class TokenizerPart(_Part):
+    """The tokenizer file and its special ids; an id is null where the tokenizer has no such token."""
+
+    kind: Literal["sentencepiece", "tokenizer-json"]
+    file: InsidePath
+    bos_id: int | None
+    eos_id: int | None
+    pad_id: Annotated[int, Field(ge=0)]
+    unk_id: int | None
+
+
+class ExecutorchPart(_Part):
+    """A `.pte`: `multi-method` (embed, unit x repeats, pool) or one `forward`."""
+
+    file: InsidePath
+    style: Literal["multi-method", "forward"]
+    repeats: Small
+
+
+class OnnxPart(_Part):
+    """An `.onnx` and its external data file."""
+
+    file: InsidePath
+    data: InsidePath | None
+    opset: Small
+
+
+class Programs(_Part):
+    """What a bundle can run on."""
+
+    executorch: ExecutorchPart | None = None
+    onnx: OnnxPart | None = None
+
+
+class ModelPart(_Part):
+    """The float model the artifacts were made from."""
+
+    parameters: Annotated[int, Field(gt=0)]
+    embedding_parameters: Annotated[int, Field(ge=0)]
+    encoder_parameters: Annotated[int, Field(ge=0)]
+    config: dict[str, Any]
+    source_sha256: Sha256
+
+
+class Parity(_Part):
+    """How one artifact's golden vectors lie to the float model's. `passed` is null when the gates were off."""
+
+    mean_cosine: float
+    min_cosine: float
+    max_abs: float
+    texts: Annotated[int, Field(gt=0)]
+    low_bit_share: float | None = Field(default=None, description="share of weight bytes of 8 bits or less")
+    passed: bool | None = None
+
+
+class FileRecord(_Part):
+    """Size and hash of one file of the bundle."""
+
+    sha256: Sha256
+    bytes: Annotated[int, Field(ge=0, le=MAX_FILE_BYTES)]
+
+
+class Manifest(_Part):
+    """The schema of `bundle.json`."""
+
+    format: Literal[1] = FORMAT
+    seal: Sha256 = _UNSEALED
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    target: Literal["android", "ios", "linux", "web"]
+    width: Small
+    max_length: Small
+    vocabulary: Small
+    languages: list[str]
+    precision: Annotated[str, Field(max_length=100)]
+    normalized: bool
+    gates: Literal["passed", "skipped"] = "passed"
+    tokenizer: TokenizerPart
+    programs: Programs
+    model: ModelPart
+    parity: dict[Literal["executorch", "onnx"], Parity]
+    files: dict[InsidePath, FileRecord]
+    versions: dict[str, str]
+    licenses: list[str]
+    data_sources: list[str]
+
+    @model_validator(mode="after")
+    def _files_are_listed(self) -> Manifest:
+        named = [self.tokenizer.file, GOLDEN_FILE]
+        if self.programs.executorch:
+            named.append(self.programs.executorch.file)
+        if self.programs.onnx:
+            named += [name for name in (self.programs.onnx.file, self.programs.onnx.data) if name]
+        for name in named:
+            if name not in self.files:
+                raise ValueError(f"{name} is named but has no hash under files")
+        if len(self.files) > MAX_FILES:
+            raise ValueError(f"{len(self.files)} files, more than {MAX_FILES}")
+        return self
+
+    @property
+    def runtimes(self) -> list[str]:
+        """Runtimes the bundle can run on, the preferred one first."""
+        return [name for name in RUNTIMES if getattr(self.programs, name) is not None]
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Seal `manifest` and write it into `folder`."""
+    value = manifest.model_dump(mode="json")
+    value["seal"] = _UNSEALED
+    text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+    seal = hashlib.sha256(text.encode("utf-8")).hexdigest()
+    write_text(folder / MANIFEST_FILE, text.replace(f'"seal": "{_UNSEALED}"', f'"seal": "{seal}"', 1))
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+def read_manifest(folder: str | Path) -> Manifest:
+    """The manifest of a bundle folder: bounded, sealed, and of this schema.
+
+    Raises:
+        InputError: no bundle, a damaged manifest, or one that names files outside the folder.
+    """
+    path = Path(folder) / MANIFEST_FILE
+    if not path.is_file():
+        raise InputError(f"{folder}: not a bundle (no {MANIFEST_FILE})")
+    if path.stat().st_size > MAX_MANIFEST_BYTES:
+        raise InputError(f"{path}: {path.stat().st_size} bytes, larger than any manifest")
+    raw = path.read_bytes()
+    try:
+        value = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+        manifest = Manifest.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the whole"
+        raise InputError(f"{path}: {where}: {first['msg']}") from error
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not valid JSON ({error})") from error
+    found = _SEAL.findall(raw)
+    unsealed = _SEAL.sub(f'"seal": "{_UNSEALED}"'.encode(), raw, count=1)
+    if not found or found[0].decode() != hashlib.sha256(unsealed).hexdigest():
+        raise InputError(f"{path}: damaged or edited (its seal does not match); export or copy the bundle again")
+    return manifest
+
+
+def check_files(folder: str | Path, manifest: Manifest) -> None:
+    """Every listed file is there, inside the folder, of the listed size and hash.
+
+    Raises:
+        InputError: naming the first file that is not.
+    """
+    folder = Path(folder)
+    root = folder.resolve()
+    for name, record in manifest.files.items():
+        path = folder / name
+        if not path.resolve().is_relative_to(root):
+            raise InputError(f"{path}: leads outside the bundle")
+        if not path.is_file():
+            raise InputError(f"{folder}: {name} is missing; copy the whole bundle again")
+        size = path.stat().st_size
+        if size != record.bytes:
+            raise InputError(f"{path}: {size} bytes where the manifest says {record.bytes}; copy the bundle again")
+        if sha256_file(path) != record.sha256:
+            raise InputError(f"{path}: sha256 differs from the manifest; copy or export the bundle again")
+
+
+def list_files(folder: Path) -> dict[str, FileRecord]:
+    """Size and hash of every file under `folder` except the manifest, by sorted relative name."""
+    paths = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != MANIFEST_FILE)
+    return {
+        p.relative_to(folder).as_posix(): FileRecord(sha256=sha256_file(p), bytes=p.stat().st_size) for p in paths
+    }

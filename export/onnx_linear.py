@@ -1,0 +1,206 @@
+"""Weights of a student as ONNX initializers, and the linear maps over them, float or quantized.
+
+A quantized linear: x [.., K] -> uint8 with one scale a token (symmetric around 128, or anchored at the activation's
+floor), MatMulInteger with int8 [K, N], scale by token and by channel, bias.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from compress.quantize import PrecisionPlan, integers
+from compress.shapes import POSITION, TABLE
+from compress.student import Student
+from export.onnx_builder import GraphBuilder
+from msdc.errors import InputError
+
+# The least value of an activation. Anchoring the 256 steps there instead of at 0 +- max doubles the resolution, and
+# the shift becomes a constant that joins the bias: it costs nothing at run time.
+FLOORS = {"gelu": -0.17, "gelu_new": -0.1701, "relu": 0.0}
+SMALLEST_SCALE = 1e-30
+
+
+class Weights:
+    """Numbers of a student under a plan, handed to a graph as they are asked for."""
+
+    def __init__(self, student: Student, plan: PrecisionPlan) -> None:
+        self.config = student.config
+        self.plan = plan
+        self.state = {name: value.detach().cpu().float() for name, value in student.state_dict().items()}
+        self.quantized = integers(student, plan)
+        self.uses_microsoft = False
+
+    @staticmethod
+    def int64(value: int) -> np.ndarray:
+        return np.asarray(value, dtype=np.int64)
+
+    @staticmethod
+    def float32(value: float) -> np.ndarray:
+        return np.asarray(value, dtype=np.float32)
+
+    @staticmethod
+    def boolean(value: bool) -> np.ndarray:
+        return np.asarray(value, dtype=np.bool_)
+
+    def array(self, name: str) -> np.ndarray:
+        """float32 numbers of a tensor."""
+        return self.state[name].numpy()
+
+    @staticmethod
+    def floor_of(activation: str) -> float | None:
+        """Least value of an activation, None where there is none."""
+        return FLOORS.get(activation)
+
+    def activate(self, g: GraphBuilder, kind: str, value: str) -> str:
+        """An activation of `compress.student.ACTIVATIONS`."""
+        if kind == "identity":
+            return value
+        if kind in ("gelu", "gelu_new"):
+            return str(g.op("Gelu", value, approximate="tanh" if kind == "gelu_new" else "none"))
+        return str(g.op({"relu": "Relu", "tanh": "Tanh"}[kind], value))
+
+    def _bias(self, names: list[str]) -> np.ndarray | None:
+        parts = [self.state.get(f"{name}.bias") for name in names]
+        return None if any(part is None for part in parts) else np.concatenate([part.numpy() for part in parts])  # type: ignore[union-attr]
+
+    def qkv(self, g: GraphBuilder, index: int, hidden: str) -> list[str]:
+        """Query (already divided by sqrt of the head width), key and value, from one product."""
+        names = [f"layers.{index}.{part}" for part in ("query", "key", "value")]
+        H = self.config.hidden
+        factor = np.ones(3 * H, dtype=np.float32)
+        factor[:H] = 1.0 / math.sqrt(H // self.config.heads)
+        joined = self._product(g, f"layers.{index}.qkv", names, hidden, factor=factor)
+        return list(g.op("Split", joined, g.const("three_hidden", [H, H, H]), name="qkv", outputs=3, axis=-1))
+
+    def linear(self, g: GraphBuilder, name: str, value: str, floor: float | None = None) -> str:
+        """x W^T + b for the linear `name`; `floor` is the least value that x can have, where it is known."""
+        return self._product(g, name, [name], value, floor=floor)
+
+    def _product(
+        self,
+        g: GraphBuilder,
+        label: str,
+        names: list[str],
+        value: str,
+        *,
+        factor: np.ndarray | None = None,
+        floor: float | None = None,
+    ) -> str:
+        kinds = {self.plan.dtype(f"{name}.weight") for name in names}
+        bias_N = self._bias(names)
+        if bias_N is not None and factor is not None:
+            bias_N = bias_N * factor
+        if len(kinds) > 1:
+            # A mixed plan: each map on its own, then side by side again.
+            width = self.config.hidden
+            parts = [
+                self._product(g, name, [name], value, factor=None if factor is None else factor[i * width : (i + 1) * width])
+                for i, name in enumerate(names)
+            ]
+            return str(g.op("Concat", *parts, axis=-1))
+        kind = kinds.pop()
+        if kind == "fp32":
+            weight_NK = np.concatenate([self.array(f"{name}.weight") for name in names])
+            weight_NK = weight_NK if factor is None else weight_NK * factor[:, None]
+            product = g.op("MatMul", value, g.const(f"{label}.weight", weight_NK.T), name=label)
+        elif kind == "int8":
+            product, bias_N = self._int8(g, label, names, value, bias_N, factor, floor)
+        else:
+            raise InputError(f"{label}: {kind} linears have no ONNX form here yet; choose int8 or int8-embed4")
+        return str(product) if bias_N is None else str(g.op("Add", product, g.const(f"{label}.bias", bias_N)))
+
+    def _int8(
+        self,
+        g: GraphBuilder,
+        label: str,
+        names: list[str],
+        value: str,
+        bias_N: np.ndarray | None,
+        factor: np.ndarray | None,
+        floor: float | None,
+    ) -> tuple[str, np.ndarray | None]:
+        parts = [self.quantized[f"{name}.weight"] for name in names]
+        values_NK = np.concatenate([part.values.numpy() for part in parts])
+        scale_N = np.concatenate([part.scale.numpy() for part in parts])[:, 0]
+        scale_N = scale_N if factor is None else scale_N * factor
+        # `scale_N` is symmetric int8 with zero point 0, so the product needs no correction for the weights' side.
+        quantized, token_scale = quantize_tokens(g, label, value, floor)
+        zero = g.const("zero_0" if floor is not None else "zero_128", np.asarray(0 if floor is not None else 128, np.uint8))
+        total = g.op("MatMulInteger", quantized, g.const(f"{label}.weight", values_NK.T), zero, name=label)
+        scaled = g.op("Mul", g.op("Cast", total, to=TensorProto.FLOAT), g.const(f"{label}.scale", scale_N))
+        product = g.op("Mul", scaled, token_scale)
+        if floor:
+            shift_N = floor * (values_NK.astype(np.float64).sum(1) * scale_N)
+            bias_N = (shift_N + (0.0 if bias_N is None else bias_N)).astype(np.float32)
+        return str(product), bias_N
+
+    def table(self, g: GraphBuilder, ids: str, block_gather: bool) -> str:
+        """Rows of the token table for `ids`, float32 [B, T, E]."""
+        part = self.quantized.get(TABLE)
+        if part is None:
+            return str(g.op("Gather", g.const(TABLE, self.array(TABLE)), ids, name="table"))
+        if part.dtype == "int8":
+            values = g.op("Gather", g.const(TABLE, part.values.numpy()), ids, name="table")
+            scales = g.op("Gather", g.const(f"{TABLE}.scale", part.scale.numpy()), ids, name="table_scale")
+            return str(g.op("Mul", g.op("Cast", values, to=TensorProto.FLOAT), scales))
+        scale_VG = part.scale.numpy().astype(np.float16)
+        unsigned_VE = (part.values.numpy() + 8).astype(np.uint8)
+        if block_gather:
+            self.uses_microsoft = True
+            packed = helper.make_tensor(TABLE, TensorProto.UINT4, unsigned_VE.shape, _pack_pairs(unsigned_VE), raw=True)
+            scale = g.const(f"{TABLE}.scale", scale_VG)
+            options = {"block_size": part.group, "gather_axis": 0, "quantize_axis": 1, "bits": 4}
+            rows = g.op("GatherBlockQuantized", g.raw(packed), ids, scale, name="table", domain="com.microsoft", **options)
+            return str(g.op("Cast", rows, to=TensorProto.FLOAT))
+        return self._unpacked_rows(g, ids, unsigned_VE, scale_VG, part.group)
+
+    def _unpacked_rows(self, g: GraphBuilder, ids: str, unsigned_VE: np.ndarray, scale_VG: np.ndarray, group: int) -> str:
+        # Low half-bytes hold the first half of the columns, high ones the second: joined without interleaving.
+        half = unsigned_VE.shape[1] // 2
+        packed = g.op("Gather", g.const(TABLE, unsigned_VE[:, :half] | (unsigned_VE[:, half:] << 4)), ids, name="table")
+        low = g.op("BitwiseAnd", packed, g.const("low_half", np.asarray(15, np.uint8)))
+        high = g.op("BitShift", packed, g.const("four_bits", np.asarray(4, np.uint8)), direction="RIGHT")
+        values = g.op("Cast", g.op("Concat", low, high, axis=-1), to=TensorProto.FLOAT)
+        centred = g.op("Sub", values, g.const("eight", self.float32(8.0)))
+        grouped = g.op("Reshape", centred, g.const("grouped", [0, 0, scale_VG.shape[1], group]))
+        scales = g.op("Cast", g.op("Gather", g.const(f"{TABLE}.scale", scale_VG), ids), to=TensorProto.FLOAT)
+        scaled = g.op("Mul", grouped, g.op("Unsqueeze", scales, g.const("axis_last", [-1])))
+        return str(g.op("Reshape", scaled, g.const("ungrouped", [0, 0, unsigned_VE.shape[1]])))
+
+    def positions(self, g: GraphBuilder, max_length: int, length: str) -> str:
+        """The first T rows of the position table, float32 [T, H]."""
+        bounds = (g.const("zero_start", [0]), length, g.const("axis_0", [0]))
+        part = self.quantized.get(POSITION)
+        if part is None:
+            return str(g.op("Slice", g.const(POSITION, self.array(POSITION)[:max_length]), *bounds))
+        rows = g.op("Slice", g.const(POSITION, part.values.numpy()[:max_length]), *bounds)
+        scales = g.op("Slice", g.const(f"{POSITION}.scale", part.scale.numpy()[:max_length]), *bounds)
+        return str(g.op("Mul", g.op("Cast", rows, to=TensorProto.FLOAT), scales))
+
+
+def _pack_pairs(unsigned_VE: np.ndarray) -> bytes:
+    flat = unsigned_VE.reshape(-1)
+    return (flat[0::2] | (flat[1::2] << 4)).astype(np.uint8).tobytes()
+
+
+def quantize_tokens(g: GraphBuilder, label: str, value: str, floor: float | None) -> tuple[Any, Any]:
+    """uint8 [.., K] and one float32 scale a token [.., 1]; symmetric around 128, or from `floor` upwards at 0."""
+    last = g.const("axis_last", [-1])
+    smallest = g.const("smallest_scale", np.float32(SMALLEST_SCALE))
+    if floor is None:
+        largest = g.op("ReduceMax", g.op("Abs", value), last, keepdims=1)
+        steps, zero = 127.0, 128
+    else:
+        if floor:
+            value = g.op("Sub", value, g.const(f"floor_{abs(floor):g}", np.float32(floor)))
+        largest = g.op("ReduceMax", value, last, keepdims=1)
+        steps, zero = 255.0, 0
+    inverse_steps = g.const(f"inverse_{steps:g}", np.float32(1.0 / steps))
+    scale = g.op("Max", g.op("Mul", largest, inverse_steps), smallest)
+    zero_point = g.const(f"zero_{zero}", np.asarray(zero, np.uint8))
+    quantized = g.op("QuantizeLinear", g.op("Div", value, scale), g.const("one", np.float32(1.0)), zero_point)
+    return quantized, scale

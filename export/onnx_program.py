@@ -1,0 +1,208 @@
+"""The ONNX program, written node by node: nothing an exporter could leave in fp32 behind our back.
+
+The recurrence is a `Loop` whose body is the unit and whose weights stand in the outer graph; linears are int8 per
+output channel with per-token uint8 activations in standard operators; q, k and v share one quantization and one
+product; the token table is int8 per row or int4 in groups. Inputs `input_ids`, `attention_mask` int64 [B, T]; output
+`sentence_embedding` float32 [B, D].
+
+Shapes: B batch, T tokens, E table width, H hidden, N heads, D sentence width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from onnx import TensorProto, helper
+
+from compress.quantize import PrecisionPlan
+from compress.student import Student
+from export.onnx_builder import GraphBuilder, save_external
+from export.onnx_check import check_onnx_file
+from export.onnx_linear import Weights
+from msdc.errors import GateError, InputError
+
+# Opset 21 (ONNX Runtime >= 1.18) has Gelu and 4-bit types; `block_gather` says whether the target's runtime is
+# expected to bring Microsoft's GatherBlockQuantized; without it the 4-bit table is unpacked in standard operators.
+TARGETS = {
+    "linux": {"opset": 21, "block_gather": True},
+    "android": {"opset": 21, "block_gather": True},
+    "ios": {"opset": 21, "block_gather": True},
+    "web": {"opset": 21, "block_gather": False},
+}
+IR_VERSION = 10
+NEGATIVE = -1e9
+LOW_BIT = {TensorProto.INT8, TensorProto.UINT8, TensorProto.INT4, TensorProto.UINT4}
+
+
+@dataclass(frozen=True)
+class OnnxWritten:
+    """What was written: the opset and the share of weight bytes of 8 bits or less (None for a float artifact)."""
+
+    opset: int
+    low_bit_share: float | None
+
+
+def _layer(g: GraphBuilder, weights: Weights, index: int, hidden: str, bias_B11T: str, shape_in: str, shape_out: str) -> str:
+    config = weights.config
+    name = f"layers.{index}"
+    eps = config.layer_norm_eps
+
+    def norm(part: str, value: str) -> str:
+        scale = g.const(f"{name}.{part}.weight", weights.array(f"{name}.{part}.weight"))
+        shift = g.const(f"{name}.{part}.bias", weights.array(f"{name}.{part}.bias"))
+        return g.op("LayerNormalization", value, scale, shift, name=f"{part}{index}", axis=-1, epsilon=eps)
+
+    query, key, value = weights.qkv(g, index, hidden)
+    query_BNTd = g.op("Transpose", g.op("Reshape", query, shape_in), perm=[0, 2, 1, 3])
+    key_BNdT = g.op("Transpose", g.op("Reshape", key, shape_in), perm=[0, 2, 3, 1])
+    value_BNTd = g.op("Transpose", g.op("Reshape", value, shape_in), perm=[0, 2, 1, 3])
+    scores_BNTT = g.op("Add", g.op("MatMul", query_BNTd, key_BNdT), bias_B11T)
+    context_BNTd = g.op("MatMul", g.op("Softmax", scores_BNTT, axis=-1), value_BNTd)
+    context = g.op("Reshape", g.op("Transpose", context_BNTd, perm=[0, 2, 1, 3]), shape_out)
+    attended = norm("attention_norm", g.op("Add", weights.linear(g, f"{name}.output", context), hidden))
+    inner = weights.activate(g, config.activation, weights.linear(g, f"{name}.up", attended))
+    down = weights.linear(g, f"{name}.down", inner, floor=weights.floor_of(config.activation))
+    return norm("output_norm", g.op("Add", down, attended))
+
+
+def _unit(g: GraphBuilder, weights: Weights, hidden: str, bias_B11T: str, shape_in: str, shape_out: str) -> str:
+    for index in range(weights.config.unit):
+        hidden = _layer(g, weights, index, hidden, bias_B11T, shape_in, shape_out)
+    return hidden
+
+
+def _recurrence(g: GraphBuilder, weights: Weights, hidden: str, bias_B11T: str) -> str:
+    config = weights.config
+    head_width = config.hidden // config.heads
+    shape_in = g.const("split_heads", [0, 0, config.heads, head_width])
+    shape_out = g.const("join_heads", [0, 0, config.hidden])
+    if config.repeats == 1:
+        return _unit(g, weights, hidden, bias_B11T, shape_in, shape_out)
+    body = GraphBuilder("unit/", parent=g)
+    result = _unit(body, weights, "unit/hidden_in", bias_B11T, shape_in, shape_out)
+    body.op("Identity", "unit/go_on", name="go_on")
+    condition = body.nodes[-1].output[0]
+    inside = ["batch", "length", config.hidden]
+    graph = helper.make_graph(
+        body.nodes,
+        "unit",
+        [
+            helper.make_tensor_value_info("unit/step", TensorProto.INT64, []),
+            helper.make_tensor_value_info("unit/go_on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("unit/hidden_in", TensorProto.FLOAT, inside),
+        ],
+        [
+            helper.make_tensor_value_info(condition, TensorProto.BOOL, []),
+            helper.make_tensor_value_info(result, TensorProto.FLOAT, inside),
+        ],
+    )
+    trips, start = g.const("repeats", weights.int64(config.repeats)), g.const("go_on", weights.boolean(True))
+    return str(g.op("Loop", trips, start, hidden, name="recurrence", body=graph))
+
+
+def _embed(g: GraphBuilder, weights: Weights, max_length: int, block_gather: bool) -> str:
+    config = weights.config
+    rows = weights.table(g, "input_ids", block_gather)
+    if config.bottleneck is not None and config.place == "word":
+        rows = weights.linear(g, "embedding.project", rows)
+    length = g.op("Shape", "input_ids", start=1, end=2)
+    position = weights.positions(g, max_length, length)
+    scale = g.const("embedding.norm.weight", weights.array("embedding.norm.weight"))
+    shift = g.const("embedding.norm.bias", weights.array("embedding.norm.bias"))
+    summed = g.op("Add", rows, position)
+    hidden = g.op("LayerNormalization", summed, scale, shift, name="embed_norm", axis=-1, epsilon=config.layer_norm_eps)
+    if config.bottleneck is not None and config.place == "embedding":
+        hidden = weights.linear(g, "embedding.project", hidden)
+    return str(hidden)
+
+
+def _pool(g: GraphBuilder, weights: Weights, hidden: str, mask_BT: str) -> str:
+    config = weights.config
+    middle = g.const("axis_1", [1])
+    if config.pooling == "cls":
+        first = g.op("Gather", hidden, g.const("zero_index", weights.int64(0)), axis=1)
+        return _head(g, weights, first)
+    mask_BT1 = g.op("Unsqueeze", mask_BT, g.const("axis_last", [-1]))
+    if config.pooling == "max":
+        lowest = g.op("Mul", g.op("Sub", g.const("one", weights.float32(1.0)), mask_BT1), g.const("lowest", weights.float32(-3.0e38)))
+        return _head(g, weights, g.op("ReduceMax", g.op("Add", hidden, lowest), middle, keepdims=0))
+    total = g.op("ReduceSum", g.op("Mul", hidden, mask_BT1), middle, keepdims=0)
+    count = g.op("Max", g.op("ReduceSum", mask_BT1, middle, keepdims=0), g.const("tiny_count", weights.float32(1e-9)))
+    return _head(g, weights, g.op("Div", total, count))
+
+
+def _head(g: GraphBuilder, weights: Weights, sentence: str) -> str:
+    config = weights.config
+    if config.dense is not None:
+        sentence = weights.activate(g, config.dense_activation, weights.linear(g, "dense", sentence))
+    if config.normalize:
+        length = g.op("ReduceL2", sentence, g.const("axis_last", [-1]), keepdims=1)
+        sentence = g.op("Div", sentence, g.op("Max", length, g.const("tiny_length", weights.float32(1e-12))))
+    if g.nodes[-1].output[0] != sentence:
+        sentence = g.op("Identity", sentence)
+    return g.rename(sentence, "sentence_embedding")
+
+
+def build_onnx(student: Student, plan: PrecisionPlan, max_length: int, target: str) -> onnx.ModelProto:
+    """The model with its weights inside."""
+    if target not in TARGETS:
+        raise InputError(f"target {target!r} is unknown; known: {', '.join(TARGETS)}")
+    settings = TARGETS[target]
+    weights = Weights(student, plan)
+    config = student.config
+    g = GraphBuilder()
+    mask_BT = g.op("Cast", "attention_mask", name="mask", to=TensorProto.FLOAT)
+    hidden = _embed(g, weights, max_length, bool(settings["block_gather"]))
+    gap = g.op("Mul", g.op("Sub", g.const("one", weights.float32(1.0)), mask_BT), g.const("negative", weights.float32(NEGATIVE)))
+    bias_B11T = g.op("Unsqueeze", gap, g.const("axes_1_2", [1, 2]), name="attention_bias")
+    _pool(g, weights, _recurrence(g, weights, hidden, bias_B11T), mask_BT)
+    graph = helper.make_graph(
+        g.nodes,
+        "sentence_encoder",
+        [
+            helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "length"]),
+            helper.make_tensor_value_info("attention_mask", TensorProto.INT64, ["batch", "length"]),
+        ],
+        [helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["batch", config.width])],
+        list(g.initializers.values()),
+    )
+    opsets = [helper.make_opsetid("", int(settings["opset"]))]
+    if any(node.domain == "com.microsoft" for node in g.nodes) or weights.uses_microsoft:
+        opsets.append(helper.make_opsetid("com.microsoft", 1))
+    return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="msdc")
+
+
+def low_bit_share(model: onnx.ModelProto) -> float:
+    """Share of the bytes of all weight matrices (two dimensions and more) that are 8 bits or less; scales count."""
+    low = total = 0
+    for tensor in model.graph.initializer:
+        if len(tensor.dims) < 2 or tensor.dims[-1] == 1:
+            continue
+        size = len(tensor.raw_data)
+        total += size
+        low += size if tensor.data_type in LOW_BIT else 0
+    return low / total if total else 0.0
+
+
+def write_onnx(student: Student, plan: PrecisionPlan, target_file: Path, *, max_length: int, target: str) -> OnnxWritten:
+    """Write `target_file` and its `.data` beside it; full check, then one run at lengths 1, 2 and longest.
+
+    Raises:
+        GateError: onnx.checker refuses it, or a run gives no finite vector.
+        InputError: unknown target.
+    """
+    from export.executorch_program import run_once
+    from export.runtimes import OnnxRunner
+
+    model = build_onnx(student, plan, max_length, target)
+    quantized = any(dtype != "fp32" for dtype in plan.weights.values())
+    share = round(low_bit_share(model), 4) if quantized else None
+    save_external(model, target_file, f"{target_file.name}.data")
+    try:
+        check_onnx_file(target_file, full=True)
+    except InputError as error:
+        raise GateError(f"the written ONNX model is not valid: {error}") from error
+    run_once(OnnxRunner(target_file, pad_id=student.config.pad_id).run, student, max_length, target_file)
+    return OnnxWritten(opset=int(TARGETS[target]["opset"]), low_bit_share=share)

@@ -1,0 +1,231 @@
+"""Write a bundle: programs, tokenizer, golden vectors, gates, manifest; whole or not at all.
+
+Shapes: N texts, D sentence width.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from compress.quantize import PrecisionPlan, plan_for
+from compress.shapes import POSITION, TABLE
+from compress.student import Student
+from export.executorch_program import Style, write_executorch
+from export.gates import Thresholds, measure, shortfalls, thresholds_for, tokenizers_agree
+from export.golden import golden_texts, write_golden
+from export.manifest import (
+    ExecutorchPart,
+    Manifest,
+    ModelPart,
+    OnnxPart,
+    Programs,
+    TokenizerPart,
+    list_files,
+    write_manifest,
+)
+from export.onnx_program import write_onnx
+from export.readme import bundle_readme
+from export.runtimes import ExecutorchRunner, OnnxRunner
+from msdc.errors import GateError, InputError
+from msdc.files import staged_folder, write_text
+from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, FastTokenizer, PieceTokenizer, Tokenizer
+
+PROGRAM_FILE = "model.pte"
+ONNX_FILE, ONNX_DATA_FILE = "model.onnx", "model.onnx.data"
+VERSIONED = ("msdc", "torch", "executorch", "torchao", "onnx", "onnxruntime", "sentencepiece", "tokenizers")
+DEFAULT_RUNTIMES = {
+    "android": ("executorch",),
+    "ios": ("executorch",),
+    "web": ("onnx",),
+    "linux": ("executorch", "onnx"),
+}
+
+Say = Callable[[str], None]
+
+
+class BundleOptions(BaseModel):
+    """How to export. `precision` names a plan of compress.quantize, or is such a plan."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    target: str = "linux"
+    runtimes: tuple[str, ...] | None = Field(default=None, description="None: the target's own")
+    precision: str | PrecisionPlan = "fp32"
+    style: Style = "multi-method"
+    max_length: int | None = Field(default=None, gt=1, description="tokens; None: the model's own")
+    gates: bool = True
+    thresholds: Thresholds | None = Field(default=None, description="None: those of the precision")
+    languages: tuple[str, ...] = ()
+    licenses: tuple[str, ...] = ()
+    data_sources: tuple[str, ...] = ()
+    source_sha256: str | None = None
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in VERSIONED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def weights_sha256(student: Student) -> str:
+    """Hex sha256 over names, shapes and float32 numbers of a student."""
+    digest = hashlib.sha256()
+    for name, value in sorted(student.state_dict().items()):
+        array = value.detach().cpu().float().contiguous().numpy()
+        digest.update(f"{name} {array.shape}\0".encode())
+        digest.update(np.ascontiguousarray(array, dtype="<f4").data)
+    return digest.hexdigest()
+
+
+def _tokenizer_part(tokenizer: Tokenizer) -> TokenizerPart:
+    if isinstance(tokenizer, PieceTokenizer):
+        return TokenizerPart(
+            kind="sentencepiece",
+            file=MODEL_FILE,
+            bos_id=tokenizer.bos_id,
+            eos_id=tokenizer.eos_id,
+            pad_id=tokenizer.pad_id,
+            unk_id=tokenizer.unk_id if tokenizer.unk_id >= 0 else None,
+        )
+    if isinstance(tokenizer, FastTokenizer):
+        # The template's own ids: what it puts around an empty text.
+        ends = tokenizer.encode([""], 8)[0]
+        unk = tokenizer.backend.token_to_id("[UNK]")
+        unk = tokenizer.backend.token_to_id("<unk>") if unk is None else unk
+        return TokenizerPart(
+            kind="tokenizer-json",
+            file=JSON_FILE,
+            bos_id=ends[0] if ends else None,
+            eos_id=ends[-1] if ends else None,
+            pad_id=tokenizer.pad_id,
+            unk_id=unk,
+        )
+    raise InputError(f"a tokenizer of kind {type(tokenizer).__name__} cannot be exported")
+
+
+@torch.inference_mode()
+def float_vectors(student: Student, rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """Eager float32 vectors [N, D], one row at a time, without padding."""
+    student = student.eval()
+    vectors = []
+    for row in rows:
+        ids_1T = torch.tensor([list(row)], dtype=torch.int64)
+        vectors.append(student(ids_1T, torch.ones_like(ids_1T))[0].float().numpy())
+    return np.stack(vectors)
+
+
+def _model_part(student: Student, source: str | None) -> ModelPart:
+    state = student.state_dict()
+    counts = {name: value.numel() for name, value in state.items()}
+    embedding = sum(count for name, count in counts.items() if name.startswith("embedding.") and ".norm." not in name)
+    encoder = sum(count for name, count in counts.items() if name.startswith("layers."))
+    return ModelPart(
+        parameters=sum(counts.values()),
+        embedding_parameters=embedding,
+        encoder_parameters=encoder,
+        config=student.config.model_dump(),
+        source_sha256=source or weights_sha256(student),
+    )
+
+
+def _silent(message: str) -> None:
+    del message
+
+
+def write_bundle(
+    student: Student,
+    tokenizer: Tokenizer,
+    out: Path,
+    *,
+    name: str | None = None,
+    options: BundleOptions | None = None,
+    force: bool = False,
+    say: Say = _silent,
+) -> Manifest:
+    """Export `student` into the bundle folder `out`; the folder appears whole, gates passed, or not at all.
+
+    Raises:
+        InputError: `out` exists without force, or the student, tokenizer and options do not fit each other.
+        GateError: a promise fell short (see export/gates.py); nothing is left.
+        MsdcError: a step failed.
+    """
+    options = options or BundleOptions()
+    if options.target not in DEFAULT_RUNTIMES:
+        raise InputError(f"target {options.target!r} is unknown; known: {', '.join(DEFAULT_RUNTIMES)}")
+    runtimes = options.runtimes or DEFAULT_RUNTIMES[options.target]
+    config = student.config
+    max_length = options.max_length or config.positions
+    if max_length > config.positions:
+        raise InputError(f"longest input {max_length}, but the model has {config.positions} positions")
+    if tokenizer.size > config.vocabulary:
+        raise InputError(f"the tokenizer has {tokenizer.size} ids, the model's table {config.vocabulary} rows")
+    plan = options.precision if isinstance(options.precision, PrecisionPlan) else plan_for(config, options.precision)
+    wanted = options.thresholds or thresholds_for(set(plan.weights.values()))
+    student = student.eval()
+    out = Path(out)
+    with staged_folder(out, force) as stage:
+        part = _tokenizer_part(tokenizer)
+        (stage / part.file).write_bytes(tokenizer.files[0].read_bytes())
+        texts = golden_texts()
+        rows = tokenizer.encode(texts, max_length)
+        if part.kind == "sentencepiece":
+            say("tokenizer: compare tokenizer.model and its tokenizer.json twin")
+            tokenizers_agree(tokenizer.files[0], texts, max_length, stage)
+            (stage / JSON_FILE).unlink(missing_ok=True)
+        vectors = {"float": float_vectors(student, rows)}
+        parity, programs = {}, {}
+        for runtime in runtimes:
+            say(f"{runtime}: lower {plan.precision} for {options.target}, lengths 1 to {max_length}")
+            if runtime == "executorch":
+                write_executorch(student, plan, stage / PROGRAM_FILE, max_length=max_length, style=options.style)
+                programs[runtime] = ExecutorchPart(file=PROGRAM_FILE, style=options.style, repeats=config.repeats)
+                share = None
+                runner = ExecutorchRunner(stage / PROGRAM_FILE, style=options.style, repeats=config.repeats)
+            else:
+                written = write_onnx(student, plan, stage / ONNX_FILE, max_length=max_length, target=options.target)
+                programs[runtime] = OnnxPart(file=ONNX_FILE, data=ONNX_DATA_FILE, opset=written.opset)
+                share = written.low_bit_share
+                runner = OnnxRunner(stage / ONNX_FILE, pad_id=part.pad_id)
+            vectors[runtime] = runner.run(rows)
+            found = measure(vectors["float"], vectors[runtime], share)
+            short = shortfalls(found, wanted)
+            parity[runtime] = found.model_copy(update={"passed": not short if options.gates else None})
+            say(f"{runtime}: mean cosine {found.mean_cosine:.6f}, min {found.min_cosine:.6f}, max abs {found.max_abs:.1e}")
+            if short and options.gates:
+                raise GateError(f"{runtime} {plan.precision}: {'; '.join(short)} (--no-gates writes it anyway)")
+        write_golden(stage, texts, rows, vectors)
+        manifest = Manifest(
+            name=name or out.name,
+            target=options.target,
+            width=config.width,
+            max_length=max_length,
+            vocabulary=config.vocabulary,
+            languages=list(options.languages),
+            precision=plan.precision,
+            normalized=config.normalize,
+            gates="passed" if options.gates else "skipped",
+            tokenizer=part,
+            programs=Programs(**programs),
+            model=_model_part(student, options.source_sha256),
+            parity=parity,
+            files=list_files(stage),
+            versions=_versions(),
+            licenses=list(options.licenses),
+            data_sources=list(options.data_sources),
+        )
+        write_text(stage / "README.md", bundle_readme(manifest))
+        manifest = manifest.model_copy(update={"files": list_files(stage)})
+        write_manifest(stage, manifest)
+    say(f"bundle: {out}")
+    return manifest
