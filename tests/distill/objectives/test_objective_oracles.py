@@ -187,6 +187,9 @@ def test_metakd(domains: int, states: bool) -> None:
         assert loss.item() == pytest.approx(oracle, rel=1e-12)
     student.requires_grad_()
     assert torch.autograd.gradcheck(lambda s: objectives.metakd(teacher, s, domain, prototypes, *extra), [student])
+    prototypes.requires_grad_()
+    loss = objectives.metakd(teacher, student, domain, prototypes, *extra)
+    assert torch.autograd.grad(loss, prototypes, allow_unused=True) == (None,)
 
 
 def test_domain_prototypes() -> None:
