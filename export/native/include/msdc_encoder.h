@@ -1,0 +1,94 @@
+/* C interface of the msdc sentence encoder: text in, vector out, from a bundle folder.
+ *
+ * Every function that can fail returns a status and, where `error` is not NULL, writes one NUL-terminated line
+ * there. Nothing is kept outside the handles. A handle may be shared by threads: calls that run the program wait
+ * for each other, tokenizing does not. Texts are UTF-8 with an explicit length; malformed bytes become U+FFFD, as
+ * in SentencePiece.
+ */
+#ifndef MSDC_ENCODER_H
+#define MSDC_ENCODER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define MSDC_API __declspec(dllexport)
+#else
+#define MSDC_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Grows when a struct or a signature below changes. */
+#define MSDC_INTERFACE_VERSION 1
+
+typedef enum msdc_status {
+  MSDC_OK = 0,
+  MSDC_BAD_ARGUMENT = 1, /* the caller's: NULL, a wrong width, a text past 64 MiB */
+  MSDC_DAMAGED = 2,      /* the bundle's: missing, truncated, edited, not of this format */
+  MSDC_UNSUPPORTED = 3,  /* a bundle this build cannot run; the line says which build can */
+  MSDC_RUNTIME = 4,      /* the inference runtime failed */
+  MSDC_MEMORY = 5,
+  MSDC_GOLDEN = 6        /* self-test: the vectors or ids differ from those stored at export */
+} msdc_status;
+
+typedef struct msdc_encoder msdc_encoder;
+typedef struct msdc_tokenizer msdc_tokenizer;
+
+typedef struct msdc_options {
+  uint32_t size;       /* sizeof(msdc_options) of the caller */
+  int32_t threads;     /* threads of one inference; 0 means 1. The ExecuTorch pool belongs to the process. */
+  int32_t check_files; /* non-zero: compare the sha256 of every file that is read with bundle.json */
+} msdc_options;
+
+typedef struct msdc_self_test_result {
+  int32_t texts;
+  int32_t ids_differ;
+  float min_cosine;
+  float mean_cosine;
+} msdc_self_test_result;
+
+/* "executorch", "onnx" or "none": what this build of the core runs programs with. */
+MSDC_API const char *msdc_runtime(void);
+
+/* Open a bundle folder (bundle.json, tokenizer, program). `options` may be NULL. */
+MSDC_API msdc_status msdc_open(const char *folder, const msdc_options *options, msdc_encoder **encoder, char *error,
+                               size_t error_size);
+MSDC_API void msdc_close(msdc_encoder *encoder);
+
+MSDC_API int32_t msdc_width(const msdc_encoder *encoder);      /* numbers in a vector */
+MSDC_API int32_t msdc_max_length(const msdc_encoder *encoder); /* longest input in tokens, special ids included */
+
+/* Vector of one text; longer texts are cut at msdc_max_length. `width` must be msdc_width(). */
+MSDC_API msdc_status msdc_encode(msdc_encoder *encoder, const char *text, size_t text_size, float *vector,
+                                 size_t width, char *error, size_t error_size);
+
+/* Vector of ids that already carry the special ids. */
+MSDC_API msdc_status msdc_encode_ids(msdc_encoder *encoder, const int32_t *ids, size_t count, float *vector,
+                                     size_t width, char *error, size_t error_size);
+
+/* Ids of one text with special ids, cut to the longest input; `*count` is how many there are, at most `capacity`
+ * (msdc_max_length always suffices). */
+MSDC_API msdc_status msdc_encoder_tokenize(const msdc_encoder *encoder, const char *text, size_t text_size,
+                                           int32_t *ids, size_t capacity, size_t *count, char *error,
+                                           size_t error_size);
+
+/* Run the golden texts of the bundle and compare ids and vectors. MSDC_GOLDEN where an id differs or a cosine is
+ * under `least_cosine` (0.999 is the promise of the export); `result` is filled in both cases. */
+MSDC_API msdc_status msdc_self_test(msdc_encoder *encoder, float least_cosine, msdc_self_test_result *result,
+                                    char *error, size_t error_size);
+
+/* The tokenizer alone, for an app that runs the program with another binding of the runtime. */
+MSDC_API msdc_status msdc_tokenizer_open(const char *folder, int32_t check_files, msdc_tokenizer **tokenizer,
+                                         char *error, size_t error_size);
+MSDC_API void msdc_tokenizer_close(msdc_tokenizer *tokenizer);
+MSDC_API int32_t msdc_tokenizer_max_length(const msdc_tokenizer *tokenizer);
+MSDC_API msdc_status msdc_tokenize(const msdc_tokenizer *tokenizer, const char *text, size_t text_size, int32_t *ids,
+                                   size_t capacity, size_t *count, char *error, size_t error_size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

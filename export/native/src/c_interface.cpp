@@ -1,0 +1,177 @@
+// The C interface over Encoder and Tokenizer: exceptions end here.
+#include "msdc_encoder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <string_view>
+
+#include "encoder.h"
+#include "failure.h"
+
+struct msdc_encoder {
+  msdc::Encoder encoder;
+};
+
+struct msdc_tokenizer {
+  msdc::Tokenizer tokenizer;
+};
+
+namespace {
+
+void write_line(const char* line, char* error, size_t error_size) {
+  if (error == nullptr || error_size == 0) return;
+  const size_t bytes = std::min(std::strlen(line), error_size - 1);
+  std::memcpy(error, line, bytes);
+  error[bytes] = '\0';
+}
+
+template <typename Work>
+msdc_status guarded(char* error, size_t error_size, Work work) {
+  write_line("", error, error_size);
+  try {
+    work();
+    return MSDC_OK;
+  } catch (const msdc::Failure& failure) {
+    write_line(failure.what(), error, error_size);
+    return failure.status;
+  } catch (const std::bad_alloc&) {
+    write_line("out of memory", error, error_size);
+    return MSDC_MEMORY;
+  } catch (const std::exception& other) {
+    write_line(other.what(), error, error_size);
+    return MSDC_RUNTIME;
+  }
+}
+
+void need(bool held, const char* line) {
+  if (!held) throw msdc::Failure(MSDC_BAD_ARGUMENT, line);
+}
+
+void copy_ids(const std::vector<int32_t>& from, int32_t* ids, size_t capacity, size_t* count) {
+  *count = from.size();
+  need(from.size() <= capacity, "more ids than the array holds");
+  std::copy(from.begin(), from.end(), ids);
+}
+
+std::string_view view(const char* text, size_t size) {
+  need(text != nullptr || size == 0, "no text");
+  return {text, size};
+}
+
+void check_width(const msdc_encoder* encoder, const float* vector, size_t width) {
+  need(encoder != nullptr && vector != nullptr, "no encoder or no vector");
+  need(width == static_cast<size_t>(encoder->encoder.manifest().width), "the vector's width is not the encoder's");
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* msdc_runtime(void) { return msdc::engine_name(); }
+
+msdc_status msdc_open(const char* folder, const msdc_options* options, msdc_encoder** encoder, char* error,
+                      size_t error_size) {
+  return guarded(error, error_size, [&] {
+    need(folder != nullptr && encoder != nullptr, "no folder or no place for the encoder");
+    *encoder = nullptr;
+    msdc_options held = {sizeof(msdc_options), 1, 0};
+    // A caller built with an older, shorter struct leaves the newer fields at their defaults.
+    if (options != nullptr) std::memcpy(&held, options, std::min<size_t>(options->size, sizeof held));
+    need(held.threads >= 0 && held.threads <= 256, "threads must be 0 to 256");
+    *encoder = new msdc_encoder{msdc::Encoder(folder, std::max(held.threads, 1), held.check_files != 0)};
+  });
+}
+
+void msdc_close(msdc_encoder* encoder) { delete encoder; }
+
+int32_t msdc_width(const msdc_encoder* encoder) { return encoder == nullptr ? 0 : encoder->encoder.manifest().width; }
+
+int32_t msdc_max_length(const msdc_encoder* encoder) {
+  return encoder == nullptr ? 0 : encoder->encoder.manifest().max_length;
+}
+
+msdc_status msdc_encode(msdc_encoder* encoder, const char* text, size_t text_size, float* vector, size_t width,
+                        char* error, size_t error_size) {
+  return guarded(error, error_size, [&] {
+    check_width(encoder, vector, width);
+    encoder->encoder.run(encoder->encoder.tokenizer().encode(view(text, text_size)), vector);
+  });
+}
+
+msdc_status msdc_encode_ids(msdc_encoder* encoder, const int32_t* ids, size_t count, float* vector, size_t width,
+                            char* error, size_t error_size) {
+  return guarded(error, error_size, [&] {
+    check_width(encoder, vector, width);
+    need(ids != nullptr, "no ids");
+    encoder->encoder.run(std::vector<int32_t>(ids, ids + count), vector);
+  });
+}
+
+msdc_status msdc_encoder_tokenize(const msdc_encoder* encoder, const char* text, size_t text_size, int32_t* ids,
+                                  size_t capacity, size_t* count, char* error, size_t error_size) {
+  return guarded(error, error_size, [&] {
+    need(encoder != nullptr && ids != nullptr && count != nullptr, "no encoder or no place for the ids");
+    copy_ids(encoder->encoder.tokenizer().encode(view(text, text_size)), ids, capacity, count);
+  });
+}
+
+msdc_status msdc_self_test(msdc_encoder* encoder, float least_cosine, msdc_self_test_result* result, char* error,
+                           size_t error_size) {
+  return guarded(error, error_size, [&] {
+    need(encoder != nullptr && result != nullptr, "no encoder or no place for the result");
+    *result = {};
+    msdc::Encoder& held = encoder->encoder;
+    held.manifest().check(msdc::kGoldenFile, true);
+    const msdc::Golden golden = msdc::read_golden(held.manifest());
+    const size_t width = static_cast<size_t>(held.manifest().width);
+    std::vector<float> vector(width);
+    double sum = 0, least = 1;
+    for (size_t i = 0; i < golden.texts.size(); ++i) {
+      if (held.tokenizer().encode(golden.texts[i]) != golden.ids[i]) ++result->ids_differ;
+      held.run(golden.ids[i], vector.data());
+      const double now = msdc::cosine(vector.data(), &golden.vectors[i * width], width);
+      sum += now;
+      // Written so that NaN counts as the worst.
+      if (!(now >= least)) least = now;
+    }
+    result->texts = static_cast<int32_t>(golden.texts.size());
+    result->min_cosine = static_cast<float>(least);
+    result->mean_cosine = static_cast<float>(sum / static_cast<double>(golden.texts.size()));
+    if (result->ids_differ != 0) {
+      throw msdc::Failure(MSDC_GOLDEN, "self-test: the ids of " + std::to_string(result->ids_differ) +
+                                           " golden texts differ from those of the export");
+    }
+    if (!(least >= static_cast<double>(least_cosine))) {
+      throw msdc::Failure(MSDC_GOLDEN, "self-test: least cosine " + std::to_string(least) + " to the golden vectors, " +
+                                           std::to_string(least_cosine) + " is promised");
+    }
+  });
+}
+
+msdc_status msdc_tokenizer_open(const char* folder, int32_t check_files, msdc_tokenizer** tokenizer, char* error,
+                                size_t error_size) {
+  return guarded(error, error_size, [&] {
+    need(folder != nullptr && tokenizer != nullptr, "no folder or no place for the tokenizer");
+    *tokenizer = nullptr;
+    const msdc::Manifest manifest = msdc::Manifest::read(folder);
+    manifest.check(manifest.tokenizer_file, check_files != 0);
+    *tokenizer = new msdc_tokenizer{msdc::Tokenizer(manifest)};
+  });
+}
+
+void msdc_tokenizer_close(msdc_tokenizer* tokenizer) { delete tokenizer; }
+
+int32_t msdc_tokenizer_max_length(const msdc_tokenizer* tokenizer) {
+  return tokenizer == nullptr ? 0 : tokenizer->tokenizer.max_length();
+}
+
+msdc_status msdc_tokenize(const msdc_tokenizer* tokenizer, const char* text, size_t text_size, int32_t* ids,
+                          size_t capacity, size_t* count, char* error, size_t error_size) {
+  return guarded(error, error_size, [&] {
+    need(tokenizer != nullptr && ids != nullptr && count != nullptr, "no tokenizer or no place for the ids");
+    copy_ids(tokenizer->tokenizer.encode(view(text, text_size)), ids, capacity, count);
+  });
+}
+
+}  // extern "C"

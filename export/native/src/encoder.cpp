@@ -1,0 +1,110 @@
+#include "encoder.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "failure.h"
+#include "files.h"
+#include "json.h"
+
+namespace msdc {
+
+namespace {
+
+constexpr uint64_t kMaxGoldenBytes = 64ull * 1024 * 1024;
+
+Manifest checked_manifest(const std::string& folder, bool check_files) {
+  Manifest out = Manifest::read(folder);
+  // Unsupported comes before damaged: a bundle for another runtime is not a broken one.
+  const std::vector<std::string> program = engine_files(out);
+  out.check(out.tokenizer_file, check_files);
+  for (const std::string& name : program) out.check(name, check_files);
+  return out;
+}
+
+std::string base64(const std::string& text, const std::string& where) {
+  std::string out;
+  out.reserve(text.size() / 4 * 3);
+  uint32_t held = 0;
+  int bits = 0;
+  size_t size = text.size();
+  while (size > 0 && text[size - 1] == '=') --size;
+  for (size_t i = 0; i < size; ++i) {
+    const char c = text[i];
+    uint32_t value = 0;
+    if (c >= 'A' && c <= 'Z') {
+      value = static_cast<uint32_t>(c - 'A');
+    } else if (c >= 'a' && c <= 'z') {
+      value = static_cast<uint32_t>(c - 'a' + 26);
+    } else if (c >= '0' && c <= '9') {
+      value = static_cast<uint32_t>(c - '0' + 52);
+    } else if (c == '+' || c == '/') {
+      value = c == '+' ? 62 : 63;
+    } else {
+      damaged(where + ": not base64");
+    }
+    held = held << 6 | value;
+    bits += 6;
+    if (bits >= 8) {
+      bits -= 8;
+      out.push_back(static_cast<char>(held >> bits & 0xFF));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+double cosine(const float* a, const float* b, size_t width) {
+  double dot = 0, aa = 0, bb = 0;
+  for (size_t i = 0; i < width; ++i) {
+    dot += static_cast<double>(a[i]) * b[i];
+    aa += static_cast<double>(a[i]) * a[i];
+    bb += static_cast<double>(b[i]) * b[i];
+  }
+  // Two zero vectors agree; a zero against anything else does not. NaN falls through as NaN.
+  if (aa == 0 && bb == 0) return 1.0;
+  return aa == 0 || bb == 0 ? 0.0 : dot / std::sqrt(aa) / std::sqrt(bb);
+}
+
+Golden read_golden(const Manifest& manifest) {
+  const Json root = Json::parse(read_file(manifest.path(kGoldenFile), kMaxGoldenBytes), kGoldenFile);
+  Golden out;
+  for (const Json& text : root.at("texts").array()) out.texts.push_back(text.text());
+  for (const Json& row : root.at("ids").array()) {
+    std::vector<int32_t>& ids = out.ids.emplace_back();
+    for (const Json& id : row.array()) ids.push_back(static_cast<int32_t>(id.integer()));
+  }
+  if (root.at("width").integer() != manifest.width) damaged("golden.json: its width is not the bundle's");
+  const Json& vectors = root.at("vectors");
+  if (!vectors.has(engine_name())) damaged(std::string("golden.json: no vectors of ") + engine_name());
+  const std::string raw = base64(vectors.at(engine_name()).text(), kGoldenFile);
+  const size_t numbers = out.texts.size() * static_cast<size_t>(manifest.width);
+  if (out.texts.empty() || out.ids.size() != out.texts.size() || raw.size() != numbers * sizeof(float)) {
+    damaged("golden.json: its texts, ids and vectors do not fit together");
+  }
+  out.vectors.resize(numbers);
+  std::memcpy(out.vectors.data(), raw.data(), raw.size());  // little-endian, as every machine this runs on
+  return out;
+}
+
+Encoder::Encoder(const std::string& folder, int32_t threads, bool check_files)
+    : manifest_(checked_manifest(folder, check_files)),
+      tokenizer_(manifest_),
+      engine_(open_engine(manifest_, threads)) {}
+
+void Encoder::run(const std::vector<int32_t>& ids, float* vector) {
+  if (ids.empty() || ids.size() > static_cast<size_t>(manifest_.max_length)) {
+    throw Failure(MSDC_BAD_ARGUMENT, std::to_string(ids.size()) + " ids where 1 to " +
+                                         std::to_string(manifest_.max_length) + " fit");
+  }
+  for (const int32_t id : ids) {
+    if (id < 0 || id >= manifest_.vocabulary) {
+      throw Failure(MSDC_BAD_ARGUMENT, "id " + std::to_string(id) + " is not in the vocabulary");
+    }
+  }
+  const std::lock_guard<std::mutex> lock(running_);
+  engine_->run(ids, vector);
+}
+
+}  // namespace msdc

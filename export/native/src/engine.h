@@ -1,0 +1,33 @@
+// What runs a program: ids in, vector out. One implementation is linked into a build.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "manifest.h"
+
+namespace msdc {
+
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  // `ids` with special ids, 1 to max_length of them, each in the vocabulary; `vector` holds `width` numbers.
+  virtual void run(const std::vector<int32_t>& ids, float* vector) = 0;
+};
+
+// Files of the bundle that this build's engine reads, the program first. Throws Failure(MSDC_UNSUPPORTED) where the
+// bundle has no program for it.
+std::vector<std::string> engine_files(const Manifest& manifest);
+
+// Throws Failure.
+std::unique_ptr<Engine> open_engine(const Manifest& manifest, int32_t threads);
+
+const char* engine_name();
+
+// What the linked runtime says its version is, empty where it does not tell.
+std::string engine_version();
+
+}  // namespace msdc

@@ -1,0 +1,253 @@
+// Programs run by ExecuTorch: mapped from disk, verified, activations in memory that is touched only as far as the
+// longest text so far needs it.
+#include "engine.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <sys/mman.h>
+
+#include <executorch/extension/module/module.h>
+#include <executorch/extension/tensor/tensor.h>
+#include <executorch/extension/threadpool/threadpool_guard.h>
+#include <executorch/runtime/backend/options.h>
+
+#if __has_include(<executorch/extension/threadpool/threadpool.h>)
+#include <executorch/extension/threadpool/threadpool.h>
+#else
+// The wheel's SDK exports the pool from libexecutorch_threadpool.so but leaves out its header.
+namespace executorch::extension::threadpool {
+class ThreadPool {
+ public:
+  size_t get_thread_count() const;
+  bool _unsafe_reset_threadpool(uint32_t new_thread_count);
+};
+ThreadPool* get_threadpool();
+}  // namespace executorch::extension::threadpool
+#endif
+
+#include "failure.h"
+
+namespace msdc {
+
+namespace {
+
+using executorch::aten::ScalarType;
+using executorch::extension::Module;
+using executorch::runtime::Error;
+using executorch::runtime::EValue;
+using executorch::runtime::Span;
+namespace threadpool = executorch::extension::threadpool;
+
+[[noreturn]] void failed(const std::string& what, Error error) {
+  throw Failure(MSDC_RUNTIME, "ExecuTorch: " + what + " (error " + std::to_string(static_cast<int>(error)) + ")");
+}
+
+// Activation memory of all methods: they run one after another and outputs are copied out, so they share it. Fresh
+// anonymous pages cost nothing until a text is long enough to touch them.
+class Arena {
+ public:
+  Arena() = default;
+  ~Arena() {
+    for (const Span<uint8_t>& span : spans_) ::munmap(span.data(), span.size());
+  }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  void reserve(const std::vector<size_t>& sizes) {
+    for (const size_t size : sizes) {
+      const size_t bytes = std::max<size_t>(size, 1);
+      void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (data == MAP_FAILED) throw Failure(MSDC_MEMORY, "no memory for activations");
+      spans_.emplace_back(static_cast<uint8_t*>(data), bytes);
+    }
+    allocator_ =
+        std::make_unique<executorch::runtime::HierarchicalAllocator>(Span<Span<uint8_t>>(spans_.data(), spans_.size()));
+  }
+
+  executorch::runtime::HierarchicalAllocator* allocator() { return allocator_.get(); }
+
+ private:
+  std::vector<Span<uint8_t>> spans_;
+  std::unique_ptr<executorch::runtime::HierarchicalAllocator> allocator_;
+};
+
+// ExecuTorch has one thread pool for the whole process, and a loaded program keeps a pointer into it. The size is
+// therefore set before a program is loaded, and a program that holds the pool forbids another size.
+std::atomic<int> pool_holders{0};
+
+class PoolHold {
+ public:
+  explicit PoolHold(int32_t threads) : holds_(threads > 1) {
+    if (!holds_) return;
+    threadpool::ThreadPool* pool = threadpool::get_threadpool();
+    if (pool == nullptr) failed("no thread pool", Error::NotSupported);
+    if (pool->get_thread_count() != static_cast<size_t>(threads)) {
+      if (pool_holders.load() != 0) {
+        throw Failure(MSDC_BAD_ARGUMENT, "another encoder of this process runs on " +
+                                             std::to_string(pool->get_thread_count()) +
+                                             " threads; ExecuTorch has one pool for all: ask for as many, or for 1");
+      }
+      if (!pool->_unsafe_reset_threadpool(static_cast<uint32_t>(threads))) failed("thread pool", Error::Internal);
+    }
+    ++pool_holders;
+  }
+  ~PoolHold() {
+    if (holds_) --pool_holders;
+  }
+  PoolHold(const PoolHold&) = delete;
+  PoolHold& operator=(const PoolHold&) = delete;
+
+  // One thread means the calling one, and no pool is ever made. XNNPACK looks when it loads and when it runs.
+  std::unique_ptr<threadpool::NoThreadPoolGuard> alone() const {
+    return holds_ ? nullptr : std::make_unique<threadpool::NoThreadPoolGuard>();
+  }
+
+ private:
+  const bool holds_;
+};
+
+class ExecutorchEngine : public Engine {
+ public:
+  ExecutorchEngine(const Manifest& manifest, int32_t threads)
+      : path_(manifest.path(manifest.executorch->file)),
+        program_(*manifest.executorch),
+        width_(static_cast<size_t>(manifest.width)),
+        pool_(threads),
+        module_(path_, Module::LoadMode::Mmap) {
+    const auto alone = pool_.alone();
+    const Error loaded = module_.load(executorch::runtime::Program::Verification::InternalConsistency);
+    if (loaded != Error::Ok) {
+      damaged(path_ + ": not a program that ExecuTorch accepts (error " + std::to_string(static_cast<int>(loaded)) + ")");
+    }
+    if (program_.multi_method) {
+      check_constant("repeats", program_.repeats);
+      check_constant("width", manifest.width);
+      methods_ = {"embed", "unit", "pool"};
+    } else {
+      methods_ = {"forward"};
+    }
+    load_methods();
+  }
+
+  void run(const std::vector<int32_t>& ids, float* vector) override {
+    const auto alone = pool_.alone();
+    ids_.assign(ids.begin(), ids.end());
+    const auto tokens = static_cast<executorch::aten::SizesType>(ids_.size());
+    auto input = executorch::extension::from_blob(ids_.data(), {1, tokens}, ScalarType::Long);
+    if (!program_.multi_method) {
+      execute("forward", input, vector, width_);
+      return;
+    }
+    hidden_width_ = hidden_width_ != 0 ? hidden_width_ : output_width("embed");
+    hidden_.resize(ids_.size() * hidden_width_);
+    execute("embed", input, hidden_.data(), hidden_.size());
+    auto hidden = executorch::extension::from_blob(
+        hidden_.data(), {1, tokens, static_cast<executorch::aten::SizesType>(hidden_width_)}, ScalarType::Float);
+    for (int32_t i = 0; i < program_.repeats; ++i) execute("unit", hidden, hidden_.data(), hidden_.size());
+    execute("pool", hidden, vector, width_);
+  }
+
+ private:
+  void check_constant(const char* name, int64_t expected) {
+    const auto result = module_.execute(name);
+    if (!result.ok() || result->empty() || !result->at(0).isInt()) {
+      damaged(path_ + ": no constant \"" + name + "\" in the program");
+    }
+    if (result->at(0).toInt() != expected) {
+      damaged(path_ + ": the program's " + name + " is " + std::to_string(result->at(0).toInt()) +
+              ", the manifest says " + std::to_string(expected));
+    }
+    module_.unload_method(name);
+  }
+
+  void load_methods() {
+    std::vector<size_t> sizes;
+    for (const std::string& name : methods_) {
+      const auto meta = module_.method_meta(name);
+      if (!meta.ok()) damaged(path_ + ": no method \"" + name + "\" in the program");
+      const size_t count = meta->num_memory_planned_buffers();
+      sizes.resize(std::max(sizes.size(), count));
+      for (size_t i = 0; i < count; ++i) {
+        const auto bytes = meta->memory_planned_buffer_size(i);
+        if (!bytes.ok()) failed("method " + name, bytes.error());
+        sizes[i] = std::max(sizes[i], static_cast<size_t>(*bytes));
+      }
+    }
+    arena_.reserve(sizes);
+    // A single graph that applies the unit several times packs its shared weights once per use unless XNNPACK
+    // keeps them in a cache; a multi-method program holds them once by itself. The option is this program's alone.
+    executorch::runtime::BackendOptions<1> options;
+    executorch::runtime::LoadBackendOptionsMap backends;
+    if (!program_.multi_method && program_.repeats > 1) {
+      Error set = options.set_option("weight_cache_enabled", true);
+      if (set == Error::Ok) set = backends.set_options("XnnpackBackend", options.view());
+      if (set != Error::Ok) failed("weight cache", set);
+    }
+    for (const std::string& name : methods_) {
+      const Error error = module_.load_method(name, arena_.allocator(), nullptr, &backends);
+      if (error != Error::Ok) failed("method " + name + " of " + path_, error);
+    }
+  }
+
+  size_t output_width(const std::string& name) {
+    const auto meta = module_.method_meta(name);
+    if (!meta.ok()) failed("method " + name, meta.error());
+    const auto tensor = meta->output_tensor_meta(0);
+    if (!tensor.ok() || tensor->sizes().size() != 3 || tensor->scalar_type() != ScalarType::Float) {
+      damaged(path_ + ": method " + name + " does not give float hidden states");
+    }
+    return static_cast<size_t>(tensor->sizes()[2]);
+  }
+
+  // Run one method and copy its output out of the arena, which the next method writes over.
+  void execute(const std::string& name, const executorch::extension::TensorPtr& input, float* out, size_t numbers) {
+    const auto result = module_.execute(name, EValue(*input));
+    if (!result.ok()) failed("method " + name, result.error());
+    if (result->size() != 1 || !result->at(0).isTensor()) damaged(path_ + ": method " + name + " gives no tensor");
+    const auto tensor = result->at(0).toTensor();
+    if (tensor.scalar_type() != ScalarType::Float || static_cast<size_t>(tensor.numel()) != numbers) {
+      damaged(path_ + ": method " + name + " gives a tensor of another size than the manifest says");
+    }
+    std::memcpy(out, tensor.const_data_ptr<float>(), numbers * sizeof(float));
+  }
+
+  const std::string path_;
+  const ExecutorchProgram program_;
+  const size_t width_;
+  const PoolHold pool_;
+  Arena arena_;  // outlives the methods that live in it
+  Module module_;
+  std::vector<std::string> methods_;
+  size_t hidden_width_ = 0;
+  std::vector<int64_t> ids_;
+  std::vector<float> hidden_;
+};
+
+}  // namespace
+
+std::vector<std::string> engine_files(const Manifest& manifest) {
+  if (!manifest.executorch) {
+    throw Failure(MSDC_UNSUPPORTED,
+                  manifest.folder + ": no ExecuTorch program in the bundle; export it with --runtime executorch");
+  }
+  return {manifest.executorch->file};
+}
+
+std::unique_ptr<Engine> open_engine(const Manifest& manifest, int32_t threads) {
+  engine_files(manifest);
+  return std::make_unique<ExecutorchEngine>(manifest, threads);
+}
+
+const char* engine_name() { return "executorch"; }
+
+std::string engine_version() {
+#ifdef MSDC_RUNTIME_VERSION
+  return MSDC_RUNTIME_VERSION;
+#else
+  return "";
+#endif
+}
+
+}  // namespace msdc

@@ -1,0 +1,108 @@
+#include "manifest.h"
+
+#include <algorithm>
+
+#include "failure.h"
+#include "files.h"
+#include "json.h"
+
+namespace msdc {
+
+namespace {
+
+constexpr uint64_t kMaxManifestBytes = 1024 * 1024;
+constexpr std::string_view kSealKey = "\"seal\": \"";
+
+std::string inside(const std::string& folder, const std::string& name) {
+  bool ok = !name.empty() && name.front() != '/' && name.find('\\') == std::string::npos &&
+            name.find('\0') == std::string::npos;
+  for (size_t start = 0; ok && start <= name.size();) {
+    const size_t end = std::min(name.find('/', start), name.size());
+    const std::string part = name.substr(start, end - start);
+    ok = !part.empty() && part != "." && part != "..";
+    start = end + 1;
+  }
+  if (!ok) damaged(folder + ": file name \"" + name + "\" would leave the bundle");
+  return name;
+}
+
+int32_t small(const Json& value, int32_t least) {
+  const int64_t out = value.integer();
+  if (out < least || out > 1 << 24) damaged("bundle.json: a size out of range (" + std::to_string(out) + ")");
+  return static_cast<int32_t>(out);
+}
+
+int32_t id_or_none(const Json& value) { return value.is_null() ? -1 : small(value, 0); }
+
+// The manifest carries the sha256 of its own text with the seal's digits as zeros.
+void check_seal(const std::string& path, std::string text, const std::string& seal) {
+  const size_t at = text.find(std::string(kSealKey) + seal);
+  if (seal.size() != 64 || at == std::string::npos) damaged(path + ": its seal is broken");
+  text.replace(at + kSealKey.size(), 64, 64, '0');
+  if (sha256_text(text) != seal) {
+    damaged(path + ": damaged or edited (its seal does not match); export or copy the bundle again");
+  }
+}
+
+}  // namespace
+
+Manifest Manifest::read(const std::string& folder) {
+  Manifest out;
+  out.folder = folder;
+  const std::string path = out.path(kManifestFile);
+  if (file_bytes(path) < 0) damaged(folder + ": not a bundle (no bundle.json)");
+  const std::string text = read_file(path, kMaxManifestBytes);
+  const Json root = Json::parse(text, kManifestFile);
+  if (root.at("format").integer() != 1) damaged(path + ": a bundle format this build does not read");
+  check_seal(path, text, root.at("seal").text());
+  out.name = root.at("name").text();
+  out.width = small(root.at("width"), 1);
+  out.max_length = small(root.at("max_length"), 2);
+  out.vocabulary = small(root.at("vocabulary"), 1);
+  const Json& tokenizer = root.at("tokenizer");
+  out.tokenizer_kind = tokenizer.at("kind").text();
+  out.tokenizer_file = inside(folder, tokenizer.at("file").text());
+  out.bos_id = id_or_none(tokenizer.at("bos_id"));
+  out.eos_id = id_or_none(tokenizer.at("eos_id"));
+  const Json& programs = root.at("programs");
+  if (programs.has("executorch") && !programs.at("executorch").is_null()) {
+    const Json& part = programs.at("executorch");
+    ExecutorchProgram program;
+    program.file = inside(folder, part.at("file").text());
+    const std::string& style = part.at("style").text();
+    if (style != "multi-method" && style != "forward") damaged(path + ": unknown program style " + style);
+    program.multi_method = style == "multi-method";
+    program.repeats = small(part.at("repeats"), 1);
+    out.executorch = program;
+  }
+  if (programs.has("onnx") && !programs.at("onnx").is_null()) {
+    const Json& part = programs.at("onnx");
+    OnnxProgram program;
+    program.file = inside(folder, part.at("file").text());
+    if (!part.at("data").is_null()) program.data = inside(folder, part.at("data").text());
+    out.onnx = program;
+  }
+  for (const auto& [name, record] : root.at("files").object()) {
+    FileRecord file;
+    file.sha256 = record.at("sha256").text();
+    file.bytes = record.at("bytes").integer();
+    out.files.emplace(inside(folder, name), file);
+  }
+  return out;
+}
+
+void Manifest::check(const std::string& file, bool hash) const {
+  const auto record = files.find(file);
+  if (record == files.end()) damaged(folder + ": " + file + " is used but not listed in bundle.json");
+  const int64_t bytes = file_bytes(path(file));
+  if (bytes < 0) damaged(folder + ": " + file + " is missing; copy the whole bundle again");
+  if (bytes != record->second.bytes) {
+    damaged(path(file) + ": " + std::to_string(bytes) + " bytes where the manifest says " +
+            std::to_string(record->second.bytes) + "; copy the bundle again");
+  }
+  if (hash && sha256_file(path(file)) != record->second.sha256) {
+    damaged(path(file) + ": sha256 differs from the manifest; copy or export the bundle again");
+  }
+}
+
+}  // namespace msdc

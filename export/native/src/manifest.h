@@ -1,0 +1,55 @@
+// bundle.json, as far as running the bundle needs it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace msdc {
+
+struct FileRecord {
+  std::string sha256;
+  int64_t bytes = 0;
+};
+
+struct ExecutorchProgram {
+  std::string file;
+  bool multi_method = true;
+  int32_t repeats = 1;
+};
+
+struct OnnxProgram {
+  std::string file;
+  std::string data;  // empty where the weights are inside the file
+};
+
+struct Manifest {
+  // Read and check `folder`/bundle.json: its seal, its format, that the files it names stay inside the folder.
+  // Throws Failure.
+  static Manifest read(const std::string& folder);
+
+  std::string path(const std::string& file) const { return folder + "/" + file; }
+
+  // Compare size and, where asked, sha256 of one listed file. Throws Failure(MSDC_DAMAGED) naming it.
+  void check(const std::string& file, bool hash) const;
+
+  std::string folder;
+  std::string name;
+  int32_t width = 0;
+  int32_t max_length = 0;
+  int32_t vocabulary = 0;
+  std::string tokenizer_kind;
+  std::string tokenizer_file;
+  int32_t bos_id = -1;
+  int32_t eos_id = -1;
+  std::optional<ExecutorchProgram> executorch;
+  std::optional<OnnxProgram> onnx;
+  std::map<std::string, FileRecord> files;
+};
+
+constexpr const char* kManifestFile = "bundle.json";
+constexpr const char* kGoldenFile = "golden.json";
+
+}  // namespace msdc

@@ -1,0 +1,32 @@
+// SentencePiece's normalizer: longest-match replacement through the precompiled character map (NFKC and the like),
+// white space made one and escaped as U+2581.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "piece_model.h"
+
+namespace msdc {
+
+class Normalizer {
+ public:
+  // `model` must outlive this. Throws Failure(MSDC_DAMAGED) for a broken character map.
+  Normalizer(const PieceModel& model, const std::string& where);
+
+  std::string normalize(std::string_view text) const;
+
+ private:
+  struct Step {
+    std::string_view out;
+    size_t consumed;
+  };
+  Step step(std::string_view text) const;
+  uint32_t unit(size_t index) const;
+
+  const PieceModel& model_;
+  std::string_view trie_;          // units of four bytes, little-endian, not aligned
+  std::string_view replacements_;  // ends with NUL
+};
+
+}  // namespace msdc

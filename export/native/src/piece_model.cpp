@@ -1,0 +1,227 @@
+#include "piece_model.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+
+#include "failure.h"
+#include "protobuf.h"
+#include "utf8.h"
+
+namespace msdc {
+
+namespace {
+
+constexpr uint64_t kMaxModelBytes = 128ull * 1024 * 1024;
+constexpr uint32_t kIdBits = 20;
+constexpr uint32_t kIdMask = (1u << kIdBits) - 1;
+constexpr int32_t kOffsetStep = 16;
+
+// FNV's high bits are its good ones only after a multiplication; 64 bits keep slot and tag independent.
+uint64_t spread(uint32_t hash) { return (hash + 1ull) * 0x9E3779B97F4A7C15ull; }
+uint32_t tag_of(uint32_t hash) { return static_cast<uint32_t>(spread(hash) & 0xFFF) << kIdBits; }
+
+Piece parse_piece(std::string_view part, const std::string& where) {
+  Piece out;
+  ProtoReader reader(part, where);
+  ProtoField field;
+  while (reader.next(&field)) {
+    if (field.number == 1 && field.wire == 2) {
+      out.text = field.bytes;
+    } else if (field.number == 2 && field.wire == 5) {
+      out.score = field.as_float();
+    } else if (field.number == 3 && field.wire == 0) {
+      if (field.value < 1 || field.value > 6) damaged(where + ": a piece of an unknown type");
+      out.type = static_cast<PieceType>(field.value);
+    }
+  }
+  return out;
+}
+
+int byte_of_piece(std::string_view text) {
+  // "<0x0A>"
+  if (text.size() != 6 || text.substr(0, 3) != "<0x" || text[5] != '>') return -1;
+  int out = 0;
+  for (int i = 3; i < 5; ++i) {
+    const char c = text[static_cast<size_t>(i)];
+    if (c >= '0' && c <= '9') {
+      out = out * 16 + (c - '0');
+    } else if (c >= 'A' && c <= 'F') {
+      out = out * 16 + (c - 'A' + 10);
+    } else {
+      return -1;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+PieceModel::PieceModel(const std::string& path) : file_(path, kMaxModelBytes), path_(path) {
+  std::fill(std::begin(byte_ids_), std::end(byte_ids_), -1);
+  ProtoReader reader(file_.bytes(), path_);
+  ProtoField field;
+  while (reader.next(&field)) {
+    if (field.wire != 2) continue;
+    if (field.number == 1) {
+      if (size_ % kOffsetStep == 0) offsets_.push_back(static_cast<uint32_t>(field.start - file_.bytes().data()));
+      ++size_;
+    } else if (field.number == 2) {
+      read_trainer(field.bytes);
+    } else if (field.number == 3) {
+      read_normalizer(field.bytes);
+    }
+  }
+  if (size_ == 0) damaged(path_ + ": a SentencePiece model without pieces");
+  if (static_cast<uint32_t>(size_) >= kIdMask) {
+    throw Failure(MSDC_UNSUPPORTED, path_ + ": more than a million pieces");
+  }
+  // Three slots for two pieces keeps probes short at 6 bytes a piece.
+  slots_.assign(static_cast<size_t>(size_) * 3 / 2 + 8, 0);
+  read_pieces();
+  // The pass above touched every page of the file; an encoder that waits should not own them.
+  file_.forget();
+}
+
+void PieceModel::read_trainer(std::string_view part) {
+  ProtoReader reader(part, path_);
+  ProtoField field;
+  while (reader.next(&field)) {
+    if (field.wire != 0) continue;
+    if (field.number == 3) {
+      if (field.value != 1 && field.value != 2) {
+        throw Failure(MSDC_UNSUPPORTED, path_ + ": a word or character model; this core reads unigram and BPE models");
+      }
+      kind_ = field.value == 1 ? Kind::unigram : Kind::bpe;
+    } else if (field.number == 24) {
+      whitespace_as_suffix_ = field.value != 0;
+    } else if (field.number == 35) {
+      byte_fallback_ = field.value != 0;
+    }
+  }
+}
+
+void PieceModel::read_normalizer(std::string_view part) {
+  ProtoReader reader(part, path_);
+  ProtoField field;
+  while (reader.next(&field)) {
+    if (field.number == 2 && field.wire == 2) normalizer_.charsmap = field.bytes;
+    if (field.wire != 0) continue;
+    if (field.number == 3) normalizer_.add_dummy_prefix = field.value != 0;
+    if (field.number == 4) normalizer_.remove_extra_whitespaces = field.value != 0;
+    if (field.number == 5) normalizer_.escape_whitespaces = field.value != 0;
+  }
+}
+
+void PieceModel::read_pieces() {
+  min_score_ = FLT_MAX;
+  max_score_ = FLT_MIN;  // SentencePiece starts here too, although it is the smallest positive number
+  int32_t bytes_found = 0;
+  int32_t id = 0;
+  ProtoReader reader(file_.bytes(), path_);
+  ProtoField field;
+  while (reader.next(&field)) {
+    if (field.number != 1 || field.wire != 2) continue;
+    const Piece piece = parse_piece(field.bytes, path_);
+    if (piece.text.empty() || !is_valid_utf8(piece.text)) {
+      damaged(path_ + ": piece " + std::to_string(id) + " is empty or not UTF-8");
+    }
+    if (!std::isfinite(piece.score)) damaged(path_ + ": piece " + std::to_string(id) + " has no finite score");
+    switch (piece.type) {
+      case PieceType::normal:
+        min_score_ = std::min(min_score_, piece.score);
+        max_score_ = std::max(max_score_, piece.score);
+        insert(id, piece);
+        break;
+      case PieceType::user_defined:
+        has_user_defined_ = true;
+        insert(id, piece);
+        break;
+      case PieceType::unused: insert(id, piece); break;
+      case PieceType::unknown:
+        if (unk_id_ >= 0) damaged(path_ + ": two pieces for the unknown");
+        unk_id_ = id;
+        break;
+      case PieceType::byte: {
+        const int byte = byte_of_piece(piece.text);
+        if (byte < 0) damaged(path_ + ": piece " + std::to_string(id) + " is not a byte");
+        bytes_found += byte_ids_[byte] < 0 ? 1 : 0;
+        byte_ids_[byte] = id;
+        break;
+      }
+      case PieceType::control: break;
+    }
+    ++id;
+  }
+  if (unk_id_ < 0) damaged(path_ + ": no piece for the unknown");
+  if (byte_fallback_ && bytes_found != 256) damaged(path_ + ": byte fallback without its 256 byte pieces");
+}
+
+size_t PieceModel::slot_of(uint32_t hash) const {
+  return static_cast<size_t>((spread(hash) >> 32) * slots_.size() >> 32);
+}
+
+void PieceModel::insert(int32_t id, const Piece& piece) {
+  longest_bytes_ = std::max(longest_bytes_, piece.text.size());
+  uint32_t hash = kHashSeed;
+  for (const char c : piece.text) hash = hash_add(hash, c);
+  const uint32_t tag = tag_of(hash);
+  size_t slot = slot_of(hash);
+  while (slots_[slot] != 0) {
+    if ((slots_[slot] & ~kIdMask) == tag && this->piece(static_cast<int32_t>(slots_[slot] & kIdMask) - 1).text == piece.text) {
+      damaged(path_ + ": piece " + std::to_string(id) + " stands twice");
+    }
+    slot = slot + 1 == slots_.size() ? 0 : slot + 1;
+  }
+  slots_[slot] = tag | static_cast<uint32_t>(id + 1);
+}
+
+Piece PieceModel::piece(int32_t id) const {
+  const std::string_view all = file_.bytes();
+  ProtoReader reader(all.substr(offsets_[static_cast<size_t>(id / kOffsetStep)]), path_);
+  ProtoField field;
+  int32_t skip = id % kOffsetStep;
+  while (reader.next(&field)) {
+    if (field.number != 1 || field.wire != 2) continue;
+    if (skip-- == 0) return parse_piece(field.bytes, path_);
+  }
+  damaged(path_ + ": no piece " + std::to_string(id));
+}
+
+int32_t PieceModel::find(std::string_view text, uint32_t hash, Piece* piece) const {
+  const uint32_t tag = tag_of(hash);
+  size_t slot = slot_of(hash);
+  while (slots_[slot] != 0) {
+    if ((slots_[slot] & ~kIdMask) == tag) {
+      const int32_t id = static_cast<int32_t>(slots_[slot] & kIdMask) - 1;
+      const Piece found = this->piece(id);
+      if (found.text == text) {
+        *piece = found;
+        return id;
+      }
+    }
+    slot = slot + 1 == slots_.size() ? 0 : slot + 1;
+  }
+  return -1;
+}
+
+int32_t PieceModel::find(std::string_view text, Piece* piece) const {
+  uint32_t hash = kHashSeed;
+  for (const char c : text) hash = hash_add(hash, c);
+  return find(text, hash, piece);
+}
+
+size_t PieceModel::user_defined_prefix(std::string_view text) const {
+  if (!has_user_defined_) return 0;
+  size_t longest = 0;
+  uint32_t hash = kHashSeed;
+  const size_t most = std::min(text.size(), longest_bytes_);
+  for (size_t end = 1; end <= most; ++end) {
+    hash = hash_add(hash, text[end - 1]);
+    Piece piece;
+    if (find(text.substr(0, end), hash, &piece) >= 0 && piece.type == PieceType::user_defined) longest = end;
+  }
+  return longest;
+}
+
+}  // namespace msdc

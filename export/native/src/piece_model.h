@@ -1,0 +1,89 @@
+// A SentencePiece `.model` read in place.
+//
+// The file stays mapped; beside it only a hash table of four bytes a slot and a sparse list of offsets are kept, about
+// 7 bytes a piece. SentencePiece's own library holds the parsed protobuf, a trie and a map, which for 250,000 pieces
+// is more than the whole encoder may take on a phone.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "files.h"
+
+namespace msdc {
+
+enum class PieceType : uint8_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
+
+struct Piece {
+  std::string_view text;
+  float score = 0.0f;
+  PieceType type = PieceType::normal;
+};
+
+struct NormalizerSpec {
+  std::string_view charsmap;  // <bytes of the trie, u32><double-array trie><replacements, each NUL-terminated>
+  bool add_dummy_prefix = true;
+  bool remove_extra_whitespaces = true;
+  bool escape_whitespaces = true;
+};
+
+class PieceModel {
+ public:
+  // Throws Failure: MSDC_DAMAGED for a broken file, MSDC_UNSUPPORTED for a word or character model.
+  explicit PieceModel(const std::string& path);
+
+  enum class Kind { unigram, bpe };
+
+  Kind kind() const { return kind_; }
+  const NormalizerSpec& normalizer() const { return normalizer_; }
+  bool whitespace_as_suffix() const { return whitespace_as_suffix_; }
+  bool byte_fallback() const { return byte_fallback_; }
+  bool has_user_defined() const { return has_user_defined_; }
+  int32_t size() const { return size_; }
+  int32_t unk_id() const { return unk_id_; }
+  int32_t byte_id(unsigned char byte) const { return byte_ids_[byte]; }
+  float min_score() const { return min_score_; }
+  float max_score() const { return max_score_; }
+  size_t longest_bytes() const { return longest_bytes_; }
+
+  Piece piece(int32_t id) const;
+
+  // Rolling hash of a piece's bytes, so that the prefixes of a text are looked up without starting again.
+  static constexpr uint32_t kHashSeed = 2166136261u;
+  static uint32_t hash_add(uint32_t hash, char byte) { return (hash ^ static_cast<unsigned char>(byte)) * 16777619u; }
+
+  // Id of a normal, user-defined or unused piece with this text (whose hash is `hash`), -1 where there is none;
+  // `piece` receives it.
+  int32_t find(std::string_view text, uint32_t hash, Piece* piece) const;
+  int32_t find(std::string_view text, Piece* piece) const;
+
+  // Bytes of the longest user-defined piece at the front of `text`, 0 for none.
+  size_t user_defined_prefix(std::string_view text) const;
+
+ private:
+  void read_pieces();
+  void read_trainer(std::string_view part);
+  void read_normalizer(std::string_view part);
+  void insert(int32_t id, const Piece& piece);
+  size_t slot_of(uint32_t hash) const;
+
+  MappedFile file_;
+  std::string path_;
+  NormalizerSpec normalizer_;
+  Kind kind_ = Kind::unigram;
+  bool whitespace_as_suffix_ = false;
+  bool byte_fallback_ = false;
+  bool has_user_defined_ = false;
+  int32_t size_ = 0;
+  int32_t unk_id_ = -1;
+  float min_score_ = 0.0f;
+  float max_score_ = 0.0f;
+  size_t longest_bytes_ = 0;
+  int32_t byte_ids_[256];
+  std::vector<uint32_t> slots_;    // id + 1 in the low 20 bits, 12 bits of the hash above
+  std::vector<uint32_t> offsets_;  // file offset of every 16th piece
+};
+
+}  // namespace msdc

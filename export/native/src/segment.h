@@ -1,0 +1,18 @@
+// Segmentation of normalized text into piece ids, the same as SentencePiece's.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "piece_model.h"
+
+namespace msdc {
+
+// Best path of a unigram model (Kudo 2018), in one pass over byte positions.
+std::vector<int32_t> segment_unigram(const PieceModel& model, std::string_view text);
+
+// Byte pair encoding: the highest-scored neighbours merge first, the left ones at a tie.
+std::vector<int32_t> segment_bpe(const PieceModel& model, std::string_view text);
+
+}  // namespace msdc

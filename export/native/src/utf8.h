@@ -1,0 +1,68 @@
+// UTF-8 as SentencePiece reads it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace msdc {
+
+// Bytes that the lead byte announces (1 for a stray trail byte), without looking further.
+inline size_t announced_bytes(char lead) {
+  static constexpr unsigned char kBytes[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 4};
+  return kBytes[static_cast<unsigned char>(lead) >> 4];
+}
+
+// Bytes of the well-formed character at the front of `text`, 0 where there is none (overlong, surrogate, cut off).
+inline size_t valid_bytes(std::string_view text) {
+  if (text.empty()) return 0;
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const auto trail = [&](size_t i) { return i < text.size() && (byte(i) & 0xC0) == 0x80; };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  if ((lead & 0xE0) == 0xC0) return trail(1) && lead >= 0xC2 ? 2 : 0;
+  if ((lead & 0xF0) == 0xE0) {
+    if (!trail(1) || !trail(2)) return 0;
+    const uint32_t code = (lead & 0x0Fu) << 12 | (byte(1) & 0x3Fu) << 6 | (byte(2) & 0x3Fu);
+    return code >= 0x800 && (code < 0xD800 || code > 0xDFFF) ? 3 : 0;
+  }
+  if ((lead & 0xF8) == 0xF0) {
+    if (!trail(1) || !trail(2) || !trail(3)) return 0;
+    const uint32_t code =
+        (lead & 0x07u) << 18 | (byte(1) & 0x3Fu) << 12 | (byte(2) & 0x3Fu) << 6 | (byte(3) & 0x3Fu);
+    return code >= 0x10000 && code <= 0x10FFFF ? 4 : 0;
+  }
+  return 0;
+}
+
+inline bool is_valid_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const size_t bytes = valid_bytes(text);
+    if (bytes == 0) return false;
+    text.remove_prefix(bytes);
+  }
+  return true;
+}
+
+// Append a code point that is known to be a valid one.
+inline void append_utf8(uint32_t code, std::string* out) {
+  const auto put = [out](uint32_t byte) { out->push_back(static_cast<char>(byte)); };
+  if (code < 0x80) {
+    put(code);
+  } else if (code < 0x800) {
+    put(0xC0 | code >> 6);
+    put(0x80 | (code & 0x3F));
+  } else if (code < 0x10000) {
+    put(0xE0 | code >> 12);
+    put(0x80 | (code >> 6 & 0x3F));
+    put(0x80 | (code & 0x3F));
+  } else {
+    put(0xF0 | code >> 18);
+    put(0x80 | (code >> 12 & 0x3F));
+    put(0x80 | (code >> 6 & 0x3F));
+    put(0x80 | (code & 0x3F));
+  }
+}
+
+}  // namespace msdc
