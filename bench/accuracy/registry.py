@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from bench.accuracy.task import Task
-from bench.accuracy.tasks import sts
+from bench.accuracy.tasks import (
+    bias,
+    classification,
+    drift,
+    geometry,
+    mining,
+    mse,
+    retrieval,
+    sts,
+    tatoeba,
+    transfer,
+)
 from msdc.errors import InputError
 
-TASKS: dict[str, Task] = {task.name: task for task in (sts.TASK,)}
+MODULES = (sts, mining, tatoeba, retrieval, bias, classification, transfer, geometry, mse, drift)
+TASKS: dict[str, Task] = {module.TASK.name: module.TASK for module in MODULES}
 
 
 def find_task(name: str) -> Task:

@@ -41,8 +41,14 @@ class Data(Protocol):
 
     def __len__(self) -> int: ...
     def texts(self) -> list[str]:
-        """Every test sentence, for the contamination check."""
+        """Every sentence that the score needs a vector of."""
         ...
+
+
+def tested_texts(data: Data) -> list[str]:
+    """The sentences a score is about, for the contamination check: no training rows, no distractors."""
+    own: Callable[[], list[str]] = getattr(data, "test_texts", data.texts)
+    return own()
 
 
 @dataclass(frozen=True)

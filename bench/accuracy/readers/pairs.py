@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -162,7 +163,7 @@ def _collect(
     for number, cells in rows:
         if not low <= len(cells) <= high:
             raise source.error(number, f"{len(cells)} {separator}-separated columns, expected {columns.needs()}")
-        gold.append(parse_gold(cells[columns.score], limits, lambda problem, n=number: source.error(n, problem)))  # type: ignore[misc]
+        gold.append(parse_gold(cells[columns.score], limits, partial(source.error, number)))
         for side, cell in ((first, cells[columns.first]), (second, cells[columns.second])):
             text = cell.strip()
             if not text:

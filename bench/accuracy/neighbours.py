@@ -1,0 +1,164 @@
+"""Nearest neighbours by cosine through faiss, and the margin scores of bitext mining.
+
+Shapes: N queries, M candidates, D width, K neighbours, C mined candidate pairs. Exact search: a flat index in blocks of
+queries, so that memory is the two tables and N x K results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from msdc.errors import InputError, MsdcError
+from msdc.progress import track
+
+QUERY_BLOCK = 16_384
+MARGINS = ("ratio", "distance", "absolute")
+
+
+def unit_rows(vectors_ND: np.ndarray) -> np.ndarray:
+    """Rows of length 1, float32, contiguous; a zero row stays zero."""
+    norms_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    return np.ascontiguousarray(vectors_ND / np.where(norms_N1 == 0, 1.0, norms_N1), dtype=np.float32)
+
+
+@contextlib.contextmanager
+def faiss_threads(count: int | None) -> Iterator[None]:
+    """Run faiss on `count` threads; None leaves it as it is."""
+    import faiss
+
+    before = faiss.omp_get_max_threads()
+    if count is not None:
+        faiss.omp_set_num_threads(count)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
+
+
+def nearest(
+    queries_ND: np.ndarray,
+    candidates_MD: np.ndarray,
+    k: int,
+    *,
+    threads: int | None = None,
+    progress: bool = False,
+    label: str = "search",
+) -> tuple[np.ndarray, np.ndarray]:
+    """The `k` candidates of highest inner product for each query: (similarity [N, K] float32, index [N, K] int64).
+
+    Give unit rows for cosine. Fewer than `k` candidates give as many columns as there are.
+
+    Raises:
+        InputError: widths differ, or there is nothing to search.
+    """
+    import faiss
+
+    if not len(candidates_MD) or not len(queries_ND):
+        raise InputError("a search needs at least one query and one candidate")
+    if queries_ND.shape[1] != candidates_MD.shape[1]:
+        raise InputError(f"queries have width {queries_ND.shape[1]} and candidates {candidates_MD.shape[1]}")
+    k = min(k, len(candidates_MD))
+    similarity_NK = np.empty((len(queries_ND), k), dtype=np.float32)
+    index_NK = np.empty((len(queries_ND), k), dtype=np.int64)
+    queries_ND = np.ascontiguousarray(queries_ND, dtype=np.float32)
+    candidates_MD = np.ascontiguousarray(candidates_MD, dtype=np.float32)
+    starts = range(0, len(queries_ND), QUERY_BLOCK)
+    with faiss_threads(threads):
+        # knn reads the candidates where they lie; an index would hold a second copy of them
+        for start in track(starts, label, enabled=progress and len(starts) > 1):
+            rows = slice(start, start + QUERY_BLOCK)
+            found = faiss.knn(queries_ND[rows], candidates_MD, k, metric=faiss.METRIC_INNER_PRODUCT)
+            similarity_NK[rows], index_NK[rows] = found
+    return similarity_NK, index_NK
+
+
+def gold_ranks(queries_ND: np.ndarray, candidates_MD: np.ndarray, gold_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each query, how many candidates are strictly more similar than its gold one, and how many others equally.
+
+    Exact over the whole pool, a block of queries at a time.
+    """
+    above_N = np.empty(len(queries_ND), dtype=np.int64)
+    level_N = np.empty(len(queries_ND), dtype=np.int64)
+    step = max(1, 64_000_000 // max(1, len(candidates_MD)))
+    for start in range(0, len(queries_ND), step):
+        rows = slice(start, start + step)
+        similarity_BM = queries_ND[rows] @ candidates_MD.T
+        own_B1 = np.take_along_axis(similarity_BM, gold_N[rows][:, None], axis=1)
+        above_N[rows] = (similarity_BM > own_B1).sum(1)
+        level_N[rows] = (similarity_BM == own_B1).sum(1) - 1
+    return above_N, level_N
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Mined pairs in order of falling score, each source and each target at most once."""
+
+    source_C: np.ndarray
+    target_C: np.ndarray
+    score_C: np.ndarray
+
+
+def margin(similarity: np.ndarray, mean_of_neighbours: np.ndarray, kind: str) -> np.ndarray:
+    """MKD section 4.2 (Artetxe and Schwenk 2019): cosine against the mean cosine of both sides' neighbours.
+
+    ratio: s / m, distance: s - m, absolute: s.
+    """
+    if kind == "ratio":
+        return similarity / mean_of_neighbours
+    if kind == "distance":
+        return similarity - mean_of_neighbours
+    if kind == "absolute":
+        return similarity
+    raise InputError(f"unknown margin {kind!r}; known margins: {', '.join(MARGINS)}")
+
+
+def mine(
+    source_ND: np.ndarray,
+    target_MD: np.ndarray,
+    *,
+    k: int = 4,
+    kind: str = "ratio",
+    threads: int | None = None,
+    progress: bool = False,
+) -> Candidates:
+    """Margin-scored translation candidates from k nearest neighbours both ways (rows of length 1 expected).
+
+    Each source offers its best target by margin, each target its best source; the union, best score first, keeps a
+    pair only while neither of its sides is taken. Equal pairs found from both sides count once.
+
+    Raises:
+        MsdcError: the model gives every sentence the same vector, so nothing is nearer than anything else.
+    """
+    forward_NK, forward_index_NK = nearest(source_ND, target_MD, k, threads=threads, progress=progress, label="forward")
+    back_MK, back_index_MK = nearest(target_MD, source_ND, k, threads=threads, progress=progress, label="backward")
+    if np.ptp(forward_NK) < 1e-6 and np.ptp(back_MK) < 1e-6:
+        raise MsdcError("every sentence has the same vector: there are no nearest neighbours to mine")
+    forward_mean_N, back_mean_M = forward_NK.mean(1), back_MK.mean(1)
+
+    def best(similarity: np.ndarray, index: np.ndarray, own_mean: np.ndarray, other_mean: np.ndarray):  # type: ignore[no-untyped-def]
+        scores = margin(similarity, (own_mean[:, None] + other_mean[index]) / 2, kind)
+        pick = scores.argmax(1)
+        rows = np.arange(len(scores))
+        return index[rows, pick], scores[rows, pick]
+
+    target_N, forward_score_N = best(forward_NK, forward_index_NK, forward_mean_N, back_mean_M)
+    source_M, back_score_M = best(back_MK, back_index_MK, back_mean_M, forward_mean_N)
+    source = np.concatenate([np.arange(len(source_ND)), source_M])
+    target = np.concatenate([target_N, np.arange(len(target_MD))])
+    score = np.concatenate([forward_score_N, back_score_M])
+    keep = _greedy(source, target, np.argsort(-score, kind="stable"), len(source_ND), len(target_MD))
+    return Candidates(source[keep], target[keep], score[keep])
+
+
+def _greedy(source: np.ndarray, target: np.ndarray, order: np.ndarray, sources: int, targets: int) -> np.ndarray:
+    taken_source, taken_target = bytearray(sources), bytearray(targets)
+    keep = []
+    for position, s, t in zip(order.tolist(), source[order].tolist(), target[order].tolist(), strict=True):
+        if not taken_source[s] and not taken_target[t]:
+            taken_source[s] = taken_target[t] = 1
+            keep.append(position)
+    return np.array(keep, dtype=np.int64)

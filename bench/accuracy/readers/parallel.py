@@ -1,0 +1,129 @@
+"""Parallel sentences: two line-aligned files (Tatoeba, FLORES), or columns of one table."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.accuracy.readers.lines import Lines, Source, read_lines
+from msdc.errors import InputError
+
+# tatoeba.deu-eng.deu -> prefix "tatoeba", languages "deu" and "eng", this side "deu"
+CODE = "[A-Za-z_]{2,8}"
+ALIGNED_NAME = re.compile(rf"^(?P<stem>.*?)(?P<a>{CODE})-(?P<b>{CODE})\.(?P<side>{CODE})(?:\.gz)?$")
+TABLE_NAME = re.compile(rf"(?:^|\.)(?P<a>{CODE})-(?P<b>{CODE})\.tsv(?:\.gz)?$")
+LANGUAGE = re.compile(r"^[a-z]{2,3}(?:[-_][A-Za-z]{2,8})?$")
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """N sentences in two or more languages, row by row translations of each other."""
+
+    name: str
+    sides: dict[str, list[str]]
+    lines: list[int]
+    sources: list[Source]
+    notes: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    @property
+    def languages(self) -> list[str]:
+        return list(self.sides)
+
+    def texts(self) -> list[str]:
+        return [text for side in self.sides.values() for text in side]
+
+    def where(self, position: int) -> str:
+        """Where text `position` of `texts()` stands."""
+        return f"{self.name} line {self.lines[position % len(self)]} ({self.languages[position // len(self)]})"
+
+
+def _side(lines: Lines) -> list[str]:
+    texts = [line.strip() for line in lines.lines]
+    for number, text in enumerate(texts, start=1):
+        if not text:
+            raise lines.error(number, "this side is empty")
+    return texts
+
+
+def read_aligned(paths: dict[str, Path], name: str) -> Parallel:
+    """Files of equal length, one sentence a line; `paths` maps language to file.
+
+    Raises:
+        InputError: unequal line counts (naming the first line without a counterpart), or an empty line.
+    """
+    files = {language: read_lines(path) for language, path in paths.items()}
+    counts = {language: len(lines.lines) for language, lines in files.items()}
+    if len(set(counts.values())) > 1:
+        shortest = min(counts, key=lambda language: counts[language])
+        longest = max(counts, key=lambda language: counts[language])
+        raise InputError(
+            f"{paths[longest]} has {counts[longest]} lines and {paths[shortest].name} {counts[shortest]}: "
+            f"line {counts[shortest] + 1} has no counterpart"
+        )
+    sides = {language: _side(lines) for language, lines in files.items()}
+    notes = [f"{lines.path.name} {note}" for lines in files.values() for note in lines.notes]
+    count = next(iter(counts.values()))
+    return Parallel(name, sides, list(range(1, count + 1)), [lines.source for lines in files.values()], notes)
+
+
+def _read_table(path: Path) -> Parallel:
+    source = read_lines(path)
+    header = source.lines[0].split("\t")
+    named = len(header) >= 2 and all(LANGUAGE.match(cell) for cell in header) and len(set(header)) == len(header)
+    if named:
+        languages, first_row = header, 2
+    else:
+        match = TABLE_NAME.search(path.name)
+        languages, first_row = ([match["a"], match["b"]] if match else ["1", "2"]), 1
+    sides: dict[str, list[str]] = {language: [] for language in languages}
+    for number, line in enumerate(source.lines[first_row - 1 :], start=first_row):
+        cells = line.split("\t")
+        if len(cells) != len(languages):
+            raise source.error(number, f"{len(cells)} tab-separated columns, expected {len(languages)}")
+        for language, cell in zip(languages, cells, strict=True):
+            if not cell.strip():
+                raise source.error(number, f"the {language} side is empty")
+            sides[language].append(cell.strip())
+    count = len(source.lines) - first_row + 1
+    if count < 1:
+        raise InputError(f"{path}: a header and no rows")
+    rows = list(range(first_row, first_row + count))
+    return Parallel(path.name.split(".tsv")[0], sides, rows, [source.source], source.notes)
+
+
+def read_parallel(path: str | Path) -> Parallel:
+    """One side of an aligned pair (`tatoeba.deu-eng.deu` finds `tatoeba.deu-eng.eng`), or a table of columns.
+
+    Raises:
+        InputError: a missing counterpart, unequal line counts, a wrong column count, an empty side; with the line.
+    """
+    path = Path(path)
+    match = ALIGNED_NAME.match(path.name)
+    if match and match["side"] in (match["a"], match["b"]) and match["a"] != match["b"]:
+        packed = ".gz" if path.name.endswith(".gz") else ""
+        stem = f"{match['stem']}{match['a']}-{match['b']}"
+        paths = {side: path.with_name(f"{stem}.{side}{packed}") for side in (match["a"], match["b"])}
+        for other in paths.values():
+            if not other.is_file():
+                raise InputError(f"{other}: no such file; it is the other side of {path.name}")
+        return read_aligned(paths, stem)
+    return _read_table(path)
+
+
+def pair_of(parallel: Parallel, first: str, second: str, name: str | None = None) -> Parallel:
+    """Two of the languages of a table.
+
+    Raises:
+        InputError: a language that the table does not hold.
+    """
+    for language in (first, second):
+        if language not in parallel.sides:
+            raise InputError(f"{parallel.name}: no language {language!r}; it holds {', '.join(parallel.languages)}")
+    sides = {first: parallel.sides[first], second: parallel.sides[second]}
+    return Parallel(
+        name or f"{parallel.name}/{first}-{second}", sides, parallel.lines, parallel.sources, parallel.notes
+    )

@@ -1,0 +1,172 @@
+"""Named sets of parallel sentences: Tatoeba, FLORES, the shipped sentences, BUCC, XSR, mse and drift."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from bench.accuracy.languages import SHIPPED, TWO_OF_THREE, flores, three
+from bench.accuracy.readers.bucc import Mining, Split, read_bucc
+from bench.accuracy.readers.lines import read_lines
+from bench.accuracy.readers.parallel import Parallel, pair_of, read_aligned, read_parallel
+from bench.accuracy.sets.place import QUICKSTART, NamedSet, Part, Place
+from bench.accuracy.tasks import drift, mining, mse, retrieval, tatoeba
+from bench.accuracy.tasks.drift import DriftData
+from bench.accuracy.tasks.retrieval import Pool
+
+DRIFT_ROWS = 250
+
+
+def flores_parallel(folder: Path, codes: list[str], name: str, split: str = "devtest") -> Parallel:
+    """FLORES sentences of several languages, row by row.
+
+    Raises:
+        InputError: a language without a file, or unequal line counts.
+    """
+    paths = {}
+    for code in codes:
+        path = folder / "flores200" / split / f"{flores(code)}.{split}"
+        paths[code] = path if path.is_file() else path.with_name(f"{path.name}.gz")
+    return read_aligned(paths, name)
+
+
+def _flores_file(place: Place, code: str, split: str = "devtest") -> tuple[Path | None, str]:
+    looked = f"flores200/{split}/{flores(code)}.{split}*"
+    return place.first(looked), looked
+
+
+def _tatoeba(place: Place) -> Iterator[Part]:
+    if place.languages:
+        codes = [three(code) for code in place.others()]
+    else:
+        files = place.all("laser-tatoeba/tatoeba.*-eng.eng*", "tatoeba/v1/tatoeba.*-eng.eng")
+        codes = [file.name.split(".")[1].split("-")[0] for file in files]
+        if not codes:
+            yield Part("tatoeba", None, "laser-tatoeba/tatoeba.XXX-eng.eng")
+    for code in codes:
+        looked = f"laser-tatoeba/tatoeba.{code}-eng.{code}"
+        file = place.first(looked, f"tatoeba/v1/tatoeba.{code}-eng.{code}")
+        name = f"tatoeba/{TWO_OF_THREE.get(code, code)}"
+        yield Part(name, partial(_read_named, file, name) if file else None, looked)
+
+
+def _read_named(file: Path, name: str) -> Parallel:
+    return replace(read_parallel(file), name=name)
+
+
+def _flores(place: Place) -> Iterator[Part]:
+    for code in place.others():
+        file, looked = _flores_file(place, code)
+        name = f"flores/en-{code}"
+        load = partial(flores_parallel, place.folder, ["en", code], name) if file and place.folder else None
+        yield Part(name, load, looked)
+
+
+def _shipped_pair(code: str, name: str) -> Parallel:
+    return pair_of(read_parallel(QUICKSTART / "parallel.tsv"), "en", code, name)
+
+
+def _quickstart(place: Place) -> Iterator[Part]:
+    for code in place.others():
+        if code in SHIPPED:
+            yield Part(f"quickstart/en-{code}", partial(_shipped_pair, code, f"quickstart/en-{code}"))
+
+
+def _bucc(place: Place) -> Iterator[Part]:
+    looked = "bucc*/**/*.training.gold*"
+    files = place.all(looked)
+    if not files:
+        yield Part("bucc", None, looked)
+    for file in files:
+        pair = file.name.split(".")[0]
+        yield Part(f"bucc/{pair}", partial(_load_bucc, file.parent / pair, f"bucc/{pair}"))
+
+
+def _load_bucc(prefix: Path, name: str) -> Mining:
+    return replace(read_bucc(prefix), name=name)
+
+
+def _third(folder: Path, code: str, split: str) -> tuple[Split, Parallel]:
+    both = flores_parallel(folder, [code, "en"], f"flores-mining/{code}-en", split)
+    third = len(both) // 3
+    # sources are rows 0..2t, targets rows t..3t: the middle third has its translation, the rest has none
+    source, target = both.sides[code][: 2 * third], both.sides["en"][third : 3 * third]
+    return Split(source, target, {(third + row, row) for row in range(third)}), both
+
+
+def _load_flores_mining(folder: Path, code: str) -> Mining:
+    (training, first), (test, second) = _third(folder, code, "dev"), _third(folder, code, "devtest")
+    return Mining(first.name, training, test, first.sources + second.sources, first.notes + second.notes)
+
+
+def _flores_mining(place: Place) -> Iterator[Part]:
+    for code in place.others():
+        file, looked = _flores_file(place, code, "dev")
+        load = partial(_load_flores_mining, place.folder, code) if file and place.folder else None
+        yield Part(f"flores-mining/{code}-en", load, looked)
+
+
+def _load_xsr(place: Place, code: str, distractors: list[Path]) -> Pool:
+    assert place.folder is not None
+    dev, devtest = (flores_parallel(place.folder, [code, "en"], f"xsr/{code}", split) for split in ("dev", "devtest"))
+    joined = Parallel(
+        f"xsr/{code}",
+        {language: dev.sides[language] + devtest.sides[language] for language in (code, "en")},
+        dev.lines + devtest.lines,
+        dev.sources + devtest.sources,
+    )
+    files = [read_lines(path) for path in distractors]
+    texts = [line.strip() for lines in files for line in lines.lines if line.strip()]
+    return Pool(joined, texts, joined.sources + [lines.source for lines in files])
+
+
+def _xsr(place: Place) -> Iterator[Part]:
+    distractors = place.all("english/*.txt*")
+    for code in place.others():
+        file, looked = _flores_file(place, code, "dev")
+        load = partial(_load_xsr, place, code, distractors) if file and distractors else None
+        yield Part(f"xsr/{code}", load, f"{looked} and english/*.txt*")
+
+
+def _mse(place: Place) -> Iterator[Part]:
+    for code in place.others():
+        file, looked = _flores_file(place, code)
+        name = f"mse/en-{code}"
+        load = partial(flores_parallel, place.folder, ["en", code], name) if file and place.folder else None
+        yield Part(name, load, looked)
+
+
+def _shipped_texts() -> DriftData:
+    parallel, golden = read_parallel(QUICKSTART / "parallel.tsv"), read_lines(QUICKSTART / "golden_texts.txt")
+    sides = parallel.sides | {"golden texts": [line for line in golden.lines if line.strip()]}
+    return DriftData("drift/quickstart", sides, [*parallel.sources, golden.source])
+
+
+def _load_drift(folder: Path, codes: list[str]) -> DriftData:
+    parallel = flores_parallel(folder, codes, "drift/flores")
+    # rows spread over the whole file, since neighbours come from one article
+    step = max(1, len(parallel) // DRIFT_ROWS)
+    return DriftData(
+        "drift/flores", {c: side[::step][:DRIFT_ROWS] for c, side in parallel.sides.items()}, parallel.sources
+    )
+
+
+def _drift(place: Place) -> Iterator[Part]:
+    yield Part("drift/quickstart", _shipped_texts)
+    file, looked = _flores_file(place, "en")
+    codes = [code for code in place.codes() if _flores_file(place, code)[0]]
+    yield Part("drift/flores", partial(_load_drift, place.folder, codes) if file and place.folder else None, looked)
+
+
+SETS = (
+    NamedSet("tatoeba", tatoeba.TASK, "LASER's Tatoeba test sets, by language", _tatoeba),
+    NamedSet("flores", tatoeba.TASK, "FLORES-200 devtest retrieval, by language", _flores),
+    NamedSet("quickstart", tatoeba.TASK, "retrieval on the shipped parallel sentences", _quickstart),
+    NamedSet("bucc", mining.TASK, "BUCC 2018 bitext mining", _bucc),
+    NamedSet("flores-mining", mining.TASK, "bitext mining made of FLORES, one third parallel", _flores_mining),
+    NamedSet("xsr", retrieval.TASK, "FLORES queries among English sentences", _xsr),
+    NamedSet("mse", mse.TASK, "MSE to a teacher on FLORES", _mse),
+    NamedSet("drift", drift.TASK, "cosine with the float model", _drift),
+)

@@ -1,0 +1,143 @@
+"""Language bias (MKD section 5.2): Spearman on all sets in one pool minus the mean over the sets; about 0 is good.
+
+A model that finds sentences of one language alike because they are of one language ranks pairs well inside a set and
+badly across sets, so the joint pool falls below the mean. Shapes: N pairs, P points, D width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.accuracy.readers.lines import Source
+from bench.accuracy.readers.pairs import ScoredPairs, join_pairs, read_pairs
+from bench.accuracy.readers.parallel import Parallel
+from bench.accuracy.statistics import statistic_interval
+from bench.accuracy.task import Options, Outcome, Task
+from bench.accuracy.tasks.sts import pair_cosines
+from bench.accuracy.vectors import VectorStore
+from msdc.errors import InputError
+from msdc.scores import spearman
+
+PICTURE_POINTS = 250
+
+
+@dataclass(frozen=True)
+class BiasData:
+    """Scored pairs in at least two subsets, and parallel sentences of two languages for the picture."""
+
+    pairs: ScoredPairs
+    picture: Parallel | None = None
+
+    @property
+    def name(self) -> str:
+        return self.pairs.name
+
+    @property
+    def sources(self) -> list[Source]:
+        return self.pairs.sources + (self.picture.sources if self.picture else [])
+
+    @property
+    def notes(self) -> list[str]:
+        return self.pairs.notes
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def texts(self) -> list[str]:
+        sides = list(self.picture.sides.values())[:2] if self.picture else []
+        return self.pairs.texts() + [text for side in sides for text in side[:PICTURE_POINTS]]
+
+    def test_texts(self) -> list[str]:
+        return self.pairs.texts()
+
+
+def read_sets(path: str | Path) -> BiasData:
+    """A folder of scored-pair files, each one set; or one file whose languages divide it.
+
+    Raises:
+        InputError: fewer than two sets, or a bad file.
+    """
+    path = Path(path)
+    if path.is_dir():
+        files = sorted(p for p in path.iterdir() if p.name.removesuffix(".gz").endswith((".tsv", ".csv")))
+        if not files:
+            raise InputError(f"{path}: no .tsv or .csv files of scored pairs")
+        return BiasData(join_pairs(f"bias/{path.name}", [read_pairs(p) for p in files]))
+    pairs = read_pairs(path)
+    return BiasData(replace(pairs, name=f"bias/{pairs.name}"))
+
+
+def principal_plane(vectors_PD: np.ndarray) -> tuple[np.ndarray, list[float]]:
+    """First two principal components of the rows: coordinates [P, 2] and the share of variance of each.
+
+    The sign of a component is fixed by its largest coordinate, so that a picture is the same on every machine.
+    """
+    centred_PD = vectors_PD.astype(np.float64) - vectors_PD.mean(0, dtype=np.float64)
+    left, strength, _ = np.linalg.svd(centred_PD, full_matrices=False)
+    plane_P2 = left[:, :2] * strength[:2]
+    plane_P2 = plane_P2 * np.sign(plane_P2[np.abs(plane_P2).argmax(0), [0, 1]])
+    total = float((strength**2).sum())
+    return plane_P2, [float(s**2) / total if total else 0.0 for s in strength[:2]]
+
+
+def _picture(store: VectorStore, parallel: Parallel) -> dict[str, Any]:
+    """Points of both languages in one plane, and how far apart the languages lie in it."""
+    sides = {language: texts[:PICTURE_POINTS] for language, texts in list(parallel.sides.items())[:2]}
+    vectors_PD = np.concatenate([store.encode(texts) for texts in sides.values()])
+    plane_P2, explained = principal_plane(vectors_PD)
+    points, start = {}, 0
+    for language, texts in sides.items():
+        points[language] = [[round(float(x), 4), round(float(y), 4)] for x, y in plane_P2[start : start + len(texts)]]
+        start += len(texts)
+    first, second = (np.array(values) for values in points.values())
+    spread = float(np.sqrt((first.var(0).sum() + second.var(0).sum()) / 2))
+    gap = float(np.linalg.norm(first.mean(0) - second.mean(0)))
+    return {"points": points, "explained": explained, "gap": gap / spread if spread else 0.0, "source": parallel.name}
+
+
+def score(store: VectorStore, data: BiasData, options: Options) -> Outcome:
+    """Joint Spearman, mean Spearman of the sets, and their difference (all x 100) with interval and two-sided p.
+
+    The interval resamples pairs inside each set; p is the share of draws on the other side of 0, doubled.
+
+    Raises:
+        InputError: fewer than two sets with differing gold scores.
+    """
+    pairs = data.pairs
+    cosines_N = pair_cosines(store, pairs)
+    subsets_N = np.array(pairs.subsets)
+    members = [np.flatnonzero(subsets_N == name) for name in dict.fromkeys(pairs.subsets)]
+    members = [rows for rows in members if len(rows) >= 2 and np.ptp(pairs.gold_N[rows]) > 0]
+    if len(members) < 2:
+        raise InputError(f"{pairs.name}: language bias needs at least two sets, found {len(members)}")
+    kept = np.concatenate(members)
+
+    def difference(picks: list[np.ndarray]) -> float:
+        rows = [member[pick] for member, pick in zip(members, picks, strict=True)]
+        singles = []
+        for one in rows:
+            if np.ptp(pairs.gold_N[one]) == 0 or np.ptp(cosines_N[one]) == 0:
+                return float("nan")
+            singles.append(spearman(cosines_N[one], pairs.gold_N[one]))
+        joined = np.concatenate(rows)
+        return spearman(cosines_N[joined], pairs.gold_N[joined]) - float(np.mean(singles))
+
+    sets = {str(subsets_N[rows[0]]): spearman(cosines_N[rows], pairs.gold_N[rows]) for rows in members}
+    joint, mean = spearman(cosines_N[kept], pairs.gold_N[kept]), float(np.mean(list(sets.values())))
+    scores: dict[str, Any] = {"bias": joint - mean, "interval": None, "p": None}
+    if options.resamples:
+        draws, bounds = statistic_interval(difference, [len(rows) for rows in members], options.resamples, options.seed)
+        draws = draws[np.isfinite(draws)]
+        tail = min(int((draws <= 0).sum()), int((draws >= 0).sum()))
+        scores |= {"interval": bounds, "p": min(1.0, 2 * (tail + 1) / (len(draws) + 1))}
+    scores |= {"joint": joint, "mean": mean, "sets": sets, "pairs": len(kept)}
+    if data.picture is not None:
+        scores["picture"] = _picture(store, data.picture)
+    return Outcome(scores)
+
+
+TASK = Task("bias", "Language bias: Spearman of the joint pool minus the mean of the sets", "bias", read_sets, score)

@@ -1,0 +1,74 @@
+"""SentEval-style transfer (DCSE, appendix): logistic regression on frozen embeddings of MR CR SUBJ MPQA SST2 TREC MRPC.
+
+Shapes: N texts, D width, F features (D, or 2 D for pairs).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bench.accuracy.readers.senteval import Transfer, read_senteval
+from bench.accuracy.statistics import Items, interval
+from bench.accuracy.task import Options, Outcome, Task
+from bench.accuracy.tasks.classification import fit_linear
+from bench.accuracy.vectors import VectorStore
+from msdc.errors import InputError
+
+
+def _features(store: VectorStore, texts: list[str], second: list[str] | None) -> np.ndarray:
+    """Vectors; for pairs SentEval's |u - v| and u * v side by side, [N, F]."""
+    first_ND = store.encode(texts)
+    if second is None:
+        return first_ND
+    second_ND = store.encode(second)
+    return np.concatenate([np.abs(first_ND - second_ND), first_ND * second_ND], axis=1)
+
+
+def score(store: VectorStore, data: Transfer, options: Options) -> Outcome:
+    """Accuracy x 100 on the test rows, or by stratified cross-validation where SentEval has no test rows.
+
+    The regularisation is chosen inside the training rows of each fold, never on the rows that are scored.
+
+    Raises:
+        InputError: fewer than two classes, or a class with fewer rows than folds.
+    """
+    from sklearn.metrics import f1_score
+    from sklearn.model_selection import StratifiedKFold
+
+    labels = np.array(data.training.labels)
+    counts = {str(label): int((labels == label).sum()) for label in np.unique(labels)}
+    folds = options.folds
+    if len(counts) < 2 or (data.test is None and min(counts.values()) < folds):
+        raise InputError(f"{data.name}: needs two classes with at least {folds} rows each, got {counts}")
+    training_NF = _features(store, data.training.texts, data.second.get("train"))
+    scores: dict[str, object] = {}
+    if data.test is not None:
+        development = None
+        if data.development is not None:
+            development = (_features(store, data.development.texts, None), data.development.labels)
+        classifier, _ = fit_linear(training_NF, data.training.labels, development, options.seed)
+        predicted = classifier.predict(_features(store, data.test.texts, data.second.get("test")))
+        truth = np.array(data.test.labels)
+        scores["protocol"] = "test rows"
+        if data.second:
+            scores["f1"] = 100.0 * float(f1_score(truth, predicted, pos_label="1"))
+    else:
+        predicted, truth = np.empty_like(labels), labels
+        for fit, held in StratifiedKFold(folds, shuffle=True, random_state=options.seed).split(training_NF, labels):
+            classifier, _ = fit_linear(training_NF[fit], labels[fit].tolist(), None, options.seed)
+            predicted[held] = classifier.predict(training_NF[held])
+        scores["protocol"] = f"{folds}-fold cross-validation"
+    items = Items("mean", (predicted == truth).astype(np.float64))
+    return Outcome(
+        {
+            "accuracy": 100.0 * float(items.values_N.mean()),
+            "interval": interval(items, options.resamples, options.seed),
+            **scores,
+            "classes": counts,
+            "pairs": len(truth),
+        },
+        items,
+    )
+
+
+TASK = Task("transfer", "SentEval transfer: logistic regression on frozen embeddings", "accuracy", read_senteval, score)
