@@ -1,0 +1,141 @@
+"""An assistant without multilingual pretraining: a new vocabulary whose rows are made of the teacher's own.
+
+Every row of the new table is a weighted mean of the English teacher's rows, weighted by how strongly a new piece and
+an English wordpiece go together in parallel text. `cooccurrence` counts (score c^2 / (c_p c_w)); `alignment` runs a few
+rounds of IBM Model 1 (Brown et al. 1993) in both directions from those counts, which gives a word the rows of its own
+translation instead of those of its neighbours.
+
+Shapes: P new pieces, W teacher wordpieces, H hidden; counts are sparse P x W.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from msdc.errors import InputError
+
+CANDIDATES = 8  # rows that make one new row: more blurs, fewer starves rare pieces
+
+
+def _occurrence(rows: Sequence[Sequence[int]], width: int) -> sparse.csr_matrix:
+    """Binary sentence x id matrix."""
+    lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
+    indices = np.concatenate([np.asarray(row, dtype=np.int32) for row in rows]) if lengths.sum() else np.zeros(0, np.int32)
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    matrix = sparse.csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=(len(rows), width))
+    matrix.sum_duplicates()
+    matrix.data[:] = 1.0
+    return matrix
+
+
+def cooccurrence(
+    new_rows: Sequence[Sequence[int]], teacher_rows: Sequence[Sequence[int]], pieces: int, wordpieces: int
+) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray]:
+    """Counts P x W of sentence pairs that hold both, and the single counts [P] and [W].
+
+    Raises:
+        InputError: the two lists differ in length or are empty.
+    """
+    if len(new_rows) != len(teacher_rows) or not len(new_rows):
+        raise InputError(f"need two equal, non-empty lists of sentences, got {len(new_rows)} and {len(teacher_rows)}")
+    new, old = _occurrence(new_rows, pieces), _occurrence(teacher_rows, wordpieces)
+    counts = (new.T @ old).tocsr()
+    return counts, np.asarray(new.sum(0)).ravel(), np.asarray(old.sum(0)).ravel()
+
+
+def association(counts: sparse.csr_matrix, new_P: np.ndarray, old_W: np.ndarray) -> sparse.csr_matrix:
+    """Score c^2 / (c_p c_w) of every pair that co-occurs, sparse P x W."""
+    score = counts.tocoo()
+    data = score.data**2 / (new_P[score.row] * old_W[score.col])
+    return sparse.csr_matrix((data, (score.row, score.col)), shape=counts.shape)
+
+
+class _Links:
+    """Every (sentence, piece, wordpiece) link of a chunk of parallel text, as indices into one sparse table."""
+
+    def __init__(self, new: sparse.csr_matrix, old: sparse.csr_matrix, keys: np.ndarray, wordpieces: int) -> None:
+        new_lengths, old_lengths = np.diff(new.indptr), np.diff(old.indptr)
+        sizes = new_lengths * old_lengths
+        sentence = np.repeat(np.arange(len(sizes)), sizes)
+        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        self.new_slot = (new.indptr[sentence] + within // old_lengths[sentence]).astype(np.int32)
+        self.old_slot = (old.indptr[sentence] + within % old_lengths[sentence]).astype(np.int32)
+        pairs = new.indices[self.new_slot].astype(np.int64) * wordpieces + old.indices[self.old_slot]
+        self.entry = np.searchsorted(keys, pairs).astype(np.int32)
+        self.new_slots, self.old_slots = new.nnz, old.nnz
+
+    def expected(self, table: np.ndarray, by_old: bool) -> np.ndarray:
+        """Expected link counts per table entry (one E step), links competing within each slot."""
+        weight = table[self.entry]
+        slot, slots = (self.old_slot, self.old_slots) if by_old else (self.new_slot, self.new_slots)
+        total = np.bincount(slot, weights=weight, minlength=slots)
+        weight = weight / np.maximum(total[slot], 1e-30)
+        return np.bincount(self.entry, weights=weight, minlength=len(table))
+
+
+def align(
+    new_rows: Sequence[Sequence[int]],
+    teacher_rows: Sequence[Sequence[int]],
+    pieces: int,
+    wordpieces: int,
+    rounds: int = 4,
+    chunk: int = 20_000,
+    null: float = 0.02,
+) -> sparse.csr_matrix:
+    """Link strength P x W after `rounds` of IBM Model 1 in both directions (their geometric mean).
+
+    `null` is a floor that lets a word stay unaligned instead of forcing a link.
+    """
+    new, old = _occurrence(new_rows, pieces), _occurrence(teacher_rows, wordpieces)
+    counts = (new.T @ old).tocsr()
+    counts.sort_indices()
+    coo = counts.tocoo()
+    keys = coo.row.astype(np.int64) * wordpieces + coo.col
+    links = [_Links(new[i : i + chunk], old[i : i + chunk], keys, wordpieces) for i in range(0, new.shape[0], chunk)]
+    new_P = np.asarray(new.sum(0)).ravel()
+    old_W = np.asarray(old.sum(0)).ravel()
+    start = coo.data**2 / (new_P[coo.row] * old_W[coo.col])
+
+    def run(by_old: bool) -> np.ndarray:
+        axis, size = (coo.row, pieces) if by_old else (coo.col, wordpieces)
+        table = start.astype(np.float64)
+        expected = table
+        for _ in range(rounds):
+            expected = np.zeros(len(table))
+            for link in links:
+                expected += link.expected(table + null * 1e-3, by_old)
+            table = expected / np.maximum(np.bincount(axis, weights=expected, minlength=size)[axis], 1e-30)
+        return expected
+
+    # Links both directions agree on, as a share of the times the piece was seen.
+    strength = np.sqrt(run(True) * run(False)) / np.maximum(new_P[coo.row], 1.0)
+    return sparse.csr_matrix((strength, (coo.row, coo.col)), shape=counts.shape)
+
+
+def strongest(score: sparse.csr_matrix, candidates: int = CANDIDATES, power: float = 1.0) -> sparse.csr_matrix:
+    """Row-normalised weights score^power over each row's strongest `candidates` entries."""
+    score = score.tocsr()
+    rows = np.repeat(np.arange(score.shape[0]), np.diff(score.indptr))
+    order = np.lexsort((-score.data, rows))
+    rank = np.arange(len(order)) - score.indptr[:-1][rows]
+    keep = order[rank < candidates]
+    weights = sparse.csr_matrix((score.data[keep] ** power, (rows[keep], score.indices[keep])), shape=score.shape)
+    total = np.asarray(weights.sum(1)).ravel()
+    return sparse.diags(1.0 / np.maximum(total, 1e-30)) @ weights
+
+
+def transplant_rows(
+    weights: sparse.csr_matrix, teacher_table_WH: Tensor, fallback_PH: Tensor | None = None
+) -> Tensor:
+    """New table [P, H]: weighted means of the teacher's rows; a piece never seen gets the fallback or the mean row."""
+    table = teacher_table_WH.detach().float().numpy()
+    rows = np.asarray(weights @ table, dtype=np.float32)
+    unseen = np.asarray(weights.sum(1)).ravel() < 1e-6
+    if unseen.any():
+        rows[unseen] = table.mean(0) if fallback_PH is None else fallback_PH.numpy()[unseen]
+    return torch.from_numpy(rows)

@@ -1,0 +1,160 @@
+"""The assistant: the teacher's body under a multilingual vocabulary of its own, or a ready multilingual encoder."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from compress.families import to_student
+from compress.folder import save_student, tokenizer_file
+from compress.shrink import shrink
+from compress.student import Student
+from compress.train_vocabulary import train_vocabulary
+from compress.transplant import align, association, cooccurrence, strongest, transplant_rows
+from distill.corpora import Row
+from distill.stream import Stream
+from msdc.encoders.encoder import Encoder, load_encoder
+from msdc.errors import InputError
+from msdc.progress import say
+from msdc.recipe import Assistant, Recipe
+from msdc.text.tokenizer import PieceTokenizer, Tokenizer
+
+
+def sample_rows(stream: Stream, per_language: int, seed: int) -> list[Row]:
+    """Up to `per_language` training rows of each language, drawn evenly from the front of each source."""
+    rng = np.random.default_rng([seed, 3])
+    by_language: dict[str, list[Row]] = {}
+    for source in stream.sources:
+        rows = by_language.setdefault(source.language, [])
+        # Bounded: four times what is wanted is read, then drawn from, so sorted files still give a mixture.
+        for number, row in enumerate(source.read()):
+            if number >= 4 * per_language:
+                break
+            if not stream.is_heldout(row.source):
+                rows.append(row)
+    picked: list[Row] = []
+    for code in sorted(by_language):
+        rows = by_language[code]
+        take = rng.permutation(len(rows))[:per_language]
+        picked += [rows[i] for i in take]
+    return picked
+
+
+def piece_frequency(tokenizer: Tokenizer, rows: Sequence[Row], max_length: int) -> Tensor:
+    """How often each id occurs in both sides of the rows, plus one, float64 [V]."""
+    counts = np.ones(tokenizer.size)
+    for texts in ([row.source for row in rows], [row.target for row in rows if row.target]):
+        if texts:
+            counts += np.bincount(np.concatenate([np.asarray(r) for r in tokenizer.encode(texts, max_length)]), minlength=tokenizer.size)
+    return torch.from_numpy(counts)
+
+
+def _special_ids(teacher: Encoder) -> tuple[int, int]:
+    """First and last special id of the teacher, from what its tokenizer makes of an empty text."""
+    ids = teacher.tokenizer.encode([""], 16)[0]
+    if len(ids) < 2:
+        raise InputError(f"{teacher.name}: its tokenizer adds no special ids, a transplant needs a first and a last one")
+    return ids[0], ids[-1]
+
+
+def transplant(teacher: Encoder, tokenizer: PieceTokenizer, rows: Sequence[Row], how: str, max_length: int) -> Student:
+    """The teacher's body with a table for `tokenizer`, its rows made of the teacher's own (compress.transplant)."""
+    body = to_student(teacher)
+    table_WH = body.embedding.table.weight.detach()
+    first_id, last_id = _special_ids(teacher)
+    if how == "random":
+        table_PH = torch.randn(tokenizer.size, table_WH.shape[1], generator=torch.Generator().manual_seed(1)) * table_WH.std()
+    else:
+        english = sorted({row.source for row in rows})
+        new_texts = [row.target for row in rows if row.target] + english
+        old_texts = [row.source for row in rows if row.target] + english
+        unique = {text: ids[1:-1] for text, ids in zip(english, teacher.tokenizer.encode(english, max_length), strict=True)}
+        new_rows = [ids[1:-1] for ids in tokenizer.encode(new_texts, max_length)]
+        old_rows = [unique[text] for text in old_texts]
+        if how == "alignment":
+            score = align(new_rows, old_rows, tokenizer.size, len(table_WH))
+        else:
+            score = association(*cooccurrence(new_rows, old_rows, tokenizer.size, len(table_WH)))
+        table_PH = transplant_rows(strongest(score), table_WH)
+    table_PH[tokenizer.bos_id] = table_WH[first_id]
+    table_PH[tokenizer.eos_id] = table_WH[last_id]
+    config = body.config.model_copy(update={"vocabulary": tokenizer.size, "pad_id": tokenizer.pad_id, "positions": max_length})
+    assistant = Student(config)
+    state = {name: value for name, value in body.state_dict().items() if name != "embedding.table.weight"}
+    state["embedding.table.weight"] = table_PH
+    state["embedding.position.weight"] = state["embedding.position.weight"][:max_length]
+    assistant.load_state_dict(state)
+    return assistant.eval()
+
+
+def make_assistant(recipe: Recipe, teacher: Encoder, stream: Stream, folder: Path) -> Path:
+    """Write the untaught assistant's model folder (once; a finished one is kept) and return it.
+
+    Raises:
+        InputError: the vocabulary cannot be trained, or the named model cannot be converted.
+    """
+    if (folder / "config.json").is_file():
+        return folder
+    wanted = recipe.assistant
+    if isinstance(wanted, str):
+        say(f"assistant: {wanted}")
+        encoder = load_encoder(wanted)
+        student = to_student(encoder)
+        if student.config.positions > 128:
+            student = shrink(student, max_length=128)
+        assert encoder.folder is not None
+        return save_student(student, encoder.tokenizer.files[0], folder)
+    assert isinstance(wanted, Assistant)
+    work = folder.parent / "vocabulary"
+    work.mkdir(parents=True, exist_ok=True)
+    say("assistant: reading the corpora")
+    rows = sample_rows(stream, wanted.vocabulary.sentences_per_language, recipe.seed)
+    model_file = work / "tokenizer.model"
+    if wanted.vocabulary.file is not None:
+        model_file = Path(wanted.vocabulary.file).expanduser()
+    elif not model_file.is_file():
+        say(f"assistant: training {wanted.vocabulary.train} pieces on {len(rows)} pairs")
+        texts = sorted({row.source for row in rows}) + [row.target for row in rows if row.target]
+        train_vocabulary(texts, model_file, wanted.vocabulary.train or 32_000, lowercase=wanted.vocabulary.lowercase)
+    body = teacher if wanted.body == "teacher" else load_encoder(wanted.body)
+    say(f"assistant: table rows by {wanted.rows}")
+    student = transplant(body, PieceTokenizer(model_file), rows, wanted.rows, wanted.max_length)
+    return save_student(student, model_file, folder)
+
+
+def make_student(recipe: Recipe, assistant_folder: Path, stream: Stream, folder: Path) -> Path:
+    """Cut the student out of the assistant (bottleneck from the weighted SVD) and write its model folder."""
+    if (folder / "config.json").is_file():
+        return folder
+    shape = recipe.student
+    if isinstance(shape, str):
+        encoder = load_encoder(shape)
+        if (encoder.folder / "config.json") and to_student(encoder) is encoder.module:
+            assert encoder.folder is not None
+            shutil.copytree(encoder.folder, folder)
+            return folder
+        return save_student(to_student(encoder), encoder.tokenizer.files[0], folder)
+    assert shape is not None
+    encoder = load_encoder(assistant_folder)
+    large = to_student(encoder)
+    count = len(large.layers)
+    layers = shape.layers if shape.layers is not None else tuple(range(shape.unit or count))
+    repeats = shape.repeats or max(1, count // len(layers))
+    frequency = piece_frequency(encoder.tokenizer, sample_rows(stream, 20_000, recipe.seed), shape.max_length)
+    student = shrink(
+        large,
+        layers=layers,
+        repeats=repeats,
+        bottleneck=shape.bottleneck,
+        place=shape.place,
+        frequency_V=frequency,
+        max_length=min(shape.max_length, large.config.positions),
+        dropout=shape.dropout,
+    )
+    files = encoder.tokenizer.files[0]
+    return save_student(student, files if files.suffix == ".json" else tokenizer_file(assistant_folder), folder)

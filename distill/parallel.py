@@ -1,0 +1,79 @@
+"""Many processes as one: what torchrun set up, and gathering that keeps gradients exact.
+
+Every process computes the loss of the whole global batch from gathered vectors; only its own rows carry gradients. The
+gradient of gathering sums over processes and DistributedDataParallel averages, so the result is the gradient of one
+process with the global batch, for every objective, contrastive ones included.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def rank_and_world() -> tuple[int, int]:
+    """This process' number and how many there are."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return 0, 1
+
+
+def start() -> torch.device:
+    """Join the group torchrun prepared, if any; the device this process works on."""
+    cuda = torch.cuda.is_available()
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
+        dist.init_process_group("nccl" if cuda else "gloo")
+    if cuda:
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
+        return device
+    return torch.device("cpu")
+
+
+def barrier() -> None:
+    """Wait for all processes."""
+    if rank_and_world()[1] > 1:
+        dist.barrier()
+
+
+def wrap(module: torch.nn.Module) -> Any:
+    """DistributedDataParallel around a task when there is more than one process."""
+    if rank_and_world()[1] == 1:
+        return module
+    return torch.nn.parallel.DistributedDataParallel(module, find_unused_parameters=True)
+
+
+def gather(vectors_BD: Tensor) -> Tensor:
+    """Rows of all processes in rank order, with gradients; the same tensor where there is one process.
+
+    Rows are dealt round robin (`share`), so process r holds rows r, r + W, r + 2W, ... of the global batch; the result
+    is put back in the global order.
+    """
+    _, world = rank_and_world()
+    if world == 1:
+        return vectors_BD
+    counts = [torch.zeros(1, dtype=torch.int64, device=vectors_BD.device) for _ in range(world)]
+    dist.all_gather(counts, torch.tensor([len(vectors_BD)], device=vectors_BD.device))
+    sizes = [int(c) for c in counts]
+    longest = max(sizes)
+    padded = torch.nn.functional.pad(vectors_BD, (0, 0, 0, longest - len(vectors_BD)))
+    if vectors_BD.requires_grad:
+        import torch.distributed.nn.functional as dist_nn
+
+        parts = dist_nn.all_gather(padded)
+    else:
+        parts = [torch.empty_like(padded) for _ in range(world)]
+        dist.all_gather(parts, padded.contiguous())
+    together = torch.stack(list(parts), dim=1).reshape(longest * world, -1)
+    keep = torch.tensor([i < sizes[r] for i in range(longest) for r in range(world)], device=vectors_BD.device)
+    return together[keep]
+
+
+def share(count: int) -> slice:
+    """Which rows of a global batch are this process'."""
+    rank, world = rank_and_world()
+    return slice(rank, count, world)

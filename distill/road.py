@@ -1,0 +1,249 @@
+"""Run a recipe: assistant, student, stages, and a run folder that tells the whole story.
+
+Run folder: recipe.yaml (as resolved), environment.json, metrics.jsonl, assistant/, stages/N-name/{checkpoints/, model/,
+done.json}, student/, result.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from compress.folder import save_student
+from distill import parallel
+from distill.assistant import make_assistant, make_student
+from distill.card import model_card
+from distill.corpora import open_corpora
+from distill.selection import Judge, read_graded
+from distill.stream import Stream
+from distill.targets import Guide, default_cache
+from distill.tasks import make_task
+from distill.trainer import Trainer
+from msdc.encoders.encoder import Encoder, load_encoder
+from msdc.environment import environment
+from msdc.errors import InputError, MsdcError
+from msdc.files import disk_errors, read_json, staged_folder, write_json, write_text
+from msdc.machine import read_machine
+from msdc.progress import say
+from msdc.recipe import Recipe, Stage
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a finished run left behind; `assistant` is None where the recipe has none."""
+
+    folder: Path
+    student: Path
+    assistant: Path | None
+    stages: dict[str, dict[str, float]]
+    seconds: float
+
+
+class Run:
+    """One recipe in one folder."""
+
+    def __init__(self, recipe: Recipe, folder: Path, resume: bool = False) -> None:
+        self.recipe = recipe
+        self.folder = folder
+        self.resume = resume
+        self.device = parallel.start()
+        self.rank, self.world = parallel.rank_and_world()
+        self.precision = recipe.precision
+        if self.precision == "auto":
+            fast = torch.cuda.is_bf16_supported() if self.device.type == "cuda" else read_machine().bf16
+            self.precision = "bfloat16" if fast else "float32"
+        if recipe.threads is not None:
+            torch.set_num_threads(recipe.threads)
+        torch.manual_seed(recipe.seed)
+        self.cache = Path(recipe.cache).expanduser() if recipe.cache else default_cache()
+
+    def prepare(self) -> None:
+        """Create or reopen the run folder.
+
+        Raises:
+            InputError: it exists and `resume` is false, or it belongs to another recipe.
+        """
+        recipe_file = self.folder / "recipe.yaml"
+        text = yaml.safe_dump(json.loads(self.recipe.model_dump_json()), allow_unicode=True, sort_keys=False)
+        if recipe_file.is_file():
+            if not self.resume:
+                raise InputError(f"{self.folder} exists already: pass --resume to go on, or -o another folder")
+            if recipe_file.read_text(encoding="utf-8") != text:
+                raise InputError(f"{self.folder}/recipe.yaml differs from this recipe: resume with the one it was begun with")
+        elif self.folder.exists() and any(self.folder.iterdir()):
+            raise InputError(f"{self.folder} exists and is no run folder: choose another with -o")
+        parallel.barrier()
+        if self.rank == 0 and not recipe_file.is_file():
+            write_json(self.folder / "environment.json", environment())
+            write_text(recipe_file, text)
+        parallel.barrier()
+
+    def log(self, row: dict[str, Any]) -> None:
+        """Append one line to metrics.jsonl."""
+        if self.rank:
+            return
+        with disk_errors(self.folder), open(self.folder / "metrics.jsonl", "a", encoding="utf-8") as handle:
+            handle.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+    def stream(self, stage: Stage | None = None) -> Stream:
+        """The text of a stage."""
+        corpora = stage.corpora if stage is not None and stage.corpora is not None else self.recipe.corpora
+        return Stream(
+            open_corpora(corpora),
+            self.recipe.seed,
+            self.recipe.heldout,
+            stage.balance if stage is not None else "proportional",
+            self.recipe.buffer,
+        )
+
+    def _model(self, role: str) -> Path:
+        """Folder of the newest form of `assistant` or `student`: after the last finished stage that taught it."""
+        newest = self.folder / f"{role}-start"
+        for number, stage in enumerate(self.recipe.stages):
+            done = self.folder / "stages" / f"{number}-{stage.name}"
+            if stage.train.split(".")[0] == role and (done / "done.json").is_file():
+                newest = done / "model"
+        return newest
+
+    def _start(self, role: str) -> Path:
+        if self.rank == 0:
+            if role == "assistant":
+                make_assistant(self.recipe, load_encoder(self.recipe.teacher), self.stream(), self.folder / "assistant-start")
+            elif not (self.folder / "student-start" / "config.json").is_file():
+                source = self.folder / "student-start"
+                if self.recipe.assistant is not None and not isinstance(self.recipe.student, str):
+                    self._start("assistant")
+                make_student(self.recipe, self._model("assistant"), self.stream(), source)
+        parallel.barrier()
+        return self._model(role)
+
+    def _guide(self, stage: Stage) -> tuple[Encoder | None, bool]:
+        """The guide's encoder and whether it can read the target side."""
+        if stage.guide is None:
+            return None, False
+        if stage.guide.split(".")[0] == "assistant":
+            if self.recipe.assistant is None:
+                raise InputError(f"stage {stage.name}: the guide is the assistant, but the recipe has none")
+            return load_encoder(self._start("assistant")), True
+        name = self.recipe.teacher if stage.guide == "teacher" else stage.guide
+        return load_encoder(name), False
+
+    def steps(self, stage: Stage, stream: Stream) -> int:
+        """Steps of a stage: given, or epochs over the training rows, counted by reading them once."""
+        if stage.steps is not None:
+            return stage.steps
+        from distill.batches import CHUNK_PAIRS, make_chunk
+
+        import numpy as np
+
+        if stage.batch_tokens is None:
+            rows = sum(len(chunk) for chunk in stream.chunks(0, CHUNK_PAIRS))
+            return max(1, round(stage.epochs * rows / stage.batch))
+        # Under a token budget the number of steps depends on the lengths: count the cuts of one epoch.
+        encoder = load_encoder(self._model(stage.train.split(".")[0]))
+        cuts = 0
+        for number, rows in enumerate(stream.chunks(0, CHUNK_PAIRS)):
+            rng = np.random.default_rng([self.recipe.seed, 0, number, 2])
+            cuts += len(make_chunk(rows, encoder.tokenizer, stage.max_length, stage.batch, stage.batch_tokens, rng).cuts)
+        return max(1, round(stage.epochs * cuts))
+
+    def run_stage(self, number: int, stage: Stage) -> dict[str, float]:
+        """Teach one stage, or read what a finished one left."""
+        folder = self.folder / "stages" / f"{number}-{stage.name}"
+        if (folder / "done.json").is_file():
+            done: dict[str, float] = read_json(folder / "done.json")
+            return done
+        role = stage.train.split(".")[0]
+        start = self._start(role)
+        learner = load_encoder(start)
+        if stage.start == "random":
+            learner.module.embedding.apply(learner.module._initialise)
+        guide_encoder, guide_targets = self._guide(stage)
+        stream = self.stream(stage)
+        steps = self.steps(stage, stream)
+        guide = None
+        if guide_encoder is not None:
+            guide_encoder.module.to(self.device)
+            guide = Guide(guide_encoder, self.cache, stage.max_length, self.precision)
+        learner.max_length = min(learner.max_length, stage.max_length)
+        torch.manual_seed(self.recipe.seed * 1000 + number)
+        if stage.quantize is not None:
+            from compress import qat
+
+            qat.prepare(learner.module, stage.quantize)
+        task = make_task(
+            learner.module, stage, None if guide_encoder is None else guide_encoder.module,
+            None if guide_encoder is None else guide_encoder.width,
+        ).train()  # fmt: skip
+        judge = Judge(stream.heldout_rows(), [read_graded(path) for path in self.recipe.heldout.graded], guide)
+        trainer = Trainer(
+            task=task, stage=stage, stream=stream, tokenizer=learner.tokenizer, guide=guide, guide_targets=guide_targets,
+            judge=judge, folder=folder / "checkpoints", seed=self.recipe.seed, steps=steps, precision=self.precision,
+            device=self.device,
+        )  # fmt: skip
+        say(f"stage {number + 1}/{len(self.recipe.stages)} {stage.name}: {steps} steps, {self.precision}, train {stage.train}")
+        began = time.monotonic()
+        numbers = trainer.run(self.resume, self.log)
+        numbers["seconds"] = round(time.monotonic() - began, 1)
+        if self.rank == 0:
+            student = task.student
+            if stage.quantize is not None:
+                from compress import qat
+
+                student = qat.convert(student)
+            if (folder / "model").exists():
+                raise MsdcError(f"{folder}/model is left from a broken stage; remove it and resume")
+            save_student(student.cpu(), learner.tokenizer.files[0], folder / "model")
+            write_json(folder / "done.json", numbers)
+            for path in (folder / "checkpoints").glob("step-*"):
+                path.unlink()
+        parallel.barrier()
+        self.log({"stage": stage.name, "done": numbers})
+        return numbers
+
+    def run(self) -> RunResult:
+        """All stages, then the student's folder with its card.
+
+        Raises:
+            MsdcError: whatever went wrong; a resumed run goes on from the last checkpoint.
+        """
+        began = time.monotonic()
+        self.prepare()
+        self._start("student" if self.recipe.student is not None else "assistant")
+        results = {stage.name: self.run_stage(number, stage) for number, stage in enumerate(self.recipe.stages)}
+        role = "student" if self.recipe.student is not None else "assistant"
+        student = self.folder / "student"
+        seconds = round(time.monotonic() - began, 1)
+        if self.rank == 0 and not student.exists():
+            encoder = load_encoder(self._model(role))
+            with staged_folder(student) as stage_folder:
+                source = self._model(role)
+                for path in source.iterdir():
+                    if path.is_file():
+                        (stage_folder / path.name).write_bytes(path.read_bytes())
+                    else:
+                        (stage_folder / path.name).mkdir()
+                        for inner in path.iterdir():
+                            (stage_folder / path.name / inner.name).write_bytes(inner.read_bytes())
+                write_text(stage_folder / "README.md", model_card(self.recipe, encoder, results, seconds))
+            write_json(self.folder / "result.json", {"stages": results, "seconds": seconds})
+        parallel.barrier()
+        assistant = self._model("assistant")
+        return RunResult(self.folder, student, assistant if assistant.is_dir() else None, results, seconds)
+
+
+def run(recipe: Recipe, run_folder: str | os.PathLike[str], resume: bool = False) -> RunResult:
+    """Run `recipe` in `run_folder`.
+
+    Raises:
+        InputError: the folder exists (without resume), or the recipe's inputs are wrong.
+        MsdcError: training failed.
+    """
+    return Run(recipe, Path(run_folder), resume).run()

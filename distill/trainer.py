@@ -1,0 +1,370 @@
+"""The loop: batches in, gradients, steps; every so often judge, choose, checkpoint. Resumed runs are exact.
+
+Shapes: B pairs, T tokens.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from distill import parallel
+from distill.batches import CHUNK_PAIRS, Batch, Chunk, make_chunk
+from distill.checkpoint import checkpoints, load_checkpoint, random_states, restore_random_states, save_checkpoint
+from distill.stream import Stream
+from distill.targets import Guide
+from distill.tasks import Task
+from msdc.encoders.encoder import Encoder
+from msdc.errors import MsdcError
+from msdc.files import disk_errors
+from msdc.progress import say
+from msdc.recipe import Stage
+from msdc.text.tokenizer import Tokenizer
+
+CHECKPOINT_SECONDS = 120.0
+SPARSE_TABLE_ROWS = 100_000  # a dense Adam step over a table larger than this costs more than the batch itself
+
+
+@dataclass
+class Plan:
+    """How long the stage is and how the learning rate runs over it."""
+
+    steps: int
+    warmup: int
+    schedule: str
+
+    def factor(self, step: int) -> float:
+        """Multiplier of the learning rate at `step` (0-based)."""
+        if step < self.warmup:
+            return (step + 1) / self.warmup
+        progress = (step - self.warmup) / max(1, self.steps - self.warmup)
+        if self.schedule == "constant":
+            return 1.0
+        if self.schedule == "cosine":
+            return 0.5 * (1.0 + math.cos(math.pi * min(1.0, progress)))
+        return max(0.0, 1.0 - progress)
+
+
+@dataclass
+class Position:
+    """Where in the text a run is."""
+
+    step: int = 0
+    epoch: int = 0
+    chunk: int = 0
+    batch: int = 0
+
+    def as_list(self) -> list[int]:
+        return [self.step, self.epoch, self.chunk, self.batch]
+
+
+@dataclass
+class Trainer:
+    """One stage. `run` returns the numbers of the chosen checkpoint; the student then holds its weights."""
+
+    task: Task
+    stage: Stage
+    stream: Stream
+    tokenizer: Tokenizer
+    guide: Guide | None
+    guide_targets: bool
+    judge: Callable[[Encoder], dict[str, float]]
+    folder: Path
+    seed: int
+    steps: int
+    precision: str = "float32"
+    device: torch.device = torch.device("cpu")
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.plan = Plan(self.steps, max(1, round(self.steps * self.stage.warmup_ratio)), self.stage.schedule)
+        self.position = Position()
+        self.best: tuple[float, int, dict[str, float]] | None = None
+        self.rank, self.world = parallel.rank_and_world()
+        self.task.to(self.device)
+        self.model = parallel.wrap(self.task)
+        self._freeze()
+        self.optimizers = self._optimizers()
+        self.average: dict[str, Tensor] | None = None
+        if self.stage.average is not None:
+            self.average = {name: p.detach().clone() for name, p in self._trained()}
+        self._sums: dict[str, list[float]] = {}
+        # Judge four times a stage unless told otherwise, and at the end.
+        self.evaluate_every = self.stage.evaluate_every or max(1, math.ceil(self.steps / 4))
+
+    def _freeze(self) -> None:
+        only_embedding = self.stage.train == "student.embedding"
+        for name, parameter in self.task.student.named_parameters():
+            frozen = any(name.startswith(prefix) for prefix in self.stage.freeze)
+            parameter.requires_grad_(not frozen and (not only_embedding or name.startswith(("embedding.", "body.embeddings."))))
+        if not any(p.requires_grad for p in self.task.parameters()):
+            raise MsdcError(f"stage {self.stage.name}: everything is frozen, there is nothing to train")
+
+    def _trained(self) -> list[tuple[str, nn.Parameter]]:
+        return [(name, p) for name, p in self.task.named_parameters() if p.requires_grad]
+
+    def _table(self) -> nn.Parameter | None:
+        student = self.task.student
+        table = student.embedding.table if hasattr(student, "embedding") else student.body.get_input_embeddings()
+        weight: nn.Parameter = table.weight
+        if not weight.requires_grad:
+            return None
+        # One process only: gathering sparse gradients over processes is slower than the dense step it saves.
+        table.sparse = len(weight) > SPARSE_TABLE_ROWS and self.world == 1
+        return weight
+
+    def _optimizers(self) -> list[torch.optim.Optimizer]:
+        table = self._table()
+        decay, plain = [], []
+        for name, parameter in self._trained():
+            if parameter is table:
+                continue
+            (plain if parameter.dim() < 2 or "norm" in name.lower() else decay).append(parameter)
+        rate = self.stage.learning_rate
+        groups: list[dict[str, Any]] = [
+            {"params": decay, "weight_decay": self.stage.weight_decay, "lr": rate, "base": rate},
+            {"params": plain, "weight_decay": 0.0, "lr": rate, "base": rate},
+        ]
+        optimizers: list[torch.optim.Optimizer] = []
+        if table is not None:
+            rate = self.stage.table_learning_rate or rate
+            group = {"params": [table], "lr": rate, "base": rate}
+            if len(table) > SPARSE_TABLE_ROWS and self.world == 1:
+                optimizers.append(torch.optim.SparseAdam([group]))
+            else:
+                groups.append({**group, "weight_decay": 0.0})
+        groups = [group for group in groups if group["params"]]
+        if groups:
+            optimizers.append(torch.optim.AdamW(groups, fused=True))
+        return optimizers
+
+    # --- text ---------------------------------------------------------------------------------------------------
+
+    def _prepare(self, rows: list[Any], epoch: int, number: int) -> Chunk:
+        rng = np.random.default_rng([self.seed, epoch, number, 2])
+        source = target = None
+        if self.guide is not None and self.task.needs_guide_vectors:
+            texts = [row.source for row in rows]
+            if self.guide_targets:
+                texts += [row.target for row in rows]
+            vectors = self.guide.vectors(texts, self.rank, self.world, parallel.barrier)
+            source = vectors[: len(rows)]
+            target = vectors[len(rows) :] if self.guide_targets else None
+        return make_chunk(
+            rows, self.tokenizer, self.stage.max_length, self.stage.batch, self.stage.batch_tokens, rng, source, target
+        )
+
+    def _batches(self) -> Iterator[Batch]:
+        """Batches from the current position on, for ever; moves the position past each before yielding it."""
+        while True:
+            start = self.position.chunk
+            found = False
+            for number, rows in enumerate(self.stream.chunks(self.position.epoch, CHUNK_PAIRS, skip=start), start):
+                found = True
+                chunk = self._prepare(rows, self.position.epoch, number)
+                self.position.chunk = number
+                for at in range(self.position.batch, len(chunk.cuts)):
+                    self.position.batch = at + 1
+                    yield chunk.batch(at)
+                self.position.batch = 0
+                self.position.chunk = number + 1
+            if not found and start == 0:
+                raise MsdcError(f"stage {self.stage.name}: the corpora gave no batch")
+            self.position = Position(self.position.step, self.position.epoch + 1, 0, 0)
+
+    def _local(self, batch: Batch) -> Batch:
+        """This process' rows, on its device."""
+        rows = parallel.share(len(batch))
+
+        def side(pair: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor] | None:
+            return None if pair is None else (pair[0][rows].to(self.device), pair[1][rows].to(self.device))
+
+        def vectors(value: Tensor | None) -> Tensor | None:
+            return None if value is None else value[rows].to(self.device)
+
+        source = side(batch.source)
+        assert source is not None
+        return Batch(
+            batch.rows[rows], source, side(batch.target), side(batch.third),
+            vectors(batch.guide_source_BD), vectors(batch.guide_target_BD),
+        )  # fmt: skip
+
+    # --- the loop -----------------------------------------------------------------------------------------------
+
+    def _rate(self) -> float:
+        factor = self.plan.factor(self.position.step)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["base"] * factor
+        return factor * self.stage.learning_rate
+
+    def _step(self, batch: Batch) -> dict[str, float]:
+        self._rate()
+        # Which steps teach the source side follows from the step's number, so a resumed run agrees.
+        share = self.stage.source_share
+        teach_source = math.floor((self.position.step + 1) * share) > math.floor(self.position.step * share)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
+            result = self.model(self._local(batch), teach_source)
+        loss = result["loss"]
+        if not torch.isfinite(loss):
+            raise MsdcError(
+                f"stage {self.stage.name}, step {self.position.step}, epoch {self.position.epoch}: the loss is "
+                f"{loss.item()}; first sentence of the batch: {batch.rows[0].source[:60]!r}. "
+                f"Lower learning_rate (now {self.stage.learning_rate}) or look at the corpus; "
+                f"--resume goes on from the last checkpoint"
+            )
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        dense = [p for _, p in self._trained() if p.grad is not None and not p.grad.is_sparse]
+        torch.nn.utils.clip_grad_norm_(dense, self.stage.clip)
+        for optimizer in self.optimizers:
+            optimizer.step()
+        self.task.after_step()
+        if self.average is not None and self.stage.average is not None:
+            # The usual warm-up of an average: young averages follow quickly.
+            decay = min(self.stage.average, (1 + self.position.step) / (10 + self.position.step))
+            for name, parameter in self._trained():
+                self.average[name].lerp_(parameter.detach(), 1.0 - decay)
+        self.position.step += 1
+        return {name: float(value.detach()) for name, value in result.items()}
+
+    def run(self, resume: bool = False, log: Callable[[dict[str, Any]], None] = lambda row: None) -> dict[str, float]:
+        """Train to the end of the stage.
+
+        Raises:
+            MsdcError: the loss is not finite, a checkpoint is damaged, or the disk is full.
+        """
+        with disk_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        if resume and (found := checkpoints(self.folder)):
+            self._restore(load_checkpoint(found[0]))
+            say(f"{self.stage.name}: resumed at step {self.position.step} of {self.steps}")
+        started = saved = time.monotonic()
+        first_step = self.position.step
+        losses: list[float] = []
+        stop = False
+        for batch in self._batches() if self.position.step < self.steps else ():
+            epoch = self.position.epoch
+            parts = self._step(batch)
+            losses.append(parts["loss"])
+            self._by_language(batch, parts["loss"])
+            at = self.position.step
+            if at % max(1, self.steps // 100) == 0 or at == self.steps:
+                seconds = time.monotonic() - started
+                row = {
+                    "stage": self.stage.name, "step": at, "epoch": epoch, "loss": float(np.mean(losses)),
+                    "seconds": round(seconds, 2), "steps_per_second": round((at - first_step) / max(seconds, 1e-9), 3), **parts,
+                }  # fmt: skip
+                row["loss"] = float(np.mean(losses))
+                losses = []
+                log(row)
+            if at % self.evaluate_every == 0 or at >= self.steps:
+                stop = self._judge(log, epoch)
+            if (time.monotonic() - saved > self.checkpoint_seconds or at % self.evaluate_every == 0) and at < self.steps:
+                self._save()
+                saved = time.monotonic()
+            if stop or at >= self.steps:
+                break
+        assert self.best is not None
+        self._take(self._read_best())
+        return {"step": float(self.best[1]), **self.best[2]}
+
+    def _by_language(self, batch: Batch, loss: float) -> None:
+        for code in set(batch.languages):
+            sums = self._sums.setdefault(code, [0.0, 0.0])
+            share = batch.languages.count(code)
+            sums[0] += loss * share
+            sums[1] += share
+
+    # --- judging, choosing, saving ------------------------------------------------------------------------------
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: value.detach().clone() for name, value in self.task.student.state_dict().items()}
+
+    def _take(self, weights: dict[str, Tensor]) -> None:
+        self.task.student.load_state_dict(weights)
+
+    def _best_path(self) -> Path:
+        return self.folder / "best.safetensors"
+
+    def _read_best(self) -> dict[str, Tensor]:
+        from safetensors.torch import load_file
+
+        return load_file(self._best_path())
+
+    def _judge(self, log: Callable[[dict[str, Any]], None], epoch: int) -> bool:
+        """Score the student (its average, where one is kept); keep it when it is the best. True: stop early."""
+        from safetensors.torch import save_file
+
+        kept = None
+        if self.average is not None:
+            kept = self._weights()
+            averaged = {name.removeprefix("student."): v for name, v in self.average.items() if name.startswith("student.")}
+            self.task.student.load_state_dict({**kept, **averaged})
+        encoder = Encoder(self.task.student, self.tokenizer, self.stage.max_length, self.stage.name)
+        state = random_states()
+        numbers = self.judge(encoder)
+        restore_random_states(state)
+        self.task.train()
+        by_language = {f"loss_{code}": s / n for code, (s, n) in sorted(self._sums.items()) if n}
+        self._sums = {}
+        log({"stage": self.stage.name, "step": self.position.step, "epoch": epoch, "evaluation": numbers, **by_language})
+        self.history.append({"step": self.position.step, "epoch": epoch, **numbers})
+        choice = numbers["choice"]
+        if self.best is None or choice > self.best[0]:
+            self.best = (choice, self.position.step, numbers)
+            if self.rank == 0:
+                from msdc.files import atomic_path
+
+                with atomic_path(self._best_path()) as temporary:
+                    save_file({k: v.contiguous().cpu() for k, v in self._weights().items()}, str(temporary))
+            parallel.barrier()
+        if kept is not None:
+            self._take(kept)
+        if self.stage.patience is None:
+            return False
+        return self.history[-1]["epoch"] - next(h["epoch"] for h in self.history if h["step"] == self.best[1]) >= self.stage.patience
+
+    def _save(self) -> None:
+        if self.rank:
+            return
+        save_checkpoint(
+            self.folder,
+            self.position.step,
+            {
+                "task": {name: value.detach().clone() for name, value in self.task.state_dict().items()},
+                "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+                "position": self.position.as_list(),
+                "random": random_states(),
+                "average": self.average,
+                "best": None if self.best is None else json.dumps(self.best),
+                "history": json.dumps(self.history),
+                "sums": json.dumps(self._sums),
+            },
+        )
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        try:
+            self.task.load_state_dict(state["task"])
+            for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+                optimizer.load_state_dict(saved)
+        except (RuntimeError, ValueError, KeyError) as error:
+            first = str(error).splitlines()[0]
+            raise MsdcError(f"stage {self.stage.name}: the checkpoint is of another recipe ({first})") from error
+        self.position = Position(*state["position"])
+        self.average = state["average"]
+        self.best = None if state["best"] is None else tuple(json.loads(state["best"]))  # type: ignore[assignment]
+        self.history = json.loads(state["history"])
+        self._sums = json.loads(state["sums"])
+        restore_random_states(state["random"])

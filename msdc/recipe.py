@@ -1,0 +1,250 @@
+"""A recipe: which models, which text, and the list of stages that teach one from the other.
+
+pydantic, frozen, unknown keys refused. Defaults are the values of Ding et al. 2022 where the paper gives one, with
+what a small CPU run wants noted beside.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from msdc.errors import InputError
+
+MAX_RECIPE_BYTES = 1_000_000
+
+
+class Strict(BaseModel):
+    """Frozen, and every key must be known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Corpus(Strict):
+    """Where sentences come from: a path or glob, two aligned files, a hub id, an OPUS name, or a dictionary."""
+
+    path: str | None = None
+    files: tuple[str, str] | None = Field(default=None, description="two aligned files: source, target")
+    hub: str | None = Field(default=None, description="hub data set id, e.g. sentence-transformers/parallel-sentences-tatoeba")
+    opus: str | None = Field(default=None, description="OPUS corpus name, e.g. TED2020/v1")
+    kind: Literal["auto", "pairs", "text", "triples", "dictionary", "gettext"] = "auto"
+    source: str = "en"
+    languages: tuple[str, ...] = Field(default=(), description="target languages; empty takes all that are found")
+    limit: int | None = Field(default=None, gt=0, description="rows taken from each file")
+    max_characters: int = Field(default=250, gt=0, description="longer sentences are left out (MSD code: 250)")
+    weight: float = Field(default=1.0, gt=0)
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Corpus:
+        if sum(value is not None for value in (self.path, self.files, self.hub, self.opus)) != 1:
+            raise ValueError("a corpus needs exactly one of path, files, hub, opus")
+        return self
+
+
+class VocabularyTraining(Strict):
+    """A SentencePiece unigram vocabulary trained on the corpora, or a given `.model` file."""
+
+    train: int | None = Field(default=32_000, gt=100)
+    file: str | None = None
+    lowercase: bool = True
+    sentences_per_language: int = Field(default=70_000, gt=0, description="read for the vocabulary and the rows")
+
+
+class Assistant(Strict):
+    """The model between teacher and student: the teacher's body under a new vocabulary, or a multilingual model."""
+
+    body: str = "teacher"
+    vocabulary: VocabularyTraining = VocabularyTraining()
+    rows: Literal["cooccurrence", "alignment", "random"] = "alignment"
+    max_length: int = Field(default=128, gt=3)
+
+
+class StudentShape(Strict):
+    """The student cut from the assistant: layers of its recurring unit, and the width of its token table."""
+
+    bottleneck: int | None = Field(default=128, gt=0)
+    place: Literal["word", "embedding"] = "word"
+    unit: int | None = Field(default=None, gt=0, description="first M layers of the assistant; None takes all")
+    layers: tuple[int, ...] | None = Field(default=None, description="which layers of the assistant, in place of unit")
+    repeats: int | None = Field(default=None, gt=0, description="None: assistant layers / unit, as the paper")
+    max_length: int = Field(default=128, gt=3)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+
+
+class ObjectiveUse(Strict):
+    """One objective with its weight in the sum and its own options."""
+
+    name: str
+    weight: float = 1.0
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class Stage(Strict):
+    """One step of teaching: who learns, from whom, by which objective, for how long."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
+    train: Literal["assistant", "student", "student.embedding"] = "student"
+    guide: str | None = Field(default="teacher", description="teacher, assistant, assistant.embedding, or a model")
+    objective: tuple[ObjectiveUse, ...]
+    start: Literal["keep", "svd", "random", "body"] = "keep"
+    epochs: float = Field(default=1.0, gt=0)
+    steps: int | None = Field(default=None, gt=0, description="in place of epochs")
+    batch: int = Field(default=64, gt=0, description="pairs a step (paper: 64)")
+    batch_tokens: int | None = Field(default=None, gt=0, description="token budget a side; pairs a step then vary")
+    max_length: int = Field(default=128, gt=3)
+    learning_rate: float = Field(default=2e-5, gt=0)
+    table_learning_rate: float | None = Field(default=None, gt=0, description="of the token table, where it differs")
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    warmup_ratio: float = Field(default=0.1, ge=0, lt=1)
+    weight_decay: float = Field(default=0.01, ge=0)
+    clip: float = Field(default=1.0, gt=0)
+    freeze: tuple[str, ...] = Field(default=(), description="prefixes of parameter names that stay as they are")
+    source_share: float = Field(default=1.0, gt=0, le=1, description="share of steps that also teach the source side")
+    balance: Literal["proportional", "equal", "root"] = "root"
+    corpora: tuple[Corpus, ...] | None = Field(default=None, description="in place of the recipe's")
+    evaluate_every: int | None = Field(default=None, gt=0, description="steps; None: four times a stage")
+    patience: int | None = Field(default=None, gt=0, description="epochs without gain before the stage ends")
+    quantize: str | None = Field(default=None, description="fake-quantize to this precision while training (QAT)")
+    average: float | None = Field(default=None, gt=0, lt=1, description="decay of a weight average that is kept instead")
+
+    @field_validator("objective", mode="before")
+    @classmethod
+    def _objective(cls, value: Any) -> Any:
+        items = value if isinstance(value, (list, tuple)) else [value]
+        return tuple({"name": item} if isinstance(item, str) else item for item in items)
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Stage:
+        if not self.objective:
+            raise ValueError("a stage needs at least one objective")
+        return self
+
+
+class HeldOut(Strict):
+    """What checkpoints are chosen on: parallel sentences kept out of training, and a graded development set."""
+
+    pairs: int = Field(default=200, gt=0, description="per language")
+    share: float = Field(default=0.004, gt=0, lt=0.5, description="of source sentences set aside, by hash")
+    graded: tuple[str, ...] = Field(default=(), description="development files (score, sentence, sentence): never a test set")
+
+
+class Recipe(Strict):
+    """One run of the road's first half: from teacher and text to a student folder."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    about: str = ""
+    teacher: str = "all-MiniLM-L6-v2"
+    assistant: Assistant | str | None = Assistant()
+    student: StudentShape | str | None = StudentShape()
+    corpora: tuple[Corpus, ...] = Field(min_length=1)
+    stages: tuple[Stage, ...] = Field(min_length=1)
+    heldout: HeldOut = HeldOut()
+    seed: int = 1
+    threads: int | None = Field(default=None, gt=0)
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    cache: str | None = Field(default=None, description="folder of guide outputs; None: the user's cache")
+    buffer: int = Field(default=1_000_000, gt=0, description="pairs held for shuffling; a smaller corpus is shuffled whole")
+    data_sources: tuple[str, ...] = ()
+    licenses: tuple[str, ...] = ()
+    paper: dict[str, Any] = Field(default_factory=dict, description="the row of the paper's table this reproduces")
+
+    @field_validator("stages", mode="after")
+    @classmethod
+    def _unique(cls, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+        names = [stage.name for stage in stages]
+        if len(set(names)) != len(names):
+            raise ValueError(f"stage names repeat: {names}")
+        return stages
+
+
+class _SafeLoader(yaml.SafeLoader):
+    """Safe YAML without aliases: anchors are how a small file grows to gigabytes."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.events.AliasEvent):
+            raise yaml.YAMLError("aliases (*name) are not allowed in a recipe")
+        return super().compose_node(parent, index)
+
+
+def _set(tree: dict[str, Any], key: str, value: Any) -> None:
+    parts = key.split(".")
+    node: Any = tree
+    for depth, part in enumerate(parts):
+        last = depth == len(parts) - 1
+        if isinstance(node, list):
+            names = [item.get("name") if isinstance(item, dict) else None for item in node]
+            if part in names:
+                position = names.index(part)
+            elif part.isdigit() and int(part) < len(node):
+                position = int(part)
+            else:
+                raise InputError(f"--set {key}: no entry {part!r} (have {', '.join(str(n) for n in names)})")
+            if last:
+                node[position] = value
+            else:
+                node = node[position]
+        elif isinstance(node, dict):
+            if last:
+                node[part] = value
+            else:
+                if not isinstance(node.get(part), (dict, list)):
+                    node[part] = {}
+                node = node[part]
+        else:
+            raise InputError(f"--set {key}: {part!r} is inside a plain value")
+
+
+def read_tree(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file.
+
+    Raises:
+        InputError: missing, too large, not YAML, or not a mapping.
+    """
+    try:
+        if path.stat().st_size > MAX_RECIPE_BYTES:
+            raise InputError(f"{path}: {path.stat().st_size} bytes is no recipe")
+        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_SafeLoader)
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such recipe") from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: not valid YAML ({' '.join(str(error).split())[:200]})") from error
+    if not isinstance(tree, dict):
+        raise InputError(f"{path}: a recipe is a mapping with keys like teacher, corpora, stages")
+    return tree
+
+
+def parse_recipe(tree: dict[str, Any], origin: str, overrides: tuple[str, ...] = ()) -> Recipe:
+    """Validate a recipe; `overrides` are `key=value` with dots for depth (a stage by its name).
+
+    Raises:
+        InputError: the first thing that is wrong, with its place.
+    """
+    for override in overrides:
+        key, separator, value = override.partition("=")
+        if not separator or not key:
+            raise InputError(f"--set {override!r}: expected key=value")
+        try:
+            parsed = yaml.load(value, Loader=_SafeLoader)
+        except yaml.YAMLError as error:
+            raise InputError(f"--set {override!r}: the value is not valid YAML") from error
+        # YAML 1.1 reads 2e-5 as text; a learning rate written so is meant as a number.
+        if isinstance(parsed, str):
+            try:
+                parsed = float(parsed)
+            except ValueError:
+                pass
+        _set(tree, key.strip(), parsed)
+    try:
+        return Recipe(**tree)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        message = first["msg"]
+        if first["type"] == "extra_forbidden":
+            message = "unknown key"
+        raise InputError(f"{origin}: {place}: {message}") from error
+    except TypeError as error:
+        raise InputError(f"{origin}: {error}") from error
