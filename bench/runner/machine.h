@@ -1,0 +1,34 @@
+// What the kernel says about this process and this machine.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace msdc::runner {
+
+int64_t now_ns();  // CLOCK_MONOTONIC
+
+struct MemoryKib {
+  int64_t peak = 0;  // VmHWM
+  int64_t pss = 0;
+  int64_t rss = 0;
+  int64_t anonymous = 0;
+};
+
+// Throws Failure where /proc lacks the fields.
+MemoryKib read_memory();
+
+// Stay on these CPUs. Throws Failure(MSDC_BAD_ARGUMENT) where the kernel refuses.
+void set_affinity(const std::vector<int32_t>& cpus);
+
+struct Machine {
+  std::string cpuinfo;  // the first processor of /proc/cpuinfo, as the kernel prints it
+  std::string system;   // uname
+  int32_t cores = 1;
+  int64_t memory_kib = 0;
+};
+
+Machine read_machine();
+
+}  // namespace msdc::runner

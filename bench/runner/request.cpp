@@ -1,0 +1,46 @@
+#include "request.h"
+
+#include "failure.h"
+#include "files.h"
+#include "json.h"
+
+namespace msdc::runner {
+
+namespace {
+
+int32_t bounded(const Json& value, int64_t least, int64_t most) {
+  const int64_t out = value.integer();
+  if (out < least || out > most) throw Failure(MSDC_BAD_ARGUMENT, "request: a number out of range");
+  return static_cast<int32_t>(out);
+}
+
+std::vector<int32_t> integers(const Json& value, int64_t most) {
+  std::vector<int32_t> out;
+  for (const Json& item : value.array()) out.push_back(bounded(item, 0, most));
+  return out;
+}
+
+}  // namespace
+
+Request Request::read(const std::string& path) {
+  const Json root = Json::parse(read_file(path, 64u * 1024 * 1024), "request");
+  Request out;
+  out.nonce = root.at("nonce").text();
+  out.bundle = root.at("bundle").text();
+  for (const Json& item : root.at("rows").array()) {
+    out.rows.push_back({bounded(item.at("length"), 1, 1 << 24), integers(item.at("ids"), 1 << 24)});
+  }
+  for (const Json& item : root.at("texts").array()) out.texts.push_back(item.text());
+  out.runs = bounded(root.at("runs"), 1, 1'000'000);
+  out.warmup = bounded(root.at("warmup"), 0, 1'000'000);
+  out.threads = bounded(root.at("threads"), 1, 256);
+  out.cooldown_ms = bounded(root.at("cooldown_ms"), 0, 3'600'000);
+  out.deadline_s = bounded(root.at("deadline_s"), 0, 1 << 24);
+  out.affinity = integers(root.at("affinity"), 1023);
+  out.embed_file = root.at("embed_file").text();
+  out.answer_file = root.at("answer_file").text();
+  out.vectors_file = root.at("vectors_file").text();
+  return out;
+}
+
+}  // namespace msdc::runner
