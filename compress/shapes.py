@@ -74,3 +74,36 @@ def parameter_counts(config: StudentConfig) -> dict[str, int]:
         elif name.startswith("layers."):
             encoder += prod(shape)
     return {"embedding": embedding, "encoder": encoder, "total": total}
+
+
+def _roberta(vocabulary: int, hidden: int, heads: int, layers: int) -> StudentConfig:
+    return StudentConfig(
+        vocabulary=vocabulary,
+        hidden=hidden,
+        heads=heads,
+        intermediate=4 * hidden,
+        unit=layers,
+        positions=514,
+        pad_id=1,
+        layer_norm_eps=1e-5,
+    )
+
+
+def _bert(vocabulary: int, hidden: int, heads: int, layers: int) -> StudentConfig:
+    return StudentConfig(
+        vocabulary=vocabulary, hidden=hidden, heads=heads, intermediate=4 * hidden, unit=layers, positions=512
+    )
+
+
+# Published encoders by name, so that a size can be planned before anything is fetched. Positions are those of the
+# published tables (XLM-R: 514, two of which no token uses), because the papers' sizes count them.
+SHAPES = {
+    "xlmr-base": _roberta(250_002, 768, 12, 12),
+    "xlmr-large": _roberta(250_002, 1024, 16, 24),
+    "minilm": _bert(250_037, 384, 12, 12),
+    "mbert": _bert(119_547, 768, 12, 12),
+    "distilmbert": _bert(119_547, 768, 12, 6),
+    "labse": _bert(501_153, 768, 12, 12),
+    "bert-base": _bert(30_522, 768, 12, 12),
+    "all-minilm-l6": _bert(30_522, 384, 12, 6),
+}

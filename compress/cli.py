@@ -1,0 +1,112 @@
+"""`msdc compress`: plan sizes; make, trim or quantize a student. Only parsing and printing; the work is elsewhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+FORCE = click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+OUT = click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder to write.")
+PLACE = click.option("--place", type=click.Choice(["word", "embedding"]), default="word", show_default=True,
+                     help="word: the paper's bottleneck; embedding: a stock AlbertModel.")  # fmt: skip
+
+
+@click.group()
+def command() -> None:
+    """Plan sizes; make, trim or quantize a student."""
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:,.2f} MB"
+
+
+def _print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right")
+    for row in rows:
+        table.add_row(*row)
+    # A pipe has no width of its own; cut columns would be useless there.
+    console = Console()
+    Console(width=None if console.is_terminal else 160).print(table)
+
+
+@command.command()
+@click.argument("model", required=False)
+@click.option("--shape", help="A published shape by name, in place of MODEL (see --list).")
+@click.option("--list", "list_shapes", is_flag=True, help="List the shapes known by name.")
+@click.option("--bottleneck", type=int, help="Width of the token table's rows.")
+@click.option("--unit", type=int, help="Stored layers of the recurring unit.")
+@click.option("--repeats", type=int, help="How often the unit is applied; default: layers / unit.")
+@click.option("--vocabulary", type=int, help="Rows of the token table.")
+@click.option("--max-length", type=int, help="Longest input in tokens.")
+@PLACE
+@click.option("--budget", help="List every student that fits, e.g. 10MB, and mark the Pareto set.")
+@click.option("--runtime", type=click.Choice(["executorch", "onnx"]), default="executorch", show_default=True,
+              help="Whose file the budget is for.")  # fmt: skip
+@click.option("--all", "show_all", is_flag=True, help="With --budget: also what is not on the Pareto set.")
+@click.option("--top", type=int, default=25, show_default=True, help="With --budget: rows to print; --json prints all.")
+@JSON
+def plan(model: str | None, shape: str | None, list_shapes: bool, as_json: bool, **options: Any) -> None:
+    """Parameters, bytes and operations before anything is trained.
+
+    MODEL is a shipped name, a folder or a hub id; --shape needs no model at all.
+    """
+    from compress.plan_command import PlanRequest, known_shapes, run_budget, run_plan
+
+    if list_shapes:
+        click.echo(json.dumps(known_shapes()) if as_json else "\n".join(known_shapes()))
+        return
+    if (model is None) == (shape is None):
+        raise click.UsageError("give a MODEL or --shape NAME, one of the two")
+    budget, show_all, top = options.pop("budget"), options.pop("show_all"), options.pop("top")
+    request = PlanRequest(model=model, shape=shape, **options)
+    if budget is None:
+        sizes = run_plan(request)
+        if as_json:
+            click.echo(sizes.model_dump_json(indent=2))
+            return
+        config = sizes.config
+        click.echo(f"{sizes.shape}: vocabulary {config.vocabulary:,}, table width {config.table_width}, hidden "
+                   f"{config.hidden}, {config.unit} layers x {config.repeats}")  # fmt: skip
+        click.echo(f"embedding {sizes.embedding_parameters / 1e6:.2f} M parameters, encoder "
+                   f"{sizes.encoder_parameters / 1e6:.2f} M, all {sizes.parameters / 1e6:.2f} M")  # fmt: skip
+        click.echo(f"{sizes.macs_per_token / 1e6:.2f} M multiply-accumulates a token at length {sizes.macs_length}")
+        rows = [[name, *(_mb(value) for value in row.values())] for name, row in sizes.bytes.items()]
+        _print_table("predicted bytes", ["precision", "weights", ".pte", "ONNX"], rows)
+        return
+    found = run_budget(request, budget)
+    shown = found if show_all else [row for row in found if row.pareto]
+    if as_json:
+        click.echo(json.dumps([row.model_dump() for row in shown], indent=2))
+        return
+    rows = [
+        [f"{row.vocabulary:,}", str(row.bottleneck or "-"), f"{row.unit} x {row.repeats}",
+         row.precision + (" (QAT)" if row.needs_qat else ""), _mb(row.bytes), f"{row.macs_per_token / 1e6:.2f} M",
+         f"{row.parameters / 1e6:.2f} M", f"{row.expected_loss:.1f}", "*" if row.pareto else ""]
+        for row in shown[:top]
+    ]  # fmt: skip
+    columns = [
+        "vocabulary",
+        "bottleneck",
+        "layers",
+        "precision",
+        "bytes",
+        "MACs/token",
+        "parameters",
+        "expected loss",
+        "Pareto",
+    ]
+    front = sum(row.pareto for row in found)
+    fits = f"{len(found)} combinations fit {budget} ({request.runtime}), {front} on the Pareto set; {len(rows)} shown"
+    _print_table(fits, columns, rows)
+    click.echo(
+        "expected loss orders candidates (Spearman points, from published ablations); train two or three of them."
+    )
