@@ -1,0 +1,230 @@
+"""One device through the adb program: shell, push, pull, each of which either happened or raises.
+
+What adb does not do by itself and this does: `adb shell` ends with code 0 when the device dies, so every script ends in
+a sentinel line that has to arrive; `adb push` renames when the target folder is missing, so folders are made first;
+several devices may be attached, so the serial is always given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.devices.tools import last_words, require, run_tool
+from msdc.errors import InputError, MsdcError
+
+DEFAULT_SERVER_PORT = 5037
+# A serial of this form was made by `adb connect` and is forgotten when the server restarts.
+NETWORK_SERIAL = re.compile(r"^[\w.\-]+:\d+$")
+GONE = ("device offline", "not found", "no devices", "closed", "connection reset", "protocol fault", "device still",
+        "cannot connect to daemon", "connect failed", "no response", "failed to get feature set", "EOF")  # fmt: skip
+
+
+class DeviceGone(MsdcError):
+    """The device or the adb server stopped answering."""
+
+
+@dataclass(frozen=True)
+class Shell:
+    """What a script on the device wrote, and its exit code."""
+
+    code: int
+    output: str
+    errors: str
+
+
+def server_port() -> int:
+    """Port of the adb server that the user's environment asks for."""
+    raw = os.environ.get("ANDROID_ADB_SERVER_PORT", "")
+    return int(raw) if raw.isdigit() else DEFAULT_SERVER_PORT
+
+
+def attached(program: str) -> dict[str, str]:
+    """Serial -> state of every attached device.
+
+    Raises:
+        MsdcError: the adb server does not start.
+    """
+    listing = run_tool([program, "devices"], "adb devices", timeout_s=30)
+    found = {}
+    for line in listing.splitlines():
+        serial, separator, state = line.strip().partition("\t")
+        if separator:
+            found[serial] = state.strip()
+    return found
+
+
+HINTS = {
+    "unauthorized": "unlock the phone and allow USB debugging",
+    "offline": "unplug it and plug it in again",
+    "no permissions": "add udev rules for it (package android-sdk-platform-tools-common)",
+    "recovery": "start its system",
+    "sideload": "start its system",
+    "bootloader": "start its system",
+}
+
+
+def choose_serial(program: str, asked: str | None) -> str:
+    """The serial to use: the asked one exactly, or the only one attached.
+
+    Raises:
+        InputError: none, several, or no exact match; lists what is there.
+        MsdcError: it is attached but not ready.
+    """
+    found = attached(program)
+    if asked is None:
+        ready = [serial for serial, state in found.items() if state == "device"]
+        if len(ready) > 1:
+            raise InputError(f"{len(ready)} devices attached: name one, --device {' or '.join(f'adb:{s}' for s in ready)}")
+        if not found:
+            raise InputError("no device attached: plug one in with USB debugging on, or adb connect HOST:PORT")
+        asked = (ready or list(found))[0]
+    if asked not in found:
+        near = [serial for serial in found if serial.startswith(asked)]
+        # A prefix is not taken, even a unique one: the second phone of a rack would be measured by mistake.
+        hint = f"; attached: {', '.join(near or found)}" if found else "; nothing is attached"
+        raise InputError(f"no device with serial {asked}{hint}")
+    state = found[asked]
+    if state != "device":
+        hint = next((text for key, text in HINTS.items() if state.startswith(key)), "check the connection")
+        raise MsdcError(f"device {asked} is {state.split(';')[0]}: {hint}")
+    return asked
+
+
+class Adb:
+    """The device with one serial. `program` is adb; the server is the environment's."""
+
+    def __init__(self, serial: str, program: str | None = None) -> None:
+        self.serial = serial
+        self.program = program or require("adb")[0]
+
+    def _command(self, *arguments: str) -> list[str]:
+        return [self.program, "-s", self.serial, *arguments]
+
+    def _run(self, *arguments: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+        try:
+            return subprocess.run(
+                self._command(*arguments), capture_output=True, timeout=timeout_s, check=False,
+                stdin=subprocess.DEVNULL, encoding="utf-8", errors="replace",
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            raise DeviceGone(f"device {self.serial}: no answer to adb {arguments[0]} in {timeout_s:g} s") from error
+
+    def shell(self, script: str, *, timeout_s: float = 60.0) -> Shell:
+        """Run a POSIX shell script on the device.
+
+        Raises:
+            DeviceGone: the script's end was not seen, whatever adb's own exit code says.
+        """
+        mark = f"msdc-end-{secrets.token_hex(6)}"
+        done = self._run("shell", f"( {script}\n); echo {mark} $?", timeout_s=timeout_s)
+        return self._ended(done.stdout, done.stderr, mark)
+
+    def _ended(self, output: str, errors: str, mark: str) -> Shell:
+        match = re.search(rf"(?:^|\n){mark} (\d+)\s*$", output)
+        if match is None:
+            word = last_words(errors) or last_words(output)
+            raise DeviceGone(f"device {self.serial} went away while a command ran" + (f" ({word})" if word else ""))
+        return Shell(int(match[1]), output[: match.start()], errors)
+
+    def run_long(self, script: str, *, timeout_s: float) -> Shell | None:
+        """Like `shell` for a long script; None when `timeout_s` passed. The script may still run on the device then.
+
+        Raises:
+            DeviceGone: the script's end was not seen.
+        """
+        mark = f"msdc-end-{secrets.token_hex(6)}"
+        command = self._command("shell", f"( {script}\n); echo {mark} $?")
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+            errors="replace",
+        ) as process:  # fmt: skip
+            try:
+                output, errors = process.communicate(timeout=timeout_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+                return None
+            except BaseException:
+                process.kill()
+                raise
+        return self._ended(output, errors, mark)
+
+    def push(self, files: Sequence[Path], folder: str, *, timeout_s: float = 600.0) -> None:
+        """Copy files into an existing folder of the device.
+
+        Raises:
+            MsdcError: the device's disk is full, or it refuses.
+            DeviceGone: it stopped answering.
+        """
+        # The trailing slash makes a missing folder an error instead of a new name.
+        done = self._run("push", *map(str, files), f"{folder}/", timeout_s=timeout_s)
+        if done.returncode == 0:
+            return
+        said = f"{done.stdout}\n{done.stderr}"
+        word = last_words(said)
+        if "No space left" in said:
+            raise MsdcError(f"device {self.serial}: its disk is full (copying to {folder})")
+        if any(sign.lower() in said.lower() for sign in GONE):
+            raise DeviceGone(f"device {self.serial} went away while files were copied to it ({word})")
+        raise MsdcError(f"device {self.serial}: cannot copy to {folder} ({word})")
+
+    def pull(self, remote: str, local: Path, *, timeout_s: float = 600.0) -> None:
+        """Copy one file from the device.
+
+        Raises:
+            DeviceGone: it did not arrive.
+        """
+        done = self._run("pull", remote, str(local), timeout_s=timeout_s)
+        if done.returncode != 0 or not local.is_file():
+            word = last_words(f"{done.stdout}\n{done.stderr}")
+            raise DeviceGone(f"device {self.serial}: {remote} did not come back ({word})")
+
+    def answers(self) -> bool:
+        """Whether a command runs on it now."""
+        with contextlib.suppress(MsdcError):
+            return self.shell("true", timeout_s=15).code == 0
+        return False
+
+    def come_back(self, timeout_s: float) -> bool:
+        """Wait for a device that went away, connecting again where it is a network one; whether it is back."""
+        end = time.monotonic() + timeout_s
+        while True:
+            if NETWORK_SERIAL.match(self.serial):
+                with contextlib.suppress(MsdcError):
+                    connect(self.serial, self.program)
+            if self.answers():
+                return True
+            if time.monotonic() >= end:
+                return False
+            time.sleep(0.5)
+
+
+def connect(address: str, program: str) -> None:
+    """`adb connect`: a device on the network becomes an attached one.
+
+    Raises:
+        DeviceGone: nothing listens there.
+    """
+    # An older connection that died may still be listed as offline; it would be kept.
+    state = attached(program).get(address)
+    if state == "device":
+        return
+    if state is not None:
+        disconnect(address, program)
+    said = run_tool([program, "connect", address], "adb connect", timeout_s=30)
+    if "connected to" not in said:
+        raise DeviceGone(f"cannot connect to {address}: {last_words(said)}")
+
+
+def disconnect(address: str, program: str) -> None:
+    """Forget a network device; whether it was there does not matter."""
+    with contextlib.suppress(MsdcError, OSError):
+        run_tool([program, "disconnect", address], "adb disconnect", timeout_s=30)
