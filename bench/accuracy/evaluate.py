@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from bench.accuracy.registry import find_task
 from bench.accuracy.task import Data, Options, Outcome, Task
@@ -26,7 +29,18 @@ def result_of(task: Task, store: VectorStore, data: Data, options: Options) -> t
     if data.notes:
         result["notes"] = list(data.notes)
     result["seconds"] = round(time.perf_counter() - started, 3)
-    return result, outcome
+    return plain(result), outcome
+
+
+def plain(value: Any) -> Any:
+    """JSON values only: numpy scalars and tuples made plain, numbers that are not finite made null."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, (np.integer, np.floating, np.bool_)):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def evaluate(model: Any, task: str = "sts", path: str | Path = "", **settings: Any) -> dict[str, Any]:

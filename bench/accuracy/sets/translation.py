@@ -108,26 +108,27 @@ def _flores_mining(place: Place) -> Iterator[Part]:
         yield Part(f"flores-mining/{code}-en", load, looked)
 
 
-def _load_xsr(place: Place, code: str, distractors: list[Path]) -> Pool:
-    assert place.folder is not None
-    dev, devtest = (flores_parallel(place.folder, [code, "en"], f"xsr/{code}", split) for split in ("dev", "devtest"))
-    joined = Parallel(
-        f"xsr/{code}",
-        {language: dev.sides[language] + devtest.sides[language] for language in (code, "en")},
-        dev.lines + devtest.lines,
-        dev.sources + devtest.sources,
-    )
+def _load_xsr(folder: Path, query: str, answer: str, distractors: list[Path]) -> Pool:
+    name = f"xsr/{query}-{answer}"
+    dev, devtest = (flores_parallel(folder, [query, answer], name, split) for split in ("dev", "devtest"))
+    sides = {language: dev.sides[language] + devtest.sides[language] for language in (query, answer)}
+    joined = Parallel(name, sides, dev.lines + devtest.lines, dev.sources + devtest.sources)
     files = [read_lines(path) for path in distractors]
-    texts = [line.strip() for lines in files for line in lines.lines if line.strip()]
+    # plain sentences, or the last column of a parallel corpus
+    texts = [text for lines in files for line in lines.lines if (text := line.rpartition("\t")[2].strip())]
     return Pool(joined, texts, joined.sources + [lines.source for lines in files])
 
 
 def _xsr(place: Place) -> Iterator[Part]:
-    distractors = place.all("english/*.txt*")
+    english = place.all("english/*.txt*")
     for code in place.others():
         file, looked = _flores_file(place, code, "dev")
-        load = partial(_load_xsr, place, code, distractors) if file and distractors else None
-        yield Part(f"xsr/{code}", load, f"{looked} and english/*.txt*")
+        for query, answer in ((code, "en"), ("en", code)):
+            pools = english if answer == "en" else place.all(f"*/*.en-{code}.tsv*")
+            found = file is not None and place.folder is not None and pools
+            load = partial(_load_xsr, place.folder, query, answer, pools) if found and place.folder else None
+            wanted = "english/*.txt*" if answer == "en" else f"*/*.en-{code}.tsv*"
+            yield Part(f"xsr/{query}-{answer}", load, f"{looked} and {wanted}")
 
 
 def _mse(place: Place) -> Iterator[Part]:
@@ -166,7 +167,7 @@ SETS = (
     NamedSet("quickstart", tatoeba.TASK, "retrieval on the shipped parallel sentences", _quickstart),
     NamedSet("bucc", mining.TASK, "BUCC 2018 bitext mining", _bucc),
     NamedSet("flores-mining", mining.TASK, "bitext mining made of FLORES, one third parallel", _flores_mining),
-    NamedSet("xsr", retrieval.TASK, "FLORES queries among English sentences", _xsr),
+    NamedSet("xsr", retrieval.TASK, "FLORES queries among sentences of the other language", _xsr),
     NamedSet("mse", mse.TASK, "MSE to a teacher on FLORES", _mse),
     NamedSet("drift", drift.TASK, "cosine with the float model", _drift),
 )

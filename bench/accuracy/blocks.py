@@ -1,0 +1,278 @@
+"""A result document as tables and pictures, before anyone decides between Markdown and HTML."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+# task -> how its headline number is written
+FORMATS = {"geometry": "{:.3f}", "mse": "{:.3f}", "drift": "{:.4f}", "bias": "{:+.2f}"}
+HEADLINES = {
+    "sts": "Spearman",
+    "mining": "F1",
+    "tatoeba": "accuracy",
+    "retrieval": "P@1",
+    "bias": "bias",
+    "classification": "accuracy",
+    "transfer": "accuracy",
+    "geometry": "uniformity",
+    "mse": "MSE x 100",
+    "drift": "cosine",
+}
+TITLES = {
+    "sts": "Semantic textual similarity: Spearman x 100",
+    "mining": "Bitext mining: F1 x 100",
+    "tatoeba": "Translation retrieval: accuracy x 100, both directions averaged",
+    "retrieval": "Retrieval in a large pool: P@1 x 100",
+    "bias": "Language bias: Spearman of the joint pool minus the mean of the sets (0 is none)",
+    "classification": "Zero-shot classification: accuracy x 100 on languages not trained on",
+    "transfer": "Transfer: accuracy x 100 of a linear classifier",
+    "geometry": "Geometry: uniformity (lower is better)",
+    "mse": "Distance to the teacher: MSE x 100 (lower is better)",
+    "drift": "Drift of an artifact from its float model: mean cosine",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points of two languages in the plane of their first two principal components."""
+
+    title: str
+    points: dict[str, list[list[float]]]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A histogram."""
+
+    title: str
+    labels: list[str]
+    counts: list[int]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Text:
+    title: str
+    lines: list[str] = field(default_factory=list)
+
+
+Block = Table | Points | Bars | Text
+
+
+def number(task: str, value: float | None) -> str:
+    """A headline number as its task is written; a dash for none."""
+    return "-" if value is None else FORMATS.get(task, "{:.1f}").format(value)
+
+
+def with_interval(task: str, value: float | None, bounds: Iterable[float] | None) -> str:
+    """`87.6 [83.9, 90.6]`."""
+    if bounds is None:
+        return number(task, value)
+    low, high = bounds
+    return f"{number(task, value)} [{number(task, low)}, {number(task, high)}]"
+
+
+def _found(result: dict[str, Any]) -> str:
+    """Test sentences seen in training: exact + near of all."""
+    counts = result.get("contamination")
+    if not counts:
+        return "not checked"
+    near = "" if counts["near"] is None else f" + {counts['near']} near"
+    return f"{counts['exact']}{near} of {counts['sentences']}"
+
+
+def _by_task(results: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    grouped: dict[str, list[dict[str, Any]]] = {}
+    for result in results:
+        grouped.setdefault(result["task"], []).append(result)
+    return grouped
+
+
+def _score_table(task: str, results: list[dict[str, Any]]) -> Table:
+    models = list(dict.fromkeys(result["model"] for result in results))
+    names = list(dict.fromkeys(result["name"] for result in results))
+    cell = {(result["name"], result["model"]): result for result in results}
+    checked = any("contamination" in result for result in results)
+    rows = []
+    for name in names:
+        mine = [cell.get((name, model)) for model in models]
+        some = next(result for result in mine if result is not None)
+        row = [name]
+        for result in mine:
+            value = None if result is None else result.get(result["main"])
+            row.append(with_interval(task, value, result.get("interval") if result else None))
+        row.append(str(some.get("pairs", "")))
+        rows.append(row + ([_found(some)] if checked else []))
+    columns = ["set", *models, "items", *(["sentences also in training text"] if checked else [])]
+    return Table(TITLES.get(task, task), columns, rows, "In brackets: 95 % bootstrap interval.")
+
+
+def _test_table(results: list[dict[str, Any]]) -> Table | None:
+    rows = []
+    for result in results:
+        test = result.get("against")
+        if test and "p" in test:
+            low, high = test["interval"]
+            bounds = "" if low is None else f" [{low:+.2f}, {high:+.2f}]"
+            rows.append(
+                [result["name"], result["model"], test["model"], f"{test['difference']:+.2f}{bounds}", _p(test["p"])]
+            )
+    if not rows:
+        return None
+    caption = "Same items, points x 100. Interval: paired bootstrap; p: two-sided paired permutation test."
+    return Table("Differences between models", ["set", "model", "against", "difference", "p"], rows, caption)
+
+
+def _p(value: float) -> str:
+    return f"{value:.3f}" if value >= 0.001 else "< 0.001"
+
+
+def _subsets(results: list[dict[str, Any]]) -> list[Block]:
+    blocks: list[Block] = []
+    for result in results:
+        parts = result.get("subsets")
+        if not parts:
+            continue
+        rows = [
+            [part, with_interval("sts", scores.get("spearman"), scores.get("interval")), str(scores["pairs"])]
+            for part, scores in parts.items()
+        ]
+        rows.append(["mean of the parts", number("sts", result.get("mean")), ""])
+        blocks.append(Table(f"{result['name']} by part, {result['model']}", ["part", "Spearman", "pairs"], rows))
+    return blocks
+
+
+def _languages(results: list[dict[str, Any]]) -> list[Block]:
+    blocks: list[Block] = []
+    for result in results:
+        rows = [
+            [
+                language,
+                with_interval("sts", one["accuracy"], one.get("interval")),
+                f"{one['macro_f1']:.1f}",
+                str(one["texts"]),
+            ]
+            for language, one in result["languages"].items()
+        ]
+        caption = f"Trained on {result['training_texts']} texts in {result['training_language']}; always answering the "
+        caption += f"largest class: {result['majority_class']:.1f}."
+        title = f"{result['name']} by language, {result['model']}"
+        blocks.append(Table(title, ["language", "accuracy", "macro F1", "texts"], rows, caption))
+    return blocks
+
+
+def _bias(results: list[dict[str, Any]]) -> list[Block]:
+    rows = [
+        [
+            r["name"],
+            r["model"],
+            f"{r['joint']:.1f}",
+            f"{r['mean']:.1f}",
+            f"{r['bias']:+.2f}",
+            "-" if r["p"] is None else _p(r["p"]),
+        ]
+        for r in results
+    ]
+    blocks: list[Block] = [Table("Language bias in detail", ["sets", "model", "joint", "mean", "bias", "p"], rows)]
+    drawn = set()
+    for result in results:
+        picture = result.get("picture")
+        if not picture or (result["model"], picture["source"]) in drawn:
+            continue
+        drawn.add((result["model"], picture["source"]))
+        first, second = picture["explained"]
+        caption = (
+            f"{picture['source']}; the two components hold {100 * first:.1f} and {100 * second:.1f} % of the variance; "
+        )
+        caption += f"the languages' centres lie {picture['gap']:.2f} standard deviations apart."
+        blocks.append(Points(f"Two languages in one plane, {result['model']}", picture["points"], caption))
+    return blocks
+
+
+def _geometry(results: list[dict[str, Any]]) -> list[Block]:
+    keys = ("alignment", "uniformity", "isotropy", "mean_cosine")
+    rows = []
+    for r in results:
+        language = r.get("language_separability")
+        read = f"{language['accuracy']:.1f} (chance {language['chance']:.1f})" if language else "-"
+        rows.append([r["model"], *(f"{r[key]:.3f}" for key in keys), read])
+    columns = ["model", "alignment", "uniformity", "isotropy", "mean cosine", "language read off the vector"]
+    return [Table("Geometry in detail", columns, rows)]
+
+
+def _drift(results: list[dict[str, Any]]) -> list[Block]:
+    blocks: list[Block] = []
+    for result in results:
+        rows = []
+        for group in ("languages", "lengths"):
+            for name, one in result[group].items():
+                label = name if group == "languages" else f"{name} characters"
+                rows.append([label, f"{one['mean']:.4f}", f"{one['p1']:.4f}", f"{one['min']:.4f}", str(one["texts"])])
+        title = f"{result['name']}: {result['model']} against {result['reference']}"
+        blocks.append(Table(title, ["texts", "mean cosine", "1st percentile", "least", "texts counted"], rows))
+        edges = result["histogram"]["edges"]
+        labels = [f"{low:g} to {high:g}" for low, high in itertools.pairwise(edges)]
+        blocks.append(
+            Bars(f"Cosine of {result['model']} with {result['reference']}", labels, result["histogram"]["counts"])
+        )
+    return blocks
+
+
+def _published(tables: list[dict[str, Any]]) -> list[Block]:
+    blocks: list[Block] = []
+    for table in tables:
+        rows = []
+        for row in table["rows"]:
+            name = row["system"] if row["published"] else f"{row['system']} (measured here)"
+            cells = [row["values"][column] for column in table["columns"]]
+            rows.append([name, *("-" if value is None else f"{value:.2f}" for value in cells)])
+        caption = f"Published rows: {table['source']}."
+        caption += f" Note on {table['note']}." if table.get("note") else ""
+        blocks.append(Table(table["title"], ["system", *table["columns"]], rows, caption))
+    return blocks
+
+
+DETAILS = {"sts": _subsets, "classification": _languages, "bias": _bias, "geometry": _geometry, "drift": _drift}
+
+
+def blocks_of(document: dict[str, Any]) -> list[Block]:
+    """Every table and picture of one result document."""
+    out: list[Block] = []
+    for task, results in _by_task(document.get("results", [])).items():
+        out.append(_score_table(task, results))
+        detail = DETAILS.get(task)
+        out += detail(results) if detail else []
+    test = _test_table(document.get("results", []))
+    out += [test] if test else []
+    out += _published(document.get("tables", []))
+    absent = [f"{one['name']}: looked for {one['looked_for']}" for one in document.get("absent", [])]
+    if absent:
+        out.append(Text("Not scored, because the data is not here", absent))
+    notes = [f"{r['name']}: {note}" for r in document.get("results", []) for note in r.get("notes", [])]
+    if notes:
+        out.append(Text("Notes on the data", list(dict.fromkeys(notes))))
+    contamination = document.get("contamination")
+    if contamination:
+        out.append(Text("Training text looked through", _corpora(contamination)))
+    return out
+
+
+def _corpora(record: dict[str, Any]) -> list[str]:
+    if not record.get("checked"):
+        return [f"none: {record.get('reason', 'not checked')}"]
+    return [
+        f"{one['file']}: {one['sentences']} sentences, {one['exact']} test sentences in it, {one['near']} nearly"
+        for one in record["corpora"]
+    ]

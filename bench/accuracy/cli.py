@@ -1,0 +1,155 @@
+"""`msdc evaluate`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+
+def _words(text: str | None) -> tuple[str, ...] | None:
+    return tuple(word.strip() for word in text.split(",") if word.strip()) if text else None
+
+
+def _listing() -> str:
+    from bench.accuracy.registry import TASKS
+    from bench.accuracy.sets import SETS, SUITES
+
+    lines = ["Tasks (with a file or folder of yours: TASK=PATH):"]
+    lines += [f"  {task.name:15} {task.summary}" for task in TASKS.values()]
+    lines += ["Sets (found under --data; SET/PART names one part):"]
+    lines += [f"  {one.name:15} {one.summary}" for one in SETS.values()]
+    lines += ["Suites:"] + [f"  {name:15} {', '.join(members)}" for name, members in SUITES.items()]
+    return "\n".join(lines)
+
+
+@click.command("evaluate")
+@click.argument("model", required=False)
+@click.option("--tasks", "-t", help="Comma-separated sets, suites, or TASK=PATH. --list shows them.")
+@click.option("--list", "listing", is_flag=True, help="List tasks, sets and suites, and stop.")
+@click.option("--against", metavar="MODEL", help="Score this model too, with a paired test on the same items.")
+@click.option(
+    "--artifact",
+    "artifacts",
+    multiple=True,
+    metavar="BUNDLE",
+    help="A bundle of MODEL: same scores on each runtime it holds, drift, paired test. Repeatable.",
+)
+@click.option(
+    "--reference", metavar="MODEL", help="Float model for drift, teacher for mse; otherwise --against serves."
+)
+@click.option("--runtime", type=click.Choice(["executorch", "onnx"]), help="Runtime when MODEL is a bundle.")
+@click.option(
+    "--data", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Data folder [env MSDC_DATA]."
+)
+@click.option("--languages", help="Comma-separated two-letter codes; default: those of the set or the model.")
+@click.option(
+    "--corpus",
+    "corpora",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Training text of the model, file or folder: count test sentences in it. Repeatable.",
+)
+@click.option(
+    "--near",
+    type=float,
+    default=0.7,
+    show_default=True,
+    help="Jaccard similarity of near duplicates; 0 looks for exact ones only.",
+)
+@click.option(
+    "--margin",
+    type=click.Choice(["ratio", "distance", "absolute"]),
+    default="ratio",
+    show_default=True,
+    help="Margin of bitext mining.",
+)
+@click.option("--neighbours", type=click.IntRange(1, 100), default=4, show_default=True, help="k of the margin.")
+@click.option(
+    "--candidates", type=click.IntRange(2), default=200_000, show_default=True, help="Pool of the retrieval task."
+)
+@click.option(
+    "--resamples", type=click.IntRange(0), default=1000, show_default=True, help="Bootstrap resamples; 0 for none."
+)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--threads", type=click.IntRange(1), help="Threads of the neighbour search.")
+@click.option("--cache", type=click.Path(file_okay=False, path_type=Path), help="Keep vectors here for the next run.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Also write FILE: .json, .md or .html."
+)
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+def command(
+    model: str | None,
+    tasks: str | None,
+    listing: bool,
+    against: str | None,
+    artifacts: tuple[str, ...],
+    reference: str | None,
+    runtime: str | None,
+    data: Path | None,
+    languages: str | None,
+    corpora: tuple[Path, ...],
+    near: float,
+    margin: str,
+    neighbours: int,
+    candidates: int,
+    resamples: int,
+    seed: int,
+    threads: int | None,
+    cache: Path | None,
+    as_json: bool,
+    output: Path | None,
+    force: bool,
+    quiet: bool,
+) -> None:
+    """Accuracy of MODEL: a shipped name, a folder, a hub id, or an exported bundle (which itself is run).
+
+    msdc evaluate msdc-mini --tasks sts17,stsb --data DATA
+
+    msdc evaluate BUNDLE --runtime onnx --tasks sts=pairs.tsv
+
+    msdc evaluate msdc-mini --tasks card --artifact BUNDLE --corpus DATA/tatoeba --data DATA -o card.html
+    """
+    if listing:
+        click.echo(_listing())
+        return
+    if not model or not tasks:
+        raise click.UsageError("give a MODEL and --tasks; `msdc evaluate --list` shows what there is")
+    from bench.accuracy.output import check_output, write_document
+    from bench.accuracy.render import markdown
+    from bench.accuracy.run import EvaluateConfig, run
+    from bench.accuracy.task import Options
+
+    if output is not None:
+        check_output(output, force)
+    options = Options(
+        resamples=resamples,
+        seed=seed,
+        neighbours=neighbours,
+        margin=margin,
+        candidates=candidates,
+        threads=threads,
+        progress=not quiet,
+    )
+    document = run(
+        EvaluateConfig(
+            model=model,
+            tasks=_words(tasks) or (),
+            against=against,
+            artifacts=artifacts,
+            reference=reference,
+            runtime=runtime,
+            data=data,
+            languages=_words(languages),
+            corpora=corpora,
+            near=near or None,
+            cache=cache,
+            options=options,
+        )
+    )
+    if output is not None:
+        write_document(output, document)
+    click.echo(json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) if as_json else markdown(document))

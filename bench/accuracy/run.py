@@ -1,0 +1,262 @@
+"""`msdc evaluate`: models x data sets -> one result document.
+
+Order of work: read all data (a bad file stops before any model runs), check contamination, then score; every text is
+encoded once per model.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from bench.accuracy.contamination import NEAR, Findings, check
+from bench.accuracy.evaluate import plain, result_of
+from bench.accuracy.languages import SHIPPED
+from bench.accuracy.published import tables
+from bench.accuracy.sets import SETS, SUITES, Job, Plan, data_place, plan
+from bench.accuracy.statistics import Items, compare
+from bench.accuracy.task import Options, tested_texts
+from bench.accuracy.vectors import VectorStore
+from msdc.encoders.open import open_model
+from msdc.errors import InputError
+from msdc.progress import say
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """What one `msdc evaluate` does."""
+
+    model: str
+    tasks: tuple[str, ...]
+    against: str | None = None
+    artifacts: tuple[str, ...] = ()
+    reference: str | None = None
+    runtime: str | None = None
+    data: Path | None = None
+    languages: tuple[str, ...] | None = None
+    corpora: tuple[Path, ...] = ()
+    near: float | None = NEAR
+    cache: Path | None = None
+    options: Options = field(default_factory=Options)
+
+
+@dataclass
+class Contender:
+    """A model under test. `baseline` is the contender whose answers its own are tested against, pair by pair."""
+
+    label: str
+    store: VectorStore
+    record: dict[str, Any]
+    baseline: Contender | None = None
+
+
+def _record(name: str, model: Any) -> dict[str, Any]:
+    """What a model is, for the result: a bundle's program and bytes, or a float model's fingerprint."""
+    manifest = getattr(model, "manifest", None)
+    if manifest is None:
+        return {"label": name, "model": name, "kind": "float", "width": int(model.width), "sha256": model.fingerprint()}
+    program = getattr(manifest.programs, model.runtime)
+    files = [file for file in (program.file, getattr(program, "data", None)) if file]
+    return {
+        "label": f"{name} ({model.runtime})",
+        "model": name,
+        "kind": "artifact",
+        "runtime": model.runtime,
+        "precision": manifest.precision,
+        "width": int(model.width),
+        "files": {file: manifest.files[file].sha256 for file in files},
+        "bytes": sum(manifest.files[file].bytes for file in files),
+        "languages": list(manifest.languages),
+        "data_sources": list(manifest.data_sources),
+    }
+
+
+def _cache_key(record: dict[str, Any]) -> str:
+    if record["kind"] == "float":
+        return str(record["sha256"])
+    return "-".join(sorted(digest[:32] for digest in record["files"].values()))
+
+
+def _contender(config: EvaluateConfig, name: str, runtime: str | None, taken: set[str]) -> Contender:
+    model = open_model(name, runtime)
+    record = _record(str(getattr(model, "name", Path(name).name)), model)
+    if record["label"] in taken:
+        # two folders of one name: tell them apart by where they lie
+        record["label"] = f"{record['label']} [{name}]"
+    taken.add(record["label"])
+    store = VectorStore(model, progress=config.options.progress, cache=config.cache, key=_cache_key(record))
+    store.name = record["label"]
+    return Contender(record["label"], store, record)
+
+
+def _runtimes(folder: str) -> list[str]:
+    from export.manifest import read_manifest
+
+    return read_manifest(folder).runtimes
+
+
+def open_contenders(config: EvaluateConfig) -> tuple[list[Contender], Contender | None]:
+    """The model, its artifacts on every runtime they hold, the model it is held against; and the reference.
+
+    Raises:
+        InputError: a model that cannot be opened, or an artifact that is no bundle.
+    """
+    taken: set[str] = set()
+    main = _contender(config, config.model, config.runtime, taken)
+    contenders = [main]
+    for folder in config.artifacts:
+        for runtime in _runtimes(folder):
+            contenders.append(replace(_contender(config, folder, runtime, taken), baseline=main))
+    if config.against is not None:
+        other = _contender(config, config.against, config.runtime if _is_bundle(config.against) else None, taken)
+        main.baseline = other
+        contenders.append(other)
+    reference = None
+    if config.reference is not None:
+        same = [one for one in contenders if one.record["kind"] == "float" and config.reference == config.model]
+        reference = same[0] if same else _contender(config, config.reference, None, taken)
+    return contenders, reference
+
+
+def _is_bundle(name: str) -> bool:
+    return (Path(name) / "bundle.json").is_file()
+
+
+def _languages(config: EvaluateConfig, main: Contender) -> tuple[str, ...] | None:
+    """Languages asked for; for the card those of the model, or of the shipped student."""
+    if config.languages is not None or "card" not in config.tasks:
+        return config.languages
+    return tuple(main.record.get("languages") or SHIPPED)
+
+
+def _read_all(found: Plan) -> list[tuple[Job, Any]]:
+    return [(job, job.load()) for job in found.jobs]
+
+
+def run(config: EvaluateConfig) -> dict[str, Any]:
+    """Score every model on every data set; see the module's head for the order.
+
+    Raises:
+        InputError: an unknown task, absent data, a bad file (with the line), a model that cannot be opened.
+        MsdcError: vectors that cannot be scored.
+    """
+    if not config.tasks:
+        raise InputError(f"no tasks; give --tasks with sets ({', '.join(SETS)}) or suites ({', '.join(SUITES)})")
+    contenders, reference = open_contenders(config)
+    place = data_place(config.data, _languages(config, contenders[0]))
+    found = plan(config.tasks, place)
+    loaded = _read_all(found)
+    findings = _contamination(config, loaded)
+    results = list(_score_all(config, contenders, reference, loaded, found, findings))
+    for one in [*contenders, *([reference] if reference else [])]:
+        one.store.save()
+    by_model: dict[str, dict[str, Any]] = {one.label: {} for one in contenders}
+    for result in results:
+        by_model[result["model"]][result["name"]] = result
+    return {
+        "format": FORMAT,
+        "kind": "accuracy",
+        "tasks": list(config.tasks),
+        "models": [one.record for one in contenders],
+        "results": results,
+        "tables": tables(config.tasks, by_model),
+        "absent": found.absent,
+        "contamination": _contamination_record(config, findings),
+        "settings": {
+            "resamples": config.options.resamples,
+            "seed": config.options.seed,
+            "neighbours": config.options.neighbours,
+            "margin": config.options.margin,
+        },
+        "versions": _versions(),
+    }
+
+
+def _contamination(config: EvaluateConfig, loaded: list[tuple[Job, Any]]) -> Findings | None:
+    if not config.corpora:
+        say("contamination: not checked; name the model's training corpora with --corpus")
+        return None
+    tests = {job.name: tested_texts(data) for job, data in loaded if job.task.name != "drift"}
+    return check(tests, config.corpora, near=config.near, progress=config.options.progress)
+
+
+def _contamination_record(config: EvaluateConfig, findings: Findings | None) -> dict[str, Any]:
+    if findings is None:
+        return {"checked": False, "reason": "no --corpus given"}
+    return {"checked": True, "near_at": config.near, "corpora": findings.corpora}
+
+
+def _score_all(
+    config: EvaluateConfig,
+    contenders: list[Contender],
+    reference: Contender | None,
+    loaded: list[tuple[Job, Any]],
+    found: Plan,
+    findings: Findings | None,
+) -> Iterator[dict[str, Any]]:
+    for job, data in loaded:
+        answers: dict[str, tuple[dict[str, Any], Items | None]] = {}
+        for one in contenders:
+            goal = _goal(one, reference) if job.task.needs_reference else None
+            if job.task.needs_reference and goal is None:
+                if len(contenders) == 1 and not _from_suite(config, job):
+                    raise InputError(f"{job.name} compares with another model: name it with --reference MODEL")
+                continue
+            options = replace(config.options, reference=goal.store if goal else None)
+            result, outcome = result_of(job.task, one.store, data, options)
+            result["name"] = job.name
+            result["model"] = one.label
+            if findings is not None and job.name in findings.by_set:
+                result["contamination"] = findings.by_set[job.name]
+            answers[one.label] = (result, outcome.items)
+        if not answers:
+            found.absent.append({"task": job.task.name, "name": job.name, "looked_for": "--reference MODEL"})
+        for one in contenders:
+            if one.label in answers:
+                yield _with_test(config, one, answers, job.task.main)
+
+
+def _goal(one: Contender, reference: Contender | None) -> Contender | None:
+    """What a contender drifts from: the reference, else its baseline; never itself."""
+    goal = reference or one.baseline
+    return None if goal is None or goal.label == one.label else goal
+
+
+def _from_suite(config: EvaluateConfig, job: Job) -> bool:
+    named = {word for word in config.tasks if word not in SUITES}
+    return job.name not in named and job.name.split("/")[0] not in named
+
+
+def _with_test(
+    config: EvaluateConfig, one: Contender, answers: dict[str, tuple[dict[str, Any], Items | None]], main: str
+) -> dict[str, Any]:
+    """The result, with the paired test against the contender's baseline where both answered item by item."""
+    result, items = answers[one.label]
+    if one.baseline is None or one.baseline.label not in answers or items is None:
+        return result
+    other, other_items = answers[one.baseline.label]
+    if other_items is None:
+        return result
+    entry: dict[str, Any] = {"model": one.baseline.label, main: other[main]}
+    if config.options.resamples:
+        test = compare(items, other_items, config.options.resamples, config.options.seed)
+        entry |= {"difference": test.difference, "interval": [test.low, test.high], "p": test.p}
+    result["against"] = plain(entry)
+    return result
+
+
+def _versions() -> dict[str, str]:
+    names = ("msdc", "numpy", "scipy", "scikit-learn", "faiss-cpu", "torch", "executorch", "onnxruntime", "datasketch")
+    versions = {"python": platform.python_version()}
+    for name in names:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
