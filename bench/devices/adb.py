@@ -1,0 +1,310 @@
+"""A device with adbd, Android or any Linux: push, run under a time limit, pull, and leave nothing there."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.build_runner import RunnerBuild
+from bench.devices.adb_client import Adb, DeviceGone, Shell, attached, choose_serial
+from bench.devices.base import BenchSettings, Device, check_lengths, chosen_runtimes
+from bench.devices.device_state import SCRIPT, parse_state
+from bench.devices.native_run import (
+    ANSWER,
+    REQUEST,
+    USAGE_CODE,
+    VECTORS,
+    Answer,
+    Job,
+    device_info,
+    device_run,
+    read_answer,
+    runner_error,
+    sentinel,
+)
+from bench.devices.tools import find, last_words, missing, require
+from bench.result import Clock, DeviceRun, DeviceState
+from bench.tasks import Tasks, collect
+from export.manifest import Manifest, check_files, read_manifest
+from msdc.errors import InputError, MsdcError
+from msdc.files import sha256_file
+from msdc.progress import say, track
+
+PLACES = ("/data/local/tmp", "/tmp")
+PREFIX = "msdc-run-"
+SPARE_BYTES = 4 * 1024 * 1024
+# After the device's own limit: for starting, for answering, and for a device whose `timeout` is missing.
+GRACE_S = 20.0
+COME_BACK_S = 20.0
+
+
+@dataclass(frozen=True)
+class Remote:
+    """What differs between devices behind one adb: how they are named and what their clock counts."""
+
+    adb: Adb
+    kind: str = "adb"
+    name: str | None = None
+    clock: Clock = "wall"
+    emulated: bool = False
+    notes: tuple[str, ...] = ()
+
+
+class RemoteFolder:
+    """A folder of ours on the device. Whatever runs in it is ended, and it is removed, when the context ends."""
+
+    def __init__(self, adb: Adb, nonce: str) -> None:
+        self.adb = adb
+        self.nonce = nonce
+        self.path = ""
+
+    def __enter__(self) -> RemoteFolder:
+        places = " ".join(PLACES)
+        # Folders of runs whose host or device died long ago go first; a running one is younger than its limit.
+        script = f"""
+            for d in {places}; do
+                if [ -d $d ] && [ -w $d ]; then
+                    find $d -maxdepth 1 -name '{PREFIX}*' -mmin +1440 -exec rm -rf {{}} + 2>/dev/null
+                    mkdir $d/{PREFIX}{self.nonce} && mkdir $d/{PREFIX}{self.nonce}/lib $d/{PREFIX}{self.nonce}/bundle &&
+                        echo $d/{PREFIX}{self.nonce} && exit 0
+                fi
+            done
+            exit 1"""
+        done = self.adb.shell(script)
+        if done.code != 0:
+            word = last_words(f"{done.output}\n{done.errors}")
+            # A full disk lets the folder be made and not what goes in it.
+            with contextlib.suppress(MsdcError):
+                self.adb.shell("; ".join(f"rm -rf {place}/{PREFIX}{self.nonce}" for place in PLACES))
+            full = "No space left" in word
+            what = "its disk is full" if full else f"no writable folder among {places}"
+            raise MsdcError(f"device {self.adb.serial}: {what}" + ("" if full or not word else f" ({word})"))
+        self.path = done.output.strip().splitlines()[-1]
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        # The shell that started the runner leads its process group, and wrote its number down.
+        script = f"""
+            cd {self.path} 2>/dev/null || exit 0
+            if [ -s pid ]; then kill -9 -- -$(cat pid) 2>/dev/null; fi
+            cd / && rm -rf {self.path}
+            [ ! -e {self.path} ]"""
+        try:
+            cleaned = self._cleanup(script)
+        except MsdcError:
+            cleaned = False
+        if not cleaned:
+            line = f"{self.path} could not be removed from device {self.adb.serial}: it does not answer"
+            if error is None:
+                raise MsdcError(line)
+            error.args = (f"{error}; {line}",)
+
+    def _cleanup(self, script: str) -> bool:
+        try:
+            return self.adb.shell(script).code == 0
+        except DeviceGone:
+            return self.adb.come_back(COME_BACK_S) and self.adb.shell(script).code == 0
+
+    def free_bytes(self) -> int | None:
+        """Room on the folder's disk, None where the device does not tell."""
+        done = self.adb.shell(f"df -k {self.path} | tail -n 1")
+        columns = done.output.split()
+        # Filesystem, blocks, used, available, ...; a long first column may stand on a line of its own.
+        numbers = [int(word) for word in columns if word.isdigit()]
+        return numbers[2] * 1024 if done.code == 0 and len(numbers) >= 3 else None
+
+    def push(self, files: Sequence[Path], folder: str = "") -> None:
+        """Copy files into the folder or one of its own folders.
+
+        Raises:
+            MsdcError: the disk is full, or the device went away.
+        """
+        self.adb.push(files, f"{self.path}/{folder}".rstrip("/"))
+
+    def check(self, files: Sequence[Path], folder: str = "") -> None:
+        """Compare what lies there with what was pushed, where the device has sha256sum.
+
+        Raises:
+            MsdcError: a file differs.
+        """
+        place = f"{self.path}/{folder}".rstrip("/")
+        names = " ".join(shlex.quote(path.name) for path in files)
+        done = self.adb.shell(f"cd {place} && sha256sum {names}", timeout_s=300)
+        if done.code == 127:
+            return
+        there = {name.lstrip("*"): digest for digest, name in (line.split(maxsplit=1) for line in done.output.splitlines())}
+        for path in files:
+            if there.get(path.name) != sha256_file(path):
+                raise MsdcError(f"device {self.adb.serial}: {path.name} was damaged on its way there; run again")
+
+
+def _pushed_bytes(job: Job, runner: RunnerBuild) -> int:
+    listed = job.manifest.files
+    bundle = sum(listed[name].bytes for name in job.bundle_files if name in listed)
+    return bundle + sum(path.stat().st_size for path in runner.files)
+
+
+def _free_or_full(folder: RemoteFolder, needed: int) -> None:
+    free = folder.free_bytes()
+    if free is not None and free < needed + SPARE_BYTES:
+        raise MsdcError(
+            f"device {folder.adb.serial}: its disk is full: {free / 2**20:.0f} MiB free, "
+            f"the run needs {(needed + SPARE_BYTES) / 2**20:.0f}"
+        )
+
+
+def _start_line(runner: RunnerBuild, timeout_s: float) -> str:
+    program = f"./{runner.program.name}"
+    if runner.loader is not None:
+        program = f"./lib/{runner.loader} --library-path ./lib {program}"
+    # KILL, because a hung runner may hang in anything; without `timeout` the host's limit and the runner's alarm stay.
+    return f"""
+        echo $$ > pid
+        limit=""
+        if command -v timeout >/dev/null 2>&1; then limit="timeout -s KILL {int(timeout_s) + 1}"; fi
+        LD_LIBRARY_PATH="$PWD/lib" $limit {program} {REQUEST}"""
+
+
+def _killed(remote: Remote, job: Job, elapsed_s: float) -> MsdcError:
+    """Why a runner ended by SIGKILL: its time limit, or the kernel for want of memory."""
+    where = f"{job.runtime} on {remote.adb.serial}"
+    log = ""
+    with contextlib.suppress(MsdcError):
+        log = remote.adb.shell("dmesg 2>/dev/null | tail -n 40").output
+    killings = [line for line in log.splitlines() if "Killed process" in line or "oom-kill" in line]
+    if killings and elapsed_s < job.settings.timeout_s:
+        return MsdcError(f"{where}: out of memory: the device's kernel killed the runner ({killings[-1].strip()[-200:]})")
+    if elapsed_s >= job.settings.timeout_s:
+        return MsdcError(f"{where}: no result after {job.settings.timeout_s:g} s; stopped")
+    return MsdcError(f"{where}: the runner was killed (out of memory? the device's log does not say)")
+
+
+def _failure(remote: Remote, job: Job, done: Shell, elapsed_s: float) -> MsdcError:
+    where = f"{job.runtime} on {remote.adb.serial}"
+    # Devices without adb's newer protocol mix both streams.
+    said = f"{done.errors}\n{done.output}"
+    word = runner_error(said)
+    if word is not None:
+        if "disk full" in word or "No space left" in word:
+            return MsdcError(f"{where}: the device's disk is full ({word})")
+        # What the host checked before the push is right here, so a damaged bundle there was damaged on its way.
+        damaged = "sha256 differs" in word or "bytes where the manifest says" in word or "seal does not match" in word
+        if damaged:
+            return MsdcError(f"{where}: the bundle was damaged on its way to the device ({word}); run again")
+        return (InputError if done.code == USAGE_CODE else MsdcError)(f"{where}: {word}")
+    lowered = said.lower()
+    if any(sign in lowered for sign in ("exec format error", "syntax error", "not executable", "wrong elf class",
+                                        "cannot execute", "invalid elf header")):  # fmt: skip
+        return InputError(f"{where}: the runner is not a program for this device ({last_words(said)})")
+    if done.code in (137, 124, 9):
+        return _killed(remote, job, elapsed_s)
+    if done.code > 128:
+        return MsdcError(f"{where}: the runner was ended by signal {done.code - 128}")
+    tail = last_words(said)
+    return MsdcError(f"{where}: the runner ended with code {done.code} and no result" + (f" ({tail})" if tail else ""))
+
+
+def _run_in(folder: RemoteFolder, remote: Remote, job: Job, runner: RunnerBuild, local: Path) -> Answer:
+    """Push, run, pull."""
+    where = f"{job.runtime} on {remote.adb.serial}"
+    asked = job.write_request(local, f"{folder.path}/bundle", folder.path)
+    _free_or_full(folder, _pushed_bytes(job, runner) + sum(path.stat().st_size for path in asked))
+    folder.push([runner.program, *asked])
+    if runner.libraries:
+        folder.push(runner.libraries, "lib")
+    folder.push([job.bundle / name for name in job.bundle_files], "bundle")
+    # The runner checks the bundle's files against the manifest; nobody else checks the runner.
+    folder.check([runner.program, *asked])
+    folder.check(runner.libraries, "lib") if runner.libraries else None
+    remote.adb.shell(f"chmod 755 {folder.path}/{shlex.quote(runner.program.name)} {folder.path}/lib/* 2>/dev/null; true")
+    start = time.monotonic()
+    timeout_s = job.settings.timeout_s
+    done = remote.adb.run_long(f"cd {folder.path}{_start_line(runner, timeout_s)}", timeout_s=timeout_s + GRACE_S)
+    elapsed_s = time.monotonic() - start
+    if done is None:
+        raise MsdcError(f"{where}: no result after {timeout_s:g} s; stopped")
+    hashes = sentinel(done.output, job.nonce)
+    if hashes is None:
+        raise _failure(remote, job, done, elapsed_s)
+    for name in (ANSWER, VECTORS):
+        remote.adb.pull(f"{folder.path}/{name}", local / name)
+    return read_answer(job, where, local / ANSWER, local / VECTORS, hashes)
+
+
+def read_state(adb: Adb) -> DeviceState | None:
+    """Energy and heat now; None where the device refuses to tell."""
+    with contextlib.suppress(MsdcError):
+        return parse_state(adb.shell(SCRIPT, timeout_s=30).output)
+    return None
+
+
+def _property(adb: Adb, name: str) -> str:
+    done = adb.shell(f"command -v getprop >/dev/null 2>&1 && getprop {name}; true")
+    return done.output.strip()
+
+
+def _names(remote: Remote) -> tuple[str, str]:
+    """Name and system of the device: Android's properties where it has them."""
+    model = _property(remote.adb, "ro.product.model")
+    release = _property(remote.adb, "ro.build.version.release")
+    system = f"Android {release}" if release else ""
+    return remote.name or model or remote.adb.serial, system
+
+
+def run_remote(remote: Remote, bundle: Path, manifest: Manifest, settings: BenchSettings, tasks: Tasks) -> Iterator[DeviceRun]:
+    """Run each asked artifact on a device that answers.
+
+    Raises:
+        InputError: the runner or the bundle is not for this device.
+        MsdcError: the device failed; nothing of the run is left on it where it still answers.
+    """
+    machine = remote.adb.shell("uname -m").output.strip()
+    name, system = _names(remote)
+    for index, runtime in enumerate(chosen_runtimes(manifest.runtimes, settings, bundle)):
+        job = Job(bundle.resolve(), manifest, runtime, settings, tasks)
+        runner = job.runner(machine)
+        if index and settings.cooldown_s:
+            time.sleep(settings.cooldown_s)
+        before = read_state(remote.adb)
+        with tempfile.TemporaryDirectory(prefix="msdc-bench-") as local, RemoteFolder(remote.adb, job.nonce) as folder:
+            answer = _run_in(folder, remote, job, runner, Path(local))
+            after = read_state(remote.adb)
+        info = device_info(answer.value, name=name, kind=remote.kind, os=system, emulated=remote.emulated)
+        yield device_run(job, answer, info, runner, clock=remote.clock, before=before, after=after, notes=remote.notes)
+
+
+def open_bundle(bundle: Path, settings: BenchSettings) -> tuple[Manifest, Tasks]:
+    """The checked manifest and the tasks of a run, before any device is touched."""
+    manifest = read_manifest(bundle)
+    check_files(bundle, manifest)
+    check_lengths(manifest.max_length, settings, bundle)
+    return manifest, collect(settings)
+
+
+class AdbDevice(Device):
+    """`adb:SERIAL`, or `adb` for the only device attached."""
+
+    kind = "adb"
+
+    @classmethod
+    def available(cls) -> Sequence[str]:
+        program = find("adb")
+        if program is None or missing(["aarch64-linux-gnu-g++"]):
+            return ()
+        with contextlib.suppress(MsdcError):
+            return [f"adb:{serial}" for serial, state in attached(program).items() if state == "device"]
+        return ()
+
+    def run(self, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:
+        manifest, tasks = open_bundle(bundle, settings)
+        (program,) = require("adb")
+        adb = Adb(choose_serial(program, self.argument), program)
+        if settings.progress:
+            say(f"bench {manifest.name} on {adb.serial}")
+        runs = run_remote(Remote(adb), bundle, manifest, settings, tasks)
+        return list(track(runs, f"bench {manifest.name} on {adb.serial}", enabled=settings.progress))

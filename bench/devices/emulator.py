@@ -1,0 +1,57 @@
+"""`emulator[:a53|a76|i8mm]`: the emulated arm64 machine through the same code as a phone on a cable.
+
+Its clock counts instructions, so its figures are compared with each other and never read as a device's time. Memory is
+real. One machine serves one run of the bench and is gone after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.devices.adb import Remote, open_bundle, run_remote
+from bench.devices.base import BenchSettings, Device
+from bench.devices.emulator_image import PROGRAMS, create_image, find_image
+from bench.devices.emulator_machine import CPUS, EmulatorMachine
+from bench.devices.tools import missing
+from bench.result import DeviceRun
+from msdc.errors import InputError
+from msdc.progress import say, track
+
+DEFAULT_CPU = "a76"
+MEMORY_MIB = 256
+# The counts repeat to a part in a thousand: more runs would only take time.
+MOST_RUNS, MOST_WARMUP = 5, 2
+NOTE = "emulated: figures are executed instructions, not time; compare them only with each other"
+
+
+def counted(settings: BenchSettings) -> BenchSettings:
+    """The settings of a run whose clock counts: few repetitions, no pauses, one thread on one processor."""
+    if settings.threads > 1 or settings.affinity:
+        raise InputError("the emulator has one processor: leave --threads and --affinity to other devices")
+    few = {"runs": min(settings.runs, MOST_RUNS), "warmup": min(settings.warmup, MOST_WARMUP), "cooldown_s": 0.0}
+    return settings.model_copy(update=few)
+
+
+class EmulatorDevice(Device):
+    """The argument names the processor."""
+
+    kind = "emulator"
+
+    @classmethod
+    def available(cls) -> Sequence[str]:
+        ready = not missing([*PROGRAMS, "aarch64-linux-gnu-g++"]) and find_image() is not None
+        return [f"emulator:{cpu}" for cpu in CPUS] if ready else ()
+
+    def run(self, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:
+        cpu = self.argument or DEFAULT_CPU
+        if cpu not in CPUS:
+            raise InputError(f"unknown emulated processor {cpu!r}; known: {', '.join(CPUS)}")
+        settings = counted(settings)
+        manifest, tasks = open_bundle(bundle, settings)
+        if settings.progress:
+            say(f"bench {manifest.name} on {self.spec}")
+        with EmulatorMachine(create_image(), cpu, memory_mib=MEMORY_MIB) as machine:
+            remote = Remote(machine.adb, "emulator", f"emulated {CPUS[cpu].title}", "instructions", True, (NOTE,))
+            runs = run_remote(remote, bundle, manifest, settings, tasks)
+            return list(track(runs, f"bench {manifest.name} on {self.spec}", enabled=settings.progress))

@@ -1,0 +1,88 @@
+"""This machine through the native runner: the numbers that an app would see, without Python in the process."""
+
+from __future__ import annotations
+
+import platform
+import signal
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.devices.base import BenchSettings, Device, check_lengths, chosen_runtimes
+from bench.devices.host import host_info, host_state
+from bench.devices.native_run import (
+    ANSWER,
+    REQUEST,
+    USAGE_CODE,
+    VECTORS,
+    Job,
+    device_run,
+    read_answer,
+    runner_error,
+    sentinel,
+)
+from bench.devices.tools import last_words, missing
+from bench.result import DeviceRun
+from bench.tasks import collect
+from export.manifest import check_files, read_manifest
+from msdc.errors import InputError, MsdcError
+from msdc.progress import track
+
+
+class NativeHostDevice(Device):
+    """This machine; takes no argument."""
+
+    kind = "native"
+
+    @classmethod
+    def available(cls) -> Sequence[str]:
+        return () if missing(["g++"]) else ("native",)
+
+    def run(self, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:
+        if self.argument is not None:
+            raise InputError(f"device native takes no argument, got {self.argument!r}")
+        manifest = read_manifest(bundle)
+        check_files(bundle, manifest)
+        check_lengths(manifest.max_length, settings, bundle)
+        runtimes = chosen_runtimes(manifest.runtimes, settings, bundle)
+        tasks = collect(settings)
+        return [
+            self._run_one(Job(bundle.resolve(), manifest, runtime, settings, tasks))
+            for runtime in track(runtimes, f"bench {manifest.name} natively", enabled=settings.progress)
+        ]
+
+    def _run_one(self, job: Job) -> DeviceRun:
+        runner = job.runner(platform.machine())
+        where = f"{job.runtime} on native"
+        before = host_state()
+        with tempfile.TemporaryDirectory(prefix="msdc-bench-") as temporary:
+            folder = Path(temporary)
+            job.write_request(folder, str(job.bundle), str(folder))
+            timeout_s = job.settings.timeout_s
+            try:
+                done = subprocess.run(
+                    [str(runner.program.resolve()), REQUEST], cwd=folder, capture_output=True, timeout=timeout_s,
+                    check=False, stdin=subprocess.DEVNULL, encoding="utf-8", errors="replace",
+                )  # fmt: skip
+            except subprocess.TimeoutExpired as error:
+                raise MsdcError(f"{where}: no result after {timeout_s:g} s; stopped") from error
+            except OSError as error:
+                raise InputError(f"{runner.program}: cannot be run here ({error.strerror})") from error
+            hashes = sentinel(done.stdout, job.nonce)
+            if hashes is None:
+                raise self._failure(where, done)
+            answer = read_answer(job, where, folder / ANSWER, folder / VECTORS, hashes)
+        return device_run(job, answer, host_info(), runner, before=before, after=host_state())
+
+    @staticmethod
+    def _failure(where: str, done: subprocess.CompletedProcess[str]) -> MsdcError:
+        said = runner_error(done.stderr)
+        if said is not None:
+            return (InputError if done.returncode == USAGE_CODE else MsdcError)(f"{where}: {said}")
+        if done.returncode < 0:
+            name = signal.Signals(-done.returncode).name
+            hint = " (out of memory?)" if name == "SIGKILL" else ""
+            return MsdcError(f"{where}: the runner was ended by {name}{hint}")
+        word = last_words(done.stderr)
+        return MsdcError(f"{where}: the runner ended with code {done.returncode}" + (f" ({word})" if word else ""))
