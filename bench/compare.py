@@ -2,8 +2,10 @@
 
 Medians are compared by a bootstrap over blocks of consecutive samples: neighbouring runs share the machine's state
 (frequency, heat, other work), and resampling single samples would claim more certainty than there is. Where a file
-holds several runs of one artifact on one device, runs are resampled first, then blocks within them. The interval says
-nothing about what changed between the two measurements besides the artifact; measure both in one sitting.
+holds several runs of one artifact on one device, runs are resampled first, then blocks within them. Other work on the
+machine shifts the median and leaves the fastest runs where they were, so a difference counts only when the fastest
+tenth moved the same way beyond its own interval. A machine that was slower throughout cannot be told from a slower
+artifact: measure both in one sitting.
 
 Instruction counts need no bootstrap: they are deterministic up to `INSTRUCTION_TOLERANCE`.
 """
@@ -19,7 +21,10 @@ import numpy as np
 from bench.result import BenchFile, Clock, DeviceRun, Timing
 from msdc.errors import InputError
 
-RESAMPLES = 4000
+RESAMPLES = 2000
+FASTEST_PERCENT = 10
+# A load average this much higher during one of the two is worth a word.
+BUSIER = 1.0
 # qemu's count moves by interrupts that fall into a run or not.
 INSTRUCTION_TOLERANCE = 0.001
 # Bytes and parity have no noise; a load time is one sample and gets no interval.
@@ -41,17 +46,20 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All figures of one artifact on one device. `title` names both."""
+    """All figures of one artifact on one device. `where` names runtime and device, `title` both artifacts too."""
 
+    where: str
     title: str
     clock: Clock
     differences: tuple[Difference, ...]
     notes: tuple[str, ...] = ()
 
 
-def _resampled_median(runs: Sequence[np.ndarray], resamples: int, generator: np.random.Generator) -> np.ndarray:
-    """Bootstrap distribution of the median of pooled samples, [resamples]."""
-    medians = np.empty(resamples)
+def _resampled(
+    runs: Sequence[np.ndarray], percent: float, resamples: int, generator: np.random.Generator
+) -> np.ndarray:
+    """Bootstrap distribution of a percentile of the pooled samples, [resamples]."""
+    values = np.empty(resamples)
     for i in range(resamples):
         chosen = generator.integers(len(runs), size=len(runs)) if len(runs) > 1 else np.zeros(1, dtype=np.int64)
         parts = []
@@ -61,29 +69,39 @@ def _resampled_median(runs: Sequence[np.ndarray], resamples: int, generator: np.
             block = max(1, round(count ** (1 / 3)))
             starts = generator.integers(0, count - block + 1, size=-(-count // block))
             parts.append(samples[(starts[:, None] + np.arange(block)).ravel()[:count]])
-        medians[i] = np.median(np.concatenate(parts))
-    return medians
+        values[i] = np.percentile(np.concatenate(parts), percent)
+    return values
 
 
-def median_change(
-    old: Sequence[Sequence[float]], new: Sequence[Sequence[float]], *, resamples: int = RESAMPLES, seed: int = 0
+def percentile_change(
+    old: Sequence[Sequence[float]],
+    new: Sequence[Sequence[float]],
+    percent: float = 50,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
 ) -> tuple[float, tuple[float, float]]:
-    """Relative change of the median from `old` to `new` (lists of runs of samples) and its 95 % interval.
+    """Relative change of a percentile from `old` to `new` (lists of runs of samples) and its 95 % interval.
 
     Raises:
-        InputError: a side has no sample, or the old median is zero.
+        InputError: a side has no sample, or the old figure is zero.
     """
     before = [np.asarray(run, dtype=np.float64) for run in old if len(run)]
     after = [np.asarray(run, dtype=np.float64) for run in new if len(run)]
     if not before or not after:
         raise InputError("a comparison needs samples on both sides")
-    base = float(np.median(np.concatenate(before)))
+    base = float(np.percentile(np.concatenate(before), percent))
     if base == 0:
-        raise InputError("the old median is zero: no relative change")
+        raise InputError("the old figure is zero: no relative change")
     generator = np.random.default_rng(seed)
-    ratios = _resampled_median(after, resamples, generator) / _resampled_median(before, resamples, generator) - 1.0
+    ratios = _resampled(after, percent, resamples, generator) / _resampled(before, percent, resamples, generator) - 1.0
     low, high = np.percentile(ratios, [2.5, 97.5])
-    return float(np.median(np.concatenate(after)) / base - 1.0), (float(low), float(high))
+    return float(np.percentile(np.concatenate(after), percent) / base - 1.0), (float(low), float(high))
+
+
+def _beyond(interval: tuple[float, float]) -> int:
+    """-1 when all of it is below zero, 1 when above, else 0."""
+    return -1 if interval[1] < 0 else 1 if interval[0] > 0 else 0
 
 
 def _timing(what: str, clock: Clock, old: list[Timing], new: list[Timing], seed: int) -> Difference:
@@ -94,9 +112,12 @@ def _timing(what: str, clock: Clock, old: list[Timing], new: list[Timing], seed:
         same = abs(change) <= INSTRUCTION_TOLERANCE
         verdict: Verdict = "same" if same else ("faster" if change < 0 else "slower")
         return Difference(what, "instructions", before, after, change, None, verdict)
-    change, (low, high) = median_change([t.samples for t in old], [t.samples for t in new], seed=seed)
-    verdict = "noise" if low <= 0 <= high else ("faster" if change < 0 else "slower")
-    return Difference(what, "ms", before, after, change, (low, high), verdict)
+    mine, theirs = [timing.samples for timing in old], [timing.samples for timing in new]
+    change, interval = percentile_change(mine, theirs, 50, seed=seed)
+    _, fastest = percentile_change(mine, theirs, FASTEST_PERCENT, seed=seed)
+    side = _beyond(interval)
+    verdict = "noise" if side == 0 or _beyond(fastest) != side else ("faster" if side < 0 else "slower")
+    return Difference(what, "ms", before, after, change, interval, verdict)
 
 
 def _plain(what: str, unit: str, old: float, new: float, less: Verdict, more: Verdict) -> Difference:
@@ -165,7 +186,8 @@ def _differences(old: list[DeviceRun], new: list[DeviceRun], seed: int) -> list[
 
 
 def _label(run: DeviceRun) -> str:
-    return f"{run.artifact.bundle} {run.artifact.precision} ({run.artifact.sha256[:8]}, {run.created[:16]})"
+    made = run.created[:16].replace("T", " ")
+    return f"{run.artifact.bundle} {run.artifact.precision} ({run.artifact.sha256[:8]}, {made})"
 
 
 def compare(old: BenchFile, new: BenchFile, seed: int = 0) -> list[Comparison]:
@@ -184,10 +206,14 @@ def compare(old: BenchFile, new: BenchFile, seed: int = 0) -> list[Comparison]:
         notes = []
         if was[0].device.cpu != now[0].device.cpu:
             notes.append(f"the processors differ: {was[0].device.cpu} and {now[0].device.cpu}")
+        loads = [run.state_before.load_1min if run.state_before else None for run in (was[0], now[0])]
+        if loads[0] is not None and loads[1] is not None and abs(loads[0] - loads[1]) > BUSIER:
+            notes.append(f"other work on the machine differed: load average {loads[0]:.1f}, then {loads[1]:.1f}")
         if was[0].versions != now[0].versions:
             notes.append("runtime versions differ")
         if was[0].artifact.sha256 == now[0].artifact.sha256:
             notes.append("the same artifact in both: a difference is the machine's")
-        title = f"{now[0].artifact.runtime} on {now[0].device.name}: {_label(was[0])} to {_label(now[0])}"
-        out.append(Comparison(title, now[0].clock, tuple(_differences(was, now, seed)), tuple(notes)))
+        where = f"{now[0].artifact.runtime} on {now[0].device.name}"
+        title = f"{where}: {_label(was[0])}, then {_label(now[0])}"
+        out.append(Comparison(where, title, now[0].clock, tuple(_differences(was, now, seed)), tuple(notes)))
     return out

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,10 +11,27 @@ from bench.devices.base import BenchSettings
 from bench.devices.registry import open_devices
 from bench.result import BenchFile, DeviceRun
 from msdc.errors import GateError, MsdcError
-from msdc.files import write_json
+from msdc.files import refuse_existing, write_json
 from msdc.progress import say
 
 PARITY_GATE = 0.999
+
+
+@dataclass(frozen=True)
+class BenchJob:
+    """One `msdc bench`: what to measure, what to set beside it, what to write."""
+
+    bundle: Path | None
+    devices: str
+    settings: BenchSettings
+    imports: tuple[Path, ...] = ()
+    before: Path | None = None
+    run_folder: Path | None = None
+    output: Path | None = None
+    json_file: Path | None = None
+    folder: Path | None = None
+    peers: bool = False
+    force: bool = False
 
 
 @dataclass
@@ -22,10 +40,6 @@ class Benched:
 
     runs: list[DeviceRun] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-
-    @property
-    def file(self) -> BenchFile:
-        return BenchFile(runs=tuple(self.runs))
 
 
 def bench(bundle: Path, devices: str, settings: BenchSettings) -> Benched:
@@ -66,15 +80,50 @@ def parity_failures(runs: Sequence[DeviceRun]) -> list[str]:
     return found
 
 
-def save(done: Benched, json_file: Path | None, folder: Path | None) -> None:
-    """One collected file, and or one file per run (`NAME-RUNTIME-PRECISION-DEVICE.json`)."""
-    if json_file is not None:
-        write_json(json_file, done.file.model_dump(mode="json"))
-    for run in done.runs if folder is not None else ():
-        assert folder is not None
-        stem = "-".join((run.artifact.bundle, run.artifact.runtime, run.artifact.precision, run.device.name))
-        safe = "".join(c if c.isalnum() or c in "-._" else "_" for c in stem)
-        write_json(folder / f"{safe}.json", run.model_dump(mode="json"))
+def run_file_name(run: DeviceRun) -> str:
+    """`NAME-RUNTIME-PRECISION-DEVICE.json`, without what a file system or a shell would stumble over."""
+    stem = "-".join((run.artifact.bundle, run.artifact.runtime, run.artifact.precision, run.device.name))
+    return "".join(c if c.isalnum() or c in "-._" else "_" for c in stem) + ".json"
+
+
+def run_job(job: BenchJob, out: Callable[[str], None]) -> BenchFile:
+    """Measure, write everything that was asked for, print the table, then fail if something fell short.
+
+    Raises:
+        InputError: an output exists without force, a bad bundle, option, or imported file.
+        MsdcError: a device failed; GateError: parity fell short. What was measured is written before.
+    """
+    from bench.foreign import read_result, read_results
+    from bench.report.build import build_report, check_output, to_text, write_report
+
+    to_stdout = job.json_file is not None and str(job.json_file) == "-"
+    # Everything that can be refused is refused before minutes of measuring.
+    if job.output is not None:
+        check_output(job.output, job.force)
+    if job.json_file is not None and not to_stdout:
+        refuse_existing(job.json_file, job.force)
+    before = read_result(job.before) if job.before is not None else None
+    imported = read_results(job.imports) if job.imports else BenchFile()
+    done = bench(job.bundle, job.devices, job.settings) if job.bundle is not None else Benched()
+    results = BenchFile(runs=(*done.runs, *imported.runs), models=imported.models)
+    if results.runs or results.models:
+        if to_stdout:
+            out(json.dumps(results.model_dump(mode="json"), ensure_ascii=False))
+        elif job.json_file is not None:
+            write_json(job.json_file, results.model_dump(mode="json"))
+        for run in done.runs if job.folder is not None else ():
+            assert job.folder is not None
+            target = job.folder / run_file_name(run)
+            refuse_existing(target, job.force)
+            write_json(target, run.model_dump(mode="json"))
+        report = build_report(results, run_folder=job.run_folder, before=before, with_peers=job.peers)
+        if not to_stdout:
+            out(to_text(report))
+        if job.output is not None:
+            write_report(report, results, job.output, job.force)
+            say(f"report: {job.output}")
+    raise_failures(done)
+    return results
 
 
 def raise_failures(done: Benched) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -36,11 +36,17 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 PYTHON_NOTE = "memory includes the Python interpreter and the runtime's libraries; read the differences between phases"
 
 
+def short_cpu(cpu: str) -> str:
+    """A processor's name without marks and clock: a device's name that gives away no host name."""
+    plain = re.sub(r"\((R|TM|C)\)|\bCPU\b|\bProcessor\b|@.*$", " ", cpu)
+    return " ".join(plain.split())
+
+
 def host_info() -> DeviceInfo:
     """This machine as a device."""
     machine = read_machine()
     return DeviceInfo(
-        name=socket.gethostname().split(".")[0] or "host",
+        name=short_cpu(machine.cpu) or "host",
         kind="host",
         cpu=f"{machine.cpu} ({machine.arch})",
         isa=machine.isa,

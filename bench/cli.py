@@ -1,0 +1,133 @@
+"""`msdc bench`: measure a bundle on devices. Subverbs of devices (`msdc bench emulator create`) load by name."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+# First word after `bench` -> module:attribute of a click command of a device.
+SUBVERBS = {"emulator": "bench.devices.emulator_cli:command"}
+
+
+class BenchCommand(click.Command):
+    """One command whose first word may also be a subverb; a bundle folder of such a name is written `./emulator`."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args and args[0] in SUBVERBS:
+            module, attribute = SUBVERBS[args[0]].split(":")
+            command: click.Command = getattr(importlib.import_module(module), attribute)
+            return command.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+class Numbers(click.ParamType):
+    """Whole numbers with commas between."""
+
+    name = "N,N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            return tuple(int(part) for part in str(value).split(",") if part.strip())
+        except ValueError:
+            self.fail(f"{value!r} is not a list of whole numbers such as 8,32,128", param, ctx)
+
+
+def _settings(values: MutableMapping[str, Any]) -> Any:
+    from pydantic import ValidationError
+
+    from bench.devices.base import BenchSettings
+    from msdc.errors import InputError
+
+    try:
+        return BenchSettings(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(f"--{first['loc'][0] if first['loc'] else 'option'}: {first['msg']}") from error
+
+
+@click.command(cls=BenchCommand)
+@click.argument("bundle", required=False, type=click.Path(path_type=Path))
+@click.option("--device", default="host", show_default=True,
+              help="host, adb[:SERIAL], emulator[:a53|a76|i8mm], several with commas, or all.")  # fmt: skip
+@click.option("--runtime", type=click.Choice(["executorch", "onnx", "both"]), help="Default: all the bundle holds.")
+@click.option("--lengths", type=Numbers(), default="8,32,128", show_default=True, help="Tokens, special ids included.")
+@click.option("--runs", type=int, default=100, show_default=True, help="Timed runs per length.")
+@click.option("--warmup", type=int, default=10, show_default=True, help="Untimed runs before them.")
+@click.option("--threads", type=int, default=1, show_default=True)
+@click.option("--tasks", default="graded-pairs", show_default=True,
+              help="graded-pairs, sts17, stsb, sts=FILE, with commas; none for no accuracy.")  # fmt: skip
+@click.option("--data", type=click.Path(path_type=Path), help="Folder with the files of named tasks.")
+@click.option("--affinity", type=Numbers(), default="", help="CPU numbers to stay on.")
+@click.option("--cooldown", type=float, default=0.0, show_default=True, help="Seconds of rest before each length.")
+@click.option("--timeout", type=float, default=900.0, show_default=True, help="Seconds per artifact.")
+@click.option("--runner", type=click.Path(path_type=Path), help="Your own build of the native runner.")
+@click.option("--import", "imports", multiple=True, type=click.Path(path_type=Path),
+              help="Result measured elsewhere, to stand beside these; may be repeated.")  # fmt: skip
+@click.option("--compare", "before", type=click.Path(path_type=Path), help="Earlier result to compare with.")
+@click.option("--run", "run_folder", type=click.Path(path_type=Path), help="Run folder of distill, for the report.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Report to write: .html, .md or .json.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path, allow_dash=True),
+              help="Result file to write; - prints it.")  # fmt: skip
+@click.option("--results", "folder", type=click.Path(path_type=Path), help="Folder for one file per run.")
+@click.option("--peers", is_flag=True, help="Show published figures of other systems in the report.")
+@click.option("--force", is_flag=True, help="Replace existing files.")
+def command(
+    bundle: Path | None,
+    device: str,
+    runtime: str | None,
+    tasks: str,
+    cooldown: float,
+    timeout: float,
+    imports: tuple[Path, ...],
+    before: Path | None,
+    run_folder: Path | None,
+    output: Path | None,
+    json_file: Path | None,
+    folder: Path | None,
+    peers: bool,
+    force: bool,
+    **measuring: Any,
+) -> None:
+    """Measure BUNDLE on a device: latency, load, memory, parity, accuracy; print a table, write results and a report.
+
+    Fails (exit code 1) when a device fails or its golden vectors are not those of the export; what was measured is
+    written first.
+    """
+    if bundle is None and not imports:
+        raise click.UsageError("name a bundle folder, or results to --import")
+    from bench.run import BenchJob, run_job
+
+    runtimes = {None: (), "both": ("executorch", "onnx")}.get(runtime, (runtime,))
+    names = tuple(part.strip() for part in tasks.split(",") if part.strip() and part.strip() != "none")
+    settings = _settings(
+        {
+            **measuring,
+            "runtimes": runtimes,
+            "tasks": names,
+            "cooldown_s": cooldown,
+            "timeout_s": timeout,
+            "progress": True,
+        }
+    )
+    job = BenchJob(
+        bundle=bundle,
+        devices=device,
+        settings=settings,
+        imports=imports,
+        before=before,
+        run_folder=run_folder,
+        output=output,
+        json_file=json_file,
+        folder=folder,
+        peers=peers,
+        force=force,
+    )
+    run_job(job, click.echo)

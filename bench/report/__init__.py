@@ -1,0 +1,1 @@
+"""Reports: one self-contained page, Markdown or JSON from result files."""

@@ -1,0 +1,102 @@
+"""Accuracy of teacher, assistant, float student and artifacts side by side, and what it costs in bytes and time."""
+
+from __future__ import annotations
+
+from bench.report.blocks import Column, Figure, Section, Table, fixed, megabytes, number
+from bench.report.data import ReportData, Style, mean_spearman, score_of
+from bench.report.parts.charts import score_dots, trade_off
+from bench.report.parts.overview import latency_at, middle_length
+from bench.result import Accuracy
+
+# Above this many data sets a chart each is a wall; the table has them all.
+MAX_CHARTS = 6
+
+
+def span_of(entry: Accuracy) -> tuple[float, float] | None:
+    """The entry's 95 % interval, when the task computed one."""
+    interval = (entry.model_extra or {}).get("interval")
+    if isinstance(interval, (list, tuple)) and len(interval) == 2:
+        return float(interval[0]), float(interval[1])
+    return None
+
+
+def _owners(data: ReportData) -> list[tuple[Style, tuple[Accuracy, ...]]]:
+    models = [(style, model.accuracy) for model, style in data.models()]
+    return models + [(style, run.accuracy) for run, style in data.everything()]
+
+
+def _lead(data: ReportData, tasks: list[tuple[str, str]]) -> str:
+    """How much of the float student an artifact keeps, or of the teacher where there is no student."""
+    runs = [(m, s) for r, s in data.everything() if (m := mean_spearman(r.accuracy, tasks)) is not None]
+    base = {
+        model.role: value for model, _ in data.models() if (value := mean_spearman(model.accuracy, tasks)) is not None
+    }
+    if not runs:
+        return ""
+    worst, style = min(runs, key=lambda pair: pair[0])
+    for role in ("student", "teacher"):
+        if role in base:
+            name = "float student" if role == "student" else "teacher"
+            lowest = f"the lowest artifact, {style.name}, {worst:.1f} ({worst - base[role]:+.1f})"
+            return f"The {name} scores {base[role]:.1f}; {lowest}."
+    return f"The lowest artifact, {style.name}, scores {worst:.1f}."
+
+
+def section(data: ReportData) -> Section | None:
+    """Charts for up to six data sets, a table of all."""
+    tasks = data.tasks()
+    owners = [(style, entries) for style, entries in _owners(data) if any(score_of(entries, task) for task in tasks)]
+    if not tasks or not owners:
+        return None
+    figures: list[Figure] = []
+    for task in tasks[:MAX_CHARTS]:
+        rows = []
+        for style, entries in owners:
+            entry = score_of(entries, task)
+            if entry is not None and entry.spearman is not None:
+                rows.append((style, entry.spearman, span_of(entry)))
+        pairs = next((e.pairs for _, entries in owners if (e := score_of(entries, task)) and e.pairs), None)
+        figures.append(score_dots(task[1] + (f", {pairs} pairs" if pairs else ""), rows))
+    table_rows = []
+    for style, entries in owners:
+        cells = [fixed(entry.spearman, 1) if (entry := score_of(entries, task)) else "–" for task in tasks]
+        mean = [fixed(mean_spearman(entries, tasks), 1)] if len(tasks) > 1 else []
+        table_rows.append((style.name, *cells, *mean))
+    columns = [Column("Model or artifact", align="left"), *(Column(name) for _, name in tasks)]
+    if len(tasks) > 1:
+        columns.append(Column("Mean"))
+    note = "Spearman × 100 of cosines against gold scores. An artifact is scored on the vectors it computed itself."
+    table = Table("Spearman × 100", tuple(columns), tuple(table_rows), note)
+    return Section("accuracy", "Accuracy", _lead(data, tasks), tuple(figures), (table,))
+
+
+def trade(data: ReportData) -> Section | None:
+    """Size against accuracy, and latency against accuracy, each with its Pareto line."""
+    tasks = data.tasks()
+    scored = [(run, style, value) for run, style in data.everything()
+              if (value := mean_spearman(run.accuracy, tasks)) is not None]  # fmt: skip
+    if not scored:
+        return None
+    length = middle_length(data)
+    sizes = [(style, model.bytes / 1e6, value, f"{megabytes(model.bytes)} MB, {value:.1f}")
+             for model, style in data.models()
+             if model.bytes and (value := mean_spearman(model.accuracy, tasks)) is not None]  # fmt: skip
+    for run, style, value in scored:
+        at = latency_at(run, length) if length and run.clock == "wall" else None
+        speed = f", {number(at)} ms" if at is not None else ""
+        sizes.append(
+            (style, run.artifact.bytes / 1e6, value, f"{megabytes(run.artifact.bytes)} MB, {value:.1f}{speed}")
+        )
+    figures = [trade_off("Size and accuracy", "MB, logarithmic", sizes, log=True)]
+    times = []
+    for run, style, value in scored:
+        at = latency_at(run, length) if length and run.clock == "wall" else None
+        if at is not None:
+            times.append((style, at, value, f"{number(at)} ms, {value:.1f}, {megabytes(run.artifact.bytes)} MB"))
+    if times:
+        figures.append(trade_off("Latency and accuracy", f"ms at {length} tokens, median", times, log=False))
+    sets = ", ".join(name for _, name in tasks)
+    note = f"Accuracy is the mean Spearman × 100 over: {sets}."
+    return Section(
+        "trade-off", "Size, accuracy and latency", "Up and to the left is better.", tuple(figures), notes=(note,)
+    )

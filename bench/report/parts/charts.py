@@ -1,0 +1,198 @@
+"""The drawings, each from plain numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.report.blocks import Figure, LegendEntry, fixed, minus, number
+from bench.report.data import Style
+from bench.report.pareto import pareto
+from bench.report.svg import FONT, WIDTH, Axis, Canvas, linear_axis, log_axis, plot, tick_text
+from bench.result import percentile
+
+ROW = 34.0
+MAX_DOTS = 600
+# A score axis shows at least this many points, so that rounding does not look like a cliff.
+SCORE_SPAN = 5.0
+
+
+def legend(entries: Sequence[tuple[Style, str]]) -> tuple[LegendEntry, ...]:
+    return tuple(LegendEntry(style.color, style.shape, style.name, value) for style, value in entries)
+
+
+def bars(title: str, rows: Sequence[tuple[Style, float, str]], caption: str = "") -> Figure:
+    """One bar each with its name above, so that long names fit a phone; rows are (style, value, its text)."""
+    canvas = Canvas(ROW * len(rows) + 6)
+    axis = linear_axis([value for _, value, _ in rows], zero=True, pad=0)
+    for i, (style, value, shown) in enumerate(rows):
+        top = i * ROW
+        canvas.text(0, top + FONT, style.name, color="ink")
+        width = max(axis.at(value, 0, WIDTH - 80), 2)
+        canvas.rect(0, top + FONT + 5, width, 9, style.color, f"{style.name}: {shown}")
+        canvas.text(width + 6, top + FONT + 14, shown, color="ink")
+    alt = f"{title}: " + "; ".join(f"{style.name} {shown}" for style, _, shown in rows)
+    return Figure(title, canvas.svg(alt), alt, caption)
+
+
+def score_dots(title: str, rows: Sequence[tuple[Style, float, tuple[float, float] | None]]) -> Figure:
+    """Scores as dots with their interval, one row a model, names above."""
+    values = [v for _, value, span in rows for v in (value, *(span or ()))]
+    axis = linear_axis(values, count=4, least=SCORE_SPAN)
+    height = ROW * len(rows) + 26
+    canvas = Canvas(height)
+    left, right, bottom = 0.0, WIDTH - 60, height - 22
+    for tick in axis.ticks:
+        x = axis.at(tick, left, right)
+        canvas.line(x, 4, x, bottom)
+        canvas.text(x, height - 6, tick_text(tick), anchor="middle")
+    for i, (style, value, span) in enumerate(rows):
+        y = i * ROW + 24
+        canvas.text(left, y - 10, style.name, color="ink")
+        if span is not None:
+            canvas.line(axis.at(span[0], left, right), y, axis.at(span[1], left, right), y, style.color, 2)
+        shown = f"{value:.1f}" + (f" (95 % of resamples: {span[0]:.1f} to {span[1]:.1f})" if span else "")
+        canvas.marker(style.shape, axis.at(value, left, right), y, style.color, f"{style.name}: {shown}")
+        canvas.text(WIDTH, y + 4, fixed(value, 1), anchor="end", color="ink", bold=True)
+    alt = f"Spearman x 100 on {title}: " + "; ".join(f"{style.name} {value:.1f}" for style, value, _ in rows)
+    return Figure(title, canvas.svg(alt), alt, "Spearman × 100; lines: 95 % bootstrap interval over pairs.")
+
+
+def trade_off(title: str, x_title: str, rows: Sequence[tuple[Style, float, float, str]], *, log: bool) -> Figure:
+    """Cost against accuracy with the Pareto line; rows are (style, cost, accuracy, value for the legend)."""
+    costs, gains = [row[1] for row in rows], [row[2] for row in rows]
+    x = log_axis(costs) if log else linear_axis(costs, zero=True)
+    frame = plot(
+        x, linear_axis(gains, pad=0.15, least=SCORE_SPAN), x_title, "Spearman × 100, mean of the sets", height=260
+    )
+    best = pareto(list(zip(costs, gains, strict=True)))
+    # Steps, not slopes: between two points nothing is known to be reachable.
+    steps: list[tuple[float, float]] = []
+    for previous, i in zip([None, *best[:-1]], best, strict=True):
+        if previous is not None:
+            steps.append(frame.point(costs[i], gains[previous]))
+        steps.append(frame.point(costs[i], gains[i]))
+    if best:
+        steps.append((frame.right, frame.point(costs[best[-1]], gains[best[-1]])[1]))
+    frame.canvas.polyline(steps, "axis", 1.5, "5 4")
+    for style, cost, gain, value in rows:
+        frame.canvas.marker(style.shape, *frame.point(cost, gain), style.color, f"{style.name}: {value}", 6)
+    named = [rows[i][0].name for i in best]
+    alt = f"{title}. Pareto line through {', '.join(named)}. " + "; ".join(f"{s.name}: {v}" for s, _, _, v in rows)
+    return Figure(
+        title, frame.canvas.svg(alt), alt, "Dashed: the Pareto line.", legend([(s, v) for s, _, _, v in rows])
+    )
+
+
+def latency_lines(rows: Sequence[tuple[Style, Sequence[tuple[int, float, float]]]], unit: str, title: str) -> Figure:
+    """Median by length with the band up to p90; rows are (style, [(length, p50, p90)])."""
+    lengths = sorted({length for _, series in rows for length, _, _ in series})
+    x = log_axis([float(length) for length in lengths])
+    x = Axis(x.low, x.high, tuple(float(length) for length in lengths), True)
+    y = linear_axis([v for _, series in rows for _, p50, p90 in series for v in (p50, p90)], zero=True)
+    frame = plot(x, y, "tokens", unit, x_labels=[str(length) for length in lengths])
+    for style, series in rows:
+        upper = [frame.point(length, p90) for length, _, p90 in series]
+        lower = [frame.point(length, p50) for length, p50, _ in series]
+        if len(series) > 1:
+            frame.canvas.area([*upper, *reversed(lower)], style.color)
+        frame.canvas.polyline(lower, style.color)
+        for length, p50, p90 in series:
+            text = f"{style.name}, {length} tokens: p50 {number(p50)}, p90 {number(p90)} {unit}"
+            frame.canvas.marker(style.shape, *frame.point(length, p50), style.color, text, 4.5)
+    values = [(style, " / ".join(number(p50) for _, p50, _ in series)) for style, series in rows]
+    alt = f"{title} at {', '.join(map(str, lengths))} tokens. " + "; ".join(f"{s.name}: {v} {unit}" for s, v in values)
+    return Figure(title, frame.canvas.svg(alt), alt, "Line: median; band: up to p90.", legend(values))
+
+
+def samples_over_time(title: str, unit: str, rows: Sequence[tuple[Style, Sequence[float]]]) -> Figure:
+    """Every sample in the order it was taken; far outliers sit at the upper edge and are counted."""
+    ordered = [sorted(samples) for _, samples in rows]
+    ceiling = max(s[min(len(s) - 1, int(len(s) * 0.98))] for s in ordered) * 1.25
+    top = min(ceiling, max(s[-1] for s in ordered))
+    count = max(len(samples) for _, samples in rows)
+    y = linear_axis([0, top], zero=True)
+    frame = plot(linear_axis([0, count], zero=True, pad=0), y, "run number", unit, height=200)
+    above = 0
+    for style, samples in rows:
+        stride = -(-len(samples) // MAX_DOTS)
+        inside: list[tuple[float, float]] = []
+        over: list[tuple[float, float]] = []
+        for i in range(0, len(samples), stride):
+            # A stretch is shown by its slowest run, so that thinning hides no peak.
+            value = max(samples[i : i + stride])
+            (inside if value <= y.high else over).append(frame.point(i, y.clamp(value)))
+        frame.canvas.dots(inside, style.color)
+        frame.canvas.dots(over, style.color, 2.2, 1)
+        above += sum(sample > y.high for sample in samples)
+    medians = [(style, f"p50 {number(percentile(samples, 50))} {unit}") for style, samples in rows]
+    caption = f"{above} sample{'s' if above != 1 else ''} above the scale, drawn at its edge." if above else ""
+    alt = f"Samples over time, {title}. " + "; ".join(
+        f"{s.name}: {v}, {len(o)} runs" for (s, v), o in zip(medians, ordered, strict=True)
+    )
+    return Figure(title, frame.canvas.svg(alt), alt, caption, legend(medians))
+
+
+def stacked_memory(style: Style, phases: Sequence[tuple[str, float, float, float]], axis: Axis) -> Figure:
+    """Anonymous and file-backed memory by phase; phases are (name, anon, file, peak) in MiB."""
+    height = ROW * len(phases) + 26
+    canvas = Canvas(height)
+    right, bottom = WIDTH - 8, height - 22
+    for tick in axis.ticks:
+        x = axis.at(tick, 0, right)
+        canvas.line(x, 4, x, bottom)
+        anchor = "start" if tick == 0 else "end" if x > right - 20 else "middle"
+        canvas.text(x, height - 6, tick_text(tick), anchor=anchor)
+    for i, (name, anon, file, peak) in enumerate(phases):
+        top = i * ROW + 2
+        canvas.text(
+            0, top + FONT, f"{name}: {anon:.0f} anonymous + {file:.0f} file-backed, peak {peak:.0f}", color="ink"
+        )
+        start, middle, end = (axis.at(v, 0, right) for v in (0, anon, anon + file))
+        canvas.rect(start, top + FONT + 5, middle - start, 10, style.color, f"anonymous {anon:.1f} MiB")
+        canvas.rect(middle, top + FONT + 5, end - middle, 10, style.color, f"file-backed {file:.1f} MiB", 0.4)
+        x = axis.at(peak, 0, right)
+        canvas.line(x, top + FONT + 2, x, top + FONT + 18, "ink", 2)
+    alt = f"Memory of {style.name}: " + "; ".join(
+        f"{name}: anonymous {anon:.1f}, file-backed {file:.1f}, peak {peak:.1f} MiB"
+        for name, anon, file, peak in phases
+    )
+    return Figure(style.name, canvas.svg(alt), alt, "MiB. Solid: anonymous; pale: file-backed; tick: peak.")
+
+
+def loss_curve(name: str, losses: Sequence[tuple[int, float]]) -> Figure:
+    """Loss by step, logarithmic where it falls far."""
+    steps, values = [float(s) for s, _ in losses], [v for _, v in losses]
+    wide = min(values) > 0 and max(values) / min(values) > 8
+    y = log_axis(values) if wide else linear_axis(values, pad=0.1)
+    frame = plot(
+        linear_axis([0.0, *steps], zero=True, pad=0), y, "step", "loss" + (", logarithmic" if wide else ""), height=190
+    )
+    frame.canvas.polyline([frame.point(s, v) for s, v in zip(steps, values, strict=True)], "c1")
+    if len(losses) == 1:
+        frame.canvas.marker("circle", *frame.point(steps[0], values[0]), "c1")
+    span = f"{number(values[0])} at step {losses[0][0]} to {number(values[-1])} at step {losses[-1][0]}"
+    alt = f"Training loss of stage {name}: {span}"
+    return Figure(name, frame.canvas.svg(alt), alt, f"From {span}.")
+
+
+def change_intervals(title: str, rows: Sequence[tuple[str, float, tuple[float, float], str]]) -> Figure:
+    """Relative changes with their intervals around zero; rows are (what, change, interval, verdict)."""
+    bounds = [100 * v for _, change, span, _ in rows for v in (change, *span)]
+    axis = linear_axis([*bounds, -2.0, 2.0], count=4)
+    height = ROW * len(rows) + 26
+    canvas = Canvas(height)
+    right, bottom = WIDTH - 70, height - 22
+    for tick in axis.ticks:
+        x = axis.at(tick, 6, right)
+        canvas.line(x, 4, x, bottom, "axis" if tick == 0 else "grid", 1.5 if tick == 0 else 1)
+        canvas.text(x, height - 6, minus(f"{tick:+g} %") if tick else "0", anchor="middle")
+    for i, (what, change, span, verdict) in enumerate(rows):
+        y = i * ROW + 24
+        color = {"faster": "good", "slower": "bad"}.get(verdict, "m1")
+        canvas.text(6, y - 10, what, color="ink")
+        canvas.line(axis.at(100 * span[0], 6, right), y, axis.at(100 * span[1], 6, right), y, color, 2)
+        shown = f"{what}: {100 * change:+.1f} % ({100 * span[0]:+.1f} to {100 * span[1]:+.1f}), {verdict}"
+        canvas.marker("circle", axis.at(100 * change, 6, right), y, color, shown)
+        canvas.text(WIDTH, y + 4, verdict, anchor="end", color="ink", bold=verdict != "noise")
+    alt = f"{title}: " + "; ".join(f"{what} {100 * change:+.1f} %, {verdict}" for what, change, _, verdict in rows)
+    return Figure(title, canvas.svg(alt), alt, "Change of the median; lines: 95 % block-bootstrap interval.")

@@ -1,0 +1,64 @@
+"""Two results: differences, intervals, and whether they are noise."""
+
+from __future__ import annotations
+
+from bench.compare import Difference
+from bench.report.blocks import Column, Section, Table, fixed, megabytes, minus, number, percent
+from bench.report.data import ReportData
+from bench.report.parts.charts import change_intervals
+
+WORDS = {"unknown": "no verdict: one sample"}
+
+
+def _value(difference: Difference, value: float) -> str:
+    if difference.unit == "bytes":
+        return f"{megabytes(value)} MB"
+    if difference.unit == "instructions":
+        return f"{fixed(value / 1e6, 3)} M instructions"
+    if difference.unit == "x100":
+        return fixed(value, 2)
+    return f"{number(value)} {difference.unit}"
+
+
+def _row(difference: Difference) -> tuple[str, ...]:
+    span = difference.interval
+    interval = "–" if span is None else f"{percent(span[0])} to {percent(span[1])}"
+    verdict = WORDS.get(difference.verdict, difference.verdict)
+    change = percent(difference.change, 2 if difference.unit == "instructions" else 1)
+    if difference.unit == "x100":
+        change = minus(f"{difference.change:+.2f} points")
+        verdict = "same" if difference.verdict == "same" else "see msdc evaluate --against"
+    return (
+        difference.what,
+        _value(difference, difference.old),
+        _value(difference, difference.new),
+        change,
+        interval,
+        verdict,
+    )
+
+
+def section(data: ReportData) -> Section | None:
+    """One table and one picture of intervals for each pair of runs."""
+    if not data.comparisons:
+        return None
+    columns = (
+        Column("Figure", align="left"), Column("Before"), Column("Now"), Column("Change"), Column("95 % interval"),
+        Column("Verdict", align="left"),
+    )  # fmt: skip
+    figures, tables, notes = [], [], []
+    for comparison in data.comparisons:
+        tables.append(Table(comparison.title, columns, tuple(_row(d) for d in comparison.differences)))
+        spans = [(d.what, d.change, d.interval, d.verdict) for d in comparison.differences if d.interval is not None]
+        if spans:
+            figures.append(change_intervals(comparison.where, spans))
+        notes += [f"{comparison.where}: {note}." for note in comparison.notes]
+    notes.append(
+        "The interval is a bootstrap over blocks of consecutive samples (95 %). A timing counts as changed when its "
+        "median and its fastest tenth both moved beyond their intervals; a machine that was slower throughout cannot "
+        "be told from a slower artifact, so measure both in one sitting."
+    )
+    timed = [d for c in data.comparisons for d in c.differences if d.verdict in ("faster", "slower")]
+    noise = sum(d.verdict == "noise" for c in data.comparisons for d in c.differences)
+    lead = f"{len(timed)} timing{'s' if len(timed) != 1 else ''} changed, {noise} within noise."
+    return Section("comparison", "Comparison with an earlier result", lead, tuple(figures), tuple(tables), tuple(notes))

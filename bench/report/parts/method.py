@@ -1,0 +1,57 @@
+"""How it was measured: machines, versions, states. Every number says where it came from."""
+
+from __future__ import annotations
+
+from bench.report.blocks import Column, Section, Table, fixed
+from bench.report.data import ReportData
+from bench.result import DeviceState
+
+
+def _state(state: DeviceState | None) -> str:
+    if state is None:
+        return "–"
+    parts = []
+    if state.load_1min is not None:
+        parts.append(f"load {state.load_1min:.2f}")
+    if state.battery_percent is not None:
+        parts.append(f"battery {state.battery_percent:.0f} %" + (" charging" if state.charging else ""))
+    if state.battery_c is not None:
+        parts.append(f"battery {state.battery_c:.1f} °C")
+    if state.thermal_c:
+        parts.append(f"hottest zone {max(state.thermal_c.values()):.1f} °C")
+    if state.cpu_mhz:
+        parts.append(f"{min(state.cpu_mhz):.0f} to {max(state.cpu_mhz):.0f} MHz")
+    return ", ".join(parts) or "not told"
+
+
+def section(data: ReportData) -> Section | None:
+    """Devices, then one row a run with its versions and state before and after."""
+    runs = data.everything()
+    if not runs:
+        return None
+    devices = {}
+    for run, _ in runs:
+        d = run.device
+        devices[d.kind, d.name] = (
+            d.name, d.kind + (", emulated" if d.emulated else ""), d.cpu or "–", " ".join(d.isa) or "–", str(d.cores),
+            fixed(d.memory_mib / 1024, 1), d.os or "–",
+        )  # fmt: skip
+    device_columns = (
+        Column("Device", align="left"), Column("Kind", align="left"), Column("Processor", align="left"),
+        Column("Extensions", align="left"), Column("Cores"), Column("Memory", "GiB"), Column("System", align="left"),
+    )  # fmt: skip
+    rows = []
+    for run, style in runs:
+        versions = ", ".join(f"{name} {version}" for name, version in run.versions.items()) or "–"
+        rows.append((
+            style.name, run.created, f"{run.origin}, {run.harness}",
+            "wall clock" if run.clock == "wall" else "instructions", versions,
+            _state(run.state_before), _state(run.state_after), run.artifact.sha256[:12],
+        ))  # fmt: skip
+    run_columns = tuple(
+        Column(title, align="left")
+        for title in ("Artifact", "Measured", "How", "Clock", "Versions", "State before", "State after", "sha256")
+    )
+    notes = tuple(dict.fromkeys(note[:1].upper() + note[1:] + "." for run, _ in runs for note in run.notes))
+    tables = (Table("Devices", device_columns, tuple(devices.values())), Table("Runs", run_columns, tuple(rows)))
+    return Section("method", "How it was measured", "", (), tables, notes)

@@ -1,0 +1,126 @@
+"""The key figures at the top, and the artifacts' table."""
+
+from __future__ import annotations
+
+from bench.report.blocks import Column, Section, Table, Tile, aligned, fixed, joined, megabytes, millions, number
+from bench.report.data import ReportData, mean_spearman
+from bench.report.parts.charts import bars
+from bench.result import DeviceRun
+
+
+def latency_at(run: DeviceRun, length: int) -> float | None:
+    """Median at one length, in the run's own unit."""
+    return next((timing.p50 for timing in run.latency if timing.length == length), None)
+
+
+def middle_length(data: ReportData) -> int | None:
+    """The length that headline latencies are given at: 32, or the middle one of those measured by all."""
+    sets = [{t.length for t in run.latency if t.length} for run in data.results.runs if run.latency]
+    shared = sorted(set.intersection(*sets)) if sets else []
+    if not shared:
+        return None
+    return 32 if 32 in shared else shared[len(shared) // 2]
+
+
+def tiles(data: ReportData) -> tuple[Tile, ...]:
+    """Smallest program, fastest median, best accuracy of an artifact, worst parity."""
+    found = []
+    runs = data.everything()
+    if runs:
+        run, style = min(runs, key=lambda pair: pair[0].artifact.bytes)
+        found.append(Tile("smallest program", f"{megabytes(run.artifact.bytes)} MB", style.name))
+    length = middle_length(data)
+    timed = [(t, s) for r, s in data.wall() if length and (t := latency_at(r, length)) is not None]
+    if timed:
+        value, style = min(timed, key=lambda pair: pair[0])
+        found.append(Tile(f"fastest median, {length} tokens", f"{number(value)} ms", style.name))
+    tasks = data.tasks()
+    scored = [(m, s) for r, s in runs if (m := mean_spearman(r.accuracy, tasks)) is not None]
+    if scored:
+        best, style = max(scored, key=lambda pair: pair[0])
+        what = tasks[0][1] if len(tasks) == 1 else f"mean of {len(tasks)} sets"
+        found.append(Tile("best Spearman × 100 of an artifact", fixed(best, 1), f"{style.name}; {what}"))
+    parities = [(r.parity.golden.min_cosine, s) for r, s in runs if r.parity is not None]
+    if parities:
+        worst, style = min(parities, key=lambda pair: pair[0])
+        found.append(Tile("lowest golden cosine", fixed(worst, 4), style.name))
+    return tuple(found)
+
+
+def _parity_cells(run: DeviceRun) -> tuple[str, str]:
+    if run.parity is None:
+        return "–", "–"
+    golden = run.parity.golden
+    ids = "equal" if golden.ids_equal else f"{len(golden.ids_differ)} of {golden.texts} differ"
+    return fixed(golden.min_cosine, 4), ids
+
+
+def artifacts(data: ReportData) -> Section | None:
+    """Every artifact on every device: bytes, load, first run, parity."""
+    if not data.results.runs:
+        return None
+    runs = data.results.runs
+    loads, firsts = aligned([run.load_ms for run in runs]), aligned([run.first_ms for run in runs])
+    rows = []
+    for (run, style), load, first in zip(data.everything(), loads, firsts, strict=True):
+        cosine, ids = _parity_cells(run)
+        device = run.device.name + (" (emulated)" if run.device.emulated else "")
+        sizes = (megabytes(run.artifact.bytes), megabytes(run.artifact.bundle_bytes))
+        rows.append((style.name, device, *sizes, load, first, str(run.threads), cosine, ids))
+    columns = (
+        Column("Artifact", align="left"), Column("Device", align="left"), Column("Program", "MB"),
+        Column("With tokenizer", "MB"), Column("Load", "ms"), Column("First run", "ms"), Column("Threads"),
+        Column("Lowest cosine"), Column("Token ids", align="left"),
+    )  # fmt: skip
+    note = (
+        "Program: the file with its external data, in millions of bytes. Load: file to runnable program, files "
+        "already in the page cache. Lowest cosine and token ids: golden texts on the device against those stored at export."
+    )
+    bundles = list(dict.fromkeys(run.artifact.bundle for run in data.results.runs))
+    devices = list(dict.fromkeys(run.device.name for run in data.results.runs))
+    lead = f"{len(runs)} run{'s' if len(runs) != 1 else ''} of {joined(bundles)} on {joined(devices)}."
+    return Section("artifacts", "Artifacts", lead, tables=(Table("Artifacts and devices", columns, tuple(rows), note),))
+
+
+def parameters(data: ReportData) -> Section | None:
+    """Parameters and bytes of every model and artifact."""
+    models = data.models()
+    if not models and not data.results.runs:
+        return None
+    rows, sizes = [], []
+    for model, style in models:
+        rows.append((style.name, "float32", millions(model.parameters), millions(model.embedding_parameters),
+                     millions(model.encoder_parameters), megabytes(model.bytes)))  # fmt: skip
+        sizes.append((style, model.bytes))
+    seen = set()
+    for run, style in data.everything():
+        if run.artifact.sha256 in seen:
+            continue
+        seen.add(run.artifact.sha256)
+        rows.append(
+            (
+                style.name,
+                run.artifact.precision,
+                millions(run.artifact.parameters),
+                "–",
+                "–",
+                megabytes(run.artifact.bytes),
+            )
+        )
+        sizes.append((style, run.artifact.bytes))
+    columns = (
+        Column("Model or artifact", align="left"), Column("Precision", align="left"), Column("Parameters", "million"),
+        Column("Embedding", "million"), Column("Encoder", "million"), Column("Bytes", "MB"),
+    )  # fmt: skip
+    known = [(style, size, f"{megabytes(size)} MB") for style, size in sizes if size]
+    lead = ""
+    teacher = next((m for m, _ in models if m.role == "teacher" and m.bytes), None)
+    if teacher is not None and teacher.bytes and data.results.runs:
+        least = min(run.artifact.bytes for run in data.results.runs)
+        lead = f"The smallest artifact is {least / teacher.bytes:.0%} of the teacher's {megabytes(teacher.bytes)} MB."
+    figure = bars("Bytes on disk", known) if known else None
+    return Section(
+        "parameters", "Parameters and bytes", lead, (figure,) if figure else (),
+        (Table("Parameters and bytes", columns, tuple(rows),
+               "Embedding counts the token table, its bottleneck map and positions; encoder the stored layers."),),
+    )  # fmt: skip

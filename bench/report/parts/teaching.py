@@ -1,0 +1,46 @@
+"""The teaching's stages: loss curves and what each stage's chosen checkpoint scored on held-out text."""
+
+from __future__ import annotations
+
+from bench.report.blocks import Column, Section, Table, fixed, number
+from bench.report.data import ReportData
+from bench.report.parts.charts import loss_curve
+
+
+def section(data: ReportData) -> Section | None:
+    """One curve a stage, in the order they were taught."""
+    if data.training is None or not data.training.stages:
+        return None
+    figures, rows = [], []
+    for stage in data.training.stages:
+        if stage.losses:
+            figures.append(loss_curve(stage.name, stage.losses))
+        chosen = stage.chosen()
+        numbers = chosen[1] if chosen else {}
+        graded = [value for key, value in numbers.items() if key.startswith("spearman_")]
+        rows.append((
+            stage.name,
+            str(stage.steps),
+            number(stage.losses[0][1]) if stage.losses else "–",
+            number(stage.losses[-1][1]) if stage.losses else "–",
+            str(chosen[0]) if chosen else "–",
+            number(numbers.get("heldout_mse")),
+            fixed(numbers.get("heldout_accuracy"), 1),
+            fixed(sum(graded) / len(graded), 1) if graded else "–",
+            fixed(stage.seconds, 0),
+        ))  # fmt: skip
+    columns = (
+        Column("Stage", align="left"), Column("Steps"), Column("First loss"), Column("Last loss"),
+        Column("Chosen step"), Column("Held-out MSE"), Column("Held-out accuracy", "%"),
+        Column("Development Spearman", "× 100"), Column("Time", "s"),
+    )  # fmt: skip
+    note = (
+        "Held-out figures are those of the checkpoint that was kept, on parallel sentences left out of training; "
+        "no test set is looked at here. Losses of different stages are different quantities."
+    )
+    total = sum(stage.seconds for stage in data.training.stages)
+    count = len(data.training.stages)
+    lead = f"{count} stage{'s' if count != 1 else ''}, {total / 60:.1f} minutes of teaching."
+    return Section(
+        "training", "Training loss by stage", lead, tuple(figures), (Table("Stages", columns, tuple(rows), note),)
+    )

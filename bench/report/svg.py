@@ -1,0 +1,221 @@
+"""A little drawing: scales with round ticks, and shapes as SVG text whose colours are the page's.
+
+Drawn by hand rather than by a plotting library: the text stays text, colours are CSS variables and so follow light
+and dark, and a figure is a few kilobytes. User units are CSS pixels at a width of `WIDTH`.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+WIDTH = 400.0
+FONT = 12.0
+SHAPES = ("circle", "square", "triangle", "diamond", "cross", "ring")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A mapping of values onto a span of the drawing, with the ticks to print."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    log: bool = False
+
+    def at(self, value: float, start: float, end: float) -> float:
+        """Where `value` lies between `start` and `end`."""
+        low, high = self.low, self.high
+        if self.log:
+            low, high, value = math.log10(low), math.log10(high), math.log10(max(value, 1e-12))
+        return start + (value - low) / (high - low) * (end - start)
+
+    def clamp(self, value: float) -> float:
+        return min(max(value, self.low), self.high)
+
+
+def _step(span: float, count: int) -> float:
+    raw = span / max(count, 1)
+    power = 10.0 ** math.floor(math.log10(raw))
+    return next(power * m for m in (1, 2, 2.5, 5, 10) if power * m >= raw * 0.999)
+
+
+def linear_axis(
+    values: Iterable[float], *, zero: bool = False, count: int = 5, pad: float = 0.04, least: float = 0.0
+) -> Axis:
+    """An axis around `values` spanning at least `least`; `zero` makes it start (or end) at zero."""
+    known = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
+    low, high = min(known), max(known)
+    if zero:
+        low, high = min(low, 0.0), max(high, 0.0)
+    if high == low:
+        low, high = (low - 1, high + 1) if not zero else (low, low + 1)
+    if high - low < least:
+        low, high = (low + high - least) / 2, (low + high + least) / 2
+    spread = (high - low) * pad
+    low = low if zero and low == 0 else low - spread
+    high = high if zero and high == 0 else high + spread
+    step = _step(high - low, count)
+    first = math.ceil(low / step - 1e-9)
+    ticks = tuple(round(k * step, 12) for k in range(first, math.floor(high / step + 1e-9) + 1))
+    return Axis(low, high, ticks)
+
+
+def log_axis(values: Iterable[float], pad: float = 0.08) -> Axis:
+    """A logarithmic axis around positive `values`, ticks at 1, 2, 5 of each decade (thinned when there are many)."""
+    known = [value for value in values if value > 0 and math.isfinite(value)] or [1.0, 10.0]
+    low, high = math.log10(min(known)), math.log10(max(known))
+    spread = max((high - low) * pad, 0.08)
+    low, high = 10 ** (low - spread), 10 ** (high + spread)
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for multiples in ((1, 2, 5), (1, 3), (1,)):
+        ticks = tuple(m * 10.0**d for d in decades for m in multiples if low <= m * 10.0**d <= high)
+        if len(ticks) <= 6:
+            break
+    return Axis(low, high, ticks or (min(known),), log=True)
+
+
+def tick_text(value: float) -> str:
+    """Short text of a tick."""
+    if value == 0:
+        return "0"
+    magnitude = abs(value)
+    if magnitude >= 1e6:
+        return f"{value / 1e6:g}M"
+    if magnitude >= 1e4:
+        return f"{value / 1e3:g}k"
+    return f"{value:.6g}".replace("-", "−")
+
+
+class Canvas:
+    """Shapes in order of drawing. `color` is the name of a CSS variable of the page (`c1`, `ink`)."""
+
+    def __init__(self, height: float, width: float = WIDTH) -> None:
+        self.width, self.height = width, height
+        self.parts: list[str] = []
+
+    def line(
+        self, x1: float, y1: float, x2: float, y2: float, color: str = "grid", width: float = 1, dash: str = ""
+    ) -> None:
+        dashes = f' stroke-dasharray="{dash}"' if dash else ""
+        self.parts.append(
+            f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" '
+            f'style="stroke:var(--{color})" stroke-width="{width:g}"{dashes}/>'
+        )
+
+    def polyline(self, points: Sequence[tuple[float, float]], color: str, width: float = 2, dash: str = "") -> None:
+        if len(points) < 2:
+            return
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        dashes = f' stroke-dasharray="{dash}"' if dash else ""
+        self.parts.append(
+            f'<polyline points="{path}" fill="none" style="stroke:var(--{color})" stroke-width="{width:g}" '
+            f'stroke-linejoin="round" stroke-linecap="round"{dashes}/>'
+        )
+
+    def area(self, points: Sequence[tuple[float, float]], color: str, opacity: float = 0.15) -> None:
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        self.parts.append(f'<polygon points="{path}" style="fill:var(--{color})" fill-opacity="{opacity:g}"/>')
+
+    def dots(
+        self, points: Sequence[tuple[float, float]], color: str, radius: float = 1.3, opacity: float = 0.6
+    ) -> None:
+        """Many small dots as one path."""
+        # A round cap on a zero-length stroke is a dot: far fewer bytes than a circle each.
+        path = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in points)
+        self.parts.append(
+            f'<path d="{path}" fill="none" style="stroke:var(--{color})" stroke-opacity="{opacity:g}" '
+            f'stroke-width="{2 * radius:g}" stroke-linecap="round"/>'
+        )
+
+    def rect(
+        self, x: float, y: float, width: float, height: float, color: str, title: str = "", opacity: float = 1
+    ) -> None:
+        inside = f"<title>{html.escape(title)}</title>" if title else ""
+        self.parts.append(
+            f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{height:.1f}" rx="1.5" '
+            f'style="fill:var(--{color})" fill-opacity="{opacity:g}">{inside}</rect>'
+        )
+
+    def text(self, x: float, y: float, text: str, *, anchor: str = "start", color: str = "ink2", size: float = FONT,
+             bold: bool = False) -> None:  # fmt: skip
+        weight = ' font-weight="600"' if bold else ""
+        self.parts.append(
+            f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size:g}"{weight} '
+            f'style="fill:var(--{color})" class="over">{html.escape(text)}</text>'
+        )
+
+    def marker(self, shape: str, x: float, y: float, color: str, title: str = "", size: float = 5) -> None:
+        self.parts.append(marker(shape, x, y, color, title, size))
+
+    def svg(self, alt: str) -> str:
+        """The finished drawing; its text for those who do not see it is `alt`."""
+        return (
+            f'<svg viewBox="0 0 {self.width:g} {self.height:g}" role="img" aria-label="{html.escape(alt, quote=True)}" '
+            f'xmlns="http://www.w3.org/2000/svg">{"".join(self.parts)}</svg>'
+        )
+
+
+def marker(shape: str, x: float, y: float, color: str, title: str = "", size: float = 5) -> str:
+    """One marker with a rim in the page's ground colour, so that overlapping ones stay apart."""
+    rim = f'style="fill:var(--{color});stroke:var(--ground)" stroke-width="1.5"'
+    inside = f"<title>{html.escape(title)}</title>" if title else ""
+    s = size
+    if shape == "square":
+        return f'<rect x="{x - s:.1f}" y="{y - s:.1f}" width="{2 * s:g}" height="{2 * s:g}" {rim}>{inside}</rect>'
+    if shape == "triangle":
+        points = f"{x:.1f},{y - 1.2 * s:.1f} {x - 1.15 * s:.1f},{y + 0.9 * s:.1f} {x + 1.15 * s:.1f},{y + 0.9 * s:.1f}"
+        return f'<polygon points="{points}" {rim}>{inside}</polygon>'
+    if shape == "diamond":
+        r = 1.3 * s
+        points = f"{x:.1f},{y - r:.1f} {x + r:.1f},{y:.1f} {x:.1f},{y + r:.1f} {x - r:.1f},{y:.1f}"
+        return f'<polygon points="{points}" {rim}>{inside}</polygon>'
+    if shape == "cross":
+        path = f"M{x - s:.1f} {y - s:.1f}L{x + s:.1f} {y + s:.1f}M{x - s:.1f} {y + s:.1f}L{x + s:.1f} {y - s:.1f}"
+        return f'<path d="{path}" style="stroke:var(--{color})" stroke-width="2.5" fill="none">{inside}</path>'
+    if shape == "ring":
+        ring = f'style="stroke:var(--{color});fill:var(--ground)" stroke-width="2.5"'
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{s:g}" {ring}>{inside}</circle>'
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{s:g}" {rim}>{inside}</circle>'
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A canvas with a frame: where the two axes lie on it."""
+
+    canvas: Canvas
+    x: Axis
+    y: Axis
+    left: float
+    right: float
+    top: float
+    bottom: float
+
+    def point(self, x: float, y: float) -> tuple[float, float]:
+        """Canvas position of a value pair."""
+        return self.x.at(x, self.left, self.right), self.y.at(y, self.bottom, self.top)
+
+
+def plot(
+    x: Axis, y: Axis, x_title: str, y_title: str, *, height: float = 250, x_labels: Sequence[str] | None = None
+) -> Plot:
+    """An empty plot with grid, ticks and axis titles; the y title stands above, where it needs no turning."""
+    canvas = Canvas(height)
+    widest = max((len(tick_text(tick)) for tick in y.ticks), default=2)
+    frame = Plot(canvas, x, y, left=12 + 6.6 * widest, right=WIDTH - 12, top=28, bottom=height - 40)
+    canvas.text(0, 13, y_title)
+    for tick in y.ticks:
+        at = y.at(tick, frame.bottom, frame.top)
+        canvas.line(frame.left, at, frame.right, at)
+        canvas.text(frame.left - 6, at + 4, tick_text(tick), anchor="end")
+    labels = list(x_labels) if x_labels is not None else [tick_text(tick) for tick in x.ticks]
+    for tick, label in zip(x.ticks, labels, strict=True):
+        at = x.at(tick, frame.left, frame.right)
+        canvas.line(at, frame.bottom, at, frame.bottom + 4, "axis")
+        anchor = "end" if at > frame.right - 8 and len(label) > 2 else "middle"
+        canvas.text(at, frame.bottom + 18, label, anchor=anchor)
+    canvas.line(frame.left, frame.bottom, frame.right, frame.bottom, "axis")
+    canvas.text(frame.right, height - 4, x_title, anchor="end")
+    return frame
