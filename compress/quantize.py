@@ -107,7 +107,8 @@ def check_plan(config: StudentConfig, plan: PrecisionPlan) -> None:
             raise InputError(f"{name} has {shapes[name][1]} columns, no multiple of the int4 group of {plan.group}")
 
 
-def _quantize(weight_RC: Tensor, columns: int, dtype: Dtype, scale_type: ScaleDtype) -> tuple[Tensor, Tensor]:
+def quantize_block(weight_RC: Tensor, columns: int, dtype: Dtype, scale_type: ScaleDtype) -> tuple[Tensor, Tensor]:
+    """Integers as int8 [R, C] and float32 scale [R, C / columns], one scale for `columns` numbers of a row."""
     low, high = _RANGE[dtype]
     R, C = weight_RC.shape
     blocks_RGC = weight_RC.detach().float().reshape(R, C // columns, columns)
@@ -123,7 +124,7 @@ def _quantize(weight_RC: Tensor, columns: int, dtype: Dtype, scale_type: ScaleDt
 
 def quantize_rows_int8(weight_RC: Tensor) -> tuple[Tensor, Tensor]:
     """int8 [R, C] and float32 scale [R, 1] with weight ~ values * scale; one scale a row."""
-    return _quantize(weight_RC, weight_RC.shape[1], "int8", "float32")
+    return quantize_block(weight_RC, weight_RC.shape[1], "int8", "float32")
 
 
 def quantize_groups_int4(
@@ -138,7 +139,7 @@ def quantize_groups_int4(
     """
     if weight_RC.shape[1] % group:
         raise InputError(f"{weight_RC.shape[1]} columns are no multiple of the int4 group of {group}")
-    return _quantize(weight_RC, group, "int4", scale_type)
+    return quantize_block(weight_RC, group, "int4", scale_type)
 
 
 def dequantize_rows(values_RC: Tensor, scale_RG: Tensor) -> Tensor:
@@ -194,7 +195,7 @@ def integers(student: Student, plan: PrecisionPlan) -> dict[str, QuantizedWeight
         scale_type = scale_dtype(name, dtype)
         columns = plan.group if dtype == "int4" else weight_RC.shape[1]
         known = _stored(weight_RC, stored.get(name), dtype, columns)
-        values_RC, scale_RG = known if known is not None else _quantize(weight_RC, columns, dtype, scale_type)
+        values_RC, scale_RG = known if known is not None else quantize_block(weight_RC, columns, dtype, scale_type)
         made[name] = QuantizedWeight(name, dtype, values_RC, scale_RG, scale_type)
     return made
 
@@ -229,7 +230,7 @@ def quantize(student: Student, plan: PrecisionPlan) -> Student:
     parts = integers(student, plan)
     # The big table is about to be replaced: share it with the original while copying instead of doubling it.
     memo = {id(parameter): parameter for name, parameter in student.named_parameters() if name in parts}
-    copied = copy.deepcopy(student, memo).eval().requires_grad_(False)
+    copied = copy.deepcopy(student, memo).eval()
     for name, part in parts.items():
         module = copied.get_submodule(name.removesuffix(".weight"))
         if name == POSITION:
@@ -248,7 +249,8 @@ def quantize(student: Student, plan: PrecisionPlan) -> Student:
         module.weight = nn.Parameter(tensor, requires_grad=False)
     # torchao's embedding refuses a padding_idx, which a table loaded from elsewhere may carry.
     copied.embedding.table.padding_idx = None  # type: ignore[assignment]
-    return copied
+    # Only now: until they were replaced, the big weights were the original's own.
+    return copied.requires_grad_(False)
 
 
 def weight_bytes_by_dtype(model: Student | StudentConfig, plan: PrecisionPlan) -> dict[str, int]:

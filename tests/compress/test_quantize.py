@@ -120,6 +120,7 @@ def test_int8_copy_is_the_model_that_torchao_makes(config):
     assert ours.embedding.table.padding_idx is None
     # The original is untouched.
     assert all(torch.equal(before[name], value) for name, value in student.state_dict().items())
+    assert all(parameter.requires_grad for parameter in student.parameters())
 
 
 def test_embed4_copy_is_torchaos_up_to_the_rounding_of_the_scales():
