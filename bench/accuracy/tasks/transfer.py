@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from bench.accuracy.binary import binary_scores
 from bench.accuracy.readers.senteval import Transfer, read_senteval
 from bench.accuracy.statistics import Items, interval
 from bench.accuracy.task import Options, Outcome, Task
 from bench.accuracy.tasks.classification import fit_linear
 from bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError
+from msdc.scores import cosine_rows
 
 
 def _features(store: VectorStore, texts: list[str], second: list[str] | None) -> np.ndarray:
@@ -52,6 +54,8 @@ def score(store: VectorStore, data: Transfer, options: Options) -> Outcome:
         scores["protocol"] = "test rows"
         if data.second:
             scores["f1"] = 100.0 * float(f1_score(truth, predicted, pos_label="1"))
+            cosine_N = cosine_rows(store.encode(data.test.texts), store.encode(data.second["test"]))
+            scores["by_cosine"] = binary_scores(cosine_N, truth == "1")
     else:
         predicted, truth = np.empty_like(labels), labels
         for fit, held in StratifiedKFold(folds, shuffle=True, random_state=options.seed).split(training_NF, labels):
