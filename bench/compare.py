@@ -23,6 +23,7 @@ from msdc.errors import InputError
 
 RESAMPLES = 2000
 FASTEST_PERCENT = 10
+RESAMPLED_AT_ONCE = 4_000_000
 # A load average this much higher during one of the two is worth a word.
 BUSIER = 1.0
 # qemu's count moves by interrupts that fall into a run or not.
@@ -55,20 +56,26 @@ class Comparison:
     notes: tuple[str, ...] = ()
 
 
+def _blocks(samples: np.ndarray, resamples: int, generator: np.random.Generator) -> np.ndarray:
+    """Resamples of one run made of blocks of consecutive samples, [resamples, samples]."""
+    count = len(samples)
+    block = max(1, round(count ** (1 / 3)))
+    starts = generator.integers(0, count - block + 1, size=(resamples, -(-count // block)))
+    return samples[(starts[:, :, None] + np.arange(block)).reshape(resamples, -1)[:, :count]]
+
+
 def _resampled(
     runs: Sequence[np.ndarray], percent: float, resamples: int, generator: np.random.Generator
 ) -> np.ndarray:
     """Bootstrap distribution of a percentile of the pooled samples, [resamples]."""
+    if len(runs) == 1:
+        rows = max(1, RESAMPLED_AT_ONCE // len(runs[0]))
+        sizes = [min(rows, resamples - done) for done in range(0, resamples, rows)]
+        return np.concatenate([np.percentile(_blocks(runs[0], size, generator), percent, axis=1) for size in sizes])
     values = np.empty(resamples)
     for i in range(resamples):
-        chosen = generator.integers(len(runs), size=len(runs)) if len(runs) > 1 else np.zeros(1, dtype=np.int64)
-        parts = []
-        for r in chosen:
-            samples = runs[r]
-            count = len(samples)
-            block = max(1, round(count ** (1 / 3)))
-            starts = generator.integers(0, count - block + 1, size=-(-count // block))
-            parts.append(samples[(starts[:, None] + np.arange(block)).ravel()[:count]])
+        chosen = generator.integers(len(runs), size=len(runs))
+        parts = [_blocks(runs[r], 1, generator)[0] for r in chosen]
         values[i] = np.percentile(np.concatenate(parts), percent)
     return values
 
@@ -132,7 +139,7 @@ def _group(runs: Sequence[DeviceRun], by_precision: bool) -> Groups:
     """Runs by what makes them comparable: device, runtime, threads, clock, perhaps precision; not the artifact."""
     groups: Groups = {}
     for run in runs:
-        key = (run.device.kind, run.device.name, run.artifact.runtime, str(run.threads), run.clock)
+        key = (run.device.kind, run.device.name, run.harness, run.artifact.runtime, str(run.threads), run.clock)
         groups.setdefault((*key, run.artifact.precision) if by_precision else key, []).append(run)
     return groups
 
@@ -213,7 +220,9 @@ def compare(old: BenchFile, new: BenchFile, seed: int = 0) -> list[Comparison]:
             notes.append("runtime versions differ")
         if was[0].artifact.sha256 == now[0].artifact.sha256:
             notes.append("the same artifact in both: a difference is the machine's")
-        where = f"{now[0].artifact.runtime} on {now[0].device.name}"
+        where = f"{now[0].artifact.runtime} on {now[0].device.name}" + (
+            ", native" if now[0].harness == "native" else ""
+        )
         title = f"{where}: {_label(was[0])}, then {_label(now[0])}"
         out.append(Comparison(where, title, now[0].clock, tuple(_differences(was, now, seed)), tuple(notes)))
     return out

@@ -82,7 +82,8 @@ def parity_failures(runs: Sequence[DeviceRun]) -> list[str]:
 
 def run_file_name(run: DeviceRun) -> str:
     """`NAME-RUNTIME-PRECISION-DEVICE.json`, without what a file system or a shell would stumble over."""
-    stem = "-".join((run.artifact.bundle, run.artifact.runtime, run.artifact.precision, run.device.name))
+    artifact = run.artifact
+    stem = "-".join((artifact.bundle, artifact.runtime, artifact.precision, run.device.name, run.harness))
     return "".join(c if c.isalnum() or c in "-._" else "_" for c in stem) + ".json"
 
 

@@ -10,6 +10,7 @@ from msdc.errors import InputError
 # kind -> module:class
 DEVICES = {
     "host": "bench.devices.host:HostDevice",
+    "native": "bench.devices.native_host:NativeHostDevice",
     "adb": "bench.devices.adb:AdbDevice",
     "emulator": "bench.devices.emulator:EmulatorDevice",
 }

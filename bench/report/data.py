@@ -37,6 +37,8 @@ def _label(run: DeviceRun, runs: Sequence[DeviceRun]) -> str:
     label = " ".join(parts)
     if len({(r.device.kind, r.device.name) for r in runs}) > 1:
         label += f" on {run.device.name}"
+    if len({r.harness for r in runs if r.device == run.device}) > 1:
+        label += f", {run.harness}"
     if len({r.threads for r in runs}) > 1:
         label += f", {run.threads} thread{'s' if run.threads > 1 else ''}"
     return label

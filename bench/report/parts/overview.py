@@ -74,7 +74,7 @@ def artifacts(data: ReportData) -> Section | None:
     )  # fmt: skip
     note = (
         "Program: the file with its external data, in millions of bytes. Load: file to runnable program, files "
-        "already in the page cache. Lowest cosine and token ids: golden texts on the device against those stored at export."
+        "already in the page cache. Lowest cosine, token ids: golden texts on the device against those of the export."
     )
     bundles = list(dict.fromkeys(run.artifact.bundle for run in data.results.runs))
     devices = list(dict.fromkeys(run.device.name for run in data.results.runs))

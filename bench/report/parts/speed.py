@@ -24,10 +24,11 @@ def _whole(run: DeviceRun) -> list[tuple[str, Timing]]:
 
 def _rows(timed: Sequence[tuple[Style, str, Timing]]) -> tuple[tuple[str, ...], ...]:
     """Rows of a table of times, the points of each column under each other."""
-    figures = zip(*((t.minimum, t.p50, t.p90, t.p99) for _, _, t in timed), strict=True)
-    texts = list(zip(*(aligned(column) for column in figures), strict=True))
+    figures = [value for _, _, t in timed for value in (t.minimum, t.p50, t.p90, t.p99)]
+    texts = aligned(figures, most=3)
     rows = []
-    for (style, what, timing), cells in zip(timed, texts, strict=True):
+    for i, (style, what, timing) in enumerate(timed):
+        cells = texts[4 * i : 4 * i + 4]
         per_second = fixed(1000 / timing.p50, 0) if timing.p50 else "–"
         rows.append((style.name, what, *cells, per_second, str(len(timing.samples))))
     return tuple(rows)

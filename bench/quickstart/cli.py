@@ -1,0 +1,29 @@
+"""`msdc quickstart`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("runs/quickstart"), show_default=True,
+              help="Run folder.")  # fmt: skip
+@click.option("--runs", type=click.IntRange(1, 100_000), default=60, show_default=True, help="Timed runs per length.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value of the recipe.")
+@click.option("--force", is_flag=True, help="Replace an earlier run in that folder.")
+def command(output: Path, runs: int, overrides: tuple[str, ...], force: bool) -> None:
+    """Walk the whole road on the embedded corpus: teach, export int8 for both runtimes, measure, report.
+
+    An unfinished run is taken up where it stopped. The last line printed is the path of the report.
+    """
+    from bench.quickstart.road import QuickstartConfig, walk
+    from bench.report.build import build_report, to_text
+
+    done = walk(QuickstartConfig(output, force, runs, overrides))
+    click.echo(to_text(build_report(done.results)))
+    minutes = sum(done.seconds.values()) / 60
+    steps = ", ".join(f"{name} {value:.0f} s" for name, value in done.seconds.items())
+    click.echo(f"\n{minutes:.1f} minutes: {steps}")
+    click.echo(str(done.report))

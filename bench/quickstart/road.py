@@ -1,0 +1,142 @@
+"""One run folder, from the recipe to the report.
+
+`FOLDER/`: what distill leaves (recipe.yaml, metrics.jsonl, stages/, student/), then `bundle/`, `results.json`,
+`report.html`. The report is written last, so its presence says that the road was walked to the end.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.devices.base import BenchSettings
+from bench.devices.host import HostDevice
+from bench.models import score_model
+from bench.report.build import build_report, write_report
+from bench.result import BenchFile, ModelScores
+from bench.run import parity_failures
+from bench.tasks import collect
+from compress.families import to_student
+from distill.catalog import load_recipe
+from distill.road import RunResult, run
+from export.writer import BundleOptions, write_bundle
+from msdc.encoders.encoder import load_encoder
+from msdc.errors import GateError, InputError
+from msdc.files import write_json
+from msdc.progress import say
+from msdc.recipe import Recipe
+
+RECIPE = "quickstart"
+TASKS = ("graded-pairs",)
+REPORT, RESULTS, BUNDLE = "report.html", "results.json", "bundle"
+
+
+@dataclass(frozen=True)
+class QuickstartConfig:
+    """`runs` are timed runs per length; `overrides` are `--set` of the recipe."""
+
+    folder: Path
+    force: bool = False
+    runs: int = 60
+    overrides: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Quickstart:
+    """What it left: the report's path, the results in it, and minutes by step."""
+
+    report: Path
+    results: BenchFile
+    seconds: dict[str, float]
+
+
+def prepare(folder: Path, force: bool) -> bool:
+    """Make way for a run; True when an unfinished one is there to go on with.
+
+    Raises:
+        InputError: a finished run without force, or a folder that is not a run's (never deleted).
+    """
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return False
+    if not (folder / "recipe.yaml").is_file():
+        raise InputError(f"{folder} exists and is no run folder: choose another with -o")
+    if force:
+        shutil.rmtree(folder)
+        return False
+    if (folder / REPORT).is_file():
+        raise InputError(f"{folder} holds a finished run, its report is {folder / REPORT}: pass --force to run again")
+    say(f"{folder}: an unfinished run; going on where it stopped")
+    return True
+
+
+def _float_models(recipe: Recipe, taught: RunResult, settings: BenchSettings) -> tuple[ModelScores, ...]:
+    tasks = collect(settings)
+    models = [score_model(load_encoder(recipe.teacher), "teacher", tasks)]
+    if taught.assistant is not None:
+        models.append(score_model(load_encoder(taught.assistant), "assistant", tasks, "transplanted vocabulary"))
+    models.append(score_model(load_encoder(taught.student), "student", tasks, recipe.name))
+    return tuple(models)
+
+
+def walk(config: QuickstartConfig, told: Callable[[str], None] = say) -> Quickstart:
+    """Distill, export, bench, report.
+
+    Raises:
+        InputError: the folder is taken (see `prepare`).
+        GateError: an artifact fell short of its gates.
+        MsdcError: a step failed; run again to go on from there.
+    """
+    folder = config.folder
+    resume = prepare(folder, config.force)
+    recipe = load_recipe(RECIPE, config.overrides)
+    seconds: dict[str, float] = {}
+
+    def step(name: str, began: float) -> None:
+        seconds[name] = round(time.monotonic() - began, 1)
+        told(f"{name}: {seconds[name]:.0f} s")
+
+    began = time.monotonic()
+    taught = run(recipe, folder, resume)
+    step("distill", began)
+
+    began = time.monotonic()
+    encoder = load_encoder(taught.student)
+    options = BundleOptions(
+        target="linux",
+        runtimes=("executorch", "onnx"),
+        precision="int8",
+        languages=("en", *(recipe.corpora[0].languages)),
+        licenses=recipe.licenses,
+        data_sources=recipe.data_sources,
+        source_sha256=encoder.fingerprint(),
+    )
+    bundle = folder / BUNDLE
+    # A bundle appears whole or not at all, but it may be that of an earlier, broken-off attempt: make it anew.
+    write_bundle(
+        to_student(encoder), encoder.tokenizer, bundle, name=recipe.name, options=options, force=True, say=told
+    )
+    step("export", began)
+
+    began = time.monotonic()
+    settings = BenchSettings(tasks=TASKS, runs=config.runs, progress=True, lengths=_lengths(encoder.max_length))
+    runs = HostDevice().run(bundle, settings)
+    step("bench", began)
+
+    began = time.monotonic()
+    results = BenchFile(runs=tuple(runs), models=_float_models(recipe, taught, settings))
+    write_json(folder / RESULTS, results.model_dump(mode="json"))
+    short = parity_failures(runs)
+    if short:
+        raise GateError("; ".join(short))
+    report = build_report(results, run_folder=folder, title="Quickstart: from an English teacher to a phone")
+    path = write_report(report, results, folder / REPORT, force=True)
+    step("report", began)
+    return Quickstart(path, results, seconds)
+
+
+def _lengths(longest: int) -> tuple[int, ...]:
+    """8, 32 and 128 tokens, as far as the model reads; its longest input in place of those beyond."""
+    return tuple(sorted({min(length, longest) for length in (8, 32, 128)}))
