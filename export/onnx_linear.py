@@ -148,14 +148,16 @@ class Weights:
             scales = g.op("Gather", g.const(f"{TABLE}.scale", part.scale.numpy()), ids, name="table_scale")
             return str(g.op("Mul", g.op("Cast", values, to=TensorProto.FLOAT), scales))
         scale_VG = part.scale.numpy().astype(np.float16)
-        unsigned_VE = (part.values.numpy() + 8).astype(np.uint8)
         if block_gather:
             self.uses_microsoft = True
-            packed = helper.make_tensor(TABLE, TensorProto.UINT4, unsigned_VE.shape, _pack_pairs(unsigned_VE), raw=True)
+            # Signed: without a zero point the operator takes 0.
+            half_bytes = _pack_pairs(part.values.numpy().view(np.uint8) & 15)
+            packed = helper.make_tensor(TABLE, TensorProto.INT4, part.values.shape, half_bytes, raw=True)
             scale = g.const(f"{TABLE}.scale", scale_VG)
             options = {"block_size": part.group, "gather_axis": 0, "quantize_axis": 1, "bits": 4}
             rows = g.op("GatherBlockQuantized", g.raw(packed), ids, scale, name="table", domain="com.microsoft", **options)
             return str(g.op("Cast", rows, to=TensorProto.FLOAT))
+        unsigned_VE = (part.values.numpy() + 8).astype(np.uint8)
         return self._unpacked_rows(g, ids, unsigned_VE, scale_VG, part.group)
 
     def _unpacked_rows(self, g: GraphBuilder, ids: str, unsigned_VE: np.ndarray, scale_VG: np.ndarray, group: int) -> str:
@@ -182,8 +184,8 @@ class Weights:
         return str(g.op("Mul", g.op("Cast", rows, to=TensorProto.FLOAT), scales))
 
 
-def _pack_pairs(unsigned_VE: np.ndarray) -> bytes:
-    flat = unsigned_VE.reshape(-1)
+def _pack_pairs(half_bytes_VE: np.ndarray) -> bytes:
+    flat = half_bytes_VE.reshape(-1)
     return (flat[0::2] | (flat[1::2] << 4)).astype(np.uint8).tobytes()
 
 

@@ -17,6 +17,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from compress.quantize import PrecisionPlan
+from compress.shapes import POSITION
 from compress.student import Student
 from export.onnx_builder import GraphBuilder, save_external
 from export.onnx_check import check_onnx_file
@@ -175,10 +176,13 @@ def build_onnx(student: Student, plan: PrecisionPlan, max_length: int, target: s
 
 
 def low_bit_share(model: onnx.ModelProto) -> float:
-    """Share of the bytes of all weight matrices (two dimensions and more) that are 8 bits or less; scales count."""
+    """Share of the bytes of the token table and of all linear maps that are 8 bits or less.
+
+    Positions, biases, norms and scales are not weights of a product and are not counted.
+    """
     low = total = 0
     for tensor in model.graph.initializer:
-        if len(tensor.dims) < 2 or tensor.dims[-1] == 1:
+        if len(tensor.dims) < 2 or tensor.name == POSITION or tensor.name.endswith(".scale"):
             continue
         size = len(tensor.raw_data)
         total += size
