@@ -1,0 +1,120 @@
+"""What stands in a training corpus is found, by rules that the test writes down again."""
+
+import gzip
+import string
+
+import numpy as np
+import pytest
+
+from bench.accuracy.contamination import check, corpus_files, normalise, shingles
+from msdc.errors import InputError
+
+TESTS = {
+    "one": [
+        "A man is riding a brown horse along the beach.",
+        "Zwei Hunde spielen im Schnee!",
+        "A man is riding a brown horse along the beach.",
+    ],
+    "two": ["The committee will meet again on the last Thursday of November.", "El niño come una manzana."],
+}
+
+
+def corpus(tmp_path, lines, name="corpus.en-xx.tsv"):
+    file = tmp_path / name
+    text = "".join(line + "\n" for line in lines)
+    file.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return file
+
+
+def test_normal_form():
+    assert normalise("  «ZWEI Hunde», spielen… im SCHNEE!! ") == "zwei hunde spielen im schnee"
+    assert normalise("Straße") == normalise("STRASSE") and normalise("don't") == "dont"
+    assert normalise("ｆｕｌｌ　ｗｉｄｔｈ") == "full width" and normalise("?!…") == ""
+
+
+@pytest.mark.parametrize("name", ["corpus.en-xx.tsv", "corpus.en-xx.tsv.gz"])
+def test_exact_after_case_and_punctuation(tmp_path, name):
+    file = corpus(tmp_path, ["Something else\tzwei hunde spielen im schnee", "EL NIÑO COME UNA MANZANA\tx"], name)
+    found = check(TESTS, [file])
+    assert found.by_set["one"]["exact"] == 1 and found.by_set["one"]["sentences"] == 2
+    assert found.by_set["two"]["exact"] == 1 and found.by_set["two"]["near"] == 0
+    assert found.by_set["one"]["examples"] == [
+        {"kind": "exact", "similarity": 1.0, "test_text": 2, "corpus": name, "line": 1}
+    ]
+    assert found.corpora[0]["exact"] == 2 and found.corpora[0]["sentences"] == 4
+
+
+def test_near_duplicates(tmp_path):
+    file = corpus(
+        tmp_path,
+        [
+            "The committee will meet again on the last Thursday in November.\ta",
+            "A man is walking a small dog along the river.\tb",
+        ],
+    )
+    found = check(TESTS, [file]).by_set
+    assert (found["two"]["exact"], found["two"]["near"]) == (0, 1)
+    assert (found["one"]["exact"], found["one"]["near"]) == (0, 0)
+    assert found["two"]["examples"][0]["similarity"] == pytest.approx(
+        len(
+            shingles(normalise(TESTS["two"][0]))
+            & shingles("the committee will meet again on the last thursday in november")
+        )
+        / len(
+            shingles(normalise(TESTS["two"][0]))
+            | shingles("the committee will meet again on the last thursday in november")
+        ),
+        abs=1e-3,
+    )
+    exact_only = check(TESTS, [file], near=None).by_set["two"]
+    assert exact_only["near"] is None and exact_only["exact"] == 0
+
+
+def test_minhash_finds_what_all_pairs_find(tmp_path):
+    """200 test sentences, each with a damaged copy: compared with every pair's exact Jaccard similarity."""
+    generator = np.random.default_rng(0)
+    words = ["".join(generator.choice(list(string.ascii_lowercase), size=generator.integers(3, 9))) for _ in range(400)]
+    sentences = [" ".join(generator.choice(words, size=14)) for _ in range(200)]
+    damaged = []
+    for sentence in sentences:
+        parts = sentence.split()
+        for position in generator.choice(14, size=generator.integers(0, 4), replace=False):
+            parts[position] = str(generator.choice(words))
+        damaged.append(" ".join(parts))
+    expected = set()
+    for test in sentences:
+        for line in damaged:
+            a, b = shingles(test), shingles(line)
+            if test != line and len(a & b) / len(a | b) >= 0.7:
+                expected.add(test)
+    exact = set(sentences) & set(damaged)
+    found = check({"set": sentences}, [corpus(tmp_path, damaged, "damaged.txt")]).by_set["set"]
+    assert found["exact"] == len(exact) > 20
+    assert len(expected - exact) > 20
+    # an index that estimates may miss a borderline one; it may never invent one
+    assert 0.97 * len(expected - exact) <= found["near"] <= len(expected - exact)
+
+
+def test_repeats_count_once_per_set_and_in_every_corpus(tmp_path):
+    first = corpus(tmp_path, ["Zwei Hunde spielen im Schnee"] * 5, "a.txt")
+    second = corpus(tmp_path, ["zwei hunde spielen im schnee"], "b.txt")
+    found = check(TESTS, [first, second])
+    assert found.by_set["one"]["exact"] == 1
+    assert [one["exact"] for one in found.corpora] == [1, 1] and [one["sentences"] for one in found.corpora] == [5, 1]
+
+
+def test_folders_and_bad_corpora(tmp_path):
+    inner = tmp_path / "deep"
+    inner.mkdir()
+    file = corpus(inner, ["x\ty"], "c.en-de.tsv.gz")
+    assert corpus_files([tmp_path, file]) == [file]
+    with pytest.raises(InputError, match="no such training corpus"):
+        corpus_files([tmp_path / "none.tsv"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"no \.tsv"):
+        corpus_files([tmp_path / "empty"])
+    (tmp_path / "bad.tsv").write_bytes(b"fine\n\xff\xfe\n")
+    with pytest.raises(InputError, match="line 2: not valid UTF-8"):
+        check(TESTS, [tmp_path / "bad.tsv"])
+    with pytest.raises(InputError, match="between 0 and 1"):
+        check(TESTS, [file], near=1.5)
