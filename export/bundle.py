@@ -12,11 +12,17 @@ from typing import Any
 import numpy as np
 
 from export.manifest import Manifest, check_files, read_manifest
-from export.writer import write_bundle
 from msdc.errors import InputError
 from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, Tokenizer
 
 __all__ = ["Bundle", "load_bundle", "write_bundle"]
+
+
+def write_bundle(*arguments: Any, **options: Any) -> Manifest:
+    """See `export.writer.write_bundle`; by name, because loading a bundle must not import what writes one."""
+    import export.writer
+
+    return export.writer.write_bundle(*arguments, **options)
 
 
 class Bundle:
@@ -95,11 +101,19 @@ def open_runner(folder: Path, manifest: Manifest, runtime: str, threads: int | N
     Raises:
         InputError: the program is refused by its runtime.
     """
+    from export.pte_file import check_pte
     from export.runtimes import ExecutorchRunner, OnnxRunner
 
     programs = manifest.programs
     if runtime == "executorch" and programs.executorch is not None:
         part = programs.executorch
+        constants = {
+            "repeats": part.repeats,
+            "width": manifest.width,
+            "max_length": manifest.max_length,
+            "vocabulary": manifest.vocabulary,
+        }
+        check_pte(folder / part.file, style=part.style, constants=constants)
         return ExecutorchRunner(folder / part.file, style=part.style, repeats=part.repeats, threads=threads)
     if runtime == "onnx" and programs.onnx is not None:
         from export.onnx_check import check_onnx_file

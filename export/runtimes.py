@@ -8,18 +8,18 @@ Shapes: N texts, B batch, T tokens, H hidden, D sentence width.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from export.pte_file import METHODS
 from export.quiet import quiet
 from msdc.errors import InputError, MsdcError
 
 ONNX_BATCH_TOKENS = 4096
 ONNX_MAX_BATCH = 64
-MULTI_METHODS = {"embed", "unit", "pool"}
 
 
 @functools.cache
@@ -58,13 +58,7 @@ class ExecutorchRunner:
         try:
             with quiet() as chatter:
                 self.program = runtime.load_program(path, verification=Verification.InternalConsistency)
-                wanted = {"forward"} if style == "forward" else MULTI_METHODS
-                if not wanted <= self.program.method_names:
-                    missing = ", ".join(sorted(wanted - self.program.method_names))
-                    raise InputError(f"{path}: the program has no method {missing}")
-                self.methods: dict[str, Any] = {name: self.program.load_method(name) for name in sorted(wanted)}
-        except InputError:
-            raise
+                self.methods: dict[str, Any] = {name: self.program.load_method(name) for name in METHODS[style]}
         except Exception as error:
             said = chatter.last_line() if chatter else ""
             raise InputError(f"{path}: ExecuTorch refuses the program ({said or error})") from error
@@ -118,15 +112,28 @@ class OnnxRunner:
         Raises:
             MsdcError: the model failed at run time.
         """
-        from msdc.text.packing import pack_by_length, pad
-
         vectors: dict[int, np.ndarray] = {}
-        for batch in pack_by_length([len(row) for row in rows], ONNX_BATCH_TOKENS, ONNX_MAX_BATCH):
-            ids_BT, mask_BT = pad([rows[i] for i in batch], self.pad_id)
-            feed = {"input_ids": ids_BT.numpy(), "attention_mask": mask_BT.numpy().astype(np.int64)}
+        order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
+        for batch in _batches(order, [len(row) for row in rows]):
+            T = len(rows[batch[0]])
+            ids_BT = np.full((len(batch), T), self.pad_id, dtype=np.int64)
+            mask_BT = np.zeros((len(batch), T), dtype=np.int64)
+            for place, i in enumerate(batch):
+                ids_BT[place, : len(rows[i])] = rows[i]
+                mask_BT[place, : len(rows[i])] = 1
+            feed = {"input_ids": ids_BT, "attention_mask": mask_BT}
             try:
                 sentence_BD = self.session.run(["sentence_embedding"], feed)[0]
             except Exception as error:
                 raise MsdcError(f"ONNX Runtime failed to run the model: {' '.join(str(error).split())[:200]}") from error
-            vectors.update(zip(batch.tolist(), sentence_BD, strict=True))
+            vectors.update(zip(batch, sentence_BD, strict=True))
         return np.stack([vectors[i] for i in range(len(rows))]).astype(np.float32, copy=False)
+
+
+def _batches(order: Sequence[int], lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Rows of near-equal length together, longest first, within a budget of tokens (no torch needed here)."""
+    start = 0
+    while start < len(order):
+        count = max(1, min(ONNX_MAX_BATCH, ONNX_BATCH_TOKENS // max(1, lengths[order[start]])))
+        yield list(order[start : start + count])
+        start += count

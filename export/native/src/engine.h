@@ -27,6 +27,10 @@ std::unique_ptr<Engine> open_engine(const Manifest& manifest, int32_t threads);
 
 const char* engine_name();
 
+// Keep the runtime from logging anything but errors. It changes the process, so only a program that owns its process
+// calls it, before anything is opened.
+void quiet_engine();
+
 // What the linked runtime says its version is, empty where it does not tell.
 std::string engine_version();
 

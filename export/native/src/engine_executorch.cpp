@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <sys/mman.h>
@@ -12,6 +13,7 @@
 #include <executorch/extension/tensor/tensor.h>
 #include <executorch/extension/threadpool/threadpool_guard.h>
 #include <executorch/runtime/backend/options.h>
+#include <executorch/runtime/platform/platform.h>
 
 #if __has_include(<executorch/extension/threadpool/threadpool.h>)
 #include <executorch/extension/threadpool/threadpool.h>
@@ -241,6 +243,16 @@ std::unique_ptr<Engine> open_engine(const Manifest& manifest, int32_t threads) {
 }
 
 const char* engine_name() { return "executorch"; }
+
+void quiet_engine() {
+  const auto errors_only = [](et_timestamp_t, et_pal_log_level_t level, const char*, const char*, size_t,
+                              const char* message, size_t length) {
+    if (level == et_pal_log_level_t::kError || level == et_pal_log_level_t::kFatal) {
+      std::fprintf(stderr, "ExecuTorch: %.*s\n", static_cast<int>(length), message);
+    }
+  };
+  executorch::runtime::register_pal(executorch::runtime::PalImpl::create(errors_only, __FILE__));
+}
 
 std::string engine_version() {
 #ifdef MSDC_RUNTIME_VERSION

@@ -16,6 +16,8 @@ std::unique_ptr<Engine> open_engine(const Manifest& manifest, int32_t) {
 
 const char* engine_name() { return "none"; }
 
+void quiet_engine() {}
+
 std::string engine_version() { return ""; }
 
 }  // namespace msdc

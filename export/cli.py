@@ -1,0 +1,77 @@
+"""`msdc export`: parse, and call one function."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+TARGETS = ("android", "ios", "linux", "web")
+
+
+@click.command()
+@click.argument("model", default="msdc-mini")
+@click.option("--target", type=click.Choice(TARGETS), required=True, help="What the bundle is for.")
+@click.option(
+    "--runtime",
+    type=click.Choice(["executorch", "onnx", "both"]),
+    help="Default: executorch for android and ios, onnx for web, both for linux.",
+)
+@click.option(
+    "--precision",
+    default="int8",
+    show_default=True,
+    help="fp32, int8, int8-embed4 (token table in 4 bits), int4-embed4 (for students trained for it), or a plan's .json.",
+)
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Bundle folder. Default: MODEL-TARGET here.")
+@click.option(
+    "--style",
+    type=click.Choice(["multi-method", "forward"]),
+    default="multi-method",
+    show_default=True,
+    help="ExecuTorch: embed, unit and pool, or one forward method.",
+)
+@click.option("--max-length", type=click.IntRange(min=2), help="Longest input in tokens. Default: the model's own.")
+@click.option("--no-gates", is_flag=True, help="Write the bundle though a gate falls short; it is marked so.")
+@click.option("--force", is_flag=True, help="Replace an existing folder.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
+def command(
+    model: str,
+    target: str,
+    runtime: str | None,
+    precision: str,
+    out: Path | None,
+    style: str,
+    max_length: int | None,
+    no_gates: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Write the bundle of MODEL for a target: programs, tokenizer, golden vectors, manifest.
+
+    MODEL is a shipped name, a folder, or a hub id: a student of ours or a stock BERT, RoBERTa / XLM-R, DistilBERT or
+    ALBERT sentence encoder.
+    """
+    from export.run import ExportRequest, export_model
+
+    request = ExportRequest(
+        model=model,
+        target=target,
+        runtime=runtime,
+        precision=precision,
+        out=out,
+        style=style,
+        max_length=max_length,
+        gates=not no_gates,
+        force=force,
+    )
+    folder, manifest = export_model(request)
+    if as_json:
+        click.echo(manifest.model_dump_json(indent=2))
+        return
+    for runtime_name, parity in manifest.parity.items():
+        part = getattr(manifest.programs, runtime_name)
+        names = [part.file] + ([part.data] if getattr(part, "data", None) else [])
+        size = sum(manifest.files[name].bytes for name in names)
+        click.echo(f"{runtime_name:<10}  {size:>12,} bytes  mean cosine {parity.mean_cosine:.6f}  min {parity.min_cosine:.6f}")
+    click.echo(folder)

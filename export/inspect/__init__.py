@@ -1,0 +1,1 @@
+"""What is inside an artifact, read without running it."""

@@ -1,0 +1,20 @@
+"""`msdc inspect`: parse, and call one function."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--tensors", type=click.IntRange(min=0), default=12, show_default=True, help="Largest tensors to list.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def command(path: Path, tensors: int, as_json: bool) -> None:
+    """What is in a .pte, an .onnx or a bundle folder: methods, operators, delegates, bytes, hashes. Nothing is run."""
+    from export.inspect.report import as_text, inspect_path
+
+    report = inspect_path(path)
+    click.echo(json.dumps(report, ensure_ascii=False, indent=2) if as_json else as_text(report, tensors))

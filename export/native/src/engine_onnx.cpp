@@ -1,0 +1,144 @@
+// Programs run by ONNX Runtime, through its C interface: the one that stays compatible across releases.
+#include "engine.h"
+
+#include <cstring>
+#include <memory>
+
+#include <onnxruntime_c_api.h>
+
+#include "failure.h"
+
+namespace msdc {
+
+namespace {
+
+const OrtApi& api() {
+  // NULL where the linked library is older than the header this was compiled with.
+  const OrtApi* found = OrtGetApiBase()->GetApi(ORT_API_VERSION);
+  if (found == nullptr) {
+    throw Failure(MSDC_UNSUPPORTED, std::string("ONNX Runtime ") + OrtGetApiBase()->GetVersionString() +
+                                        " is older than the one this core was compiled for");
+  }
+  return *found;
+}
+
+void check(const OrtApi& ort, OrtStatus* status, const std::string& what, msdc_status kind = MSDC_RUNTIME) {
+  if (status == nullptr) return;
+  const std::string line = "ONNX Runtime: " + what + ": " + ort.GetErrorMessage(status);
+  ort.ReleaseStatus(status);
+  throw Failure(kind, line);
+}
+
+template <typename T>
+class Held {
+ public:
+  Held(T* value, void(ORT_API_CALL* release)(T*)) : value_(value, release) {}
+  T* get() const { return value_.get(); }
+
+ private:
+  std::unique_ptr<T, void(ORT_API_CALL*)(T*)> value_;
+};
+
+class OnnxEngine : public Engine {
+ public:
+  OnnxEngine(const Manifest& manifest, int32_t threads)
+      : ort_(api()),
+        path_(manifest.path(manifest.onnx->file)),
+        width_(static_cast<size_t>(manifest.width)),
+        environment_(make_environment(ort_), ort_.ReleaseEnv),
+        session_(make_session(ort_, environment_.get(), path_, threads), ort_.ReleaseSession),
+        memory_(make_memory(ort_), ort_.ReleaseMemoryInfo) {}
+
+  void run(const std::vector<int32_t>& ids, float* vector) override {
+    ids_.assign(ids.begin(), ids.end());
+    mask_.assign(ids.size(), 1);
+    const Held<OrtValue> id_value = tensor(ids_), mask_value = tensor(mask_);
+    const char* names[] = {"input_ids", "attention_mask"};
+    const OrtValue* inputs[] = {id_value.get(), mask_value.get()};
+    const char* outputs[] = {"sentence_embedding"};
+    OrtValue* raw = nullptr;
+    check(ort_, ort_.Run(session_.get(), nullptr, names, inputs, 2, outputs, 1, &raw), "run");
+    const Held<OrtValue> out(raw, ort_.ReleaseValue);
+    OrtTensorTypeAndShapeInfo* raw_info = nullptr;
+    check(ort_, ort_.GetTensorTypeAndShape(out.get(), &raw_info), "output");
+    const Held<OrtTensorTypeAndShapeInfo> info(raw_info, ort_.ReleaseTensorTypeAndShapeInfo);
+    size_t numbers = 0;
+    ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+    check(ort_, ort_.GetTensorShapeElementCount(info.get(), &numbers), "output");
+    check(ort_, ort_.GetTensorElementType(info.get(), &type), "output");
+    if (numbers != width_ || type != ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT) {
+      damaged(path_ + ": the model's output is not a float vector of the manifest's width");
+    }
+    void* data = nullptr;
+    check(ort_, ort_.GetTensorMutableData(out.get(), &data), "output");
+    std::memcpy(vector, data, width_ * sizeof(float));
+  }
+
+ private:
+  static OrtEnv* make_environment(const OrtApi& ort) {
+    OrtEnv* out = nullptr;
+    check(ort, ort.CreateEnv(ORT_LOGGING_LEVEL_ERROR, "msdc", &out), "start");
+    return out;
+  }
+
+  static OrtMemoryInfo* make_memory(const OrtApi& ort) {
+    OrtMemoryInfo* out = nullptr;
+    check(ort, ort.CreateCpuMemoryInfo(OrtArenaAllocator, OrtMemTypeDefault, &out), "start");
+    return out;
+  }
+
+  static OrtSession* make_session(const OrtApi& ort, OrtEnv* environment, const std::string& path, int32_t threads) {
+    OrtSessionOptions* raw = nullptr;
+    check(ort, ort.CreateSessionOptions(&raw), "options");
+    const Held<OrtSessionOptions> options(raw, ort.ReleaseSessionOptions);
+    check(ort, ort.SetIntraOpNumThreads(options.get(), threads), "options");
+    check(ort, ort.SetInterOpNumThreads(options.get(), 1), "options");
+    // Threads that spin while they wait cost a phone its battery and a busy machine its time.
+    check(ort, ort.AddSessionConfigEntry(options.get(), "session.intra_op.allow_spinning", "0"), "options");
+    OrtSession* out = nullptr;
+    check(ort, ort.CreateSession(environment, path.c_str(), options.get(), &out), path, MSDC_DAMAGED);
+    return out;
+  }
+
+  Held<OrtValue> tensor(std::vector<int64_t>& values) const {
+    const int64_t shape[] = {1, static_cast<int64_t>(values.size())};
+    OrtValue* out = nullptr;
+    check(ort_,
+          ort_.CreateTensorWithDataAsOrtValue(memory_.get(), values.data(), values.size() * sizeof(int64_t), shape, 2,
+                                              ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64, &out),
+          "input");
+    return {out, ort_.ReleaseValue};
+  }
+
+  const OrtApi& ort_;
+  const std::string path_;
+  const size_t width_;
+  Held<OrtEnv> environment_;
+  Held<OrtSession> session_;
+  Held<OrtMemoryInfo> memory_;
+  std::vector<int64_t> ids_;
+  std::vector<int64_t> mask_;
+};
+
+}  // namespace
+
+std::vector<std::string> engine_files(const Manifest& manifest) {
+  if (!manifest.onnx) {
+    throw Failure(MSDC_UNSUPPORTED, manifest.folder + ": no ONNX model in the bundle; export it with --runtime onnx");
+  }
+  if (manifest.onnx->data.empty()) return {manifest.onnx->file};
+  return {manifest.onnx->file, manifest.onnx->data};
+}
+
+std::unique_ptr<Engine> open_engine(const Manifest& manifest, int32_t threads) {
+  engine_files(manifest);
+  return std::make_unique<OnnxEngine>(manifest, threads);
+}
+
+const char* engine_name() { return "onnx"; }
+
+void quiet_engine() {}
+
+std::string engine_version() { return OrtGetApiBase()->GetVersionString(); }
+
+}  // namespace msdc
