@@ -136,30 +136,35 @@ def needed_libraries(compiler: str, program: Path, given: tuple[Path, ...]) -> l
     return [path for name, path in found.items() if name not in have]
 
 
-def _build(stage: Path, sdk: NativeSdk, machine: str, host: str, compiler: str) -> None:
-    if machine == host:
-        folders = sorted({str(path.parent) for path in sdk.libraries})
-        _compile(stage, compiler, sdk, [f"-Wl,-rpath,{':'.join(folders)}"])
-        return
+def _ship_name(path: Path) -> str:
+    # ONNX Runtime's file carries its full version, programs ask for its soname.
+    return "libonnxruntime.so.1" if path.name.startswith("libonnxruntime.so.") else path.name
+
+
+def _build(stage: Path, sdk: NativeSdk, machine: str, compiler: str, payload: bool) -> None:
     shipped = stage / "lib"
     shipped.mkdir()
     program = _compile(stage, compiler, sdk, ["-Wl,-rpath,$ORIGIN/lib", f"-Wl,-rpath-link,{sdk.libraries[0].parent}"])
+    if not payload:
+        for path in sdk.libraries:
+            (shipped / _ship_name(path)).symlink_to(path)
+        return
     loader = Path(run_tool([compiler, f"-print-file-name={LOADERS[machine]}"], "find the loader").strip())
     for path in [*sdk.libraries, *needed_libraries(compiler, program, sdk.libraries), loader]:
-        # ONNX Runtime's file carries its full version, programs ask for its soname.
-        name = "libonnxruntime.so.1" if path.name.startswith("libonnxruntime.so.") else path.name
-        shutil.copyfile(path.resolve(), shipped / name)
-        (shipped / name).chmod(0o755)
+        shutil.copyfile(path.resolve(), shipped / _ship_name(path))
+        (shipped / _ship_name(path)).chmod(0o755)
 
 
 def build_runner(runtime: Runtime, machine: str | None = None, *, force: bool = False) -> RunnerBuild:
-    """The runner of `runtime` for `machine` (None: this one), built now or found in the cache.
+    """The runner of `runtime`, built now or found in the cache: for this machine, or as a payload for a device's
+    `machine` (which may be the same kind of machine, with another C library).
 
     Raises:
         InputError: a machine for which there is no compiler and no published library.
         MsdcError: a compiler or package is missing, or the build failed; says what to install.
     """
     host = platform.machine()
+    payload = machine is not None
     machine = machine or host
     sdk = native_sdk(runtime, machine, host)
     compiler = _compiler(machine, host)
@@ -169,14 +174,13 @@ def build_runner(runtime: Runtime, machine: str | None = None, *, force: bool = 
         "runtime": runtime,
         "version": sdk.version,
         "machine": machine,
-        "host": host,
+        "payload": payload,
         "compiler": run_tool([compiler, "--version"], "compiler").splitlines()[0],
         "flags": list(FLAGS),
         "sources": sha256_files(sources),
-        # A build for this machine finds its libraries by path.
-        "libraries": [str(path) for path in sdk.libraries] if machine == host else sdk.version,
+        # A build for this machine finds its libraries where they are installed.
+        "libraries": [] if payload else [str(path) for path in sdk.libraries],
     }
-    folder = cached_folder("runner", recipe, lambda stage: _build(stage, sdk, machine, host, compiler), force=force)
-    libraries = tuple(sorted((folder / "lib").glob("*")))
-    loader = LOADERS[machine] if machine != host else None
-    return RunnerBuild(folder / RUNNER, libraries, machine, loader, runtime, sdk.version)
+    folder = cached_folder("runner", recipe, lambda stage: _build(stage, sdk, machine, compiler, payload), force=force)
+    libraries = tuple(sorted((folder / "lib").glob("*"))) if payload else ()
+    return RunnerBuild(folder / RUNNER, libraries, machine, LOADERS[machine] if payload else None, runtime, sdk.version)

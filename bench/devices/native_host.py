@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import signal
 import subprocess
 import tempfile
@@ -53,7 +52,7 @@ class NativeHostDevice(Device):
         ]
 
     def _run_one(self, job: Job) -> DeviceRun:
-        runner = job.runner(platform.machine())
+        runner = job.runner()
         where = f"{job.runtime} on native"
         before = host_state()
         with tempfile.TemporaryDirectory(prefix="msdc-bench-") as temporary:

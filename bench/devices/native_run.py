@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import platform
 import re
 import secrets
 from collections.abc import Sequence
@@ -91,8 +92,8 @@ class Job:
         texts.write_bytes(b"".join(text.replace("\0", " ").encode("utf-8") + b"\0" for text in self.tasks.texts()))
         return [request, texts]
 
-    def runner(self, machine: str) -> RunnerBuild:
-        """The user's own runner, or ours for a machine (as `uname -m` says).
+    def runner(self, machine: str | None = None) -> RunnerBuild:
+        """The user's own runner, or ours: for a device's machine (as `uname -m` says), or for this one (None).
 
         Raises:
             InputError: the user's is for another machine.
@@ -101,8 +102,9 @@ class Job:
         if self.settings.runner is None:
             return build_runner(self.runtime, machine)
         own = own_runner(self.settings.runner)
-        if own.machine not in (None, machine):
-            raise InputError(f"{self.settings.runner}: a runner for {own.machine}, but the device is {machine}")
+        wanted = machine or platform.machine()
+        if own.machine not in (None, wanted):
+            raise InputError(f"{self.settings.runner}: a runner for {own.machine}, but the device is {wanted}")
         return own
 
 
