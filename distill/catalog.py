@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from msdc.errors import InputError
@@ -35,4 +36,6 @@ def _embedded(value: object) -> object:
         return {key: _embedded(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [_embedded(inner) for inner in value]
-    return value.replace("{embedded}", str(EMBEDDED)) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return value.replace("{embedded}", str(EMBEDDED)).replace("{data}", os.environ.get("MSDC_DATA", "../shared/data"))
+    return value

@@ -53,13 +53,14 @@ class Source:
         """
         taken = 0
         self.bad, self.first_bad = 0, ""
-        for row in self.rows():
-            source, target = clean(row.source), clean(row.target)
-            if max(len(source), len(target)) > self.corpus.max_characters:
+        longest, limit = self.corpus.max_characters, self.corpus.limit
+        for source, target, language, third in self.rows():
+            source, target = clean(source), clean(target)
+            if len(source) > longest or len(target) > longest:
                 continue
             taken += 1
-            yield Row(source, target, row.language, clean(row.third) if row.third else "")
-            if self.corpus.limit is not None and taken >= self.corpus.limit:
+            yield Row(source, target, language, clean(third) if third else "")
+            if taken == limit:
                 break
         self.seen = taken
         if not taken:
@@ -81,11 +82,8 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     number = 0
     try:
         with _open(path) as handle:
-            while True:
-                # Bounded: a file without line ends must not become one gigantic string.
-                line = handle.readline(MAX_LINE)
-                if not line:
-                    return
+            # Bounded: a file without line ends must not become one gigantic string.
+            while line := handle.readline(MAX_LINE):
                 number += 1
                 if number == 1:
                     line = line.removeprefix("\ufeff")

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import yaml
 
 from compress.folder import save_student
 from distill import parallel
 from distill.assistant import make_assistant, make_student
+from distill.batches import CHUNK_PAIRS, make_chunk
 from distill.card import model_card
 from distill.corpora import open_corpora
 from distill.selection import Judge, read_graded
@@ -28,7 +31,7 @@ from distill.tasks import make_task
 from distill.trainer import Trainer
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.environment import environment
-from msdc.errors import InputError, MsdcError
+from msdc.errors import InputError
 from msdc.files import disk_errors, read_json, staged_folder, write_json, write_text
 from msdc.machine import read_machine
 from msdc.progress import say
@@ -80,6 +83,10 @@ class Run:
         elif self.folder.exists() and any(self.folder.iterdir()):
             raise InputError(f"{self.folder} exists and is no run folder: choose another with -o")
         parallel.barrier()
+        if self.rank == 0 and self.resume:
+            # What a killed process was writing when it died.
+            for left in self.folder.rglob("*.partial"):
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
         if self.rank == 0 and not recipe_file.is_file():
             write_json(self.folder / "environment.json", environment())
             write_text(recipe_file, text)
@@ -101,6 +108,7 @@ class Run:
             self.recipe.heldout,
             stage.balance if stage is not None else "proportional",
             self.recipe.buffer,
+            self.recipe.sample,
         )
 
     def _model(self, role: str) -> Path:
@@ -139,10 +147,6 @@ class Run:
         """Steps of a stage: given, or epochs over the training rows, counted by reading them once."""
         if stage.steps is not None:
             return stage.steps
-        from distill.batches import CHUNK_PAIRS, make_chunk
-
-        import numpy as np
-
         if stage.batch_tokens is None:
             rows = sum(len(chunk) for chunk in stream.chunks(0, CHUNK_PAIRS))
             return max(1, round(stage.epochs * rows / stage.batch))
@@ -198,9 +202,8 @@ class Run:
                 from compress import qat
 
                 student = qat.convert(student)
-            if (folder / "model").exists():
-                raise MsdcError(f"{folder}/model is left from a broken stage; remove it and resume")
-            save_student(student.cpu(), learner.tokenizer.files[0], folder / "model")
+            # A model without done.json is from a run that was killed between the two; this one is equal to it.
+            save_student(student.cpu(), learner.tokenizer.files[0], folder / "model", force=True)
             write_json(folder / "done.json", numbers)
             for path in (folder / "checkpoints").glob("step-*"):
                 path.unlink()
@@ -224,14 +227,7 @@ class Run:
         if self.rank == 0 and not student.exists():
             encoder = load_encoder(self._model(role))
             with staged_folder(student) as stage_folder:
-                source = self._model(role)
-                for path in source.iterdir():
-                    if path.is_file():
-                        (stage_folder / path.name).write_bytes(path.read_bytes())
-                    else:
-                        (stage_folder / path.name).mkdir()
-                        for inner in path.iterdir():
-                            (stage_folder / path.name / inner.name).write_bytes(inner.read_bytes())
+                shutil.copytree(self._model(role), stage_folder, dirs_exist_ok=True)
                 write_text(stage_folder / "README.md", model_card(self.recipe, encoder, results, seconds))
             write_json(self.folder / "result.json", {"stages": results, "seconds": seconds})
         parallel.barrier()

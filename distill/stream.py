@@ -6,8 +6,8 @@ cut into chunks. Everything follows from (seed, epoch): a resumed run re-reads t
 
 from __future__ import annotations
 
-import hashlib
 import sys
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -22,9 +22,8 @@ BLOCK = 4096
 
 
 def bucket(text: str) -> float:
-    """A number in [0, 1) that depends on the text alone; near-identical forms of a sentence share it."""
-    digest = hashlib.blake2b(text.casefold().encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") / 2**64
+    """A number in [0, 1) that depends on the text alone, its case apart."""
+    return zlib.crc32(text.lower().encode()) / 2**32
 
 
 def weights(sources: list[Source], balance: str) -> np.ndarray:
@@ -51,12 +50,18 @@ class Stream:
     heldout: HeldOut
     balance: str = "root"
     buffer: int = 1_000_000
+    sample: float = 1.0
     epoch_rows: int | None = None
     reported: set[str] = field(default_factory=set, repr=False)
 
     def is_heldout(self, source: str) -> bool:
         """True for the share of source sentences that is never trained on."""
         return bucket(source) < self.heldout.share
+
+    def is_sampled(self, source: str) -> bool:
+        """True for the share of source sentences that is trained on, with all their translations."""
+        place = bucket(source)
+        return self.heldout.share <= place < self.heldout.share + self.sample * (1.0 - self.heldout.share)
 
     def _interleaved(self, rng: np.random.Generator) -> Iterator[Row]:
         share = weights(self.sources, self.balance)
@@ -101,7 +106,7 @@ class Stream:
         # A bounded epoch needs no larger buffer than its own rows a few times over.
         room = min(self.buffer, max(BLOCK, 4 * limit)) if limit < sys.maxsize else self.buffer
         for row in self._interleaved(rng):
-            if self.is_heldout(row.source):
+            if not self.is_sampled(row.source):
                 continue
             if len(held) < room:
                 held.append(row)

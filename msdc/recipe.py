@@ -147,6 +147,7 @@ class Recipe(Strict):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     cache: str | None = Field(default=None, description="folder of guide outputs; None: the user's cache")
     buffer: int = Field(default=1_000_000, gt=0, description="pairs held for shuffling; a smaller corpus is shuffled whole")
+    sample: float = Field(default=1.0, gt=0, le=1, description="share of source sentences used, with all translations")
     data_sources: tuple[str, ...] = ()
     licenses: tuple[str, ...] = ()
     paper: dict[str, Any] = Field(default_factory=dict, description="the row of the paper's table this reproduces")

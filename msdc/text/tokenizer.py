@@ -91,6 +91,8 @@ class FastTokenizer:
         return [row.ids for row in self.backend.encode_batch_fast(list(texts))]
 
     def pieces(self, text: str) -> list[str]:
+        # `encode` leaves its length behind, which would cut here too.
+        self.backend.no_truncation()
         return list(self.backend.encode(text, add_special_tokens=False).tokens)
 
 
@@ -151,6 +153,11 @@ def write_fast_copy(model_file: Path, target: Path) -> None:
     unk, bos, eos = (proto.trainer_spec.unk_id, proto.trainer_spec.bos_id, proto.trainer_spec.eos_id)
     backend = Tokenizer(models.Unigram(vocabulary, unk_id=unk, byte_fallback=proto.trainer_spec.byte_fallback))
     steps: list = []
+    if proto.normalizer_spec.name.endswith("_cf"):
+        # `tokenizers` reads the character map by grapheme and loses the mark of a capital with a combining mark; small
+        # letters pass unharmed. SentencePiece leaves the dotted capital I as it is, lower-casing would take it apart.
+        keep = "\ufdd0"
+        steps += [normalizers.Replace("\u0130", keep), normalizers.Lowercase(), normalizers.Replace(keep, "\u0130")]
     if proto.normalizer_spec.precompiled_charsmap:
         steps.append(normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap))
     if proto.normalizer_spec.remove_extra_whitespaces:
@@ -200,4 +207,4 @@ def write_tokenizer_folder(model_file: Path, folder: Path, max_length: int) -> N
 
 def clean(text: str) -> str:
     """NFC and one space between words, as corpora are read."""
-    return " ".join(unicodedata.normalize("NFC", text).split())
+    return " ".join((text if text.isascii() else unicodedata.normalize("NFC", text)).split())

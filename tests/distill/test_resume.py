@@ -1,0 +1,95 @@
+"""A run killed with SIGKILL at any moment and resumed equals the uninterrupted one, bit for bit.
+
+The children are forked after the imports, so that ten kills cost seconds; nothing of the kill is simulated.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+import traceback
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from distill.road import run
+from msdc.errors import InputError, MsdcError
+from msdc.recipe import parse_recipe
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked child; this system has no fork")
+
+
+def in_child(recipe, folder: Path, kill_after: int | None, resume: bool) -> int:
+    """Run the recipe in a forked child; SIGKILL it once metrics.jsonl has `kill_after` lines. Wait status."""
+    child = os.fork()
+    if child == 0:
+        try:
+            torch.set_num_threads(1)
+            run(recipe, folder, resume)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    metrics = folder / "metrics.jsonl"
+    while True:
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            return status
+        if kill_after is not None and metrics.is_file() and metrics.read_bytes().count(b"\n") >= kill_after:
+            os.kill(child, signal.SIGKILL)
+            return os.waitpid(child, 0)[1]
+        time.sleep(0.003)
+
+
+@pytest.fixture
+def recipe(tiny_tree, monkeypatch):
+    # A checkpoint after every step, so that a kill falls before, inside and after writing them.
+    monkeypatch.setattr("distill.trainer.Trainer.checkpoint_seconds", 0.0)
+    return parse_recipe(tiny_tree, "tiny")
+
+
+def test_killed_at_random_points_and_resumed_equals_uninterrupted(recipe, tmp_path):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert in_child(recipe, whole, None, False) == 0
+    lines = (whole / "metrics.jsonl").read_text().count("\n")
+    assert lines > 30
+    points = sorted(random.Random(11).sample(range(1, lines - 1), 10))
+    for number, point in enumerate(points):
+        status = in_child(recipe, broken, point, number > 0)
+        assert os.WIFSIGNALED(status) or status == 0
+    assert in_child(recipe, broken, None, True) == 0
+    stages = sorted(path.name for path in (whole / "stages").iterdir())
+    assert stages == ["0-one", "1-two", "2-three", "3-four"]
+    for model in ["student", *(f"stages/{name}/model" for name in stages)]:
+        expected, got = load_file(whole / model / "model.safetensors"), load_file(broken / model / "model.safetensors")
+        assert expected.keys() == got.keys()
+        for name in expected:
+            assert torch.equal(expected[name], got[name]), (model, name)
+    assert not list(broken.rglob("*.partial"))
+
+
+def test_a_damaged_checkpoint_is_named_and_the_good_one_offered(recipe, tmp_path):
+    folder = tmp_path / "run"
+    in_child(recipe, folder, 7, False)
+    kept = sorted((folder / "stages" / "0-one" / "checkpoints").glob("step-*.pt"))
+    assert len(kept) == 2
+    kept[-1].write_bytes(kept[-1].read_bytes()[:-100])
+    with pytest.raises(MsdcError, match=rf"{kept[-1].name}: this checkpoint is damaged; remove .* go on from {kept[0].name}"):
+        run(recipe, folder, True)
+    kept[-1].unlink()
+    kept[-1].with_suffix(".json").unlink()
+    run(recipe, folder, True)
+    assert (folder / "student" / "model.safetensors").is_file()
+
+
+def test_a_run_folder_is_never_silently_reused(recipe, tiny_tree, tmp_path):
+    folder = tmp_path / "run"
+    in_child(recipe, folder, 3, False)
+    with pytest.raises(InputError, match="pass --resume"):
+        run(recipe, folder)
+    with pytest.raises(InputError, match="differs from this recipe"):
+        run(parse_recipe({**tiny_tree, "seed": 2}, "tiny"), folder, True)
