@@ -110,3 +110,41 @@ def plan(model: str | None, shape: str | None, list_shapes: bool, as_json: bool,
     click.echo(
         "expected loss orders candidates (Spearman points, from published ablations); train two or three of them."
     )
+
+
+@command.command()
+@click.argument("model")
+@OUT
+@click.option("--languages", help="Keep what these languages write, e.g. de,es.")
+@click.option("--corpus", multiple=True, type=click.Path(path_type=Path), help="Keep what this text uses (may repeat).")
+@click.option("--size", type=int, help="Keep at most so many pieces, the most frequent ones.")
+@click.option("--check", multiple=True, type=click.Path(path_type=Path),
+              help="Measure on this text how much changes (may repeat).")  # fmt: skip
+@FORCE
+@JSON
+def vocabulary(model: str, languages: str | None, as_json: bool, **options: Any) -> None:
+    """Drop the pieces and table rows that nobody needs, and prove that nothing else changed."""
+    from compress.trim import TrimRequest, trim
+
+    codes = tuple(code.strip() for code in (languages or "").split(",") if code.strip())
+    report = trim(TrimRequest(model=model, languages=codes, **options))
+    if as_json:
+        click.echo(report.model_dump_json(indent=2))
+        return
+    click.echo(f"{report.out}: {report.vocabulary_after:,} of {report.vocabulary_before:,} pieces, "
+               f"{report.parameters_after / 1e6:.2f} of {report.parameters_before / 1e6:.2f} M parameters")  # fmt: skip
+    rows = [
+        [proof.source, f"{proof.texts:,}", f"{proof.changed_share:.2%}", f"{proof.unchanged_max_abs:.1e}",
+         "-" if proof.changed_mean_cosine is None else f"{proof.changed_mean_cosine:.4f}",
+         f"{proof.tokens_before:.1f} > {proof.tokens_after:.1f}"]
+        for proof in report.proofs
+    ]  # fmt: skip
+    columns = [
+        "texts of",
+        "texts",
+        "segmented otherwise",
+        "max difference of the others",
+        "cosine of the changed",
+        "tokens a text",
+    ]
+    _print_table("proof", columns, rows)

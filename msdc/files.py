@@ -128,6 +128,8 @@ def staged_folder(target: str | os.PathLike[str], force: bool = False) -> Iterat
             for path in stage.rglob("*"):
                 if path.is_file():
                     _fsync(path)
+                    # Some writers below (safetensors) leave files that only their owner can read.
+                    os.chmod(path, path.stat().st_mode | 0o444)
             os.chmod(stage, 0o755)
             if target.exists():
                 old = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".old", dir=target.parent))
