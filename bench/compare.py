@@ -4,8 +4,8 @@ Medians are compared by a bootstrap over blocks of consecutive samples: neighbou
 (frequency, heat, other work), and resampling single samples would claim more certainty than there is. Where a file
 holds several runs of one artifact on one device, runs are resampled first, then blocks within them. Other work on the
 machine shifts the median and leaves the fastest runs where they were, so a difference counts only when the fastest
-tenth moved the same way beyond its own interval. A machine that was slower throughout cannot be told from a slower
-artifact: measure both in one sitting.
+tenth moved the same way, beyond its own interval and by at least 1 %. A machine that was slower throughout cannot be
+told from a slower artifact: measure both in one sitting.
 
 Instruction counts need no bootstrap: they are deterministic up to `INSTRUCTION_TOLERANCE`.
 """
@@ -23,6 +23,8 @@ from msdc.errors import InputError
 
 RESAMPLES = 2000
 FASTEST_PERCENT = 10
+# Less than this of the fastest tenth is not the artifact: disturbed runs alone thin out the undisturbed ones that much.
+MATERIAL = 0.01
 RESAMPLED_AT_ONCE = 4_000_000
 # A load average this much higher during one of the two is worth a word.
 BUSIER = 1.0
@@ -121,9 +123,10 @@ def _timing(what: str, clock: Clock, old: list[Timing], new: list[Timing], seed:
         return Difference(what, "instructions", before, after, change, None, verdict)
     mine, theirs = [timing.samples for timing in old], [timing.samples for timing in new]
     change, interval = percentile_change(mine, theirs, 50, seed=seed)
-    _, fastest = percentile_change(mine, theirs, FASTEST_PERCENT, seed=seed)
+    fastest_change, fastest = percentile_change(mine, theirs, FASTEST_PERCENT, seed=seed)
     side = _beyond(interval)
-    verdict = "noise" if side == 0 or _beyond(fastest) != side else ("faster" if side < 0 else "slower")
+    moved = _beyond(fastest) == side and abs(fastest_change) >= MATERIAL
+    verdict = "noise" if side == 0 or not moved else ("faster" if side < 0 else "slower")
     return Difference(what, "ms", before, after, change, interval, verdict)
 
 

@@ -50,8 +50,10 @@ def linear_axis(
     low, high = min(known), max(known)
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
-    if high == low:
-        low, high = (low - 1, high + 1) if not zero else (low, low + 1)
+    if high - low <= 1e-12 * max(abs(low), abs(high), 1e-12):
+        # Nothing to spread: a round unit around the one value.
+        unit = max(abs(high) * 0.1, 1.0)
+        low, high = (low - unit, high + unit) if not zero else (min(low, 0.0), max(high, 0.0) or 1.0)
     if high - low < least:
         low, high = (low + high - least) / 2, (low + high + least) / 2
     spread = (high - low) * pad
@@ -69,8 +71,10 @@ def log_axis(values: Iterable[float], pad: float = 0.08) -> Axis:
     low, high = math.log10(min(known)), math.log10(max(known))
     spread = max((high - low) * pad, 0.08)
     low, high = 10 ** (low - spread), 10 ** (high + spread)
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for multiples in ((1, 2, 5), (1, 3), (1,)):
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    ticks: tuple[float, ...] = ()
+    for multiples, every in (((1, 2, 5), 1), ((1, 3), 1), ((1,), 1), ((1,), 2), ((1,), 1 + (last - first) // 5)):
+        decades = [d for d in range(first, last + 1) if d % every == 0]
         ticks = tuple(m * 10.0**d for d in decades for m in multiples if low <= m * 10.0**d <= high)
         if len(ticks) <= 6:
             break

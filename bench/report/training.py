@@ -66,6 +66,8 @@ def read_training(run_folder: Path) -> TrainingLog:
             continue
         try:
             row = json.loads(line)
+            if "step" not in row:
+                continue  # a stage's end, or a remark on the run
             name, step = str(row["stage"]), int(row["step"])
         except (ValueError, KeyError, TypeError) as error:
             if number == len(lines):
