@@ -1,7 +1,7 @@
 """Nearest neighbours by cosine through faiss, and the margin scores of bitext mining.
 
-Shapes: N queries, M candidates, D width, K neighbours, C mined candidate pairs. Exact search: a flat index in blocks of
-queries, so that memory is the two tables and N x K results.
+Shapes: N queries, M candidates, D width, K neighbours, B rows of a block, C mined candidate pairs. Every search is
+exact and works in blocks, so that memory is the two tables, the N x K results and one block.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from msdc.errors import InputError, MsdcError
 from msdc.progress import track
 
 QUERY_BLOCK = 16_384
+# numbers of one block of similarities (256 MiB)
+BLOCK_NUMBERS = 64_000_000
 MARGINS = ("ratio", "distance", "absolute")
 
 
@@ -76,20 +78,83 @@ def nearest(
     return similarity_NK, index_NK
 
 
-def gold_ranks(queries_ND: np.ndarray, candidates_MD: np.ndarray, gold_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+@contextlib.contextmanager
+def torch_threads(count: int | None) -> Iterator[None]:
+    """Run torch's products on `count` threads; None leaves it as it is."""
+    import torch
+
+    before = torch.get_num_threads()
+    if count is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def both_ways(
+    source_ND: np.ndarray, target_MD: np.ndarray, k: int, *, threads: int | None = None, progress: bool = False
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Nearest neighbours in both directions from one product: (similarity [N, K], index [N, K], [M, K], [M, K]).
+
+    Searching twice computes every inner product twice. Here a block of rows is multiplied once; its rows give the
+    sources' neighbours, and of its columns only those whose best entry beats what the target has so far are looked
+    into. For block t that is about K / t of them, so the second direction costs little.
+
+    Raises:
+        InputError: widths differ, or a side is empty.
+    """
+    import torch
+
+    if not len(source_ND) or not len(target_MD):
+        raise InputError("a search needs at least one query and one candidate")
+    if source_ND.shape[1] != target_MD.shape[1]:
+        raise InputError(f"sources have width {source_ND.shape[1]} and targets {target_MD.shape[1]}")
+    count, others = len(source_ND), len(target_MD)
+    k_row, k_column = min(k, others), min(k, count)
+    step = max(k_column, min(count, BLOCK_NUMBERS // others))
+    source, target_DM = torch.from_numpy(source_ND), torch.from_numpy(target_MD).T
+    row_values, row_index = torch.empty(count, k_row), torch.empty(count, k_row, dtype=torch.int64)
+    best_MK = torch.full((others, k_column), -torch.inf)
+    best_index_MK = torch.zeros(others, k_column, dtype=torch.int64)
+    block = torch.empty(step, others)
+    with torch_threads(threads), torch.inference_mode():
+        starts = range(0, count, step)
+        for start in track(starts, "search both ways", enabled=progress and len(starts) > 1):
+            rows = slice(start, min(start + step, count))
+            similarity_BM = torch.mm(source[rows], target_DM, out=block[: rows.stop - rows.start])
+            torch.topk(similarity_BM, k_row, dim=1, out=(row_values[rows], row_index[rows]))
+            better = torch.nonzero(similarity_BM.amax(0) > best_MK[:, -1]).squeeze(1)
+            if len(better):
+                found = similarity_BM[:, better].T.topk(min(k_column, len(similarity_BM)), dim=1)
+                values = torch.cat([best_MK[better], found.values], dim=1)
+                index = torch.cat([best_index_MK[better], found.indices + start], dim=1)
+                best_MK[better], order = values.topk(k_column, dim=1)
+                best_index_MK[better] = index.gather(1, order)
+    return row_values.numpy(), row_index.numpy(), best_MK.numpy(), best_index_MK.numpy()
+
+
+def gold_ranks(
+    queries_ND: np.ndarray, candidates_MD: np.ndarray, gold_N: np.ndarray, *, threads: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """For each query, how many candidates are strictly more similar than its gold one, and how many others equally.
 
     Exact over the whole pool, a block of queries at a time.
     """
+    import torch
+
+    queries, candidates_DM = torch.from_numpy(queries_ND), torch.from_numpy(candidates_MD).T
+    gold_N1 = torch.from_numpy(np.asarray(gold_N, dtype=np.int64))[:, None]
     above_N = np.empty(len(queries_ND), dtype=np.int64)
     level_N = np.empty(len(queries_ND), dtype=np.int64)
-    step = max(1, 64_000_000 // max(1, len(candidates_MD)))
-    for start in range(0, len(queries_ND), step):
-        rows = slice(start, start + step)
-        similarity_BM = queries_ND[rows] @ candidates_MD.T
-        own_B1 = np.take_along_axis(similarity_BM, gold_N[rows][:, None], axis=1)
-        above_N[rows] = (similarity_BM > own_B1).sum(1)
-        level_N[rows] = (similarity_BM == own_B1).sum(1) - 1
+    step = max(1, BLOCK_NUMBERS // 4 // max(1, len(candidates_MD)))
+    with torch_threads(threads), torch.inference_mode():
+        for start in range(0, len(queries_ND), step):
+            rows = slice(start, start + step)
+            similarity_BM = queries[rows] @ candidates_DM
+            own_B1 = similarity_BM.gather(1, gold_N1[rows])
+            above_N[rows] = torch.count_nonzero(similarity_BM > own_B1, dim=1).numpy()
+            level_N[rows] = torch.count_nonzero(similarity_BM == own_B1, dim=1).numpy() - 1
     return above_N, level_N
 
 
@@ -133,8 +198,8 @@ def mine(
     Raises:
         MsdcError: the model gives every sentence the same vector, so nothing is nearer than anything else.
     """
-    forward_NK, forward_index_NK = nearest(source_ND, target_MD, k, threads=threads, progress=progress, label="forward")
-    back_MK, back_index_MK = nearest(target_MD, source_ND, k, threads=threads, progress=progress, label="backward")
+    found = both_ways(source_ND, target_MD, k, threads=threads, progress=progress)
+    forward_NK, forward_index_NK, back_MK, back_index_MK = found
     if np.ptp(forward_NK) < 1e-6 and np.ptp(back_MK) < 1e-6:
         raise MsdcError("every sentence has the same vector: there are no nearest neighbours to mine")
     forward_mean_N, back_mean_M = forward_NK.mean(1), back_MK.mean(1)

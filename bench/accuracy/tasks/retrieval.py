@@ -85,7 +85,7 @@ def score(store: VectorStore, data: Pool, options: Options) -> Outcome:
     gold_N = np.array([position[answer] for answer in answers])
     queries_ND = unit_rows(store.encode(queries, data.pairs.where))
     candidates_MD = unit_rows(store.encode(distinct))
-    above_N, level_N = gold_ranks(queries_ND, candidates_MD, gold_N)
+    above_N, level_N = gold_ranks(queries_ND, candidates_MD, gold_N, threads=options.threads)
     first = Items("mean", np.where(above_N == 0, 1.0 / (1 + level_N), 0.0))
     # mean of 1 / rank over the places that the tied candidates share
     reciprocal_N = np.array(

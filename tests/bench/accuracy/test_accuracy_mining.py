@@ -5,7 +5,7 @@ import pytest
 from conftest import Constant, Table
 
 from bench.accuracy import evaluate
-from bench.accuracy.neighbours import gold_ranks, mine, nearest, unit_rows
+from bench.accuracy.neighbours import both_ways, gold_ranks, mine, nearest, unit_rows
 from bench.accuracy.readers.bucc import read_bucc
 from bench.accuracy.tasks.mining import best_threshold, right_answers, scores_at
 from bench.accuracy.vectors import VectorStore
@@ -69,6 +69,18 @@ def test_nearest_equals_brute_force_across_blocks(monkeypatch):
     assert np.allclose(similarity, -np.sort(-full, axis=1)[:, :5], atol=1e-6)
 
 
+@pytest.mark.parametrize("block", [64_000_000, 300, 1])
+@pytest.mark.parametrize(("rows", "columns"), [(57, 40), (40, 57), (3, 50), (50, 2), (1, 1)])
+def test_both_ways_equals_two_searches(monkeypatch, block, rows, columns):
+    monkeypatch.setattr("bench.accuracy.neighbours.BLOCK_NUMBERS", block)
+    x, y = clustered(60, 12, seed=9)
+    x, y = x[:rows], y[:columns]
+    found = both_ways(x, y, 4)
+    expected = (*nearest(x, y, 4), *nearest(y, x, 4))
+    for mine_, theirs in zip(found, expected, strict=True):
+        assert mine_.shape == theirs.shape and np.allclose(mine_, theirs, atol=1e-6)
+
+
 def test_fewer_candidates_than_k():
     x, y = clustered(3, 8, seed=1)
     similarity, index = nearest(x, y, 10)
@@ -82,6 +94,10 @@ def test_nothing_to_search():
         nearest(empty, some, 1)
     with pytest.raises(InputError, match="width"):
         nearest(np.eye(3, dtype=np.float32), some, 1)
+    with pytest.raises(InputError, match="at least one"):
+        both_ways(empty, some, 1)
+    with pytest.raises(InputError, match="width"):
+        both_ways(np.eye(3, dtype=np.float32), some, 1)
 
 
 def test_threshold_is_the_best_of_all_cuts():
