@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 # First word after `bench` -> module:attribute of a click command of a device.
-SUBVERBS = {"emulator": "bench.devices.emulator_cli:command"}
+SUBVERBS = {"emulator": "bench.emulator_cli:command"}
 
 
 class BenchCommand(click.Command):
@@ -56,9 +56,11 @@ def _settings(values: MutableMapping[str, Any]) -> Any:
 @click.command(cls=BenchCommand)
 @click.argument("bundle", required=False, type=click.Path(path_type=Path))
 @click.option("--device", default="host", show_default=True,
-              help="host, adb[:SERIAL], emulator[:a53|a76|i8mm], several with commas, or all.")  # fmt: skip
+              help="host, native, adb[:SERIAL], emulator[:a53|a76|i8mm], with commas, or all.")  # fmt: skip
 @click.option("--runtime", type=click.Choice(["executorch", "onnx", "both"]), help="Default: all the bundle holds.")
-@click.option("--lengths", type=Numbers(), default="8,32,128", show_default=True, help="Tokens, special ids included.")
+@click.option(
+    "--lengths", type=Numbers(), help="Tokens, special ids included.  [default: 8,32,128, as far as the artifact reads]"
+)
 @click.option("--runs", type=int, default=100, show_default=True, help="Timed runs per length.")
 @click.option("--warmup", type=int, default=10, show_default=True, help="Untimed runs before them.")
 @click.option("--threads", type=int, default=1, show_default=True)
@@ -69,6 +71,8 @@ def _settings(values: MutableMapping[str, Any]) -> Any:
 @click.option("--cooldown", type=float, default=0.0, show_default=True, help="Seconds of rest before each length.")
 @click.option("--timeout", type=float, default=900.0, show_default=True, help="Seconds per artifact.")
 @click.option("--runner", type=click.Path(path_type=Path), help="Your own build of the native runner.")
+@click.option("--build-runner", is_flag=True,
+              help="Build the native runner for this machine and arm64 devices (kept in the cache).")  # fmt: skip
 @click.option("--import", "imports", multiple=True, type=click.Path(path_type=Path),
               help="Result measured elsewhere, to stand beside these; may be repeated.")  # fmt: skip
 @click.option("--compare", "before", type=click.Path(path_type=Path), help="Earlier result to compare with.")
@@ -86,6 +90,7 @@ def command(
     tasks: str,
     cooldown: float,
     timeout: float,
+    build_runner: bool,
     imports: tuple[Path, ...],
     before: Path | None,
     run_folder: Path | None,
@@ -98,13 +103,27 @@ def command(
 ) -> None:
     """Measure BUNDLE on a device: latency, load, memory, parity, accuracy; print a table, write results and a report.
 
+    `host` measures through Python, `native` and the others through the native runner. `msdc bench emulator create`
+    makes the emulated phone.
+
     Fails (exit code 1) when a device fails or its golden vectors are not those of the export; what was measured is
     written first.
     """
-    if bundle is None and not imports:
+    if bundle is None and not imports and not build_runner:
         raise click.UsageError("name a bundle folder, or results to --import")
-    from bench.run import BenchJob, run_job
+    from bench.run import BenchJob, build_runners, run_job
 
+    if build_runner:
+        for line in build_runners():
+            click.echo(line, err=bundle is not None)
+        if bundle is None and not imports:
+            return
+    if measuring["lengths"] is None:
+        from bench.devices.base import usual_lengths
+        from export.manifest import read_manifest
+
+        longest = read_manifest(bundle).max_length if bundle is not None else 128
+        measuring["lengths"] = usual_lengths(longest)
     runtimes = {None: (), "both": ("executorch", "onnx")}.get(runtime, (runtime,))
     names = tuple(part.strip() for part in tasks.split(",") if part.strip() and part.strip() != "none")
     settings = _settings(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.devices.base import BenchSettings
+from bench.devices.base import RUNTIMES, BenchSettings
 from bench.devices.registry import open_devices
 from bench.result import BenchFile, DeviceRun
 from msdc.errors import GateError, MsdcError
@@ -78,6 +78,28 @@ def parity_failures(runs: Sequence[DeviceRun]) -> list[str]:
         if not golden.ids_equal:
             found.append(f"{run.title}: {len(golden.ids_differ)} golden texts get other token ids")
     return found
+
+
+def build_runners(machines: Sequence[str | None] = (None, "aarch64")) -> list[str]:
+    """Build the native runner of both runtimes for this machine (None) and for devices; one line each.
+
+    Raises:
+        MsdcError: none could be built; says what is missing.
+    """
+    from bench.build_runner import build_runner
+
+    lines, built = [], 0
+    for machine in machines:
+        for runtime in RUNTIMES:
+            name = f"{runtime} for {machine or 'this machine'}"
+            try:
+                lines.append(f"{name}: {build_runner(runtime, machine).program}")
+                built += 1
+            except MsdcError as error:
+                lines.append(f"{name}: not built: {' '.join(str(error).split())}")
+    if not built:
+        raise MsdcError("; ".join(lines))
+    return lines
 
 
 def run_file_name(run: DeviceRun) -> str:

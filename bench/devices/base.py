@@ -17,6 +17,12 @@ from bench.result import DeviceRun, Runtime
 from msdc.errors import InputError
 
 RUNTIMES: tuple[Runtime, ...] = ("executorch", "onnx")
+USUAL_LENGTHS = (8, 32, 128)
+
+
+def usual_lengths(longest: int) -> tuple[int, ...]:
+    """8, 32 and 128 tokens, as far as an artifact reads; its longest input in place of those beyond."""
+    return tuple(sorted({min(length, longest) for length in USUAL_LENGTHS}))
 
 
 class BenchSettings(BaseModel):
@@ -25,7 +31,7 @@ class BenchSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     runtimes: tuple[Runtime, ...] = Field(default=(), description="empty: every program the bundle holds")
-    lengths: tuple[int, ...] = Field(default=(8, 32, 128), min_length=1, description="tokens with special ids")
+    lengths: tuple[int, ...] = Field(default=USUAL_LENGTHS, min_length=1, description="tokens with special ids")
     runs: int = Field(default=100, ge=1, le=100_000, description="timed runs per length")
     warmup: int = Field(default=10, ge=0, le=10_000, description="untimed runs before them, per length")
     threads: int = Field(default=1, ge=1, le=256)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.devices.base import BenchSettings
+from bench.devices.base import BenchSettings, usual_lengths
 from bench.devices.host import HostDevice
 from bench.models import score_model
 from bench.report.build import build_report, write_report
@@ -121,7 +121,7 @@ def walk(config: QuickstartConfig, told: Callable[[str], None] = say) -> Quickst
     step("export", began)
 
     began = time.monotonic()
-    settings = BenchSettings(tasks=TASKS, runs=config.runs, progress=True, lengths=_lengths(encoder.max_length))
+    settings = BenchSettings(tasks=TASKS, runs=config.runs, progress=True, lengths=usual_lengths(encoder.max_length))
     runs = HostDevice().run(bundle, settings)
     step("bench", began)
 
@@ -135,8 +135,3 @@ def walk(config: QuickstartConfig, told: Callable[[str], None] = say) -> Quickst
     path = write_report(report, results, folder / REPORT, force=True)
     step("report", began)
     return Quickstart(path, results, seconds)
-
-
-def _lengths(longest: int) -> tuple[int, ...]:
-    """8, 32 and 128 tokens, as far as the model reads; its longest input in place of those beyond."""
-    return tuple(sorted({min(length, longest) for length in (8, 32, 128)}))

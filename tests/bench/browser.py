@@ -10,8 +10,9 @@ from pathlib import Path
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--virtual-time-budget=4000",
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+    "--virtual-time-budget=4000",
 )  # fmt: skip
 
 
@@ -40,7 +41,8 @@ FRAME = """<!doctype html><meta charset="utf-8"><body style="margin:0">
 frame.onload = () => {{
   const page = frame.contentDocument, root = page.documentElement;
   const wide = [...page.querySelectorAll("body *")].filter(e =>
-    !e.closest(".scroll, svg, .skip") && e.getBoundingClientRect().right > root.clientWidth + 1).map(e => e.tagName + "." + e.className);
+    !e.closest(".scroll, svg, .skip") && e.getBoundingClientRect().right > root.clientWidth + 1)
+    .map(e => e.tagName + "." + e.className);
   const texts = [...page.querySelectorAll("svg text")].map(e => e.getBoundingClientRect().height);
   const found = {{
     scroll: root.scrollWidth, client: root.clientWidth, height: root.scrollHeight, wide: wide,
@@ -48,8 +50,9 @@ frame.onload = () => {{
     unnamed: [...page.querySelectorAll("figure > svg")].filter(e => !e.getAttribute("aria-label")).length,
     ground: frame.contentWindow.getComputedStyle(page.body).backgroundColor,
     requests: frame.contentWindow.performance.getEntriesByType("resource").map(e => e.name),
-    colors: [...page.querySelectorAll("body *")].filter(e => e.tagName != "title" && e.childNodes.length && [...e.childNodes].some(n =>
-      n.nodeType == 3 && n.textContent.trim())).map(e => {{ const s = frame.contentWindow.getComputedStyle(e);
+    colors: [...page.querySelectorAll("body *")].filter(e => e.tagName != "title" &&
+      [...e.childNodes].some(n => n.nodeType == 3 && n.textContent.trim())).map(e => {{
+      const s = frame.contentWindow.getComputedStyle(e);
       return e.namespaceURI.endsWith("svg") ? s.fill : s.color; }}),
   }};
   document.body.insertAdjacentHTML("beforeend", "<pre id=answer></pre>");

@@ -47,7 +47,7 @@ def page(report, tmp_path_factory):
 class Reader(HTMLParser):
     """Tags, and whether they close as they open."""
 
-    VOID = {"meta", "link", "br", "hr", "img", "input"}
+    VOID = frozenset({"meta", "link", "br", "hr", "img", "input"})
 
     def __init__(self):
         super().__init__()
@@ -101,7 +101,7 @@ def test_every_section_table_and_figure_is_named(page):
 
 
 def test_instruction_counts_are_never_shown_as_time(report):
-    emulated = [s for s in report.sections if s.id == "instructions"][0]
+    emulated = next(s for s in report.sections if s.id == "instructions")
     for table in emulated.tables:
         assert not any(column.unit == "ms" for column in table.columns)
         assert "3.000" in [cell for row in table.rows for cell in row]
