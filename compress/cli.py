@@ -148,3 +148,43 @@ def vocabulary(model: str, languages: str | None, as_json: bool, **options: Any)
         "tokens a text",
     ]
     _print_table("proof", columns, rows)
+
+
+@command.command()
+@click.argument("model")
+@OUT
+@click.option("--bottleneck", type=int, help="Width of the token table's rows; default: the model's own.")
+@click.option("--unit", type=int, help="Keep the first M layers as the recurring unit.")
+@click.option("--layers", help="Keep these layers instead, e.g. 0,2,5.")
+@click.option("--repeats", type=int, help="How often the unit is applied; default: layers / unit.")
+@PLACE
+@click.option("--max-length", type=int, help="Longest input in tokens.")
+@click.option("--corpus", type=click.Path(path_type=Path), help="Text whose pieces weight the bottleneck's SVD.")
+@click.option("--materialise", is_flag=True, help="Write the equal plain BertModel: unrolled, V x H table.")
+@FORCE
+@JSON
+def student(model: str, layers: str | None, as_json: bool, **options: Any) -> None:
+    """Cut a student out of any encoder: layers of the recurring unit, and a bottleneck from the SVD of its table."""
+    from compress.make import StudentRequest, make
+
+    picked = None
+    if layers is not None:
+        try:
+            picked = tuple(int(index) for index in layers.split(","))
+        except ValueError:
+            raise click.BadParameter(
+                f"{layers!r} is not a list of numbers such as 0,2,5", param_hint="--layers"
+            ) from None
+    report = make(StudentRequest(model=model, layers=picked, **options))
+    if as_json:
+        click.echo(report.model_dump_json(indent=2))
+        return
+    config, sizes = report.sizes.config, report.sizes
+    picked_text = ", ".join(map(str, report.layers))
+    click.echo(f"{report.out}: layers {picked_text} x {config.repeats}, table {config.vocabulary:,} x "
+               f"{config.table_width}, {sizes.parameters / 1e6:.2f} M parameters")  # fmt: skip
+    if report.kept_variance is not None:
+        click.echo(
+            f"the bottleneck keeps {report.kept_variance:.1%} of the table's variance (frequencies: {report.frequency})"
+        )
+    click.echo(f"mean cosine to {report.model} before training: {report.cosine:.4f}")

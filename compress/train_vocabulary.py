@@ -61,7 +61,9 @@ def train_vocabulary(
         )
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[-1]
-        raise InputError(f"SentencePiece cannot train {size} pieces on {len(rows)} sentences: {reason[:200]}") from error
+        raise InputError(
+            f"SentencePiece cannot train {size} pieces on {len(rows)} sentences: {reason[:200]}"
+        ) from error
     with atomic_path(target) as temporary:
         temporary.write_bytes(buffer.getvalue())
     return target

@@ -25,7 +25,9 @@ CANDIDATES = 8  # rows that make one new row: more blurs, fewer starves rare pie
 def _occurrence(rows: Sequence[Sequence[int]], width: int) -> sparse.csr_matrix:
     """Binary sentence x id matrix."""
     lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
-    indices = np.concatenate([np.asarray(row, dtype=np.int32) for row in rows]) if lengths.sum() else np.zeros(0, np.int32)
+    indices = (
+        np.concatenate([np.asarray(row, dtype=np.int32) for row in rows]) if lengths.sum() else np.zeros(0, np.int32)
+    )
     indptr = np.concatenate([[0], np.cumsum(lengths)])
     matrix = sparse.csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=(len(rows), width))
     matrix.sum_duplicates()
@@ -129,9 +131,7 @@ def strongest(score: sparse.csr_matrix, candidates: int = CANDIDATES, power: flo
     return sparse.diags(1.0 / np.maximum(total, 1e-30)) @ weights
 
 
-def transplant_rows(
-    weights: sparse.csr_matrix, teacher_table_WH: Tensor, fallback_PH: Tensor | None = None
-) -> Tensor:
+def transplant_rows(weights: sparse.csr_matrix, teacher_table_WH: Tensor, fallback_PH: Tensor | None = None) -> Tensor:
     """New table [P, H]: weighted means of the teacher's rows; a piece never seen gets the fallback or the mean row."""
     table = teacher_table_WH.detach().float().numpy()
     rows = np.asarray(weights @ table, dtype=np.float32)
