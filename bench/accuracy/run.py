@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from bench.accuracy.checksums import check_sums
 from bench.accuracy.contamination import NEAR, Findings, check
 from bench.accuracy.evaluate import plain, result_of
 from bench.accuracy.languages import SHIPPED
@@ -152,6 +153,7 @@ def run(config: EvaluateConfig) -> dict[str, Any]:
     place = data_place(config.data, _languages(config, contenders[0]))
     found = plan(config.tasks, place)
     loaded = _read_all(found)
+    verified = check_sums(place.folder, (source for _, data in loaded for source in data.sources))
     findings = _contamination(config, loaded)
     results = list(_score_all(config, contenders, reference, loaded, found, findings))
     for one in [*contenders, *([reference] if reference else [])]:
@@ -167,6 +169,7 @@ def run(config: EvaluateConfig) -> dict[str, Any]:
         "results": results,
         "tables": tables(config.tasks, by_model),
         "absent": found.absent,
+        "files_with_listed_sums": verified,
         "contamination": _contamination_record(config, findings),
         "settings": {
             "resamples": config.options.resamples,

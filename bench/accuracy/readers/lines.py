@@ -21,11 +21,12 @@ BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Source:
-    """Where rows came from: file name, bytes on disk and their sha256."""
+    """Where rows came from: file name, bytes on disk and their sha256. `path` stays out of results."""
 
     file: str
     bytes: int
     sha256: str
+    path: Path | None = None
 
     def as_dict(self) -> dict[str, str | int]:
         return {"file": self.file, "bytes": self.bytes, "sha256": self.sha256}
@@ -69,7 +70,7 @@ def _read_bounded(path: Path) -> tuple[bytes, Source]:
         raise InputError(f"{path}: damaged gzip file ({error})") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
-    return b"".join(blocks), Source(path.name, size, digest)
+    return b"".join(blocks), Source(path.name, size, digest, path)
 
 
 def _decode(path: Path, content: bytes, encoding: str) -> str:

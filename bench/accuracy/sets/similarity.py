@@ -49,7 +49,7 @@ def _join_files(name: str, files: list[Path], names: list[str]) -> ScoredPairs:
 def _sts_year(year: str) -> Callable[[Place], Iterator[Part]]:
     def parts(place: Place) -> Iterator[Part]:
         looked = f"sts12-16/STS{year}.*.tsv*"
-        files = place.all(looked) or place.all(f"STS{year}-en-test/STS.input.*.txt")
+        files = place.all(looked) or place.all(f"**/STS{year}-en-test/STS.input.*.txt")
         names = [_part_name(file) for file in files]
         yield Part(f"sts{year}", partial(_join_files, f"sts{year}", files, names) if files else None, looked)
 

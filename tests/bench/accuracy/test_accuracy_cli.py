@@ -1,5 +1,6 @@
 """`msdc evaluate` as its users meet it: float models, artifacts on both runtimes, suites, files, exit codes."""
 
+import hashlib
 import json
 import re
 
@@ -224,6 +225,24 @@ def test_a_suite_reports_what_is_absent(tiny_student, tmp_path):
     assert ours["values"]["en-en"] == document["results"][0]["spearman"]
     assert ours["values"]["ar-ar"] is None and ours["values"]["mono_avg"] is None
     assert "not here" in markdown(document)
+
+
+def test_sums_of_the_data_folder_are_held(tiny_student, tmp_path):
+    folder = tmp_path / "stsb"
+    folder.mkdir()
+    rows = [(i % 6, f"word{i} cat", f"word{i % 3} dog") for i in range(20)]
+    file = write_pairs(folder / "sts-test.tsv", rows)
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    (tmp_path / "SHA256SUMS").write_text(f"{digest}  stsb/sts-test.tsv\n", encoding="utf-8")
+    config = EvaluateConfig(str(tiny_student), ("stsb",), data=tmp_path, options=Options(resamples=0))
+    document = run(config)
+    assert document["files_with_listed_sums"] == 1 and document["results"][0]["data"][0]["sha256"] == digest
+    write_pairs(file, [*rows, (1, "one more", "pair")])
+    with pytest.raises(InputError, match="its sha256 is not the one in SHA256SUMS"):
+        run(config)
+    (tmp_path / "SHA256SUMS").write_text("nonsense\n", encoding="utf-8")
+    with pytest.raises(InputError, match="SHA256SUMS line 1"):
+        run(config)
 
 
 def test_languages_choose_the_tracks(tmp_path):
