@@ -29,6 +29,8 @@ from bench.result import (
 from msdc.errors import InputError
 from msdc.files import read_json
 
+EVALUATION = "accuracy"  # kind of what `msdc evaluate` writes
+
 
 class ForeignTiming(BaseModel):
     """Raw samples; a percentile beside them is ignored."""
@@ -120,11 +122,11 @@ def read_result(path: Path) -> BenchFile:
         raise InputError(f"{path}: {where}: {first['msg']} ({hint})") from error
 
 
-def read_results(paths: Sequence[Path]) -> BenchFile:
-    """Several files, and folders of them, in one; a run that two of them hold is taken once.
+def result_files(paths: Sequence[Path]) -> list[Path]:
+    """The files named, and the `*.json` of the folders named.
 
     Raises:
-        InputError: a file that is no result, a folder without one, or nothing at all.
+        InputError: a folder without one, or nothing at all.
     """
     files: list[Path] = []
     for path in paths:
@@ -137,6 +139,28 @@ def read_results(paths: Sequence[Path]) -> BenchFile:
             files.append(path)
     if not files:
         raise InputError("no result file named")
+    return files
+
+
+def split_evaluations(paths: Sequence[Path]) -> tuple[list[Path], list[dict[str, Any]]]:
+    """Bench results as paths, and the documents of `msdc evaluate` among the files, read."""
+    results, documents = [], []
+    for path in result_files(paths):
+        raw = read_json(path)
+        if isinstance(raw, dict) and raw.get("kind") == EVALUATION:
+            documents.append(raw)
+        else:
+            results.append(path)
+    return results, documents
+
+
+def read_results(paths: Sequence[Path]) -> BenchFile:
+    """Several files, and folders of them, in one; a run that two of them hold is taken once.
+
+    Raises:
+        InputError: a file that is no result, a folder without one, or nothing at all.
+    """
+    files = result_files(paths)
     runs: dict[str, DeviceRun] = {}
     models: dict[str, ModelScores] = {}
     for path in files:

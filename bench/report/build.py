@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.compare import Comparison, compare
 from bench.report.blocks import Report, joined
 from bench.report.data import ReportData
-from bench.report.parts import accuracy, comparison, memory, method, overview, peers, speed, teaching
+from bench.report.parts import accuracy, comparison, evaluation, memory, method, overview, peers, speed, teaching
 from bench.report.training import read_training
 from bench.result import BenchFile
 from msdc.errors import InputError
@@ -28,19 +29,21 @@ def build_report(
     run_folder: Path | None = None,
     before: BenchFile | None = None,
     with_peers: bool = False,
+    evaluations: Sequence[dict[str, Any]] = (),
 ) -> Report:
-    """A report of `results`; with the training of `run_folder` and a comparison with `before` when given.
+    """A report of `results`; with the training of `run_folder`, a comparison with `before`, and documents of `msdc
+    evaluate` when given.
 
     Raises:
         InputError: nothing to report, a bad run folder, or nothing in common with `before`.
     """
-    if not results.runs and not results.models:
+    if not results.runs and not results.models and not evaluations:
         raise InputError("the result files hold no run and no model: nothing to report")
     comparisons: tuple[Comparison, ...] = tuple(compare(before, results)) if before is not None else ()
     bundles = list(dict.fromkeys(run.artifact.bundle for run in results.runs))
     data = ReportData(
         results=results,
-        title=title or (joined(bundles) if bundles else results.models[0].name),
+        title=title or joined(bundles or [model.name for model in results.models]) or "Evaluation",
         training=read_training(run_folder) if run_folder is not None else None,
         comparisons=comparisons,
         peers=with_peers,
@@ -49,6 +52,7 @@ def build_report(
         overview.artifacts(data),
         accuracy.section(data),
         accuracy.trade(data),
+        *evaluation.sections(evaluations),
         comparison.section(data),
         speed.latency(data),
         speed.samples(data),

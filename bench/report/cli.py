@@ -25,12 +25,18 @@ def command(
     title: str | None,
     force: bool,
 ) -> None:
-    """Make one report of RESULT... (files of `msdc bench --json`, folders of them, or results from elsewhere)."""
-    from bench.foreign import read_result, read_results
+    """Make one report of RESULT...: files of `msdc bench --json`, folders of them, results from elsewhere, and
+    documents of `msdc evaluate -o FILE.json`.
+    """
+    from bench.foreign import read_result, read_results, split_evaluations
     from bench.report.build import build_report, check_output, write_report
+    from bench.result import BenchFile
 
     check_output(output, force)
-    found = read_results(results)
+    files, evaluations = split_evaluations(results)
+    found = read_results(files) if files else BenchFile()
     earlier = read_result(before) if before is not None else None
-    report = build_report(found, title=title, run_folder=run_folder, before=earlier, with_peers=peers)
+    report = build_report(
+        found, title=title, run_folder=run_folder, before=earlier, with_peers=peers, evaluations=evaluations
+    )
     click.echo(str(write_report(report, found, output, force)))
