@@ -54,6 +54,21 @@ def msdc(debug: bool) -> None:
     """Multilingual sentence encoders for phones: distill, compress, export, bench."""
 
 
+def hush() -> None:
+    """Libraries print bars and warnings of their own; a user asked for our lines only."""
+    import logging
+
+    for name, value in (
+        ("HF_HUB_DISABLE_PROGRESS_BARS", "1"),
+        ("TRANSFORMERS_VERBOSITY", "error"),
+        ("TQDM_DISABLE", "1"),
+        ("TOKENIZERS_PARALLELISM", "false"),
+    ):
+        os.environ.setdefault(name, value)
+    for name in ("torchao", "torch.utils._pytree", "torch.distributed"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
 def _one_line(error: BaseException) -> str:
     text = " ".join(str(error).split())
     return text or type(error).__name__
@@ -63,9 +78,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exit code 0, 1 (failed or a gate fell short) or 2 (usage or bad input)."""
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
-    # Libraries below print bars and warnings of their own; a user asked for our one line.
-    for name, value in (("HF_HUB_DISABLE_PROGRESS_BARS", "1"), ("TRANSFORMERS_VERBOSITY", "error"), ("TOKENIZERS_PARALLELISM", "false")):
-        os.environ.setdefault(name, value)
+    hush()
     try:
         # --debug is welcome anywhere on the line, not only before the verb.
         code: Any = msdc.main([a for a in arguments if a != "--debug"], prog_name="msdc", standalone_mode=False)

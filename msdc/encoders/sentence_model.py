@@ -68,7 +68,9 @@ def load_sentence_model(layout: Layout, trust_remote_code: bool = False) -> Sent
     """
     from safetensors import safe_open
     from transformers import AutoModel
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()
     if not list(layout.body.glob("*.safetensors")):
         raise InputError(f"{layout.body}: no .safetensors weights; other weight files are not read")
     for path in sorted(layout.body.glob("*.safetensors")):
