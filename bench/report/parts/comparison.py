@@ -7,7 +7,7 @@ from bench.report.blocks import Column, Section, Table, fixed, megabytes, minus,
 from bench.report.data import ReportData
 from bench.report.parts.charts import change_intervals
 
-WORDS = {"unknown": "no verdict: one sample"}
+WORDS = {"unknown": "one sample"}
 
 
 def _value(difference: Difference, value: float) -> str:
@@ -28,23 +28,18 @@ def _row(difference: Difference) -> tuple[str, ...]:
     if difference.unit == "x100":
         change = minus(f"{difference.change:+.2f} points")
         verdict = "same" if difference.verdict == "same" else "see msdc evaluate --against"
-    return (
-        difference.what,
-        _value(difference, difference.old),
-        _value(difference, difference.new),
-        change,
-        interval,
-        verdict,
-    )
+    before, now = _value(difference, difference.old), _value(difference, difference.new)
+    return (difference.what, change, verdict, interval, before, now)
 
 
 def section(data: ReportData) -> Section | None:
     """One table and one picture of intervals for each pair of runs."""
     if not data.comparisons:
         return None
+    # The answer first: on a phone the rest is one swipe away.
     columns = (
-        Column("Figure", align="left"), Column("Before"), Column("Now"), Column("Change"), Column("95 % interval"),
-        Column("Verdict", align="left"),
+        Column("Figure", align="left"), Column("Change"), Column("Verdict", align="left"), Column("95 % interval"),
+        Column("Before"), Column("Now"),
     )  # fmt: skip
     figures, tables, notes = [], [], []
     for comparison in data.comparisons:
