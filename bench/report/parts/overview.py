@@ -64,7 +64,8 @@ def artifacts(data: ReportData) -> Section | None:
     rows = []
     for (run, style), load, first in zip(data.everything(), loads, firsts, strict=True):
         cosine, ids = _parity_cells(run)
-        device = run.device.name + (" (emulated)" if run.device.emulated else "")
+        said = "emulated" in run.device.name
+        device = run.device.name + (" (emulated)" if run.device.emulated and not said else "")
         sizes = (megabytes(run.artifact.bytes), megabytes(run.artifact.bundle_bytes))
         rows.append((style.name, device, *sizes, load, first, str(run.threads), cosine, ids))
     columns = (
