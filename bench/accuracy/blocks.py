@@ -100,13 +100,17 @@ def _by_task(results: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     return grouped
 
 
+def _models(results: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(result["model"] for result in results))
+
+
 def _score_table(task: str, results: list[dict[str, Any]]) -> Table:
-    models = list(dict.fromkeys(result["model"] for result in results))
-    names = list(dict.fromkeys(result["name"] for result in results))
+    """One row a set, one column a model; sets of several parts get a row with their mean."""
+    models, names = _models(results), list(dict.fromkeys(result["name"] for result in results))
     cell = {(result["name"], result["model"]): result for result in results}
     checked = any("contamination" in result for result in results)
     rows = []
-    for name in names:
+    for place, name in enumerate(names):
         mine = [cell.get((name, model)) for model in models]
         some = next(result for result in mine if result is not None)
         row = [name]
@@ -115,8 +119,39 @@ def _score_table(task: str, results: list[dict[str, Any]]) -> Table:
             row.append(with_interval(task, value, result.get("interval") if result else None))
         row.append(str(some.get("pairs", "")))
         rows.append(row + ([_found(some)] if checked else []))
+        family = name.split("/")[0]
+        last = place + 1 == len(names) or names[place + 1].split("/")[0] != family
+        parts = [one for one in names if one.startswith(f"{family}/")]
+        if last and len(parts) > 1 and task != "bias":
+            means = [_mean_of(cell, parts, model) for model in models]
+            rows.append([f"{family}, mean of {len(parts)}", *(number(task, m) for m in means), *[""] * (1 + checked)])
     columns = ["set", *models, "items", *(["sentences also in training text"] if checked else [])]
-    return Table(TITLES.get(task, task), columns, rows, "In brackets: 95 % bootstrap interval.")
+    notes = ["In brackets: 95 % bootstrap interval."] if any(result.get("interval") for result in results) else []
+    if any("dev" in name.split("/")[0].split("-") for name in names):
+        notes.append("Sets named dev are development data: a recipe may choose its checkpoints on them.")
+    return Table(TITLES.get(task, task), columns, rows, " ".join(notes))
+
+
+def _mean_of(cell: dict[tuple[str, str], dict[str, Any]], parts: list[str], model: str) -> float | None:
+    found = [cell[(part, model)] for part in parts if (part, model) in cell]
+    values = [result[result["main"]] for result in found]
+    return sum(values) / len(values) if len(values) == len(parts) and None not in values else None
+
+
+def _grid(
+    title: str, head: str, results: list[dict[str, Any]], rows: dict[str, dict[str, str]], caption: str = ""
+) -> Table:
+    """`rows` maps a row's name to its cell by model."""
+    models = _models(results)
+    cells = [[name, *(by_model.get(model, "-") for model in models)] for name, by_model in rows.items()]
+    return Table(title, [head, *models], cells, caption)
+
+
+def _by_name(results: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    grouped: dict[str, list[dict[str, Any]]] = {}
+    for result in results:
+        grouped.setdefault(result["name"], []).append(result)
+    return grouped
 
 
 def _test_table(results: list[dict[str, Any]]) -> Table | None:
@@ -141,35 +176,30 @@ def _p(value: float) -> str:
 
 def _subsets(results: list[dict[str, Any]]) -> list[Block]:
     blocks: list[Block] = []
-    for result in results:
-        parts = result.get("subsets")
-        if not parts:
-            continue
-        rows = [
-            [part, with_interval("sts", scores.get("spearman"), scores.get("interval")), str(scores["pairs"])]
-            for part, scores in parts.items()
-        ]
-        rows.append(["mean of the parts", number("sts", result.get("mean")), ""])
-        blocks.append(Table(f"{result['name']} by part, {result['model']}", ["part", "Spearman", "pairs"], rows))
+    for name, own in _by_name([result for result in results if result.get("subsets")]).items():
+        rows: dict[str, dict[str, str]] = {}
+        for result in own:
+            for part, scores in result["subsets"].items():
+                text = with_interval("sts", scores.get("spearman"), scores.get("interval"))
+                rows.setdefault(f"{part} ({scores['pairs']})", {})[result["model"]] = text
+            rows.setdefault("mean of the parts", {})[result["model"]] = number("sts", result.get("mean"))
+        rows["mean of the parts"] = rows.pop("mean of the parts")
+        blocks.append(_grid(f"{name} by part: Spearman x 100", "part (pairs)", own, rows))
     return blocks
 
 
 def _languages(results: list[dict[str, Any]]) -> list[Block]:
     blocks: list[Block] = []
-    for result in results:
-        rows = [
-            [
-                language,
-                with_interval("sts", one["accuracy"], one.get("interval")),
-                f"{one['macro_f1']:.1f}",
-                str(one["texts"]),
-            ]
-            for language, one in result["languages"].items()
-        ]
-        caption = f"Trained on {result['training_texts']} texts in {result['training_language']}; always answering the "
-        caption += f"largest class: {result['majority_class']:.1f}."
-        title = f"{result['name']} by language, {result['model']}"
-        blocks.append(Table(title, ["language", "accuracy", "macro F1", "texts"], rows, caption))
+    for name, own in _by_name(results).items():
+        rows: dict[str, dict[str, str]] = {}
+        for result in own:
+            for language, one in result["languages"].items():
+                text = with_interval("sts", one["accuracy"], one.get("interval"))
+                rows.setdefault(f"{language} ({one['texts']})", {})[result["model"]] = text
+        some = own[0]
+        caption = f"Trained on {some['training_texts']} texts in {some['training_language']}; always answering the "
+        caption += f"largest class: {some['majority_class']:.1f}."
+        blocks.append(_grid(f"{name} by language: accuracy x 100", "language (texts)", own, rows, caption))
     return blocks
 
 
@@ -214,19 +244,20 @@ def _geometry(results: list[dict[str, Any]]) -> list[Block]:
 
 def _drift(results: list[dict[str, Any]]) -> list[Block]:
     blocks: list[Block] = []
-    for result in results:
-        rows = []
-        for group in ("languages", "lengths"):
-            for name, one in result[group].items():
-                label = name if group == "languages" else f"{name} characters"
-                rows.append([label, f"{one['mean']:.4f}", f"{one['p1']:.4f}", f"{one['min']:.4f}", str(one["texts"])])
-        title = f"{result['name']}: {result['model']} against {result['reference']}"
-        blocks.append(Table(title, ["texts", "mean cosine", "1st percentile", "least", "texts counted"], rows))
-        edges = result["histogram"]["edges"]
-        labels = [f"{low:g} to {high:g}" for low, high in itertools.pairwise(edges)]
-        blocks.append(
-            Bars(f"Cosine of {result['model']} with {result['reference']}", labels, result["histogram"]["counts"])
-        )
+    for name, own in _by_name(results).items():
+        rows: dict[str, dict[str, str]] = {}
+        for result in own:
+            for group, suffix in (("languages", ""), ("lengths", " characters")):
+                for label, one in result[group].items():
+                    text = f"{one['mean']:.4f}, least {one['min']:.4f}"
+                    rows.setdefault(f"{label}{suffix} ({one['texts']})", {})[result["model"]] = text
+        caption = f"Cosine with {own[0]['reference']}."
+        blocks.append(_grid(f"{name}: mean and least cosine", "texts (count)", own, rows, caption))
+        for result in own:
+            edges = result["histogram"]["edges"]
+            labels = [f"{low:g} to {high:g}" for low, high in itertools.pairwise(edges)]
+            title = f"{name}: cosine of {result['model']} with {result['reference']}"
+            blocks.append(Bars(title, labels, result["histogram"]["counts"]))
     return blocks
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import click
@@ -48,8 +49,8 @@ def _listing() -> str:
     "--corpus",
     "corpora",
     multiple=True,
-    type=click.Path(path_type=Path),
-    help="Training text of the model, file or folder: count test sentences in it. Repeatable.",
+    metavar="TEXT",
+    help="Training text of the model (file, folder or recipe): count test sentences in it. Repeatable.",
 )
 @click.option(
     "--near",
@@ -91,7 +92,7 @@ def command(
     runtime: str | None,
     data: Path | None,
     languages: str | None,
-    corpora: tuple[Path, ...],
+    corpora: tuple[str, ...],
     near: float,
     margin: str,
     neighbours: int,
@@ -111,7 +112,7 @@ def command(
 
     msdc evaluate BUNDLE --runtime onnx --tasks sts=pairs.tsv
 
-    msdc evaluate msdc-mini --tasks card --artifact BUNDLE --corpus DATA/tatoeba --data DATA -o card.html
+    msdc evaluate msdc-mini --tasks card --artifact BUNDLE --corpus msdc-mini --data DATA -o card.html
     """
     if listing:
         click.echo(_listing())
@@ -125,6 +126,9 @@ def command(
 
     if output is not None:
         check_output(output, force)
+    if data is not None:
+        # a recipe given as --corpus looks for its files in the same folder
+        os.environ.setdefault("MSDC_DATA", str(data))
     options = Options(
         resamples=resamples,
         seed=seed,

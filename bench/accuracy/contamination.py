@@ -6,18 +6,16 @@ reported one is one. Corpora are streamed; memory holds the test sentences and a
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import unicodedata
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.accuracy.readers.lines import MAX_TEXT_BYTES
+from bench.accuracy.corpora import corpus_streams
 from msdc.errors import InputError
-from msdc.files import sha256_file
 from msdc.progress import track
 
 SHINGLE = 5
@@ -26,7 +24,6 @@ PERMUTATIONS = 64
 EXAMPLES = 5
 # The index answers at a lower similarity than the one reported, since its answer is an estimate.
 INDEX_SLACK = 0.15
-CORPUS_SUFFIXES = (".tsv", ".txt", ".csv")
 
 
 def normalise(text: str) -> str:
@@ -42,50 +39,6 @@ def shingles(normal: str) -> set[str]:
     if len(normal) <= SHINGLE:
         return {normal}
     return {normal[i : i + SHINGLE] for i in range(len(normal) - SHINGLE + 1)}
-
-
-def corpus_files(paths: Iterable[str | Path]) -> list[Path]:
-    """Files, and the text files of folders.
-
-    Raises:
-        InputError: a path that is not there, or a folder without text files.
-    """
-    found: list[Path] = []
-    for path in map(Path, paths):
-        if path.is_dir():
-            inside = sorted(
-                p for p in path.rglob("*") if p.is_file() and p.name.removesuffix(".gz").endswith(CORPUS_SUFFIXES)
-            )
-            if not inside:
-                raise InputError(f"{path}: no .tsv, .txt or .csv file of a training corpus")
-            found += inside
-        elif path.is_file():
-            found.append(path)
-        else:
-            raise InputError(f"{path}: no such training corpus")
-    return list(dict.fromkeys(found))
-
-
-def corpus_sentences(path: Path) -> Iterator[tuple[int, str]]:
-    """(line number, sentence) of every column of every line, streamed.
-
-    Raises:
-        InputError: not UTF-8, a damaged gzip, or more text than is read.
-    """
-    opener = gzip.open if path.name.endswith(".gz") else open
-    total = 0
-    try:
-        with opener(path, "rb") as handle:
-            for number, raw in enumerate(handle, start=1):
-                total += len(raw)
-                if total > 16 * MAX_TEXT_BYTES:
-                    raise InputError(f"{path} line {number}: more than {16 * MAX_TEXT_BYTES >> 30} GiB of text")
-                for cell in raw.decode("utf-8-sig" if number == 1 else "utf-8").split("\t"):
-                    yield number, cell
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} line {number}: not valid UTF-8") from error
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path}: damaged gzip file ({error})") from error
 
 
 class _Hasher:
@@ -179,10 +132,10 @@ def check(
     by_corpus: list[dict[str, Any]] = []
     seen: set[bytes] = set()
     repeats: dict[bytes, list[tuple[str, float]]] = {}
-    for path in track(corpus_files(corpora), "contamination", enabled=progress):
-        entry: dict[str, Any] = {"file": path.name, "sha256": sha256_file(path), "sentences": 0, "exact": 0, "near": 0}
+    for stream in track(corpus_streams(corpora), "contamination", enabled=progress):
+        entry: dict[str, Any] = {"file": stream.name, "sha256": stream.sha256, "sentences": 0, "exact": 0, "near": 0}
         hits: dict[str, set[str]] = {"exact": set(), "near": set()}
-        for line, text in corpus_sentences(path):
+        for line, text in stream.sentences():
             normal = normalise(text)
             if not normal:
                 continue
@@ -200,7 +153,7 @@ def check(
             for match, similarity in matches:
                 kind = "exact" if match == normal else "near"
                 hits[kind].add(match)
-                _note(counts, index.where[match], match, kind, similarity, path, line)
+                _note(counts, index.where[match], match, kind, similarity, stream.name, line)
         entry |= {"exact": len(hits["exact"]), "near": len(hits["near"] - hits["exact"])}
         by_corpus.append(entry)
     return Findings({name: _summary(tests[name], counts[name], near) for name in tests}, by_corpus)
@@ -212,7 +165,7 @@ def _note(
     match: str,
     kind: str,
     similarity: float,
-    path: Path,
+    corpus: str,
     line: int,
 ) -> None:
     for name, number in occurrences:
@@ -221,7 +174,7 @@ def _note(
         (mine.exact if kind == "exact" else mine.near).add(match)
         if new and len(mine.examples) < EXAMPLES:
             place = {"kind": kind, "similarity": round(similarity, 3), "test_text": number}
-            mine.examples.append(place | {"corpus": path.name, "line": line})
+            mine.examples.append(place | {"corpus": corpus, "line": line})
 
 
 def _summary(texts: list[str], counts: _Counts, near: float | None) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class EvaluateConfig:
     runtime: str | None = None
     data: Path | None = None
     languages: tuple[str, ...] | None = None
-    corpora: tuple[Path, ...] = ()
+    corpora: tuple[str | Path, ...] = ()
     near: float | None = NEAR
     cache: Path | None = None
     options: Options = field(default_factory=Options)

@@ -93,7 +93,7 @@ def _add_set(found: Plan, word: str, place: Place, suite: bool) -> None:
         if not parts:
             known = ", ".join(part.name for part in one.parts(place)) or "none"
             raise InputError(f"{name} has no part {part_name!r}; known parts: {known}")
-    else:
+    elif suite or len(parts) > 1:
         parts = [part for part in parts if not part.extra]
     here = [part for part in parts if part.load is not None]
     if not here and not suite:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -65,9 +66,11 @@ def _sick_all(place: Place) -> Iterator[Part]:
     yield Part("sickr-all", load, "sick/SICK_{train,trial,test_annotated}.txt*")
 
 
-def _one(name: str, *patterns: str) -> Callable[[Place], Iterator[Part]]:
+def _one(name: str, *patterns: str, language: str | None = None) -> Callable[[Place], Iterator[Part]]:
     def parts(place: Place) -> Iterator[Part]:
-        yield pairs_part(place, name, *patterns)
+        # a set of one language is no part of a suite for others; named by itself it always is
+        foreign = language is not None and language not in (place.languages or (language,))
+        yield replace(pairs_part(place, name, *patterns), extra=foreign)
 
     return parts
 
@@ -156,9 +159,18 @@ SETS = (
     NamedSet(
         "stsb-cross", sts.TASK, "STSb test, English against its translation", _by_language("stsb-cross/en-{}", CROSS)
     ),
-    NamedSet("stsb-tr-dev", sts.TASK, "STSb dev in Turkish", _one("stsb-tr-dev", "stsb-tr/stsb_tr_dev.tsv*")),
-    NamedSet("korsts", sts.TASK, "KorSTS test", _one("korsts", "korsts/sts-test.tsv*", "KorSTS/sts-test.tsv")),
-    NamedSet("korsts-dev", sts.TASK, "KorSTS dev", _one("korsts-dev", "korsts/sts-dev.tsv*", "KorSTS/sts-dev.tsv")),
+    NamedSet(
+        "stsb-tr-dev", sts.TASK, "STSb dev in Turkish", _one("stsb-tr-dev", "stsb-tr/stsb_tr_dev.tsv*", language="tr")
+    ),
+    NamedSet(
+        "korsts", sts.TASK, "KorSTS test", _one("korsts", "korsts/sts-test.tsv*", "KorSTS/sts-test.tsv", language="ko")
+    ),
+    NamedSet(
+        "korsts-dev",
+        sts.TASK,
+        "KorSTS dev",
+        _one("korsts-dev", "korsts/sts-dev.tsv*", "KorSTS/sts-dev.tsv", language="ko"),
+    ),
     NamedSet("graded-pairs", sts.TASK, "the shipped graded pairs (not an STS set)", _graded),
     NamedSet("bias", bias.TASK, "language bias on STS2017 and on STSb", _bias),
     NamedSet("geometry", geometry.TASK, "alignment, uniformity, isotropy on STSb; separability on FLORES", _geometry),

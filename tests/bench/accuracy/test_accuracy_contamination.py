@@ -6,7 +6,8 @@ import string
 import numpy as np
 import pytest
 
-from bench.accuracy.contamination import check, corpus_files, normalise, shingles
+from bench.accuracy.contamination import check, normalise, shingles
+from bench.accuracy.corpora import corpus_streams
 from msdc.errors import InputError
 
 TESTS = {
@@ -39,7 +40,7 @@ def test_exact_after_case_and_punctuation(tmp_path, name):
     assert found.by_set["one"]["exact"] == 1 and found.by_set["one"]["sentences"] == 2
     assert found.by_set["two"]["exact"] == 1 and found.by_set["two"]["near"] == 0
     assert found.by_set["one"]["examples"] == [
-        {"kind": "exact", "similarity": 1.0, "test_text": 2, "corpus": name, "line": 1}
+        {"kind": "exact", "similarity": 1.0, "test_text": 2, "corpus": f"{tmp_path.name}/{name}", "line": 1}
     ]
     assert found.corpora[0]["exact"] == 2 and found.corpora[0]["sentences"] == 4
 
@@ -107,14 +108,35 @@ def test_folders_and_bad_corpora(tmp_path):
     inner = tmp_path / "deep"
     inner.mkdir()
     file = corpus(inner, ["x\ty"], "c.en-de.tsv.gz")
-    assert corpus_files([tmp_path, file]) == [file]
+    assert [stream.name for stream in corpus_streams([tmp_path, file])] == ["deep/c.en-de.tsv.gz"]
     with pytest.raises(InputError, match="no such training corpus"):
-        corpus_files([tmp_path / "none.tsv"])
+        corpus_streams([tmp_path / "none.tsv"])
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"no \.tsv"):
-        corpus_files([tmp_path / "empty"])
+        corpus_streams([tmp_path / "empty"])
     (tmp_path / "bad.tsv").write_bytes(b"fine\n\xff\xfe\n")
     with pytest.raises(InputError, match="line 2: not valid UTF-8"):
         check(TESTS, [tmp_path / "bad.tsv"])
     with pytest.raises(InputError, match="between 0 and 1"):
         check(TESTS, [file], near=1.5)
+
+
+def test_the_corpora_of_a_recipe_as_it_reads_them(tmp_path):
+    corpus(
+        tmp_path,
+        ["zwei hunde spielen im schnee\teins", "EL NIÑO COME UNA MANZANA\tzwei", "x\t" + "y" * 300],
+        "c.en-de.tsv",
+    )
+    corpus(tmp_path, ["the committee\tzwei hunde spielen im schnee"], "c.en-fr.tsv")
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(
+        f"teacher: all-MiniLM-L6-v2\ncorpora:\n  - {{path: '{tmp_path}/c.*.tsv', languages: [de], limit: 1}}\n"
+        "stages:\n  - {name: teach, train: student, guide: teacher, objective: multilingual_mse}\n",
+        encoding="utf-8",
+    )
+    found = check(TESTS, [recipe])
+    # only the first row, and only German: what the recipe teaches with
+    assert found.by_set["one"]["exact"] == 1 and found.by_set["two"]["exact"] == 0
+    assert [one["sentences"] for one in found.corpora] == [2] and str(tmp_path) not in found.corpora[0]["file"]
+    with pytest.raises(InputError, match="no shipped recipe"):
+        corpus_streams(["msdc-nothing"])

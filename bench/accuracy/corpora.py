@@ -1,0 +1,110 @@
+"""Training text as streams of sentences: files, folders, or the corpora of a recipe."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench.accuracy.readers.lines import MAX_TEXT_BYTES
+from msdc.errors import InputError
+from msdc.files import sha256_file
+
+SUFFIXES = (".tsv", ".txt", ".csv")
+MAX_CORPUS_BYTES = 16 * MAX_TEXT_BYTES
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One corpus: a name for the result, its sha256 where it is one file, and (line or row number, sentence) pairs."""
+
+    name: str
+    sha256: str | None
+    sentences: Callable[[], Iterator[tuple[int, str]]]
+
+
+def corpus_streams(words: Iterable[str | Path]) -> list[Stream]:
+    """Streams of files, of the text files of folders, and of recipes (a .yaml file, or the name of a shipped one).
+
+    A recipe gives the very rows it teaches with: its languages, limits and longest sentence.
+
+    Raises:
+        InputError: a corpus that is not there, or a folder without text files.
+    """
+    streams: dict[str, Stream] = {}
+    for word in words:
+        for stream in _streams(word):
+            streams.setdefault(stream.name, stream)
+    return list(streams.values())
+
+
+def _streams(word: str | Path) -> list[Stream]:
+    path = Path(word)
+    if path.suffix in (".yaml", ".yml"):
+        return _recipe_streams(str(word))
+    if path.is_dir():
+        inside = sorted(p for p in path.rglob("*") if p.is_file() and p.name.removesuffix(".gz").endswith(SUFFIXES))
+        if not inside:
+            raise InputError(f"{path}: no .tsv, .txt or .csv file of a training corpus")
+        return [_file_stream(file) for file in inside]
+    if path.is_file():
+        return [_file_stream(path)]
+    if _is_recipe(str(word)):
+        return _recipe_streams(str(word))
+    raise InputError(f"{path}: no such training corpus, and no shipped recipe of that name")
+
+
+def _file_stream(path: Path) -> Stream:
+    # the folder's name is kept: many corpora are called train.en-de.tsv
+    name = f"{path.parent.name}/{path.name}" if path.parent.name else path.name
+    return Stream(name, sha256_file(path), partial(file_sentences, path))
+
+
+def file_sentences(path: Path) -> Iterator[tuple[int, str]]:
+    """(line number, sentence) of every column of every line, streamed.
+
+    Raises:
+        InputError: not UTF-8, a damaged gzip, or more text than is read.
+    """
+    total = 0
+    number = 0
+    try:
+        with gzip.open(path, "rb") if path.name.endswith(".gz") else open(path, "rb") as handle:
+            for number, raw in enumerate(handle, start=1):
+                total += len(raw)
+                if total > MAX_CORPUS_BYTES:
+                    raise InputError(f"{path} line {number}: more than {MAX_CORPUS_BYTES >> 30} GiB of text")
+                for cell in raw.decode("utf-8-sig" if number == 1 else "utf-8").split("\t"):
+                    yield number, cell
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} line {number}: not valid UTF-8") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path}: damaged gzip file ({error})") from error
+
+
+def _is_recipe(name: str) -> bool:
+    from distill.catalog import shipped
+
+    return name in shipped()
+
+
+def _recipe_streams(name: str) -> list[Stream]:
+    from distill.catalog import load_recipe
+    from distill.corpora import open_corpora
+
+    # a source may be named by a long path; a result names no folder of this machine
+    return [
+        Stream("/".join(Path(source.name).parts[-2:]), None, partial(_row_sentences, source))
+        for source in open_corpora(load_recipe(name).corpora)
+    ]
+
+
+def _row_sentences(source: Any) -> Iterator[tuple[int, str]]:
+    for number, row in enumerate(source.read(), start=1):
+        for text in (row.source, row.target, row.third):
+            if text:
+                yield number, text
