@@ -78,7 +78,7 @@ def log_axis(values: Iterable[float], pad: float = 0.08) -> Axis:
         ticks = tuple(m * 10.0**d for d in decades for m in multiples if low <= m * 10.0**d <= high)
         if len(ticks) <= 6:
             break
-    return Axis(low, high, ticks or (min(known),), log=True)
+    return Axis(low, high, ticks or (float(f"{min(known):.2g}"),), log=True)
 
 
 def tick_text(value: float) -> str:
