@@ -12,6 +12,7 @@ import numpy as np
 from bench.accuracy.registry import find_task
 from bench.accuracy.task import Data, Options, Outcome, Task
 from bench.accuracy.vectors import VectorStore
+from msdc.errors import InputError
 
 
 def result_of(task: Task, store: VectorStore, data: Data, options: Options) -> tuple[dict[str, Any], Outcome]:
@@ -43,16 +44,27 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def evaluate(model: Any, task: str = "sts", path: str | Path = "", **settings: Any) -> dict[str, Any]:
+def evaluate(
+    model: Any, task: str = "sts", path: str | Path | None = None, *, data: str | Path | None = None, **settings: Any
+) -> dict[str, Any]:
     """Score `model` (anything with `.encode(texts) -> float32 [N, D]`) on one file or folder of a task.
 
-    Correlations, accuracies and F1 are x 100. `settings` are the fields of `Options` (resamples=0 skips the bootstrap).
+    Without `path`, `task` names a data set (`graded-pairs`, `sts17/en-en`) in the folder `data`, in that of MSDC_DATA, or
+    in the package. Correlations, accuracies and F1 are x 100. `settings` are the fields of `Options`
+    (resamples=0 skips the bootstrap).
 
     Raises:
-        InputError: unknown task, or a bad file; with the line number.
+        InputError: unknown task or set, a set of several parts, or a bad file; with the line number.
         MsdcError: the model's vectors cannot be scored (NaN, all the same).
     """
-    chosen = find_task(task)
     store = model if isinstance(model, VectorStore) else VectorStore(model)
-    result, _ = result_of(chosen, store, chosen.read(Path(path)), Options(**settings))
-    return result
+    if path is not None:
+        chosen = find_task(task)
+        return result_of(chosen, store, chosen.read(Path(path)), Options(**settings))[0]
+    from bench.accuracy.sets import data_place, plan
+
+    jobs = plan([task], data_place(data)).jobs
+    if len(jobs) != 1:
+        raise InputError(f"{task} is {len(jobs)} data sets; name one of: {', '.join(job.name for job in jobs)}")
+    result, _ = result_of(jobs[0].task, store, jobs[0].load(), Options(**settings))
+    return result | {"name": jobs[0].name}

@@ -130,6 +130,28 @@ def test_report_section_is_whole_and_escaped(card):
     assert not [tag for tag in parser.open_tags if tag not in ("circle", "rect")]
 
 
+def test_named_sets_from_python(bag, monkeypatch, tmp_path):
+    one = evaluate(bag, task="graded-pairs", resamples=0)
+    assert one["name"] == "graded-pairs" and one["spearman"] == pytest.approx(
+        evaluate(bag, task="sts", path=QUICKSTART / "graded_pairs.tsv", resamples=0)["spearman"]
+    )
+    with pytest.raises(InputError, match="quickstart is 7 data sets; name one of: quickstart/en-de"):
+        evaluate(bag, task="quickstart")
+    (tmp_path / "stsb").mkdir()
+    write_pairs(tmp_path / "stsb" / "sts-test.tsv", [(i % 6, f"word{i} cat", f"word{i % 3} dog") for i in range(20)])
+    assert evaluate(bag, task="stsb", data=tmp_path, resamples=0)["pairs"] == 20
+    monkeypatch.setenv("MSDC_DATA", str(tmp_path))
+    assert evaluate(bag, task="stsb", resamples=0)["pairs"] == 20
+
+
+def test_help_imports_no_torch():
+    import subprocess
+    import sys
+
+    code = "import sys, bench.accuracy.cli; assert not {'torch', 'faiss', 'sklearn', 'scipy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_report_section_of_bare_results_and_of_none(bag):
     one = evaluate(bag, task="sts", path=QUICKSTART / "graded_pairs.tsv", resamples=10)
     assert "graded_pairs" in report_section(one) and report_section([one, one]).count("<section") == 1
