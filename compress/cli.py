@@ -188,3 +188,37 @@ def student(model: str, layers: str | None, as_json: bool, **options: Any) -> No
             f"the bottleneck keeps {report.kept_variance:.1%} of the table's variance (frequencies: {report.frequency})"
         )
     click.echo(f"mean cosine to {report.model} before training: {report.cosine:.4f}")
+
+
+@command.command()
+@click.argument("model")
+@OUT
+@click.option(
+    "--precision", default="int8", show_default=True, help="int8, int8-embed4, int4-embed4 (after QAT), or auto."
+)
+@click.option("--max-loss", type=float, default=0.3, show_default=True,
+              help="With auto: Spearman points that similarities may lose on the calibration text.")  # fmt: skip
+@click.option(
+    "--calibration", type=click.Path(path_type=Path), help="Text to measure on; default: the embedded corpus."
+)
+@click.option("--int4-linears", is_flag=True, help="With auto: try int4 linears too (ExecuTorch only).")
+@FORCE
+@JSON
+def quantize(as_json: bool, **options: Any) -> None:
+    """Store a model as integers and scales, and report what each weight cost."""
+    from compress.quantize_command import QuantizeRequest, run_quantize
+
+    report = run_quantize(QuantizeRequest(**options))
+    if as_json:
+        click.echo(report.model_dump_json(indent=2))
+        return
+    rows = []
+    for line in report.weights:
+        ratio = "-" if line["sqnr_db"] is None else f"{line['sqnr_db']:.1f}"
+        cost = [f"{line['mean_cosine']:.6f}", f"{line['loss']:.3f}"]
+        rows.append([line["name"], line["dtype"], f"{line['bytes']:,}", ratio, *cost])
+    _print_table(f"{report.precision}: each weight alone, on {report.texts} texts of the {report.calibration}",
+                 ["weight", "dtype", "bytes", "SQNR dB", "mean cosine", "loss"], rows)  # fmt: skip
+    click.echo(f"all together: loss {report.loss:.2f} Spearman points, cosine mean {report.mean_cosine:.5f}, "
+               f"min {report.min_cosine:.5f}")  # fmt: skip
+    click.echo(f"{report.out}: {_mb(report.file_bytes)} of weights, {_mb(report.bytes_before)} in float")
