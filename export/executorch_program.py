@@ -16,10 +16,12 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from compress.quantize import PrecisionPlan, quantize
+from compress.quantize import PrecisionPlan, integers, quantize
+from compress.shapes import POSITION, TABLE
 from compress.student import Student
 from export.graph import ExportEmbed, ExportForward, ExportPool, ExportUnit
 from export.quiet import quiet
+from export.smooth import Smoothed
 from msdc.errors import GateError, MsdcError
 from msdc.files import atomic_path
 
@@ -30,18 +32,25 @@ HEAVY = ("linear", "addmm", "mm", "bmm", "matmul", "softmax", "scaled_dot_produc
 QUANTIZED = ("quantize", "dequantize", "choose_qparams")
 
 
-def methods_of(student: Student, max_length: int, style: Style) -> dict[str, tuple[nn.Module, torch.Tensor]]:
-    """Method name -> (module, example input) of one style."""
+def methods_of(
+    smoothed: Smoothed, plan: PrecisionPlan, max_length: int, style: Style
+) -> dict[str, tuple[nn.Module, torch.Tensor]]:
+    """Method name -> (module, example input) of one style; the student is a float one, the modules are under `plan`."""
+    student = smoothed.student
+    parts = {name: part for name, part in integers(student, plan).items() if name in (TABLE, POSITION)}
+    # Table and positions have their own stored form here; torchao's copy is for the linears alone.
+    linears = plan.model_copy(update={"weights": {n: d for n, d in plan.weights.items() if n not in (TABLE, POSITION)}})
+    student = quantize(student, linears)
     config = student.config
     T = min(max_length, 7)
     ids_1T = torch.full((1, T), min(3, config.vocabulary - 1), dtype=torch.int64)
     if style == "forward":
-        return {"forward": (ExportForward(student, max_length), ids_1T)}
+        return {"forward": (ExportForward(student, parts, max_length, smoothed), ids_1T)}
     hidden_1TH = torch.linspace(-1, 1, T * config.hidden).reshape(1, T, config.hidden)
     return {
-        "embed": (ExportEmbed(student, max_length), ids_1T),
-        "unit": (ExportUnit(student), hidden_1TH),
-        "pool": (ExportPool(student), hidden_1TH),
+        "embed": (ExportEmbed(student, parts, max_length), ids_1T),
+        "unit": (ExportUnit(student, smoothed), hidden_1TH),
+        "pool": (ExportPool(student, smoothed.end), hidden_1TH),
     }
 
 
@@ -51,10 +60,8 @@ def outside_delegate(graph_module: torch.fx.GraphModule) -> list[str]:
     for node in graph_module.graph.nodes:
         if node.op != "call_function":
             continue
-        name = _operator_name(node)
-        short = name.split(".")[-2] if "." in name else name
-        heavy = short in HEAVY or (name.startswith("torchao") and short.startswith(QUANTIZED) and not _of_table(node))
-        if heavy:
+        short = _operator_name(node)
+        if short in HEAVY or short.startswith(QUANTIZED):
             stack = node.meta.get("nn_module_stack") or {}
             paths = [str(path) for path, _ in stack.values() if path]
             offenders.append(f"{short} at {paths[-1] if paths else node.name}")
@@ -62,16 +69,13 @@ def outside_delegate(graph_module: torch.fx.GraphModule) -> list[str]:
 
 
 def _operator_name(node: torch.fx.Node) -> str:
+    """`aten::bmm.out` -> bmm."""
     target = node.target
-    return str(getattr(target, "_name", None) or getattr(target, "__name__", target)).replace("::", ".")
+    full = str(getattr(target, "_name", None) or getattr(target, "__name__", target))
+    return full.rsplit("::", 1)[-1].split(".")[0 if "::" in full else -1]
 
 
-def _of_table(node: torch.fx.Node) -> bool:
-    # The token table's dequantization is fused with the look-up into quantized_decomposed.embedding_* later on.
-    return any("embedding" in _operator_name(user) for user in node.users)
-
-
-def lower(student: Student, plan: PrecisionPlan, max_length: int, style: Style) -> Any:
+def lower(smoothed: Smoothed, plan: PrecisionPlan, max_length: int, style: Style) -> Any:
     """The lowered program manager (`.buffer`, `.write_to_file`).
 
     Raises:
@@ -81,7 +85,7 @@ def lower(student: Student, plan: PrecisionPlan, max_length: int, style: Style) 
     chatter = None
     try:
         with quiet() as chatter:
-            return _lower(student, plan, max_length, style)
+            return _lower(smoothed, plan, max_length, style)
     except MsdcError:
         raise
     except Exception as error:
@@ -89,17 +93,16 @@ def lower(student: Student, plan: PrecisionPlan, max_length: int, style: Style) 
         raise MsdcError(f"ExecuTorch cannot lower this model: {type(error).__name__}: {words}") from error
 
 
-def _lower(student: Student, plan: PrecisionPlan, max_length: int, style: Style) -> Any:
+def _lower(smoothed: Smoothed, plan: PrecisionPlan, max_length: int, style: Style) -> Any:
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
     from torch.export import Dim, export
 
-    quantized = quantize(student, plan)
-    config = student.config
+    config = smoothed.student.config
     length = {1: Dim("T", min=1, max=max_length)} if max_length > 1 else None
     programs = {
         name: export(module.eval(), (example,), dynamic_shapes=(length,), strict=False)
-        for name, (module, example) in methods_of(quantized, max_length, style).items()
+        for name, (module, example) in methods_of(smoothed, plan, max_length, style).items()
     }
     constants = {
         "repeats": config.repeats,
@@ -114,13 +117,13 @@ def _lower(student: Student, plan: PrecisionPlan, max_length: int, style: Style)
         offenders = outside_delegate(edge.exported_program(name).graph_module)
         if offenders:
             raise GateError(f"method {name}: {len(offenders)} operators outside the delegate, first {offenders[0]}")
-    return edge.to_executorch(ExecutorchBackendConfig(do_quant_fusion_and_const_prop=True))
+    return edge.to_executorch(ExecutorchBackendConfig())
 
 
 def write_executorch(
-    student: Student, plan: PrecisionPlan, target: Path, *, max_length: int, style: Style = "multi-method"
+    smoothed: Smoothed, plan: PrecisionPlan, target: Path, *, max_length: int, style: Style = "multi-method"
 ) -> None:
-    """Lower `student` under `plan` into `target` (.pte), then verify it and run it at lengths 1, 2 and longest.
+    """Lower a (smoothed) student under `plan` into `target` (.pte), then verify it and run it at lengths 1, 2 and longest.
 
     Raises:
         GateError: an operator outside the delegate, or a run that gives no finite vector.
@@ -128,7 +131,8 @@ def write_executorch(
     """
     from export.runtimes import ExecutorchRunner
 
-    program = lower(student, plan, max_length, style)
+    student = smoothed.student
+    program = lower(smoothed, plan, max_length, style)
     with atomic_path(target) as temporary, open(temporary, "wb") as handle:
         program.write_to_file(handle)
     runner = ExecutorchRunner(target, style=style, repeats=student.config.repeats)

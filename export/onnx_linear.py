@@ -1,33 +1,35 @@
 """Weights of a student as ONNX initializers, and the linear maps over them, float or quantized.
 
-A quantized linear: x [.., K] -> uint8 with one scale a token (symmetric around 128, or anchored at the activation's
-floor), MatMulInteger with int8 [K, N], scale by token and by channel, bias.
+A quantized linear: x [.., K] -> uint8 with one scale a token (symmetric, or anchored at the activation's floor),
+MatMulInteger with int8 [K, N], scale by token and by channel, bias.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
-
 import numpy as np
 from onnx import TensorProto, helper
 
 from compress.quantize import PrecisionPlan, integers
 from compress.shapes import POSITION, TABLE
-from compress.student import Student
 from export.onnx_builder import GraphBuilder
+from export.smooth import Smoothed
 from msdc.errors import InputError
 
 # The least value of an activation. Anchoring the 256 steps there instead of at 0 +- max doubles the resolution, and
 # the shift becomes a constant that joins the bias: it costs nothing at run time.
 FLOORS = {"gelu": -0.17, "gelu_new": -0.1701, "relu": 0.0}
 SMALLEST_SCALE = 1e-30
+# Steps of a quantized activation; see pair_safe for why not 255.
+LEVELS = 225
 
 
 class Weights:
     """Numbers of a student under a plan, handed to a graph as they are asked for."""
 
-    def __init__(self, student: Student, plan: PrecisionPlan) -> None:
+    def __init__(self, smoothed: Smoothed, plan: PrecisionPlan) -> None:
+        student = smoothed.student
+        self.smoothed = smoothed
         self.config = student.config
         self.plan = plan
         self.state = {name: value.detach().cpu().float() for name, value in student.state_dict().items()}
@@ -49,6 +51,13 @@ class Weights:
     def array(self, name: str) -> np.ndarray:
         """float32 numbers of a tensor."""
         return self.state[name].numpy()
+
+    def unsmoothed(self, g: GraphBuilder, kind: str, index: int, value: str) -> str:
+        """A hidden state at its full scale again; `kind` is entry or middle."""
+        scales = getattr(self.smoothed, kind)
+        if scales is None:
+            return value
+        return str(g.op("Mul", value, g.const(f"layers.{index}.{kind}.smooth", scales[index].numpy())))
 
     @staticmethod
     def floor_of(activation: str) -> float | None:
@@ -124,12 +133,11 @@ class Weights:
         floor: float | None,
     ) -> tuple[str, np.ndarray | None]:
         parts = [self.quantized[f"{name}.weight"] for name in names]
-        values_NK = np.concatenate([part.values.numpy() for part in parts])
-        scale_N = np.concatenate([part.scale.numpy() for part in parts])[:, 0]
+        weight_NK = np.concatenate([self.array(f"{name}.weight") for name in names])
+        values_NK, scale_N = pair_safe(weight_NK, np.concatenate([part.scale.numpy() for part in parts])[:, 0])
         scale_N = scale_N if factor is None else scale_N * factor
         # `scale_N` is symmetric int8 with zero point 0, so the product needs no correction for the weights' side.
-        quantized, token_scale = quantize_tokens(g, label, value, floor)
-        zero = g.const("zero_0" if floor is not None else "zero_128", np.asarray(0 if floor is not None else 128, np.uint8))
+        quantized, token_scale, zero = quantize_tokens(g, value, floor)
         total = g.op("MatMulInteger", quantized, g.const(f"{label}.weight", values_NK.T), zero, name=label)
         scaled = g.op("Mul", g.op("Cast", total, to=TensorProto.FLOAT), g.const(f"{label}.scale", scale_N))
         product = g.op("Mul", scaled, token_scale)
@@ -189,20 +197,51 @@ def _pack_pairs(half_bytes_VE: np.ndarray) -> bytes:
     return (flat[0::2] | (flat[1::2] << 4)).astype(np.uint8).tobytes()
 
 
-def quantize_tokens(g: GraphBuilder, label: str, value: str, floor: float | None) -> tuple[Any, Any]:
-    """uint8 [.., K] and one float32 scale a token [.., 1]; symmetric around 128, or from `floor` upwards at 0."""
+def pair_safe(weight_NK: np.ndarray, scale_N: np.ndarray, levels: int = LEVELS) -> tuple[np.ndarray, np.ndarray]:
+    """int8 [N, K] and scale [N] whose products with activations 0 .. `levels` cannot leave 16 bits in pairs.
+
+    x86 processors without VNNI add two uint8 x int8 products in a saturating 16-bit register (vpmaddubsw, neighbours
+    along K): with plain int8 rows and 255 levels one output in sixteen of a typical product comes out wrong there, and
+    an artifact gives other vectors on other machines. A row whose neighbours could overflow gets a slightly larger
+    scale than `scale_N`; the other rows keep theirs.
+    """
+    limit = 32767 // levels
+    scale_N = scale_N.astype(np.float32).copy()
+    values_NK = np.zeros(weight_NK.shape, dtype=np.int8)
+    rows = np.arange(len(weight_NK))
+    while len(rows):
+        found = np.clip(np.rint(weight_NK[rows] / scale_N[rows, None]), -128, 127).astype(np.int8)
+        values_NK[rows] = found
+        worst = _worst_pair(found)
+        rows, worst = rows[worst > limit], worst[worst > limit]
+        scale_N[rows] *= np.maximum(worst / limit, 1.002).astype(np.float32)
+    return values_NK, scale_N
+
+
+def _worst_pair(values_NK: np.ndarray) -> np.ndarray:
+    """Largest sum of two neighbours of one sign, by row."""
+    padded = np.pad(values_NK.astype(np.int16), ((0, 0), (0, values_NK.shape[1] % 2)))
+    sums = [side[:, 0::2] + side[:, 1::2] for side in (np.maximum(padded, 0), np.maximum(-padded, 0))]
+    return np.maximum(sums[0].max(1), sums[1].max(1))
+
+
+def quantize_tokens(g: GraphBuilder, value: str, floor: float | None, levels: int = LEVELS) -> tuple[str, str, str]:
+    """uint8 [.., K], one float32 scale a token [.., 1], and the zero point.
+
+    Values lie in 0 .. `levels`: symmetric around the middle, or from `floor` upwards with zero point 0.
+    """
     last = g.const("axis_last", [-1])
     smallest = g.const("smallest_scale", np.float32(SMALLEST_SCALE))
     if floor is None:
         largest = g.op("ReduceMax", g.op("Abs", value), last, keepdims=1)
-        steps, zero = 127.0, 128
+        zero = steps = levels // 2
     else:
         if floor:
             value = g.op("Sub", value, g.const(f"floor_{abs(floor):g}", np.float32(floor)))
         largest = g.op("ReduceMax", value, last, keepdims=1)
-        steps, zero = 255.0, 0
-    inverse_steps = g.const(f"inverse_{steps:g}", np.float32(1.0 / steps))
+        zero, steps = 0, levels
+    inverse_steps = g.const(f"inverse_{steps}", np.float32(1.0 / steps))
     scale = g.op("Max", g.op("Mul", largest, inverse_steps), smallest)
     zero_point = g.const(f"zero_{zero}", np.asarray(zero, np.uint8))
     quantized = g.op("QuantizeLinear", g.op("Div", value, scale), g.const("one", np.float32(1.0)), zero_point)
-    return quantized, scale
+    return quantized, scale, zero_point

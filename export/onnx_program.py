@@ -18,10 +18,10 @@ from onnx import TensorProto, helper
 
 from compress.quantize import PrecisionPlan
 from compress.shapes import POSITION
-from compress.student import Student
 from export.onnx_builder import GraphBuilder, save_external
 from export.onnx_check import check_onnx_file
 from export.onnx_linear import Weights
+from export.smooth import Smoothed
 from msdc.errors import GateError, InputError
 
 # Opset 21 (ONNX Runtime >= 1.18) has Gelu and 4-bit types; `block_gather` says whether the target's runtime is
@@ -55,6 +55,7 @@ def _layer(g: GraphBuilder, weights: Weights, index: int, hidden: str, bias_B11T
         shift = g.const(f"{name}.{part}.bias", weights.array(f"{name}.{part}.bias"))
         return g.op("LayerNormalization", value, scale, shift, name=f"{part}{index}", axis=-1, epsilon=eps)
 
+    residual = weights.unsmoothed(g, "entry", index, hidden)
     query, key, value = weights.qkv(g, index, hidden)
     query_BNTd = g.op("Transpose", g.op("Reshape", query, shape_in), perm=[0, 2, 1, 3])
     key_BNdT = g.op("Transpose", g.op("Reshape", key, shape_in), perm=[0, 2, 3, 1])
@@ -62,10 +63,10 @@ def _layer(g: GraphBuilder, weights: Weights, index: int, hidden: str, bias_B11T
     scores_BNTT = g.op("Add", g.op("MatMul", query_BNTd, key_BNdT), bias_B11T)
     context_BNTd = g.op("MatMul", g.op("Softmax", scores_BNTT, axis=-1), value_BNTd)
     context = g.op("Reshape", g.op("Transpose", context_BNTd, perm=[0, 2, 1, 3]), shape_out)
-    attended = norm("attention_norm", g.op("Add", weights.linear(g, f"{name}.output", context), hidden))
+    attended = norm("attention_norm", g.op("Add", weights.linear(g, f"{name}.output", context), residual))
     inner = weights.activate(g, config.activation, weights.linear(g, f"{name}.up", attended))
     down = weights.linear(g, f"{name}.down", inner, floor=weights.floor_of(config.activation))
-    return norm("output_norm", g.op("Add", down, attended))
+    return norm("output_norm", g.op("Add", down, weights.unsmoothed(g, "middle", index, attended)))
 
 
 def _unit(g: GraphBuilder, weights: Weights, hidden: str, bias_B11T: str, shape_in: str, shape_out: str) -> str:
@@ -136,6 +137,7 @@ def _pool(g: GraphBuilder, weights: Weights, hidden: str, mask_BT: str) -> str:
 
 def _head(g: GraphBuilder, weights: Weights, sentence: str) -> str:
     config = weights.config
+    sentence = weights.unsmoothed(g, "entry", 0, sentence)
     if config.dense is not None:
         sentence = weights.activate(g, config.dense_activation, weights.linear(g, "dense", sentence))
     if config.normalize:
@@ -146,13 +148,13 @@ def _head(g: GraphBuilder, weights: Weights, sentence: str) -> str:
     return g.rename(sentence, "sentence_embedding")
 
 
-def build_onnx(student: Student, plan: PrecisionPlan, max_length: int, target: str) -> onnx.ModelProto:
+def build_onnx(smoothed: Smoothed, plan: PrecisionPlan, max_length: int, target: str) -> onnx.ModelProto:
     """The model with its weights inside."""
     if target not in TARGETS:
         raise InputError(f"target {target!r} is unknown; known: {', '.join(TARGETS)}")
     settings = TARGETS[target]
-    weights = Weights(student, plan)
-    config = student.config
+    weights = Weights(smoothed, plan)
+    config = weights.config
     g = GraphBuilder()
     mask_BT = g.op("Cast", "attention_mask", name="mask", to=TensorProto.FLOAT)
     hidden = _embed(g, weights, max_length, bool(settings["block_gather"]))
@@ -190,7 +192,9 @@ def low_bit_share(model: onnx.ModelProto) -> float:
     return low / total if total else 0.0
 
 
-def write_onnx(student: Student, plan: PrecisionPlan, target_file: Path, *, max_length: int, target: str) -> OnnxWritten:
+def write_onnx(
+    smoothed: Smoothed, plan: PrecisionPlan, target_file: Path, *, max_length: int, target: str
+) -> OnnxWritten:
     """Write `target_file` and its `.data` beside it; full check, then one run at lengths 1, 2 and longest.
 
     Raises:
@@ -200,7 +204,8 @@ def write_onnx(student: Student, plan: PrecisionPlan, target_file: Path, *, max_
     from export.executorch_program import run_once
     from export.runtimes import OnnxRunner
 
-    model = build_onnx(student, plan, max_length, target)
+    student = smoothed.student
+    model = build_onnx(smoothed, plan, max_length, target)
     quantized = any(dtype != "fp32" for dtype in plan.weights.values())
     share = round(low_bit_share(model), 4) if quantized else None
     save_external(model, target_file, f"{target_file.name}.data")

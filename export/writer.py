@@ -33,6 +33,7 @@ from export.manifest import (
 from export.onnx_program import write_onnx
 from export.readme import bundle_readme
 from export.runtimes import ExecutorchRunner, OnnxRunner
+from export.smooth import smooth
 from msdc.errors import GateError, InputError
 from msdc.files import staged_folder, write_text
 from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, FastTokenizer, PieceTokenizer, Tokenizer
@@ -185,15 +186,16 @@ def write_bundle(
             (stage / JSON_FILE).unlink(missing_ok=True)
         vectors = {"float": float_vectors(student, rows)}
         parity, programs = {}, {}
+        smoothed = smooth(student, plan, tokenizer, max_length)
         for runtime in runtimes:
             say(f"{runtime}: lower {plan.precision} for {options.target}, lengths 1 to {max_length}")
             if runtime == "executorch":
-                write_executorch(student, plan, stage / PROGRAM_FILE, max_length=max_length, style=options.style)
+                write_executorch(smoothed, plan, stage / PROGRAM_FILE, max_length=max_length, style=options.style)
                 programs[runtime] = ExecutorchPart(file=PROGRAM_FILE, style=options.style, repeats=config.repeats)
                 share = None
                 runner = ExecutorchRunner(stage / PROGRAM_FILE, style=options.style, repeats=config.repeats)
             else:
-                written = write_onnx(student, plan, stage / ONNX_FILE, max_length=max_length, target=options.target)
+                written = write_onnx(smoothed, plan, stage / ONNX_FILE, max_length=max_length, target=options.target)
                 programs[runtime] = OnnxPart(file=ONNX_FILE, data=ONNX_DATA_FILE, opset=written.opset)
                 share = written.low_bit_share
                 runner = OnnxRunner(stage / ONNX_FILE, pad_id=part.pad_id)
