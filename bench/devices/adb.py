@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shlex
 import tempfile
 import time
@@ -65,22 +66,22 @@ class RemoteFolder:
 
     def __enter__(self) -> RemoteFolder:
         places = " ".join(PLACES)
-        # Folders of runs whose host or device died long ago go first; a running one is younger than its limit.
+        name = f"{PREFIX}{self.nonce}"
+        # Folders of runs whose host or device died long ago go first; a running one is younger than its limit. A full
+        # disk may let the folder be made and not what goes in it.
         script = f"""
             for d in {places}; do
                 if [ -d $d ] && [ -w $d ]; then
                     find $d -maxdepth 1 -name '{PREFIX}*' -mmin +1440 -exec rm -rf {{}} + 2>/dev/null
-                    mkdir $d/{PREFIX}{self.nonce} && mkdir $d/{PREFIX}{self.nonce}/lib $d/{PREFIX}{self.nonce}/bundle &&
-                        echo $d/{PREFIX}{self.nonce} && exit 0
+                    mkdir $d/{name} && mkdir $d/{name}/lib $d/{name}/bundle && echo $d/{name} && exit 0
+                    rm -rf $d/{name}
+                    exit 1
                 fi
             done
             exit 1"""
         done = self.adb.shell(script)
         if done.code != 0:
             word = last_words(f"{done.output}\n{done.errors}")
-            # A full disk lets the folder be made and not what goes in it.
-            with contextlib.suppress(MsdcError):
-                self.adb.shell("; ".join(f"rm -rf {place}/{PREFIX}{self.nonce}" for place in PLACES))
             full = "No space left" in word
             what = "its disk is full" if full else f"no writable folder among {places}"
             raise MsdcError(f"device {self.adb.serial}: {what}" + ("" if full or not word else f" ({word})"))
@@ -88,10 +89,11 @@ class RemoteFolder:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        # The shell that started the runner leads its process group, and wrote its number down.
+        # The shell that started the runner leads its process group, and wrote its number down. (dash takes no "--"
+        # after a signal's number, mksh and toybox need none.)
         script = f"""
             cd {self.path} 2>/dev/null || exit 0
-            if [ -s pid ]; then kill -9 -- -$(cat pid) 2>/dev/null; fi
+            if [ -s pid ]; then kill -9 -$(cat pid) 2>/dev/null; fi
             cd / && rm -rf {self.path}
             [ ! -e {self.path} ]"""
         try:
@@ -137,7 +139,8 @@ class RemoteFolder:
         done = self.adb.shell(f"cd {place} && sha256sum {names}", timeout_s=300)
         if done.code == 127:
             return
-        there = {name.lstrip("*"): digest for digest, name in (line.split(maxsplit=1) for line in done.output.splitlines())}
+        rows = (line.split(maxsplit=1) for line in done.output.splitlines())
+        there = {row[1].lstrip("*"): row[0] for row in rows if len(row) == 2}
         for path in files:
             if there.get(path.name) != sha256_file(path):
                 raise MsdcError(f"device {self.adb.serial}: {path.name} was damaged on its way there; run again")
@@ -170,17 +173,26 @@ def _start_line(runner: RunnerBuild, timeout_s: float) -> str:
         LD_LIBRARY_PATH="$PWD/lib" $limit {program} {REQUEST}"""
 
 
+def out_of_memory(adb: Adb, elapsed_s: float) -> str | None:
+    """The kernel's word about a process it killed for want of memory in the last `elapsed_s` seconds, None without."""
+    with contextlib.suppress(MsdcError):
+        done = adb.shell("cat /proc/uptime; dmesg 2>/dev/null | grep 'Killed process' | tail -n 5")
+        uptime, *lines = done.output.splitlines()
+        for line in reversed(lines):
+            match = re.search(r"\[ *(\d+)\.\d+\](?:\[.*?\])? *(.*Killed process.*)", line)
+            if match and float(match[1]) >= float(uptime.split()[0]) - elapsed_s - 2:
+                return match[2][:160]
+    return None
+
+
 def _killed(remote: Remote, job: Job, elapsed_s: float) -> MsdcError:
     """Why a runner ended by SIGKILL: its time limit, or the kernel for want of memory."""
     where = f"{job.runtime} on {remote.adb.serial}"
-    log = ""
-    with contextlib.suppress(MsdcError):
-        log = remote.adb.shell("dmesg 2>/dev/null | tail -n 40").output
-    killings = [line for line in log.splitlines() if "Killed process" in line or "oom-kill" in line]
-    if killings and elapsed_s < job.settings.timeout_s:
-        return MsdcError(f"{where}: out of memory: the device's kernel killed the runner ({killings[-1].strip()[-200:]})")
     if elapsed_s >= job.settings.timeout_s:
         return MsdcError(f"{where}: no result after {job.settings.timeout_s:g} s; stopped")
+    word = out_of_memory(remote.adb, elapsed_s)
+    if word is not None:
+        return MsdcError(f"{where}: out of memory on the device ({word})")
     return MsdcError(f"{where}: the runner was killed (out of memory? the device's log does not say)")
 
 
@@ -200,7 +212,10 @@ def _failure(remote: Remote, job: Job, done: Shell, elapsed_s: float) -> MsdcErr
     lowered = said.lower()
     if any(sign in lowered for sign in ("exec format error", "syntax error", "not executable", "wrong elf class",
                                         "cannot execute", "invalid elf header")):  # fmt: skip
-        return InputError(f"{where}: the runner is not a program for this device ({last_words(said)})")
+        return MsdcError(f"{where}: the runner is not a program for this device ({last_words(said)})")
+    # The file is there and whole (its hash was compared), so "not found" means its interpreter or its format.
+    if done.code in (126, 127):
+        return MsdcError(f"{where}: the runner is not a program for this device ({last_words(said) or 'not started'})")
     if done.code in (137, 124, 9):
         return _killed(remote, job, elapsed_s)
     if done.code > 128:
@@ -220,11 +235,20 @@ def _run_in(folder: RemoteFolder, remote: Remote, job: Job, runner: RunnerBuild,
     folder.push([job.bundle / name for name in job.bundle_files], "bundle")
     # The runner checks the bundle's files against the manifest; nobody else checks the runner.
     folder.check([runner.program, *asked])
-    folder.check(runner.libraries, "lib") if runner.libraries else None
-    remote.adb.shell(f"chmod 755 {folder.path}/{shlex.quote(runner.program.name)} {folder.path}/lib/* 2>/dev/null; true")
+    if runner.libraries:
+        folder.check(runner.libraries, "lib")
+    remote.adb.shell(f"cd {folder.path} && chmod 755 {shlex.quote(runner.program.name)} lib/* 2>/dev/null; true")
     start = time.monotonic()
     timeout_s = job.settings.timeout_s
-    done = remote.adb.run_long(f"cd {folder.path}{_start_line(runner, timeout_s)}", timeout_s=timeout_s + GRACE_S)
+    try:
+        done = remote.adb.run_long(f"cd {folder.path}{_start_line(runner, timeout_s)}", timeout_s=timeout_s + GRACE_S)
+    except DeviceGone as error:
+        # Short of memory, the kernel may kill adbd with the runner, or before it.
+        elapsed_s = time.monotonic() - start
+        word = out_of_memory(remote.adb, elapsed_s) if remote.adb.come_back(COME_BACK_S) else None
+        if word is not None:
+            raise MsdcError(f"{where}: out of memory on the device ({word})") from error
+        raise
     elapsed_s = time.monotonic() - start
     if done is None:
         raise MsdcError(f"{where}: no result after {timeout_s:g} s; stopped")
@@ -256,7 +280,9 @@ def _names(remote: Remote) -> tuple[str, str]:
     return remote.name or model or remote.adb.serial, system
 
 
-def run_remote(remote: Remote, bundle: Path, manifest: Manifest, settings: BenchSettings, tasks: Tasks) -> Iterator[DeviceRun]:
+def run_remote(
+    remote: Remote, bundle: Path, manifest: Manifest, settings: BenchSettings, tasks: Tasks
+) -> Iterator[DeviceRun]:
     """Run each asked artifact on a device that answers.
 
     Raises:

@@ -82,7 +82,8 @@ def choose_serial(program: str, asked: str | None) -> str:
     if asked is None:
         ready = [serial for serial, state in found.items() if state == "device"]
         if len(ready) > 1:
-            raise InputError(f"{len(ready)} devices attached: name one, --device {' or '.join(f'adb:{s}' for s in ready)}")
+            names = " or ".join(f"adb:{serial}" for serial in ready)
+            raise InputError(f"{len(ready)} devices attached: name one, --device {names}")
         if not found:
             raise InputError("no device attached: plug one in with USB debugging on, or adb connect HOST:PORT")
         asked = (ready or list(found))[0]
@@ -96,6 +97,11 @@ def choose_serial(program: str, asked: str | None) -> str:
         hint = next((text for key, text in HINTS.items() if state.startswith(key)), "check the connection")
         raise MsdcError(f"device {asked} is {state.split(';')[0]}: {hint}")
     return asked
+
+
+def _marked(script: str, mark: str) -> str:
+    # On a line of its own, whatever the script's output ends with; printf is one write.
+    return f"( {script}\n); printf '\\n%s %s\\n' {mark} $?"
 
 
 class Adb:
@@ -124,11 +130,11 @@ class Adb:
             DeviceGone: the script's end was not seen, whatever adb's own exit code says.
         """
         mark = f"msdc-end-{secrets.token_hex(6)}"
-        done = self._run("shell", f"( {script}\n); echo {mark} $?", timeout_s=timeout_s)
+        done = self._run("shell", _marked(script, mark), timeout_s=timeout_s)
         return self._ended(done.stdout, done.stderr, mark)
 
     def _ended(self, output: str, errors: str, mark: str) -> Shell:
-        match = re.search(rf"(?:^|\n){mark} (\d+)\s*$", output)
+        match = re.search(rf"\r?\n{mark} (\d+)\s*\Z", output)
         if match is None:
             word = last_words(errors) or last_words(output)
             raise DeviceGone(f"device {self.serial} went away while a command ran" + (f" ({word})" if word else ""))
@@ -141,7 +147,7 @@ class Adb:
             DeviceGone: the script's end was not seen.
         """
         mark = f"msdc-end-{secrets.token_hex(6)}"
-        command = self._command("shell", f"( {script}\n); echo {mark} $?")
+        command = self._command("shell", _marked(script, mark))
         with subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
             errors="replace",

@@ -15,7 +15,9 @@ for f in /sys/class/thermal/thermal_zone*/type /sys/class/thermal/thermal_zone*/
     /proc/loadavg; do
     if [ -r "$f" ]; then echo "$f=$(head -n 1 "$f" 2>/dev/null)"; fi
 done
-if command -v dumpsys >/dev/null 2>&1; then dumpsys battery 2>/dev/null | sed -n 's/^ *\\([a-zA-Z ]*\\): /dumpsys.\\1=/p'; fi
+if command -v dumpsys >/dev/null 2>&1; then
+    dumpsys battery 2>/dev/null | sed -n 's/^ *\\([a-zA-Z ]*\\): /dumpsys.\\1=/p'
+fi
 true
 """
 CHARGING = {"charging": True, "full": True, "discharging": False, "not charging": False}

@@ -21,7 +21,7 @@ from msdc.progress import say, track
 DEFAULT_CPU = "a76"
 MEMORY_MIB = 256
 # The counts repeat to a part in a thousand: more runs would only take time.
-MOST_RUNS, MOST_WARMUP = 5, 2
+MOST_RUNS, MOST_WARMUP = 3, 1
 NOTE = "emulated: figures are executed instructions, not time; compare them only with each other"
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
 import signal
 import socket
 import subprocess
@@ -112,10 +111,11 @@ class EmulatorMachine:
         try:
             make_disk(folder / "data.img", self.disk_mib)
             self.ports = self.ports or (free_port(),)
-            self.process = subprocess.Popen(
-                self._command(folder), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=open(folder / "qemu", "wb"), preexec_fn=_die_with_parent,  # noqa: SIM115
-            )  # fmt: skip
+            with open(folder / "qemu", "wb") as log:
+                self.process = subprocess.Popen(
+                    self._command(folder), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log,
+                    preexec_fn=_die_with_parent,
+                )  # fmt: skip
             self._wait(folder)
         except BaseException:
             self.__exit__(None, None, None)
@@ -159,7 +159,3 @@ class EmulatorMachine:
         if self._folder is not None:
             self._folder.cleanup()
 
-
-def environment_has_emulator() -> bool:
-    """Whether a virtual machine can be started by this user here (Linux, with the programs installed)."""
-    return os.name == "posix" and hasattr(ctypes.CDLL(None), "prctl")

@@ -96,15 +96,15 @@ class Job:
         """The user's own runner, or ours: for a device's machine (as `uname -m` says), or for this one (None).
 
         Raises:
-            InputError: the user's is for another machine.
-            MsdcError: ours cannot be built.
+            InputError: the user's is not there.
+            MsdcError: it is for another machine, or ours cannot be built.
         """
         if self.settings.runner is None:
             return build_runner(self.runtime, machine)
         own = own_runner(self.settings.runner)
         wanted = machine or platform.machine()
         if own.machine not in (None, wanted):
-            raise InputError(f"{self.settings.runner}: a runner for {own.machine}, but the device is {wanted}")
+            raise MsdcError(f"{self.settings.runner}: a runner for {own.machine}, but the device is {wanted}")
         return own
 
 
