@@ -240,6 +240,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--problems", nargs="+", choices=("xsr", "mining"), default=("xsr", "mining"))
     for name in ("problem", "method", "answer"):
         parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -248,7 +249,7 @@ def main() -> None:
         return
     results = []
     with tempfile.TemporaryDirectory() as folder:
-        for problem in ("xsr", "mining"):
+        for problem in arguments.problems:
             for method in MINERS:
                 answer = Path(folder) / f"{problem}-{method}.npz"
                 one = {"problem": problem, "method": method, **measure(arguments, problem, method, answer)}

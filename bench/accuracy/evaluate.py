@@ -49,8 +49,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Score `model` (anything with `.encode(texts) -> float32 [N, D]`) on one file or folder of a task.
 
-    Without `path`, `task` names a data set (`graded-pairs`, `sts17/en-en`) in the folder `data`, in that of MSDC_DATA, or
-    in the package. Correlations, accuracies and F1 are x 100. `settings` are the fields of `Options`
+    Without `path`, `task` names a data set (`graded-pairs`, `sts17/en-en`) in the folder `data`, in that of MSDC_DATA,
+    or in the package. Correlations, accuracies and F1 are x 100. `settings` are the fields of `Options`
     (resamples=0 skips the bootstrap).
 
     Raises:

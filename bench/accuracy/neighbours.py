@@ -144,17 +144,19 @@ def gold_ranks(
     import torch
 
     queries, candidates_DM = torch.from_numpy(queries_ND), torch.from_numpy(candidates_MD).T
-    gold_N1 = torch.from_numpy(np.asarray(gold_N, dtype=np.int64))[:, None]
     above_N = np.empty(len(queries_ND), dtype=np.int64)
     level_N = np.empty(len(queries_ND), dtype=np.int64)
     step = max(1, BLOCK_NUMBERS // 4 // max(1, len(candidates_MD)))
     with torch_threads(threads), torch.inference_mode():
         for start in range(0, len(queries_ND), step):
-            rows = slice(start, start + step)
-            similarity_BM = queries[rows] @ candidates_DM
-            own_B1 = similarity_BM.gather(1, gold_N1[rows])
-            above_N[rows] = torch.count_nonzero(similarity_BM > own_B1, dim=1).numpy()
-            level_N[rows] = torch.count_nonzero(similarity_BM == own_B1, dim=1).numpy() - 1
+            similarity_BM = (queries[start : start + step] @ candidates_DM).numpy()
+            # one row at a time: numpy counts a vector of truths many times faster than along an axis
+            for row, similarity_M in enumerate(similarity_BM, start=start):
+                own = similarity_M[gold_N[row]]
+                as_good = np.count_nonzero(similarity_M >= own)
+                # mostly the answer is alone at the top, and one count says so
+                above_N[row] = np.count_nonzero(similarity_M > own) if as_good > 1 else 0
+                level_N[row] = as_good - 1 - above_N[row]
     return above_N, level_N
 
 
