@@ -65,7 +65,7 @@ def elf_machine(path: Path) -> str | None:
 
 
 def own_runner(path: Path) -> RunnerBuild:
-    """A runner that the user built (with an NDK, say): a program, and the libraries in `lib/` beside it where it has any.
+    """A runner that the user built (with an NDK, say): a program, and the libraries of `lib/` beside it.
 
     Raises:
         InputError: there is no such file.

@@ -57,7 +57,8 @@ def download_wheel(name: str, version: str, machine: str, folder: Path) -> Path:
     """
     python = ".".join(map(str, sys.version_info[:2]))
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
-               "--only-binary=:all:", "--implementation", "cp", "--python-version", python, "--dest", str(folder)]  # fmt: skip
+               "--only-binary=:all:", "--implementation", "cp", "--python-version", python,
+               "--dest", str(folder)]  # fmt: skip
     for tag in ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014"):
         command += ["--platform", f"{tag}_{machine}"]
     run_tool([*command, f"{name}=={version}"], f"wheel of {name} {version} for {machine}")
