@@ -21,7 +21,7 @@ TARGETS = ("android", "ios", "linux", "web")
     "--precision",
     default="int8",
     show_default=True,
-    help="fp32, int8, int8-embed4 (token table in 4 bits), int4-embed4 (for students trained for it), or a plan's .json.",
+    help="fp32, int8, int8-embed4 (4-bit token table), int4-embed4 (for students trained for it), or a plan's .json.",
 )
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Bundle folder. Default: MODEL-TARGET here.")
 @click.option(
@@ -56,7 +56,7 @@ def command(
 
     request = ExportRequest(
         model=model,
-        target=target,
+        target=target,  # type: ignore[arg-type]
         runtime=runtime,
         precision=precision,
         out=out,
@@ -73,5 +73,7 @@ def command(
         part = getattr(manifest.programs, runtime_name)
         names = [part.file] + ([part.data] if getattr(part, "data", None) else [])
         size = sum(manifest.files[name].bytes for name in names)
-        click.echo(f"{runtime_name:<10}  {size:>12,} bytes  mean cosine {parity.mean_cosine:.6f}  min {parity.min_cosine:.6f}")
+        click.echo(
+            f"{runtime_name:<10}  {size:>12,} bytes  mean cosine {parity.mean_cosine:.6f}  min {parity.min_cosine:.6f}"
+        )
     click.echo(folder)

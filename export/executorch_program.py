@@ -20,15 +20,16 @@ from compress.quantize import PrecisionPlan, integers, quantize
 from compress.shapes import POSITION, TABLE
 from compress.student import Student
 from export.graph import ExportEmbed, ExportForward, ExportPool, ExportUnit
+from export.pte_file import read_pte
 from export.quiet import quiet
 from export.smooth import Smoothed
 from msdc.errors import GateError, MsdcError
 from msdc.files import atomic_path
 
 Style = Literal["multi-method", "forward"]
-BACKEND = "XnnpackBackend"
 # Outside the delegate these cost a portable kernel's loop; a float linear outside also doubles its bytes.
 HEAVY = ("linear", "addmm", "mm", "bmm", "matmul", "softmax", "scaled_dot_product_attention", "gelu", "convolution")
+LOW_BIT = ("int8", "uint8", "int4")
 QUANTIZED = ("quantize", "dequantize", "choose_qparams")
 
 
@@ -122,8 +123,10 @@ def _lower(smoothed: Smoothed, plan: PrecisionPlan, max_length: int, style: Styl
 
 def write_executorch(
     smoothed: Smoothed, plan: PrecisionPlan, target: Path, *, max_length: int, style: Style = "multi-method"
-) -> None:
-    """Lower a (smoothed) student under `plan` into `target` (.pte), then verify it and run it at lengths 1, 2 and longest.
+) -> float | None:
+    """Lower a (smoothed) student under `plan` into `target` (.pte), verify it, run it at lengths 1, 2 and longest.
+
+    Returns the share of weight bytes of 8 bits or less, read back from the file; None for a float plan.
 
     Raises:
         GateError: an operator outside the delegate, or a run that gives no finite vector.
@@ -137,6 +140,24 @@ def write_executorch(
         program.write_to_file(handle)
     runner = ExecutorchRunner(target, style=style, repeats=student.config.repeats)
     run_once(runner.run, student, max_length, target)
+    quantized = any(dtype != "fp32" for dtype in plan.weights.values())
+    return round(low_bit_share(target, student, max_length), 4) if quantized else None
+
+
+def low_bit_share(path: Path, student: Student, max_length: int) -> float:
+    """Share of the bytes of the token table and of all linear maps that are 8 bits or less, as stored in the file.
+
+    Positions, biases, norms and scales are not weights of a product and are not counted.
+    """
+    positions = (max_length, student.embedding.position.weight.shape[1])
+    low = total = 0
+    for constant in read_pte(path, digests=False).constants:
+        # float16 is the type of a 4-bit table's scales alone.
+        if len(constant.shape) < 2 or constant.shape == positions or constant.dtype == "float16":
+            continue
+        total += constant.bytes
+        low += constant.bytes if constant.dtype in LOW_BIT else 0
+    return low / total if total else 0.0
 
 
 def run_once(run: Callable[[list[list[int]]], Any], student: Student, max_length: int, target: Path) -> None:

@@ -1,7 +1,7 @@
 """Read a stranger's flatbuffer: every offset is checked against the buffer, all work against a budget.
 
-No generated code, no C++: a damaged file can only raise `InputError`. Field numbers are the slots of the schema (a union
-takes two: its type and its value).
+No generated code, no C++: a damaged file can only raise `InputError`. Field numbers are the slots of the schema (a
+union takes two: its type and its value).
 """
 
 from __future__ import annotations

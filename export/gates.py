@@ -42,10 +42,8 @@ def thresholds_for(dtypes: set[str]) -> Thresholds:
 def measure(reference_ND: np.ndarray, found_ND: np.ndarray, low_bit_share: float | None) -> Parity:
     """How `found_ND` lies to `reference_ND`, row by row."""
     cosines = cosine_rows(reference_ND, found_ND)
-    scale = np.abs(reference_ND).max(1, keepdims=True)
     # Unnormalised vectors are compared at the scale of a unit vector's numbers, or max_abs would mean nothing.
     unit = np.maximum(1.0, np.linalg.norm(reference_ND, axis=1, keepdims=True))
-    del scale
     return Parity(
         mean_cosine=round(float(cosines.mean()), 7),
         min_cosine=round(float(cosines.min()), 7),
@@ -70,19 +68,21 @@ def shortfalls(parity: Parity, wanted: Thresholds) -> list[str]:
 
 
 def tokenizers_agree(model_file: Path, texts: list[str], max_length: int, scratch: Path) -> None:
-    """The `.model` and its `tokenizer.json` twin give the same ids on all `texts`.
+    """The `.model` and its `tokenizer.json` twin give the same ids on all `texts`; the twin is left in `scratch`.
 
-    Uses the twin beside `model_file` where there is one, else writes a fresh one into `scratch`.
+    The twin is the one beside `model_file` where there is one, else a fresh one.
 
     Raises:
         GateError: naming the first text on which they differ.
     """
-    twin = model_file.parent / JSON_FILE
-    if not twin.is_file():
-        twin = scratch / JSON_FILE
+    twin = scratch / JSON_FILE
+    beside = model_file.parent / JSON_FILE
+    if beside.is_file():
+        twin.write_bytes(beside.read_bytes())
+    else:
         write_fast_copy(model_file, twin)
     pieces = PieceTokenizer(model_file).encode(texts, max_length)
     fast = FastTokenizer(twin).encode(texts, max_length)
     for text, one, other in zip(texts, pieces, fast, strict=True):
         if one != other:
-            raise GateError(f"{MODEL_FILE} and {JSON_FILE} give different ids on {text[:40]!r}: {one[:8]} and {other[:8]}")
+            raise GateError(f"{MODEL_FILE} and {JSON_FILE} differ on {text[:40]!r}: ids {one[:8]} and {other[:8]}")

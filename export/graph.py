@@ -9,6 +9,7 @@ Shapes: T tokens, E table width, H hidden, N heads, D sentence width.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -49,6 +50,9 @@ class TableInt4(nn.Module):
 
 class Positions(nn.Module):
     """The first T rows of the position table, float32 or int8 with a scale a row: [T, H]."""
+
+    values: Tensor
+    scale: Tensor | None
 
     def __init__(self, weight_PH: Tensor, part: QuantizedWeight | None, max_length: int) -> None:
         super().__init__()
@@ -93,6 +97,9 @@ class ExportEmbed(nn.Module):
 class ExportLayer(nn.Module):
     """One layer over [T, H]; every view carries a literal -1 so that the length stays free."""
 
+    entry: Tensor | None
+    middle: Tensor | None
+
     def __init__(
         self, layer: Layer, heads: int, hidden: int, entry_H: Tensor | None = None, middle_H: Tensor | None = None
     ) -> None:
@@ -129,10 +136,11 @@ class ExportUnit(nn.Module):
         config = student.config
         self.hidden = config.hidden
         nothing = [None] * len(student.layers)
-        entry = (smoothed.entry if smoothed else None) or nothing
-        middle = (smoothed.middle if smoothed else None) or nothing
+        entry: Sequence[Tensor | None] = (smoothed.entry if smoothed else None) or nothing
+        middle: Sequence[Tensor | None] = (smoothed.middle if smoothed else None) or nothing
+        layers = [layer for layer in student.layers if isinstance(layer, Layer)]
         self.layers = nn.ModuleList(
-            ExportLayer(layer, config.heads, config.hidden, entry[i], middle[i]) for i, layer in enumerate(student.layers)
+            ExportLayer(layer, config.heads, config.hidden, entry[i], middle[i]) for i, layer in enumerate(layers)
         )
 
     def forward(self, hidden_1TH: Tensor) -> Tensor:
@@ -144,6 +152,8 @@ class ExportUnit(nn.Module):
 
 class ExportPool(nn.Module):
     """Pooling, dense and normalisation of one unpadded sentence, [1, T, H] -> [1, D]."""
+
+    end: Tensor | None
 
     def __init__(self, student: Student, end_H: Tensor | None = None) -> None:
         super().__init__()

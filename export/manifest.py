@@ -19,15 +19,15 @@ from msdc.files import sha256_file, write_text
 
 MANIFEST_FILE = "bundle.json"
 GOLDEN_FILE = "golden.json"
-FORMAT = 1
 RUNTIMES = ("executorch", "onnx")
-TARGETS = ("android", "ios", "linux", "web")
 MAX_MANIFEST_BYTES = 1024 * 1024
 MAX_FILE_BYTES = 4 * 1024**3
 MAX_FILES = 4096
 _UNSEALED = "0" * 64
 _SEAL = re.compile(rb'"seal": "([0-9a-f]{64})"')
 
+Target = Literal["android", "ios", "linux", "web"]
+Runtime = Literal["executorch", "onnx"]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Small = Annotated[int, Field(gt=0, le=2**24)]
 
@@ -93,7 +93,7 @@ class ModelPart(_Part):
 
 
 class Parity(_Part):
-    """How one artifact's golden vectors lie to the float model's. `passed` is null when the gates were off."""
+    """How one artifact's golden vectors lie to the float model's, and whether that keeps the gates' promises."""
 
     mean_cosine: float
     min_cosine: float
@@ -113,10 +113,10 @@ class FileRecord(_Part):
 class Manifest(_Part):
     """The schema of `bundle.json`."""
 
-    format: Literal[1] = FORMAT
+    format: Literal[1] = 1
     seal: Sha256 = _UNSEALED
     name: Annotated[str, Field(min_length=1, max_length=200)]
-    target: Literal["android", "ios", "linux", "web"]
+    target: Target
     width: Small
     max_length: Small
     vocabulary: Small
@@ -127,7 +127,7 @@ class Manifest(_Part):
     tokenizer: TokenizerPart
     programs: Programs
     model: ModelPart
-    parity: dict[Literal["executorch", "onnx"], Parity]
+    parity: dict[Runtime, Parity]
     files: dict[InsidePath, FileRecord]
     versions: dict[str, str]
     licenses: list[str]
@@ -218,6 +218,4 @@ def check_files(folder: str | Path, manifest: Manifest) -> None:
 def list_files(folder: Path) -> dict[str, FileRecord]:
     """Size and hash of every file under `folder` except the manifest, by sorted relative name."""
     paths = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != MANIFEST_FILE)
-    return {
-        p.relative_to(folder).as_posix(): FileRecord(sha256=sha256_file(p), bytes=p.stat().st_size) for p in paths
-    }
+    return {p.relative_to(folder).as_posix(): FileRecord(sha256=sha256_file(p), bytes=p.stat().st_size) for p in paths}

@@ -19,6 +19,7 @@ class GraphBuilder:
 
     def __init__(self, prefix: str = "", parent: GraphBuilder | None = None) -> None:
         self.prefix = prefix
+        self.outer: GraphBuilder = parent.outer if parent else self
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: dict[str, onnx.TensorProto] = parent.initializers if parent else {}
         self._count = 0

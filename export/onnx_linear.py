@@ -7,14 +7,15 @@ MatMulInteger with int8 [K, N], scale by token and by channel, bias.
 from __future__ import annotations
 
 import math
+
 import numpy as np
+import torch
 from onnx import TensorProto, helper
 
 from compress.quantize import PrecisionPlan, integers
 from compress.shapes import POSITION, TABLE
 from export.onnx_builder import GraphBuilder
 from export.smooth import Smoothed
-from msdc.errors import InputError
 
 # The least value of an activation. Anchoring the 256 steps there instead of at 0 +- max doubles the resolution, and
 # the shift becomes a constant that joins the bias: it costs nothing at run time.
@@ -27,14 +28,15 @@ LEVELS = 225
 class Weights:
     """Numbers of a student under a plan, handed to a graph as they are asked for."""
 
-    def __init__(self, smoothed: Smoothed, plan: PrecisionPlan) -> None:
+    def __init__(self, smoothed: Smoothed, plan: PrecisionPlan, microsoft: bool) -> None:
         student = smoothed.student
         self.smoothed = smoothed
         self.config = student.config
         self.plan = plan
         self.state = {name: value.detach().cpu().float() for name, value in student.state_dict().items()}
         self.quantized = integers(student, plan)
-        self.uses_microsoft = False
+        # May operators of Microsoft's domain be used (4 bits only), and were they?
+        self.microsoft, self.uses_microsoft = microsoft, False
 
     @staticmethod
     def int64(value: int) -> np.ndarray:
@@ -107,7 +109,9 @@ class Weights:
             # A mixed plan: each map on its own, then side by side again.
             width = self.config.hidden
             parts = [
-                self._product(g, name, [name], value, factor=None if factor is None else factor[i * width : (i + 1) * width])
+                self._product(
+                    g, name, [name], value, factor=None if factor is None else factor[i * width : (i + 1) * width]
+                )
                 for i, name in enumerate(names)
             ]
             return str(g.op("Concat", *parts, axis=-1))
@@ -119,7 +123,7 @@ class Weights:
         elif kind == "int8":
             product, bias_N = self._int8(g, label, names, value, bias_N, factor, floor)
         else:
-            raise InputError(f"{label}: {kind} linears have no ONNX form here yet; choose int8 or int8-embed4")
+            product = self._int4(g, label, names, value, factor)
         return str(product) if bias_N is None else str(g.op("Add", product, g.const(f"{label}.bias", bias_N)))
 
     def _int8(
@@ -146,7 +150,30 @@ class Weights:
             bias_N = (shift_N + (0.0 if bias_N is None else bias_N)).astype(np.float32)
         return str(product), bias_N
 
-    def table(self, g: GraphBuilder, ids: str, block_gather: bool) -> str:
+    def _int4(self, g: GraphBuilder, label: str, names: list[str], value: str, factor: np.ndarray | None) -> str:
+        """4-bit groups: Microsoft's MatMulNBits, or on targets without it DequantizeLinear over blocks."""
+        parts = [self.quantized[f"{name}.weight"] for name in names]
+        values_NK = np.concatenate([part.values.numpy() for part in parts])
+        scale_NG = np.concatenate([part.scale.numpy() for part in parts])
+        scale_NG = scale_NG if factor is None else scale_NG * factor[:, None]
+        (N, K), group = values_NK.shape, parts[0].group
+        # Stored in two bytes, as they were chosen; unfolded once when a session is made.
+        stored = helper.make_tensor(
+            f"{label}.scale", TensorProto.BFLOAT16, (N, K // group), _bfloat16(scale_NG), raw=True
+        )
+        scale = g.outer.op("Cast", g.raw(stored), name="scale", to=TensorProto.FLOAT)
+        if self.microsoft:
+            self.uses_microsoft = True
+            blocks = _pack_pairs((values_NK + 8).astype(np.uint8)).reshape(N, K // group, group // 2)
+            options = {"K": K, "N": N, "bits": 4, "block_size": group, "accuracy_level": 4}
+            packed = g.const(f"{label}.weight", blocks)
+            return str(g.op("MatMulNBits", value, packed, scale, name=label, domain="com.microsoft", **options))
+        half_bytes = _pack_pairs(values_NK.view(np.uint8) & 15).tobytes()
+        packed = g.raw(helper.make_tensor(f"{label}.weight", TensorProto.INT4, (N, K), half_bytes, raw=True))
+        weight_NK = g.outer.op("DequantizeLinear", packed, scale, axis=1, block_size=group)
+        return str(g.op("MatMul", value, g.outer.op("Transpose", weight_NK, perm=[1, 0]), name=label))
+
+    def table(self, g: GraphBuilder, ids: str) -> str:
         """Rows of the token table for `ids`, float32 [B, T, E]."""
         part = self.quantized.get(TABLE)
         if part is None:
@@ -156,19 +183,23 @@ class Weights:
             scales = g.op("Gather", g.const(f"{TABLE}.scale", part.scale.numpy()), ids, name="table_scale")
             return str(g.op("Mul", g.op("Cast", values, to=TensorProto.FLOAT), scales))
         scale_VG = part.scale.numpy().astype(np.float16)
-        if block_gather:
+        if self.microsoft:
             self.uses_microsoft = True
             # Signed: without a zero point the operator takes 0.
-            half_bytes = _pack_pairs(part.values.numpy().view(np.uint8) & 15)
+            half_bytes = _pack_pairs(part.values.numpy().view(np.uint8) & 15).tobytes()
             packed = helper.make_tensor(TABLE, TensorProto.INT4, part.values.shape, half_bytes, raw=True)
             scale = g.const(f"{TABLE}.scale", scale_VG)
             options = {"block_size": part.group, "gather_axis": 0, "quantize_axis": 1, "bits": 4}
-            rows = g.op("GatherBlockQuantized", g.raw(packed), ids, scale, name="table", domain="com.microsoft", **options)
+            rows = g.op(
+                "GatherBlockQuantized", g.raw(packed), ids, scale, name="table", domain="com.microsoft", **options
+            )
             return str(g.op("Cast", rows, to=TensorProto.FLOAT))
         unsigned_VE = (part.values.numpy() + 8).astype(np.uint8)
         return self._unpacked_rows(g, ids, unsigned_VE, scale_VG, part.group)
 
-    def _unpacked_rows(self, g: GraphBuilder, ids: str, unsigned_VE: np.ndarray, scale_VG: np.ndarray, group: int) -> str:
+    def _unpacked_rows(
+        self, g: GraphBuilder, ids: str, unsigned_VE: np.ndarray, scale_VG: np.ndarray, group: int
+    ) -> str:
         # Low half-bytes hold the first half of the columns, high ones the second: joined without interleaving.
         half = unsigned_VE.shape[1] // 2
         packed = g.op("Gather", g.const(TABLE, unsigned_VE[:, :half] | (unsigned_VE[:, half:] << 4)), ids, name="table")
@@ -192,9 +223,15 @@ class Weights:
         return str(g.op("Mul", g.op("Cast", rows, to=TensorProto.FLOAT), scales))
 
 
-def _pack_pairs(half_bytes_VE: np.ndarray) -> bytes:
-    flat = half_bytes_VE.reshape(-1)
-    return (flat[0::2] | (flat[1::2] << 4)).astype(np.uint8).tobytes()
+def _pack_pairs(half_bytes: np.ndarray) -> np.ndarray:
+    """Two numbers of 4 bits a byte, the first in the low half; uint8, flat."""
+    flat = half_bytes.reshape(-1)
+    return (flat[0::2] | (flat[1::2] << 4)).astype(np.uint8)
+
+
+def _bfloat16(numbers: np.ndarray) -> bytes:
+    """float32 numbers as bfloat16, rounded to nearest, little-endian."""
+    return torch.from_numpy(np.ascontiguousarray(numbers)).to(torch.bfloat16).view(torch.int16).numpy().tobytes()
 
 
 def pair_safe(weight_NK: np.ndarray, scale_N: np.ndarray, levels: int = LEVELS) -> tuple[np.ndarray, np.ndarray]:

@@ -24,13 +24,13 @@ from export.onnx_linear import Weights
 from export.smooth import Smoothed
 from msdc.errors import GateError, InputError
 
-# Opset 21 (ONNX Runtime >= 1.18) has Gelu and 4-bit types; `block_gather` says whether the target's runtime is
-# expected to bring Microsoft's GatherBlockQuantized; without it the 4-bit table is unpacked in standard operators.
+# Opset 21 (ONNX Runtime >= 1.18) has Gelu and 4-bit types. `microsoft`: may 4-bit weights use GatherBlockQuantized and
+# MatMulNBits, or are they unpacked in standard operators? On the web they are: other engines can then run the file.
 TARGETS = {
-    "linux": {"opset": 21, "block_gather": True},
-    "android": {"opset": 21, "block_gather": True},
-    "ios": {"opset": 21, "block_gather": True},
-    "web": {"opset": 21, "block_gather": False},
+    "linux": {"opset": 21, "microsoft": True},
+    "android": {"opset": 21, "microsoft": True},
+    "ios": {"opset": 21, "microsoft": True},
+    "web": {"opset": 21, "microsoft": False},
 }
 IR_VERSION = 10
 NEGATIVE = -1e9
@@ -45,7 +45,9 @@ class OnnxWritten:
     low_bit_share: float | None
 
 
-def _layer(g: GraphBuilder, weights: Weights, index: int, hidden: str, bias_B11T: str, shape_in: str, shape_out: str) -> str:
+def _layer(
+    g: GraphBuilder, weights: Weights, index: int, hidden: str, bias_B11T: str, shape_in: str, shape_out: str
+) -> str:
     config = weights.config
     name = f"layers.{index}"
     eps = config.layer_norm_eps
@@ -86,7 +88,7 @@ def _recurrence(g: GraphBuilder, weights: Weights, hidden: str, bias_B11T: str) 
     result = _unit(body, weights, "unit/hidden_in", bias_B11T, shape_in, shape_out)
     body.op("Identity", "unit/go_on", name="go_on")
     condition = body.nodes[-1].output[0]
-    inside = ["batch", "length", config.hidden]
+    inside: list[str | int | None] = ["batch", "length", config.hidden]
     graph = helper.make_graph(
         body.nodes,
         "unit",
@@ -104,9 +106,9 @@ def _recurrence(g: GraphBuilder, weights: Weights, hidden: str, bias_B11T: str) 
     return str(g.op("Loop", trips, start, hidden, name="recurrence", body=graph))
 
 
-def _embed(g: GraphBuilder, weights: Weights, max_length: int, block_gather: bool) -> str:
+def _embed(g: GraphBuilder, weights: Weights, max_length: int) -> str:
     config = weights.config
-    rows = weights.table(g, "input_ids", block_gather)
+    rows = weights.table(g, "input_ids")
     if config.bottleneck is not None and config.place == "word":
         rows = weights.linear(g, "embedding.project", rows)
     length = g.op("Shape", "input_ids", start=1, end=2)
@@ -128,7 +130,8 @@ def _pool(g: GraphBuilder, weights: Weights, hidden: str, mask_BT: str) -> str:
         return _head(g, weights, first)
     mask_BT1 = g.op("Unsqueeze", mask_BT, g.const("axis_last", [-1]))
     if config.pooling == "max":
-        lowest = g.op("Mul", g.op("Sub", g.const("one", weights.float32(1.0)), mask_BT1), g.const("lowest", weights.float32(-3.0e38)))
+        padding = g.op("Sub", g.const("one", weights.float32(1.0)), mask_BT1)
+        lowest = g.op("Mul", padding, g.const("lowest", weights.float32(-3.0e38)))
         return _head(g, weights, g.op("ReduceMax", g.op("Add", hidden, lowest), middle, keepdims=0))
     total = g.op("ReduceSum", g.op("Mul", hidden, mask_BT1), middle, keepdims=0)
     count = g.op("Max", g.op("ReduceSum", mask_BT1, middle, keepdims=0), g.const("tiny_count", weights.float32(1e-9)))
@@ -153,12 +156,13 @@ def build_onnx(smoothed: Smoothed, plan: PrecisionPlan, max_length: int, target:
     if target not in TARGETS:
         raise InputError(f"target {target!r} is unknown; known: {', '.join(TARGETS)}")
     settings = TARGETS[target]
-    weights = Weights(smoothed, plan)
+    weights = Weights(smoothed, plan, bool(settings["microsoft"]))
     config = weights.config
     g = GraphBuilder()
     mask_BT = g.op("Cast", "attention_mask", name="mask", to=TensorProto.FLOAT)
-    hidden = _embed(g, weights, max_length, bool(settings["block_gather"]))
-    gap = g.op("Mul", g.op("Sub", g.const("one", weights.float32(1.0)), mask_BT), g.const("negative", weights.float32(NEGATIVE)))
+    hidden = _embed(g, weights, max_length)
+    padding = g.op("Sub", g.const("one", weights.float32(1.0)), mask_BT)
+    gap = g.op("Mul", padding, g.const("negative", weights.float32(NEGATIVE)))
     bias_B11T = g.op("Unsqueeze", gap, g.const("axes_1_2", [1, 2]), name="attention_bias")
     _pool(g, weights, _recurrence(g, weights, hidden, bias_B11T), mask_BT)
     graph = helper.make_graph(

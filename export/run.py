@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from export.manifest import Manifest
+from export.manifest import Manifest, Runtime, Target
 from msdc.errors import InputError
 from msdc.progress import say
 
-RUNTIME_CHOICES: dict[str, tuple[str, ...] | None] = {
+RUNTIME_CHOICES: dict[str, tuple[Runtime, ...]] = {
     "executorch": ("executorch",),
     "onnx": ("onnx",),
     "both": ("executorch", "onnx"),
@@ -22,11 +22,11 @@ class ExportRequest:
     """What the command line asked for; `runtime` and `out` None take the target's and the model's own."""
 
     model: str
-    target: str
+    target: Target
     runtime: str | None = None
     precision: str = "int8"
     out: Path | None = None
-    style: str = "multi-method"
+    style: Any = "multi-method"
     max_length: int | None = None
     gates: bool = True
     force: bool = False

@@ -104,7 +104,9 @@ class OnnxRunner:
             with quiet():
                 self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:
-            raise InputError(f"{path}: ONNX Runtime refuses the model ({' '.join(str(error).split())[:300]})") from error
+            raise InputError(
+                f"{path}: ONNX Runtime refuses the model ({' '.join(str(error).split())[:300]})"
+            ) from error
 
     def run(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
         """float32 [N, D] of ragged rows of ids.
@@ -125,7 +127,9 @@ class OnnxRunner:
             try:
                 sentence_BD = self.session.run(["sentence_embedding"], feed)[0]
             except Exception as error:
-                raise MsdcError(f"ONNX Runtime failed to run the model: {' '.join(str(error).split())[:200]}") from error
+                raise MsdcError(
+                    f"ONNX Runtime failed to run the model: {' '.join(str(error).split())[:200]}"
+                ) from error
             vectors.update(zip(batch, sentence_BD, strict=True))
         return np.stack([vectors[i] for i in range(len(rows))]).astype(np.float32, copy=False)
 

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from compress.quantize import PrecisionPlan, plan_for
-from compress.shapes import POSITION, TABLE
+from compress.quantize import PrecisionPlan, check_plan, plan_for
 from compress.student import Student
 from export.executorch_program import Style, write_executorch
 from export.gates import Thresholds, measure, shortfalls, thresholds_for, tokenizers_agree
@@ -25,15 +26,19 @@ from export.manifest import (
     Manifest,
     ModelPart,
     OnnxPart,
+    Parity,
     Programs,
+    Runtime,
+    Target,
     TokenizerPart,
     list_files,
+    read_manifest,
     write_manifest,
 )
 from export.onnx_program import write_onnx
 from export.readme import bundle_readme
 from export.runtimes import ExecutorchRunner, OnnxRunner
-from export.smooth import smooth
+from export.smooth import Smoothed, smooth
 from msdc.errors import GateError, InputError
 from msdc.files import staged_folder, write_text
 from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, FastTokenizer, PieceTokenizer, Tokenizer
@@ -41,7 +46,7 @@ from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, FastTokenizer, PieceToken
 PROGRAM_FILE = "model.pte"
 ONNX_FILE, ONNX_DATA_FILE = "model.onnx", "model.onnx.data"
 VERSIONED = ("msdc", "torch", "executorch", "torchao", "onnx", "onnxruntime", "sentencepiece", "tokenizers")
-DEFAULT_RUNTIMES = {
+DEFAULT_RUNTIMES: dict[Target, tuple[Runtime, ...]] = {
     "android": ("executorch",),
     "ios": ("executorch",),
     "web": ("onnx",),
@@ -56,8 +61,8 @@ class BundleOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    target: str = "linux"
-    runtimes: tuple[str, ...] | None = Field(default=None, description="None: the target's own")
+    target: Target = "linux"
+    runtimes: tuple[Runtime, ...] | None = Field(default=None, description="None: the target's own")
     precision: str | PrecisionPlan = "fp32"
     style: Style = "multi-method"
     max_length: int | None = Field(default=None, gt=1, description="tokens; None: the model's own")
@@ -144,6 +149,67 @@ def _silent(message: str) -> None:
     del message
 
 
+@dataclass(frozen=True)
+class _Job:
+    """What one export works with, checked."""
+
+    student: Student
+    tokenizer: Tokenizer
+    options: BundleOptions
+    runtimes: tuple[Runtime, ...]
+    plan: PrecisionPlan
+    wanted: Thresholds
+    max_length: int
+    say: Say
+
+
+def _job(student: Student, tokenizer: Tokenizer, options: BundleOptions, say: Say) -> _Job:
+    config = student.config
+    max_length = options.max_length or config.positions
+    if max_length > config.positions:
+        raise InputError(f"longest input {max_length}, but the model has {config.positions} positions")
+    if tokenizer.size > config.vocabulary:
+        raise InputError(f"the tokenizer has {tokenizer.size} ids, the model's table {config.vocabulary} rows")
+    plan = options.precision if isinstance(options.precision, PrecisionPlan) else plan_for(config, options.precision)
+    check_plan(config, plan)
+    return _Job(
+        student=student.eval(),
+        tokenizer=tokenizer,
+        options=options,
+        runtimes=options.runtimes or DEFAULT_RUNTIMES[options.target],
+        plan=plan,
+        wanted=options.thresholds or thresholds_for(set(plan.weights.values())),
+        max_length=max_length,
+        say=say,
+    )
+
+
+def _write_tokenizer(job: _Job, stage: Path, texts: list[str]) -> TokenizerPart:
+    part = _tokenizer_part(job.tokenizer)
+    source = job.tokenizer.files[0]
+    (stage / part.file).write_bytes(source.read_bytes())
+    if part.kind == "sentencepiece":
+        job.say("tokenizer: compare tokenizer.model and its tokenizer.json twin")
+        tokenizers_agree(source, texts, job.max_length, stage)
+        if job.options.target != "web":
+            # A browser reads tokenizer.json; everything else here reads the .model.
+            (stage / JSON_FILE).unlink(missing_ok=True)
+    return part
+
+
+def _write_program(job: _Job, runtime: Runtime, smoothed: Smoothed, stage: Path) -> tuple[Any, Any, float | None]:
+    """Manifest part, runner and share of low-bit weight bytes (None where every weight is float)."""
+    repeats = job.student.config.repeats
+    if runtime == "executorch":
+        path, style = stage / PROGRAM_FILE, job.options.style
+        share = write_executorch(smoothed, job.plan, path, max_length=job.max_length, style=style)
+        runner = ExecutorchRunner(path, style=style, repeats=repeats)
+        return ExecutorchPart(file=PROGRAM_FILE, style=style, repeats=repeats), runner, share
+    written = write_onnx(smoothed, job.plan, stage / ONNX_FILE, max_length=job.max_length, target=job.options.target)
+    part = OnnxPart(file=ONNX_FILE, data=ONNX_DATA_FILE, opset=written.opset)
+    return part, OnnxRunner(stage / ONNX_FILE, pad_id=job.tokenizer.pad_id), written.low_bit_share
+
+
 def write_bundle(
     student: Student,
     tokenizer: Tokenizer,
@@ -161,60 +227,35 @@ def write_bundle(
         GateError: a promise fell short (see export/gates.py); nothing is left.
         MsdcError: a step failed.
     """
-    options = options or BundleOptions()
-    if options.target not in DEFAULT_RUNTIMES:
-        raise InputError(f"target {options.target!r} is unknown; known: {', '.join(DEFAULT_RUNTIMES)}")
-    runtimes = options.runtimes or DEFAULT_RUNTIMES[options.target]
-    config = student.config
-    max_length = options.max_length or config.positions
-    if max_length > config.positions:
-        raise InputError(f"longest input {max_length}, but the model has {config.positions} positions")
-    if tokenizer.size > config.vocabulary:
-        raise InputError(f"the tokenizer has {tokenizer.size} ids, the model's table {config.vocabulary} rows")
-    plan = options.precision if isinstance(options.precision, PrecisionPlan) else plan_for(config, options.precision)
-    wanted = options.thresholds or thresholds_for(set(plan.weights.values()))
-    student = student.eval()
-    out = Path(out)
+    job = _job(student, tokenizer, options or BundleOptions(), say)
+    options, config, out = job.options, student.config, Path(out)
     with staged_folder(out, force) as stage:
-        part = _tokenizer_part(tokenizer)
-        (stage / part.file).write_bytes(tokenizer.files[0].read_bytes())
         texts = golden_texts()
-        rows = tokenizer.encode(texts, max_length)
-        if part.kind == "sentencepiece":
-            say("tokenizer: compare tokenizer.model and its tokenizer.json twin")
-            tokenizers_agree(tokenizer.files[0], texts, max_length, stage)
-            (stage / JSON_FILE).unlink(missing_ok=True)
-        vectors = {"float": float_vectors(student, rows)}
-        parity, programs = {}, {}
-        smoothed = smooth(student, plan, tokenizer, max_length)
-        for runtime in runtimes:
-            say(f"{runtime}: lower {plan.precision} for {options.target}, lengths 1 to {max_length}")
-            if runtime == "executorch":
-                write_executorch(smoothed, plan, stage / PROGRAM_FILE, max_length=max_length, style=options.style)
-                programs[runtime] = ExecutorchPart(file=PROGRAM_FILE, style=options.style, repeats=config.repeats)
-                share = None
-                runner = ExecutorchRunner(stage / PROGRAM_FILE, style=options.style, repeats=config.repeats)
-            else:
-                written = write_onnx(smoothed, plan, stage / ONNX_FILE, max_length=max_length, target=options.target)
-                programs[runtime] = OnnxPart(file=ONNX_FILE, data=ONNX_DATA_FILE, opset=written.opset)
-                share = written.low_bit_share
-                runner = OnnxRunner(stage / ONNX_FILE, pad_id=part.pad_id)
+        part = _write_tokenizer(job, stage, texts)
+        rows = tokenizer.encode(texts, job.max_length)
+        vectors = {"float": float_vectors(job.student, rows)}
+        smoothed = smooth(job.student, job.plan, tokenizer, job.max_length)
+        parity: dict[Runtime, Parity] = {}
+        programs: dict[str, Any] = {}
+        for runtime in job.runtimes:
+            say(f"{runtime}: lower {job.plan.precision} for {options.target}, lengths 1 to {job.max_length}")
+            programs[runtime], runner, share = _write_program(job, runtime, smoothed, stage)
             vectors[runtime] = runner.run(rows)
             found = measure(vectors["float"], vectors[runtime], share)
-            short = shortfalls(found, wanted)
-            parity[runtime] = found.model_copy(update={"passed": not short if options.gates else None})
-            say(f"{runtime}: mean cosine {found.mean_cosine:.6f}, min {found.min_cosine:.6f}, max abs {found.max_abs:.1e}")
+            say(f"{runtime}: mean cosine {found.mean_cosine:.6f}, min {found.min_cosine:.6f}, max abs {found.max_abs}")
+            short = shortfalls(found, job.wanted)
             if short and options.gates:
-                raise GateError(f"{runtime} {plan.precision}: {'; '.join(short)} (--no-gates writes it anyway)")
+                raise GateError(f"{runtime} {job.plan.precision}: {'; '.join(short)} (--no-gates writes it anyway)")
+            parity[runtime] = found.model_copy(update={"passed": not short})
         write_golden(stage, texts, rows, vectors)
         manifest = Manifest(
             name=name or out.name,
             target=options.target,
             width=config.width,
-            max_length=max_length,
+            max_length=job.max_length,
             vocabulary=config.vocabulary,
             languages=list(options.languages),
-            precision=plan.precision,
+            precision=job.plan.precision,
             normalized=config.normalize,
             gates="passed" if options.gates else "skipped",
             tokenizer=part,
@@ -227,7 +268,6 @@ def write_bundle(
             data_sources=list(options.data_sources),
         )
         write_text(stage / "README.md", bundle_readme(manifest))
-        manifest = manifest.model_copy(update={"files": list_files(stage)})
-        write_manifest(stage, manifest)
+        write_manifest(stage, manifest.model_copy(update={"files": list_files(stage)}))
     say(f"bundle: {out}")
-    return manifest
+    return read_manifest(out)

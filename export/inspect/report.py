@@ -25,16 +25,15 @@ def _duplicates(constants: list[Constant]) -> list[dict[str, Any]]:
     for constant in constants:
         groups[constant.sha256].append(constant)
     same = [group for group in groups.values() if len(group) > 1]
-    found = [
-        {"names": [c.name for c in group], "wasted_bytes": sum(c.bytes for c in group[1:])} for group in same
-    ]
+    found = [{"names": [c.name for c in group], "wasted_bytes": sum(c.bytes for c in group[1:])} for group in same]
     return sorted(found, key=lambda entry: -entry["wasted_bytes"])
 
 
 def _tensors(constants: list[Constant]) -> list[dict[str, Any]]:
     ordered = sorted(constants, key=lambda c: (-c.bytes, c.name))
     return [
-        {"name": c.name, "dtype": c.dtype, "shape": list(c.shape), "bytes": c.bytes, "sha256": c.sha256} for c in ordered
+        {"name": c.name, "dtype": c.dtype, "shape": list(c.shape), "bytes": c.bytes, "sha256": c.sha256}
+        for c in ordered
     ]
 
 
@@ -83,7 +82,8 @@ def inspect_onnx(path: Path) -> dict[str, Any]:
         "bytes": model.bytes + sum(model.data_files.values()),
         "sha256": sha256_file(path),
         "data_files": [
-            {"file": name, "bytes": size, "sha256": sha256_file(path.parent / name)} for name, size in model.data_files.items()
+            {"file": name, "bytes": size, "sha256": sha256_file(path.parent / name)}
+            for name, size in model.data_files.items()
         ],
         "opsets": model.opsets,
         "ir_version": model.ir_version,
@@ -146,7 +146,10 @@ def _counts(operators: dict[str, int]) -> str:
 
 def _sizes(report: dict[str, Any], tensors: int) -> list[str]:
     total = max(1, report["payload_bytes"])
-    lines = [f"  tensors    {report['payload_bytes']:,} bytes in {len(report['tensors'])}, {report['bytes'] - report['payload_bytes']:,} bytes around them"]
+    around = report["bytes"] - report["payload_bytes"]
+    lines = [
+        f"  tensors    {report['payload_bytes']:,} bytes in {len(report['tensors'])}, {around:,} bytes around them"
+    ]
     for dtype, size in report["bytes_by_dtype"].items():
         lines.append(f"    {dtype:<9} {size:>14,}  {100 * size / total:5.1f} %")
     for entry in report["tensors"][:tensors]:
@@ -162,7 +165,8 @@ def as_text(report: dict[str, Any], tensors: int = 12) -> str:
         manifest = report["manifest"]
         lines = [
             f"bundle {report['name']}: {manifest['precision']} for {manifest['target']}, width {manifest['width']}, "
-            f"longest input {manifest['max_length']}, vocabulary {manifest['vocabulary']:,}; hashes ok, gates {manifest['gates']}",
+            f"longest input {manifest['max_length']}, vocabulary {manifest['vocabulary']:,}",
+            f"  hashes ok, gates {manifest['gates']}",
             *(f"  {name} {number}" for name, number in manifest["versions"].items()),
         ]
         return "\n".join([*lines, *(as_text(program, tensors) for program in report["programs"])])
