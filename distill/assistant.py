@@ -50,7 +50,9 @@ def piece_frequency(tokenizer: Tokenizer, rows: Sequence[Row], max_length: int) 
     counts = np.ones(tokenizer.size)
     for texts in ([row.source for row in rows], [row.target for row in rows if row.target]):
         if texts:
-            counts += np.bincount(np.concatenate([np.asarray(r) for r in tokenizer.encode(texts, max_length)]), minlength=tokenizer.size)
+            counts += np.bincount(
+                np.concatenate([np.asarray(r) for r in tokenizer.encode(texts, max_length)]), minlength=tokenizer.size
+            )
     return torch.from_numpy(counts)
 
 
@@ -58,7 +60,9 @@ def _special_ids(teacher: Encoder) -> tuple[int, int]:
     """First and last special id of the teacher, from what its tokenizer makes of an empty text."""
     ids = teacher.tokenizer.encode([""], 16)[0]
     if len(ids) < 2:
-        raise InputError(f"{teacher.name}: its tokenizer adds no special ids, a transplant needs a first and a last one")
+        raise InputError(
+            f"{teacher.name}: its tokenizer adds no special ids, a transplant needs a first and a last one"
+        )
     return ids[0], ids[-1]
 
 
@@ -68,12 +72,16 @@ def transplant(teacher: Encoder, tokenizer: PieceTokenizer, rows: Sequence[Row],
     table_WH = body.embedding.table.weight.detach()
     first_id, last_id = _special_ids(teacher)
     if how == "random":
-        table_PH = torch.randn(tokenizer.size, table_WH.shape[1], generator=torch.Generator().manual_seed(1)) * table_WH.std()
+        table_PH = (
+            torch.randn(tokenizer.size, table_WH.shape[1], generator=torch.Generator().manual_seed(1)) * table_WH.std()
+        )
     else:
         english = sorted({row.source for row in rows})
         new_texts = [row.target for row in rows if row.target] + english
         old_texts = [row.source for row in rows if row.target] + english
-        unique = {text: ids[1:-1] for text, ids in zip(english, teacher.tokenizer.encode(english, max_length), strict=True)}
+        unique = {
+            text: ids[1:-1] for text, ids in zip(english, teacher.tokenizer.encode(english, max_length), strict=True)
+        }
         new_rows = [ids[1:-1] for ids in tokenizer.encode(new_texts, max_length)]
         old_rows = [unique[text] for text in old_texts]
         if how == "alignment":
@@ -83,7 +91,9 @@ def transplant(teacher: Encoder, tokenizer: PieceTokenizer, rows: Sequence[Row],
         table_PH = transplant_rows(strongest(score), table_WH)
     table_PH[tokenizer.bos_id] = table_WH[first_id]
     table_PH[tokenizer.eos_id] = table_WH[last_id]
-    config = body.config.model_copy(update={"vocabulary": tokenizer.size, "pad_id": tokenizer.pad_id, "positions": max_length})
+    config = body.config.model_copy(
+        update={"vocabulary": tokenizer.size, "pad_id": tokenizer.pad_id, "positions": max_length}
+    )
     assistant = Student(config)
     state = {name: value for name, value in body.state_dict().items() if name != "embedding.table.weight"}
     state["embedding.table.weight"] = table_PH

@@ -10,7 +10,9 @@ from msdc.recipe import Recipe
 
 def languages_of(recipe: Recipe) -> list[str]:
     """Languages a recipe names, source first."""
-    found = [corpus.source for corpus in recipe.corpora] + [code for corpus in recipe.corpora for code in corpus.languages]
+    found = [corpus.source for corpus in recipe.corpora] + [
+        code for corpus in recipe.corpora for code in corpus.languages
+    ]
     return list(dict.fromkeys(found))
 
 
@@ -35,7 +37,8 @@ def model_card(recipe: Recipe, encoder: Encoder, results: dict[str, dict[str, fl
         f"* parameters: {parameters:,}; sentence width {encoder.width}; longest input {encoder.max_length} tokens",
     ]
     if config is not None and hasattr(config, "unit"):
-        lines.append(f"* {config.unit} stored layers applied {config.repeats} times, table {config.vocabulary} x {config.table_width}")
+        table = f"table {config.vocabulary} x {config.table_width}"
+        lines.append(f"* {config.unit} stored layers applied {config.repeats} times, {table}")
     lines.append(f"* trained in {seconds / 60:.0f} minutes")
     if recipe.data_sources:
         lines += ["", "## Data", "", *[f"* {source}" for source in recipe.data_sources]]

@@ -37,5 +37,7 @@ def _embedded(value: object) -> object:
     if isinstance(value, list):
         return [_embedded(inner) for inner in value]
     if isinstance(value, str):
-        return value.replace("{embedded}", str(EMBEDDED)).replace("{data}", os.environ.get("MSDC_DATA", "../shared/data"))
+        return value.replace("{embedded}", str(EMBEDDED)).replace(
+            "{data}", os.environ.get("MSDC_DATA", "../shared/data")
+        )
     return value

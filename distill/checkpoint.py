@@ -21,10 +21,16 @@ KEEP = 2
 
 def random_states() -> dict[str, Any]:
     """Every random state a run depends on, as plain values and tensors."""
-    kind, keys, position, has_gauss, cached = np.random.get_state()
+    kind, keys, position, has_gauss, cached = np.random.get_state()  # noqa: NPY002 (libraries may draw from it)
     state: dict[str, Any] = {
         "torch": torch.get_rng_state(),
-        "numpy": [str(kind), torch.from_numpy(np.asarray(keys).astype(np.int64)), int(position), int(has_gauss), float(cached)],
+        "numpy": [
+            str(kind),
+            torch.from_numpy(np.asarray(keys).astype(np.int64)),
+            int(position),
+            int(has_gauss),
+            float(cached),
+        ],
         "python": [random.getstate()[0], list(random.getstate()[1]), random.getstate()[2]],
     }
     if torch.cuda.is_available():
@@ -36,7 +42,7 @@ def restore_random_states(state: dict[str, Any]) -> None:
     """Undo `random_states`."""
     torch.set_rng_state(state["torch"])
     kind, keys, position, has_gauss, cached = state["numpy"]
-    np.random.set_state((kind, keys.numpy().astype(np.uint32), position, has_gauss, cached))
+    np.random.set_state((kind, keys.numpy().astype(np.uint32), position, has_gauss, cached))  # noqa: NPY002
     version, values, gauss = state["python"]
     random.setstate((version, tuple(values), gauss))
     if "cuda" in state and torch.cuda.is_available():

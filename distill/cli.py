@@ -11,7 +11,9 @@ import click
 @click.command()
 @click.argument("recipe", required=False)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Run folder (default: runs/NAME).")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value; dots for depth, stages by name.")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value; dots for depth, stages by name."
+)
 @click.option("--resume", is_flag=True, help="Go on from the last checkpoint.")
 @click.option("--list", "list_recipes", is_flag=True, help="List the shipped recipes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")

@@ -75,7 +75,11 @@ class Source:
 
 
 def _open(path: Path) -> Any:
-    return gzip.open(path, "rt", encoding="utf-8", newline="\n") if path.suffix == ".gz" else open(path, encoding="utf-8", newline="\n")
+    return (
+        gzip.open(path, "rt", encoding="utf-8", newline="\n")
+        if path.suffix == ".gz"
+        else open(path, encoding="utf-8", newline="\n")
+    )
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -130,7 +134,9 @@ def _tsv(path: Path, corpus: Corpus, language: str) -> list[Source]:
     if columns is not None:
         if corpus.source not in columns:
             raise InputError(f"{path}: no column {corpus.source!r} (have {', '.join(columns)})")
-        wanted = [code for code in columns if code != corpus.source and (not corpus.languages or code in corpus.languages)]
+        wanted = [
+            code for code in columns if code != corpus.source and (not corpus.languages or code in corpus.languages)
+        ]
         at = columns.index(corpus.source)
         return [make(at, columns.index(code), code, len(columns), 1, len(wanted)) for code in wanted]
     return [make(0, 1, language, 2, 0, 1)]
@@ -183,7 +189,9 @@ def _aligned(first: Path, second: Path, corpus: Corpus, language: str) -> list[S
             if one is None and two is None:
                 return
             if one is None or two is None:
-                raise InputError(f"{first} and {second}: not line-aligned, one ends at line {(one or two or (0, ''))[0] - 1}")
+                raise InputError(
+                    f"{first} and {second}: not line-aligned, one ends at line {(one or two or (0, ''))[0] - 1}"
+                )
             if one[1].strip() and two[1].strip():
                 yield Row(one[1], two[1], language)
             else:

@@ -35,8 +35,12 @@ def fetch_hub(corpus: Corpus) -> list[Path]:
     name = str(corpus.hub)
     if not corpus.languages:
         raise InputError(f"hub corpus {name}: say which languages are wanted")
-    patterns = [f"*{corpus.source}-{code}*/train*.{kind}" for code in corpus.languages for kind in ("parquet", "tsv.gz", "tsv")]
-    patterns += [f"*{corpus.source}-{code}*train*.{kind}" for code in corpus.languages for kind in ("parquet", "tsv.gz", "tsv")]
+    patterns = [
+        f"*{corpus.source}-{code}*/train*.{kind}" for code in corpus.languages for kind in ("parquet", "tsv.gz", "tsv")
+    ]
+    patterns += [
+        f"*{corpus.source}-{code}*train*.{kind}" for code in corpus.languages for kind in ("parquet", "tsv.gz", "tsv")
+    ]
     try:
         from huggingface_hub import snapshot_download
 
@@ -92,7 +96,11 @@ def _opus_pair(name: str, version: str, source: str, code: str) -> tuple[Path, P
     say(f"fetching {url}")
     archive = folder / f"{pair}.zip"
     try:
-        with urllib.request.urlopen(url, timeout=60) as answer, atomic_path(archive) as temporary, open(temporary, "wb") as out:
+        with (
+            urllib.request.urlopen(url, timeout=60) as answer,
+            atomic_path(archive) as temporary,
+            open(temporary, "wb") as out,
+        ):
             shutil.copyfileobj(answer, out)
     except (urllib.error.URLError, TimeoutError) as error:
         raise InputError(f"OPUS corpus {name}/{version} {pair}: cannot be fetched ({error})") from error
@@ -103,7 +111,12 @@ def _opus_pair(name: str, version: str, source: str, code: str) -> tuple[Path, P
                 if len(wanted) != 1 or wanted[0].file_size > MAX_ZIP_BYTES:
                     raise InputError(f"{url}: does not hold one {path.suffix} text file")
                 # Written under our own name, never under the archive's: nothing leaves the folder.
-                with disk_errors(path), atomic_path(path) as temporary, content.open(wanted[0]) as text, open(temporary, "wb") as out:
+                with (
+                    disk_errors(path),
+                    atomic_path(path) as temporary,
+                    content.open(wanted[0]) as text,
+                    open(temporary, "wb") as out,
+                ):
                     shutil.copyfileobj(text, out)
     except zipfile.BadZipFile as error:
         raise InputError(f"{url}: not a zip archive ({error})") from error

@@ -79,7 +79,9 @@ class Run:
             if not self.resume:
                 raise InputError(f"{self.folder} exists already: pass --resume to go on, or -o another folder")
             if recipe_file.read_text(encoding="utf-8") != text:
-                raise InputError(f"{self.folder}/recipe.yaml differs from this recipe: resume with the one it was begun with")
+                raise InputError(
+                    f"{self.folder}/recipe.yaml differs from this recipe: resume with the one it was begun with"
+                )
         elif self.folder.exists() and any(self.folder.iterdir()):
             raise InputError(f"{self.folder} exists and is no run folder: choose another with -o")
         parallel.barrier()
@@ -120,15 +122,19 @@ class Run:
                 newest = done / "model"
         return newest
 
+    def _make(self, role: str) -> None:
+        """Write the untaught form of a role, once."""
+        if role == "assistant":
+            teacher = load_encoder(self.recipe.teacher)
+            make_assistant(self.recipe, teacher, self.stream(), self.folder / "assistant-start")
+        elif not (self.folder / "student-start" / "config.json").is_file():
+            if self.recipe.assistant is not None and not isinstance(self.recipe.student, str):
+                self._make("assistant")
+            make_student(self.recipe, self._model("assistant"), self.stream(), self.folder / "student-start")
+
     def _start(self, role: str) -> Path:
         if self.rank == 0:
-            if role == "assistant":
-                make_assistant(self.recipe, load_encoder(self.recipe.teacher), self.stream(), self.folder / "assistant-start")
-            elif not (self.folder / "student-start" / "config.json").is_file():
-                source = self.folder / "student-start"
-                if self.recipe.assistant is not None and not isinstance(self.recipe.student, str):
-                    self._start("assistant")
-                make_student(self.recipe, self._model("assistant"), self.stream(), source)
+            self._make(role)
         parallel.barrier()
         return self._model(role)
 
@@ -155,7 +161,9 @@ class Run:
         cuts = 0
         for number, rows in enumerate(stream.chunks(0, CHUNK_PAIRS)):
             rng = np.random.default_rng([self.recipe.seed, 0, number, 2])
-            cuts += len(make_chunk(rows, encoder.tokenizer, stage.max_length, stage.batch, stage.batch_tokens, rng).cuts)
+            cuts += len(
+                make_chunk(rows, encoder.tokenizer, stage.max_length, stage.batch, stage.batch_tokens, rng).cuts
+            )
         return max(1, round(stage.epochs * cuts))
 
     def run_stage(self, number: int, stage: Stage) -> dict[str, float]:
@@ -182,17 +190,25 @@ class Run:
             from compress import qat
 
             qat.prepare(learner.module, stage.quantize)
-        task = make_task(
-            learner.module, stage, None if guide_encoder is None else guide_encoder.module,
-            None if guide_encoder is None else guide_encoder.width,
-        ).train()  # fmt: skip
+        frozen = (None, None) if guide_encoder is None else (guide_encoder.module, guide_encoder.width)
+        task = make_task(learner.module, stage, *frozen).train()
         judge = Judge(stream.heldout_rows(), [read_graded(path) for path in self.recipe.heldout.graded], guide)
         trainer = Trainer(
-            task=task, stage=stage, stream=stream, tokenizer=learner.tokenizer, guide=guide, guide_targets=guide_targets,
-            judge=judge, folder=folder / "checkpoints", seed=self.recipe.seed, steps=steps, precision=self.precision,
+            task=task,
+            stage=stage,
+            stream=stream,
+            tokenizer=learner.tokenizer,
+            guide=guide,
+            guide_targets=guide_targets,
+            judge=judge,
+            folder=folder / "checkpoints",
+            seed=self.recipe.seed,
+            steps=steps,
+            precision=self.precision,
             device=self.device,
-        )  # fmt: skip
-        say(f"stage {number + 1}/{len(self.recipe.stages)} {stage.name}: {steps} steps, {self.precision}, train {stage.train}")
+        )
+        place = f"stage {number + 1}/{len(self.recipe.stages)} {stage.name}"
+        say(f"{place}: {steps} steps, {self.precision}, train {stage.train}")
         began = time.monotonic()
         numbers = trainer.run(self.resume, self.log)
         numbers["seconds"] = round(time.monotonic() - began, 1)

@@ -52,7 +52,11 @@ def read_graded(path: str) -> Graded:
         raise InputError(f"{path}: no such graded file")
     comma = ".csv" in file.suffixes
     scores, first, second = [], [], []
-    with (gzip.open(file, "rt", encoding="utf-8", newline="") if file.suffix == ".gz" else open(file, encoding="utf-8", newline="")) as handle:
+    with (
+        gzip.open(file, "rt", encoding="utf-8", newline="")
+        if file.suffix == ".gz"
+        else open(file, encoding="utf-8", newline="")
+    ) as handle:
         rows = csv.reader(handle) if comma else (line.rstrip("\r\n").split("\t") for line in handle)
         for cells in rows:
             if comma and len(cells) == 3:
@@ -109,7 +113,9 @@ class Judge:
         # Both kinds of evidence count: graded pairs where there are some, held-out pairs always.
         numbers["choice"] = float(np.mean(correlations)) if correlations else 0.0
         if errors:
-            numbers["choice"] -= 100.0 * np.sqrt(numbers["heldout_mse"] * encoder.width) / (4.0 if correlations else 1.0)
+            numbers["choice"] -= (
+                100.0 * np.sqrt(numbers["heldout_mse"] * encoder.width) / (4.0 if correlations else 1.0)
+            )
         elif accuracies and not correlations:
             numbers["choice"] = numbers["heldout_accuracy"]
         return numbers

@@ -32,7 +32,9 @@ def weights(sources: list[Source], balance: str) -> np.ndarray:
     `proportional` follows size, `equal` gives each language the same (small sets repeat: Reimers and Gurevych 2020),
     `root` lies between: square root of a language's size.
     """
-    size = np.array([max(1, s.bytes if s.corpus.limit is None else min(s.bytes, s.corpus.limit * 80)) for s in sources], float)
+    size = np.array(
+        [max(1, s.bytes if s.corpus.limit is None else min(s.bytes, s.corpus.limit * 80)) for s in sources], float
+    )
     size *= np.array([s.corpus.weight for s in sources])
     power = {"proportional": 1.0, "root": 0.5, "equal": 0.0}[balance]
     languages = [s.language for s in sources]

@@ -52,7 +52,9 @@ class GuideStore:
         self._order = np.argsort(keys[: self.count], kind="stable")
         self._sorted = keys[: self.count][self._order]
         self._vectors = (
-            np.memmap(self._vectors_path, dtype=np.float16, mode="r", shape=(self.count, self.width)) if self.count else None
+            np.memmap(self._vectors_path, dtype=np.float16, mode="r", shape=(self.count, self.width))
+            if self.count
+            else None
         )
 
     def find(self, keys: np.ndarray) -> np.ndarray:
@@ -117,7 +119,9 @@ class Guide:
             _, first = np.unique(keys[missing], return_index=True)
             mine = missing[np.sort(first)][rank::world]
             if len(mine):
-                self.store.append(keys[mine], self.encoder.encode([texts[i] for i in mine], progress=True, precision=self.precision))
+                self.store.append(
+                    keys[mine], self.encoder.encode([texts[i] for i in mine], progress=True, precision=self.precision)
+                )
         if callable(barrier):
             barrier()
         if len(missing):

@@ -55,7 +55,7 @@ class Task(nn.Module):
 
 
 class SentenceTask(Task):
-    """Sentence vectors of both sides against the guide's (MSD stages 1, 3, 4; MKD; DistilCSE; LXS's sentence losses)."""
+    """Sentence vectors of both sides against the guide's (MSD stages 1, 3, 4; MKD; DistilCSE)."""
 
     def __init__(self, student: Any, stage: Stage, guide: Any = None, guide_width: int | None = None) -> None:
         super().__init__(student, stage, guide, guide_width)

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from distill import parallel
 from distill.batches import CHUNK_PAIRS, Batch, Chunk, make_chunk
 from distill.checkpoint import checkpoints, load_checkpoint, random_states, restore_random_states, save_checkpoint
+from distill.optimization import Plan, make_optimizers
 from distill.stream import Stream
 from distill.targets import Guide
 from distill.tasks import Task
@@ -31,27 +32,6 @@ from msdc.recipe import Stage
 from msdc.text.tokenizer import Tokenizer
 
 CHECKPOINT_SECONDS = 120.0
-SPARSE_TABLE_ROWS = 100_000  # a dense Adam step over a table larger than this costs more than the batch itself
-
-
-@dataclass
-class Plan:
-    """How long the stage is and how the learning rate runs over it."""
-
-    steps: int
-    warmup: int
-    schedule: str
-
-    def factor(self, step: int) -> float:
-        """Multiplier of the learning rate at `step` (0-based)."""
-        if step < self.warmup:
-            return (step + 1) / self.warmup
-        progress = (step - self.warmup) / max(1, self.steps - self.warmup)
-        if self.schedule == "constant":
-            return 1.0
-        if self.schedule == "cosine":
-            return 0.5 * (1.0 + math.cos(math.pi * min(1.0, progress)))
-        return max(0.0, 1.0 - progress)
 
 
 @dataclass
@@ -82,7 +62,7 @@ class Trainer:
     seed: int
     steps: int
     precision: str = "float32"
-    device: torch.device = torch.device("cpu")
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     checkpoint_seconds: float = CHECKPOINT_SECONDS
     history: list[dict[str, Any]] = field(default_factory=list)
 
@@ -94,7 +74,7 @@ class Trainer:
         self.task.to(self.device)
         self.model = parallel.wrap(self.task)
         self._freeze()
-        self.optimizers = self._optimizers()
+        self.optimizers = make_optimizers(self.task, self.stage, sparse=self.world == 1)
         self.average: dict[str, Tensor] | None = None
         if self.stage.average is not None:
             self.average = {name: p.detach().clone() for name, p in self._trained()}
@@ -106,47 +86,14 @@ class Trainer:
         only_embedding = self.stage.train == "student.embedding"
         for name, parameter in self.task.student.named_parameters():
             frozen = any(name.startswith(prefix) for prefix in self.stage.freeze)
-            parameter.requires_grad_(not frozen and (not only_embedding or name.startswith(("embedding.", "body.embeddings."))))
+            parameter.requires_grad_(
+                not frozen and (not only_embedding or name.startswith(("embedding.", "body.embeddings.")))
+            )
         if not any(p.requires_grad for p in self.task.parameters()):
             raise MsdcError(f"stage {self.stage.name}: everything is frozen, there is nothing to train")
 
     def _trained(self) -> list[tuple[str, nn.Parameter]]:
         return [(name, p) for name, p in self.task.named_parameters() if p.requires_grad]
-
-    def _table(self) -> nn.Parameter | None:
-        student = self.task.student
-        table = student.embedding.table if hasattr(student, "embedding") else student.body.get_input_embeddings()
-        weight: nn.Parameter = table.weight
-        if not weight.requires_grad:
-            return None
-        # One process only: gathering sparse gradients over processes is slower than the dense step it saves.
-        table.sparse = len(weight) > SPARSE_TABLE_ROWS and self.world == 1
-        return weight
-
-    def _optimizers(self) -> list[torch.optim.Optimizer]:
-        table = self._table()
-        decay, plain = [], []
-        for name, parameter in self._trained():
-            if parameter is table:
-                continue
-            (plain if parameter.dim() < 2 or "norm" in name.lower() else decay).append(parameter)
-        rate = self.stage.learning_rate
-        groups: list[dict[str, Any]] = [
-            {"params": decay, "weight_decay": self.stage.weight_decay, "lr": rate, "base": rate},
-            {"params": plain, "weight_decay": 0.0, "lr": rate, "base": rate},
-        ]
-        optimizers: list[torch.optim.Optimizer] = []
-        if table is not None:
-            rate = self.stage.table_learning_rate or rate
-            group = {"params": [table], "lr": rate, "base": rate}
-            if len(table) > SPARSE_TABLE_ROWS and self.world == 1:
-                optimizers.append(torch.optim.SparseAdam([group]))
-            else:
-                groups.append({**group, "weight_decay": 0.0})
-        groups = [group for group in groups if group["params"]]
-        if groups:
-            optimizers.append(torch.optim.AdamW(groups, fused=True))
-        return optimizers
 
     # --- text ---------------------------------------------------------------------------------------------------
 
@@ -263,15 +210,21 @@ class Trainer:
             if at % max(1, self.steps // 100) == 0 or at == self.steps:
                 seconds = time.monotonic() - started
                 row = {
-                    "stage": self.stage.name, "step": at, "epoch": epoch, "loss": float(np.mean(losses)),
-                    "seconds": round(seconds, 2), "steps_per_second": round((at - first_step) / max(seconds, 1e-9), 3), **parts,
-                }  # fmt: skip
-                row["loss"] = float(np.mean(losses))
+                    **{"stage": self.stage.name, "step": at, "epoch": epoch},
+                    **{
+                        "seconds": round(seconds, 2),
+                        "steps_per_second": round((at - first_step) / max(seconds, 1e-9), 3),
+                    },
+                    **parts,
+                    "loss": float(np.mean(losses)),
+                }
                 losses = []
                 log(row)
             if at % self.evaluate_every == 0 or at >= self.steps:
                 stop = self._judge(log, epoch)
-            if (time.monotonic() - saved > self.checkpoint_seconds or at % self.evaluate_every == 0) and at < self.steps:
+            if (
+                time.monotonic() - saved > self.checkpoint_seconds or at % self.evaluate_every == 0
+            ) and at < self.steps:
                 self._save()
                 saved = time.monotonic()
             if stop or at >= self.steps:
@@ -310,7 +263,9 @@ class Trainer:
         kept = None
         if self.average is not None:
             kept = self._weights()
-            averaged = {name.removeprefix("student."): v for name, v in self.average.items() if name.startswith("student.")}
+            averaged = {
+                name.removeprefix("student."): v for name, v in self.average.items() if name.startswith("student.")
+            }
             self.task.student.load_state_dict({**kept, **averaged})
         encoder = Encoder(self.task.student, self.tokenizer, self.stage.max_length, self.stage.name)
         state = random_states()
@@ -319,7 +274,9 @@ class Trainer:
         self.task.train()
         by_language = {f"loss_{code}": s / n for code, (s, n) in sorted(self._sums.items()) if n}
         self._sums = {}
-        log({"stage": self.stage.name, "step": self.position.step, "epoch": epoch, "evaluation": numbers, **by_language})
+        log(
+            {"stage": self.stage.name, "step": self.position.step, "epoch": epoch, "evaluation": numbers, **by_language}
+        )
         self.history.append({"step": self.position.step, "epoch": epoch, **numbers})
         choice = numbers["choice"]
         if self.best is None or choice > self.best[0]:
@@ -334,7 +291,10 @@ class Trainer:
             self._take(kept)
         if self.stage.patience is None:
             return False
-        return self.history[-1]["epoch"] - next(h["epoch"] for h in self.history if h["step"] == self.best[1]) >= self.stage.patience
+        return (
+            self.history[-1]["epoch"] - next(h["epoch"] for h in self.history if h["step"] == self.best[1])
+            >= self.stage.patience
+        )
 
     def _save(self) -> None:
         if self.rank:

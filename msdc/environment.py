@@ -10,8 +10,9 @@ from typing import Any
 from msdc.machine import read_machine
 
 PACKAGES = (
-    "msdc", "torch", "torchao", "executorch", "transformers", "tokenizers", "sentencepiece", "onnx", "onnxruntime", "numpy",
-)  # fmt: skip
+    *("msdc", "torch", "torchao", "executorch", "transformers", "tokenizers", "sentencepiece"),
+    *("onnx", "onnxruntime", "numpy"),
+)
 
 
 def versions() -> dict[str, str]:

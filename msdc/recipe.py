@@ -6,6 +6,7 @@ what a small CPU run wants noted beside.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,7 +29,9 @@ class Corpus(Strict):
 
     path: str | None = None
     files: tuple[str, str] | None = Field(default=None, description="two aligned files: source, target")
-    hub: str | None = Field(default=None, description="hub data set id, e.g. sentence-transformers/parallel-sentences-tatoeba")
+    hub: str | None = Field(
+        default=None, description="hub data set id, e.g. sentence-transformers/parallel-sentences-tatoeba"
+    )
     opus: str | None = Field(default=None, description="OPUS corpus name, e.g. TED2020/v1")
     kind: Literal["auto", "pairs", "text", "triples", "dictionary", "gettext"] = "auto"
     source: str = "en"
@@ -108,7 +111,9 @@ class Stage(Strict):
     evaluate_every: int | None = Field(default=None, gt=0, description="steps; None: four times a stage")
     patience: int | None = Field(default=None, gt=0, description="epochs without gain before the stage ends")
     quantize: str | None = Field(default=None, description="fake-quantize to this precision while training (QAT)")
-    average: float | None = Field(default=None, gt=0, lt=1, description="decay of a weight average that is kept instead")
+    average: float | None = Field(
+        default=None, gt=0, lt=1, description="decay of a weight average that is kept instead"
+    )
 
     @field_validator("objective", mode="before")
     @classmethod
@@ -128,7 +133,9 @@ class HeldOut(Strict):
 
     pairs: int = Field(default=200, gt=0, description="per language")
     share: float = Field(default=0.004, gt=0, lt=0.5, description="of source sentences set aside, by hash")
-    graded: tuple[str, ...] = Field(default=(), description="development files (score, sentence, sentence): never a test set")
+    graded: tuple[str, ...] = Field(
+        default=(), description="development files (score, sentence, sentence): never a test set"
+    )
 
 
 class Recipe(Strict):
@@ -146,7 +153,9 @@ class Recipe(Strict):
     threads: int | None = Field(default=None, gt=0)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     cache: str | None = Field(default=None, description="folder of guide outputs; None: the user's cache")
-    buffer: int = Field(default=1_000_000, gt=0, description="pairs held for shuffling; a smaller corpus is shuffled whole")
+    buffer: int = Field(
+        default=1_000_000, gt=0, description="pairs held for shuffling; a smaller corpus is shuffled whole"
+    )
     sample: float = Field(default=1.0, gt=0, le=1, description="share of source sentences used, with all translations")
     data_sources: tuple[str, ...] = ()
     licenses: tuple[str, ...] = ()
@@ -233,10 +242,8 @@ def parse_recipe(tree: dict[str, Any], origin: str, overrides: tuple[str, ...] =
             raise InputError(f"--set {override!r}: the value is not valid YAML") from error
         # YAML 1.1 reads 2e-5 as text; a learning rate written so is meant as a number.
         if isinstance(parsed, str):
-            try:
+            with contextlib.suppress(ValueError):
                 parsed = float(parsed)
-            except ValueError:
-                pass
         _set(tree, key.strip(), parsed)
     try:
         return Recipe(**tree)

@@ -39,21 +39,25 @@ def tiny_teacher(tmp_path_factory) -> Path:
 def tiny_recipe_tree(tiny_teacher, parallel_tsv, tmp_path) -> dict:
     """A recipe as a mapping: four stages, a few steps each, guide outputs cached inside the test's own folder."""
     common = {"batch": 8, "max_length": 20, "learning_rate": 1e-3, "evaluate_every": 4}
+    vocabulary = {"train": 500, "sentences_per_language": 60}
+    mse, both = "multilingual_mse", ["multilingual_contrastive", "multilingual_mse"]
+    one = {"name": "one", "train": "assistant", "guide": "teacher", "objective": mse, "steps": 9}
+    two = {"name": "two", "train": "student.embedding", "guide": "assistant.embedding", "steps": 6}
+    three = {"name": "three", "train": "student", "guide": "assistant", "objective": mse, "steps": 9}
+    four = {"name": "four", "train": "student", "guide": "teacher", "objective": both, "steps": 9, "source_share": 0.5}
     return {
         "name": "tiny",
         "teacher": str(tiny_teacher),
-        "assistant": {"vocabulary": {"train": 500, "sentences_per_language": 60}, "rows": "cooccurrence", "max_length": 20},
+        "assistant": {"vocabulary": vocabulary, "rows": "cooccurrence", "max_length": 20},
         "student": {"bottleneck": 8, "unit": 1, "repeats": 2, "max_length": 20, "dropout": 0.1},
         "corpora": [{"path": str(parallel_tsv), "languages": ["de", "es"], "limit": 60}],
         "heldout": {"pairs": 5, "share": 0.1},
         "threads": 1,
         "cache": str(tmp_path / "guides"),
         "stages": [
-            {"name": "one", "train": "assistant", "guide": "teacher", "objective": "multilingual_mse", "steps": 9, **common},
-            {"name": "two", "train": "student.embedding", "guide": "assistant.embedding", "objective": "embedding_alignment",
-             "start": "svd", "steps": 6, **common},
-            {"name": "three", "train": "student", "guide": "assistant", "objective": "multilingual_mse", "steps": 9, **common},
-            {"name": "four", "train": "student", "guide": "teacher", "steps": 9, "source_share": 0.5,
-             "objective": ["multilingual_contrastive", "multilingual_mse"], **common},
+            one | common,
+            two | common | {"objective": "embedding_alignment", "start": "svd"},
+            three | common,
+            four | common,
         ],
-    }  # fmt: skip
+    }

@@ -14,7 +14,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def msdc(*arguments, **settings):
     return subprocess.run(
-        [sys.executable, "-m", "msdc.cli", *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=300, **settings
+        [sys.executable, "-m", "msdc.cli", *map(str, arguments)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        **settings,
     )
 
 
@@ -31,9 +36,14 @@ def test_help_imports_no_torch():
     assert done.stdout.rstrip().endswith("False") and "quickstart" in done.stdout
 
 
-@pytest.mark.parametrize("verb", ["quickstart", "distill", "compress", "export", "bench", "evaluate", "report", "inspect", "doctor"])
+@pytest.mark.parametrize(
+    "verb", ["quickstart", "distill", "compress", "export", "bench", "evaluate", "report", "inspect", "doctor"]
+)
 def test_every_verb_has_help_without_torch(verb):
-    code = f"import sys, msdc.cli\ntry:\n msdc.cli.main(['{verb}', '--help'])\nexcept SystemExit as e:\n print(e.code)\nprint('torch' in sys.modules)"
+    code = (
+        f"import sys, msdc.cli\ntry:\n msdc.cli.main(['{verb}', '--help'])\nexcept SystemExit as e:\n print(e.code)\n"
+        "print('torch' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines()[-2:] == ["0", "False"], done.stdout + done.stderr
 

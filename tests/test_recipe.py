@@ -44,7 +44,9 @@ def test_overrides_by_stage_name_and_number():
     assert recipe.student.bottleneck is None
 
 
-@pytest.mark.parametrize("override", ["nonsense", "=3", "stages.none.batch=2", "stages.teach.batch=[", "seed.deep=1.x.y"])
+@pytest.mark.parametrize(
+    "override", ["nonsense", "=3", "stages.none.batch=2", "stages.teach.batch=[", "seed.deep=1.x.y"]
+)
 def test_bad_overrides(override):
     with pytest.raises(InputError):
         parse_recipe(tree(), "r", (override,))

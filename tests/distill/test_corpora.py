@@ -51,7 +51,11 @@ def test_bad_lines_are_counted_and_the_first_named(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [("", "no usable sentence (empty"), ("one\ntwo\n", "line 1: 1 columns, expected 2"), ("\tx\n", "line 1: an empty side")],
+    [
+        ("", "no usable sentence (empty"),
+        ("one\ntwo\n", "line 1: 1 columns, expected 2"),
+        ("\tx\n", "line 1: an empty side"),
+    ],
 )
 def test_nothing_usable_is_an_error(tmp_path, content, said):
     path = tmp_path / "set.en-de.tsv"

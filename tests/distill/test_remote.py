@@ -40,11 +40,16 @@ def write_zip(path, files):
 
 
 def test_opus_pair_is_fetched_once_and_read(opus):
-    write_zip(opus / "de-en.txt.zip", {"Talks.de-en.en": "Yes.\nNo.\n", "Talks.de-en.de": "Ja.\nNein.\n", "README": "x"})
+    write_zip(
+        opus / "de-en.txt.zip", {"Talks.de-en.en": "Yes.\nNo.\n", "Talks.de-en.de": "Ja.\nNein.\n", "README": "x"}
+    )
     corpus = Corpus(opus="Talks/v1", languages=["de"])
     for _ in range(2):
         (source,) = open_corpus(corpus)
-        assert [(r.source, r.target, r.language) for r in source.read()] == [("Yes.", "Ja.", "de"), ("No.", "Nein.", "de")]
+        assert [(r.source, r.target, r.language) for r in source.read()] == [
+            ("Yes.", "Ja.", "de"),
+            ("No.", "Nein.", "de"),
+        ]
         (opus / "de-en.txt.zip").unlink(missing_ok=True)
 
 

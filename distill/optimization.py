@@ -1,0 +1,73 @@
+"""Optimizers of a stage, and how the learning rate runs over it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from distill.tasks import Task
+from msdc.recipe import Stage
+
+SPARSE_TABLE_ROWS = 100_000  # a dense Adam step over a table larger than this costs more than the batch itself
+
+
+@dataclass
+class Plan:
+    """How long the stage is and how the learning rate runs over it."""
+
+    steps: int
+    warmup: int
+    schedule: str
+
+    def factor(self, step: int) -> float:
+        """Multiplier of the learning rate at `step` (0-based)."""
+        if step < self.warmup:
+            return (step + 1) / self.warmup
+        progress = (step - self.warmup) / max(1, self.steps - self.warmup)
+        if self.schedule == "constant":
+            return 1.0
+        if self.schedule == "cosine":
+            return 0.5 * (1.0 + math.cos(math.pi * min(1.0, progress)))
+        return max(0.0, 1.0 - progress)
+
+
+def _table(student: Any) -> nn.Embedding:
+    embedding: nn.Embedding = (
+        student.embedding.table if hasattr(student, "embedding") else student.body.get_input_embeddings()
+    )
+    return embedding
+
+
+def make_optimizers(task: Task, stage: Stage, sparse: bool) -> list[torch.optim.Optimizer]:
+    """Fused AdamW, no decay on biases, norms and the table; the table at its own learning rate.
+
+    A large table (over 100,000 rows) gets sparse gradients and SparseAdam, which touches only the rows of the batch;
+    `sparse` is false with many processes, where gathering sparse gradients costs more than the dense step it saves.
+    """
+    embedding = _table(task.student)
+    table = embedding.weight if embedding.weight.requires_grad else None
+    embedding.sparse = sparse and table is not None and len(table) > SPARSE_TABLE_ROWS
+    decay, plain = [], []
+    for name, parameter in task.named_parameters():
+        if parameter.requires_grad and parameter is not table:
+            (plain if parameter.dim() < 2 or "norm" in name.lower() else decay).append(parameter)
+    rate = stage.learning_rate
+    groups: list[dict[str, Any]] = [
+        {"params": decay, "weight_decay": stage.weight_decay, "lr": rate, "base": rate},
+        {"params": plain, "weight_decay": 0.0, "lr": rate, "base": rate},
+    ]
+    optimizers: list[torch.optim.Optimizer] = []
+    if table is not None:
+        rate = stage.table_learning_rate or rate
+        if embedding.sparse:
+            optimizers.append(torch.optim.SparseAdam([{"params": [table], "lr": rate, "base": rate}]))
+        else:
+            groups.append({"params": [table], "lr": rate, "base": rate, "weight_decay": 0.0})
+    groups = [group for group in groups if group["params"]]
+    if groups:
+        optimizers.append(torch.optim.AdamW(groups, fused=True))
+    return optimizers
