@@ -114,6 +114,11 @@ def _compile(stage: Path, compiler: str, sdk: NativeSdk, extra: list[str]) -> Pa
     return program
 
 
+def _ship_name(path: Path) -> str:
+    # ONNX Runtime's file carries its full version, programs ask for its soname.
+    return "libonnxruntime.so.1" if path.name.startswith("libonnxruntime.so.") else path.name
+
+
 def needed_libraries(compiler: str, program: Path, given: tuple[Path, ...]) -> list[Path]:
     """Every shared object that `program` and `given` ask for, the C library's from the compiler's own folders.
 
@@ -121,7 +126,7 @@ def needed_libraries(compiler: str, program: Path, given: tuple[Path, ...]) -> l
         MsdcError: one is in neither place.
     """
     readelf = re.sub(r"g\+\+$", "readelf", compiler)
-    have = {path.name: path for path in given}
+    have = {_ship_name(path): path for path in given}
     pending, found = [program, *given], dict(have)
     while pending:
         listing = run_tool([readelf, "-d", str(pending.pop())], "list libraries")
@@ -134,11 +139,6 @@ def needed_libraries(compiler: str, program: Path, given: tuple[Path, ...]) -> l
             found[name] = path
             pending.append(path)
     return [path for name, path in found.items() if name not in have]
-
-
-def _ship_name(path: Path) -> str:
-    # ONNX Runtime's file carries its full version, programs ask for its soname.
-    return "libonnxruntime.so.1" if path.name.startswith("libonnxruntime.so.") else path.name
 
 
 def _build(stage: Path, sdk: NativeSdk, machine: str, compiler: str, payload: bool) -> None:

@@ -123,7 +123,7 @@ class Adb:
         except subprocess.TimeoutExpired as error:
             raise DeviceGone(f"device {self.serial}: no answer to adb {arguments[0]} in {timeout_s:g} s") from error
 
-    def shell(self, script: str, *, timeout_s: float = 60.0) -> Shell:
+    def shell(self, script: str, *, timeout_s: float = 180.0) -> Shell:
         """Run a POSIX shell script on the device.
 
         Raises:
@@ -196,7 +196,7 @@ class Adb:
     def answers(self) -> bool:
         """Whether a command runs on it now."""
         with contextlib.suppress(MsdcError):
-            return self.shell("true", timeout_s=15).code == 0
+            return self.shell("true", timeout_s=30).code == 0
         return False
 
     def come_back(self, timeout_s: float) -> bool:

@@ -55,6 +55,8 @@ class Device(ABC):
     """One place to measure."""
 
     kind: str
+    # Whether its figures stay the same whatever else this machine does, so that it may run beside other such devices.
+    undisturbed = False
 
     def __init__(self, argument: str | None = None) -> None:
         self.argument = argument

@@ -16,7 +16,7 @@ from bench.devices.emulator_machine import CPUS, EmulatorMachine
 from bench.devices.tools import missing
 from bench.result import DeviceRun
 from msdc.errors import InputError
-from msdc.progress import say, track
+from msdc.progress import say
 
 DEFAULT_CPU = "a76"
 MEMORY_MIB = 256
@@ -37,6 +37,7 @@ class EmulatorDevice(Device):
     """The argument names the processor."""
 
     kind = "emulator"
+    undisturbed = True
 
     @classmethod
     def available(cls) -> Sequence[str]:
@@ -51,7 +52,8 @@ class EmulatorDevice(Device):
         manifest, tasks = open_bundle(bundle, settings)
         if settings.progress:
             say(f"bench {manifest.name} on {self.spec}")
+            # Several emulators run side by side: a line each, no bars.
+            settings = settings.model_copy(update={"progress": False})
         with EmulatorMachine(create_image(), cpu, memory_mib=MEMORY_MIB) as machine:
             remote = Remote(machine.adb, "emulator", f"emulated {CPUS[cpu].title}", "instructions", True, (NOTE,))
-            runs = run_remote(remote, bundle, manifest, settings, tasks)
-            return list(track(runs, f"bench {manifest.name} on {self.spec}", enabled=settings.progress))
+            return list(run_remote(remote, bundle, manifest, settings, tasks))

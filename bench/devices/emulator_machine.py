@@ -8,8 +8,6 @@ nanosecond an executed instruction: the same work takes the same time in every r
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import signal
 import socket
 import subprocess
 import tempfile
@@ -20,7 +18,7 @@ from types import TracebackType
 
 from bench.devices.adb_client import Adb, attached, connect, disconnect, server_port
 from bench.devices.emulator_image import GUEST_ADBD_PORT, READY, EmulatorImage, make_disk
-from bench.devices.tools import last_words, require
+from bench.devices.tools import find, last_words, require
 from msdc.errors import MsdcError
 
 
@@ -38,13 +36,7 @@ CPUS = {
     # Without sme=off qemu 7.2 computes wrong int8 results on its "max" processor.
     "i8mm": Cpu("max,sme=off,pauth-impdef=on", "Armv8.6 (sdot, i8mm)"),
 }
-PR_SET_PDEATHSIG = 1
 BOOT_TIMEOUT_S = 180.0
-
-
-def _die_with_parent() -> None:
-    # A killed msdc must not leave a virtual machine behind.
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def free_port() -> int:
@@ -91,7 +83,10 @@ class EmulatorMachine:
         (qemu,) = require("qemu-system-aarch64")
         forwards = "".join(f",hostfwd=tcp:127.0.0.1:{port}-:{GUEST_ADBD_PORT}" for port in self.ports)
         counting = ["-icount", "shift=0,sleep=off"] if self.count else []
+        # A killed msdc must not leave a virtual machine behind.
+        setpriv = find("setpriv")
         return [
+            *([setpriv, "--pdeathsig", "KILL"] if setpriv else []),
             qemu, "-M", "virt", "-cpu", self.cpu.model, "-m", str(self.memory_mib), "-smp", "1", *counting,
             "-nodefaults", "-nographic", "-no-reboot", "-serial", f"file:{folder / 'console'}",
             "-kernel", str(self.image.kernel), "-initrd", str(self.image.initrd),
@@ -114,7 +109,6 @@ class EmulatorMachine:
             with open(folder / "qemu", "wb") as log:
                 self.process = subprocess.Popen(
                     self._command(folder), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log,
-                    preexec_fn=_die_with_parent,
                 )  # fmt: skip
             self._wait(folder)
         except BaseException:

@@ -1,0 +1,172 @@
+"""The emulated phone: parity on every processor, counts that repeat, a gate on them, goals of memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bench.devices.base import BenchSettings
+from bench.devices.emulator import NOTE, EmulatorDevice, counted
+from bench.devices.emulator_image import INITRD_INIT, write_cpio
+from bench.devices.emulator_machine import CPUS, EmulatorMachine, free_port
+from bench.instruction_gate import check_instructions
+from bench.run import bench, parity_failures
+from msdc.errors import GateError, InputError
+
+BASELINE = Path(__file__).with_name("tiny_instructions.json")
+LENGTHS = (8, 32)
+
+
+@pytest.fixture(scope="session")
+def counted_runs(emulator_image, tiny_bundle):
+    """The tiny bundle on the three processors, a76 twice, side by side."""
+    settings = BenchSettings(lengths=LENGTHS, runs=3, warmup=1, runtimes=("executorch",))
+    done = bench(tiny_bundle, "emulator,emulator:a53,emulator:a76,emulator:i8mm", settings)
+    assert done.failures == []
+    return dict(zip(("again", "a53", "a76", "i8mm"), done.runs, strict=True))
+
+
+def test_every_processor_reproduces_the_golden_vectors(counted_runs):
+    assert parity_failures(list(counted_runs.values())) == []
+    for run in counted_runs.values():
+        assert run.parity.golden.texts >= 60 and run.parity.golden.min_cosine >= 0.999 and run.parity.golden.ids_equal
+
+
+def test_processors_are_what_their_names_say(counted_runs):
+    isa = {cpu: set(run.device.isa) for cpu, run in counted_runs.items()}
+    assert "asimddp" not in isa["a53"]
+    assert "asimddp" in isa["a76"] and "i8mm" not in isa["a76"]
+    assert {"asimddp", "i8mm"} <= isa["i8mm"]
+    # Newer instructions do more: fewer of them for the same work.
+    counts = [counted_runs[cpu].latency[-1].p50 for cpu in ("a53", "a76", "i8mm")]
+    assert counts[0] > counts[1] > counts[2]
+
+
+def test_counts_are_never_milliseconds(counted_runs):
+    for run in counted_runs.values():
+        assert run.device.emulated and run.clock == "instructions" and NOTE in run.notes
+        assert [run.load_ms, run.init_ms, run.first_ms] == [None, None, None]
+        text = json.dumps(run.model_dump(mode="json", exclude_none=True))
+        assert "_ms" not in text
+
+
+def test_two_runs_count_the_same(counted_runs):
+    for one, other in zip(counted_runs["a76"].latency, counted_runs["again"].latency, strict=True):
+        assert abs(one.p50 / other.p50 - 1) <= 0.001
+    assert abs(counted_runs["a76"].pipeline.p50 / counted_runs["again"].pipeline.p50 - 1) <= 0.001
+
+
+def test_gate_on_instruction_counts(counted_runs):
+    """The counts of the tiny bundle's shape; a change of more than 2 % upwards fails."""
+    baseline = json.loads(BASELINE.read_text(encoding="utf-8"))
+    for cpu in CPUS:
+        check_instructions(counted_runs[cpu], baseline["p50_instructions"][cpu], baseline["tolerance"])
+    slower = {length: count * 0.97 for length, count in baseline["p50_instructions"]["a76"].items()}
+    with pytest.raises(GateError, match="executed instructions"):
+        check_instructions(counted_runs["a76"], slower, baseline["tolerance"])
+    with pytest.raises(InputError, match="no length 8"):
+        check_instructions(counted_runs["a76"], {}, baseline["tolerance"])
+
+
+def test_memory_is_measured_on_the_phone(counted_runs):
+    memory = counted_runs["a76"].memory
+    assert counted_runs["a76"].device.memory_mib < 256
+    assert memory.start.vmhwm_mib <= memory.loaded.vmhwm_mib <= memory.warm.vmhwm_mib < 40
+    assert memory.warm.anon_mib < 4
+
+
+def test_onnx_on_the_phone(emulator_image, tiny_bundle):
+    settings = BenchSettings(lengths=(8,), runs=1, warmup=0, runtimes=("onnx",))
+    (run,) = EmulatorDevice("a76").run(tiny_bundle, settings)
+    assert run.artifact.runtime == "onnx" and run.versions["onnxruntime"]
+    assert parity_failures([run]) == []
+
+
+def test_network_of_the_machine_reaches_nothing(phone):
+    with phone_listener() as port:
+        done = phone.adb.shell(f"ip route; wget -q -T 3 -O - http://10.0.2.2:{port}/ ; echo code $?", timeout_s=60)
+        assert "code 0" not in done.output
+    # The forwarded port listens on the loopback interface alone.
+    listening = Path("/proc/net/tcp").read_text(encoding="ascii")
+    local = [line.split()[1] for line in listening.splitlines()[1:] if line.split()[3] == "0A"]
+    ports = {f"{port:04X}" for port in phone.ports}
+    assert {address.split(":")[0] for address in local if address.split(":")[1] in ports} == {"0100007F"}
+
+
+class phone_listener:
+    """A web server on the host that a guest with a network could reach."""
+
+    def __enter__(self) -> int:
+        self.port = free_port()
+        command = [sys.executable, "-m", "http.server", str(self.port), "--bind", "0.0.0.0"]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return self.port
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+
+def test_machine_is_gone_when_its_owner_is_killed(emulator_image, tmp_path):
+    program = (
+        "import sys, time\n"
+        "from bench.devices.emulator_image import create_image\n"
+        "from bench.devices.emulator_machine import EmulatorMachine\n"
+        "with EmulatorMachine(create_image(), 'a76', count=False) as machine:\n"
+        "    print(machine.process.pid, flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    owner = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    machine = int(owner.stdout.readline())
+    owner.send_signal(signal.SIGKILL)
+    owner.wait()
+    end = time.monotonic() + 10
+    while time.monotonic() < end and Path(f"/proc/{machine}").exists() and not _zombie(machine):
+        time.sleep(0.1)
+    assert not Path(f"/proc/{machine}").exists() or _zombie(machine)
+
+
+def _zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_machine_that_cannot_start_says_why(emulator_image, tmp_path):
+    from dataclasses import replace
+
+    from msdc.errors import MsdcError
+
+    broken = replace(emulator_image, kernel=tmp_path / "nothing")
+    with pytest.raises(MsdcError, match=r"emulator ended while it started: .*nothing"), EmulatorMachine(broken, "a76"):
+        pass
+    assert not [p for p in Path(os.environ.get("TMPDIR", "/tmp")).glob("msdc-emulator-*") if p.stat().st_ctime > time.time() - 1]
+
+
+def test_settings_that_an_emulator_cannot_follow():
+    assert counted(BenchSettings(runs=100, warmup=10, cooldown_s=3)).runs <= 5
+    with pytest.raises(InputError, match="one processor"):
+        counted(BenchSettings(threads=2))
+    with pytest.raises(InputError, match="unknown emulated processor 'm1'"):
+        EmulatorDevice("m1").run(Path("nowhere"), BenchSettings())
+
+
+def test_cpio_is_what_the_cpio_program_reads(tmp_path):
+    import shutil
+
+    if shutil.which("cpio") is None:
+        pytest.skip("cpio is not installed: apt-get install cpio")
+    archive = write_cpio([("folder", 0o040755, b""), ("folder/init", 0o100755, INITRD_INIT.encode()), ("odd", 0o100644, b"x")])
+    done = subprocess.run(["cpio", "-i", "--quiet", "--no-absolute-filenames"], input=archive, cwd=tmp_path, check=True)
+    assert done.returncode == 0
+    assert (tmp_path / "folder/init").read_text() == INITRD_INIT and (tmp_path / "folder/init").stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "odd").read_bytes() == b"x"
