@@ -9,7 +9,6 @@ Shapes: T tokens, E table width, H hidden, N heads, D sentence width.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 from compress.quantize import QuantizedWeight
 from compress.shapes import POSITION, TABLE
 from compress.student import ACTIVATIONS, Layer, Student
-from export.smooth import Smoothed
+from export.smooth import Smoothed, not_smoothed
 
 
 class TableInt8(nn.Module):
@@ -135,9 +134,8 @@ class ExportUnit(nn.Module):
         super().__init__()
         config = student.config
         self.hidden = config.hidden
-        nothing = [None] * len(student.layers)
-        entry: Sequence[Tensor | None] = (smoothed.entry if smoothed else None) or nothing
-        middle: Sequence[Tensor | None] = (smoothed.middle if smoothed else None) or nothing
+        scales = smoothed or not_smoothed(student)
+        entry, middle = scales.entry, scales.middle
         layers = [layer for layer in student.layers if isinstance(layer, Layer)]
         self.layers = nn.ModuleList(
             ExportLayer(layer, config.heads, config.hidden, entry[i], middle[i]) for i, layer in enumerate(layers)

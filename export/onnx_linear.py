@@ -17,10 +17,10 @@ from compress.shapes import POSITION, TABLE
 from export.onnx_builder import GraphBuilder
 from export.smooth import Smoothed
 
-# The least value of an activation. Anchoring the 256 steps there instead of at 0 +- max doubles the resolution, and
-# the shift becomes a constant that joins the bias: it costs nothing at run time.
+MICROSOFT = "com.microsoft"
+# The least value of an activation: what lies below 0 needs few of the steps, so the zero point can stand near 0.
 FLOORS = {"gelu": -0.17, "gelu_new": -0.1701, "relu": 0.0}
-SMALLEST_SCALE = 1e-30
+FLOOR_ZERO = 32
 # Steps of a quantized activation; see pair_safe for why not 255.
 LEVELS = 225
 
@@ -35,7 +35,7 @@ class Weights:
         self.plan = plan
         self.state = {name: value.detach().cpu().float() for name, value in student.state_dict().items()}
         self.quantized = integers(student, plan)
-        # May operators of Microsoft's domain be used (4 bits only), and were they?
+        # May operators of Microsoft's domain be used, and were they?
         self.microsoft, self.uses_microsoft = microsoft, False
 
     @staticmethod
@@ -54,12 +54,19 @@ class Weights:
         """float32 numbers of a tensor."""
         return self.state[name].numpy()
 
+    def pair(self, g: GraphBuilder, name: str) -> tuple[str, str]:
+        """Initializers of a norm: its weight and its bias."""
+        return (
+            g.const(f"{name}.weight", self.array(f"{name}.weight")),
+            g.const(f"{name}.bias", self.array(f"{name}.bias")),
+        )
+
     def unsmoothed(self, g: GraphBuilder, kind: str, index: int, value: str) -> str:
         """A hidden state at its full scale again; `kind` is entry or middle."""
-        scales = getattr(self.smoothed, kind)
-        if scales is None:
+        scale_H = getattr(self.smoothed, kind)[index]
+        if scale_H is None:
             return value
-        return str(g.op("Mul", value, g.const(f"layers.{index}.{kind}.smooth", scales[index].numpy())))
+        return str(g.op("Mul", value, g.const(f"layers.{index}.{kind}.smooth", scale_H.numpy())))
 
     @staticmethod
     def floor_of(activation: str) -> float | None:
@@ -79,17 +86,30 @@ class Weights:
         return None if any(part is None for part in parts) else np.concatenate([part.numpy() for part in parts])  # type: ignore[union-attr]
 
     def qkv(self, g: GraphBuilder, index: int, hidden: str) -> list[str]:
-        """Query (already divided by sqrt of the head width), key and value, from one product."""
+        """Query (divided by sqrt of the head width), key and value, [B, T, H] each, from one product."""
         names = [f"layers.{index}.{part}" for part in ("query", "key", "value")]
         H = self.config.hidden
         factor = np.ones(3 * H, dtype=np.float32)
         factor[:H] = 1.0 / math.sqrt(H // self.config.heads)
-        joined = self._product(g, f"layers.{index}.qkv", names, hidden, factor=factor)
+        bias_N = self._bias(names)
+        label = f"layers.{index}.qkv"
+        product = self._product(g, label, names, hidden, factor=factor)
+        joined = self._biased(g, label, product, None if bias_N is None else bias_N * factor)
         return list(g.op("Split", joined, g.const("three_hidden", [H, H, H]), name="qkv", outputs=3, axis=-1))
 
     def linear(self, g: GraphBuilder, name: str, value: str, floor: float | None = None) -> str:
         """x W^T + b for the linear `name`; `floor` is the least value that x can have, where it is known."""
-        return self._product(g, name, [name], value, floor=floor)
+        return self._biased(g, name, self._product(g, name, [name], value, floor=floor), self._bias([name]))
+
+    def unbiased(self, g: GraphBuilder, name: str, value: str, floor: float | None = None) -> tuple[str, str]:
+        """x W^T, and the initializer b (empty where the linear has none), for an operator that adds b itself."""
+        bias_N = self._bias([name])
+        product = self._product(g, name, [name], value, floor=floor)
+        return product, "" if bias_N is None else g.const(f"{name}.bias", bias_N)
+
+    @staticmethod
+    def _biased(g: GraphBuilder, label: str, product: str, bias_N: np.ndarray | None) -> str:
+        return product if bias_N is None else str(g.op("Add", product, g.const(f"{label}.bias", bias_N)))
 
     def _product(
         self,
@@ -101,10 +121,8 @@ class Weights:
         factor: np.ndarray | None = None,
         floor: float | None = None,
     ) -> str:
+        """x W^T of the linears `names`, side by side; `factor` multiplies the outputs."""
         kinds = {self.plan.dtype(f"{name}.weight") for name in names}
-        bias_N = self._bias(names)
-        if bias_N is not None and factor is not None:
-            bias_N = bias_N * factor
         if len(kinds) > 1:
             # A mixed plan: each map on its own, then side by side again.
             width = self.config.hidden
@@ -119,12 +137,10 @@ class Weights:
         if kind == "fp32":
             weight_NK = np.concatenate([self.array(f"{name}.weight") for name in names])
             weight_NK = weight_NK if factor is None else weight_NK * factor[:, None]
-            product = g.op("MatMul", value, g.const(f"{label}.weight", weight_NK.T), name=label)
-        elif kind == "int8":
-            product, bias_N = self._int8(g, label, names, value, bias_N, factor, floor)
-        else:
-            product = self._int4(g, label, names, value, factor)
-        return str(product) if bias_N is None else str(g.op("Add", product, g.const(f"{label}.bias", bias_N)))
+            return str(g.op("MatMul", value, g.const(f"{label}.weight", weight_NK.T), name=label))
+        if kind == "int8":
+            return self._int8(g, label, names, value, factor, floor)
+        return self._int4(g, label, names, value, factor)
 
     def _int8(
         self,
@@ -132,23 +148,24 @@ class Weights:
         label: str,
         names: list[str],
         value: str,
-        bias_N: np.ndarray | None,
         factor: np.ndarray | None,
         floor: float | None,
-    ) -> tuple[str, np.ndarray | None]:
+    ) -> str:
         parts = [self.quantized[f"{name}.weight"] for name in names]
         weight_NK = np.concatenate([self.array(f"{name}.weight") for name in names])
         values_NK, scale_N = pair_safe(weight_NK, np.concatenate([part.scale.numpy() for part in parts])[:, 0])
         scale_N = scale_N if factor is None else scale_N * factor
         # `scale_N` is symmetric int8 with zero point 0, so the product needs no correction for the weights' side.
-        quantized, token_scale, zero = quantize_tokens(g, value, floor)
-        total = g.op("MatMulInteger", quantized, g.const(f"{label}.weight", values_NK.T), zero, name=label)
-        scaled = g.op("Mul", g.op("Cast", total, to=TensorProto.FLOAT), g.const(f"{label}.scale", scale_N))
-        product = g.op("Mul", scaled, token_scale)
-        if floor:
-            shift_N = floor * (values_NK.astype(np.float64).sum(1) * scale_N)
-            bias_N = (shift_N + (0.0 if bias_N is None else bias_N)).astype(np.float32)
-        return str(product), bias_N
+        quantized, largest, zero, steps = quantize_tokens(g, value, floor)
+        weight, scale = g.const(f"{label}.weight", values_NK.T), g.const(f"{label}.scale", scale_N / np.float32(steps))
+        if self.microsoft:
+            self.uses_microsoft = True
+            one = g.const("one", self.float32(1.0))
+            scaled = g.op("MatMulIntegerToFloat", quantized, weight, one, scale, zero, name=label, domain=MICROSOFT)
+        else:
+            total = g.op("MatMulInteger", quantized, weight, zero, name=label)
+            scaled = g.op("Mul", g.op("Cast", total, to=TensorProto.FLOAT), scale)
+        return str(g.op("Mul", scaled, largest))
 
     def _int4(self, g: GraphBuilder, label: str, names: list[str], value: str, factor: np.ndarray | None) -> str:
         """4-bit groups: Microsoft's MatMulNBits, or on targets without it DequantizeLinear over blocks."""
@@ -167,7 +184,7 @@ class Weights:
             blocks = _pack_pairs((values_NK + 8).astype(np.uint8)).reshape(N, K // group, group // 2)
             options = {"K": K, "N": N, "bits": 4, "block_size": group, "accuracy_level": 4}
             packed = g.const(f"{label}.weight", blocks)
-            return str(g.op("MatMulNBits", value, packed, scale, name=label, domain="com.microsoft", **options))
+            return str(g.op("MatMulNBits", value, packed, scale, name=label, domain=MICROSOFT, **options))
         half_bytes = _pack_pairs(values_NK.view(np.uint8) & 15).tobytes()
         packed = g.raw(helper.make_tensor(f"{label}.weight", TensorProto.INT4, (N, K), half_bytes, raw=True))
         weight_NK = g.outer.op("DequantizeLinear", packed, scale, axis=1, block_size=group)
@@ -190,9 +207,7 @@ class Weights:
             packed = helper.make_tensor(TABLE, TensorProto.INT4, part.values.shape, half_bytes, raw=True)
             scale = g.const(f"{TABLE}.scale", scale_VG)
             options = {"block_size": part.group, "gather_axis": 0, "quantize_axis": 1, "bits": 4}
-            rows = g.op(
-                "GatherBlockQuantized", g.raw(packed), ids, scale, name="table", domain="com.microsoft", **options
-            )
+            rows = g.op("GatherBlockQuantized", g.raw(packed), ids, scale, name="table", domain=MICROSOFT, **options)
             return str(g.op("Cast", rows, to=TensorProto.FLOAT))
         unsigned_VE = (part.values.numpy() + 8).astype(np.uint8)
         return self._unpacked_rows(g, ids, unsigned_VE, scale_VG, part.group)
@@ -262,23 +277,27 @@ def _worst_pair(values_NK: np.ndarray) -> np.ndarray:
     return np.maximum(sums[0].max(1), sums[1].max(1))
 
 
-def quantize_tokens(g: GraphBuilder, value: str, floor: float | None, levels: int = LEVELS) -> tuple[str, str, str]:
-    """uint8 [.., K], one float32 scale a token [.., 1], and the zero point.
+def quantize_tokens(
+    g: GraphBuilder, value: str, floor: float | None, levels: int = LEVELS
+) -> tuple[str, str, str, int]:
+    """uint8 [.., K] in 0 .. `levels`, largest value of each token [.., 1], zero point, and the steps of that value.
 
-    Values lie in 0 .. `levels`: symmetric around the middle, or from `floor` upwards with zero point 0.
+    x ~ (quantized - zero) * largest / steps: symmetric around the middle, or, where x is known never to lie below
+    `floor`, with a zero point near 0. A token of zeros gives 0 / 0 here and 0 again once it is multiplied by its
+    largest value; a guard would cost an operator a product.
     """
     last = g.const("axis_last", [-1])
-    smallest = g.const("smallest_scale", np.float32(SMALLEST_SCALE))
     if floor is None:
         largest = g.op("ReduceMax", g.op("Abs", value), last, keepdims=1)
         zero = steps = levels // 2
     else:
-        if floor:
-            value = g.op("Sub", value, g.const(f"floor_{abs(floor):g}", np.float32(floor)))
+        zero = FLOOR_ZERO if floor else 0
+        steps = levels - zero
         largest = g.op("ReduceMax", value, last, keepdims=1)
-        zero, steps = 0, levels
-    inverse_steps = g.const(f"inverse_{steps}", np.float32(1.0 / steps))
-    scale = g.op("Max", g.op("Mul", largest, inverse_steps), smallest)
+        if floor:
+            # Below this size of token the floor itself would not fit under the zero point.
+            least = np.float32(-floor * steps / zero)
+            largest = g.op("Max", largest, g.const(f"least_{least:.4f}", least))
+    step = g.const(f"step_{steps}", np.float32(1.0 / steps))
     zero_point = g.const(f"zero_{zero}", np.asarray(zero, np.uint8))
-    quantized = g.op("QuantizeLinear", g.op("Div", value, scale), g.const("one", np.float32(1.0)), zero_point)
-    return quantized, scale, zero_point
+    return g.op("QuantizeLinear", g.op("Div", value, largest), step, zero_point), largest, zero_point, steps

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import onnx
 from onnx import TensorProto, helper
@@ -20,12 +21,13 @@ from compress.quantize import PrecisionPlan
 from compress.shapes import POSITION
 from export.onnx_builder import GraphBuilder, save_external
 from export.onnx_check import check_onnx_file
-from export.onnx_linear import Weights
+from export.onnx_linear import MICROSOFT, Weights
 from export.smooth import Smoothed
 from msdc.errors import GateError, InputError
 
-# Opset 21 (ONNX Runtime >= 1.18) has Gelu and 4-bit types. `microsoft`: may 4-bit weights use GatherBlockQuantized and
-# MatMulNBits, or are they unpacked in standard operators? On the web they are: other engines can then run the file.
+# Opset 21 (ONNX Runtime >= 1.18) has Gelu and 4-bit types. `microsoft`: may the graph use operators of ONNX Runtime's
+# own (attention in one operator, products that scale their result, 4-bit look-up and products)? On the web it may
+# not: engines other than ONNX Runtime can then run the file.
 TARGETS = {
     "linux": {"opset": 21, "microsoft": True},
     "android": {"opset": 21, "microsoft": True},
@@ -45,47 +47,76 @@ class OnnxWritten:
     low_bit_share: float | None
 
 
-def _layer(
-    g: GraphBuilder, weights: Weights, index: int, hidden: str, bias_B11T: str, shape_in: str, shape_out: str
-) -> str:
+def _layer(g: GraphBuilder, weights: Weights, index: int, hidden: str, mask: str) -> str:
     config = weights.config
     name = f"layers.{index}"
-    eps = config.layer_norm_eps
-
-    def norm(part: str, value: str) -> str:
-        scale = g.const(f"{name}.{part}.weight", weights.array(f"{name}.{part}.weight"))
-        shift = g.const(f"{name}.{part}.bias", weights.array(f"{name}.{part}.bias"))
-        return g.op("LayerNormalization", value, scale, shift, name=f"{part}{index}", axis=-1, epsilon=eps)
-
     residual = weights.unsmoothed(g, "entry", index, hidden)
-    query, key, value = weights.qkv(g, index, hidden)
+    context = _attention(g, weights, weights.qkv(g, index, hidden), mask)
+    attended = _add_norm(g, weights, f"{name}.attention_norm", weights.unbiased(g, f"{name}.output", context), residual)
+    residual = weights.unsmoothed(g, "middle", index, attended)
+    inner = weights.activate(g, config.activation, weights.linear(g, f"{name}.up", attended))
+    down = weights.unbiased(g, f"{name}.down", inner, floor=weights.floor_of(config.activation))
+    return _add_norm(g, weights, f"{name}.output_norm", down, residual)
+
+
+def _norm(g: GraphBuilder, weights: Weights, name: str, value: str) -> str:
+    scale, shift = weights.pair(g, name)
+    epsilon = weights.config.layer_norm_eps
+    return str(g.op("LayerNormalization", value, scale, shift, name="norm", axis=-1, epsilon=epsilon))
+
+
+def _add_norm(g: GraphBuilder, weights: Weights, name: str, product: tuple[str, str], residual: str) -> str:
+    """norm(product + bias + residual)."""
+    value, bias = product
+    if not weights.microsoft:
+        biased = g.op("Add", value, bias) if bias else value
+        return _norm(g, weights, name, g.op("Add", biased, residual))
+    weights.uses_microsoft = True
+    scale, shift = weights.pair(g, name)
+    inputs = [value, residual, scale, shift, *([bias] if bias else [])]
+    epsilon = weights.config.layer_norm_eps
+    return str(g.op("SkipLayerNormalization", *inputs, name="norm", domain=MICROSOFT, epsilon=epsilon))
+
+
+def _mask(g: GraphBuilder, weights: Weights, mask_BT: str) -> str:
+    """What attention wants of the mask: int32 [B, T] for Microsoft's operator, else an additive [B, 1, 1, T]."""
+    if weights.microsoft:
+        return str(g.op("Cast", "attention_mask", name="padding", to=TensorProto.INT32))
+    padding = g.op("Sub", g.const("one", weights.float32(1.0)), mask_BT)
+    gap = g.op("Mul", padding, g.const("negative", weights.float32(NEGATIVE)))
+    return str(g.op("Unsqueeze", gap, g.const("axes_1_2", [1, 2]), name="attention_bias"))
+
+
+def _attention(g: GraphBuilder, weights: Weights, qkv: list[str], mask: str) -> str:
+    """Attention of [B, T, H] queries (already scaled), keys and values: [B, T, H]."""
+    config = weights.config
+    if weights.microsoft:
+        weights.uses_microsoft = True
+        options: dict[str, Any] = {"num_heads": config.heads, "scale": 1.0, "mask_filter_value": NEGATIVE}
+        return str(g.op("MultiHeadAttention", *qkv, "", mask, name="attention", domain=MICROSOFT, **options))
+    shape_in = g.const("split_heads", [0, 0, config.heads, config.hidden // config.heads])
+    shape_out = g.const("join_heads", [0, 0, config.hidden])
+    query, key, value = qkv
     query_BNTd = g.op("Transpose", g.op("Reshape", query, shape_in), perm=[0, 2, 1, 3])
     key_BNdT = g.op("Transpose", g.op("Reshape", key, shape_in), perm=[0, 2, 3, 1])
     value_BNTd = g.op("Transpose", g.op("Reshape", value, shape_in), perm=[0, 2, 1, 3])
-    scores_BNTT = g.op("Add", g.op("MatMul", query_BNTd, key_BNdT), bias_B11T)
+    scores_BNTT = g.op("Add", g.op("MatMul", query_BNTd, key_BNdT), mask)
     context_BNTd = g.op("MatMul", g.op("Softmax", scores_BNTT, axis=-1), value_BNTd)
-    context = g.op("Reshape", g.op("Transpose", context_BNTd, perm=[0, 2, 1, 3]), shape_out)
-    attended = norm("attention_norm", g.op("Add", weights.linear(g, f"{name}.output", context), residual))
-    inner = weights.activate(g, config.activation, weights.linear(g, f"{name}.up", attended))
-    down = weights.linear(g, f"{name}.down", inner, floor=weights.floor_of(config.activation))
-    return norm("output_norm", g.op("Add", down, weights.unsmoothed(g, "middle", index, attended)))
+    return str(g.op("Reshape", g.op("Transpose", context_BNTd, perm=[0, 2, 1, 3]), shape_out))
 
 
-def _unit(g: GraphBuilder, weights: Weights, hidden: str, bias_B11T: str, shape_in: str, shape_out: str) -> str:
+def _unit(g: GraphBuilder, weights: Weights, hidden: str, mask: str) -> str:
     for index in range(weights.config.unit):
-        hidden = _layer(g, weights, index, hidden, bias_B11T, shape_in, shape_out)
+        hidden = _layer(g, weights, index, hidden, mask)
     return hidden
 
 
-def _recurrence(g: GraphBuilder, weights: Weights, hidden: str, bias_B11T: str) -> str:
+def _recurrence(g: GraphBuilder, weights: Weights, hidden: str, mask: str) -> str:
     config = weights.config
-    head_width = config.hidden // config.heads
-    shape_in = g.const("split_heads", [0, 0, config.heads, head_width])
-    shape_out = g.const("join_heads", [0, 0, config.hidden])
     if config.repeats == 1:
-        return _unit(g, weights, hidden, bias_B11T, shape_in, shape_out)
+        return _unit(g, weights, hidden, mask)
     body = GraphBuilder("unit/", parent=g)
-    result = _unit(body, weights, "unit/hidden_in", bias_B11T, shape_in, shape_out)
+    result = _unit(body, weights, "unit/hidden_in", mask)
     body.op("Identity", "unit/go_on", name="go_on")
     condition = body.nodes[-1].output[0]
     inside: list[str | int | None] = ["batch", "length", config.hidden]
@@ -113,10 +144,7 @@ def _embed(g: GraphBuilder, weights: Weights, max_length: int) -> str:
         rows = weights.linear(g, "embedding.project", rows)
     length = g.op("Shape", "input_ids", start=1, end=2)
     position = weights.positions(g, max_length, length)
-    scale = g.const("embedding.norm.weight", weights.array("embedding.norm.weight"))
-    shift = g.const("embedding.norm.bias", weights.array("embedding.norm.bias"))
-    summed = g.op("Add", rows, position)
-    hidden = g.op("LayerNormalization", summed, scale, shift, name="embed_norm", axis=-1, epsilon=config.layer_norm_eps)
+    hidden = _norm(g, weights, "embedding.norm", g.op("Add", rows, position))
     if config.bottleneck is not None and config.place == "embedding":
         hidden = weights.linear(g, "embedding.project", hidden)
     return str(hidden)
@@ -161,10 +189,7 @@ def build_onnx(smoothed: Smoothed, plan: PrecisionPlan, max_length: int, target:
     g = GraphBuilder()
     mask_BT = g.op("Cast", "attention_mask", name="mask", to=TensorProto.FLOAT)
     hidden = _embed(g, weights, max_length)
-    padding = g.op("Sub", g.const("one", weights.float32(1.0)), mask_BT)
-    gap = g.op("Mul", padding, g.const("negative", weights.float32(NEGATIVE)))
-    bias_B11T = g.op("Unsqueeze", gap, g.const("axes_1_2", [1, 2]), name="attention_bias")
-    _pool(g, weights, _recurrence(g, weights, hidden, bias_B11T), mask_BT)
+    _pool(g, weights, _recurrence(g, weights, hidden, _mask(g, weights, mask_BT)), mask_BT)
     graph = helper.make_graph(
         g.nodes,
         "sentence_encoder",
@@ -176,8 +201,8 @@ def build_onnx(smoothed: Smoothed, plan: PrecisionPlan, max_length: int, target:
         list(g.initializers.values()),
     )
     opsets = [helper.make_opsetid("", int(settings["opset"]))]
-    if any(node.domain == "com.microsoft" for node in g.nodes) or weights.uses_microsoft:
-        opsets.append(helper.make_opsetid("com.microsoft", 1))
+    if any(node.domain == MICROSOFT for node in g.nodes) or weights.uses_microsoft:
+        opsets.append(helper.make_opsetid(MICROSOFT, 1))
     return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="msdc")
 
 

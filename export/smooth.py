@@ -42,13 +42,19 @@ class Smoothed:
     """
 
     student: Student
-    entry: list[Tensor] | None
-    middle: list[Tensor] | None
+    entry: list[Tensor | None]
+    middle: list[Tensor | None]
 
     @property
     def end(self) -> Tensor | None:
         """What the last hidden state must be multiplied by."""
-        return None if self.entry is None else self.entry[0]
+        return self.entry[0]
+
+
+def not_smoothed(student: Student) -> Smoothed:
+    """`student` as it is."""
+    nothing: list[Tensor | None] = [None] * len(student.layers)
+    return Smoothed(student, nothing, nothing)
 
 
 def calibration_texts() -> list[str]:
@@ -98,45 +104,54 @@ def scales_for(activation_H: Tensor, weights: Sequence[Tensor]) -> Tensor:
 def smooth(student: Student, plan: PrecisionPlan, tokenizer: Tokenizer, max_length: int) -> Smoothed:
     """Smooth the inputs of the int8 products of `student` (eval mode); the float function stays the same.
 
-    Left as it is: a float plan; 4-bit linears (their student was trained against its own groups); and a student
-    whose integers are already fixed (read from an int8 folder), because new scales would move them a second time.
+    Left as they are: inputs of float and of 4-bit products (a student for those was trained against its own groups),
+    and a student whose integers are already fixed (read from an int8 folder), which new scales would move once more.
     """
-    layers = range(len(student.layers))
-    inputs = [f"layers.{i}.{part}.weight" for i in layers for part in ("query", "key", "value", "up")]
-    if getattr(student, "stored_scales", {}) or any(plan.dtype(name) != "int8" for name in inputs):
-        return Smoothed(student, None, None)
+    int8 = {part: [_int8(plan, index, part) for index in range(len(student.layers))] for part in ("entry", "middle")}
+    if getattr(student, "stored_scales", {}) or not any(int8["entry"] + int8["middle"]):
+        return not_smoothed(student)
     rows = tokenizer.encode(calibration_texts(), max_length)
     entry_size, middle_size = channel_sizes(student, rows)
     # Weights are replaced below, not written in place: the copy may share them with the original.
     memo = {id(value): value for value in [*student.parameters(), *student.buffers()]}
     made = copy.deepcopy(student, memo).eval()
-    entry, middle = [], []
+    entry: list[Tensor | None] = []
+    middle: list[Tensor | None] = []
     for index, layer in enumerate(_layers(student)):
-        three = [layer.query.weight, layer.key.weight, layer.value.weight]
-        entry.append(scales_for(entry_size[index], [weight.detach() for weight in three]))
-        middle.append(scales_for(middle_size[index], [layer.up.weight.detach()]))
+        three = [part.weight.detach() for part in (layer.query, layer.key, layer.value)]
+        entry.append(scales_for(entry_size[index], three) if int8["entry"][index] else None)
+        middle.append(scales_for(middle_size[index], [layer.up.weight.detach()]) if int8["middle"][index] else None)
     for index, layer in enumerate(_layers(made)):
-        for part in (layer.query, layer.key, layer.value):
-            _scale(part, "weight", entry[index])
-        _scale(layer.up, "weight", middle[index])
-        after = entry[(index + 1) % len(entry)]
-        for norm, scale_H in ((layer.attention_norm, middle[index]), (layer.output_norm, after)):
-            _scale(norm, "weight", 1.0 / scale_H)
-            _scale(norm, "bias", 1.0 / scale_H)
-    first: nn.Module = made.embedding.norm
-    if made.embedding.project is not None and made.config.place == "embedding":
-        first = made.embedding.project
-        _scale(first, "weight", (1.0 / entry[0]).unsqueeze(1))
-    else:
-        _scale(first, "weight", 1.0 / entry[0])
-    _scale(first, "bias", 1.0 / entry[0])
+        _multiply_inputs([layer.query, layer.key, layer.value], entry[index])
+        _multiply_inputs([layer.up], middle[index])
+        _divide_outputs(layer.attention_norm, middle[index])
+        _divide_outputs(layer.output_norm, entry[(index + 1) % len(entry)])
+    projected = made.embedding.project if made.config.place == "embedding" else None
+    _divide_outputs(projected if projected is not None else made.embedding.norm, entry[0])
     return Smoothed(made, entry, middle)
+
+
+def _int8(plan: PrecisionPlan, index: int, input_of: str) -> bool:
+    """Are all the products that read this input int8?"""
+    parts = ("query", "key", "value") if input_of == "entry" else ("up",)
+    return all(plan.dtype(f"layers.{index}.{part}.weight") == "int8" for part in parts)
 
 
 def _layers(student: Student) -> list[Layer]:
     return [layer for layer in student.layers if isinstance(layer, Layer)]
 
 
-def _scale(module: nn.Module, name: str, factor: Tensor) -> None:
-    value = getattr(module, name)
-    setattr(module, name, nn.Parameter(value.detach() * factor, requires_grad=False))
+def _multiply_inputs(linears: Sequence[nn.Linear], scale_H: Tensor | None) -> None:
+    if scale_H is None:
+        return
+    for linear in linears:
+        linear.weight = nn.Parameter(linear.weight.detach() * scale_H, requires_grad=False)
+
+
+def _divide_outputs(module: nn.Linear | nn.LayerNorm, scale_H: Tensor | None) -> None:
+    if scale_H is None:
+        return
+    by = scale_H.unsqueeze(1) if isinstance(module, nn.Linear) else scale_H
+    module.weight = nn.Parameter(module.weight.detach() / by, requires_grad=False)
+    if module.bias is not None:
+        module.bias = nn.Parameter(module.bias.detach() / scale_H, requires_grad=False)

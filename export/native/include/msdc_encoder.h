@@ -58,6 +58,21 @@ MSDC_API msdc_status msdc_open(const char *folder, const msdc_options *options, 
                                size_t error_size);
 MSDC_API void msdc_close(msdc_encoder *encoder);
 
+/* Runs the bundle's program in the caller's own binding of a runtime: `count` ids in, `width` numbers out; non-zero on
+ * failure. Called on the thread that called msdc_encode, never twice at a time for one encoder. */
+typedef int32_t (*msdc_program)(void *context, const int32_t *ids, size_t count, float *vector, size_t width);
+
+/* An encoder whose program the caller runs (an app that takes the runtime from its vendor's package). `runtime` is
+ * "executorch" or "onnx": which of the bundle's programs that is. */
+MSDC_API msdc_status msdc_open_with(const char *folder, const msdc_options *options, const char *runtime,
+                                    msdc_program program, void *context, msdc_encoder **encoder, char *error,
+                                    size_t error_size);
+
+/* The bundle's program for `runtime`: its file inside the folder, 1 where it has the methods embed, unit, pool (0:
+ * forward alone), and how often unit is applied. `file` receives a NUL-terminated name. */
+MSDC_API msdc_status msdc_find_program(const char *folder, const char *runtime, char *file, size_t file_size,
+                                       int32_t *multi_method, int32_t *repeats, char *error, size_t error_size);
+
 MSDC_API int32_t msdc_width(const msdc_encoder *encoder);      /* numbers in a vector */
 MSDC_API int32_t msdc_max_length(const msdc_encoder *encoder); /* longest input in tokens, special ids included */
 
@@ -80,7 +95,7 @@ MSDC_API msdc_status msdc_encoder_tokenize(const msdc_encoder *encoder, const ch
 MSDC_API msdc_status msdc_self_test(msdc_encoder *encoder, float least_cosine, msdc_self_test_result *result,
                                     char *error, size_t error_size);
 
-/* The tokenizer alone, for an app that runs the program with another binding of the runtime. */
+/* The tokenizer alone. */
 MSDC_API msdc_status msdc_tokenizer_open(const char *folder, int32_t check_files, msdc_tokenizer **tokenizer,
                                          char *error, size_t error_size);
 MSDC_API void msdc_tokenizer_close(msdc_tokenizer *tokenizer);

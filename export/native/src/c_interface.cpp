@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <string_view>
 
@@ -54,6 +55,29 @@ void copy_ids(const std::vector<int32_t>& from, int32_t* ids, size_t capacity, s
   std::copy(from.begin(), from.end(), ids);
 }
 
+msdc_options read_options(const msdc_options* options) {
+  msdc_options held = {sizeof(msdc_options), 1, 0};
+  // A caller built with an older, shorter struct leaves the newer fields at their defaults.
+  if (options != nullptr) std::memcpy(&held, options, std::min<size_t>(options->size, sizeof held));
+  need(held.threads >= 0 && held.threads <= 256, "threads must be 0 to 256");
+  return held;
+}
+
+// The program runs on the other side of the interface.
+class CallersEngine : public msdc::Engine {
+ public:
+  CallersEngine(msdc_program program, void* context) : program_(program), context_(context) {}
+
+  void run(const std::vector<int32_t>& ids, float* vector, size_t width) override {
+    const int32_t code = program_(context_, ids.data(), ids.size(), vector, width);
+    if (code != 0) throw msdc::Failure(MSDC_RUNTIME, "the program failed with code " + std::to_string(code));
+  }
+
+ private:
+  msdc_program program_;
+  void* context_;
+};
+
 std::string_view view(const char* text, size_t size) {
   need(text != nullptr || size == 0, "no text");
   return {text, size};
@@ -75,11 +99,35 @@ msdc_status msdc_open(const char* folder, const msdc_options* options, msdc_enco
   return guarded(error, error_size, [&] {
     need(folder != nullptr && encoder != nullptr, "no folder or no place for the encoder");
     *encoder = nullptr;
-    msdc_options held = {sizeof(msdc_options), 1, 0};
-    // A caller built with an older, shorter struct leaves the newer fields at their defaults.
-    if (options != nullptr) std::memcpy(&held, options, std::min<size_t>(options->size, sizeof held));
-    need(held.threads >= 0 && held.threads <= 256, "threads must be 0 to 256");
-    *encoder = new msdc_encoder{msdc::Encoder(folder, std::max(held.threads, 1), held.check_files != 0)};
+    const msdc_options held = read_options(options);
+    *encoder = new msdc_encoder{{folder, std::max(held.threads, 1), held.check_files != 0}};
+  });
+}
+
+msdc_status msdc_open_with(const char* folder, const msdc_options* options, const char* runtime, msdc_program program,
+                           void* context, msdc_encoder** encoder, char* error, size_t error_size) {
+  return guarded(error, error_size, [&] {
+    need(folder != nullptr && runtime != nullptr && program != nullptr && encoder != nullptr,
+         "no folder, runtime, program, or place for the encoder");
+    *encoder = nullptr;
+    const msdc_options held = read_options(options);
+    *encoder = new msdc_encoder{
+        {folder, held.check_files != 0, runtime, std::make_unique<CallersEngine>(program, context)}};
+  });
+}
+
+msdc_status msdc_find_program(const char* folder, const char* runtime, char* file, size_t file_size,
+                              int32_t* multi_method, int32_t* repeats, char* error, size_t error_size) {
+  return guarded(error, error_size, [&] {
+    need(folder != nullptr && runtime != nullptr && file != nullptr && multi_method != nullptr && repeats != nullptr,
+         "no folder, runtime, or place for the answer");
+    const msdc::Manifest manifest = msdc::Manifest::read(folder);
+    const std::string name = manifest.program_files(runtime).front();
+    need(name.size() < file_size, "the file's name is longer than its place");
+    std::memcpy(file, name.c_str(), name.size() + 1);
+    const bool executorch = manifest.executorch && runtime == std::string("executorch");
+    *multi_method = executorch && manifest.executorch->multi_method ? 1 : 0;
+    *repeats = executorch ? manifest.executorch->repeats : 1;
   });
 }
 
@@ -123,7 +171,7 @@ msdc_status msdc_self_test(msdc_encoder* encoder, float least_cosine, msdc_self_
     *result = {};
     msdc::Encoder& held = encoder->encoder;
     held.manifest().check(msdc::kGoldenFile, true);
-    const msdc::Golden golden = msdc::read_golden(held.manifest());
+    const msdc::Golden golden = msdc::read_golden(held.manifest(), held.runtime());
     const size_t width = static_cast<size_t>(held.manifest().width);
     std::vector<float> vector(width);
     double sum = 0, least = 1;

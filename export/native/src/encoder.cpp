@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "failure.h"
 #include "files.h"
@@ -13,10 +14,10 @@ namespace {
 
 constexpr uint64_t kMaxGoldenBytes = 64ull * 1024 * 1024;
 
-Manifest checked_manifest(const std::string& folder, bool check_files) {
+Manifest checked_manifest(const std::string& folder, bool check_files, const std::string& runtime) {
   Manifest out = Manifest::read(folder);
   // Unsupported comes before damaged: a bundle for another runtime is not a broken one.
-  const std::vector<std::string> program = engine_files(out);
+  const std::vector<std::string> program = out.program_files(runtime);
   out.check(out.tokenizer_file, check_files);
   for (const std::string& name : program) out.check(name, check_files);
   return out;
@@ -67,7 +68,7 @@ double cosine(const float* a, const float* b, size_t width) {
   return aa == 0 || bb == 0 ? 0.0 : dot / std::sqrt(aa) / std::sqrt(bb);
 }
 
-Golden read_golden(const Manifest& manifest) {
+Golden read_golden(const Manifest& manifest, const std::string& runtime) {
   const Json root = Json::parse(read_file(manifest.path(kGoldenFile), kMaxGoldenBytes), kGoldenFile);
   Golden out;
   for (const Json& text : root.at("texts").array()) out.texts.push_back(text.text());
@@ -77,8 +78,8 @@ Golden read_golden(const Manifest& manifest) {
   }
   if (root.at("width").integer() != manifest.width) damaged("golden.json: its width is not the bundle's");
   const Json& vectors = root.at("vectors");
-  if (!vectors.has(engine_name())) damaged(std::string("golden.json: no vectors of ") + engine_name());
-  const std::string raw = base64(vectors.at(engine_name()).text(), kGoldenFile);
+  if (!vectors.has(runtime)) damaged("golden.json: no vectors of " + runtime);
+  const std::string raw = base64(vectors.at(runtime).text(), kGoldenFile);
   const size_t numbers = out.texts.size() * static_cast<size_t>(manifest.width);
   if (out.texts.empty() || out.ids.size() != out.texts.size() || raw.size() != numbers * sizeof(float)) {
     damaged("golden.json: its texts, ids and vectors do not fit together");
@@ -89,9 +90,17 @@ Golden read_golden(const Manifest& manifest) {
 }
 
 Encoder::Encoder(const std::string& folder, int32_t threads, bool check_files)
-    : manifest_(checked_manifest(folder, check_files)),
+    : runtime_(engine_name()),
+      manifest_(checked_manifest(folder, check_files, runtime_)),
       tokenizer_(manifest_),
       engine_(open_engine(manifest_, threads)) {}
+
+Encoder::Encoder(const std::string& folder, bool check_files, const std::string& runtime,
+                 std::unique_ptr<Engine> engine)
+    : runtime_(runtime),
+      manifest_(checked_manifest(folder, check_files, runtime_)),
+      tokenizer_(manifest_),
+      engine_(std::move(engine)) {}
 
 void Encoder::run(const std::vector<int32_t>& ids, float* vector) {
   if (ids.empty() || ids.size() > static_cast<size_t>(manifest_.max_length)) {
@@ -104,7 +113,7 @@ void Encoder::run(const std::vector<int32_t>& ids, float* vector) {
     }
   }
   const std::lock_guard<std::mutex> lock(running_);
-  engine_->run(ids, vector);
+  engine_->run(ids, vector, static_cast<size_t>(manifest_.width));
 }
 
 }  // namespace msdc

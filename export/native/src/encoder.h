@@ -19,15 +19,19 @@ struct Golden {
   std::vector<float> vectors;  // texts x width, the artifact's own
 };
 
-// golden.json of a bundle, with the vectors of this build's runtime. Throws Failure.
-Golden read_golden(const Manifest& manifest);
+// golden.json of a bundle, with the vectors of a runtime. Throws Failure.
+Golden read_golden(const Manifest& manifest, const std::string& runtime);
 
 double cosine(const float* a, const float* b, size_t width);
 
 class Encoder {
  public:
+  // With the engine of this build.
   Encoder(const std::string& folder, int32_t threads, bool check_files);
+  // With the caller's, which runs the bundle's program for `runtime`.
+  Encoder(const std::string& folder, bool check_files, const std::string& runtime, std::unique_ptr<Engine> engine);
 
+  const std::string& runtime() const { return runtime_; }
   const Manifest& manifest() const { return manifest_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
 
@@ -35,6 +39,7 @@ class Encoder {
   void run(const std::vector<int32_t>& ids, float* vector);
 
  private:
+  std::string runtime_;
   Manifest manifest_;
   Tokenizer tokenizer_;
   std::mutex running_;

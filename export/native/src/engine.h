@@ -14,15 +14,12 @@ class Engine {
  public:
   virtual ~Engine() = default;
 
-  // `ids` with special ids, 1 to max_length of them, each in the vocabulary; `vector` holds `width` numbers.
-  virtual void run(const std::vector<int32_t>& ids, float* vector) = 0;
+  // `ids` with special ids, 1 to max_length of them, each in the vocabulary; `vector` takes `width` numbers, as many
+  // as the manifest says.
+  virtual void run(const std::vector<int32_t>& ids, float* vector, size_t width) = 0;
 };
 
-// Files of the bundle that this build's engine reads, the program first. Throws Failure(MSDC_UNSUPPORTED) where the
-// bundle has no program for it.
-std::vector<std::string> engine_files(const Manifest& manifest);
-
-// Throws Failure.
+// The engine linked into this build. Throws Failure.
 std::unique_ptr<Engine> open_engine(const Manifest& manifest, int32_t threads);
 
 const char* engine_name();

@@ -115,7 +115,6 @@ class ExecutorchEngine : public Engine {
   ExecutorchEngine(const Manifest& manifest, int32_t threads)
       : path_(manifest.path(manifest.executorch->file)),
         program_(*manifest.executorch),
-        width_(static_cast<size_t>(manifest.width)),
         pool_(threads),
         module_(path_, Module::LoadMode::Mmap) {
     const auto alone = pool_.alone();
@@ -133,13 +132,13 @@ class ExecutorchEngine : public Engine {
     load_methods();
   }
 
-  void run(const std::vector<int32_t>& ids, float* vector) override {
+  void run(const std::vector<int32_t>& ids, float* vector, size_t width) override {
     const auto alone = pool_.alone();
     ids_.assign(ids.begin(), ids.end());
     const auto tokens = static_cast<executorch::aten::SizesType>(ids_.size());
     auto input = executorch::extension::from_blob(ids_.data(), {1, tokens}, ScalarType::Long);
     if (!program_.multi_method) {
-      execute("forward", input, vector, width_);
+      execute("forward", input, vector, width);
       return;
     }
     hidden_width_ = hidden_width_ != 0 ? hidden_width_ : output_width("embed");
@@ -148,7 +147,7 @@ class ExecutorchEngine : public Engine {
     auto hidden = executorch::extension::from_blob(
         hidden_.data(), {1, tokens, static_cast<executorch::aten::SizesType>(hidden_width_)}, ScalarType::Float);
     for (int32_t i = 0; i < program_.repeats; ++i) execute("unit", hidden, hidden_.data(), hidden_.size());
-    execute("pool", hidden, vector, width_);
+    execute("pool", hidden, vector, width);
   }
 
  private:
@@ -217,7 +216,6 @@ class ExecutorchEngine : public Engine {
 
   const std::string path_;
   const ExecutorchProgram program_;
-  const size_t width_;
   const PoolHold pool_;
   Arena arena_;  // outlives the methods that live in it
   Module module_;
@@ -229,16 +227,8 @@ class ExecutorchEngine : public Engine {
 
 }  // namespace
 
-std::vector<std::string> engine_files(const Manifest& manifest) {
-  if (!manifest.executorch) {
-    throw Failure(MSDC_UNSUPPORTED,
-                  manifest.folder + ": no ExecuTorch program in the bundle; export it with --runtime executorch");
-  }
-  return {manifest.executorch->file};
-}
-
 std::unique_ptr<Engine> open_engine(const Manifest& manifest, int32_t threads) {
-  engine_files(manifest);
+  manifest.program_files(engine_name());
   return std::make_unique<ExecutorchEngine>(manifest, threads);
 }
 

@@ -1,16 +1,10 @@
-// A core without a runtime: tokenizing only, for apps that run the program with another binding.
+// A core without a runtime, for apps that run the program themselves (msdc_open_with).
 #include "engine.h"
-
-#include "failure.h"
 
 namespace msdc {
 
-std::vector<std::string> engine_files(const Manifest& manifest) {
-  throw Failure(MSDC_UNSUPPORTED, manifest.folder + ": this build of the core has no runtime; use msdc_tokenizer_open");
-}
-
 std::unique_ptr<Engine> open_engine(const Manifest& manifest, int32_t) {
-  engine_files(manifest);
+  manifest.program_files(engine_name());
   return nullptr;
 }
 

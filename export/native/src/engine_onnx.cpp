@@ -44,12 +44,11 @@ class OnnxEngine : public Engine {
   OnnxEngine(const Manifest& manifest, int32_t threads)
       : ort_(api()),
         path_(manifest.path(manifest.onnx->file)),
-        width_(static_cast<size_t>(manifest.width)),
         environment_(make_environment(ort_), ort_.ReleaseEnv),
         session_(make_session(ort_, environment_.get(), path_, threads), ort_.ReleaseSession),
         memory_(make_memory(ort_), ort_.ReleaseMemoryInfo) {}
 
-  void run(const std::vector<int32_t>& ids, float* vector) override {
+  void run(const std::vector<int32_t>& ids, float* vector, size_t width) override {
     ids_.assign(ids.begin(), ids.end());
     mask_.assign(ids.size(), 1);
     const Held<OrtValue> id_value = tensor(ids_), mask_value = tensor(mask_);
@@ -66,12 +65,12 @@ class OnnxEngine : public Engine {
     ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
     check(ort_, ort_.GetTensorShapeElementCount(info.get(), &numbers), "output");
     check(ort_, ort_.GetTensorElementType(info.get(), &type), "output");
-    if (numbers != width_ || type != ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT) {
+    if (numbers != width || type != ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT) {
       damaged(path_ + ": the model's output is not a float vector of the manifest's width");
     }
     void* data = nullptr;
     check(ort_, ort_.GetTensorMutableData(out.get(), &data), "output");
-    std::memcpy(vector, data, width_ * sizeof(float));
+    std::memcpy(vector, data, width * sizeof(float));
   }
 
  private:
@@ -112,7 +111,6 @@ class OnnxEngine : public Engine {
 
   const OrtApi& ort_;
   const std::string path_;
-  const size_t width_;
   Held<OrtEnv> environment_;
   Held<OrtSession> session_;
   Held<OrtMemoryInfo> memory_;
@@ -122,16 +120,8 @@ class OnnxEngine : public Engine {
 
 }  // namespace
 
-std::vector<std::string> engine_files(const Manifest& manifest) {
-  if (!manifest.onnx) {
-    throw Failure(MSDC_UNSUPPORTED, manifest.folder + ": no ONNX model in the bundle; export it with --runtime onnx");
-  }
-  if (manifest.onnx->data.empty()) return {manifest.onnx->file};
-  return {manifest.onnx->file, manifest.onnx->data};
-}
-
 std::unique_ptr<Engine> open_engine(const Manifest& manifest, int32_t threads) {
-  engine_files(manifest);
+  manifest.program_files(engine_name());
   return std::make_unique<OnnxEngine>(manifest, threads);
 }
 

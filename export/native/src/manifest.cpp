@@ -91,6 +91,18 @@ Manifest Manifest::read(const std::string& folder) {
   return out;
 }
 
+std::vector<std::string> Manifest::program_files(const std::string& runtime) const {
+  if (runtime == "executorch" && executorch) return {executorch->file};
+  if (runtime == "onnx" && onnx) {
+    return onnx->data.empty() ? std::vector<std::string>{onnx->file} : std::vector<std::string>{onnx->file, onnx->data};
+  }
+  if (runtime == "executorch" || runtime == "onnx") {
+    throw Failure(MSDC_UNSUPPORTED, folder + ": no " + runtime + " program in the bundle; export it with --runtime " + runtime);
+  }
+  throw Failure(MSDC_UNSUPPORTED,
+                "this build of the core has no runtime (\"" + runtime + "\"): open the bundle with your own program");
+}
+
 void Manifest::check(const std::string& file, bool hash) const {
   const auto record = files.find(file);
   if (record == files.end()) damaged(folder + ": " + file + " is used but not listed in bundle.json");

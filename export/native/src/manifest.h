@@ -35,6 +35,10 @@ struct Manifest {
   // Compare size and, where asked, sha256 of one listed file. Throws Failure(MSDC_DAMAGED) naming it.
   void check(const std::string& file, bool hash) const;
 
+  // Files of the bundle that a runtime ("executorch", "onnx") reads, the program first. Throws
+  // Failure(MSDC_UNSUPPORTED) where the bundle has no program for it.
+  std::vector<std::string> program_files(const std::string& runtime) const;
+
   std::string folder;
   std::string name;
   int32_t width = 0;
