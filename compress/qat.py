@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from compress.quantize import Dtype, PrecisionPlan, check_plan, dequantize_rows, plan_for, quantize_block, scale_dtype
-from compress.shapes import TABLE
+from compress.shapes import POSITION, TABLE
 from compress.student import Student
 from msdc.errors import InputError
 
@@ -76,8 +76,26 @@ class FakeQuantizedEmbedding(nn.Embedding):
         return straight_through(rows, _round_trip(flat, self.plan_dtype, self.plan_group, self.plan_name).view_as(rows))
 
 
-_FAKE: dict[type[nn.Module], type[nn.Module]] = {nn.Linear: FakeQuantizedLinear, nn.Embedding: FakeQuantizedEmbedding}
-_PLAIN: dict[type[nn.Module], type[nn.Module]] = {fake: plain for plain, fake in _FAKE.items()}
+class FakeQuantizedPositions(nn.Embedding):
+    """A position table that reads as its rounded rows; made by `prepare`, never constructed."""
+
+    plan_dtype: Dtype
+    plan_group: int
+    plan_name: str
+
+    # The student takes slices of `weight` itself, so the rounding sits on reading it; the parameter stays what it is.
+    @property
+    def weight(self) -> Tensor:  # type: ignore[override]
+        own = self._parameters["weight"]
+        assert own is not None
+        return straight_through(own, _round_trip(own, self.plan_dtype, self.plan_group, self.plan_name))
+
+
+_PLAIN: dict[type[nn.Module], type[nn.Module]] = {
+    FakeQuantizedLinear: nn.Linear,
+    FakeQuantizedEmbedding: nn.Embedding,
+    FakeQuantizedPositions: nn.Embedding,
+}
 _ATTRIBUTES = ("plan_dtype", "plan_group", "plan_name")
 
 
@@ -98,9 +116,10 @@ def prepare(student: Student, precision: str | PrecisionPlan) -> None:
     check_plan(student.config, plan)
     for name, dtype in plan.weights.items():
         module: Any = student.get_submodule(name.removesuffix(".weight"))
-        if dtype == "fp32" or (isinstance(module, nn.Embedding) and name != TABLE):
+        if dtype == "fp32":
             continue
-        module.__class__ = _FAKE[type(module)]
+        special = {TABLE: FakeQuantizedEmbedding, POSITION: FakeQuantizedPositions}
+        module.__class__ = special.get(name, FakeQuantizedLinear)
         module.plan_dtype, module.plan_group, module.plan_name = dtype, plan.group, name
 
 

@@ -71,7 +71,8 @@ def scale_dtype(name: str, dtype: Dtype) -> ScaleDtype:
 def plan_for(model: Student | StudentConfig, precision: str) -> PrecisionPlan:
     """The plan behind the name of a precision.
 
-    Bottleneck map and dense head stay int8 in int4-embed4: they are small and every token passes them.
+    Bottleneck map and dense head stay int8 in int4-embed4: they are small and every token passes them. Positions are
+    int8 beside a 4-bit table and float otherwise.
 
     Raises:
         InputError: unknown name, or an int4 weight whose rows are no multiple of 32.
@@ -87,6 +88,9 @@ def plan_for(model: Student | StudentConfig, precision: str) -> PrecisionPlan:
             weights[name] = "int8" if precision == "int8" else "int4"
         else:
             weights[name] = "int4" if precision == "int4-embed4" and name not in (PROJECT, DENSE) else "int8"
+    if precision.endswith("embed4"):
+        # Beside a 4-bit table, float positions of 512 tokens would be a twentieth of a small artifact.
+        weights[POSITION] = "int8"
     plan = PrecisionPlan(precision=precision, weights=weights)
     check_plan(config, plan)
     return plan

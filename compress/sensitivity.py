@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from compress.quantize import Dtype, PrecisionPlan, integers, quantize, sqnr_db, weight_bytes_by_dtype
-from compress.shapes import TABLE, matrix_names, tensor_shapes
+from compress.shapes import POSITION, TABLE, matrix_names, tensor_shapes
 from compress.student import Student, StudentConfig
 from compress.trim import with_rows
 from msdc.errors import InputError
@@ -86,7 +86,8 @@ class Calibration:
 def levels(config: StudentConfig, name: str, int4_linears: bool, group: int) -> list[Dtype]:
     """Dtypes that a weight may take, lowest first."""
     fits = tensor_shapes(config)[name][1] % group == 0
-    return [dtype for dtype in ORDER if dtype != "int4" or (fits and (name == TABLE or int4_linears))]
+    four_bits = fits and (name == TABLE or (int4_linears and name != POSITION))
+    return [dtype for dtype in ORDER if dtype != "int4" or four_bits]
 
 
 def _bytes_of(config: StudentConfig, weights: dict[str, Dtype], group: int) -> int:
@@ -113,7 +114,7 @@ def search(
     """
     if max_loss < 0:
         raise InputError(f"--max-loss {max_loss}: must not be negative")
-    allowed = {name: levels(config, name, int4_linears, group) for name in matrix_names(config)}
+    allowed = {name: levels(config, name, int4_linears, group) for name in [*matrix_names(config), POSITION]}
     weights: dict[str, Dtype] = {name: dtypes[0] for name, dtypes in allowed.items()}
     harm: dict[tuple[str, Dtype], float] = {}
 
