@@ -26,7 +26,7 @@ def _listing() -> str:
 
 
 @click.command("evaluate")
-@click.argument("model", required=False)
+@click.argument("model", default="msdc-mini")
 @click.option("--tasks", "-t", help="Comma-separated sets, suites, or TASK=PATH. --list shows them.")
 @click.option("--list", "listing", is_flag=True, help="List tasks, sets and suites, and stop.")
 @click.option("--against", metavar="MODEL", help="Score this model too, with a paired test on the same items.")
@@ -83,7 +83,7 @@ def _listing() -> str:
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 def command(
-    model: str | None,
+    model: str,
     tasks: str | None,
     listing: bool,
     against: str | None,
@@ -117,8 +117,8 @@ def command(
     if listing:
         click.echo(_listing())
         return
-    if not model or not tasks:
-        raise click.UsageError("give a MODEL and --tasks; `msdc evaluate --list` shows what there is")
+    if not tasks:
+        raise click.UsageError("give --tasks; `msdc evaluate --list` shows what there is")
     from bench.accuracy.output import check_output, write_document
     from bench.accuracy.render import markdown
     from bench.accuracy.run import EvaluateConfig, run

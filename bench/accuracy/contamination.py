@@ -6,7 +6,9 @@ reported one is one. Corpora are streamed; memory holds the test sentences and a
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import sys
 import unicodedata
 import zlib
 from collections.abc import Iterable
@@ -26,12 +28,18 @@ EXAMPLES = 5
 INDEX_SLACK = 0.15
 
 
+@functools.cache
+def _dropped() -> dict[int, None]:
+    """Punctuation, symbols, control and format characters, as `str.translate` takes them."""
+    letters = ((code, chr(code)) for code in range(sys.maxunicode + 1))
+    kinds = ("P", "S", "Cc", "Cf")
+    return {code: None for code, c in letters if unicodedata.category(c).startswith(kinds) and not c.isspace()}
+
+
 def normalise(text: str) -> str:
     """Case-folded, compatibility forms unified, punctuation and symbols dropped, runs of space made one."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
     # a punctuation mark parts words ("well-known") or does not ("don't"); dropping it always is the stricter test
-    kept = "".join(c for c in folded if unicodedata.category(c)[0] not in "PSC" or c.isspace())
-    return " ".join(kept.split())
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().translate(_dropped()).split())
 
 
 def shingles(normal: str) -> set[str]:
