@@ -110,7 +110,7 @@ class Run:
             self.recipe.heldout,
             stage.balance if stage is not None else "proportional",
             self.recipe.buffer,
-            self.recipe.sample,
+            stage.sample if stage is not None and stage.sample is not None else self.recipe.sample,
         )
 
     def _model(self, role: str) -> Path:

@@ -108,6 +108,7 @@ class Stage(Strict):
     source_share: float = Field(default=1.0, gt=0, le=1, description="share of steps that also teach the source side")
     balance: Literal["proportional", "equal", "root"] = "root"
     corpora: tuple[Corpus, ...] | None = Field(default=None, description="in place of the recipe's")
+    sample: float | None = Field(default=None, gt=0, le=1, description="in place of the recipe's")
     evaluate_every: int | None = Field(default=None, gt=0, description="steps; None: four times a stage")
     patience: int | None = Field(default=None, gt=0, description="epochs without gain before the stage ends")
     quantize: str | None = Field(default=None, description="fake-quantize to this precision while training (QAT)")
