@@ -1,4 +1,4 @@
-"""A gate on executed instructions: the emulated phone counts the same work the same, so more of them is a regression."""
+"""A gate on executed instructions: the emulated phone counts the same work the same, so more is a regression."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_instructions(run: DeviceRun, baseline: Mapping[str, float], tolerance:
             raise InputError(f"{run.title}: the baseline has no length {timing.length}")
         expected = baseline[str(timing.length)]
         if timing.p50 > expected * (1 + tolerance):
-            more = 100 * (timing.p50 / expected - 1)
-            short.append(f"length {timing.length}: {timing.p50:,.0f} executed instructions, {more:.1f} % above {expected:,.0f}")
+            more = f"{100 * (timing.p50 / expected - 1):.1f} % above {expected:,.0f}"
+            short.append(f"length {timing.length}: {timing.p50:,.0f} executed instructions, {more}")
     if short:
         raise GateError(f"{run.title}: {'; '.join(short)}")

@@ -292,7 +292,7 @@ def run_remote(
     machine = remote.adb.shell("uname -m").output.strip()
     name, system = _names(remote)
     for index, runtime in enumerate(chosen_runtimes(manifest.runtimes, settings, bundle)):
-        job = Job(bundle.resolve(), manifest, runtime, settings, tasks)
+        job = Job(bundle.resolve(), manifest, runtime, settings, tasks, remote.clock)
         runner = job.runner(machine)
         if index and settings.cooldown_s:
             time.sleep(settings.cooldown_s)
@@ -301,7 +301,7 @@ def run_remote(
             answer = _run_in(folder, remote, job, runner, Path(local))
             after = read_state(remote.adb)
         info = device_info(answer.value, name=name, kind=remote.kind, os=system, emulated=remote.emulated)
-        yield device_run(job, answer, info, runner, clock=remote.clock, before=before, after=after, notes=remote.notes)
+        yield device_run(job, answer, info, runner, before=before, after=after, notes=remote.notes)
 
 
 def open_bundle(bundle: Path, settings: BenchSettings) -> tuple[Manifest, Tasks]:

@@ -1,7 +1,7 @@
 """`emulator[:a53|a76|i8mm]`: the emulated arm64 machine through the same code as a phone on a cable.
 
-Its clock counts instructions, so its figures are compared with each other and never read as a device's time. Memory is
-real. One machine serves one run of the bench and is gone after it.
+Figures are the instructions that the runner executed, as the emulated processor counts them: the same work counts the
+same in every run, and no count is a device's time. Memory is real. One machine serves one run and is gone after it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from msdc.progress import say
 
 DEFAULT_CPU = "a76"
 MEMORY_MIB = 256
-# The counts repeat to a part in a thousand: more runs would only take time.
+# The counts repeat exactly: more runs would only take time.
 MOST_RUNS, MOST_WARMUP = 3, 1
 NOTE = "emulated: figures are executed instructions, not time; compare them only with each other"
 

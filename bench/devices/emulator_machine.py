@@ -1,8 +1,8 @@
 """A virtual arm64 machine with a real adbd, alive as long as its context.
 
 qemu runs with a network of its own that reaches nothing (`restrict=on`); only adbd's port is forwarded, to a free port
-of the loopback interface, because adbd asks nobody for a password. With `count` the machine's clock advances one
-nanosecond an executed instruction: the same work takes the same time in every run, which is a count and not a duration.
+of the loopback interface, because adbd asks nobody for a password. With `count` the machine's clock advances with the
+instructions it executes, and its processor's counter of them is exact.
 """
 
 from __future__ import annotations

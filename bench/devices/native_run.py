@@ -46,6 +46,7 @@ class Job:
     runtime: Runtime
     settings: BenchSettings
     tasks: Tasks
+    clock: Clock = "wall"
     nonce: str = field(default_factory=lambda: secrets.token_hex(8))
 
     @property
@@ -66,6 +67,7 @@ class Job:
         settings = self.settings
         return {
             "nonce": self.nonce,
+            "clock": self.clock,
             "bundle": bundle,
             "rows": [{"length": n, "ids": row_of_length(golden["ids"], n)} for n in settings.lengths],
             "texts": ordinary_texts(golden["texts"], golden["ids"]),
@@ -141,6 +143,8 @@ def read_answer(job: Job, where: str, answer: Path, vectors: Path, hashes: tuple
     value = json.loads(raw)
     if value.get("format") != ANSWER_FORMAT or value.get("kind") != "runner-answer":
         raise MsdcError(f"{where}: the runner answers in another format; build it again with --build-runner")
+    if value["clock"] != job.clock:
+        raise MsdcError(f"{where}: the runner measured in {value['clock']}, not in {job.clock}; build it again")
     if value["runtime"] != job.runtime:
         raise MsdcError(f"{where}: the runner runs {value['runtime']}, the artifact needs {job.runtime}")
     width, golden, embedded = job.manifest.width, value["golden"]["texts"], value["embedded"]
@@ -182,19 +186,18 @@ def device_info(value: dict[str, Any], *, name: str, kind: str, os: str = "", em
 
 
 def device_run(
-    job: Job, answer: Answer, device: DeviceInfo, runner: RunnerBuild, *, clock: Clock = "wall",
+    job: Job, answer: Answer, device: DeviceInfo, runner: RunnerBuild, *,
     before: DeviceState | None = None, after: DeviceState | None = None, notes: Sequence[str] = (),
 ) -> DeviceRun:  # fmt: skip
     """The result of a run. `load` is the program's, `init` the tokenizer's; files come from a warm page cache."""
     value = answer.value
 
-    def timing(samples_ns: list[int], length: int | None = None) -> Timing:
-        # A counting clock advances one nanosecond an instruction.
-        samples = samples_ns if clock == "instructions" else [ns / 1e6 for ns in samples_ns]
-        return make_timing(samples, warmup=job.settings.warmup, length=length, clock=clock)
+    def timing(samples: list[int], length: int | None = None) -> Timing:
+        figures = samples if job.clock == "instructions" else [ns / 1e6 for ns in samples]
+        return make_timing(figures, warmup=job.settings.warmup, length=length, clock=job.clock)
 
-    single = {name: value[f"{name}_ns"] for name in ("load", "init", "first")}
-    if clock == "instructions":
+    single = {name: value[name] for name in ("load", "init", "first")}
+    if job.clock == "instructions":
         singles: dict[str, Any] = {f"{name}_instructions": count for name, count in single.items()}
     else:
         singles = {f"{name}_ms": round(ns / 1e6, 6) for name, ns in single.items()}
@@ -207,11 +210,11 @@ def device_run(
         device=device,
         versions={"executorch" if job.runtime == "executorch" else "onnxruntime": version} if version else {},
         threads=value["threads"],
-        clock=clock,
+        clock=job.clock,
         **singles,
-        latency=tuple(timing(row["samples_ns"], row["length"]) for row in value["latency"]),
-        tokenize=timing(value["tokenize_ns"]),
-        pipeline=timing(value["pipeline_ns"]),
+        latency=tuple(timing(row["samples"], row["length"]) for row in value["latency"]),
+        tokenize=timing(value["tokenize"]),
+        pipeline=timing(value["pipeline"]),
         memory=_memory(value["memory"]),
         parity=compare_golden(read_golden(job.bundle), job.runtime, value["golden"]["ids"], answer.vectors_GD),
         accuracy=job.tasks.score_vectors(f"{job.manifest.name} {job.runtime}", texts, answer.vectors_UD),

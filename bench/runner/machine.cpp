@@ -5,7 +5,9 @@
 #include <cstring>
 #include <ctime>
 #include <fcntl.h>
+#include <linux/perf_event.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -45,7 +47,33 @@ int64_t sum_kib(const char* path, const char* name) {
 
 }  // namespace
 
-int64_t now_ns() {
+Meter::Meter(bool count_instructions) {
+  if (!count_instructions) return;
+  perf_event_attr attributes;
+  std::memset(&attributes, 0, sizeof attributes);
+  attributes.size = sizeof attributes;
+  attributes.type = PERF_TYPE_HARDWARE;
+  attributes.config = PERF_COUNT_HW_INSTRUCTIONS;
+  attributes.exclude_kernel = 1;
+  attributes.exclude_hv = 1;
+  counter_ = static_cast<int>(::syscall(SYS_perf_event_open, &attributes, 0, -1, -1, 0));
+  if (counter_ < 0) {
+    throw Failure(MSDC_UNSUPPORTED, std::string("no counter of instructions here (") + std::strerror(errno) + ")");
+  }
+}
+
+Meter::~Meter() {
+  if (counter_ >= 0) ::close(counter_);
+}
+
+int64_t Meter::now() const {
+  if (counter_ >= 0) {
+    int64_t count = 0;
+    if (::read(counter_, &count, sizeof count) != sizeof count) {
+      throw Failure(MSDC_RUNTIME, "the counter of instructions cannot be read");
+    }
+    return count;
+  }
   timespec now;
   ::clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;

@@ -7,7 +7,21 @@
 
 namespace msdc::runner {
 
-int64_t now_ns();  // CLOCK_MONOTONIC
+// What samples are differences of.
+class Meter {
+ public:
+  // Nanoseconds of CLOCK_MONOTONIC, or instructions that this thread executed outside the kernel. The processor's own
+  // counter does not see interrupts, so the same work counts the same. Throws Failure(MSDC_UNSUPPORTED) without one.
+  explicit Meter(bool count_instructions);
+  ~Meter();
+  Meter(const Meter&) = delete;
+  Meter& operator=(const Meter&) = delete;
+
+  int64_t now() const;
+
+ private:
+  int counter_ = -1;
+};
 
 struct MemoryKib {
   int64_t peak = 0;  // VmHWM

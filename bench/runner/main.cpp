@@ -1,8 +1,8 @@
 // The benchmark runner: `msdc-runner REQUEST.json`. Loads a bundle on the machine it runs on, times it, compares its
 // golden texts, embeds a file of sentences. Answers in a JSON file and one last line on standard output:
 //   msdc-runner done NONCE SHA256-OF-ANSWER SHA256-OF-VECTORS
-// Without that line nothing the runner left behind is to be believed. Raw nanoseconds only; whoever reads them knows
-// whether the clock counts time or, in an emulator, instructions.
+// Without that line nothing the runner left behind is to be believed. Raw samples only, nanoseconds or executed
+// instructions as the request asked; `clock` in the answer says which.
 #include <cinttypes>
 #include <csignal>
 #include <cstdio>
@@ -88,18 +88,18 @@ struct File {
   std::FILE* handle;
 };
 
-int64_t timed(const std::function<void()>& work) {
-  const int64_t start = now_ns();
+int64_t timed(const Meter& meter, const std::function<void()>& work) {
+  const int64_t start = meter.now();
   work();
-  return now_ns() - start;
+  return meter.now() - start;
 }
 
 // `runs` timed calls after `warmup` untimed ones; `work` gets the call's number.
-std::vector<int64_t> sample(const Request& request, const std::function<void(size_t)>& work) {
+std::vector<int64_t> sample(const Request& request, const Meter& meter, const std::function<void(size_t)>& work) {
   for (int32_t i = 0; i < request.warmup; ++i) work(static_cast<size_t>(i));
   std::vector<int64_t> out;
   out.reserve(static_cast<size_t>(request.runs));
-  for (int32_t i = 0; i < request.runs; ++i) out.push_back(timed([&] { work(static_cast<size_t>(i)); }));
+  for (int32_t i = 0; i < request.runs; ++i) out.push_back(timed(meter, [&] { work(static_cast<size_t>(i)); }));
   return out;
 }
 
@@ -118,7 +118,7 @@ void write_memory(JsonWriter& json, const char* phase, const MemoryKib& memory) 
 
 void write_golden(JsonWriter& json, const Manifest& manifest, const Tokenizer& tokenizer, Engine& engine, File& file) {
   manifest.check(kGoldenFile, true);
-  const Golden golden = read_golden(manifest);
+  const Golden golden = read_golden(manifest, engine_name());
   const size_t width = static_cast<size_t>(manifest.width);
   std::vector<float> vector(width);
   std::vector<size_t> differ;
@@ -127,7 +127,7 @@ void write_golden(JsonWriter& json, const Manifest& manifest, const Tokenizer& t
   for (size_t i = 0; i < golden.texts.size(); ++i) {
     const std::vector<int32_t> ids = tokenizer.encode(golden.texts[i]);
     if (ids != golden.ids[i]) differ.push_back(i);
-    engine.run(ids, vector.data());
+    engine.run(ids, vector.data(), width);
     const double now = cosine(vector.data(), &golden.vectors[i * width], width);
     sum += now;
     if (!(now >= least)) least = now;
@@ -149,7 +149,7 @@ int64_t embed(const Request& request, const Manifest& manifest, const Tokenizer&
   int64_t count = 0;
   for (size_t start = 0; start < all.size(); ++count) {
     const size_t end = all.find('\0', start);
-    engine.run(tokenizer.encode(std::string_view(all).substr(start, end - start)), vector.data());
+    engine.run(tokenizer.encode(std::string_view(all).substr(start, end - start)), vector.data(), vector.size());
     file.write(vector.data(), vector.size() * sizeof(float));
     start = end + 1;
   }
@@ -167,16 +167,18 @@ void run(const Request& request) {
   if (request.deadline_s > 0) ::alarm(static_cast<unsigned>(request.deadline_s));
   set_affinity(request.affinity);
   quiet_engine();
+  const Meter meter(request.count_instructions);
   JsonWriter json;
   json.open('{').key("format").number(kAnswerFormat).key("kind").text("runner-answer");
-  json.key("nonce").text(request.nonce).key("runtime").text(engine_name());
+  json.key("nonce").text(request.nonce).key("clock").text(request.count_instructions ? "instructions" : "wall");
+  json.key("runtime").text(engine_name());
   json.key("runtime_version").text(engine_version()).key("threads").number(request.threads);
   write_machine(json);
 
   const Manifest manifest = Manifest::read(request.bundle);
-  const int64_t verify_ns = timed([&] {
+  const int64_t verify = timed(meter, [&] {
     manifest.check(manifest.tokenizer_file, true);
-    for (const std::string& name : engine_files(manifest)) manifest.check(name, true);
+    for (const std::string& name : manifest.program_files(engine_name())) manifest.check(name, true);
   });
   for (const Row& row : request.rows) {
     if (row.ids.empty() || row.ids.size() > static_cast<size_t>(manifest.max_length)) {
@@ -187,32 +189,32 @@ void run(const Request& request) {
 
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<Engine> engine;
-  const int64_t init_ns = timed([&] { tokenizer = std::make_unique<Tokenizer>(manifest); });
-  const int64_t load_ns = timed([&] { engine = open_engine(manifest, request.threads); });
+  const int64_t init = timed(meter, [&] { tokenizer = std::make_unique<Tokenizer>(manifest); });
+  const int64_t load = timed(meter, [&] { engine = open_engine(manifest, request.threads); });
   const MemoryKib loaded = read_memory();
 
   std::vector<float> vector(static_cast<size_t>(manifest.width));
   if (request.rows.empty()) throw Failure(MSDC_BAD_ARGUMENT, "request: no row to time");
-  const int64_t first_ns = timed([&] { engine->run(request.rows.front().ids, vector.data()); });
+  const int64_t first = timed(meter, [&] { engine->run(request.rows.front().ids, vector.data(), vector.size()); });
   std::vector<std::vector<int64_t>> by_length;
   for (const Row& row : request.rows) {
     pause(request.cooldown_ms);
-    by_length.push_back(sample(request, [&](size_t) { engine->run(row.ids, vector.data()); }));
+    by_length.push_back(sample(request, meter, [&](size_t) { engine->run(row.ids, vector.data(), vector.size()); }));
   }
   std::vector<int64_t> tokenize, pipeline;
   if (!request.texts.empty()) {
     const auto text = [&](size_t i) -> const std::string& { return request.texts[i % request.texts.size()]; };
-    tokenize = sample(request, [&](size_t i) { tokenizer->encode(text(i)); });
-    pipeline = sample(request, [&](size_t i) { engine->run(tokenizer->encode(text(i)), vector.data()); });
+    tokenize = sample(request, meter, [&](size_t i) { tokenizer->encode(text(i)); });
+    pipeline = sample(request, meter, [&](size_t i) { engine->run(tokenizer->encode(text(i)), vector.data(), vector.size()); });
   }
   const MemoryKib warm = read_memory();
 
-  json.key("verify_ns").number(verify_ns).key("init_ns").number(init_ns).key("load_ns").number(load_ns);
-  json.key("first_ns").number(first_ns).key("latency").open('[');
+  json.key("verify").number(verify).key("init").number(init).key("load").number(load);
+  json.key("first").number(first).key("latency").open('[');
   for (size_t i = 0; i < by_length.size(); ++i) {
-    json.open('{').key("length").number(request.rows[i].length).key("samples_ns").numbers(by_length[i]).close('}');
+    json.open('{').key("length").number(request.rows[i].length).key("samples").numbers(by_length[i]).close('}');
   }
-  json.close(']').key("tokenize_ns").numbers(tokenize).key("pipeline_ns").numbers(pipeline);
+  json.close(']').key("tokenize").numbers(tokenize).key("pipeline").numbers(pipeline);
   json.key("memory").open('{');
   write_memory(json, "start", at_start);
   write_memory(json, "loaded", loaded);

@@ -31,6 +31,9 @@ Request Request::read(const std::string& path) {
     out.rows.push_back({bounded(item.at("length"), 1, 1 << 24), integers(item.at("ids"), 1 << 24)});
   }
   for (const Json& item : root.at("texts").array()) out.texts.push_back(item.text());
+  const std::string& clock = root.at("clock").text();
+  if (clock != "wall" && clock != "instructions") throw Failure(MSDC_BAD_ARGUMENT, "request: unknown clock " + clock);
+  out.count_instructions = clock == "instructions";
   out.runs = bounded(root.at("runs"), 1, 1'000'000);
   out.warmup = bounded(root.at("warmup"), 0, 1'000'000);
   out.threads = bounded(root.at("threads"), 1, 256);

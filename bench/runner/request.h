@@ -19,6 +19,7 @@ struct Request {
   std::string bundle;            // folder
   std::vector<Row> rows;         // ids to time, one row a length
   std::vector<std::string> texts;  // texts to time tokenization and the whole pipeline on, in turn
+  bool count_instructions = false;  // what samples are: executed instructions in place of nanoseconds
   int32_t runs = 1;
   int32_t warmup = 0;
   int32_t threads = 1;
