@@ -1,0 +1,68 @@
+"""Whether the native libraries of an .apk, .aar or folder load on devices with 16 KB pages.
+
+python3 check_page_size.py app-release.apk
+
+Prints one line for each 64-bit library that does not, and ends with code 1 then. Needs Python's own library only.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+PAGE = 16384
+PT_LOAD = 1
+
+
+def least_alignment(library: bytes) -> int | None:
+    """Smallest alignment of the loaded segments of a 64-bit ELF library, None for anything else."""
+    if library[:4] != b"\x7fELF" or len(library) < 64 or library[4] != 2:
+        return None
+    order = "<" if library[5] == 1 else ">"
+    (offset,) = struct.unpack_from(f"{order}Q", library, 32)
+    size, count = struct.unpack_from(f"{order}HH", library, 54)
+    found = []
+    for i in range(count):
+        start = offset + i * size
+        if start + 56 > len(library):
+            return None
+        (kind,) = struct.unpack_from(f"{order}I", library, start)
+        (alignment,) = struct.unpack_from(f"{order}Q", library, start + 48)
+        if kind == PT_LOAD:
+            found.append(alignment)
+    return min(found) if found else None
+
+
+def libraries(path: Path) -> Iterator[tuple[str, bytes]]:
+    """(name, content) of every .so of a file, archive or folder."""
+    if path.is_dir():
+        for file in sorted(path.rglob("*.so")):
+            yield str(file.relative_to(path)), file.read_bytes()
+    elif zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            for name in sorted(archive.namelist()):
+                if name.endswith(".so"):
+                    yield name, archive.read(name)
+    else:
+        yield path.name, path.read_bytes()
+
+
+def misaligned(path: Path) -> list[str]:
+    """One line for each library whose segments are aligned to less than 16 KB."""
+    found = []
+    for name, content in libraries(path):
+        alignment = least_alignment(content)
+        if alignment is not None and alignment < PAGE:
+            found.append(f"{name}: aligned to {alignment} bytes, not to {PAGE}")
+    return found
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: check_page_size.py FILE.apk|FILE.aar|FILE.so|FOLDER")
+    lines = misaligned(Path(sys.argv[1]))
+    print("\n".join(lines) or "every 64-bit library is aligned to 16 KB")
+    sys.exit(1 if lines else 0)

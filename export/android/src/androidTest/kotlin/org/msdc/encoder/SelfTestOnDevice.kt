@@ -1,0 +1,22 @@
+package org.msdc.encoder
+
+import androidx.test.ext.junit.runners.AndroidJUnit4
+import androidx.test.platform.app.InstrumentationRegistry
+import org.junit.Assert.assertEquals
+import org.junit.Assert.assertTrue
+import org.junit.Test
+import org.junit.runner.RunWith
+
+@RunWith(AndroidJUnit4::class)
+class SelfTestOnDevice {
+    @Test
+    fun goldenTextsAreReproduced() {
+        val context = InstrumentationRegistry.getInstrumentation().targetContext
+        SentenceEncoder.fromAssets(context).use { encoder ->
+            val found = encoder.selfTest()
+            assertEquals(0, found.idsDiffer)
+            assertTrue(found.minCosine >= 0.999f)
+            assertEquals(encoder.width, encoder.encode("hello").size)
+        }
+    }
+}

@@ -1,0 +1,199 @@
+// JNI layer of org.msdc.encoder.NativeCore over the C interface. Texts cross as UTF-8 bytes: JNI's own strings are
+// "modified" UTF-8, which breaks every character outside the basic plane.
+#include <jni.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "msdc_encoder.h"
+
+namespace {
+
+constexpr size_t kErrorBytes = 1024;
+
+struct Handle {
+  msdc_encoder* encoder = nullptr;
+  JavaVM* vm = nullptr;
+  jobject program = nullptr;  // global reference, null where the core runs the program itself
+  jmethodID run = nullptr;
+};
+
+Handle* handle_of(jlong value) { return reinterpret_cast<Handle*>(static_cast<intptr_t>(value)); }
+
+void raise(JNIEnv* env, msdc_status status, const char* line) {
+  // A Java exception that the caller's program threw says more than our line about it.
+  if (env->ExceptionCheck()) return;
+  const char* name = "java/lang/IllegalStateException";
+  if (status == MSDC_BAD_ARGUMENT) name = "java/lang/IllegalArgumentException";
+  if (status == MSDC_DAMAGED) name = "java/io/IOException";
+  if (status == MSDC_UNSUPPORTED) name = "java/lang/UnsupportedOperationException";
+  if (status == MSDC_MEMORY) name = "java/lang/OutOfMemoryError";
+  jclass kind = env->FindClass(name);
+  if (kind != nullptr) env->ThrowNew(kind, line);
+}
+
+std::string bytes_of(JNIEnv* env, jbyteArray array) {
+  std::string out(static_cast<size_t>(env->GetArrayLength(array)), '\0');
+  env->GetByteArrayRegion(array, 0, static_cast<jsize>(out.size()), reinterpret_cast<jbyte*>(&out[0]));
+  return out;
+}
+
+std::string text_of(JNIEnv* env, jstring text) {
+  const char* chars = env->GetStringUTFChars(text, nullptr);
+  if (chars == nullptr) return "";
+  std::string out(chars);
+  env->ReleaseStringUTFChars(text, chars);
+  return out;
+}
+
+jfloatArray floats(JNIEnv* env, const std::vector<float>& values) {
+  jfloatArray out = env->NewFloatArray(static_cast<jsize>(values.size()));
+  if (out != nullptr) env->SetFloatArrayRegion(out, 0, static_cast<jsize>(values.size()), values.data());
+  return out;
+}
+
+// The core calls back on the thread that called encode(), which the virtual machine therefore knows.
+int32_t run_java_program(void* context, const int32_t* ids, size_t count, float* vector, size_t width) {
+  const Handle* handle = static_cast<Handle*>(context);
+  JNIEnv* env = nullptr;
+  if (handle->vm->GetEnv(reinterpret_cast<void**>(&env), JNI_VERSION_1_6) != JNI_OK) return 1;
+  jintArray input = env->NewIntArray(static_cast<jsize>(count));
+  if (input == nullptr) return 2;
+  env->SetIntArrayRegion(input, 0, static_cast<jsize>(count), ids);
+  auto output = static_cast<jfloatArray>(env->CallObjectMethod(handle->program, handle->run, input));
+  env->DeleteLocalRef(input);
+  if (env->ExceptionCheck()) return 3;
+  if (output == nullptr || env->GetArrayLength(output) != static_cast<jsize>(width)) return 4;
+  env->GetFloatArrayRegion(output, 0, static_cast<jsize>(width), vector);
+  env->DeleteLocalRef(output);
+  return 0;
+}
+
+void destroy(JNIEnv* env, Handle* handle) {
+  msdc_close(handle->encoder);
+  if (handle->program != nullptr) env->DeleteGlobalRef(handle->program);
+  delete handle;
+}
+
+}  // namespace
+
+#define MSDC_JNI(type, name) extern "C" JNIEXPORT type JNICALL Java_org_msdc_encoder_NativeCore_##name
+
+MSDC_JNI(jstring, runtime)(JNIEnv* env, jclass) { return env->NewStringUTF(msdc_runtime()); }
+
+MSDC_JNI(jlong, open)(JNIEnv* env, jclass, jbyteArray folder, jint threads, jboolean check_files) {
+  auto handle = std::make_unique<Handle>();
+  char error[kErrorBytes];
+  const msdc_options options = {sizeof options, threads, check_files ? 1 : 0};
+  const msdc_status status =
+      msdc_open(bytes_of(env, folder).c_str(), &options, &handle->encoder, error, sizeof error);
+  if (status != MSDC_OK) {
+    raise(env, status, error);
+    return 0;
+  }
+  return static_cast<jlong>(reinterpret_cast<intptr_t>(handle.release()));
+}
+
+MSDC_JNI(jlong, openWith)
+(JNIEnv* env, jclass, jbyteArray folder, jboolean check_files, jstring runtime, jobject program) {
+  auto handle = std::make_unique<Handle>();
+  char error[kErrorBytes];
+  if (env->GetJavaVM(&handle->vm) != JNI_OK) {
+    raise(env, MSDC_RUNTIME, "no Java virtual machine");
+    return 0;
+  }
+  handle->run = env->GetMethodID(env->GetObjectClass(program), "run", "([I)[F");
+  if (handle->run == nullptr) return 0;
+  handle->program = env->NewGlobalRef(program);
+  const msdc_options options = {sizeof options, 1, check_files ? 1 : 0};
+  const msdc_status status =
+      msdc_open_with(bytes_of(env, folder).c_str(), &options, text_of(env, runtime).c_str(), run_java_program,
+                     handle.get(), &handle->encoder, error, sizeof error);
+  if (status != MSDC_OK) {
+    destroy(env, handle.release());
+    raise(env, status, error);
+    return 0;
+  }
+  return static_cast<jlong>(reinterpret_cast<intptr_t>(handle.release()));
+}
+
+MSDC_JNI(void, close)(JNIEnv* env, jclass, jlong value) { destroy(env, handle_of(value)); }
+
+// "file\nmulti-method (1 or 0)\nrepeats"
+MSDC_JNI(jstring, findProgram)(JNIEnv* env, jclass, jbyteArray folder, jstring runtime) {
+  char error[kErrorBytes], file[1024];
+  int32_t multi_method = 0, repeats = 0;
+  const msdc_status status =
+      msdc_find_program(bytes_of(env, folder).c_str(), text_of(env, runtime).c_str(), file, sizeof file, &multi_method,
+                        &repeats, error, sizeof error);
+  if (status != MSDC_OK) {
+    raise(env, status, error);
+    return nullptr;
+  }
+  const std::string out = std::string(file) + "\n" + std::to_string(multi_method) + "\n" + std::to_string(repeats);
+  return env->NewStringUTF(out.c_str());
+}
+
+MSDC_JNI(jint, width)(JNIEnv*, jclass, jlong value) { return msdc_width(handle_of(value)->encoder); }
+
+MSDC_JNI(jint, maxLength)(JNIEnv*, jclass, jlong value) { return msdc_max_length(handle_of(value)->encoder); }
+
+MSDC_JNI(jfloatArray, encode)(JNIEnv* env, jclass, jlong value, jbyteArray text) {
+  msdc_encoder* encoder = handle_of(value)->encoder;
+  const std::string utf8 = bytes_of(env, text);
+  std::vector<float> vector(static_cast<size_t>(msdc_width(encoder)));
+  char error[kErrorBytes];
+  const msdc_status status =
+      msdc_encode(encoder, utf8.data(), utf8.size(), vector.data(), vector.size(), error, sizeof error);
+  if (status != MSDC_OK || env->ExceptionCheck()) {
+    raise(env, status, error);
+    return nullptr;
+  }
+  return floats(env, vector);
+}
+
+MSDC_JNI(jfloatArray, encodeIds)(JNIEnv* env, jclass, jlong value, jintArray ids) {
+  msdc_encoder* encoder = handle_of(value)->encoder;
+  std::vector<int32_t> held(static_cast<size_t>(env->GetArrayLength(ids)));
+  env->GetIntArrayRegion(ids, 0, static_cast<jsize>(held.size()), held.data());
+  std::vector<float> vector(static_cast<size_t>(msdc_width(encoder)));
+  char error[kErrorBytes];
+  const msdc_status status =
+      msdc_encode_ids(encoder, held.data(), held.size(), vector.data(), vector.size(), error, sizeof error);
+  if (status != MSDC_OK || env->ExceptionCheck()) {
+    raise(env, status, error);
+    return nullptr;
+  }
+  return floats(env, vector);
+}
+
+MSDC_JNI(jintArray, tokenize)(JNIEnv* env, jclass, jlong value, jbyteArray text) {
+  msdc_encoder* encoder = handle_of(value)->encoder;
+  const std::string utf8 = bytes_of(env, text);
+  std::vector<int32_t> ids(static_cast<size_t>(msdc_max_length(encoder)));
+  size_t count = 0;
+  char error[kErrorBytes];
+  const msdc_status status =
+      msdc_encoder_tokenize(encoder, utf8.data(), utf8.size(), ids.data(), ids.size(), &count, error, sizeof error);
+  if (status != MSDC_OK) {
+    raise(env, status, error);
+    return nullptr;
+  }
+  jintArray out = env->NewIntArray(static_cast<jsize>(count));
+  if (out != nullptr) env->SetIntArrayRegion(out, 0, static_cast<jsize>(count), ids.data());
+  return out;
+}
+
+// [texts, ids that differ, least cosine, mean cosine]; throws where the self-test fails.
+MSDC_JNI(jfloatArray, selfTest)(JNIEnv* env, jclass, jlong value, jfloat least_cosine) {
+  msdc_self_test_result result = {};
+  char error[kErrorBytes];
+  const msdc_status status = msdc_self_test(handle_of(value)->encoder, least_cosine, &result, error, sizeof error);
+  if (status != MSDC_OK || env->ExceptionCheck()) {
+    raise(env, status, error);
+    return nullptr;
+  }
+  return floats(env, {static_cast<float>(result.texts), static_cast<float>(result.ids_differ), result.min_cosine,
+                      result.mean_cosine});
+}

@@ -1,0 +1,32 @@
+package org.msdc.encoder
+
+/** The JNI side of the encoder core. Folders and texts cross as UTF-8 bytes. */
+internal object NativeCore {
+    init {
+        System.loadLibrary("msdc_encoder_jni")
+    }
+
+    /** What this build runs programs with: "none", "executorch" or "onnx". */
+    @JvmStatic external fun runtime(): String
+
+    @JvmStatic external fun open(folder: ByteArray, threads: Int, checkFiles: Boolean): Long
+
+    @JvmStatic external fun openWith(folder: ByteArray, checkFiles: Boolean, runtime: String, program: Program): Long
+
+    @JvmStatic external fun close(handle: Long)
+
+    /** "file, multi-method (1 or 0), repeats", one a line. */
+    @JvmStatic external fun findProgram(folder: ByteArray, runtime: String): String
+
+    @JvmStatic external fun width(handle: Long): Int
+
+    @JvmStatic external fun maxLength(handle: Long): Int
+
+    @JvmStatic external fun encode(handle: Long, text: ByteArray): FloatArray
+
+    @JvmStatic external fun encodeIds(handle: Long, ids: IntArray): FloatArray
+
+    @JvmStatic external fun tokenize(handle: Long, text: ByteArray): IntArray
+
+    @JvmStatic external fun selfTest(handle: Long, leastCosine: Float): FloatArray
+}

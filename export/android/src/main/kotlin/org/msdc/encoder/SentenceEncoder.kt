@@ -1,0 +1,154 @@
+package org.msdc.encoder
+
+import android.content.Context
+import java.io.Closeable
+import java.io.File
+import java.nio.ByteBuffer
+import java.nio.CharBuffer
+import java.nio.charset.CodingErrorAction
+import java.util.concurrent.ExecutorService
+import java.util.concurrent.Executors
+import java.util.concurrent.locks.ReentrantReadWriteLock
+import kotlin.concurrent.read
+import kotlin.concurrent.write
+import kotlin.coroutines.resume
+import kotlin.coroutines.resumeWithException
+import kotlin.coroutines.suspendCoroutine
+
+/** What a self-test found: golden texts run, texts whose ids differ, cosines to the vectors stored at export. */
+data class SelfTest(val texts: Int, val idsDiffer: Int, val minCosine: Float, val meanCosine: Float)
+
+/**
+ * Text to vector, from a bundle of `msdc export --target android`.
+ *
+ *     SentenceEncoder.fromAssets(context).use { it.encode("Wo ist der Bahnhof?") }
+ *
+ * Safe to share between threads: calls that run the program wait for each other. Close it once; calls after that throw
+ * [IllegalStateException].
+ */
+class SentenceEncoder private constructor(private val handle: Long, private val program: Program?) : Closeable {
+    private val lock = ReentrantReadWriteLock()
+    private var closed = false
+    private val worker: Lazy<ExecutorService> = lazy {
+        Executors.newSingleThreadExecutor { task -> Thread(task, "msdc-encoder").apply { isDaemon = true } }
+    }
+
+    /** Numbers in a vector. */
+    val width: Int = NativeCore.width(handle)
+
+    /** Longest input in tokens, special ids included; longer texts are cut. */
+    val maxLength: Int = NativeCore.maxLength(handle)
+
+    /** The vector of [text]. Takes milliseconds: off the main thread, or [encodeSuspending]. */
+    fun encode(text: String): FloatArray = open { NativeCore.encode(handle, utf8(text)) }
+
+    /** The vectors of [texts], in order. */
+    fun encode(texts: List<String>): List<FloatArray> = texts.map { encode(it) }
+
+    /** [encode] for coroutines: runs on a thread of this encoder's own, whatever the caller's dispatcher is. */
+    suspend fun encodeSuspending(text: String): FloatArray = suspendCoroutine { continuation ->
+        val task = Runnable {
+            val result = runCatching { encode(text) }
+            result.fold({ continuation.resume(it) }, { continuation.resumeWithException(it) })
+        }
+        open { worker.value.execute(task) }
+    }
+
+    /** Token ids of [text] with the special ids, at most [maxLength]. */
+    fun tokenize(text: String): IntArray = open { NativeCore.tokenize(handle, utf8(text)) }
+
+    /** The vector of ids that already carry the special ids. */
+    fun encodeIds(ids: IntArray): FloatArray = open { NativeCore.encodeIds(handle, ids) }
+
+    /**
+     * Run the bundle's golden texts and compare ids and vectors with those of the export. Seconds of work.
+     *
+     * @throws IllegalStateException an id differs, or a cosine is under [leastCosine].
+     */
+    @JvmOverloads
+    fun selfTest(leastCosine: Float = 0.999f): SelfTest = open {
+        val found = NativeCore.selfTest(handle, leastCosine)
+        SelfTest(found[0].toInt(), found[1].toInt(), found[2], found[3])
+    }
+
+    override fun close() {
+        lock.write {
+            if (closed) return
+            closed = true
+            if (worker.isInitialized()) worker.value.shutdown()
+            NativeCore.close(handle)
+            program?.close()
+        }
+    }
+
+    // Readers share; close waits for them and then nobody enters.
+    private inline fun <T> open(work: () -> T): T = lock.read {
+        check(!closed) { "the encoder is closed" }
+        work()
+    }
+
+    companion object {
+        /**
+         * The encoder of the bundle in the app's assets. The first call of an app's version copies the bundle to the
+         * app's files (programs are mapped from there), compares every hash and runs the self-test; later ones are fast.
+         *
+         * @throws java.io.IOException the bundle is missing or damaged.
+         * @throws IllegalStateException the self-test failed on this device.
+         */
+        @JvmStatic
+        @JvmOverloads
+        fun fromAssets(context: Context, folder: String = "msdc", threads: Int = 1): SentenceEncoder {
+            val installed = Assets.install(context, folder)
+            if (installed.proven) return fromFolder(installed.folder, threads)
+            val encoder = fromFolder(installed.folder, threads, checkFiles = true)
+            try {
+                encoder.selfTest()
+            } catch (failure: Throwable) {
+                encoder.close()
+                throw failure
+            }
+            installed.prove()
+            return encoder
+        }
+
+        /**
+         * The encoder of a bundle [folder]. With [checkFiles] every file's hash is compared first. [program] replaces
+         * the module's own way of running the bundle's ExecuTorch program and is closed with the encoder.
+         */
+        @JvmStatic
+        @JvmOverloads
+        fun fromFolder(
+            folder: File,
+            threads: Int = 1,
+            checkFiles: Boolean = false,
+            program: Program? = null
+        ): SentenceEncoder {
+            val path = folder.path.toByteArray(Charsets.UTF_8)
+            if (program == null && NativeCore.runtime() != "none") {
+                return SentenceEncoder(NativeCore.open(path, threads, checkFiles), null)
+            }
+            val running = program ?: executorch(folder, path, threads)
+            try {
+                return SentenceEncoder(NativeCore.openWith(path, checkFiles, "executorch", running), running)
+            } catch (failure: Throwable) {
+                running.close()
+                throw failure
+            }
+        }
+
+        private fun executorch(folder: File, path: ByteArray, threads: Int): Program {
+            val (file, multiMethod, repeats) = NativeCore.findProgram(path, "executorch").split("\n")
+            return ExecuTorchProgram(File(folder, file), multiMethod == "1", repeats.toInt(), threads)
+        }
+
+        /** UTF-8 with U+FFFD for half a surrogate pair, as the export's golden texts have it (Java writes "?"). */
+        private fun utf8(text: String): ByteArray {
+            val encoder = Charsets.UTF_8.newEncoder()
+                .onMalformedInput(CodingErrorAction.REPLACE)
+                .onUnmappableCharacter(CodingErrorAction.REPLACE)
+                .replaceWith(byteArrayOf(0xEF.toByte(), 0xBF.toByte(), 0xBD.toByte()))
+            val buffer: ByteBuffer = encoder.encode(CharBuffer.wrap(text))
+            return ByteArray(buffer.remaining()).also { buffer.get(it) }
+        }
+    }
+}

@@ -1,0 +1,43 @@
+import ExecuTorch
+import Foundation
+
+/// Runs a bundle's program. The encoder never calls it twice at a time.
+public protocol Program: AnyObject {
+  /// The vector of token ids that already carry the special ids.
+  func run(_ ids: [Int32]) throws -> [Float]
+}
+
+/// The program through ExecuTorch's published Swift package. The recurring unit is one method, called `repeats` times,
+/// so its weights are packed once.
+final class ExecuTorchProgram: Program {
+  private let module: Module
+  private let multiMethod: Bool
+  private let repeats: Int
+
+  init(file: URL, multiMethod: Bool, repeats: Int) throws {
+    // Mapped, not read: the token table's pages come in when a token needs them.
+    module = Module(filePath: file.path, loadMode: .mmap)
+    self.multiMethod = multiMethod
+    self.repeats = repeats
+    for method in multiMethod ? ["embed", "unit", "pool"] : ["forward"] {
+      try module.load(method)
+    }
+  }
+
+  func run(_ ids: [Int32]) throws -> [Float] {
+    let input = Tensor<Int64>(ids.map(Int64.init), shape: [1, ids.count])
+    guard multiMethod else {
+      let vector: Tensor<Float> = try module.execute("forward", input)
+      return vector.scalars()
+    }
+    var hidden: Tensor<Float> = try module.execute("embed", input)
+    for _ in 0..<repeats {
+      // A copy: the next call may write where this one's output lies.
+      let copy = Tensor<Float>(hidden.scalars(), shape: hidden.shape)
+      hidden = try module.execute("unit", copy)
+    }
+    let last = Tensor<Float>(hidden.scalars(), shape: hidden.shape)
+    let vector: Tensor<Float> = try module.execute("pool", last)
+    return vector.scalars()
+  }
+}

@@ -1,0 +1,191 @@
+import Foundation
+import MSDCCore
+
+/// What went wrong, with the core's one line about it.
+public enum EncoderError: Error, Equatable {
+  case badArgument(String)
+  case damaged(String)
+  case unsupported(String)
+  case runtime(String)
+  case memory(String)
+  case golden(String)
+
+  init(status: msdc_status, line: String) {
+    switch status {
+    case MSDC_BAD_ARGUMENT: self = .badArgument(line)
+    case MSDC_DAMAGED: self = .damaged(line)
+    case MSDC_UNSUPPORTED: self = .unsupported(line)
+    case MSDC_MEMORY: self = .memory(line)
+    case MSDC_GOLDEN: self = .golden(line)
+    default: self = .runtime(line)
+    }
+  }
+}
+
+/// What a self-test found: golden texts run, texts whose ids differ, cosines to the vectors stored at export.
+public struct SelfTest: Sendable, Equatable {
+  public let texts: Int
+  public let idsDiffer: Int
+  public let minCosine: Float
+  public let meanCosine: Float
+}
+
+/// Text to vector, from a bundle of `msdc export --target ios`.
+///
+///     let encoder = try SentenceEncoder(bundle: folder)
+///     let vector = try encoder.encode("Wo ist der Bahnhof?")
+///
+/// Safe to share between threads: calls that run the program wait for each other.
+public final class SentenceEncoder: @unchecked Sendable {
+  /// Numbers in a vector.
+  public let width: Int
+  /// Longest input in tokens, special ids included; longer texts are cut.
+  public let maxLength: Int
+
+  private let handle: OpaquePointer
+  private let box: ProgramBox
+  private let queue = DispatchQueue(label: "org.msdc.encoder")
+
+  /// Open a bundle folder. With `checkFiles` every file's hash is compared first; with `program` the caller runs the
+  /// bundle's ExecuTorch program.
+  public init(bundle folder: URL, checkFiles: Bool = false, program: Program? = nil) throws {
+    let box = ProgramBox(try program ?? SentenceEncoder.executorch(folder))
+    var options = msdc_options()
+    options.size = UInt32(MemoryLayout<msdc_options>.size)
+    options.threads = 1
+    options.check_files = checkFiles ? 1 : 0
+    var opened: OpaquePointer?
+    let context = Unmanaged.passUnretained(box).toOpaque()
+    try SentenceEncoder.check { error, size in
+      msdc_open_with(folder.path, &options, "executorch", runSwiftProgram, context, &opened, error, size)
+    }
+    guard let opened else { throw EncoderError.runtime("no encoder came") }
+    handle = opened
+    self.box = box
+    width = Int(msdc_width(opened))
+    maxLength = Int(msdc_max_length(opened))
+  }
+
+  deinit {
+    msdc_close(handle)
+  }
+
+  /// The vector of `text`. Takes milliseconds: off the main thread, or `await encoder.vector(of:)`.
+  public func encode(_ text: String) throws -> [Float] {
+    var vector = [Float](repeating: 0, count: width)
+    var utf8 = text
+    try utf8.withUTF8 { bytes in
+      try bytes.withMemoryRebound(to: CChar.self) { chars in
+        try check { error, size in
+          msdc_encode(handle, chars.baseAddress, chars.count, &vector, vector.count, error, size)
+        }
+      }
+    }
+    return vector
+  }
+
+  /// `encode` for async code, on a queue of this encoder's own.
+  public func vector(of text: String) async throws -> [Float] {
+    try await withCheckedThrowingContinuation { continuation in
+      queue.async { continuation.resume(with: Result { try self.encode(text) }) }
+    }
+  }
+
+  /// Token ids of `text` with the special ids, at most `maxLength`.
+  public func tokenize(_ text: String) throws -> [Int32] {
+    var ids = [Int32](repeating: 0, count: maxLength)
+    var count = 0
+    var utf8 = text
+    try utf8.withUTF8 { bytes in
+      try bytes.withMemoryRebound(to: CChar.self) { chars in
+        try check { error, size in
+          msdc_encoder_tokenize(handle, chars.baseAddress, chars.count, &ids, ids.count, &count, error, size)
+        }
+      }
+    }
+    return Array(ids.prefix(count))
+  }
+
+  /// Run the bundle's golden texts and compare ids and vectors with those of the export. Seconds of work.
+  @discardableResult
+  public func selfTest(leastCosine: Float = 0.999) throws -> SelfTest {
+    var found = msdc_self_test_result()
+    try check { error, size in msdc_self_test(handle, leastCosine, &found, error, size) }
+    return SelfTest(
+      texts: Int(found.texts), idsDiffer: Int(found.ids_differ), minCosine: found.min_cosine,
+      meanCosine: found.mean_cosine)
+  }
+
+  // A Swift error of the program says more than the core's line about it.
+  private func check(_ work: (UnsafeMutablePointer<CChar>, Int) throws -> msdc_status) throws {
+    do {
+      try SentenceEncoder.check(work)
+    } catch {
+      if let own = box.takeFailure() { throw own }
+      throw error
+    }
+  }
+
+  private static func check(_ work: (UnsafeMutablePointer<CChar>, Int) throws -> msdc_status) throws {
+    var line = [CChar](repeating: 0, count: 1024)
+    let status = try line.withUnsafeMutableBufferPointer { buffer in try work(buffer.baseAddress!, buffer.count) }
+    guard status == MSDC_OK else {
+      throw EncoderError(status: status, line: String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self))
+    }
+  }
+
+  private static func executorch(_ folder: URL) throws -> Program {
+    var file = [CChar](repeating: 0, count: 1024)
+    var multiMethod: Int32 = 0
+    var repeats: Int32 = 0
+    try check { error, size in
+      msdc_find_program(folder.path, "executorch", &file, file.count, &multiMethod, &repeats, error, size)
+    }
+    let name = String(decoding: file.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    return try ExecuTorchProgram(
+      file: folder.appendingPathComponent(name), multiMethod: multiMethod != 0, repeats: Int(repeats))
+  }
+}
+
+/// Carries the program through the C interface, and a Swift error back.
+private final class ProgramBox: @unchecked Sendable {
+  let program: Program
+  private let lock = NSLock()
+  private var failure: Error?
+
+  init(_ program: Program) {
+    self.program = program
+  }
+
+  func fail(_ error: Error) {
+    lock.lock()
+    failure = error
+    lock.unlock()
+  }
+
+  func takeFailure() -> Error? {
+    lock.lock()
+    defer {
+      failure = nil
+      lock.unlock()
+    }
+    return failure
+  }
+}
+
+private func runSwiftProgram(
+  context: UnsafeMutableRawPointer?, ids: UnsafePointer<Int32>?, count: Int, vector: UnsafeMutablePointer<Float>?,
+  width: Int
+) -> Int32 {
+  guard let context, let ids, let vector else { return 1 }
+  let box = Unmanaged<ProgramBox>.fromOpaque(context).takeUnretainedValue()
+  do {
+    let out = try box.program.run(Array(UnsafeBufferPointer(start: ids, count: count)))
+    guard out.count == width else { return 2 }
+    vector.update(from: out, count: width)
+    return 0
+  } catch {
+    box.fail(error)
+    return 3
+  }
+}
