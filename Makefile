@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: quickstart test check setup clean
+.PHONY: quickstart test test-slow check setup clean
 
 # torch first and by its exact version: where a CPU wheel is offered (a local folder, or PyTorch's CPU index on
 # Linux through TORCH_INDEX) it is taken, and the later install then finds torch satisfied and pulls no CUDA.
@@ -22,6 +22,9 @@ quickstart: setup
 
 test: setup
 	$(BIN)/python -m pytest
+
+test-slow: setup
+	$(BIN)/python -m pytest -m slow
 
 check: setup
 	$(BIN)/ruff check .
