@@ -35,6 +35,7 @@ from export.manifest import (
     read_manifest,
     write_manifest,
 )
+from export.native_module import write_native_module
 from export.onnx_program import write_onnx
 from export.readme import bundle_readme
 from export.runtimes import ExecutorchRunner, OnnxRunner
@@ -267,6 +268,7 @@ def write_bundle(
             licenses=list(options.licenses),
             data_sources=list(options.data_sources),
         )
+        write_native_module(stage, options.target, manifest)
         write_text(stage / "README.md", bundle_readme(manifest))
         write_manifest(stage, manifest.model_copy(update={"files": list_files(stage)}))
     say(f"bundle: {out}")

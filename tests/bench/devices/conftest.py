@@ -1,4 +1,4 @@
-"""A tiny bundle, a private adb server, and one emulated phone for all tests that need a device."""
+"""A private adb server and one emulated phone for all tests that need a device."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import random
 import socket
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -19,33 +18,11 @@ CROSS = "aarch64-linux-gnu-g++"
 
 
 @pytest.fixture(scope="session")
-def tiny_bundle(tmp_path_factory, parallel_tsv) -> Path:
-    """An int8 student of 6,000 parameters a layer on a vocabulary of 600 pieces, for both runtimes, gates off."""
-    import sentencepiece
-    import torch
+def tiny_bundle():
+    """An int8 bundle for both runtimes; gates off."""
+    from tests.native_bundle import tiny_bundle as make
 
-    from compress.student import Student, StudentConfig
-    from export.writer import BundleOptions, write_bundle
-    from msdc.text.tokenizer import PieceTokenizer
-
-    folder = tmp_path_factory.mktemp("tiny-bundle")
-    sentences = [part for line in parallel_tsv.read_text(encoding="utf-8").splitlines() for part in line.split("\t")]
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences), model_prefix=str(folder / "pieces"), vocab_size=600, minloglevel=2,
-        num_threads=1, hard_vocab_limit=False, character_coverage=0.99, pad_id=0, unk_id=1, bos_id=2, eos_id=3,
-    )  # fmt: skip
-    tokenizer = PieceTokenizer(folder / "pieces.model")
-    torch.manual_seed(5)
-    config = StudentConfig(
-        vocabulary=tokenizer.size, hidden=32, heads=4, intermediate=64, unit=1, repeats=2, bottleneck=16, positions=48
-    )
-    student = Student(config)
-    for parameter in student.parameters():
-        if parameter.dim() > 1:
-            torch.nn.init.normal_(parameter, std=0.2)
-    options = BundleOptions(target="linux", precision="int8", gates=False)
-    write_bundle(student, tokenizer, folder / "bundle", name="tiny", options=options)
-    return folder / "bundle"
+    return make()
 
 
 @pytest.fixture(scope="session", autouse=True)
