@@ -13,7 +13,7 @@ _FACADE = {
     "load_encoder": ("msdc.encoders.encoder", "load_encoder"),
     "load_bundle": ("export.bundle", "load_bundle"),
 }
-__all__ = ["__version__", "load_bundle", "load_encoder"]  # noqa: F822 (resolved by __getattr__)
+__all__ = ["__version__", "load_bundle", "load_encoder"]
 
 
 def __getattr__(name: str) -> Any:

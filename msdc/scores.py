@@ -27,7 +27,9 @@ def spearman(predicted_N: np.ndarray, gold_N: np.ndarray) -> float:
 
     predicted_N, gold_N = np.asarray(predicted_N, dtype=np.float64), np.asarray(gold_N, dtype=np.float64)
     if len(predicted_N) < 2 or len(predicted_N) != len(gold_N):
-        raise InputError(f"a correlation needs two lists of equal length >= 2, got {len(predicted_N)} and {len(gold_N)}")
+        raise InputError(
+            f"a correlation needs two lists of equal length >= 2, got {len(predicted_N)} and {len(gold_N)}"
+        )
     if np.isnan(predicted_N).any() or np.isnan(gold_N).any():
         raise InputError("a score or a similarity is NaN: the correlation is undefined")
     if np.ptp(predicted_N) == 0 or np.ptp(gold_N) == 0:

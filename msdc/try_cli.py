@@ -32,7 +32,10 @@ def encode(model: str, texts: tuple[str, ...], runtime: str | None, as_json: boo
     lines = _texts(texts)
     vectors_ND = open_model(model, runtime).encode(lines)
     if as_json:
-        rows = [{"text": text, "vector": [round(float(x), 7) for x in row]} for text, row in zip(lines, vectors_ND, strict=True)]
+        rows = [
+            {"text": text, "vector": [round(float(x), 7) for x in row]}
+            for text, row in zip(lines, vectors_ND, strict=True)
+        ]
         click.echo(json.dumps(rows, ensure_ascii=False))
         return
     for row in vectors_ND:
@@ -55,7 +58,12 @@ def compare(model: str, texts: tuple[str, ...], runtime: str | None, as_json: bo
     vectors_ND = open_model(model, runtime).encode(lines)
     cosines = cosine_rows(vectors_ND[:1].repeat(len(lines) - 1, axis=0), vectors_ND[1:])
     if as_json:
-        click.echo(json.dumps({"query": lines[0], "texts": lines[1:], "cosine": [round(float(c), 6) for c in cosines]}, ensure_ascii=False))
+        click.echo(
+            json.dumps(
+                {"query": lines[0], "texts": lines[1:], "cosine": [round(float(c), 6) for c in cosines]},
+                ensure_ascii=False,
+            )
+        )
         return
     for text, cosine in sorted(zip(lines[1:], cosines, strict=True), key=lambda pair: -pair[1]):
         click.echo(f"{cosine:7.4f}  {text}")

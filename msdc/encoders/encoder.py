@@ -32,7 +32,9 @@ class Encoder:
     `module` is a torch module with `forward(ids_BT, mask_BT) -> sentence_BD` and `embed(ids_BT)`.
     """
 
-    def __init__(self, module: Any, tokenizer: Tokenizer, max_length: int, name: str, folder: Path | None = None) -> None:
+    def __init__(
+        self, module: Any, tokenizer: Tokenizer, max_length: int, name: str, folder: Path | None = None
+    ) -> None:
         self.module = module
         self.tokenizer = tokenizer
         self.max_length = max_length

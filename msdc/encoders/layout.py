@@ -122,7 +122,11 @@ def read_layout(folder: str | Path) -> Layout:
 
 def _max_length(body: Path, config: dict[str, Any]) -> int:
     # RoBERTa's positions start after the pad id, so two of its rows are never used.
-    offset = int(config.get("pad_token_id") or 0) + 1 if config.get("model_type") in ("roberta", "xlm-roberta", "camembert") else 0
+    offset = (
+        int(config.get("pad_token_id") or 0) + 1
+        if config.get("model_type") in ("roberta", "xlm-roberta", "camembert")
+        else 0
+    )
     positions = int(config.get("max_position_embeddings") or config.get("positions") or 512) - offset
     for name in ("sentence_bert_config.json", "tokenizer_config.json"):
         if (body / name).is_file():
