@@ -118,12 +118,9 @@ def command(
             click.echo(line, err=bundle is not None)
         if bundle is None and not imports:
             return
-    if measuring["lengths"] is None:
-        from bench.devices.base import usual_lengths
-        from export.manifest import read_manifest
-
-        longest = read_manifest(bundle).max_length if bundle is not None else 128
-        measuring["lengths"] = usual_lengths(longest)
+    no_lengths = measuring["lengths"] is None
+    if no_lengths:
+        del measuring["lengths"]
     runtimes = {None: (), "both": ("executorch", "onnx")}.get(runtime, (runtime,))
     names = tuple(part.strip() for part in tasks.split(",") if part.strip() and part.strip() != "none")
     settings = _settings(
@@ -140,6 +137,7 @@ def command(
         bundle=bundle,
         devices=device,
         settings=settings,
+        usual_lengths=no_lengths,
         imports=imports,
         before=before,
         run_folder=run_folder,

@@ -6,12 +6,13 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bench.devices.base import RUNTIMES, BenchSettings, Device
+from bench.devices.base import RUNTIMES, BenchSettings, Device, usual_lengths
 from bench.devices.registry import open_devices
 from bench.result import BenchFile, DeviceRun
+from export.manifest import read_manifest
 from msdc.errors import GateError, MsdcError
 from msdc.files import refuse_existing, write_json
 from msdc.progress import say
@@ -21,11 +22,15 @@ PARITY_GATE = 0.999
 
 @dataclass(frozen=True)
 class BenchJob:
-    """One `msdc bench`: what to measure, what to set beside it, what to write."""
+    """One `msdc bench`: what to measure, what to set beside it, what to write.
+
+    `usual_lengths`: take 8, 32, 128 as far as the artifact reads, in place of the settings' lengths.
+    """
 
     bundle: Path | None
     devices: str
     settings: BenchSettings
+    usual_lengths: bool = False
     imports: tuple[Path, ...] = ()
     before: Path | None = None
     run_folder: Path | None = None
@@ -139,6 +144,11 @@ def run_job(job: BenchJob, out: Callable[[str], None]) -> BenchFile:
         check_output(job.output, job.force)
     if job.json_file is not None and not to_stdout:
         refuse_existing(job.json_file, job.force)
+    if job.bundle is not None:
+        open_devices(job.devices)
+        longest = read_manifest(job.bundle).max_length
+        if job.usual_lengths:
+            job = replace(job, settings=job.settings.model_copy(update={"lengths": usual_lengths(longest)}))
     before = read_result(job.before) if job.before is not None else None
     imported = read_results(job.imports) if job.imports else BenchFile()
     done = bench(job.bundle, job.devices, job.settings) if job.bundle is not None else Benched()
