@@ -62,7 +62,7 @@ class PieceTokenizer:
 
     def encode(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         room = max_length - 2
-        # A list goes through a pool of threads that is made for each call; for a few texts that costs more than it saves.
+        # A list goes through a pool of threads made anew for each call: for a few texts that costs more than it saves.
         few = len(texts) < 32
         encode = self.processor.encode
         rows = [encode(text, out_type=int) for text in texts] if few else encode(list(texts), out_type=int)
