@@ -240,6 +240,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--keep", type=Path, help="keep answers here; a method measured there is not run again")
     parser.add_argument("--problems", nargs="+", choices=("xsr", "mining"), default=("xsr", "mining"))
     for name in ("problem", "method", "answer"):
         parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
@@ -248,13 +249,17 @@ def main() -> None:
         child(arguments)
         return
     results = []
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = arguments.keep or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
         for problem in arguments.problems:
             for method in MINERS:
-                answer = Path(folder) / f"{problem}-{method}.npz"
-                one = {"problem": problem, "method": method, **measure(arguments, problem, method, answer)}
+                answer, record = (folder / f"{problem}-{method}{end}" for end in (".npz", ".json"))
+                if not record.is_file():
+                    record.write_text(json.dumps(measure(arguments, problem, method, answer)))
+                one = {"problem": problem, "method": method, **json.loads(record.read_text())}
                 if method != "ours":
-                    one |= agreement(problem, Path(folder) / f"{problem}-ours.npz", answer)
+                    one |= agreement(problem, folder / f"{problem}-ours.npz", answer)
                 results.append(one)
                 print(json.dumps(one), flush=True)
     if arguments.output:
