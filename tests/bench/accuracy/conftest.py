@@ -9,6 +9,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 QUICKSTART = ROOT / "msdc" / "data" / "quickstart"
+# Read once, before any test sets it to something of its own.
+GIVEN_DATA = os.environ.get("MSDC_DATA")
 
 
 class WordBag:
@@ -65,7 +67,7 @@ def bag() -> WordBag:
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """The folder of test sets: MSDC_DATA, or `shared/data` beside the checkout."""
-    for place in (os.environ.get("MSDC_DATA"), ROOT.parent / "shared" / "data"):
+    for place in (GIVEN_DATA, ROOT.parent / "shared" / "data"):
         if place and Path(place).is_dir():
             return Path(place)
     pytest.skip("no data folder (MSDC_DATA)")
