@@ -19,9 +19,8 @@ TARGETS = ("android", "ios", "linux", "web")
 )
 @click.option(
     "--precision",
-    default="int8",
-    show_default=True,
-    help="fp32, int8, int8-embed4 (4-bit token table), int4-embed4 (for students trained for it), or a plan's .json.",
+    help="fp32, int8, int8-embed4 (4-bit token table), int4-embed4 (for students trained for it), or a plan's .json. "
+    "Default: the plan of a folder made by `compress quantize`, else int8.",
 )
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Bundle folder. Default: MODEL-TARGET here.")
 @click.option(
@@ -39,7 +38,7 @@ def command(
     model: str,
     target: str,
     runtime: str | None,
-    precision: str,
+    precision: str | None,
     out: Path | None,
     style: str,
     max_length: int | None,

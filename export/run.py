@@ -19,12 +19,12 @@ RUNTIME_CHOICES: dict[str, tuple[Runtime, ...]] = {
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """What the command line asked for; `runtime` and `out` None take the target's and the model's own."""
+    """What the command line asked for; `runtime`, `out` and `precision` None take the target's and the model's own."""
 
     model: str
     target: Target
     runtime: str | None = None
-    precision: str = "int8"
+    precision: str | None = None
     out: Path | None = None
     style: Any = "multi-method"
     max_length: int | None = None
@@ -63,18 +63,22 @@ def export_model(request: ExportRequest) -> tuple[Path, Manifest]:
         GateError: a promise fell short; nothing is left.
     """
     out = request.out or Path(f"{Path(request.model).name}-{request.target}")
-    precision = load_precision(request.precision)
+    precision = None if request.precision is None else load_precision(request.precision)
     if out.exists() and not request.force:
         # Said before minutes of work, not after.
         raise InputError(f"{out} exists already: choose another place with -o or pass --force")
 
     from compress.families import to_student
+    from compress.packed import read_plan
     from export.card import read_card
     from export.writer import BundleOptions, write_bundle
     from msdc.encoders.encoder import load_encoder
 
     say(f"load {request.model}")
     encoder = load_encoder(request.model)
+    if precision is None:
+        # A folder of `msdc compress quantize` says itself which weight gets which precision.
+        precision = (encoder.folder and read_plan(encoder.folder)) or "int8"
     card = read_card(encoder.folder)
     student = to_student(encoder)
     options = BundleOptions(

@@ -159,3 +159,19 @@ def test_reports_are_plain_data(stock, texts):
 
 def replace_table(plan):
     return plan.model_copy(update={"weights": {**plan.weights, TABLE: "fp32"}})
+
+
+def test_export_takes_the_plan_of_the_folder(stock, tmp_path):
+    from export.run import ExportRequest, export_model
+
+    run_quantize(QuantizeRequest(model=str(stock), out=tmp_path / "q", precision="int8-embed4"))
+    request = ExportRequest(str(tmp_path / "q"), "web", out=tmp_path / "bundle", gates=False)
+    _, manifest = export_model(request)
+    assert manifest.precision == "int8-embed4"
+    # The integers of the folder are the artifact's: it computes what the folder's own plan says.
+    student, plan = load_student(tmp_path / "q"), read_plan(tmp_path / "q")
+    encoder = msdc.load_encoder(tmp_path / "q")
+    texts = quickstart_texts(["en"], limit=20)
+    found = msdc.load_bundle(tmp_path / "bundle").encode(texts)
+    oracle = Encoder(quantize(student, plan), encoder.tokenizer, 24, "q").encode(texts)
+    assert (found * oracle).sum(1).min() > 0.995
