@@ -89,10 +89,14 @@ def check_onnx_file(path: Path, full: bool = False) -> onnx.ModelProto:
         InputError: naming what is wrong.
     """
     model = parse_onnx(path)
-    external_files(model, path)
-    for used in model.opset_import:
-        if used.domain not in DOMAINS:
-            raise InputError(f"{path}: operators of domain {used.domain!r} are not run")
+    try:
+        external_files(model, path)
+        foreign = [used.domain for used in model.opset_import if used.domain not in DOMAINS]
+    except (TypeError, ValueError) as error:
+        # protobuf hands out a name that is no UTF-8 as bytes.
+        raise InputError(f"{path}: damaged ONNX model ({error})") from error
+    if foreign:
+        raise InputError(f"{path}: operators of domain {foreign[0]!r} are not run")
     try:
         onnx.checker.check_model(str(path), full_check=full)
     except Exception as error:

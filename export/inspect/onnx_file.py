@@ -13,6 +13,7 @@ import onnx
 
 from export.onnx_check import check_onnx_file, external_files
 from export.pte_file import Constant
+from msdc.errors import InputError
 
 BITS = {"float32": 32, "float16": 16, "bfloat16": 16, "float64": 64, "int64": 64, "int32": 32, "int16": 16,
         "uint64": 64, "uint32": 32, "uint16": 16, "int8": 8, "uint8": 8, "bool": 8, "int4": 4, "uint4": 4}  # fmt: skip
@@ -99,6 +100,14 @@ def read_onnx(path: Path) -> OnnxFile:
     """
     path = Path(path)
     model = check_onnx_file(path, full=False)
+    try:
+        return _describe(model, path)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        # protobuf hands out a name that is no UTF-8 as bytes, and an unknown enum as a bare number.
+        raise InputError(f"{path}: damaged ONNX model ({' '.join(str(error).split())[:200]})") from error
+
+
+def _describe(model: onnx.ModelProto, path: Path) -> OnnxFile:
     found: dict[str, Counter[str]] = {}
     nodes: list[onnx.NodeProto] = []
     _walk(model.graph, "", found, nodes)

@@ -1,0 +1,94 @@
+"""`msdc export` on real model folders: stock encoders with WordPiece, students of ours; refusals before any work."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tiny_export as tiny
+from click.testing import CliRunner
+from tiny_models import TEXTS, write_stock
+
+from compress.folder import save_student
+from export.card import read_card
+from export.cli import command
+from export.manifest import read_manifest
+from export.run import load_precision
+from msdc import load_bundle, load_encoder
+from msdc.cli import main
+from msdc.errors import InputError
+
+
+def run(*arguments):
+    return CliRunner().invoke(command, list(map(str, arguments)), catch_exceptions=False)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "albert", "xlm-roberta"])
+def test_stock_encoder_goes_through_as_it_is(family, tmp_path):
+    model = write_stock(tmp_path / family, family)
+    done = run(model, "--target", "web", "--precision", "fp32", "-o", tmp_path / "out", "--json")
+    manifest = json.loads(done.output[done.output.index("{") :])
+    assert manifest["tokenizer"]["kind"] == "tokenizer-json" and manifest["name"] == family
+    bundle, encoder = load_bundle(tmp_path / "out"), load_encoder(model)
+    assert bundle.tokenize(TEXTS) == encoder.tokenize(TEXTS)
+    np.testing.assert_allclose(bundle.encode(TEXTS), encoder.encode(TEXTS), atol=1e-5)
+
+
+def test_student_folder_carries_its_card(tmp_path):
+    card = "---\nlanguage:\n- en\n- de\nlicense: mit\n---\n# x\n\n## Data\n\n* Tatoeba, CC BY\n* own sentences\n"
+    save_student(tiny.student(), tiny.tokenizer().path, tmp_path / "small", card=card)
+    done = run(tmp_path / "small", "--target", "web", "-o", tmp_path / "out", "--no-gates")
+    assert str(tmp_path / "out") in done.output and "mean cosine" in done.output
+    manifest = read_manifest(tmp_path / "out")
+    assert manifest.languages == ["en", "de"] and manifest.licenses == ["mit"]
+    assert manifest.data_sources == ["Tatoeba, CC BY", "own sentences"]
+    assert manifest.precision == "int8" and manifest.tokenizer.kind == "sentencepiece"
+    assert manifest.model.source_sha256 == load_encoder(tmp_path / "small").fingerprint()
+
+
+def test_card_with_a_bomb_gives_no_facts(tmp_path):
+    bomb = "a: &a [x, x]\n" + "".join(
+        f"{chr(98 + i)}: &{chr(98 + i)} [*{chr(97 + i)}, *{chr(97 + i)}]\n" for i in range(20)
+    )
+    (tmp_path / "README.md").write_text(f"---\n{bomb}language: en\n---\n")
+    assert read_card(tmp_path).languages == ()
+    assert read_card(None).licenses == () and read_card(tmp_path / "absent").licenses == ()
+
+
+def test_existing_folder_is_refused_before_the_model_is_loaded(tmp_path, capsys):
+    (tmp_path / "out").mkdir()
+    with pytest.raises(SystemExit) as stop:
+        main(["export", "no-such-model", "--target", "linux", "-o", str(tmp_path / "out")])
+    assert stop.value.code == 2 and "--force" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["x", "--target", "toaster"], ["x", "--target", "web", "--precision", "int3"]]
+)
+def test_usage_errors(arguments, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["export", *arguments])
+    assert stop.value.code == 2
+
+
+def test_precision_may_be_a_plan_file(tmp_path):
+    from compress.quantize import plan_for
+
+    plan = plan_for(tiny.student(), "int8")
+    (tmp_path / "plan.json").write_text(plan.model_dump_json())
+    assert load_precision(str(tmp_path / "plan.json")) == plan
+    assert load_precision("int8-embed4") == "int8-embed4"
+    (tmp_path / "bad.json").write_text('{"precision": "x", "weights": {"a": "int3"}}')
+    for bad in (str(tmp_path / "bad.json"), "int3", str(tmp_path / "absent.json")):
+        with pytest.raises(InputError):
+            load_precision(bad)
+
+
+def test_help_imports_no_torch():
+    code = (
+        "import sys\nfrom msdc.cli import main\n"
+        "try: main(['export', '--help'])\nexcept SystemExit: print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().endswith("False")

@@ -1,0 +1,87 @@
+"""The schema of bundle.json: what it takes, what it refuses, and its seal."""
+
+import json
+
+import pytest
+import tiny_export as tiny
+from pydantic import ValidationError
+
+from export.manifest import MANIFEST_FILE, Manifest, check_files, read_manifest, write_manifest
+from msdc.errors import InputError
+
+
+@pytest.fixture
+def value() -> dict:
+    return json.loads((tiny.bundle() / MANIFEST_FILE).read_text())
+
+
+def test_round_trip_keeps_every_value(tmp_path):
+    manifest = read_manifest(tiny.bundle())
+    write_manifest(tmp_path, manifest)
+    assert (tmp_path / MANIFEST_FILE).read_bytes() == (tiny.bundle() / MANIFEST_FILE).read_bytes()
+
+
+def test_seal_is_the_hash_of_the_file_with_zeros_in_its_place():
+    import hashlib
+
+    raw = (tiny.bundle() / MANIFEST_FILE).read_text()
+    seal = json.loads(raw)["seal"]
+    assert hashlib.sha256(raw.replace(seal, "0" * 64).encode()).hexdigest() == seal
+
+
+@pytest.mark.parametrize(
+    ("path", "new"),
+    [
+        (["format"], 2), (["width"], 0), (["width"], "32"), (["width"], 2**40), (["surprise"], 1),
+        (["target"], "toaster"),
+        (["tokenizer", "file"], "../tokenizer.model"), (["tokenizer", "file"], "/etc/passwd"),
+        (["tokenizer", "file"], "a\\b"), (["tokenizer", "file"], "C:x"), (["tokenizer", "kind"], "pickle"),
+        (["tokenizer", "file"], "other.model"), (["programs", "onnx", "data"], "../x"), (["programs", "tflite"], {}),
+        (["files", "../up"], {"sha256": "0" * 64, "bytes": 1}), (["files", "model.pte", "sha256"], "xyz"),
+        (["files", "model.pte", "bytes"], -1), (["files", "model.pte", "bytes"], 2**50),
+        (["files", "bundle.json"], {"sha256": "0" * 64, "bytes": 1}), (["parity", "tflite"], {}),
+        (["normalized"], "yes"), (["languages"], "en"),
+    ],
+)  # fmt: skip
+def test_wrong_values_are_refused(value, path, new):
+    place = value
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = new
+    with pytest.raises(ValidationError):
+        Manifest.model_validate(value)
+
+
+def test_not_a_number_is_not_json(value, tmp_path):
+    text = json.dumps(value).replace(str(value["parity"]["onnx"]["mean_cosine"]), "NaN", 1)
+    (tmp_path / MANIFEST_FILE).write_text(text)
+    with pytest.raises(InputError, match="not valid JSON"):
+        read_manifest(tmp_path)
+
+
+def test_missing_and_changed_files_are_named(tmp_path):
+    manifest = read_manifest(tiny.bundle())
+    for name in manifest.files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes((tiny.bundle() / name).read_bytes())
+    check_files(tmp_path, manifest)
+    data = (tmp_path / "model.pte").read_bytes()
+    (tmp_path / "model.pte").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(InputError, match=r"model\.pte: sha256"):
+        check_files(tmp_path, manifest)
+    (tmp_path / "model.pte").write_bytes(data[:-1])
+    with pytest.raises(InputError, match=r"model\.pte: \d+ bytes where"):
+        check_files(tmp_path, manifest)
+    (tmp_path / "model.pte").unlink()
+    with pytest.raises(InputError, match=r"model\.pte is missing"):
+        check_files(tmp_path, manifest)
+
+
+def test_a_link_out_of_the_bundle_is_refused(tmp_path):
+    manifest = read_manifest(tiny.bundle())
+    for name in manifest.files:
+        (tmp_path / name).write_bytes((tiny.bundle() / name).read_bytes())
+    (tmp_path / "README.md").unlink()
+    (tmp_path / "README.md").symlink_to(tiny.bundle() / "README.md")
+    with pytest.raises(InputError, match="outside"):
+        check_files(tmp_path, manifest)
