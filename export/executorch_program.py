@@ -152,8 +152,9 @@ def low_bit_share(path: Path, student: Student, max_length: int) -> float:
     positions = (max_length, student.embedding.position.weight.shape[1])
     low = total = 0
     for constant in read_pte(path, digests=False).constants:
-        # float16 is the type of a 4-bit table's scales alone.
-        if len(constant.shape) < 2 or constant.shape == positions or constant.dtype == "float16":
+        # float16 is the type of a 4-bit table's scales alone; one column is a scale a row.
+        scale = constant.dtype == "float16" or constant.shape[-1:] == (1,)
+        if len(constant.shape) < 2 or constant.shape == positions or scale:
             continue
         total += constant.bytes
         low += constant.bytes if constant.dtype in LOW_BIT else 0
