@@ -63,7 +63,7 @@ class Trainer:
     steps: int
     precision: str = "float32"
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    checkpoint_seconds: float = CHECKPOINT_SECONDS
+    checkpoint_seconds: float = field(default_factory=lambda: CHECKPOINT_SECONDS)
     history: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:

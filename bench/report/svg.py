@@ -53,7 +53,7 @@ def linear_axis(
     if high - low <= 1e-12 * max(abs(low), abs(high), 1e-12):
         # Nothing to spread: a round unit around the one value.
         unit = max(abs(high) * 0.1, 1.0)
-        low, high = (low - unit, high + unit) if not zero else (min(low, 0.0), max(high, 0.0) or 1.0)
+        low, high = (low - unit, high + unit) if not zero else (low, low + 1.0)
     if high - low < least:
         low, high = (low + high - least) / 2, (low + high + least) / 2
     spread = (high - low) * pad

@@ -48,7 +48,7 @@ def in_child(recipe, folder: Path, kill_after: int | None, resume: bool) -> int:
 @pytest.fixture
 def recipe(tiny_tree, monkeypatch):
     # A checkpoint after every step, so that a kill falls before, inside and after writing them.
-    monkeypatch.setattr("distill.trainer.Trainer.checkpoint_seconds", 0.0)
+    monkeypatch.setattr("distill.trainer.CHECKPOINT_SECONDS", 0.0)
     return parse_recipe(tiny_tree, "tiny")
 
 
