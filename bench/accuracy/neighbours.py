@@ -18,6 +18,8 @@ from msdc.progress import track
 QUERY_BLOCK = 16_384
 # numbers of one block of similarities (256 MiB)
 BLOCK_NUMBERS = 64_000_000
+# cosines of float32 vectors that lie closer than this may be equal
+CLEARLY = 1e-6
 MARGINS = ("ratio", "distance", "absolute")
 
 
@@ -139,13 +141,28 @@ def gold_ranks(
 ) -> tuple[np.ndarray, np.ndarray]:
     """For each query, how many candidates are strictly more similar than its gold one, and how many others equally.
 
-    Exact over the whole pool, a block of queries at a time.
+    Exact over the whole pool. Where the answer is clearly the nearest, the search for the nearest two has said all;
+    only the other queries are counted through.
     """
+    gold_N = np.asarray(gold_N, dtype=np.int64)
+    above_N, level_N = np.zeros(len(gold_N), dtype=np.int64), np.zeros(len(gold_N), dtype=np.int64)
+    similarity_NK, index_NK = nearest(queries_ND, candidates_MD, 2, threads=threads)
+    clear_N = index_NK[:, 0] == gold_N
+    if similarity_NK.shape[1] == 2:
+        clear_N &= similarity_NK[:, 0] - similarity_NK[:, 1] > CLEARLY
+    rest = np.flatnonzero(~clear_N)
+    if len(rest):
+        above_N[rest], level_N[rest] = _counted_ranks(queries_ND[rest], candidates_MD, gold_N[rest], threads)
+    return above_N, level_N
+
+
+def _counted_ranks(
+    queries_ND: np.ndarray, candidates_MD: np.ndarray, gold_N: np.ndarray, threads: int | None
+) -> tuple[np.ndarray, np.ndarray]:
     import torch
 
     queries, candidates_DM = torch.from_numpy(queries_ND), torch.from_numpy(candidates_MD).T
-    above_N = np.empty(len(queries_ND), dtype=np.int64)
-    level_N = np.empty(len(queries_ND), dtype=np.int64)
+    above_N, level_N = np.empty_like(gold_N), np.empty_like(gold_N)
     step = max(1, BLOCK_NUMBERS // 4 // max(1, len(candidates_MD)))
     with torch_threads(threads), torch.inference_mode():
         for start in range(0, len(queries_ND), step):
@@ -153,10 +170,8 @@ def gold_ranks(
             # one row at a time: numpy counts a vector of truths many times faster than along an axis
             for row, similarity_M in enumerate(similarity_BM, start=start):
                 own = similarity_M[gold_N[row]]
-                as_good = np.count_nonzero(similarity_M >= own)
-                # mostly the answer is alone at the top, and one count says so
-                above_N[row] = np.count_nonzero(similarity_M > own) if as_good > 1 else 0
-                level_N[row] = as_good - 1 - above_N[row]
+                above_N[row] = np.count_nonzero(similarity_M > own)
+                level_N[row] = np.count_nonzero(similarity_M == own) - 1
     return above_N, level_N
 
 

@@ -216,6 +216,18 @@ def test_gold_ranks_count_ties_apart():
     assert above.tolist() == [0, 2, 3] and level.tolist() == [1, 1, 0]
 
 
+@pytest.mark.parametrize("noise", [0.05, 0.8, 3.0])
+def test_gold_ranks_equal_sorting(noise):
+    """Whether few or many queries have to be counted through."""
+    x, y = clustered(200, 12, seed=11, noise=noise)
+    order = np.random.default_rng(2).permutation(200)
+    above, level = gold_ranks(x, y[order], np.argsort(order))
+    full = x.astype(np.float64) @ y[order].astype(np.float64).T
+    expected = [int((row > row[g]).sum()) for row, g in zip(full, np.argsort(order), strict=True)]
+    assert above.tolist() == expected and not level.any()
+    assert gold_ranks(x[:3], y[:1], np.zeros(3))[0].tolist() == [0, 0, 0]
+
+
 def test_retrieval_equals_brute_force_and_breaks_ties_fairly(tmp_path):
     x, y = clustered(30, 8, seed=6, noise=0.8)
     noise = np.random.default_rng(1).standard_normal((50, 8))
