@@ -99,7 +99,11 @@ def walk(config: QuickstartConfig, told: Callable[[str], None] = say) -> Quickst
         told(f"{name}: {seconds[name]:.0f} s")
 
     began = time.monotonic()
-    taught = run(recipe, folder, resume)
+    try:
+        taught = run(recipe, folder, resume)
+    except InputError as error:
+        # Begun with another version of the recipe: nothing here can be gone on with.
+        raise InputError(f"{error}; --force begins again") if resume else error from error
     step("distill", began)
 
     began = time.monotonic()
