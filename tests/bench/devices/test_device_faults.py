@@ -22,7 +22,8 @@ LOOK = "ls -d /data/local/tmp/msdc-run-* 2>/dev/null; ps | grep -E 'msdc-runner|
 
 
 def settings(**changes) -> BenchSettings:
-    return BenchSettings(**{"lengths": (8,), "runs": 2, "warmup": 0, "runtimes": ("executorch",), "timeout_s": 60} | changes)
+    usual = {"lengths": (8,), "runs": 2, "warmup": 0, "runtimes": ("executorch",), "timeout_s": 60}
+    return BenchSettings(**usual | changes)
 
 
 def script(folder: Path, text: str) -> Path:
@@ -200,7 +201,8 @@ def fails_on(serial: str, bundle: Path) -> MsdcError:
 
 
 @pytest.mark.parametrize("work", ["sleep 600", "while :; do :; done"], ids=["waits", "spins"])
-def test_hung_runner_is_ended_at_its_time_limit(clean, tiny_bundle, tmp_path, work):
+def test_hung_runner_is_ended_at_its_time_limit(clean, tiny_bundle, tmp_path, monkeypatch, work):
+    monkeypatch.setattr(adb_device, "GRACE_S", 3.0)
     start = time.monotonic()
     error = fails(clean, tiny_bundle, script(tmp_path, work), timeout_s=2)
     assert "no result after 2 s; stopped" in str(error)
@@ -214,7 +216,9 @@ def test_hung_runner_on_a_device_without_timeout(clean, tiny_bundle, tmp_path, m
     assert "stopped" in str(fails(clean, tiny_bundle, script(tmp_path, "sleep 600"), timeout_s=2))
 
 
-@pytest.mark.parametrize("victim", ["bundle/model.pte", "lib/libexecutorch.so", "bundle/tokenizer.model", "bundle/bundle.json"])
+@pytest.mark.parametrize(
+    "victim", ["bundle/model.pte", "lib/libexecutorch.so", "bundle/tokenizer.model", "bundle/bundle.json"]
+)
 def test_file_damaged_on_its_way(clean, tiny_bundle, monkeypatch, victim):
     real = RemoteFolder.check
 

@@ -1,0 +1,61 @@
+/* Exercises the C interface from C: every status, two encoders, a caller's program. Exit code: the check that failed. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "msdc_encoder.h"
+
+static int fail_after;
+
+static int32_t program(void *context, const int32_t *ids, size_t count, float *vector, size_t width) {
+  char error[200];
+  if (fail_after > 0 && --fail_after == 0) return 7;
+  return msdc_encode_ids(context, ids, count, vector, width, error, sizeof error);
+}
+
+int main(int count, char **arguments) {
+  char error[200] = "untouched";
+  float vector[512], other[512];
+  int32_t ids[512];
+  size_t found = 0;
+  msdc_encoder *encoder = NULL, *outer = NULL;
+  msdc_tokenizer *tokenizer = NULL;
+  msdc_self_test_result result;
+  msdc_options options = {sizeof options, 2, 1};
+  if (count != 2 || msdc_open(arguments[1], &options, &encoder, error, sizeof error) != MSDC_OK) return printf("%s\n", error), 1;
+  size_t width = (size_t)msdc_width(encoder);
+  if (msdc_self_test(encoder, 0.999f, &result, error, sizeof error) != MSDC_OK) return printf("%s\n", error), 2;
+  if (result.texts < 60 || result.ids_differ != 0) return 3;
+  /* A promise no machine keeps. */
+  if (msdc_self_test(encoder, 1.5f, &result, error, sizeof error) != MSDC_GOLDEN || !strstr(error, "least cosine")) return 4;
+  if (msdc_encode(encoder, "a b", 3, vector, width, NULL, 0) != MSDC_OK) return 5;
+  if (msdc_encode(encoder, "a b", 3, vector, width + 1, error, sizeof error) != MSDC_BAD_ARGUMENT) return 6;
+  if (msdc_encode(NULL, "a", 1, vector, width, error, sizeof error) != MSDC_BAD_ARGUMENT) return 7;
+  if (msdc_encoder_tokenize(encoder, "a b", 3, ids, 1, &found, error, sizeof error) != MSDC_BAD_ARGUMENT || found < 3) return 8;
+  ids[0] = -1;
+  if (msdc_encode_ids(encoder, ids, 1, vector, width, error, sizeof error) != MSDC_BAD_ARGUMENT) return 9;
+  if (msdc_encode_ids(encoder, ids, 0, vector, width, error, sizeof error) != MSDC_BAD_ARGUMENT) return 10;
+  /* A second encoder on the same pool, and one that asks for another size of it. */
+  if (msdc_open(arguments[1], &options, &outer, error, sizeof error) != MSDC_OK) return printf("%s\n", error), 11;
+  msdc_close(outer);
+  options.threads = 3;
+  if (msdc_open(arguments[1], &options, &outer, error, sizeof error) != MSDC_BAD_ARGUMENT || !strstr(error, "one pool")) return 12;
+  /* A caller's program. */
+  if (msdc_open_with(arguments[1], NULL, "executorch", program, encoder, &outer, error, sizeof error) != MSDC_OK) return 13;
+  if (msdc_encode(outer, "a b", 3, other, width, error, sizeof error) != MSDC_OK) return 14;
+  if (memcmp(vector, other, width * sizeof(float)) != 0) return 15;
+  fail_after = 1;
+  if (msdc_encode(outer, "a b", 3, other, width, error, sizeof error) != MSDC_RUNTIME || !strstr(error, "code 7")) return 16;
+  msdc_close(outer);
+  if (msdc_open_with(arguments[1], NULL, "tflite", program, encoder, &outer, error, sizeof error) != MSDC_UNSUPPORTED) return 17;
+  if (msdc_tokenizer_open(arguments[1], 1, &tokenizer, error, sizeof error) != MSDC_OK) return 18;
+  if (msdc_tokenizer_max_length(tokenizer) != msdc_max_length(encoder)) return 19;
+  msdc_tokenizer_close(tokenizer);
+  msdc_close(encoder);
+  msdc_close(NULL);
+  if (msdc_open("/nowhere", NULL, &encoder, error, sizeof error) != MSDC_DAMAGED || strchr(error, '\n')) return 20;
+  char little[5];
+  if (msdc_open("/nowhere", NULL, &encoder, little, sizeof little) != MSDC_DAMAGED || strlen(little) != 4) return 21;
+  printf("%s\n", msdc_runtime());
+  return 0;
+}
