@@ -31,7 +31,10 @@ def one_error_line(done, code):
 
 
 def test_help_imports_no_torch():
-    code = "import sys, msdc.cli\ntry:\n msdc.cli.main(['--help'])\nexcept SystemExit:\n pass\nprint('torch' in sys.modules)"
+    code = (
+        "import sys, msdc.cli\ntry:\n msdc.cli.main(['--help'])\nexcept SystemExit:\n pass\n"
+        "print('torch' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.rstrip().endswith("False") and "quickstart" in done.stdout
 
