@@ -6,6 +6,8 @@ many shapes; tests/compress/test_predicted_bytes.py holds the prediction within 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from compress.quantize import PrecisionPlan, weight_bytes_by_dtype
 from compress.shapes import DENSE, LINEARS, POSITION, PROJECT, TABLE
 from compress.student import StudentConfig
@@ -37,7 +39,7 @@ def _smoothed(config: StudentConfig, plan: PrecisionPlan) -> int:
     )
 
 
-def _outside(config: StudentConfig, plan: PrecisionPlan, cost: dict[str, float]) -> float:
+def _outside(config: StudentConfig, plan: PrecisionPlan, cost: Mapping[str, float]) -> float:
     total = 0.0
     biased = {PROJECT: config.place == "embedding", DENSE: config.dense_bias}
     present = {PROJECT: config.bottleneck is not None, DENSE: config.dense is not None}

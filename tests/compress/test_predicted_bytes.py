@@ -16,7 +16,7 @@ LENGTH = 40
 # Runtimes and precisions for one shape each: lowering to XNNPACK takes long, the ONNX graph does not.
 CASES = [
     ("executorch", "int8-embed4", {"unit": 1, "repeats": 2}),
-    ("executorch", "fp32", {"unit": 2, "repeats": 1, "bottleneck": None, "dense": 32}),
+    ("executorch", "fp32", {"unit": 1, "repeats": 1, "bottleneck": None, "dense": 32}),
     ("onnx", "int8", {"unit": 2, "repeats": 3}),
     ("onnx", "int8-embed4", {"unit": 1, "repeats": 1, "place": "embedding"}),
     ("onnx", "int4-embed4", {"unit": 3, "repeats": 2, "hidden": 128, "intermediate": 512}),
