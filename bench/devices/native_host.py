@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import tempfile
@@ -59,20 +60,36 @@ class NativeHostDevice(Device):
             folder = Path(temporary)
             job.write_request(folder, str(job.bundle), str(folder))
             timeout_s = job.settings.timeout_s
-            try:
-                done = subprocess.run(
-                    [str(runner.program.resolve()), REQUEST], cwd=folder, capture_output=True, timeout=timeout_s,
-                    check=False, stdin=subprocess.DEVNULL, encoding="utf-8", errors="replace",
-                )  # fmt: skip
-            except subprocess.TimeoutExpired as error:
-                raise MsdcError(f"{where}: no result after {timeout_s:g} s; stopped") from error
-            except OSError as error:
-                raise InputError(f"{runner.program}: cannot be run here ({error.strerror})") from error
+            done = self._run_program([str(runner.program.resolve()), REQUEST], folder, timeout_s)
+            if done is None:
+                raise MsdcError(f"{where}: no result after {timeout_s:g} s; stopped")
             hashes = sentinel(done.stdout, job.nonce)
             if hashes is None:
                 raise self._failure(where, done)
             answer = read_answer(job, where, folder / ANSWER, folder / VECTORS, hashes)
         return device_run(job, answer, host_info(), runner, before=before, after=host_state())
+
+    @staticmethod
+    def _run_program(command: list[str], folder: Path, timeout_s: float) -> subprocess.CompletedProcess[str] | None:
+        """Run to the end; None when `timeout_s` passed and it was killed with whatever it had started."""
+        try:
+            process = subprocess.Popen(
+                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                encoding="utf-8", errors="replace", start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise InputError(f"{command[0]}: cannot be run here ({error.strerror})") from error
+        with process:
+            try:
+                output, errors = process.communicate(timeout=timeout_s)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+                return None
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+        return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
     @staticmethod
     def _failure(where: str, done: subprocess.CompletedProcess[str]) -> MsdcError:

@@ -177,10 +177,16 @@ void PieceModel::insert(int32_t id, const Piece& piece) {
 }
 
 Piece PieceModel::piece(int32_t id) const {
-  const std::string_view all = file_.bytes();
-  ProtoReader reader(all.substr(offsets_[static_cast<size_t>(id / kOffsetStep)]), path_);
-  ProtoField field;
+  std::string_view rest = file_.bytes().substr(offsets_[static_cast<size_t>(id / kOffsetStep)]);
   int32_t skip = id % kOffsetStep;
+  // Pieces of less than 128 bytes that follow each other, as they all do in practice, are stepped over at once. The
+  // whole file was read when it was opened, so the steps stay inside it.
+  while (skip > 0 && rest.size() >= 2 && rest[0] == '\x0A' && static_cast<unsigned char>(rest[1]) < 0x80) {
+    rest.remove_prefix(std::min<size_t>(rest.size(), 2 + static_cast<unsigned char>(rest[1])));
+    --skip;
+  }
+  ProtoReader reader(rest, path_);
+  ProtoField field;
   while (reader.next(&field)) {
     if (field.number != 1 || field.wire != 2) continue;
     if (skip-- == 0) return parse_piece(field.bytes, path_);

@@ -1,8 +1,6 @@
-"""Memory goals of the MiniLM-shaped int8 student on an emulated phone with 256 MB. Minutes: MSDC_SLOW=1 runs it."""
+"""Memory goals of the MiniLM-shaped int8 student on an emulated phone with 256 MB. Minutes: `pytest -m slow`."""
 
 from __future__ import annotations
-
-import os
 
 import pytest
 
@@ -12,10 +10,7 @@ from bench.devices.emulator_machine import EmulatorMachine
 from bench.devices.native_host import NativeHostDevice
 from tests.native_bundle import train_pieces
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not os.environ.get("MSDC_SLOW"), reason="exports a 40 MB student: set MSDC_SLOW=1"),
-]
+pytestmark = pytest.mark.slow
 VOCABULARY, HIDDEN, UNIT_LAYERS = 250_002, 384, 3
 # Four H x H and two H x 4H matrices a layer, one byte a weight.
 UNIT_BYTES = UNIT_LAYERS * 12 * HIDDEN * HIDDEN
