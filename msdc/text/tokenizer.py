@@ -164,7 +164,7 @@ def write_fast_copy(model_file: Path, target: Path) -> None:
     if proto.normalizer_spec.precompiled_charsmap:
         steps.append(normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap))
     if proto.normalizer_spec.remove_extra_whitespaces:
-        steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
+        steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(r"\A +| +\z"), "")]
     backend.normalizer = normalizers.Sequence(steps)
     scheme = "always" if proto.normalizer_spec.add_dummy_prefix else "never"
     metaspace = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=scheme)

@@ -99,6 +99,8 @@ TEXTS = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters
 @example("<s><s></s>")
 @example("<<s>>")
 @example("\u2581\u2581")
+@example("\x85")
+@example(" \n a \n ")
 def test_twin_segments_any_text_alike(twins, text):
     pieces, fast = twins
     assert pieces.encode([text], 500) == fast.encode([text], 500)
