@@ -51,7 +51,7 @@ def _layer(g: GraphBuilder, weights: Weights, index: int, hidden: str, mask: str
     config = weights.config
     name = f"layers.{index}"
     residual = weights.unsmoothed(g, "entry", index, hidden)
-    context = _attention(g, weights, weights.qkv(g, index, hidden), mask)
+    context = _attention(g, weights, *weights.qkv(g, index, hidden), mask)
     attended = _add_norm(g, weights, f"{name}.attention_norm", weights.unbiased(g, f"{name}.output", context), residual)
     residual = weights.unsmoothed(g, "middle", index, attended)
     inner = weights.activate(g, config.activation, weights.linear(g, f"{name}.up", attended))
@@ -66,16 +66,13 @@ def _norm(g: GraphBuilder, weights: Weights, name: str, value: str) -> str:
 
 
 def _add_norm(g: GraphBuilder, weights: Weights, name: str, product: tuple[str, str], residual: str) -> str:
-    """norm(product + bias + residual)."""
+    """norm(product + bias + residual).
+
+    A Sum on purpose: ONNX Runtime fuses Add and LayerNormalization into a kernel (SkipLayerNormalization) that is four
+    times slower than the two apart.
+    """
     value, bias = product
-    if not weights.microsoft:
-        biased = g.op("Add", value, bias) if bias else value
-        return _norm(g, weights, name, g.op("Add", biased, residual))
-    weights.uses_microsoft = True
-    scale, shift = weights.pair(g, name)
-    inputs = [value, residual, scale, shift, *([bias] if bias else [])]
-    epsilon = weights.config.layer_norm_eps
-    return str(g.op("SkipLayerNormalization", *inputs, name="norm", domain=MICROSOFT, epsilon=epsilon))
+    return _norm(g, weights, name, g.op("Sum", *([value, bias] if bias else [value]), residual))
 
 
 def _mask(g: GraphBuilder, weights: Weights, mask_BT: str) -> str:
@@ -87,13 +84,13 @@ def _mask(g: GraphBuilder, weights: Weights, mask_BT: str) -> str:
     return str(g.op("Unsqueeze", gap, g.const("axes_1_2", [1, 2]), name="attention_bias"))
 
 
-def _attention(g: GraphBuilder, weights: Weights, qkv: list[str], mask: str) -> str:
-    """Attention of [B, T, H] queries (already scaled), keys and values: [B, T, H]."""
+def _attention(g: GraphBuilder, weights: Weights, qkv: list[str], bias: str, mask: str) -> str:
+    """Attention of [B, T, H] queries (already scaled), keys and values: [B, T, H]; `bias` [3 H] is not in them yet."""
     config = weights.config
     if weights.microsoft:
         weights.uses_microsoft = True
         options: dict[str, Any] = {"num_heads": config.heads, "scale": 1.0, "mask_filter_value": NEGATIVE}
-        return str(g.op("MultiHeadAttention", *qkv, "", mask, name="attention", domain=MICROSOFT, **options))
+        return str(g.op("MultiHeadAttention", *qkv, bias, mask, name="attention", domain=MICROSOFT, **options))
     shape_in = g.const("split_heads", [0, 0, config.heads, config.hidden // config.heads])
     shape_out = g.const("join_heads", [0, 0, config.hidden])
     query, key, value = qkv
@@ -150,13 +147,12 @@ def _embed(g: GraphBuilder, weights: Weights, max_length: int) -> str:
     return str(hidden)
 
 
-def _pool(g: GraphBuilder, weights: Weights, hidden: str, mask_BT: str) -> str:
+def _pool(g: GraphBuilder, weights: Weights, hidden: str, mask_BT1: str) -> str:
     config = weights.config
     middle = g.const("axis_1", [1])
     if config.pooling == "cls":
         first = g.op("Gather", hidden, g.const("zero_index", weights.int64(0)), axis=1)
         return _head(g, weights, first)
-    mask_BT1 = g.op("Unsqueeze", mask_BT, g.const("axis_last", [-1]))
     if config.pooling == "max":
         padding = g.op("Sub", g.const("one", weights.float32(1.0)), mask_BT1)
         lowest = g.op("Mul", padding, g.const("lowest", weights.float32(-3.0e38)))
@@ -188,8 +184,12 @@ def build_onnx(smoothed: Smoothed, plan: PrecisionPlan, max_length: int, target:
     config = weights.config
     g = GraphBuilder()
     mask_BT = g.op("Cast", "attention_mask", name="mask", to=TensorProto.FLOAT)
+    mask_BT1 = g.op("Unsqueeze", mask_BT, g.const("axis_last", [-1]), name="mask_rows")
+    weights.row_shape = g.op("Shape", mask_BT1, name="row_shape")
     hidden = _embed(g, weights, max_length)
-    _pool(g, weights, _recurrence(g, weights, hidden, _mask(g, weights, mask_BT)), mask_BT)
+    hidden = _recurrence(g, weights, hidden, _mask(g, weights, mask_BT))
+    weights.row_shape = ""
+    _pool(g, weights, hidden, mask_BT1)
     graph = helper.make_graph(
         g.nodes,
         "sentence_encoder",
