@@ -56,7 +56,7 @@ def _settings(values: MutableMapping[str, Any]) -> Any:
 @click.command(cls=BenchCommand)
 @click.argument("bundle", required=False, type=click.Path(path_type=Path))
 @click.option("--device", default="host", show_default=True,
-              help="host, native, adb[:SERIAL], emulator[:a53|a76|i8mm], with commas, or all.")  # fmt: skip
+              help="host, python, adb[:SERIAL], emulator[:a53|a76|i8mm], with commas, or all.")  # fmt: skip
 @click.option("--runtime", type=click.Choice(["executorch", "onnx", "both"]), help="Default: all the bundle holds.")
 @click.option(
     "--lengths", type=Numbers(), help="Tokens, special ids included.  [default: 8,32,128, as far as the artifact reads]"
@@ -103,8 +103,8 @@ def command(
 ) -> None:
     """Measure BUNDLE on a device: latency, load, memory, parity, accuracy; print a table, write results and a report.
 
-    `host` measures through Python, `native` and the others through the native runner. `msdc bench emulator create`
-    makes the emulated phone.
+    `host` is this machine through the native runner, as an app would run the artifact; `python` is this machine
+    through Python's bindings, without a compiler. `msdc bench emulator create` makes the emulated phone.
 
     Fails (exit code 1) when a device fails or its golden vectors are not those of the export; what was measured is
     written first.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import click
@@ -112,7 +111,9 @@ def command(
 
     msdc evaluate BUNDLE --runtime onnx --tasks sts=pairs.tsv
 
-    msdc evaluate msdc-mini --tasks card --artifact BUNDLE --corpus msdc-mini --data DATA -o card.html
+    msdc evaluate msdc-mini --tasks card --data DATA -o card.md
+
+    `card` exports MODEL for both runtimes and looks for test sentences in its recipe's corpora by itself.
     """
     if listing:
         click.echo(_listing())
@@ -126,9 +127,6 @@ def command(
 
     if output is not None:
         check_output(output, force)
-    if data is not None:
-        # a recipe given as --corpus looks for its files in the same folder
-        os.environ.setdefault("MSDC_DATA", str(data))
     options = Options(
         resamples=resamples,
         seed=seed,

@@ -6,6 +6,7 @@ encoded once per model.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import platform
 from collections.abc import Iterator
@@ -13,15 +14,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from bench.accuracy import card
 from bench.accuracy.checksums import check_sums
 from bench.accuracy.contamination import NEAR, Findings, check
 from bench.accuracy.evaluate import plain, result_of
-from bench.accuracy.languages import SHIPPED
 from bench.accuracy.published import tables
 from bench.accuracy.sets import SETS, SUITES, Job, Plan, data_place, plan
 from bench.accuracy.statistics import Items, compare
 from bench.accuracy.task import Options, tested_texts
 from bench.accuracy.vectors import VectorStore
+from compress.packed import read_plan
 from msdc.encoders.open import open_model
 from msdc.errors import InputError
 from msdc.progress import say
@@ -61,7 +63,11 @@ def _record(name: str, model: Any) -> dict[str, Any]:
     """What a model is, for the result: a bundle's program and bytes, or a float model's fingerprint."""
     manifest = getattr(model, "manifest", None)
     if manifest is None:
-        return {"label": name, "model": name, "kind": "float", "width": int(model.width), "sha256": model.fingerprint()}
+        plain_record = {"label": name, "model": name, "kind": "float", "width": int(model.width)}
+        # An int8 folder's weights are what its integers say; they are computed with as floats.
+        own_plan = read_plan(model.folder)
+        stored = {"weights_stored_as": own_plan.precision} if own_plan else {}
+        return plain_record | stored | {"sha256": model.fingerprint()}
     program = getattr(manifest.programs, model.runtime)
     files = [file for file in (program.file, getattr(program, "data", None)) if file]
     return {
@@ -70,6 +76,7 @@ def _record(name: str, model: Any) -> dict[str, Any]:
         "kind": "artifact",
         "runtime": model.runtime,
         "precision": manifest.precision,
+        "gates_kept": manifest.parity[model.runtime].passed if model.runtime in manifest.parity else None,
         "width": int(model.width),
         "files": {file: manifest.files[file].sha256 for file in files},
         "bytes": sum(manifest.files[file].bytes for file in files),
@@ -102,14 +109,13 @@ def _runtimes(folder: str) -> list[str]:
     return read_manifest(folder).runtimes
 
 
-def open_contenders(config: EvaluateConfig) -> tuple[list[Contender], Contender | None]:
+def _others(config: EvaluateConfig, main: Contender) -> tuple[list[Contender], Contender | None]:
     """The model, its artifacts on every runtime they hold, the model it is held against; and the reference.
 
     Raises:
         InputError: a model that cannot be opened, or an artifact that is no bundle.
     """
-    taken: set[str] = set()
-    main = _contender(config, config.model, config.runtime, taken)
+    taken = {main.label}
     contenders = [main]
     for folder in config.artifacts:
         for runtime in _runtimes(folder):
@@ -129,11 +135,25 @@ def _is_bundle(name: str) -> bool:
     return (Path(name) / "bundle.json").is_file()
 
 
+def _for_the_card(config: EvaluateConfig, main: Contender, kept: contextlib.ExitStack) -> tuple[EvaluateConfig, str]:
+    """For the card: what the user did not name (see `bench.accuracy.card`); and why corpora could not be read."""
+    unread = "no --corpus given"
+    if card.SUITE not in config.tasks:
+        return config, unread
+    if main.record["kind"] == "float" and not config.artifacts:
+        config = replace(config, artifacts=(kept.enter_context(card.exported(config.model)),))
+    recipe = card.training_recipe(getattr(main.store.model, "folder", None), main.record["model"])
+    if not config.corpora and recipe is not None:
+        corpora, why = card.readable_corpora(recipe)
+        config, unread = replace(config, corpora=corpora), why or unread
+    return config, unread
+
+
 def _languages(config: EvaluateConfig, main: Contender) -> tuple[str, ...] | None:
-    """Languages asked for; for the card those of the model, or of the shipped student."""
-    if config.languages is not None or "card" not in config.tasks:
+    """Languages asked for; for the card those that the model names."""
+    if config.languages is not None or card.SUITE not in config.tasks:
         return config.languages
-    return tuple(main.record.get("languages") or SHIPPED)
+    return tuple(main.record.get("languages") or card.card_languages(getattr(main.store.model, "folder", None)))
 
 
 def _read_all(found: Plan) -> list[tuple[Job, Any]]:
@@ -149,12 +169,20 @@ def run(config: EvaluateConfig) -> dict[str, Any]:
     """
     if not config.tasks:
         raise InputError(f"no tasks; give --tasks with sets ({', '.join(SETS)}) or suites ({', '.join(SUITES)})")
-    contenders, reference = open_contenders(config)
-    place = data_place(config.data, _languages(config, contenders[0]))
+    with contextlib.ExitStack() as kept:
+        kept.enter_context(card.data_variable(config.data))
+        return _run(config, kept)
+
+
+def _run(config: EvaluateConfig, kept: contextlib.ExitStack) -> dict[str, Any]:
+    main = _contender(config, config.model, config.runtime, set())
+    place = data_place(config.data, _languages(config, main))
     found = plan(config.tasks, place)
     loaded = _read_all(found)
     verified = check_sums(place.folder, (source for _, data in loaded for source in data.sources))
-    findings = _contamination(config, loaded)
+    config, unread = _for_the_card(config, main, kept)
+    contenders, reference = _others(config, main)
+    findings = _contamination(config, loaded, unread)
     results = list(_score_all(config, contenders, reference, loaded, found, findings))
     for one in [*contenders, *([reference] if reference else [])]:
         one.store.save()
@@ -170,7 +198,7 @@ def run(config: EvaluateConfig) -> dict[str, Any]:
         "tables": tables(config.tasks, by_model),
         "absent": found.absent,
         "files_with_listed_sums": verified,
-        "contamination": _contamination_record(config, findings),
+        "contamination": _contamination_record(config, findings, unread),
         "settings": {
             "resamples": config.options.resamples,
             "seed": config.options.seed,
@@ -181,17 +209,17 @@ def run(config: EvaluateConfig) -> dict[str, Any]:
     }
 
 
-def _contamination(config: EvaluateConfig, loaded: list[tuple[Job, Any]]) -> Findings | None:
+def _contamination(config: EvaluateConfig, loaded: list[tuple[Job, Any]], unread: str) -> Findings | None:
     if not config.corpora:
-        say("contamination: not checked; name the model's training corpora with --corpus")
+        say(f"contamination: not checked ({unread}); name the model's training corpora with --corpus")
         return None
     tests = {job.name: tested_texts(data) for job, data in loaded if job.task.name != "drift"}
     return check(tests, config.corpora, near=config.near, progress=config.options.progress)
 
 
-def _contamination_record(config: EvaluateConfig, findings: Findings | None) -> dict[str, Any]:
+def _contamination_record(config: EvaluateConfig, findings: Findings | None, unread: str) -> dict[str, Any]:
     if findings is None:
-        return {"checked": False, "reason": "no --corpus given"}
+        return {"checked": False, "reason": unread}
     return {"checked": True, "near_at": config.near, "corpora": findings.corpora}
 
 

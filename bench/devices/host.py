@@ -1,93 +1,37 @@
-"""The machine at hand, through Python: each artifact in a fresh process of its own.
+"""This machine through the native runner: the numbers that an app would see, without Python in the process.
 
-Latency and accuracy are the artifact's. Memory is counted with the interpreter and the runtime's libraries inside, so
-read it as differences between phases; the native devices give an app's numbers.
+Where no runner can be built (no compiler, no header), the artifact is measured through Python, and the result says so.
 """
 
 from __future__ import annotations
 
-import datetime
-import json
 import os
-import re
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from bench.child import ChildRequest
 from bench.devices.base import BenchSettings, Device, check_lengths, chosen_runtimes
-from bench.measure import artifact_of, compare_golden
-from bench.result import DeviceInfo, DeviceRun, DeviceState, Memory, Runtime, make_timing
-from bench.tasks import Tasks, collect
-from export.golden import read_golden
-from export.manifest import Manifest, check_files, read_manifest
+from bench.devices.native_run import (
+    ANSWER,
+    REQUEST,
+    USAGE_CODE,
+    VECTORS,
+    Job,
+    device_run,
+    read_answer,
+    runner_error,
+    sentinel,
+)
+from bench.devices.python_host import run_python
+from bench.devices.this_machine import check_cores, host_info, host_state
+from bench.devices.tools import last_words
+from bench.result import DeviceRun
+from bench.tasks import collect
+from export.manifest import check_files, read_manifest
 from msdc.errors import InputError, MsdcError
-from msdc.machine import read_heat, read_machine
-from msdc.progress import track
-
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-PYTHON_NOTE = "memory includes the Python interpreter and the runtime's libraries; read the differences between phases"
-
-
-def short_cpu(cpu: str) -> str:
-    """A processor's name without marks and clock: a device's name that gives away no host name."""
-    plain = re.sub(r"\((R|TM|C)\)|\bCPU\b|\bProcessor\b|@.*$", " ", cpu)
-    return " ".join(plain.split())
-
-
-def host_info() -> DeviceInfo:
-    """This machine as a device."""
-    machine = read_machine()
-    return DeviceInfo(
-        name=short_cpu(machine.cpu) or "host",
-        kind="host",
-        cpu=f"{machine.cpu} ({machine.arch})",
-        isa=machine.isa,
-        cores=machine.cores,
-        memory_mib=machine.memory_mib,
-        os=machine.os,
-    )
-
-
-def host_state() -> DeviceState:
-    """Load, heat and energy of this machine now."""
-    return DeviceState(**asdict(read_heat()))
-
-
-def run_child(request: ChildRequest, folder: Path, timeout_s: float) -> dict[str, Any]:
-    """Start the measuring process and read its answer.
-
-    Raises:
-        InputError: the child refused the artifact.
-        MsdcError: it failed, was killed, or ran past `timeout_s`.
-    """
-    request_file, answer_file = folder / "request.json", folder / "answer.json"
-    request_file.write_text(request.model_dump_json(), encoding="utf-8")
-    environment = os.environ | dict.fromkeys(THREAD_VARIABLES, str(request.threads))
-    command = [sys.executable, "-m", "bench.child", str(request_file), str(answer_file)]
-    try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise MsdcError(f"{request.runtime} on host: no result after {timeout_s:g} s; stopped") from error
-    if done.returncode < 0:
-        name = signal.Signals(-done.returncode).name
-        hint = " (out of memory?)" if name == "SIGKILL" else ""
-        raise MsdcError(f"{request.runtime} on host: the measuring process was ended by {name}{hint}")
-    if not answer_file.is_file():
-        lines = done.stderr.strip().splitlines()
-        last = lines[-1][:300] if lines else "no word"
-        raise MsdcError(f"{request.runtime} on host: the measuring process failed: {last}")
-    answer: dict[str, Any] = json.loads(answer_file.read_text(encoding="utf-8"))
-    if "error" in answer:
-        raise (InputError if answer.get("exit_code") == 2 else MsdcError)(answer["error"])
-    return answer
+from msdc.progress import say, track
 
 
 class HostDevice(Device):
@@ -105,62 +49,68 @@ class HostDevice(Device):
         manifest = read_manifest(bundle)
         check_files(bundle, manifest)
         check_lengths(manifest.max_length, settings, bundle)
-        cores = len(os.sched_getaffinity(0))
-        if settings.threads > cores:
-            raise InputError(f"--threads {settings.threads}: this machine has {cores} cores")
-        if not set(settings.affinity) <= os.sched_getaffinity(0):
-            raise InputError(f"--affinity {','.join(map(str, settings.affinity))}: not all of them are usable here")
+        check_cores(settings)
         runtimes = chosen_runtimes(manifest.runtimes, settings, bundle)
         tasks = collect(settings)
-        label = f"bench {manifest.name} on host"
         return [
-            self._run_one(bundle, manifest, runtime, settings, tasks)
-            for runtime in track(runtimes, label, enabled=settings.progress)
+            self._run_one(Job(bundle.resolve(), manifest, runtime, settings, tasks))
+            for runtime in track(runtimes, f"bench {manifest.name} on host", enabled=settings.progress)
         ]
 
-    def _run_one(
-        self, bundle: Path, manifest: Manifest, runtime: Runtime, settings: BenchSettings, tasks: Tasks
-    ) -> DeviceRun:
-        texts = tasks.texts()
+    def _run_one(self, job: Job) -> DeviceRun:
+        where = f"{job.runtime} on host"
+        try:
+            runner = job.runner()
+        except MsdcError as error:
+            if job.settings.runner is not None:
+                raise
+            why = f"measured through Python, because the native runner could not be built: {error}"
+            say(f"{where}: {why}")
+            return run_python(job.bundle, job.manifest, job.runtime, job.settings, job.tasks, (why,))
         before = host_state()
         with tempfile.TemporaryDirectory(prefix="msdc-bench-") as temporary:
             folder = Path(temporary)
-            (folder / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
-            request = ChildRequest(
-                bundle=bundle.resolve(),
-                runtime=runtime,
-                lengths=settings.lengths,
-                runs=settings.runs,
-                warmup=settings.warmup,
-                threads=settings.threads,
-                cooldown_s=settings.cooldown_s,
-                affinity=settings.affinity,
-                texts_file=folder / "texts.json" if texts else None,
-                vectors_file=folder / "vectors.npy" if texts else None,
-            )
-            answer = run_child(request, folder, settings.timeout_s)
-            vectors_UD = np.load(folder / "vectors.npy", allow_pickle=False) if texts else np.zeros((0, manifest.width))
-        artifact = artifact_of(bundle, manifest, runtime)
-        return DeviceRun(
-            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            harness="python",
-            artifact=artifact,
-            device=host_info(),
-            versions=answer["versions"],
-            threads=settings.threads,
-            load_ms=answer["load_ms"],
-            first_ms=answer["first_ms"],
-            latency=tuple(
-                make_timing(row["samples"], warmup=settings.warmup, length=row["length"]) for row in answer["latency"]
-            ),
-            tokenize=make_timing(answer["tokenize"], warmup=settings.warmup),
-            pipeline=make_timing(answer["pipeline"], warmup=settings.warmup),
-            memory=Memory.model_validate(answer["memory"]),
-            parity=compare_golden(
-                read_golden(bundle), runtime, answer["golden"]["ids"], np.asarray(answer["golden"]["vectors"])
-            ),
-            accuracy=tasks.score_vectors(f"{manifest.name} {runtime}", texts, vectors_UD),
-            state_before=before,
-            state_after=host_state(),
-            notes=(PYTHON_NOTE,) if answer["peak_reset"] else (PYTHON_NOTE, "the peak includes Python's own start"),
-        )
+            job.write_request(folder, str(job.bundle), str(folder))
+            timeout_s = job.settings.timeout_s
+            done = self._run_program([str(runner.program.resolve()), REQUEST], folder, timeout_s)
+            if done is None:
+                raise MsdcError(f"{where}: no result after {timeout_s:g} s; stopped")
+            hashes = sentinel(done.stdout, job.nonce)
+            if hashes is None:
+                raise self._failure(where, done)
+            answer = read_answer(job, where, folder / ANSWER, folder / VECTORS, hashes)
+        return device_run(job, answer, host_info(), runner, before=before, after=host_state())
+
+    @staticmethod
+    def _run_program(command: list[str], folder: Path, timeout_s: float) -> subprocess.CompletedProcess[str] | None:
+        """Run to the end; None when `timeout_s` passed and it was killed with whatever it had started."""
+        try:
+            process = subprocess.Popen(
+                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                encoding="utf-8", errors="replace", start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise InputError(f"{command[0]}: cannot be run here ({error.strerror})") from error
+        with process:
+            try:
+                output, errors = process.communicate(timeout=timeout_s)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+                return None
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+        return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+    @staticmethod
+    def _failure(where: str, done: subprocess.CompletedProcess[str]) -> MsdcError:
+        said = runner_error(done.stderr)
+        if said is not None:
+            return (InputError if done.returncode == USAGE_CODE else MsdcError)(f"{where}: {said}")
+        if done.returncode < 0:
+            name = signal.Signals(-done.returncode).name
+            hint = " (out of memory?)" if name == "SIGKILL" else ""
+            return MsdcError(f"{where}: the runner was ended by {name}{hint}")
+        word = last_words(done.stderr)
+        return MsdcError(f"{where}: the runner ended with code {done.returncode}" + (f" ({word})" if word else ""))

@@ -10,7 +10,7 @@ from msdc.errors import InputError
 # kind -> module:class
 DEVICES = {
     "host": "bench.devices.host:HostDevice",
-    "native": "bench.devices.native_host:NativeHostDevice",
+    "python": "bench.devices.python_host:PythonDevice",
     "adb": "bench.devices.adb:AdbDevice",
     "emulator": "bench.devices.emulator:EmulatorDevice",
 }

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.devices.base import BenchSettings, usual_lengths
-from bench.devices.host import HostDevice
+from bench.devices.python_host import PythonDevice
 from bench.models import score_model
 from bench.report.build import build_report, write_report
 from bench.result import BenchFile, ModelScores
@@ -126,7 +126,7 @@ def walk(config: QuickstartConfig, told: Callable[[str], None] = say) -> Quickst
 
     began = time.monotonic()
     settings = BenchSettings(tasks=TASKS, runs=config.runs, progress=True, lengths=usual_lengths(encoder.max_length))
-    runs = HostDevice().run(bundle, settings)
+    runs = PythonDevice().run(bundle, settings)
     step("bench", began)
 
     began = time.monotonic()

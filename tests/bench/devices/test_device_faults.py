@@ -98,7 +98,7 @@ def test_device_dies_and_the_results_of_others_are_kept(emulator_image, tiny_bun
             adb_device.COME_BACK_S = patience
             thread.join()
         assert "went away" in str(error) and "could not be removed" in str(error)
-        done = bench(tiny_bundle, f"native,adb:{machine.serial}", settings())
+        done = bench(tiny_bundle, f"host,adb:{machine.serial}", settings())
     assert [run.device.kind for run in done.runs] == ["host"]
     assert len(done.failures) == 1 and machine.serial in done.failures[0]
 

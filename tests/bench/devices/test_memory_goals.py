@@ -7,7 +7,7 @@ import pytest
 from bench.devices.adb import AdbDevice
 from bench.devices.base import BenchSettings
 from bench.devices.emulator_machine import EmulatorMachine
-from bench.devices.native_host import NativeHostDevice
+from bench.devices.host import HostDevice
 from tests.native_bundle import train_pieces
 
 pytestmark = pytest.mark.slow
@@ -65,7 +65,7 @@ def check(run) -> None:
 
 
 def test_on_this_machine(student_bundle):
-    (run,) = NativeHostDevice().run(student_bundle, SETTINGS)
+    (run,) = HostDevice().run(student_bundle, SETTINGS)
     check(run)
 
 

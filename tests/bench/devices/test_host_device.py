@@ -12,7 +12,7 @@ import pytest
 
 from bench.build_runner import build_runner, elf_machine, own_runner
 from bench.devices.base import BenchSettings
-from bench.devices.native_host import NativeHostDevice
+from bench.devices.host import HostDevice
 from bench.devices.native_run import Job, read_answer, runner_error, sentinel
 from bench.native_sdk import native_sdk
 from bench.tasks import Tasks
@@ -29,7 +29,7 @@ def settings(**changes) -> BenchSettings:
 
 @pytest.fixture(scope="session")
 def native_runs(tiny_bundle):
-    return NativeHostDevice().run(tiny_bundle, settings(runtimes=(), tasks=("graded-pairs",)))
+    return HostDevice().run(tiny_bundle, settings(runtimes=(), tasks=("graded-pairs",)))
 
 
 def test_both_runtimes_reproduce_the_export(native_runs):
@@ -70,16 +70,16 @@ def test_damaged_bundle_is_refused_by_the_runner_itself(tiny_bundle, tmp_path, n
     raw[len(raw) // 2] ^= 1
     (folder / name).write_bytes(raw)
     # The host looks first; here it looks away.
-    monkeypatch.setattr("bench.devices.native_host.check_files", lambda *_: None)
+    monkeypatch.setattr("bench.devices.host.check_files", lambda *_: None)
     with pytest.raises(InputError, match=rf"{name}: sha256 differs from the manifest"):
-        NativeHostDevice().run(folder, settings())
+        HostDevice().run(folder, settings())
 
 
 def test_threads_and_affinity(tiny_bundle):
-    (run,) = NativeHostDevice().run(tiny_bundle, settings(threads=2))
+    (run,) = HostDevice().run(tiny_bundle, settings(threads=2))
     assert run.threads == 2 and run.parity.golden.min_cosine > 0.999
-    with pytest.raises(InputError, match="CPUs are not usable here"):
-        NativeHostDevice().run(tiny_bundle, settings(affinity=(1000,)))
+    with pytest.raises(InputError, match="not all of them are usable here"):
+        HostDevice().run(tiny_bundle, settings(affinity=(1000,)))
 
 
 def test_runner_that_hangs_or_dies(tiny_bundle, tmp_path):
@@ -93,13 +93,26 @@ def test_runner_that_hangs_or_dies(tiny_bundle, tmp_path):
         runner.write_text(f"#!/bin/sh\n{text}\n")
         runner.chmod(0o755)
         with pytest.raises(MsdcError, match=line) as caught:
-            NativeHostDevice().run(tiny_bundle, settings(runner=runner, timeout_s=1))
+            HostDevice().run(tiny_bundle, settings(runner=runner, timeout_s=1))
         assert caught.value.exit_code == 1
     # What the hung one had started is gone with it.
     assert "sleep 77" not in subprocess.run(["ps", "ax"], capture_output=True, text=True, check=True).stdout
     runner.write_text("not a program")
     with pytest.raises(InputError, match="cannot be run here"):
-        NativeHostDevice().run(tiny_bundle, settings(runner=runner))
+        HostDevice().run(tiny_bundle, settings(runner=runner))
+
+
+def test_without_a_compiler_python_measures_and_the_result_says_so(tiny_bundle, monkeypatch):
+    def nothing(*_):
+        raise MsdcError("g++ not found: apt-get install g++")
+
+    monkeypatch.setattr("bench.devices.native_run.build_runner", nothing)
+    (run,) = HostDevice().run(tiny_bundle, settings())
+    assert run.harness == "python" and run.device.kind == "host" and run.parity.golden.ids_equal
+    assert any("apt-get install g++" in note for note in run.notes)
+    # A runner of the user's own is never replaced by something else.
+    with pytest.raises(InputError, match="no such runner"):
+        HostDevice().run(tiny_bundle, settings(runner=Path("nothing")))
 
 
 def test_sentinel_belongs_to_its_run():

@@ -1,4 +1,4 @@
-"""The host device on a real, tiny bundle: every figure is there, and the checks bite."""
+"""The python device on a real, tiny bundle: every figure is there, and the checks bite."""
 
 import json
 import os
@@ -9,8 +9,9 @@ import pytest
 
 from bench.child import ordinary_texts, row_of_length, sample_ms
 from bench.devices.base import BenchSettings
-from bench.devices.host import HostDevice, host_info, short_cpu
+from bench.devices.python_host import PythonDevice
 from bench.devices.registry import DEVICES, open_devices
+from bench.devices.this_machine import host_info, short_cpu
 from bench.measure import compare_golden
 from bench.run import parity_failures
 from bench.tasks import collect
@@ -21,7 +22,7 @@ QUICK = {"lengths": (4, 16), "runs": 12, "warmup": 2}
 
 @pytest.fixture(scope="module")
 def runs(tiny_bundle):
-    return HostDevice().run(tiny_bundle, BenchSettings(**QUICK, tasks=("graded-pairs",)))
+    return PythonDevice().run(tiny_bundle, BenchSettings(**QUICK, tasks=("graded-pairs",)))
 
 
 def test_both_runtimes_with_every_figure(runs, tiny_bundle):
@@ -64,7 +65,7 @@ def test_accuracy_is_the_artifacts_own(runs, tiny_bundle):
 
 
 def test_only_the_asked_runtime(tiny_bundle):
-    (run,) = HostDevice().run(tiny_bundle, BenchSettings(**QUICK, runtimes=("onnx",)))
+    (run,) = PythonDevice().run(tiny_bundle, BenchSettings(**QUICK, runtimes=("onnx",)))
     assert run.artifact.runtime == "onnx" and run.accuracy == ()
 
 
@@ -80,7 +81,7 @@ def test_only_the_asked_runtime(tiny_bundle):
 )
 def test_bad_settings_stop_before_any_work(tiny_bundle, settings, words):
     with pytest.raises(InputError, match=words):
-        HostDevice().run(tiny_bundle, BenchSettings(**(QUICK | settings)))
+        PythonDevice().run(tiny_bundle, BenchSettings(**(QUICK | settings)))
 
 
 def test_a_bundle_whose_hash_does_not_match_is_not_run(tiny_bundle, tmp_path):
@@ -90,14 +91,14 @@ def test_a_bundle_whose_hash_does_not_match_is_not_run(tiny_bundle, tmp_path):
     data[len(data) // 2] ^= 1
     program.write_bytes(bytes(data))
     with pytest.raises(InputError, match="sha256"):
-        HostDevice().run(copy, BenchSettings(**QUICK))
+        PythonDevice().run(copy, BenchSettings(**QUICK))
     with pytest.raises(InputError, match="not a bundle"):
-        HostDevice().run(tmp_path, BenchSettings(**QUICK))
+        PythonDevice().run(tmp_path, BenchSettings(**QUICK))
 
 
 def test_a_run_past_its_timeout_is_stopped(tiny_bundle):
     with pytest.raises(MsdcError, match="no result after"):
-        HostDevice().run(tiny_bundle, BenchSettings(**QUICK, runtimes=("onnx",), timeout_s=0.2))
+        PythonDevice().run(tiny_bundle, BenchSettings(**QUICK, runtimes=("onnx",), timeout_s=0.2))
 
 
 def test_parity_finds_a_wrong_vector_and_wrong_ids():
@@ -136,7 +137,7 @@ def test_warm_up_is_not_among_the_samples():
 
 
 def test_device_names():
-    assert set(DEVICES) >= {"host", "adb", "emulator"}
+    assert set(DEVICES) >= {"host", "python", "adb", "emulator"}
     (device,) = open_devices("host, host")
     assert device.spec == "host"
     for bad, words in (("", "no device"), ("toaster", "known: host")):
