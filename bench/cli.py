@@ -76,6 +76,8 @@ def _settings(values: MutableMapping[str, Any]) -> Any:
 @click.option("--import", "imports", multiple=True, type=click.Path(path_type=Path),
               help="Result measured elsewhere, to stand beside these; may be repeated.")  # fmt: skip
 @click.option("--compare", "before", type=click.Path(path_type=Path), help="Earlier result to compare with.")
+@click.option("--gate", "gate_percent", type=click.FloatRange(0), metavar="PERCENT",
+              help="Fail when a median rose by more than PERCENT over --compare's, noise aside.")  # fmt: skip
 @click.option("--run", "run_folder", type=click.Path(path_type=Path), help="Run folder of distill, for the report.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Report to write: .html, .md or .json.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, allow_dash=True),
@@ -93,6 +95,7 @@ def command(
     build_runner: bool,
     imports: tuple[Path, ...],
     before: Path | None,
+    gate_percent: float | None,
     run_folder: Path | None,
     output: Path | None,
     json_file: Path | None,
@@ -106,11 +109,13 @@ def command(
     `host` is this machine through the native runner, as an app would run the artifact; `python` is this machine
     through Python's bindings, without a compiler. `msdc bench emulator create` makes the emulated phone.
 
-    Fails (exit code 1) when a device fails or its golden vectors are not those of the export; what was measured is
-    written first.
+    Fails (exit code 1) when a device fails, its golden vectors are not those of the export, or --gate is passed over;
+    what was measured is written first.
     """
     if bundle is None and not imports and not build_runner:
         raise click.UsageError("name a bundle folder, or results to --import")
+    if gate_percent is not None and before is None:
+        raise click.UsageError("--gate needs an earlier result: --compare FILE")
     from bench.run import BenchJob, build_runners, run_job
 
     if build_runner:
@@ -140,6 +145,7 @@ def command(
         usual_lengths=no_lengths,
         imports=imports,
         before=before,
+        gate_percent=gate_percent,
         run_folder=run_folder,
         output=output,
         json_file=json_file,

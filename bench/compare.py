@@ -229,3 +229,21 @@ def compare(old: BenchFile, new: BenchFile, seed: int = 0) -> list[Comparison]:
         title = f"{where}: {_label(was[0])}, then {_label(now[0])}"
         out.append(Comparison(where, title, now[0].clock, tuple(_differences(was, now, seed)), tuple(notes)))
     return out
+
+
+def _rise(item: Difference) -> str:
+    now = f"{item.new:,.0f}" if item.unit == "instructions" else f"{item.new:.3g}"
+    return f"{item.what} rose by {100 * item.change:.1f} % to {now} {item.unit}"
+
+
+def regressions(comparisons: Sequence[Comparison], percent: float) -> list[str]:
+    """One line for each timing that is more than `percent` above the earlier result's and no noise.
+
+    Instruction counts repeat exactly, so on the emulator this is a gate that a busy machine does not trip.
+    """
+    return [
+        f"{one.where}: {_rise(item)} (gate {percent:g} %)"
+        for one in comparisons
+        for item in one.differences
+        if item.unit in ("ms", "instructions") and item.verdict == "slower" and 100 * item.change > percent
+    ]

@@ -24,7 +24,8 @@ PARITY_GATE = 0.999
 class BenchJob:
     """One `msdc bench`: what to measure, what to set beside it, what to write.
 
-    `usual_lengths`: take 8, 32, 128 as far as the artifact reads, in place of the settings' lengths.
+    `usual_lengths`: take 8, 32, 128 as far as the artifact reads, in place of the settings' lengths. `gate_percent`:
+    fail when a timing rose by more over that of `before`.
     """
 
     bundle: Path | None
@@ -33,6 +34,7 @@ class BenchJob:
     usual_lengths: bool = False
     imports: tuple[Path, ...] = ()
     before: Path | None = None
+    gate_percent: float | None = None
     run_folder: Path | None = None
     output: Path | None = None
     json_file: Path | None = None
@@ -133,8 +135,9 @@ def run_job(job: BenchJob, out: Callable[[str], None]) -> BenchFile:
 
     Raises:
         InputError: an output exists without force, a bad bundle, option, or imported file.
-        MsdcError: a device failed; GateError: parity fell short. What was measured is written before.
+        MsdcError: a device failed; GateError: parity fell short or a timing rose. What was measured is written before.
     """
+    from bench.compare import compare, regressions
     from bench.foreign import read_result, read_results
     from bench.report.build import build_report, check_output, to_text, write_report
 
@@ -169,19 +172,20 @@ def run_job(job: BenchJob, out: Callable[[str], None]) -> BenchFile:
         if job.output is not None:
             write_report(report, results, job.output, job.force)
             say(f"report: {job.output}")
-    raise_failures(done)
+    slower = regressions(compare(before, results), job.gate_percent) if before and job.gate_percent is not None else []
+    raise_failures(done, slower)
     return results
 
 
-def raise_failures(done: Benched) -> None:
+def raise_failures(done: Benched, slower: Sequence[str]) -> None:
     """After everything is saved: fail when a device failed or a gate fell short.
 
     Raises:
         MsdcError: a device failed.
-        GateError: parity fell short.
+        GateError: parity fell short, or a timing rose.
     """
     if done.failures:
         raise MsdcError("; ".join(done.failures))
-    short = parity_failures(done.runs)
+    short = [*parity_failures(done.runs), *slower]
     if short:
         raise GateError("; ".join(short))

@@ -102,6 +102,24 @@ def test_one_device_failing_keeps_the_others_and_fails_the_command(tiny_bundle, 
     assert len(json.loads((tmp_path / "r.json").read_text())["runs"]) == 1
 
 
+def test_gate_on_an_earlier_result(tiny_bundle, tmp_path, capsys, monkeypatch):
+    class Slow(Device):
+        kind = "slow"
+
+        def run(self, bundle, settings):
+            return [make_run(clock="instructions", scale=1.03)]
+
+    monkeypatch.setattr(sys.modules[__name__], "Slow", Slow, raising=False)
+    monkeypatch.setitem(__import__("bench.devices.registry").devices.registry.DEVICES, "slow", f"{__name__}:Slow")
+    before = tmp_path / "before.json"
+    before.write_text(BenchFile(runs=(make_run(clock="instructions"),)).model_dump_json())
+    assert call("bench", tiny_bundle, "--device", "slow", "--compare", before, "--gate", 5) == 0
+    assert call("bench", tiny_bundle, "--device", "slow", "--compare", before, "--gate", 2, "--json",
+                tmp_path / "r.json") == 1  # fmt: skip
+    assert "rose by 3.0 %" in capsys.readouterr().err and (tmp_path / "r.json").is_file()
+    assert call("bench", tiny_bundle, "--gate", 2) == 2
+
+
 def test_parity_below_the_gate_fails_after_writing(tiny_bundle, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(__import__("bench.devices.registry").devices.registry.DEVICES, "wrong", f"{__name__}:Wrong")
     assert call("bench", tiny_bundle, "--device", "wrong", "--json", tmp_path / "r.json") == 1

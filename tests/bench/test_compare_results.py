@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from results import make_run
 
-from bench.compare import compare, percentile_change
+from bench.compare import compare, percentile_change, regressions
 from bench.result import BenchFile, make_timing
 from msdc.errors import InputError
 
@@ -103,3 +103,16 @@ def test_two_precisions_of_one_runtime_can_be_compared():
 def test_nothing_in_common_is_an_error():
     with pytest.raises(InputError, match="nothing to compare"):
         compare(file_of(make_run()), file_of(make_run("onnx")))
+
+
+def test_gate_names_what_rose_and_leaves_noise_alone():
+    counted = make_run(clock="instructions"), make_run(clock="instructions", scale=1.03)
+    lines = regressions(compare(*map(file_of, counted)), 2)
+    assert len(lines) == 3
+    rose = "latency, 8 tokens, median rose by 3.0 % to 3,090,000 instructions (gate 2 %)"
+    assert lines[0] == f"executorch on cortex-a53, native: {rose}"
+    assert regressions(compare(*map(file_of, counted)), 5) == []
+    assert regressions(compare(*map(file_of, reversed(counted))), 0) == []
+    timed = make_run(), make_run(scale=1.3, seed=4)
+    assert len(regressions(compare(*map(file_of, timed)), 10)) == 3
+    assert regressions(compare(file_of(make_run(seed=1)), file_of(make_run(seed=2))), 0) == []

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from bench.compare import compare, regressions
 from bench.devices.base import BenchSettings
 from bench.devices.emulator import NOTE, EmulatorDevice, counted
 from bench.devices.emulator_image import INITRD_INIT, write_cpio
 from bench.devices.emulator_machine import CPUS, EmulatorMachine, free_port
-from bench.instruction_gate import check_instructions
+from bench.result import BenchFile, make_timing
 from bench.run import bench, parity_failures
-from msdc.errors import GateError, InputError
+from msdc.errors import InputError
 
 BASELINE = Path(__file__).with_name("tiny_instructions.json")
 LENGTHS = (8, 32)
@@ -73,12 +74,22 @@ def test_gate_on_instruction_counts(counted_runs):
         BASELINE.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
     baseline = json.loads(BASELINE.read_text(encoding="utf-8"))
     for cpu in CPUS:
-        check_instructions(counted_runs[cpu], baseline["p50_instructions"][cpu], baseline["tolerance"])
-    slower = {length: count * 0.97 for length, count in baseline["p50_instructions"]["a76"].items()}
-    with pytest.raises(GateError, match="executed instructions"):
-        check_instructions(counted_runs["a76"], slower, baseline["tolerance"])
-    with pytest.raises(InputError, match="no length 8"):
-        check_instructions(counted_runs["a76"], {}, baseline["tolerance"])
+        expected = baseline["p50_instructions"][cpu]
+        assert set(expected) == {str(length) for length in LENGTHS}
+        for timing in counted_runs[cpu].latency:
+            assert timing.p50 <= expected[str(timing.length)] * (1 + baseline["tolerance"]), (cpu, timing.length)
+
+
+def test_gate_of_the_command_on_real_counts(counted_runs):
+    now, again = (BenchFile(runs=(counted_runs[name],)) for name in ("a76", "again"))
+    assert regressions(compare(again, now), 0.1) == []
+    fewer = tuple(
+        make_timing([0.97 * n for n in t.samples], warmup=t.warmup, length=t.length, clock="instructions")
+        for t in counted_runs["again"].latency
+    )
+    faster = BenchFile(runs=(counted_runs["again"].model_copy(update={"latency": fewer}),))
+    found = regressions(compare(faster, now), 2.0)
+    assert len(found) == len(LENGTHS) and all("instructions (gate 2 %)" in line for line in found)
 
 
 def test_memory_is_measured_on_the_phone(counted_runs):
