@@ -13,7 +13,7 @@ from torch import Tensor
 from compress.families import to_student
 from compress.folder import save_student, tokenizer_file
 from compress.shrink import shrink
-from compress.student import Student
+from compress.student import Student, StudentConfig
 from compress.train_vocabulary import train_vocabulary
 from compress.transplant import align, association, cooccurrence, strongest, transplant_rows
 from distill.corpora import Row
@@ -21,7 +21,7 @@ from distill.stream import Stream
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import InputError
 from msdc.progress import say
-from msdc.recipe import Assistant, Recipe
+from msdc.recipe import Assistant, Recipe, StudentShape, VocabularyTraining
 from msdc.text.tokenizer import PieceTokenizer, Tokenizer
 
 
@@ -102,6 +102,21 @@ def transplant(teacher: Encoder, tokenizer: PieceTokenizer, rows: Sequence[Row],
     return assistant.eval()
 
 
+def make_vocabulary(wanted: VocabularyTraining, stream: Stream, work: Path, seed: int) -> tuple[Path, list[Row]]:
+    """The `.model` file a recipe asks for, trained once a run folder, and the rows it was trained on."""
+    work.mkdir(parents=True, exist_ok=True)
+    say("vocabulary: reading the corpora")
+    rows = sample_rows(stream, wanted.sentences_per_language, seed)
+    model_file = work / "tokenizer.model"
+    if wanted.file is not None:
+        model_file = Path(wanted.file).expanduser()
+    elif not model_file.is_file():
+        say(f"vocabulary: training {wanted.train} pieces on {len(rows)} pairs")
+        texts = sorted({row.source for row in rows}) + [row.target for row in rows if row.target]
+        train_vocabulary(texts, model_file, wanted.train or 32_000, lowercase=wanted.lowercase)
+    return model_file, rows
+
+
 def make_assistant(recipe: Recipe, teacher: Encoder, stream: Stream, folder: Path) -> Path:
     """Write the untaught assistant's model folder (once; a finished one is kept) and return it.
 
@@ -120,17 +135,7 @@ def make_assistant(recipe: Recipe, teacher: Encoder, stream: Stream, folder: Pat
         assert encoder.folder is not None
         return save_student(student, encoder.tokenizer.files[0], folder)
     assert isinstance(wanted, Assistant)
-    work = folder.parent / "vocabulary"
-    work.mkdir(parents=True, exist_ok=True)
-    say("assistant: reading the corpora")
-    rows = sample_rows(stream, wanted.vocabulary.sentences_per_language, recipe.seed)
-    model_file = work / "tokenizer.model"
-    if wanted.vocabulary.file is not None:
-        model_file = Path(wanted.vocabulary.file).expanduser()
-    elif not model_file.is_file():
-        say(f"assistant: training {wanted.vocabulary.train} pieces on {len(rows)} pairs")
-        texts = sorted({row.source for row in rows}) + [row.target for row in rows if row.target]
-        train_vocabulary(texts, model_file, wanted.vocabulary.train or 32_000, lowercase=wanted.vocabulary.lowercase)
+    model_file, rows = make_vocabulary(wanted.vocabulary, stream, folder.parent / "vocabulary", recipe.seed)
     body = teacher if wanted.body == "teacher" else load_encoder(wanted.body)
     say(f"assistant: table rows by {wanted.rows}")
     student = transplant(body, PieceTokenizer(model_file), rows, wanted.rows, wanted.max_length)
@@ -144,12 +149,14 @@ def make_student(recipe: Recipe, assistant_folder: Path, stream: Stream, folder:
     shape = recipe.student
     if isinstance(shape, str):
         encoder = load_encoder(shape)
+        assert encoder.folder is not None
         if (encoder.folder / "config.json") and to_student(encoder) is encoder.module:
-            assert encoder.folder is not None
             shutil.copytree(encoder.folder, folder)
             return folder
         return save_student(to_student(encoder), encoder.tokenizer.files[0], folder)
     assert shape is not None
+    if shape.scratch is not None:
+        return _from_scratch(shape, stream, folder, recipe.seed)
     encoder = load_encoder(assistant_folder)
     large = to_student(encoder)
     count = len(large.layers)
@@ -168,3 +175,27 @@ def make_student(recipe: Recipe, assistant_folder: Path, stream: Stream, folder:
     )
     files = encoder.tokenizer.files[0]
     return save_student(student, files if files.suffix == ".json" else tokenizer_file(assistant_folder), folder)
+
+
+def _from_scratch(shape: StudentShape, stream: Stream, folder: Path, seed: int) -> Path:
+    """A student of random weights under a joint vocabulary of its languages (Mao et al. 2021)."""
+    plan = shape.scratch
+    assert plan is not None
+    model_file, _ = make_vocabulary(plan.vocabulary, stream, folder.parent / "vocabulary", seed)
+    tokenizer = PieceTokenizer(model_file)
+    config = StudentConfig(
+        vocabulary=tokenizer.size,
+        hidden=plan.hidden,
+        heads=plan.heads,
+        intermediate=plan.intermediate,
+        unit=plan.layers,
+        repeats=shape.repeats or 1,
+        bottleneck=shape.bottleneck,
+        place=shape.place,
+        positions=shape.max_length,
+        dropout=shape.dropout,
+        normalize=plan.normalize,
+        pad_id=tokenizer.pad_id,
+    )
+    torch.manual_seed(seed)
+    return save_student(Student(config), model_file, folder)

@@ -17,6 +17,8 @@ from msdc.text.packing import pad
 from msdc.text.tokenizer import Tokenizer
 
 CHUNK_PAIRS = 16_384
+# Batches whose guide vectors are made ready together: enough to pack by length, few enough to begin at once.
+WINDOW = 16
 
 
 @dataclass
@@ -40,18 +42,18 @@ class Batch:
 
 @dataclass
 class Chunk:
-    """A tokenized chunk with its guide vectors and its cut into batches."""
+    """A tokenized chunk and its cut into batches."""
 
     rows: list[Row]
     source_ids: list[list[int]]
     target_ids: list[list[int]] | None
     third_ids: list[list[int]] | None
-    guide_source_ND: np.ndarray | None
-    guide_target_ND: np.ndarray | None
     cuts: list[np.ndarray]
     pad_id: int
 
-    def batch(self, number: int) -> Batch:
+    def batch(
+        self, number: int, guide_source_BD: np.ndarray | None = None, guide_target_BD: np.ndarray | None = None
+    ) -> Batch:
         """Batch `number` as tensors."""
         pick = self.cuts[number]
 
@@ -59,7 +61,7 @@ class Chunk:
             return None if ids is None else pad([ids[i] for i in pick], self.pad_id)
 
         def vectors(guide: np.ndarray | None) -> Tensor | None:
-            return None if guide is None else torch.from_numpy(guide[pick])
+            return None if guide is None else torch.from_numpy(guide)
 
         source = side(self.source_ids)
         assert source is not None
@@ -68,8 +70,8 @@ class Chunk:
             source,
             side(self.target_ids),
             side(self.third_ids),
-            vectors(self.guide_source_ND),
-            vectors(self.guide_target_ND),
+            vectors(guide_source_BD),
+            vectors(guide_target_BD),
         )
 
 
@@ -102,8 +104,6 @@ def make_chunk(
     batch: int,
     batch_tokens: int | None,
     rng: np.random.Generator,
-    guide_source_ND: np.ndarray | None = None,
-    guide_target_ND: np.ndarray | None = None,
 ) -> Chunk:
     """Tokenize and cut one chunk."""
 
@@ -117,7 +117,5 @@ def make_chunk(
     for side in (target_ids, third_ids):
         if side is not None:
             lengths = np.maximum(lengths, [len(row) for row in side])
-    return Chunk(
-        rows, source_ids, target_ids, third_ids, guide_source_ND, guide_target_ND,
-        cut(lengths, batch, batch_tokens, rng), tokenizer.pad_id,
-    )  # fmt: skip
+    cuts = cut(lengths, batch, batch_tokens, rng)
+    return Chunk(rows, source_ids, target_ids, third_ids, cuts, tokenizer.pad_id)

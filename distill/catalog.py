@@ -1,15 +1,63 @@
-"""The recipes that ship, and finding one by name or path."""
+"""The recipes that ship, their variants, and finding one by name or path.
+
+A recipe file may end in `variants`: named changes to it, one for each row of a paper's table.
+
+    variants:
+      bool: {tables: ["5"], row: "Bool (hard labels)", mono: .., cross: 79.0, set: {KEY: VALUE}, stages: [NAME, ..]}
+
+`set` takes the keys of `--set`; `stages` keeps the named stages only; the other entries are the paper's own row, its
+numbers (Spearman x 100) and the tables it stands in. `spare_stages` of a recipe are there for its variants alone.
+`RECIPE:VARIANT` names one, `RECIPE:ONE+TWO` lays two over the
+recipe in that order.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from msdc.errors import InputError
-from msdc.recipe import Recipe, parse_recipe, read_tree
+from msdc.recipe import Recipe, parse_recipe, read_tree, set_value
 
 RECIPES = Path(__file__).resolve().parent / "recipes"
 EMBEDDED = Path(__file__).resolve().parent.parent / "msdc" / "data"
+VARIANT_KEYS = {"set", "stages", "tables", "row", "about", "paper"}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Named changes to a recipe, and the row of the paper they reproduce."""
+
+    name: str
+    row: str = ""
+    tables: tuple[str, ...] = ()
+    paper: dict[str, float] = field(default_factory=dict)
+    about: str = ""
+    set: dict[str, Any] = field(default_factory=dict)
+    stages: tuple[str, ...] | None = None
+
+    def apply(self, tree: dict[str, Any], spare: list[dict[str, Any]]) -> None:
+        """Change the recipe's mapping in place; `spare` are stages it has for variants."""
+        if self.stages is not None:
+            have = {stage["name"]: stage for stage in [*tree["stages"], *spare]}
+            missing = [name for name in self.stages if name not in have]
+            if missing:
+                raise InputError(f"variant {self.name}: no stage {missing[0]!r} (have {', '.join(have)})")
+            tree["stages"] = [have[name] for name in self.stages]
+        names = {stage["name"] for stage in tree["stages"]}
+        spare_names = {stage["name"] for stage in spare}
+        for key, value in self.set.items():
+            place = key.split(".")
+            if place[0] == "stages" and len(place) > 1 and place[1] in spare_names - names:
+                set_value({"stages": spare}, key, value)
+            # What is said of a stage that another variant left out is not an error.
+            elif not (place[0] == "stages" and len(place) > 1 and place[1] not in names):
+                set_value(tree, key, value)
+        if self.row:
+            tree["paper"] = {"row": self.row, "tables": list(self.tables), **self.paper}
 
 
 def shipped() -> list[str]:
@@ -17,21 +65,70 @@ def shipped() -> list[str]:
     return sorted(path.stem for path in RECIPES.glob("*.yaml"))
 
 
-def load_recipe(name: str, overrides: tuple[str, ...] = ()) -> Recipe:
-    """A recipe by path or shipped name, with `--set` overrides. Paths may use {embedded} for the shipped data.
-
-    Raises:
-        InputError: no such recipe, or something in it is wrong.
-    """
+def _read(name: str) -> tuple[dict[str, Any], dict[str, Variant], list[dict[str, Any]], Path]:
     path = RECIPES / f"{name}.yaml" if name in shipped() else Path(name)
     if not path.is_file():
         raise InputError(f"{name}: no such recipe file; shipped recipes: {', '.join(shipped())}")
-    tree = read_tree(path)
+    tree = _embedded(read_tree(path))
+    variants: dict[str, Variant] = {}
+    for key, entry in (tree.pop("variants", None) or {}).items():
+        unknown = set(entry) - VARIANT_KEYS if isinstance(entry, Mapping) else {"not a mapping"}
+        if unknown:
+            raise InputError(f"{path}: variants.{key}: unknown key {sorted(unknown)[0]!r}")
+        lists = {part: tuple(map(str, entry[part])) for part in ("tables", "stages") if part in entry}
+        variants[str(key)] = Variant(str(key), **{**entry, **lists})
+    return tree, variants, tree.pop("spare_stages", None) or [], path
+
+
+def variants_of(name: str) -> dict[str, Variant]:
+    """The variants of a recipe, by name."""
+    return _read(split_name(name)[0])[1]
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """RECIPE and VARIANT[+VARIANT]; a path may hold a colon of its own."""
+    base, _, chosen = (name, "", "") if Path(name).is_file() else name.rpartition(":")
+    return (base, chosen) if base else (chosen or name, "")
+
+
+def load_recipe(name: str, overrides: tuple[str, ...] = ()) -> Recipe:
+    """A recipe by path or shipped name, `NAME:VARIANT` too, with `--set` overrides last.
+
+    Texts in it may use {embedded} for the shipped data and {data} for MSDC_DATA.
+
+    Raises:
+        InputError: no such recipe or variant, or something in it is wrong.
+    """
+    base, chosen = split_name(name)
+    tree, variants, spare, path = _read(base)
     tree.setdefault("name", path.stem)
-    return parse_recipe(_embedded(tree), str(path), overrides)
+    for part in filter(None, chosen.split("+")):
+        if part not in variants:
+            raise InputError(f"{base}: no variant {part!r}; it has {', '.join(variants) or 'none'}")
+        variants[part].apply(tree, spare)
+        tree["name"] += f"-{part}"
+    return parse_recipe(tree, str(path), overrides)
 
 
-def _embedded(value: object) -> object:
+def listing(name: str | None = None) -> list[dict[str, Any]]:
+    """What `--list` shows: every shipped recipe (or the one named) and its variants, with the paper's row."""
+    rows: list[dict[str, Any]] = []
+    for recipe in shipped() if name is None else [name]:
+        entry = Variant(recipe, about=load_recipe(recipe).about)
+        for label, variant in {recipe: entry, **{f"{recipe}:{k}": v for k, v in variants_of(recipe).items()}}.items():
+            rows.append(
+                {
+                    "name": label,
+                    "about": variant.about,
+                    "row": variant.row,
+                    "tables": list(variant.tables),
+                    "paper": variant.paper,
+                }
+            )
+    return rows
+
+
+def _embedded(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _embedded(inner) for key, inner in value.items()}
     if isinstance(value, list):

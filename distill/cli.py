@@ -16,22 +16,44 @@ import click
 )
 @click.option("--resume", is_flag=True, help="Go on from the last checkpoint.")
 @click.option("--list", "list_recipes", is_flag=True, help="List the shipped recipes.")
+@click.option("--sweep", metavar="KEY=A,B,C", help="One run for each value; table=N or variant=A,B for the paper's.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(
-    recipe: str | None, output: Path | None, overrides: tuple[str, ...], resume: bool, list_recipes: bool, as_json: bool
+    recipe: str | None,
+    output: Path | None,
+    overrides: tuple[str, ...],
+    resume: bool,
+    list_recipes: bool,
+    sweep: str | None,
+    as_json: bool,
 ) -> None:
-    """Teach a student from RECIPE: a file, or the name of a shipped recipe.
+    """Teach a student from RECIPE: a file, or the name of a shipped recipe; RECIPE:VARIANT for a row of its paper.
 
-    Under torchrun every process takes its share of each batch.
+    A sweep writes one table (table.md, table.json) and one plot (convergence.png) beside its runs, and goes on where
+    it was stopped. Under torchrun every process takes its share of each batch.
     """
-    from distill.catalog import load_recipe, shipped
+    from distill.catalog import listing, load_recipe
 
     if list_recipes:
-        for name in shipped():
-            click.echo(f"{name:28} {load_recipe(name).about}")
+        rows = listing(recipe)
+        if as_json:
+            click.echo(json.dumps(rows, ensure_ascii=False))
+        for row in () if as_json else rows:
+            numbers = ", ".join(f"{key} {value}" for key, value in row["paper"].items())
+            where = f"  [{'table ' + ', '.join(row['tables']) + ': ' if row['tables'] else ''}{row['row']}]"
+            click.echo(
+                f"{row['name']:34} {row['about']}{where if row['row'] else ''}{'  ' + numbers if numbers else ''}"
+            )
         return
     if recipe is None:
         raise click.UsageError("name a RECIPE, or pass --list to see the shipped ones")
+    if sweep is not None:
+        from distill.sweep import Sweep, run_sweep
+
+        name = Path(recipe).stem.replace(":", "-")
+        folder = run_sweep(Sweep(recipe, sweep, overrides, output or Path("runs") / f"{name}-sweep"))
+        click.echo((folder / "table.json").read_text(encoding="utf-8") if as_json else str(folder / "table.md"))
+        return
     resolved = load_recipe(recipe, overrides)
     from distill.road import run
 

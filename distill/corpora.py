@@ -12,6 +12,7 @@ import gzip
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,12 +25,16 @@ MAX_LINE = 1_000_000
 
 
 class Row(NamedTuple):
-    """One training example; `third` only in triples (premise, entailment, contradiction)."""
+    """One training example; `third` only in triples (premise, entailment, contradiction).
+
+    `domain` is the number of the recipe's corpus that it is from.
+    """
 
     source: str
     target: str
     language: str
     third: str = ""
+    domain: int = 0
 
 
 @dataclass
@@ -43,6 +48,7 @@ class Source:
     rows: Callable[[], Iterator[Row]]
     bad: int = 0
     first_bad: str = ""
+    domain: int = 0
     seen: int = field(default=0, repr=False)
 
     def read(self) -> Iterator[Row]:
@@ -54,12 +60,12 @@ class Source:
         taken = 0
         self.bad, self.first_bad = 0, ""
         longest, limit = self.corpus.max_characters, self.corpus.limit
-        for source, target, language, third in self.rows():
+        for source, target, language, third, _ in self.rows():
             source, target = clean(source), clean(target)
             if len(source) > longest or len(target) > longest:
                 continue
             taken += 1
-            yield Row(source, target, language, clean(third) if third else "")
+            yield Row(source, target, language, clean(third) if third else "", self.domain)
             if taken == limit:
                 break
         self.seen = taken
@@ -245,6 +251,35 @@ def _dictionary(path: Path, corpus: Corpus, language: str) -> list[Source]:
     return [source]
 
 
+def _nli(path: Path, corpus: Corpus) -> list[Source]:
+    """Labelled pairs (label, premise, hypothesis; further columns are passed over) as triples.
+
+    Pairs of one premise stand together, as SNLI and MultiNLI write them; every entailed hypothesis meets every
+    contradicting one. A premise that lacks either gives no triple and counts as a bad line.
+    """
+
+    def rows() -> Iterator[Row]:
+        premise = ""
+        found: dict[str, list[str]] = {}
+        for number, line in chain(_lines(path), [(0, "")]):
+            cells = line.split("\t")
+            if len(cells) < 3 or cells[1].strip() != premise:
+                if found:
+                    entailed, contradicting = found.get("entailment", []), found.get("contradiction", [])
+                    if not entailed or not contradicting:
+                        source.complain(number, "the premise before has no entailment or no contradiction")
+                    for one in entailed:
+                        for other in contradicting:
+                            yield Row(premise, one, corpus.source, other)
+                premise, found = "", {}
+            if len(cells) >= 3 and cells[0] in ("entailment", "neutral", "contradiction"):
+                premise = cells[1].strip()
+                found.setdefault(cells[0], []).append(cells[2])
+
+    source = Source(str(path), corpus.source, path.stat().st_size * (3 if path.suffix == ".gz" else 1), corpus, rows)
+    return [source]
+
+
 def language_of(path: Path, corpus: Corpus) -> str:
     """Target language from the corpus' settings or a name like `x.en-de.tsv.gz`; `xx` when nothing tells."""
     match = LANGUAGE_IN_NAME.search(path.name)
@@ -256,6 +291,8 @@ def language_of(path: Path, corpus: Corpus) -> str:
 def _file(path: Path, corpus: Corpus) -> list[Source]:
     language = language_of(path, corpus)
     suffix = "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
+    if corpus.kind == "nli":
+        return _nli(path, corpus)
     if corpus.kind == "dictionary":
         return _dictionary(path, corpus, language)
     if corpus.kind == "gettext" or suffix == ".po":
@@ -268,7 +305,7 @@ def _file(path: Path, corpus: Corpus) -> list[Source]:
 
 
 def _wanted(path: Path, corpus: Corpus) -> bool:
-    if not corpus.languages or corpus.kind in ("text", "triples"):
+    if not corpus.languages or corpus.kind in ("text", "triples", "nli"):
         return True
     language = language_of(path, corpus)
     return language in corpus.languages or language == "xx"
@@ -306,4 +343,9 @@ def open_corpus(corpus: Corpus) -> list[Source]:
 
 def open_corpora(corpora: tuple[Corpus, ...]) -> list[Source]:
     """All sources of a recipe."""
-    return [source for corpus in corpora for source in open_corpus(corpus)]
+    sources = []
+    for domain, corpus in enumerate(corpora):
+        for source in open_corpus(corpus):
+            source.domain = domain
+            sources.append(source)
+    return sources

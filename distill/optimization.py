@@ -51,7 +51,8 @@ def make_optimizers(task: Task, stage: Stage, sparse: bool) -> list[torch.optim.
     embedding = _table(task.student)
     table = embedding.weight if embedding.weight.requires_grad else None
     embedding.sparse = sparse and table is not None and len(table) > SPARSE_TABLE_ROWS
-    decay, plain = [], []
+    decay: list[nn.Parameter] = []
+    plain: list[nn.Parameter] = []
     for name, parameter in task.named_parameters():
         if parameter.requires_grad and parameter is not table:
             (plain if parameter.dim() < 2 or "norm" in name.lower() else decay).append(parameter)

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,16 @@ import numpy as np
 import torch
 import yaml
 
+from compress.families import to_student
 from compress.folder import save_student
 from distill import parallel
 from distill.assistant import make_assistant, make_student
 from distill.batches import CHUNK_PAIRS, make_chunk
 from distill.card import model_card
 from distill.corpora import open_corpora
+from distill.layers import StatesTask, prepare_states, prototypes, state_use
 from distill.selection import Judge, read_graded
+from distill.sharing import adopt, read_recipe
 from distill.stream import Stream
 from distill.targets import Guide, default_cache
 from distill.tasks import make_task
@@ -35,7 +39,8 @@ from msdc.errors import InputError
 from msdc.files import disk_errors, read_json, staged_folder, write_json, write_text
 from msdc.machine import read_machine
 from msdc.progress import say
-from msdc.recipe import Recipe, Stage
+from msdc.recipe import Recipe, Stage, StudentShape
+from msdc.scores import cosine_rows, spearman
 
 
 @dataclass(frozen=True)
@@ -50,10 +55,11 @@ class RunResult:
 
 
 class Run:
-    """One recipe in one folder."""
+    """One recipe in one folder; finished stages of the run folders `beside` it that would come out equal are taken."""
 
-    def __init__(self, recipe: Recipe, folder: Path, resume: bool = False) -> None:
+    def __init__(self, recipe: Recipe, folder: Path, resume: bool = False, beside: Sequence[Path] = ()) -> None:
         self.recipe = recipe
+        self.beside = beside
         self.folder = folder
         self.resume = resume
         self.device = parallel.start()
@@ -78,7 +84,7 @@ class Run:
         if recipe_file.is_file():
             if not self.resume:
                 raise InputError(f"{self.folder} exists already: pass --resume to go on, or -o another folder")
-            if recipe_file.read_text(encoding="utf-8") != text:
+            if read_recipe(self.folder) != self.recipe:
                 raise InputError(
                     f"{self.folder}/recipe.yaml differs from this recipe: resume with the one it was begun with"
                 )
@@ -92,6 +98,9 @@ class Run:
         if self.rank == 0 and not recipe_file.is_file():
             write_json(self.folder / "environment.json", environment())
             write_text(recipe_file, text)
+        for other in self.beside if self.rank == 0 else ():
+            if taken := adopt(self.recipe, self.folder, other):
+                say(f"taken over from {other}: {', '.join(taken)}")
         parallel.barrier()
 
     def log(self, row: dict[str, Any]) -> None:
@@ -128,7 +137,9 @@ class Run:
             teacher = load_encoder(self.recipe.teacher)
             make_assistant(self.recipe, teacher, self.stream(), self.folder / "assistant-start")
         elif not (self.folder / "student-start" / "config.json").is_file():
-            if self.recipe.assistant is not None and not isinstance(self.recipe.student, str):
+            shape = self.recipe.student
+            cut = isinstance(shape, StudentShape) and shape.scratch is None
+            if self.recipe.assistant is not None and cut:
                 self._make("assistant")
             make_student(self.recipe, self._model("assistant"), self.stream(), self.folder / "student-start")
 
@@ -159,10 +170,10 @@ class Run:
         # Under a token budget the number of steps depends on the lengths: count the cuts of one epoch.
         encoder = load_encoder(self._model(stage.train.split(".")[0]))
         cuts = 0
-        for number, rows in enumerate(stream.chunks(0, CHUNK_PAIRS)):
+        for number, chunk in enumerate(stream.chunks(0, CHUNK_PAIRS)):
             rng = np.random.default_rng([self.recipe.seed, 0, number, 2])
             cuts += len(
-                make_chunk(rows, encoder.tokenizer, stage.max_length, stage.batch, stage.batch_tokens, rng).cuts
+                make_chunk(chunk, encoder.tokenizer, stage.max_length, stage.batch, stage.batch_tokens, rng).cuts
             )
         return max(1, round(stage.epochs * cuts))
 
@@ -175,9 +186,14 @@ class Run:
         role = stage.train.split(".")[0]
         start = self._start(role)
         learner = load_encoder(start)
+        # A student with stock classes (place: embedding) is taught in the canonical one.
+        learner.module = to_student(learner)
+        torch.manual_seed(self.recipe.seed * 1000 + number)
         if stage.start == "random":
             learner.module.embedding.apply(learner.module._initialise)
         guide_encoder, guide_targets = self._guide(stage)
+        if guide_encoder is not None and state_use(stage) is not None:
+            guide_encoder = prepare_states(stage, guide_encoder, learner)
         stream = self.stream(stage)
         steps = self.steps(stage, stream)
         guide = None
@@ -185,14 +201,19 @@ class Run:
             guide_encoder.module.to(self.device)
             guide = Guide(guide_encoder, self.cache, stage.max_length, self.precision)
         learner.max_length = min(learner.max_length, stage.max_length)
-        torch.manual_seed(self.recipe.seed * 1000 + number)
         if stage.quantize is not None:
             from compress import qat
 
             qat.prepare(learner.module, stage.quantize)
-        frozen = (None, None) if guide_encoder is None else (guide_encoder.module, guide_encoder.width)
-        task = make_task(learner.module, stage, *frozen).train()
-        judge = Judge(stream.heldout_rows(), [read_graded(path) for path in self.recipe.heldout.graded], guide)
+        mask_id = getattr(learner.tokenizer, "unk_id", None)
+        frozen = None if guide_encoder is None else guide_encoder.module
+        width = None if guide_encoder is None else guide_encoder.width
+        task = make_task(learner.module, stage, frozen, width, mask_id).train()
+        if guide is not None and isinstance(task, StatesTask):
+            task.prototypes_PD = prototypes(stream, guide)
+        heldout = self.recipe.heldout
+        graded = [read_graded(path, limit=heldout.graded_pairs) for path in heldout.graded]
+        judge = Judge(stream.heldout_rows(), graded, guide, stage.choose)
         trainer = Trainer(
             task=task,
             stage=stage,
@@ -235,20 +256,32 @@ class Run:
         """
         began = time.monotonic()
         self.prepare()
-        self._start("student" if self.recipe.student is not None else "assistant")
+        # The student is cut when its first stage begins: out of the assistant that the stages before have taught.
         results = {stage.name: self.run_stage(number, stage) for number, stage in enumerate(self.recipe.stages)}
         role = "student" if self.recipe.student is not None else "assistant"
         student = self.folder / "student"
         seconds = round(time.monotonic() - began, 1)
+        self._start(role)
         if self.rank == 0 and not student.exists():
             encoder = load_encoder(self._model(role))
+            report = self._report(encoder)
             with staged_folder(student) as stage_folder:
                 shutil.copytree(self._model(role), stage_folder, dirs_exist_ok=True)
                 write_text(stage_folder / "README.md", model_card(self.recipe, encoder, results, seconds))
-            write_json(self.folder / "result.json", {"stages": results, "seconds": seconds})
+            write_json(self.folder / "result.json", {"stages": results, "report": report, "seconds": seconds})
         parallel.barrier()
         assistant = self._model("assistant")
         return RunResult(self.folder, student, assistant if assistant.is_dir() else None, results, seconds)
+
+    def _report(self, encoder: Encoder) -> dict[str, float]:
+        """Spearman x 100 of the finished student on the files of `report`, seen here for the first time."""
+        numbers = {}
+        for graded in (read_graded(path, choosing=False) for path in self.recipe.report):
+            cosines = cosine_rows(encoder.encode(graded.first), encoder.encode(graded.second))
+            numbers[graded.name] = spearman(cosines, np.array(graded.scores))
+        if numbers:
+            self.log({"report": numbers})
+        return numbers
 
 
 def run(recipe: Recipe, run_folder: str | os.PathLike[str], resume: bool = False) -> RunResult:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,17 +37,17 @@ def _number(cell: str) -> float | None:
         return None
 
 
-def read_graded(path: str) -> Graded:
+def read_graded(path: str, choosing: bool = True, limit: int | None = None) -> Graded:
     """A development file: tsv or csv, gzipped or not; the score in any column, the sentences in the last two others.
 
     Knows STSb's own form (genre, file, year, id, score, s1, s2), (score, s1, s2) and (s1, s2, score); a header is
-    passed over. Rows without a score are left out.
+    passed over. Rows without a score are left out; of the others at most `limit` are taken, evenly spread.
 
     Raises:
-        InputError: missing, a name that says it is a test set, or no graded pair in it.
+        InputError: missing, a name that says it is a test set while `choosing`, or no graded pair in it.
     """
     file = Path(path).expanduser()
-    if "test" in file.name.lower():
+    if choosing and re.search(r"test|sts-?20\d\d|sts1[2-6]", file.name.lower()):
         raise InputError(f"{path}: a test set is not for choosing checkpoints; name a development set")
     if not file.is_file():
         raise InputError(f"{path}: no such graded file")
@@ -75,7 +76,9 @@ def read_graded(path: str) -> Graded:
                 second.append(two)
     if len(scores) < 2:
         raise InputError(f"{path}: no graded pairs found")
-    return Graded(file.name.split(".")[0], scores, first, second)
+    step = 1 if limit is None else -(-len(scores) // limit)
+    scores, first, second = scores[::step], first[::step], second[::step]
+    return Graded(re.sub(r"(\.(tsv|csv|txt|gz))+$", "", file.name), scores, first, second)
 
 
 @dataclass
@@ -85,6 +88,7 @@ class Judge:
     heldout: dict[str, list[Row]]
     graded: list[Graded]
     guide: Guide | None
+    choose: str = "auto"
 
     def __call__(self, encoder: Encoder) -> dict[str, float]:
         """Numbers by name; `choice` is the one to choose by, larger is better."""
@@ -93,8 +97,8 @@ class Judge:
         for code, rows in sorted(self.heldout.items()):
             source_ND = encoder.encode([row.source for row in rows])
             target_ND = encoder.encode([row.target for row in rows]) if any(row.target for row in rows) else source_ND
-            if self.guide is not None and self.guide.store.width == source_ND.shape[1]:
-                guide_ND = self.guide.vectors([row.source for row in rows])
+            if self.guide is not None and self.guide.sentence_width == source_ND.shape[1]:
+                guide_ND = self.guide.vectors([row.source for row in rows])[:, : self.guide.sentence_width]
                 numbers[f"mse_{code}"] = mse(guide_ND, target_ND)
                 errors.append(numbers[f"mse_{code}"])
             numbers[f"accuracy_{code}"] = float(np.mean(nearest_accuracy(source_ND, target_ND)))
@@ -110,12 +114,19 @@ class Judge:
             numbers["heldout_mse"] = float(np.mean(errors))
         if accuracies:
             numbers["heldout_accuracy"] = float(np.mean(accuracies))
-        # Both kinds of evidence count: graded pairs where there are some, held-out pairs always.
-        numbers["choice"] = float(np.mean(correlations)) if correlations else 0.0
-        if errors:
-            numbers["choice"] -= (
-                100.0 * np.sqrt(numbers["heldout_mse"] * encoder.width) / (4.0 if correlations else 1.0)
-            )
-        elif accuracies and not correlations:
-            numbers["choice"] = numbers["heldout_accuracy"]
+        numbers["choice"] = self._choice(numbers, bool(correlations), bool(errors), encoder.width)
+        if correlations:
+            numbers["graded"] = float(np.mean(correlations))
         return numbers
+
+    def _choice(self, numbers: dict[str, float], graded: bool, errors: bool, width: int) -> float:
+        """Both kinds of evidence count where the stage does not say otherwise: graded pairs, and held-out pairs."""
+        graded = graded and self.choose != "heldout"
+        errors = errors and (self.choose != "graded" or not graded)
+        spearmans = [value for name, value in numbers.items() if name.startswith("spearman_")]
+        choice = float(np.mean(spearmans)) if graded else 0.0
+        if errors:
+            choice -= 100.0 * float(np.sqrt(numbers["heldout_mse"] * width)) / (4.0 if graded else 1.0)
+        elif not graded and "heldout_accuracy" in numbers:
+            choice = numbers["heldout_accuracy"]
+        return choice

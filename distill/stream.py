@@ -29,9 +29,12 @@ def bucket(text: str) -> float:
 def weights(sources: list[Source], balance: str) -> np.ndarray:
     """Share of each source among the draws [S].
 
-    `proportional` follows size, `equal` gives each language the same (small sets repeat: Reimers and Gurevych 2020),
-    `root` lies between: square root of a language's size.
+    `proportional` follows size, `equal` gives each language the same and `sources` each source (small sets repeat:
+    Reimers and Gurevych 2020), `root` lies between: square root of a language's size.
     """
+    if balance == "sources":
+        alike = np.array([s.corpus.weight for s in sources])
+        return alike / alike.sum()
     size = np.array(
         [max(1, s.bytes if s.corpus.limit is None else min(s.bytes, s.corpus.limit * 80)) for s in sources], float
     )

@@ -21,6 +21,8 @@ from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 from msdc.files import disk_errors
 
+RECENT = 65_536  # keys that may wait, unsorted, before the index is sorted anew
+
 
 def text_key(text: str) -> int:
     """64-bit key of a sentence."""
@@ -41,28 +43,50 @@ class GuideStore:
         with disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         self._keys_path, self._vectors_path = folder / "keys.u64", folder / "vectors.f16"
+        self.count = 0
+        self._recent: dict[int, int] = {}
+        self._sorted, self._order = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+        self._vectors: np.memmap | None = None
         self._load()
 
     def _load(self) -> None:
-        """Index what is whole; a tail that a killed process left half-written is ignored."""
-        keys = np.fromfile(self._keys_path, dtype=np.uint64) if self._keys_path.is_file() else np.zeros(0, np.uint64)
+        """Index what is whole; a tail that a killed process left half-written is ignored.
+
+        Only what came since the last call is read. It is looked up in a small dict and sorted into the big index when
+        there is enough of it: with ten million keys, sorting all of them after every append would take the day.
+        """
         row_bytes = 2 * self.width
+        keys = self._keys_path.stat().st_size // 8 if self._keys_path.is_file() else 0
         whole = self._vectors_path.stat().st_size // row_bytes if self._vectors_path.is_file() else 0
-        self.count = min(len(keys), whole)
-        self._order = np.argsort(keys[: self.count], kind="stable")
-        self._sorted = keys[: self.count][self._order]
-        self._vectors = (
-            np.memmap(self._vectors_path, dtype=np.float16, mode="r", shape=(self.count, self.width))
-            if self.count
-            else None
-        )
+        count = min(keys, whole)
+        if count < self.count:
+            self.count, self._recent = 0, {}
+            self._sorted, self._order = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+        if count > self.count:
+            fresh = np.fromfile(self._keys_path, dtype=np.uint64, count=count - self.count, offset=8 * self.count)
+            numbers = np.arange(self.count, count)
+            if len(fresh) + len(self._recent) < max(RECENT, len(self._sorted) // 8):
+                self._recent.update(zip(fresh.tolist(), numbers.tolist(), strict=True))
+            else:
+                keys_N = np.concatenate([self._sorted, np.array(list(self._recent), np.uint64), fresh])
+                rows_N = np.concatenate([self._order, np.array(list(self._recent.values()), np.int64), numbers])
+                order = np.argsort(keys_N, kind="stable")
+                self._sorted, self._order, self._recent = keys_N[order], rows_N[order], {}
+        if count != self.count or self._vectors is None:
+            shape = (count, self.width)
+            self._vectors = np.memmap(self._vectors_path, dtype=np.float16, mode="r", shape=shape) if count else None
+        self.count = count
 
     def find(self, keys: np.ndarray) -> np.ndarray:
         """Row number of each key, -1 where it is not stored."""
-        if not self.count:
-            return np.full(len(keys), -1, dtype=np.int64)
-        at = np.searchsorted(self._sorted, keys).clip(max=self.count - 1)
-        return np.where(self._sorted[at] == keys, self._order[at], -1)
+        rows = np.full(len(keys), -1, dtype=np.int64)
+        if len(self._sorted):
+            at = np.searchsorted(self._sorted, keys).clip(max=len(self._sorted) - 1)
+            rows = np.where(self._sorted[at] == keys, self._order[at], -1)
+        if self._recent:
+            recent = [self._recent.get(key, -1) for key in keys.tolist()]
+            rows = np.maximum(rows, np.array(recent, dtype=np.int64))
+        return rows
 
     def append(self, keys: np.ndarray, vectors_ND: np.ndarray) -> None:
         """Add rows; safe beside other processes and against being killed half-way."""
@@ -104,6 +128,8 @@ class Guide:
         self.precision = precision
         folder = cache / f"{encoder.fingerprint()[:32]}-{encoder.max_length}"
         self.store = GuideStore(folder, encoder.width)
+        # Of a guide that also gives layer states (distill.layers), the sentence vector comes first.
+        self.sentence_width: int = getattr(module, "sentence_width", encoder.width)
 
     def _check_frozen(self) -> None:
         if self.encoder.module.training or any(p.requires_grad for p in self.encoder.module.parameters()):

@@ -7,20 +7,50 @@ Shapes: B pairs, T tokens, H hidden, D sentence width.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from distill import objectives
 from distill.batches import Batch
 from distill.parallel import gather
+from msdc.errors import InputError
 from msdc.recipe import ObjectiveUse, Stage
 
 BANK_SIZE = 65_536  # Gao et al. 2021
+GROUP_TOKENS = 768  # fewer a group, and the products get too small to be fast
 # options a recipe gives to an objective that are the task's to read
-TASK_OPTIONS = ("bank",)
+TASK_OPTIONS = ("bank", "layers")
+
+
+def encode_sides(student: Any, sides: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
+    """Sentence vectors of each side, [B, D] each, computed in groups of near-equal length over all sides.
+
+    A batch is as long as its longest pair, and the other side of a pair is often shorter: in groups about a tenth less
+    padding is computed. On a GPU, where few large products are faster, each side is one group.
+    """
+    if sides[0][0].device.type != "cpu":
+        return [student(*side) for side in sides]
+    lengths = torch.cat([mask_BT.sum(1) for _, mask_BT in sides])
+    order = lengths.argsort(stable=True)
+    ids = [row for ids_BT, _ in sides for row in ids_BT.unbind()]
+    counts = lengths.tolist()
+    vectors, start = [], 0
+    picked = order.tolist()
+    for end in range(1, len(picked) + 1):
+        longest = counts[picked[end - 1]]
+        small = (end - start) * longest < GROUP_TOKENS
+        if end < len(picked) and (small or counts[picked[end]] <= 1.1 * counts[picked[start]]):
+            continue
+        ids_GT = torch.stack([F.pad(ids[i][:longest], (0, max(0, longest - len(ids[i])))) for i in picked[start:end]])
+        mask_GT = torch.arange(longest) < lengths[order[start:end]].unsqueeze(1)
+        vectors.append(student(ids_GT, mask_GT))
+        start = end
+    together = torch.cat(vectors)[order.argsort()]
+    return list(together.split([len(ids_BT) for ids_BT, _ in sides]))
 
 
 class Task(nn.Module):
@@ -69,20 +99,21 @@ class SentenceTask(Task):
             size = next((int(use.options["bank"]) for use, _ in self.uses if "bank" in use.options), BANK_SIZE)
             self.bank = objectives.MemoryBank(guide_width or student.width, size)
 
-    def _vectors(self, side: tuple[Tensor, Tensor]) -> Tensor:
-        sentence_BD = self.student(*side)
-        return gather(sentence_BD if self.project is None else self.project(sentence_BD))
+    def _vectors(self, *sides: tuple[Tensor, Tensor] | None) -> list[Tensor | None]:
+        given = iter(encode_sides(self.student, [side for side in sides if side is not None]))
+        found = [None if side is None else next(given) for side in sides]
+        return [v if v is None else gather(v if self.project is None else self.project(v)) for v in found]
 
     def forward(self, batch: Batch, teach_source: bool = True) -> dict[str, Tensor]:
         guide_source = None if batch.guide_source_BD is None else gather(batch.guide_source_BD)
         guide_target = None if batch.guide_target_BD is None else gather(batch.guide_target_BD)
-        target = None if batch.target is None else self._vectors(batch.target)
-        if not teach_source and target is not None and guide_source is not None:
+        if not teach_source and batch.target is not None and guide_source is not None:
             # The source side is learnt fast; such a step pays for the target side alone.
+            (target,) = self._vectors(batch.target)
+            assert target is not None
             loss = objectives.kd(guide_source if guide_target is None else guide_target, target)
             return {"loss": loss, "target_only": loss.detach()}
-        source = self._vectors(batch.source)
-        third = None if batch.third is None else self._vectors(batch.third)
+        source, target, third = self._vectors(batch.source, batch.target, batch.third)
         result = self._sum(
             {
                 "teacher_source_BD": guide_source,
@@ -126,10 +157,26 @@ class EmbeddingTask(Task):
         return total
 
 
-TASKS: dict[str, type[Task]] = {"sentence": SentenceTask, "embedding": EmbeddingTask}
+def make_task(student: Any, stage: Stage, guide: Any, guide_width: int | None, mask_id: int | None = None) -> Task:
+    """The task a stage asks for.
 
+    `train: student.embedding` compares embedding layers; PKD and MetaKD need the guide's layer states
+    (distill.layers), the lightweight model's generative objectives a masked token; all else is about sentence vectors.
 
-def make_task(student: Any, stage: Stage, guide: Any, guide_width: int | None) -> Task:
-    """The task a stage asks for: `train: student.embedding` compares embedding layers, all else sentence vectors."""
-    kind = "embedding" if stage.train == "student.embedding" else "sentence"
-    return TASKS[kind](student, stage, guide, guide_width)
+    Raises:
+        InputError: the stage lacks what its objectives need.
+    """
+    from distill.generative import GENERATIVE, GenerativeTask
+    from distill.layers import StatesModule, StatesTask, state_use
+
+    if stage.train == "student.embedding":
+        return EmbeddingTask(student, stage, guide, guide_width)
+    if state_use(stage) is not None:
+        if not isinstance(guide, StatesModule):
+            raise InputError(f"stage {stage.name}: {stage.objective[0].name} needs a guide to compare states with")
+        return StatesTask(student, stage, guide)
+    if any(use.name in GENERATIVE for use in stage.objective):
+        if mask_id is None:
+            raise InputError(f"stage {stage.name}: a masked token needs a SentencePiece vocabulary")
+        return GenerativeTask(student, stage, mask_id, guide, guide_width)
+    return SentenceTask(student, stage, guide, guide_width)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from distill import parallel
-from distill.batches import CHUNK_PAIRS, Batch, Chunk, make_chunk
+from distill.batches import CHUNK_PAIRS, WINDOW, Batch, Chunk, make_chunk
 from distill.checkpoint import checkpoints, load_checkpoint, random_states, restore_random_states, save_checkpoint
 from distill.optimization import Plan, make_optimizers
 from distill.stream import Stream
@@ -99,17 +99,27 @@ class Trainer:
 
     def _prepare(self, rows: list[Any], epoch: int, number: int) -> Chunk:
         rng = np.random.default_rng([self.seed, epoch, number, 2])
-        source = target = None
-        if self.guide is not None and self.task.needs_guide_vectors:
-            texts = [row.source for row in rows]
-            if self.guide_targets:
-                texts += [row.target for row in rows]
-            vectors = self.guide.vectors(texts, self.rank, self.world, parallel.barrier)
-            source = vectors[: len(rows)]
-            target = vectors[len(rows) :] if self.guide_targets else None
-        return make_chunk(
-            rows, self.tokenizer, self.stage.max_length, self.stage.batch, self.stage.batch_tokens, rng, source, target
-        )
+        return make_chunk(rows, self.tokenizer, self.stage.max_length, self.stage.batch, self.stage.batch_tokens, rng)
+
+    def _guided(self, chunk: Chunk, start: int) -> Iterator[Batch]:
+        """Batches of a chunk from `start` on, with guide vectors, which are made ready a window at a time.
+
+        Windows begin at fixed places: a resumed run asks the guide for the same texts together.
+        """
+        for first in range(start - start % WINDOW, len(chunk.cuts), WINDOW):
+            cuts = chunk.cuts[first : first + WINDOW]
+            source: list[np.ndarray | None] = [None] * len(cuts)
+            target = source
+            if self.guide is not None and self.task.needs_guide_vectors:
+                picked = [chunk.rows[i] for i in np.concatenate(cuts)]
+                texts = [row.source for row in picked] + [row.target for row in picked if self.guide_targets]
+                vectors = self.guide.vectors(texts, self.rank, self.world, parallel.barrier)
+                ends = np.cumsum([len(cut) for cut in cuts])[:-1]
+                source = np.split(vectors[: len(picked)], ends)  # type: ignore[assignment]
+                if self.guide_targets:
+                    target = np.split(vectors[len(picked) :], ends)  # type: ignore[assignment]
+            for at in range(max(first, start), first + len(cuts)):
+                yield chunk.batch(at, source[at - first], target[at - first])
 
     def _batches(self) -> Iterator[Batch]:
         """Batches from the current position on, for ever; moves the position past each before yielding it."""
@@ -120,9 +130,9 @@ class Trainer:
                 found = True
                 chunk = self._prepare(rows, self.position.epoch, number)
                 self.position.chunk = number
-                for at in range(self.position.batch, len(chunk.cuts)):
+                for at, batch in enumerate(self._guided(chunk, self.position.batch), self.position.batch):
                     self.position.batch = at + 1
-                    yield chunk.batch(at)
+                    yield batch
                 self.position.batch = 0
                 self.position.chunk = number + 1
             if not found and start == 0:

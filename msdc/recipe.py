@@ -33,7 +33,9 @@ class Corpus(Strict):
         default=None, description="hub data set id, e.g. sentence-transformers/parallel-sentences-tatoeba"
     )
     opus: str | None = Field(default=None, description="OPUS corpus name, e.g. TED2020/v1")
-    kind: Literal["auto", "pairs", "text", "triples", "dictionary", "gettext"] = "auto"
+    kind: Literal["auto", "pairs", "text", "triples", "nli", "dictionary", "gettext"] = Field(
+        default="auto", description="nli: label, premise, hypothesis; becomes triples"
+    )
     source: str = "en"
     languages: tuple[str, ...] = Field(default=(), description="target languages; empty takes all that are found")
     limit: int | None = Field(default=None, gt=0, description="rows taken from each file")
@@ -65,8 +67,21 @@ class Assistant(Strict):
     max_length: int = Field(default=128, gt=3)
 
 
+class Scratch(Strict):
+    """A student that starts from random weights, with a joint vocabulary of its own (Mao et al. 2021: the defaults)."""
+
+    layers: int = Field(default=2, gt=0)
+    hidden: int = Field(default=512, gt=0)
+    heads: int = Field(default=8, gt=0)
+    intermediate: int = Field(default=1024, gt=0)
+    vocabulary: VocabularyTraining = VocabularyTraining(train=50_000)
+    normalize: bool = Field(default=False, description="vectors of length 1; the paper's are as pooled")
+
+
 class StudentShape(Strict):
-    """The student cut from the assistant: layers of its recurring unit, and the width of its token table."""
+    """The student: layers cut from the assistant and the width of its token table, or `scratch` without either."""
+
+    scratch: Scratch | None = None
 
     bottleneck: int | None = Field(default=128, gt=0)
     place: Literal["word", "embedding"] = "word"
@@ -106,7 +121,12 @@ class Stage(Strict):
     clip: float = Field(default=1.0, gt=0)
     freeze: tuple[str, ...] = Field(default=(), description="prefixes of parameter names that stay as they are")
     source_share: float = Field(default=1.0, gt=0, le=1, description="share of steps that also teach the source side")
-    balance: Literal["proportional", "equal", "root"] = "root"
+    balance: Literal["proportional", "equal", "root", "sources"] = Field(
+        default="root", description="equal: each language draws alike; sources: each file does (MKD)"
+    )
+    choose: Literal["auto", "graded", "heldout"] = Field(
+        default="auto", description="what checkpoints are chosen by; auto: graded pairs and held-out pairs together"
+    )
     corpora: tuple[Corpus, ...] | None = Field(default=None, description="in place of the recipe's")
     sample: float | None = Field(default=None, gt=0, le=1, description="in place of the recipe's")
     evaluate_every: int | None = Field(default=None, gt=0, description="steps; None: four times a stage")
@@ -137,6 +157,7 @@ class HeldOut(Strict):
     graded: tuple[str, ...] = Field(
         default=(), description="development files (score, sentence, sentence): never a test set"
     )
+    graded_pairs: int | None = Field(default=None, gt=1, description="of each graded file, evenly spread; None: all")
 
 
 class Recipe(Strict):
@@ -158,6 +179,10 @@ class Recipe(Strict):
         default=1_000_000, gt=0, description="pairs held for shuffling; a smaller corpus is shuffled whole"
     )
     sample: float = Field(default=1.0, gt=0, le=1, description="share of source sentences used, with all translations")
+    report: tuple[str, ...] = Field(
+        default=(),
+        description="graded files scored once, when all is taught; never chosen by, so test sets may be here",
+    )
     data_sources: tuple[str, ...] = ()
     licenses: tuple[str, ...] = ()
     paper: dict[str, Any] = Field(default_factory=dict, description="the row of the paper's table this reproduces")
@@ -180,7 +205,12 @@ class _SafeLoader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-def _set(tree: dict[str, Any], key: str, value: Any) -> None:
+def set_value(tree: dict[str, Any], key: str, value: Any) -> None:
+    """Change one value of a recipe's mapping; dots for depth, a stage by its name.
+
+    Raises:
+        InputError: the key leads nowhere.
+    """
     parts = key.split(".")
     node: Any = tree
     for depth, part in enumerate(parts):
@@ -245,7 +275,7 @@ def parse_recipe(tree: dict[str, Any], origin: str, overrides: tuple[str, ...] =
         if isinstance(parsed, str):
             with contextlib.suppress(ValueError):
                 parsed = float(parsed)
-        _set(tree, key.strip(), parsed)
+        set_value(tree, key.strip(), parsed)
     try:
         return Recipe(**tree)
     except ValidationError as error:

@@ -1,0 +1,204 @@
+"""Teaching speed: this engine against sentence-transformers' trainer, same model, pairs, batch, loss and precision.
+
+    taskset -c 2,3 python benchmarks/training.py --threads 2 --corpus DATA/*/*.en-de.tsv.gz -o training.json
+
+The student is the stock 6 x 384 encoder, the loss MSE of both sides to given teacher vectors (multilingual knowledge
+distillation), batch 64, longest input 128, AdamW, float32. The sides run in turn, each in a process of its own, so
+that peak memory (VmHWM) is its own; all repeats and their spread are in the result. An epoch's seconds are those from
+the second epoch on: then our guide vectors come from the cache; sentence-transformers gets its vectors as labels,
+computed before its clock starts, as its own example does. What both sides do once a run (loading, the first epoch)
+is outside the figure and written beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import itertools
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+MODEL = "all-MiniLM-L6-v2"
+BATCH, MAX_LENGTH, RATE = 64, 128, 2e-5
+
+
+def read_pairs(paths: list[str], count: int) -> list[tuple[str, str]]:
+    """`count` pairs drawn from all files; of a table with a header of languages, English beside every other column."""
+    pairs: list[tuple[str, str]] = []
+    for path in paths:
+        data = gzip.decompress(Path(path).read_bytes()) if path.endswith(".gz") else Path(path).read_bytes()
+        rows = [line.split("\t") for line in data.decode().rstrip("\n").split("\n")]
+        pairs += [(row[0], other) for row in rows[len(rows[0]) > 2 :] for other in row[1:]]
+    # The same rows for both sides: shuffled once, long ones out as the engine's default does.
+    pairs = [pair for pair in pairs if max(map(len, pair)) <= 250]
+    random.Random(1).shuffle(pairs)
+    return pairs[:count]
+
+
+def read_lines(path: Path) -> list[list[str]]:
+    """The pairs that both sides train on."""
+    return [line.split("\t") for line in path.read_text(encoding="utf-8").rstrip("\n").split("\n")]
+
+
+def peak_mib() -> float:
+    """VmHWM of this process."""
+    status = Path("/proc/self/status").read_text()
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) / 1024
+
+
+def ours(pairs_file: Path, work: Path, epochs: int, precision: str, threads: int) -> dict[str, Any]:
+    """`msdc distill`'s own road; times from its metrics.jsonl."""
+    from distill.road import run
+    from msdc.recipe import parse_recipe
+
+    pairs = len(read_lines(pairs_file))
+    steps = -(-pairs // BATCH) * epochs
+    tree = {
+        "name": "speed",
+        "teacher": MODEL,
+        "assistant": None,
+        "student": MODEL,
+        "corpora": [{"path": str(pairs_file), "languages": ["de"]}],
+        "heldout": {"pairs": 2, "share": 1e-9},
+        "threads": threads,
+        "precision": precision,
+        "cache": str(work / "guides"),
+        "stages": [{"name": "mkd", "train": "student", "guide": "teacher", "objective": "multilingual_mse",
+                    "steps": steps, "batch": BATCH, "max_length": MAX_LENGTH, "learning_rate": RATE,
+                    "balance": "proportional", "evaluate_every": steps}],
+    }  # fmt: skip
+    began = time.monotonic()
+    folder = work / f"run-{os.getpid()}"
+    run(parse_recipe(tree, "speed"), folder)
+    wall = time.monotonic() - began
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    at = {row["step"]: row["seconds"] for row in rows if "seconds" in row and "step" in row}
+    ends = [min(at, key=lambda step: abs(step - steps * (epoch + 1) // epochs)) for epoch in range(epochs)]
+    later = [at[two] - at[one] for one, two in itertools.pairwise(ends)]
+    return {"pairs": pairs, "first_epoch_s": at[ends[0]], "epoch_s": later, "wall_s": wall, "vmhwm_mib": peak_mib()}
+
+
+def sentence_transformers(pairs_file: Path, work: Path, epochs: int, precision: str, threads: int) -> dict[str, Any]:
+    """The trainer as its multilingual example uses it."""
+    import torch
+    from datasets import Dataset
+    from sentence_transformers import (
+        SentenceTransformer,
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+    )
+    from sentence_transformers.losses import MSELoss
+    from transformers import TrainerCallback
+
+    from msdc.encoders.encoder import load_encoder
+    from msdc.encoders.locate import locate_model
+
+    torch.set_num_threads(threads)
+    pairs = read_lines(pairs_file)
+    labels = load_encoder(MODEL).encode([one for one, _ in pairs])
+    data = Dataset.from_dict(
+        {"english": [one for one, _ in pairs], "non_english": [two for _, two in pairs], "label": labels.tolist()}
+    )
+    model = SentenceTransformer(str(locate_model(MODEL)), device="cpu")
+    model.max_seq_length = MAX_LENGTH
+    times: list[float] = []
+
+    class Clock(TrainerCallback):
+        def on_epoch_begin(self, *args: Any, **kwargs: Any) -> None:
+            times.append(time.monotonic())
+
+        def on_epoch_end(self, *args: Any, **kwargs: Any) -> None:
+            times.append(time.monotonic())
+
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(work / "st"), num_train_epochs=epochs, per_device_train_batch_size=BATCH, learning_rate=RATE,
+        warmup_ratio=0.1, save_strategy="no", report_to="none", bf16=precision == "bfloat16", use_cpu=True,
+        disable_tqdm=True, logging_strategy="no",
+    )  # fmt: skip
+    began = time.monotonic()
+    SentenceTransformerTrainer(
+        model=model, args=arguments, train_dataset=data, loss=MSELoss(model), callbacks=[Clock()]
+    ).train()
+    wall = time.monotonic() - began
+    seconds = [two - one for one, two in zip(times[::2], times[1::2], strict=True)]
+    return {
+        "pairs": len(pairs), "first_epoch_s": seconds[0], "epoch_s": seconds[1:], "wall_s": wall,
+        "vmhwm_mib": peak_mib(),
+    }  # fmt: skip
+
+
+SIDES = {"ours": ours, "sentence-transformers": sentence_transformers}
+
+
+def summary(runs: list[dict[str, Any]]) -> dict[str, float]:
+    """Median, lowest and highest over all later epochs of all repeats; both sides of a pair are sentences."""
+    rates = [2 * run["pairs"] / seconds for run in runs for seconds in run["epoch_s"]]
+    epochs = [seconds for run in runs for seconds in run["epoch_s"]]
+    return {
+        "sentences_per_s": statistics.median(rates),
+        "sentences_per_s_lowest": min(rates),
+        "sentences_per_s_highest": max(rates),
+        "epoch_s": statistics.median(epochs),
+        "first_epoch_s": statistics.median(run["first_epoch_s"] for run in runs),
+        "vmhwm_mib": max(run["vmhwm_mib"] for run in runs),
+    }
+
+
+def main() -> None:
+    embedded = Path(__file__).resolve().parents[1] / "msdc" / "data" / "quickstart" / "parallel.tsv"
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", nargs="+", default=[str(embedded)], help="tsv or tsv.gz (default: the embedded)")
+    parser.add_argument("--pairs", type=int, default=1920)
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--sides", nargs="+", choices=tuple(SIDES), default=tuple(SIDES))
+    parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--side", choices=tuple(SIDES), help=argparse.SUPPRESS)
+    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.side:
+        given = (options.work / "pairs.en-de.tsv", options.work, options.epochs, options.precision, options.threads)
+        (options.work / "side.json").write_text(json.dumps(SIDES[options.side](*given)))
+        return
+    if options.epochs < 2:
+        parser.error("--epochs must be at least 2: the figure is of the second epoch on")
+    pairs = read_pairs(options.corpus, options.pairs)
+    results: dict[str, list[dict[str, Any]]] = {side: [] for side in options.sides}
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        (work / "pairs.en-de.tsv").write_text("".join(f"{one}\t{two}\n" for one, two in pairs), encoding="utf-8")
+        environment = os.environ | {"OMP_NUM_THREADS": str(options.threads), "TOKENIZERS_PARALLELISM": "false"}
+        for repeat in range(options.repeats):
+            for side in options.sides:
+                command = [sys.executable, __file__, "--side", side, "--work", folder, "--epochs", str(options.epochs),
+                           "--precision", options.precision, "--threads", str(options.threads)]  # fmt: skip
+                subprocess.run(command, check=True, env=environment)
+                results[side].append(json.loads((work / "side.json").read_text()))
+                print(f"repeat {repeat + 1}: {side}: {results[side][-1]}", file=sys.stderr, flush=True)
+    import torch
+
+    report: dict[str, Any] = {
+        "precision": options.precision, "threads": options.threads, "pairs": len(pairs), "torch": torch.__version__,
+        "sides": {side: summary(runs) | {"repeats": runs} for side, runs in results.items()},
+    }  # fmt: skip
+    if len(results) == 2:
+        one, two = (report["sides"][side]["sentences_per_s"] for side in SIDES)
+        report["times_as_fast"] = one / two
+    text = json.dumps(report, indent=2)
+    print(text)
+    if options.output:
+        options.output.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

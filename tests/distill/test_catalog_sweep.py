@@ -1,0 +1,129 @@
+"""Variants of recipes, the paper's rows, and sweeps that teach what they share once."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from click.testing import CliRunner
+from safetensors.torch import load_file
+
+from distill.catalog import load_recipe, shipped, variants_of
+from distill.cli import command
+from distill.road import run
+from distill.sweep import points
+from msdc.errors import InputError
+
+REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference"
+
+
+def test_every_variant_is_a_valid_recipe():
+    for name in shipped():
+        for variant in variants_of(name):
+            recipe = load_recipe(f"{name}:{variant}")
+            assert recipe.name == f"{name}-{variant}"
+            if "small" in variants_of(name) and variant not in ("small", "dictionary"):
+                load_recipe(f"{name}:small+{variant}")
+
+
+def _reference(name):
+    if not (REFERENCE / name).is_file():
+        pytest.skip("the papers' tables (../shared/reference) are not here")
+    with open(REFERENCE / name, encoding="utf-8") as handle:
+        return list(csv.DictReader(line for line in handle if not line.startswith("#")))
+
+
+def test_our_rows_of_the_sts2017_table_have_a_name_and_its_numbers():
+    rows = [row for row in _reference("multistage_sts2017.csv") if row["model"] == "ours"]
+    assert len(rows) == 10
+    for row in rows:
+        label = f"{row['base'].replace('-', '').lower()}-{row['bottleneck']}-{row['ru']}"
+        variant = variants_of("msd")[label]
+        assert variant.paper == {"mono": float(row["mono_avg"]), "cross": float(row["cross_avg"])}
+        student = load_recipe(f"msd:{label}").student
+        assert (student.bottleneck or "none", student.unit) == (
+            row["bottleneck"] if row["bottleneck"] == "none" else int(row["bottleneck"]),
+            int(row["ru"]),
+        )
+
+
+def test_every_row_of_the_ablations_has_a_name_and_its_numbers():
+    by_row = {(table, v.row): v for v in variants_of("msd").values() for table in v.tables}
+    rows = _reference("multistage_ablations.csv")
+    assert len(rows) == 13
+    for row in rows:
+        paper = by_row[row["table"], row["setting"]].paper
+        assert paper["cross"] == float(row["cross_avg"])
+        assert paper.get("mono", row["mono_avg"] and float(row["mono_avg"])) == (
+            row["mono_avg"] and float(row["mono_avg"])
+        )
+
+
+def test_distilcse_and_lightweight_rows_carry_the_papers_numbers():
+    table = {(r["stage"], r["model"]): float(r["avg"]) for r in _reference("distilcse_sts.csv")}
+    for variant in variants_of("distilcse").values():
+        model, _, stage = variant.row.partition(", stage ")
+        if stage:
+            assert variant.paper == {"avg": table[stage, model]}
+
+
+def test_list_shows_the_papers_rows():
+    shown = CliRunner().invoke(command, ["--list"])
+    assert shown.exit_code == 0
+    assert "msd:bool" in shown.output and "[table 5: Bool (hard labels)]  cross 79.0" in shown.output
+    rows = json.loads(CliRunner().invoke(command, ["--list", "--json"]).output)
+    assert {"name", "row", "tables", "paper", "about"} == set(rows[0])
+
+
+@pytest.fixture
+def recipe_file(tiny_tree, tmp_path):
+    tree = tiny_tree | {
+        "variants": {
+            "full": {"tables": ["9"], "row": "all stages", "paper": {"cross": 79.4}},
+            "hard": {"tables": ["9"], "row": "hard labels", "paper": {"cross": 79.0}, "set": {
+                "stages.four.objective": [{"name": "multilingual_contrastive", "options": {"labels": "hard"}}]}},
+            "short": {"stages": ["one", "two"], "row": "1+2"},
+        }
+    }  # fmt: skip
+    path = tmp_path / "tiny.yaml"
+    path.write_text(yaml.safe_dump(tree))
+    return path
+
+
+def test_sweep_of_a_table_shares_stages_and_writes_table_and_plot(recipe_file, tmp_path):
+    out = tmp_path / "sweep"
+    arguments = [str(recipe_file), "--sweep", "table=9", "-o", str(out)]
+    done = CliRunner().invoke(command, arguments, catch_exceptions=False)
+    assert done.exit_code == 0
+    table = json.loads((out / "table.json").read_text())
+    assert [(r["label"], r["paper"]) for r in table["rows"]] == [("full", {"cross": 79.4}), ("hard", {"cross": 79.0})]
+    assert all(r["curve"] and r["seconds"] > 0 for r in table["rows"])
+    assert "hard labels" in (out / "table.md").read_text() and (out / "convergence.png").stat().st_size > 5000
+    for stage in ("0-one", "1-two", "2-three"):
+        one, other = (out / label / "stages" / stage / "model" / "model.safetensors" for label in ("full", "hard"))
+        assert one.stat().st_ino == other.stat().st_ino
+    # What was taken over equals what the point teaches on its own.
+    alone = run(load_recipe(f"{recipe_file}:hard"), tmp_path / "alone")
+    expected, got = (load_file(f / "model.safetensors") for f in (alone.student, out / "hard" / "student"))
+    assert all(torch.equal(expected[name], got[name]) for name in expected)
+    before = (out / "full" / "result.json").stat().st_mtime_ns
+    assert CliRunner().invoke(command, arguments).exit_code == 0
+    assert (out / "full" / "result.json").stat().st_mtime_ns == before
+
+
+def test_points_of_a_sweep(recipe_file):
+    widths = points(str(recipe_file), "student.bottleneck=4,null")
+    assert [r.student.bottleneck for r in widths.values()] == [4, None]
+    assert [s.name for s in points(str(recipe_file), "variant=short")["short"].stages] == ["one", "two"]
+    assert points("msd:small", "table=5", ("seed=7",))["bool"].seed == 7
+    for words, said in (
+        ("nothing", "expected table="),
+        ("table=12", "no variants of table 12"),
+        ("variant=x", "no variant"),
+    ):
+        with pytest.raises(InputError, match=said):
+            points(str(recipe_file), words)

@@ -1,0 +1,211 @@
+"""What a stage computes beyond its objectives: groups of equal length, masks, layer states, triples, domains."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from compress.families import to_student
+from compress.student import Student, StudentConfig
+from distill.batches import Batch
+from distill.corpora import Row, open_corpora
+from distill.generative import GenerativeTask, inside, mask_one
+from distill.layers import depth, layer_states, prototypes, states_encoder
+from distill.road import run
+from distill.stream import Stream
+from distill.targets import Guide
+from distill.tasks import encode_sides, make_task
+from msdc.encoders.encoder import load_encoder
+from msdc.errors import InputError
+from msdc.recipe import Corpus, HeldOut, Stage, parse_recipe
+from msdc.text.packing import pad
+
+sys.path.insert(0, str(Path(__file__).parent / "objectives"))
+import objective_oracles as oracle
+
+
+def student(**settings) -> Student:
+    config = {"vocabulary": 60, "hidden": 16, "heads": 2, "intermediate": 32, "unit": 2, "repeats": 2, "positions": 20}
+    torch.manual_seed(3)
+    return Student(StudentConfig(**{**config, "dropout": 0.0, "normalize": False, **settings}))
+
+
+def side(lengths, seed=0):
+    rng = np.random.default_rng(seed)
+    return pad([[2, *rng.integers(4, 60, n), 3] for n in lengths], 0)
+
+
+def batch(lengths=(1, 5, 9, 4), other=(7, 2, 3, 8), **guide) -> Batch:
+    rows = [Row(f"s{i}", f"t{i}", "de") for i in range(len(lengths))]
+    return Batch(rows, side(lengths), side(other, 1), **guide)
+
+
+@pytest.mark.parametrize("tokens", [1, 40, 10_000])
+def test_groups_of_near_length_change_nothing(monkeypatch, tokens):
+    monkeypatch.setattr("distill.tasks.GROUP_TOKENS", tokens)
+    net = student(unit=1)
+    sides = [side((3, 9, 1, 16, 3)), side((4, 4, 12, 2, 7), 1)]
+    for (ids, mask), got in zip(sides, encode_sides(net, sides), strict=True):
+        torch.testing.assert_close(got, net(ids, mask), atol=1e-6, rtol=1e-5)
+
+
+def test_one_inner_token_is_masked_and_every_one_can_be():
+    ids, mask = side((1, 5, 9))
+    seen = set()
+    for draw in np.linspace(0, 0.999, 60):
+        here = torch.tensor([True, True, False])
+        changed, token = mask_one(ids, mask, here, torch.full((3,), float(draw)), 1)
+        at = (changed != ids).nonzero()
+        assert at[:, 0].tolist() == [0, 1]
+        for row, column in at.tolist():
+            assert inside(mask)[row, column] and changed[row, column] == 1 and token[row] == ids[row, column]
+        seen.add(int(at[1, 1]))
+    assert seen == {1, 2, 3, 4, 5}
+
+
+@pytest.mark.parametrize("task", ["mlm", "smlm", "xtr", "ugt"])
+def test_generative_loss_equals_the_oracle(task):
+    name = "unified_generative" if task == "ugt" else task
+    alignment = {"name": "sentence_alignment", "weight": 2.0, "options": {"reduction": "mean"}}
+    stage = Stage(name="g", guide=None, objective=[name, alignment])
+    made = make_task(student(), stage, None, None, mask_id=1)
+    assert isinstance(made, GenerativeTask)
+    given = batch()
+    torch.manual_seed(5)
+    result = made(given)
+    torch.manual_seed(5)
+    in_source, draw = (torch.rand(4) < 0.5).tolist(), torch.rand(4).tolist()
+    expected, sentences, masked_ids = 0.0, [], []
+    for number, (ids, mask) in enumerate((given.source, given.target)):
+        rows = ids.clone()
+        for i in range(4):
+            inner = int(mask[i].sum()) - 2
+            at = 1 + int(draw[i] * inner)
+            if in_source[i] == (number == 0):
+                masked_ids.append((i, int(ids[i, at])))
+                rows[i, at] = 1
+        sentences.append(made.student(rows, mask))
+    tokens = [token for _, token in sorted(masked_ids)]
+    for number in (0, 1):
+        head = made.norm(torch.nn.functional.gelu(made.dense(sentences[number])))
+        logits = (head @ made.student.embedding.table.weight.T + made.bias_V).tolist()
+        partner, partner_mask = (given.target, given.source)[number]
+        inner = [[bool(m) and 0 < t < int(row.sum()) - 1 for t, m in enumerate(row)] for row in partner_mask]
+        here = [flag == (number == 0) for flag in in_source]
+        expected += oracle.unified_generative(logits, tokens, here, partner.tolist(), inner, task)
+    aligned = oracle.sentence_alignment(sentences[0].tolist(), sentences[1].tolist(), "mean")
+    assert float(result[name]) == pytest.approx(expected, rel=1e-4)
+    assert float(result["loss"]) == pytest.approx(expected + 2 * aligned, rel=1e-4)
+    result["loss"].backward()
+    assert made.student.embedding.table.weight.grad.abs().sum() > 0
+
+
+def test_layer_states_are_those_the_layers_give():
+    net = student().eval()
+    ids, mask = side((3, 9, 1))
+    caught = []
+    hooks = [layer.register_forward_hook(lambda _m, _i, out: caught.append(out[:, 0])) for layer in net.layers]
+    expected = net(ids, mask)
+    for hook in hooks:
+        hook.remove()
+    sentence, states = layer_states(net, ids, mask, (1, 3))
+    assert depth(net) == 4 == len(caught)
+    torch.testing.assert_close(sentence, expected)
+    torch.testing.assert_close(states, torch.stack([caught[0], caught[2]], 1))
+
+
+def test_states_of_the_guide_come_from_the_store(tiny_teacher, tmp_path):
+    plain = load_encoder(tiny_teacher)
+    guide = Guide(states_encoder(load_encoder(tiny_teacher), (1,)), tmp_path, 20)
+    texts = ["a cat sat", "house"]
+    wide = guide.vectors(texts)
+    np.testing.assert_allclose(wide[:, : plain.width], plain.encode(texts), atol=2e-3)
+    ids, mask = pad(plain.tokenize(texts), plain.tokenizer.pad_id)
+    _, states = layer_states(to_student(plain), ids, mask, (1,))
+    np.testing.assert_allclose(wide[:, guide.sentence_width :], states[:, 0].detach().numpy(), atol=5e-3)
+    assert Guide(plain, tmp_path, 20).store.folder != guide.store.folder
+
+
+def test_prototypes_are_mean_directions_by_corpus(tiny_teacher, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.txt").write_text("".join(f"{name} sentence {i}\n" for i in range(30)))
+    sources = open_corpora(tuple(Corpus(path=str(tmp_path / f"{n}.txt")) for n in ("one", "two")))
+    stream = Stream(sources, 1, HeldOut(share=0.1))
+    guide = Guide(load_encoder(tiny_teacher), tmp_path / "cache", 20)
+    found = prototypes(stream, guide)
+    for number, source in enumerate(sources):
+        texts = [row.source for row in source.read() if not stream.is_heldout(row.source)]
+        mean = guide.vectors(texts)
+        mean /= np.linalg.norm(mean, axis=1, keepdims=True)
+        np.testing.assert_allclose(found[number].numpy(), mean.mean(0), atol=1e-5)
+
+
+def plain_recipe(tiny_teacher, parallel_tsv, tmp_path, objective, **more) -> dict:
+    """A student of another width than its teacher, on plain text of two domains."""
+    sentences = [line.split("\t")[0] for line in parallel_tsv.read_text(encoding="utf-8").splitlines()[1:160]]
+    for name, part in (("one", sentences[:80]), ("two", sentences[80:])):
+        (tmp_path / f"{name}.txt").write_text("\n".join(part) + "\n", encoding="utf-8")
+    scratch = {"layers": 2, "hidden": 24, "heads": 2, "intermediate": 32}
+    scratch["vocabulary"] = {"train": 300, "sentences_per_language": 200}
+    stage = {"name": "only", "guide": "teacher", "objective": objective, "steps": 6, "batch": 8, "max_length": 20}
+    return {
+        "name": "plain",
+        "teacher": str(tiny_teacher),
+        "assistant": None,
+        "student": {"scratch": scratch, "bottleneck": None, "max_length": 20, "dropout": 0.1},
+        "corpora": [{"path": str(tmp_path / f"{name}.txt")} for name in ("one", "two")],
+        "heldout": {"pairs": 5, "share": 0.1},
+        "threads": 1,
+        "cache": str(tmp_path / "guides"),
+        "stages": [{**stage, "learning_rate": 1e-3, "evaluate_every": 3, **more}],
+    }
+
+
+BASELINES = {
+    "kd": ["kd"],
+    "pkd": ["kd", {"name": "pkd", "weight": 10.0, "options": {"layers": "last"}}],
+    "metakd": [{"name": "metakd", "options": {"layers": "skip"}}],
+    "ckd": [{"name": "contrastive_distillation", "options": {"bank": 20}}],
+}
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_distilcse_and_its_baselines_run(name, tiny_teacher, parallel_tsv, tmp_path):
+    recipe = parse_recipe(plain_recipe(tiny_teacher, parallel_tsv, tmp_path, BASELINES[name]), "t")
+    result = run(recipe, tmp_path / "run")
+    start = load_file(tmp_path / "run" / "student-start" / "model.safetensors")
+    end = load_file(result.student / "model.safetensors")
+    # The projection to the teacher's width is dropped: nothing is saved but the student.
+    assert start.keys() == end.keys()
+    assert all(not torch.equal(start[key], end[key]) for key in start if key.endswith("query.weight"))
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert any(BASELINES[name][-1]["name"] in row for row in rows) if name != "kd" else True
+
+
+def test_supervised_stage_reads_labelled_pairs(tiny_teacher, parallel_tsv, tmp_path):
+    (tmp_path / "nli.tsv").write_text(
+        "".join(
+            f"{label}\ta man number {i} walks\tsentence {label} {i}\n"
+            for i in range(60)
+            for label in ("neutral", "entailment", "contradiction")
+        )
+    )
+    tree = plain_recipe(tiny_teacher, parallel_tsv, tmp_path, "supervised_contrastive", guide=None)
+    tree["stages"][0]["corpora"] = [{"path": str(tmp_path / "nli.tsv"), "kind": "nli"}]
+    assert run(parse_recipe(tree, "t"), tmp_path / "run").student.is_dir()
+
+
+def test_states_need_a_guide_and_enough_layers(tiny_teacher, parallel_tsv, tmp_path):
+    tree = plain_recipe(tiny_teacher, parallel_tsv, tmp_path, ["pkd"], guide=None)
+    with pytest.raises(InputError, match="needs a guide"):
+        run(parse_recipe(tree, "t"), tmp_path / "run")
+    tree = plain_recipe(tiny_teacher, parallel_tsv, tmp_path, ["pkd"])
+    tree["student"]["scratch"]["layers"] = 1
+    with pytest.raises(InputError, match="at least 2 layers"):
+        run(parse_recipe(tree, "t"), tmp_path / "other")
