@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,15 @@ import torch
 from pydantic import ValidationError
 
 from compress.quantize import PrecisionPlan
+from compress.shapes import tensor_shapes
 from compress.student import Student, StudentConfig
 from msdc.errors import InputError
 from msdc.files import read_json, staged_folder, write_json, write_text
 from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, write_tokenizer_folder
 
 MODEL_TYPE = "msdc-student"
+# Names, shapes and scales around the numbers of a student's weights.
+MAX_HEADER_BYTES = 8 * 1024 * 1024
 
 
 def save_student(
@@ -99,29 +103,25 @@ def _keep_tokenizer(source: Path, folder: Path, max_length: int) -> None:
     write_json(folder / "tokenizer_config.json", {**settings, "model_max_length": max_length})
 
 
-def read_tensors(path: Path) -> dict[str, torch.Tensor]:
-    """Tensors of one safetensors file, in the types they are stored in.
+def read_tensors(path: Path, most_bytes: int | None = None) -> dict[str, torch.Tensor]:
+    """Tensors of one safetensors file, in the types they are stored in; a file larger than `most_bytes` is not opened.
 
     Raises:
-        InputError: missing, truncated, or not a safetensors file.
+        InputError: missing, truncated, too large, or not a safetensors file.
     """
     from safetensors.torch import load_file
 
     try:
+        size = path.stat().st_size
+        if most_bytes is not None and size > most_bytes:
+            raise InputError(f"{path}: {size} bytes where its config.json asks for at most {most_bytes}")
         return load_file(path)
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file") from error
+    except InputError:
+        raise
     except Exception as error:
         raise InputError(f"{path}: damaged or not a safetensors file ({str(error).splitlines()[0]})") from error
-
-
-def read_weights(path: Path) -> dict[str, torch.Tensor]:
-    """Tensors of one safetensors file, float32.
-
-    Raises:
-        InputError: missing, truncated, or not a safetensors file.
-    """
-    return {name: value.float() for name, value in read_tensors(path).items()}
 
 
 def load_student(folder: str | Path) -> Student:
@@ -150,10 +150,11 @@ def load_student(folder: str | Path) -> Student:
         raise InputError(f"{folder}/config.json: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
     plan = read_plan(folder)
     scales: dict[str, torch.Tensor] = {}
+    most_bytes = 4 * sum(prod(shape) for shape in tensor_shapes(config).values()) + MAX_HEADER_BYTES
+    tensors = read_tensors(folder / "model.safetensors", most_bytes)
     if plan is None:
-        weights = read_weights(folder / "model.safetensors")
+        weights = {name: value.float() for name, value in tensors.items()}
     else:
-        tensors = read_tensors(folder / "model.safetensors")
         weights, scales = unpack_student(tensors, config, plan, str(folder / "model.safetensors"))
     with torch.device("meta"):
         student = Student(config)

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 import onnx
 from google.protobuf.message import DecodeError
 
+from export.protobuf_bounds import check_objects
 from msdc.errors import InputError
 
 # Weights are external; what is left is a graph.
@@ -43,8 +44,10 @@ def parse_onnx(path: Path) -> onnx.ModelProto:
     if path.stat().st_size > MAX_ONNX_BYTES:
         raise InputError(f"{path}: {path.stat().st_size} bytes, larger than any ONNX file")
     model = onnx.ModelProto()
+    raw = path.read_bytes()
+    check_objects(raw, onnx.ModelProto.DESCRIPTOR, str(path))
     try:
-        model.ParseFromString(path.read_bytes())
+        model.ParseFromString(raw)
     except DecodeError as error:
         raise InputError(f"{path}: truncated or not an ONNX model") from error
     if not model.graph.node or not model.opset_import:

@@ -244,6 +244,31 @@ def test_damaged_onnx_never_crashes(tmp_path):
             assert "\n" not in str(error)
 
 
+def field(number: int, body: bytes) -> bytes:
+    """A length-delimited field of a protobuf message, on the wire."""
+    length, rest = b"", len(body)
+    while rest >= 128:
+        length, rest = length + bytes([rest & 127 | 128]), rest >> 7
+    return bytes([number << 3 | 2]) + length + bytes([rest]) + body
+
+
+def test_onnx_of_a_million_empty_parts_or_endless_graphs(tmp_path):
+    """2 bytes a node on disk, hundreds in memory: refused by counting, before anything is parsed."""
+    path = tmp_path / "bomb.onnx"
+    opset = onnx.helper.make_opsetid("", 21)
+    head = onnx.ModelProto(ir_version=10, opset_import=[opset]).SerializeToString()
+    path.write_bytes(head + field(7, b"\x0a\x00" * 1_500_000))
+    assert "parts" in one_line(lambda: inspect_path(path))
+    graph = b""
+    for _ in range(5000):
+        # graph.node.attribute.g, one inside the other, deeper than any stack
+        graph = field(1, field(5, field(6, graph)))
+    path.write_bytes(head + field(7, graph))
+    one_line(lambda: inspect_path(path))
+    path.write_bytes(head + field(7, field(5, field(7, b"\x01" * (65 << 20)))))
+    assert "numbers" in one_line(lambda: inspect_path(path))
+
+
 def test_golden_file_of_a_stranger(copy):
     value = json.loads((copy / "golden.json").read_text())
     for change in ({"width": 10**9}, {"vectors": {"float": "!!!"}}, {"ids": "x"}, {"vectors": []}, {"texts": None}):

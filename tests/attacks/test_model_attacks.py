@@ -11,7 +11,7 @@ import pytest
 import tiny_export as tiny
 from test_bundle_attacks import one_line
 
-from compress.folder import load_student, read_weights, save_student
+from compress.folder import load_student, read_tensors, save_student
 from export.run import ExportRequest, export_model
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import MsdcError
@@ -53,10 +53,25 @@ KINDS = ["cut", "empty", "header only", "header longer than the file", "tensor b
 def test_damaged_safetensors(model, kind, tmp_path):
     path = model / "model.safetensors"
     path.write_bytes(bad_headers(path.read_bytes())[kind])
-    assert "model.safetensors" in one_line(lambda: read_weights(path))
+    assert "model.safetensors" in one_line(lambda: read_tensors(path))
     one_line(lambda: load_student(model))
     one_line(lambda: export_model(ExportRequest(str(model), "web", out=tmp_path / "out")))
     assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".out*"))
+
+
+def test_oversized_weights_are_refused_before_memory_is_taken(model):
+    """A sparse 40 GB file whose header is in order: half-precision numbers that reading would double."""
+    path = model / "model.safetensors"
+    raw = path.read_bytes()
+    size = struct.unpack("<Q", raw[:8])[0]
+    header, body = json.loads(raw[8 : 8 + size]), raw[8 + size :]
+    huge = 40_000_000_000
+    header["more"] = {"dtype": "F16", "shape": [huge // 2], "data_offsets": [len(body), len(body) + huge]}
+    text = json.dumps(header).encode()
+    with open(path, "wb") as out:
+        out.write(struct.pack("<Q", len(text)) + text + body)
+        out.truncate(8 + len(text) + len(body) + huge)
+    assert "asks for at most" in one_line(lambda: load_student(model))
 
 
 def test_weights_of_another_shape(model):
