@@ -122,6 +122,30 @@ def test_plain_text_and_triples(tmp_path):
     assert [tuple(r) for r in source.read()] == [("A.", "B.", "en", "C.", 0)]
 
 
+def test_labelled_pairs_become_triples(tmp_path):
+    path = tmp_path / "nli.tsv"
+    path.write_text(
+        "gold_label\tpremise\thypothesis\nneutral\tP1\tn\nentailment\tP1\te1\nentailment\tP1\te2\n"
+        "contradiction\tP1\tc\ncontradiction\tP2\tonly\n-\tP2\tno label\nentailment\tP3\te\tx\n"
+        "contradiction\tP3\tc\tx\n",
+        encoding="utf-8",
+    )
+    (source,) = open_corpus(Corpus(path=str(path), kind="nli"))
+    assert [(r.source, r.target, r.third) for r in source.read()] == [
+        ("P1", "e1", "c"),
+        ("P1", "e2", "c"),
+        ("P3", "e", "c"),
+    ]
+    assert source.bad == 1 and "no entailment or no contradiction" in source.first_bad
+
+
+def test_rows_know_which_corpus_they_are_from(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.en-de.tsv").write_text(f"{name}\tx\n", encoding="utf-8")
+    corpora = tuple(Corpus(path=str(tmp_path / f"{name}.en-de.tsv")) for name in ("b", "a"))
+    assert [(r.source, r.domain) for s in open_corpora(corpora) for r in s.read()] == [("b", 0), ("a", 1)]
+
+
 def test_missing_files_and_languages(tmp_path):
     with pytest.raises(InputError, match="no such corpus file"):
         open_corpora((Corpus(path=str(tmp_path / "none.tsv")),))

@@ -58,6 +58,19 @@ def test_balance(two_languages, balance, share):
     assert weights(s.sources, balance).sum() == pytest.approx(1.0)
 
 
+def test_unequal_sources_of_one_language_draw_alike(tmp_path):
+    """MKD: data sets are balanced in a batch, small ones come round again; a dictionary is one of them."""
+    (tmp_path / "big.en-de.tsv").write_text("".join(f"Sentence {i}.\tSatz {i}.\n" for i in range(1500)))
+    (tmp_path / "words.en-de.txt").write_text("".join(f"word{i} wort{i}\n" for i in range(50)))
+    corpora = (
+        Corpus(path=str(tmp_path / "big.en-de.tsv")),
+        Corpus(path=str(tmp_path / "words.en-de.txt"), kind="dictionary"),
+    )
+    rows = list(stream(lambda: open_corpora(corpora), balance="sources").rows(0))
+    share = sum(row.domain == 1 for row in rows) / len(rows)
+    assert share == pytest.approx(0.5, abs=0.05) and sum(row.domain == 0 for row in rows) > 1300
+
+
 def test_sample_keeps_all_translations_of_a_sentence(two_languages):
     rows = list(stream(two_languages, sample=0.4).rows(0))
     de, nl = ({r.source for r in rows if r.language == code} for code in ("de", "nl"))

@@ -59,3 +59,17 @@ def test_a_guide_that_is_not_frozen_is_refused(guide):
     guide.encoder.module.eval().requires_grad_(True)
     with pytest.raises(InputError, match="not frozen"):
         guide.vectors(TEXTS)
+
+
+def test_a_big_store_answers_as_a_small_one(tmp_path, monkeypatch):
+    """Keys that wait unsorted, keys in the index, and what another process appended meanwhile."""
+    monkeypatch.setattr("distill.targets.RECENT", 5)
+    store, other = GuideStore(tmp_path / "s", 2), GuideStore(tmp_path / "s", 2)
+    rng = np.random.default_rng(1)
+    keys = rng.permutation(200).astype(np.uint64)
+    for number, part in enumerate(np.split(keys, 50)):
+        (store, other)[number % 2].append(part, np.repeat(part[:, None], 2, 1).astype(np.float32))
+    store._load()
+    assert store.count == 200 and len(store._sorted) > 100
+    np.testing.assert_array_equal(store.read(store.find(keys))[:, 0], keys.astype(np.float32))
+    assert (store.find(np.array([777, 888], dtype=np.uint64)) == -1).all()
