@@ -50,6 +50,7 @@ class Source:
     first_bad: str = ""
     domain: int = 0
     seen: int = field(default=0, repr=False)
+    made: bool = False  # its targets are made, not written by people: never held out, never learnt a vocabulary from
 
     def read(self) -> Iterator[Row]:
         """Rows cleaned and filtered by the corpus' limits; counts the bad ones.
@@ -148,11 +149,35 @@ def _tsv(path: Path, corpus: Corpus, language: str) -> list[Source]:
     return [make(0, 1, language, 2, 0, 1)]
 
 
+def join_punctuation(text: str) -> str:
+    """Text of old corpora as people write it: no blank before closing marks and clitics, none inside brackets."""
+    text = re.sub(r" (n't|'(?:s|re|ve|ll|d|m))\b", r"\1", text, flags=re.IGNORECASE)
+    return re.sub(r"(?<=[(\[]) | (?=[.,!?;:%)\]])", "", text)
+
+
 def _text(path: Path, corpus: Corpus) -> list[Source]:
-    def rows() -> Iterator[Row]:
+    lines = _lines(path)
+    names = next(lines, (0, ""))[1].split("\t") if corpus.columns else []
+    if missing := [name for name in corpus.columns if name not in names]:
+        raise InputError(f"{path}: no column {missing[0]!r} (have {', '.join(names)})")
+    places = [names.index(name) for name in corpus.columns]
+
+    def sentences() -> Iterator[tuple[int, str]]:
+        last: list[str] = []
         for number, line in _lines(path):
-            if line.strip():
-                yield Row(line, "", corpus.source)
+            if not places:
+                yield number, line
+            elif number > 1:
+                cells = line.split("\t")
+                found = [cells[place] if place < len(cells) else "" for place in places]
+                # A premise stands in several lines, one after the other.
+                yield from ((number, text) for text in found if text not in last)
+                last = found
+
+    def rows() -> Iterator[Row]:
+        for number, text in sentences():
+            if text.strip():
+                yield Row(join_punctuation(text) if corpus.tokenized else text, "", corpus.source)
             else:
                 source.complain(number, "empty")
 

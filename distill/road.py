@@ -22,7 +22,7 @@ import yaml
 from compress.families import to_student
 from compress.folder import save_student
 from distill import parallel
-from distill.assistant import make_assistant, make_student
+from distill.assistant import make_assistant, make_student, sample_rows
 from distill.batches import CHUNK_PAIRS, make_chunk
 from distill.card import model_card
 from distill.corpora import open_corpora
@@ -33,6 +33,7 @@ from distill.stream import Stream
 from distill.targets import Guide, default_cache
 from distill.tasks import make_task
 from distill.trainer import Trainer
+from distill.word_by_word import Dictionary, learn_dictionary, put_into_words
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.environment import environment
 from msdc.errors import InputError
@@ -41,6 +42,8 @@ from msdc.machine import read_machine
 from msdc.progress import say
 from msdc.recipe import Recipe, Stage, StudentShape
 from msdc.scores import cosine_rows, spearman
+
+DICTIONARY_PAIRS = 60_000  # of each language; more pairs add rare words only
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ class Run:
         if recipe.threads is not None:
             torch.set_num_threads(recipe.threads)
         torch.manual_seed(recipe.seed)
+        self._words: Dictionary | None = None
         self.cache = Path(recipe.cache).expanduser() if recipe.cache else default_cache()
 
     def prepare(self) -> None:
@@ -113,7 +117,7 @@ class Run:
     def stream(self, stage: Stage | None = None) -> Stream:
         """The text of a stage."""
         corpora = stage.corpora if stage is not None and stage.corpora is not None else self.recipe.corpora
-        return Stream(
+        stream = Stream(
             open_corpora(corpora),
             self.recipe.seed,
             self.recipe.heldout,
@@ -121,6 +125,17 @@ class Run:
             self.recipe.buffer,
             stage.sample if stage is not None and stage.sample is not None else self.recipe.sample,
         )
+        if any(source.corpus.word_by_word for source in stream.sources):
+            stream.sources = put_into_words(stream.sources, self._dictionary())
+        return stream
+
+    def _dictionary(self) -> Dictionary:
+        """What the recipe's own parallel text says of words; made once a run."""
+        if self._words is None:
+            say("dictionary: aligning the words of the recipe's parallel text")
+            stream = Stream(open_corpora(self.recipe.corpora), self.recipe.seed, self.recipe.heldout)
+            self._words = learn_dictionary(sample_rows(stream, DICTIONARY_PAIRS, self.recipe.seed))
+        return self._words
 
     def _model(self, role: str) -> Path:
         """Folder of the newest form of `assistant` or `student`: after the last finished stage that taught it."""

@@ -147,7 +147,7 @@ class Stream:
     def heldout_rows(self) -> dict[str, list[Row]]:
         """Up to `heldout.pairs` held-out rows per language, the first that each source gives."""
         found: dict[str, list[Row]] = {}
-        for source in self.sources:
+        for source in (source for source in self.sources if not source.made):
             rows = found.setdefault(source.language, [])
             seen = {(row.source, row.target) for row in rows}
             for number, row in enumerate(source.read()):

@@ -23,6 +23,7 @@ VERBS = {
     "report": ("bench.report.cli:command", "One page for many results."),
     "encode": ("msdc.try_cli:encode", "Print the vectors of texts."),
     "compare": ("msdc.try_cli:compare", "Print the similarity of texts."),
+    "search": ("msdc.search_cli:command", "Find the lines of a text file that mean what a query says."),
     "inspect": ("export.inspect.cli:command", "What is inside an artifact."),
     "doctor": ("msdc.doctor:command", "Versions, kernels and devices; what is missing and how to get it."),
 }

@@ -102,6 +102,13 @@ def read_json(path: str | os.PathLike[str], max_bytes: int = MAX_JSON_BYTES) -> 
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 
 
+def user_cache() -> Path:
+    """`$XDG_CACHE_HOME/msdc`, or `~/.cache/msdc`."""
+    base = os.environ.get("XDG_CACHE_HOME") or ""
+    # The XDG specification has relative paths ignored.
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "msdc"
+
+
 def refuse_existing(target: Path, force: bool) -> None:
     """Nothing is overwritten without `force`.
 

@@ -39,6 +39,13 @@ class Corpus(Strict):
     source: str = "en"
     languages: tuple[str, ...] = Field(default=(), description="target languages; empty takes all that are found")
     limit: int | None = Field(default=None, gt=0, description="rows taken from each file")
+    columns: tuple[str, ...] = Field(
+        default=(), description="text: columns, by the names in the first line of a tab-separated file, that hold it"
+    )
+    tokenized: bool = Field(default=False, description="text whose punctuation stands apart: the blanks are taken out")
+    word_by_word: tuple[str, ...] = Field(
+        default=(), description="text: languages it is put into, word by word, by the parallel corpora's dictionary"
+    )
     max_characters: int = Field(default=250, gt=0, description="longer sentences are left out (MSD code: 250)")
     weight: float = Field(default=1.0, gt=0)
 
@@ -46,6 +53,8 @@ class Corpus(Strict):
     def _one_origin(self) -> Corpus:
         if sum(value is not None for value in (self.path, self.files, self.hub, self.opus)) != 1:
             raise ValueError("a corpus needs exactly one of path, files, hub, opus")
+        if (self.columns or self.tokenized or self.word_by_word) and self.kind != "text":
+            raise ValueError("columns, tokenized and word_by_word are of `kind: text`")
         return self
 
 

@@ -1,0 +1,89 @@
+"""English-only text through the dictionary of the parallel text."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from distill.assistant import sample_rows
+from distill.corpora import Row, join_punctuation, open_corpora, open_corpus
+from distill.stream import Stream
+from distill.word_by_word import learn_dictionary, put_into_words
+from msdc.errors import InputError
+from msdc.recipe import Corpus, HeldOut
+
+# A toy language: every English word has one counterpart, the article has none, "big" has two.
+WORDS = {"dog": "wuf", "cat": "mia", "house": "kas", "sleeps": "dor", "runs": "kor", "sees": "vid", "bird": "pip"}
+
+
+def toy_pairs() -> list[Row]:
+    rows = []
+    nouns, verbs = ["dog", "cat", "house", "bird"], ["sleeps", "runs", "sees"]
+    for repeat in range(4):
+        for noun in nouns:
+            for verb in verbs:
+                big = ("grand", "gross")[repeat % 2]
+                rows.append(Row(f"the big {noun} {verb}", f"{WORDS[noun]} {big} {WORDS[verb]}", "xx"))
+                rows.append(Row(f"the {noun} {verb}", f"{WORDS[noun]} {WORDS[verb]}", "xx"))
+    return rows
+
+
+def test_the_dictionary_finds_every_counterpart_and_leaves_the_article_out() -> None:
+    dictionary = learn_dictionary(toy_pairs())
+    entries = dictionary.by_language["xx"]
+    for word, counterpart in WORDS.items():
+        assert entries[word][0][0] == counterpart
+    assert set(entries["big"][0]) == {"grand", "gross"}
+    assert dictionary.translate("The cat sees, the Bird runs!", "xx") == "mia vid, pip kor!"
+
+
+def test_unknown_words_stay_and_a_text_has_one_translation() -> None:
+    dictionary = learn_dictionary(toy_pairs())
+    assert dictionary.translate("the zebra sleeps", "xx") == "zebra dor"
+    seen = {dictionary.translate("the big dog", "xx") for _ in range(20)}
+    assert len(seen) == 1
+    assert {dictionary.translate(f"big {i}", "xx").split()[0] for i in range(40)} == {"grand", "gross"}
+
+
+def _corpora(folder: Path) -> tuple[Corpus, Corpus]:
+    pairs = folder / "pairs.en-xx.tsv"
+    pairs.write_text("".join(f"{row.source}\t{row.target}\n" for row in toy_pairs()), encoding="utf-8")
+    with gzip.open(folder / "nli.tsv.gz", "wt", encoding="utf-8") as handle:
+        handle.write("gold_label\tpremise\thypothesis\n")
+        handle.write("entailment\tThe dog runs .\tThe big dog runs .\nneutral\tThe dog runs .\tThe cat sleeps .\n")
+    text = Corpus(
+        path=str(folder / "nli.tsv.gz"), kind="text", columns=("premise", "hypothesis"), tokenized=True,
+        word_by_word=("xx",),
+    )  # fmt: skip
+    return Corpus(path=str(pairs)), text
+
+
+def test_text_becomes_pairs_that_are_never_held_out_nor_learnt_from(tmp_path: Path) -> None:
+    corpora = _corpora(tmp_path)
+    stream = Stream(open_corpora(corpora), 1, HeldOut(share=0.4))
+    plain = {row.source for row in sample_rows(stream, 1000, 1) if row.language == "xx"}
+    stream.sources = put_into_words(stream.sources, learn_dictionary(toy_pairs()))
+    made = stream.sources[-1]
+    rows = list(made.read())
+    assert [row.source for row in rows] == ["The dog runs.", "The big dog runs.", "The cat sleeps."]
+    assert rows[0].target == "wuf kor." and rows[0].language == "xx"
+    assert {row.source for row in sample_rows(stream, 1000, 1)} == plain
+    held = {row.source for rows in stream.heldout_rows().values() for row in rows}
+    assert held and not held & {row.source for row in rows}
+
+
+def test_a_language_without_parallel_text_and_a_missing_column_are_named(tmp_path: Path) -> None:
+    _, text = _corpora(tmp_path)
+    other = text.model_copy(update={"word_by_word": ("qq",)})
+    with pytest.raises(InputError, match="word_by_word 'qq' needs parallel text"):
+        put_into_words(open_corpus(other), learn_dictionary(toy_pairs()))
+    with pytest.raises(InputError, match="no column 'sentence' \\(have gold_label, premise, hypothesis\\)"):
+        open_corpus(text.model_copy(update={"columns": ("sentence",)}))
+
+
+def test_join_punctuation() -> None:
+    assert join_punctuation("a dog , a cat ( or two ) and i do n't know .") == "a dog, a cat (or two) and i don't know."
+    assert join_punctuation("the man 's hat !") == "the man's hat!"
+    assert join_punctuation("No change, here.") == "No change, here."
