@@ -156,18 +156,18 @@ def join_punctuation(text: str) -> str:
 
 
 def _text(path: Path, corpus: Corpus) -> list[Source]:
-    lines = _lines(path)
-    names = next(lines, (0, ""))[1].split("\t") if corpus.columns else []
-    if missing := [name for name in corpus.columns if name not in names]:
-        raise InputError(f"{path}: no column {missing[0]!r} (have {', '.join(names)})")
-    places = [names.index(name) for name in corpus.columns]
+    names = next(_lines(path), (0, ""))[1].split("\t") if corpus.columns else []
+    if missing := [c for c in corpus.columns if (c not in names if isinstance(c, str) else not 1 <= c <= len(names))]:
+        raise InputError(f"{path}: no column {missing[0]!r} (have {', '.join(names)[:80]})")
+    places = [names.index(c) if isinstance(c, str) else c - 1 for c in corpus.columns]
+    header = any(isinstance(c, str) for c in corpus.columns)
 
     def sentences() -> Iterator[tuple[int, str]]:
         last: list[str] = []
         for number, line in _lines(path):
             if not places:
                 yield number, line
-            elif number > 1:
+            elif number > header:
                 cells = line.split("\t")
                 found = [cells[place] if place < len(cells) else "" for place in places]
                 # A premise stands in several lines, one after the other.

@@ -4,6 +4,9 @@ Parallel text for small models is mostly short and everyday. English text of oth
 put word by word into a language (the word order stays English), carry that kind's words into the language, and the
 teacher's vector of the English sentence is still what they should mean. The idea is the code-switching of
 Qin et al. 2020 (CoSDA-ML), with a dictionary that is not given but aligned (IBM Model 1, compress.transplant).
+
+`recombine` goes a step further: some words of the English sentence are exchanged for others first. The sentence need
+not make sense; the teacher has a vector for it all the same, and the student meets words in company no corpus has.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -27,6 +31,7 @@ MIN_COUNT = 3  # a word seen less often is not looked up
 MIN_LINK = 0.08  # share of a word's sentences in which the link must stand
 MIN_RATIO = 0.3  # of the best link's strength
 COMMON = 0.01  # a word in more sentences than this and without a counterpart (an article, say) is left out
+DAMPING = 0.4  # words are drawn by count to this power: common ones more often, rare ones often enough
 
 Entries = dict[str, tuple[list[str], list[float]]]
 
@@ -36,6 +41,22 @@ class Dictionary:
     """Translations of English words with their weights, by language; an empty list is a word to leave out."""
 
     by_language: dict[str, Entries]
+    # English words that may be exchanged for one another, and the running sum of the weights they are drawn by
+    content: list[str]
+    cumulative: list[float]
+
+    @cached_property
+    def _exchangeable(self) -> frozenset[str]:
+        return frozenset(self.content)
+
+    def recombine(self, text: str, share: float) -> str:
+        """`text`, lower-cased, with `share` of its content words exchanged for others; the same every time."""
+        chance = random.Random(zlib.crc32(text.encode()))
+        parts = []
+        for part in WORD.split(text.lower()):
+            exchange = part in self._exchangeable and chance.random() < share
+            parts.append(chance.choices(self.content, cum_weights=self.cumulative)[0] if exchange else part)
+        return "".join(parts)
 
     def translate(self, text: str, language: str) -> str:
         """`text` word by word, lower-cased; unknown words stay. The same text gives the same translation every time."""
@@ -60,6 +81,7 @@ def _numbered(sentences: Sequence[list[str]]) -> tuple[list[str], np.ndarray, li
 def learn_dictionary(rows: Sequence[Row]) -> Dictionary:
     """A dictionary for each language that `rows` (parallel sentences) hold; about 2 s for 60,000 pairs."""
     by_language = {}
+    total: Counter[str] = Counter()
     for code in sorted({row.language for row in rows if row.target}):
         pairs = [row for row in rows if row.language == code and row.target]
         english, counts, source = _numbered([WORD.findall(row.source.lower()) for row in pairs])
@@ -75,10 +97,13 @@ def learn_dictionary(rows: Sequence[Row]) -> Dictionary:
                 best = best[strength[best] > MIN_RATIO * strength[best[0]]]
                 words = [foreign[links.indices[links.indptr[i] + j]] for j in best]
                 entries[word] = (words, [float(strength[j]) for j in best])
+                if counts[i] <= COMMON * len(pairs) and len(word) > 2:
+                    total[word] += int(counts[i])
             elif counts[i] > COMMON * len(pairs):
                 entries[word] = ([], [])
         by_language[code] = entries
-    return Dictionary(by_language)
+    cumulative = np.cumsum([count**DAMPING for count in total.values()]).tolist()
+    return Dictionary(by_language, list(total), cumulative)
 
 
 def put_into_words(sources: Sequence[Source], dictionary: Dictionary) -> list[Source]:
@@ -94,8 +119,10 @@ def put_into_words(sources: Sequence[Source], dictionary: Dictionary) -> list[So
             raise InputError(f"{source.name}: word_by_word {code!r} needs parallel text in that language (have {have})")
 
         def rows() -> Iterator[Row]:
+            share = source.corpus.recombine
             for row in source.rows():
-                yield Row(row.source, dictionary.translate(row.source, code), code)
+                english = dictionary.recombine(row.source, share) if share else row.source
+                yield Row(english, dictionary.translate(english, code), code)
 
         return replace(source, name=f"{source.name}:{code}", language=code, rows=rows, made=True)
 

@@ -39,12 +39,15 @@ class Corpus(Strict):
     source: str = "en"
     languages: tuple[str, ...] = Field(default=(), description="target languages; empty takes all that are found")
     limit: int | None = Field(default=None, gt=0, description="rows taken from each file")
-    columns: tuple[str, ...] = Field(
-        default=(), description="text: columns, by the names in the first line of a tab-separated file, that hold it"
+    columns: tuple[int, ...] | tuple[str, ...] = Field(
+        default=(), description="text: tab-separated columns that hold it: numbers from 1, or names in the first line"
     )
     tokenized: bool = Field(default=False, description="text whose punctuation stands apart: the blanks are taken out")
     word_by_word: tuple[str, ...] = Field(
         default=(), description="text: languages it is put into, word by word, by the parallel corpora's dictionary"
+    )
+    recombine: float = Field(
+        default=0.0, ge=0, le=1, description="word_by_word: share of the words that are exchanged for others first"
     )
     max_characters: int = Field(default=250, gt=0, description="longer sentences are left out (MSD code: 250)")
     weight: float = Field(default=1.0, gt=0)
@@ -55,6 +58,8 @@ class Corpus(Strict):
             raise ValueError("a corpus needs exactly one of path, files, hub, opus")
         if (self.columns or self.tokenized or self.word_by_word) and self.kind != "text":
             raise ValueError("columns, tokenized and word_by_word are of `kind: text`")
+        if self.recombine and not self.word_by_word:
+            raise ValueError("recombine is of word_by_word")
         return self
 
 

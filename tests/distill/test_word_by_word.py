@@ -83,6 +83,38 @@ def test_a_language_without_parallel_text_and_a_missing_column_are_named(tmp_pat
         open_corpus(text.model_copy(update={"columns": ("sentence",)}))
 
 
+def rich_pairs() -> list[Row]:
+    """Two hundred nouns, each in half a percent of the sentences; a noun's counterpart is its mirror image."""
+    nouns = [a + b + c + "o" for a in "bdfgk" for b in "aeiou" for c in "lmnprstv"]
+    verbs = ["sleeps", "runs", "sees"]
+    return [Row(f"{noun} {verb}", f"{noun[::-1]} {WORDS[verb]}", "xx") for noun in nouns for verb in verbs]
+
+
+def test_recombined_text_keeps_its_frame_and_its_translation_follows() -> None:
+    dictionary = learn_dictionary(rich_pairs())
+    texts = [f"balo sleeps {i}." for i in range(200)]
+    made = [dictionary.recombine(text, 0.5) for text in texts]
+    assert made == [dictionary.recombine(text, 0.5) for text in texts]
+    nouns = [text.split()[0] for text in made]
+    assert 60 < sum(noun != "balo" for noun in nouns) < 140 and len(set(nouns)) > 40
+    for i, (text, noun) in enumerate(zip(made, nouns, strict=True)):
+        assert text == f"{noun} sleeps {i}." and noun in dictionary.content
+        assert dictionary.translate(text, "xx") == f"{noun[::-1]} dor {i}."
+    assert dictionary.recombine("zebra sleeps", 1.0) == "zebra sleeps"
+    assert dictionary.recombine(texts[0], 0.0) == texts[0]
+
+
+def test_columns_by_number_have_no_header(tmp_path: Path) -> None:
+    path = tmp_path / "rich.tsv"
+    path.write_text("".join(f"{row.source}\t{row.target}\n" for row in rich_pairs()), encoding="utf-8")
+    text = Corpus(path=str(path), kind="text", columns=(1,), word_by_word=("xx",), recombine=0.4)
+    [source] = put_into_words(open_corpus(text), learn_dictionary(rich_pairs()))
+    rows = list(source.read())
+    assert rows[0].target.split()[1] in WORDS.values() and rows[0].target.split()[0][::-1] == rows[0].source.split()[0]
+    with pytest.raises(InputError, match="no column 3"):
+        open_corpus(text.model_copy(update={"columns": (3,)}))
+
+
 def test_join_punctuation() -> None:
     assert join_punctuation("a dog , a cat ( or two ) and i do n't know .") == "a dog, a cat (or two) and i don't know."
     assert join_punctuation("the man 's hat !") == "the man's hat!"
