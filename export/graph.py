@@ -110,7 +110,7 @@ class ExportLayer(nn.Module):
         self.heads, self.hidden, self.head_width = heads, hidden, hidden // heads
         self.scale = 1.0 / math.sqrt(self.head_width)
 
-    def forward(self, hidden_TH: Tensor) -> Tensor:
+    def forward(self, hidden_TH: Tensor, last: bool = False) -> Tensor:
         layer = self.layer
 
         def split(x_TH: Tensor) -> Tensor:
@@ -124,7 +124,9 @@ class ExportLayer(nn.Module):
         residual_TH = hidden_TH if self.entry is None else hidden_TH * self.entry
         hidden_TH = layer.attention_norm(residual_TH + layer.output(context_TH))
         residual_TH = hidden_TH if self.middle is None else hidden_TH * self.middle
-        return layer.output_norm(residual_TH + layer.down(layer.activation(layer.up(hidden_TH))))
+        sum_TH = residual_TH + layer.down(layer.activation(layer.up(hidden_TH)))
+        # The norm runs outside the delegate: a view after it would be a delegate of its own, with a copy.
+        return layer.output_norm(sum_TH.view(1, -1, self.hidden) if last else sum_TH)
 
 
 class ExportUnit(nn.Module):
@@ -143,9 +145,10 @@ class ExportUnit(nn.Module):
 
     def forward(self, hidden_1TH: Tensor) -> Tensor:
         hidden_TH = hidden_1TH.view(-1, self.hidden)
-        for layer in self.layers:
+        *first, last = self.layers
+        for layer in first:
             hidden_TH = layer(hidden_TH)
-        return hidden_TH.view(1, -1, self.hidden)
+        return last(hidden_TH, last=True)
 
 
 class ExportPool(nn.Module):
