@@ -19,7 +19,7 @@ import numpy as np
 
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
-from msdc.files import disk_errors
+from msdc.files import disk_errors, user_cache
 
 RECENT = 65_536  # keys that may wait, unsorted, before the index is sorted anew
 
@@ -31,7 +31,7 @@ def text_key(text: str) -> int:
 
 def default_cache() -> Path:
     """The user's cache folder for guide outputs."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "msdc" / "guides"
+    return user_cache() / "guides"
 
 
 class GuideStore:

@@ -6,21 +6,13 @@ import contextlib
 import fcntl
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from msdc.files import disk_errors, staged_folder
+from msdc.files import disk_errors, staged_folder, user_cache
 
 STAMP = "recipe.json"
-
-
-def cache_root() -> Path:
-    """`$XDG_CACHE_HOME/msdc`, or `~/.cache/msdc`."""
-    base = os.environ.get("XDG_CACHE_HOME") or ""
-    # A relative value is to be ignored, says the XDG base directory specification.
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "msdc"
 
 
 @contextlib.contextmanager
@@ -43,7 +35,7 @@ def cached_folder(kind: str, recipe: dict[str, Any], make: Callable[[Path], None
 
     A second process that asks for the same waits and finds it. A failed `make` leaves nothing.
     """
-    target = cache_root() / kind / recipe_key(recipe)
+    target = user_cache() / kind / recipe_key(recipe)
     if target.is_dir() and not force:
         return target
     with _locked(target.with_suffix(".lock")):

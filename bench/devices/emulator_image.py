@@ -13,10 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.devices.cache import cache_root, cached_folder, recipe_key
+from bench.devices.cache import cached_folder, recipe_key
 from bench.devices.debian import SUITE, extract, only_deb, unpack
 from bench.devices.tools import require, run_tool
 from msdc.errors import MsdcError
+from msdc.files import user_cache
 
 PROGRAMS = ("qemu-system-aarch64", "mmdebstrap", "mke2fs", "adb")
 # In the order in which the kernel needs them; the cloud kernel has the PCI and ext4 parts built in.
@@ -164,7 +165,7 @@ def _image(folder: Path) -> EmulatorImage:
 
 def find_image() -> EmulatorImage | None:
     """The image in the user's cache, None where it was not created yet."""
-    folder = cache_root() / "emulator" / recipe_key(_recipe())
+    folder = user_cache() / "emulator" / recipe_key(_recipe())
     return _image(folder) if folder.is_dir() else None
 
 
