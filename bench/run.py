@@ -17,7 +17,11 @@ from msdc.errors import GateError, MsdcError
 from msdc.files import refuse_existing, write_json
 from msdc.progress import say
 
+# Mean cosine to the golden vectors; a single one may be ten times as far from 1. The kernels that a runtime has for a
+# processor round activations to 8 bits each in their own way (KleidiAI's on Arm differ from those on x86), and two
+# right answers lie as far apart as each from the float model. Wrong kernels are far off: 0.81 to 0.88 where seen.
 PARITY_GATE = 0.999
+SINGLE_GATE = 1 - 10 * (1 - PARITY_GATE)
 
 
 @dataclass(frozen=True)
@@ -93,9 +97,10 @@ def parity_failures(runs: Sequence[DeviceRun]) -> list[str]:
         if run.parity is None:
             continue
         golden = run.parity.golden
-        if golden.min_cosine < PARITY_GATE:
-            least = f"{golden.min_cosine:.4f}"
-            found.append(f"{run.title}: golden vectors agree only to cosine {least} (gate {PARITY_GATE})")
+        if golden.mean_cosine < PARITY_GATE or golden.min_cosine < SINGLE_GATE:
+            mean, least = f"{golden.mean_cosine:.4f}", f"{golden.min_cosine:.4f}"
+            gates = f"(gates {PARITY_GATE} and {SINGLE_GATE:.3g})"
+            found.append(f"{run.title}: golden vectors agree only to mean cosine {mean}, lowest {least} {gates}")
         if not golden.ids_equal:
             found.append(f"{run.title}: {len(golden.ids_differ)} golden texts get other token ids")
     return found

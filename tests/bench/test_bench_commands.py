@@ -9,6 +9,7 @@ from results import make_file, make_run
 
 from bench.devices.base import Device
 from bench.result import BenchFile
+from bench.run import parity_failures
 from msdc.cli import main
 
 
@@ -83,6 +84,14 @@ class Broken(Device):
         from msdc.errors import MsdcError
 
         raise MsdcError("the device went away")
+
+
+@pytest.mark.parametrize(
+    ("mean", "least", "lines"), [(0.9991, 0.9905, 0), (0.9989, 0.9985, 1), (0.9998, 0.985, 1)]
+)
+def test_parity_is_the_mean_and_no_text_far_off(mean, least, lines):
+    golden = {"texts": 90, "mean_cosine": mean, "min_cosine": least, "ids_equal": True}
+    assert len(parity_failures([make_run(parity={"golden": golden})])) == lines
 
 
 class Wrong(Device):

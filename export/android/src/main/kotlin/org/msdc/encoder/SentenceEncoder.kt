@@ -63,11 +63,12 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
     /**
      * Run the bundle's golden texts and compare ids and vectors with those of the export. Seconds of work.
      *
-     * @throws IllegalStateException an id differs, or a cosine is under [leastCosine].
+     * @throws IllegalStateException an id differs, the mean cosine is under [promise], or a single one is more than ten
+     * times as far from 1 as that allows.
      */
     @JvmOverloads
-    fun selfTest(leastCosine: Float = 0.999f): SelfTest = open {
-        val found = NativeCore.selfTest(handle, leastCosine)
+    fun selfTest(promise: Float = 0.999f): SelfTest = open {
+        val found = NativeCore.selfTest(handle, promise)
         SelfTest(found[0].toInt(), found[1].toInt(), found[2], found[3])
     }
 
