@@ -112,6 +112,9 @@ def make_chunk(
 
     source_ids = tokenizer.encode([row.source for row in rows], max_length)
     target_ids = ids([row.target for row in rows])
+    if target_ids is not None:
+        # English-only text among pairs stands for its own translation.
+        target_ids = [own if row.target else ids for own, ids, row in zip(target_ids, source_ids, rows, strict=True)]
     third_ids = ids([row.third for row in rows])
     lengths = np.array([len(row) for row in source_ids])
     for side in (target_ids, third_ids):

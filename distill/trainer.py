@@ -112,7 +112,8 @@ class Trainer:
             target = source
             if self.guide is not None and self.task.needs_guide_vectors:
                 picked = [chunk.rows[i] for i in np.concatenate(cuts)]
-                texts = [row.source for row in picked] + [row.target for row in picked if self.guide_targets]
+                texts = [row.source for row in picked]
+                texts += [row.target or row.source for row in picked if self.guide_targets]
                 vectors = self.guide.vectors(texts, self.rank, self.world, parallel.barrier)
                 ends = np.cumsum([len(cut) for cut in cuts])[:-1]
                 source = np.split(vectors[: len(picked)], ends)  # type: ignore[assignment]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import msdc
 from distill.assistant import sample_rows
+from distill.batches import make_chunk
 from distill.corpora import Row, join_punctuation, open_corpora, open_corpus
 from distill.stream import Stream
 from distill.word_by_word import learn_dictionary, put_into_words
@@ -72,6 +75,16 @@ def test_text_becomes_pairs_that_are_never_held_out_nor_learnt_from(tmp_path: Pa
     assert {row.source for row in sample_rows(stream, 1000, 1)} == plain
     held = {row.source for rows in stream.heldout_rows().values() for row in rows}
     assert held and not held & {row.source for row in rows}
+
+
+def test_english_only_rows_among_pairs_stand_for_their_own_translation() -> None:
+    tokenizer = msdc.load_encoder("msdc-mini").tokenizer
+    rows = [Row("a dog runs", "ein hund", "de"), Row("a cat sleeps", "", "en")]
+    chunk = make_chunk(rows, tokenizer, 16, 2, None, np.random.default_rng(0))
+    assert chunk.target_ids is not None
+    assert chunk.target_ids[0] != chunk.source_ids[0] and chunk.target_ids[1] == chunk.source_ids[1]
+    alone = make_chunk(rows[1:], tokenizer, 16, 2, None, np.random.default_rng(0))
+    assert alone.target_ids is None
 
 
 def test_a_language_without_parallel_text_and_a_missing_column_are_named(tmp_path: Path) -> None:
