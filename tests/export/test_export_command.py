@@ -47,6 +47,13 @@ def test_student_folder_carries_its_card(tmp_path):
     assert manifest.model.source_sha256 == load_encoder(tmp_path / "small").fingerprint()
 
 
+def test_the_shipped_student_keeps_its_promises_on_onnx(tmp_path):
+    """An int8 folder, whose numbers are rounded already: the gates hold as they do for a float one."""
+    run("msdc-mini", "--target", "web", "-o", tmp_path / "out")
+    parity = read_manifest(tmp_path / "out").parity["onnx"]
+    assert parity.passed and parity.mean_cosine > 0.999 and parity.min_cosine > 0.99
+
+
 def test_card_with_a_bomb_gives_no_facts(tmp_path):
     bomb = "a: &a [x, x]\n" + "".join(
         f"{chr(98 + i)}: &{chr(98 + i)} [*{chr(97 + i)}, *{chr(97 + i)}]\n" for i in range(20)

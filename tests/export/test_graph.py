@@ -6,7 +6,9 @@ import pytest
 import tiny_export as tiny
 import torch
 
+from compress.folder import load_student, save_student
 from compress.quantize import dequantize_rows, integers, plan_for
+from compress.shapes import TABLE
 from export.graph import ExportForward, TableInt4, TableInt8
 from export.smooth import calibration_texts, not_smoothed, scales_for, smooth
 
@@ -56,18 +58,25 @@ def test_smoothing_leaves_the_student_alone():
         assert torch.equal(value, before[name]), name
 
 
-def test_smoothing_spares_float_4_bit_and_fixed_integers():
+def test_smoothing_spares_float_and_4_bit():
     student = tiny.student()
     for precision in ("fp32", "int4-embed4"):
         made = smooth(student, plan_for(student, precision), tiny.tokenizer(), tiny.MAX_LENGTH)
         assert made.student is student and made.end is None
-    student.stored_scales = {"layers.0.up.weight": torch.ones(64, 1)}
-    made = smooth(student, plan_for(student, "int8"), tiny.tokenizer(), tiny.MAX_LENGTH)
-    assert made.student is student
     mixed = plan_for(tiny.student(), "int8")
     mixed = mixed.model_copy(update={"weights": {**mixed.weights, "layers.0.key.weight": "fp32"}})
     made = smooth(tiny.student(), mixed, tiny.tokenizer(), tiny.MAX_LENGTH)
     assert made.entry[0] is None and made.middle[0] is not None
+
+
+def test_an_int8_folder_is_smoothed_and_its_table_keeps_its_integers(tmp_path):
+    plan = plan_for(tiny.student(), "int8")
+    folder = save_student(tiny.student(), tiny.tokenizer().path, tmp_path / "int8", plan=plan)
+    student = load_student(folder)
+    made = smooth(student, plan, tiny.tokenizer(), tiny.MAX_LENGTH)
+    assert made.end is not None
+    before, after = integers(student, plan)[TABLE], integers(made.student, plan)[TABLE]
+    assert torch.equal(before.values, after.values) and torch.equal(before.scale, student.stored_scales[TABLE])
 
 
 def test_smoothing_makes_int8_activations_better():
