@@ -283,7 +283,7 @@ def _with_test(
 
 
 def _versions() -> dict[str, str]:
-    names = ("msdc", "numpy", "scipy", "scikit-learn", "faiss-cpu", "torch", "executorch", "onnxruntime", "datasketch")
+    names = ("msdc", "numpy", "scipy", "scikit-learn", "faiss-cpu", "torch", "executorch", "onnxruntime")
     versions = {"python": platform.python_version()}
     for name in names:
         try:
