@@ -97,7 +97,10 @@ class GenerativeTask(SentenceTask):
             # Generative terms are means over this process' own rows, one a side; averaging the gradients of processes
             # with equally many rows gives the whole batch's.
             given = generated if use.name in GENERATIVE else [tensors]
-            value = torch.stack([objective(one, **use.options) for one in given]).sum()
+            if use.name in GENERATIVE and not len(batch):
+                value = sum((one["logits_BV"].sum() for one in generated), source.new_zeros(()))
+            else:
+                value = torch.stack([objective(one, **use.options) for one in given]).sum()
             parts[use.name] = value.detach()
             total = total + use.weight * value
         return {"loss": total, **parts}

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from distill import parallel
 from distill.catalog import load_recipe, variants_of
 from distill.road import Run
 from distill.sharing import read_recipe
@@ -75,6 +76,8 @@ def run_sweep(sweep: Sweep) -> Path:
         # Any run beside this one may have taught a stage already; a finished one has most to give.
         beside = sorted(path.parent for path in sweep.folder.glob("*/recipe.yaml") if path.parent != folder)
         Run(recipe, folder, (folder / "recipe.yaml").is_file(), beside).run()
+    if parallel.rank_and_world()[0]:
+        return sweep.folder
     rows = [row(label, recipes[label], folders[label]) for label in recipes]
     write_json(sweep.folder / "table.json", {"recipe": sweep.recipe, "sweep": sweep.over, "rows": rows})
     write_text(sweep.folder / "table.md", markdown(sweep, rows))

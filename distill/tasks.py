@@ -32,7 +32,8 @@ def encode_sides(student: Any, sides: Sequence[tuple[Tensor, Tensor]]) -> list[T
     A batch is as long as its longest pair, and the other side of a pair is often shorter: in groups about a tenth less
     padding is computed. On a GPU, where few large products are faster, each side is one group.
     """
-    if sides[0][0].device.type != "cpu":
+    # A process may have no row of the last, small batch of a chunk.
+    if sides[0][0].device.type != "cpu" or not len(sides[0][0]):
         return [student(*side) for side in sides]
     lengths = torch.cat([mask_BT.sum(1) for _, mask_BT in sides])
     order = lengths.argsort(stable=True)
