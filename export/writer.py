@@ -17,6 +17,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from compress.quantize import PrecisionPlan, check_plan, plan_for
+from compress.shapes import parameter_counts
 from compress.student import Student
 from export.executorch_program import Style, write_executorch
 from export.gates import Thresholds, measure, shortfalls, thresholds_for, tokenizers_agree
@@ -133,14 +134,11 @@ def float_vectors(student: Student, rows: Sequence[Sequence[int]]) -> np.ndarray
 
 
 def _model_part(student: Student, source: str | None) -> ModelPart:
-    state = student.state_dict()
-    counts = {name: value.numel() for name, value in state.items()}
-    embedding = sum(count for name, count in counts.items() if name.startswith("embedding.") and ".norm." not in name)
-    encoder = sum(count for name, count in counts.items() if name.startswith("layers."))
+    counts = parameter_counts(student.config)
     return ModelPart(
-        parameters=sum(counts.values()),
-        embedding_parameters=embedding,
-        encoder_parameters=encoder,
+        parameters=counts["total"],
+        embedding_parameters=counts["embedding"],
+        encoder_parameters=counts["encoder"],
         config=student.config.model_dump(),
         source_sha256=source or weights_sha256(student),
     )

@@ -172,6 +172,7 @@ def as_text(report: dict[str, Any], tensors: int = 12) -> str:
         return "\n".join([*lines, *(as_text(program, tensors) for program in report["programs"])])
     lines = [f"{report['file']}: {report['kind']}, {report['bytes']:,} bytes, sha256 {report['sha256']}"]
     if report["kind"] == "executorch":
+        lines.append(f"  program format {report['schema_version']}")
         for method in report["methods"]:
             if method["constant"] is not None:
                 lines.append(f"  {method['name']} = {method['constant']}")
