@@ -278,9 +278,23 @@ def _published(tables: list[dict[str, Any]]) -> list[Block]:
 DETAILS = {"sts": _subsets, "classification": _languages, "bias": _bias, "geometry": _geometry, "drift": _drift}
 
 
+def _models_table(records: list[dict[str, Any]]) -> Table:
+    """What was scored: float models, and artifacts with their bytes and whether msdc export's gates hold for them."""
+    rows = []
+    for one in records:
+        if one["kind"] == "float":
+            stored = one.get("weights_stored_as")
+            rows.append([one["label"], "float", f"weights stored as {stored}" if stored else "float32", "-", "-"])
+        else:
+            kept = {True: "kept", False: "one falls short", None: "-"}[one.get("gates_kept")]
+            rows.append([one["label"], one["runtime"], one["precision"], f"{one['bytes']:,}", kept])
+    return Table("Models", ["model", "runs on", "precision", "program bytes", "gates of msdc export"], rows)
+
+
 def blocks_of(document: dict[str, Any]) -> list[Block]:
     """Every table and picture of one result document."""
-    out: list[Block] = []
+    records = document.get("models", [])
+    out: list[Block] = [_models_table(records)] if any(one["kind"] == "artifact" for one in records) else []
     for task, results in _by_task(document.get("results", [])).items():
         out.append(_score_table(task, results))
         detail = DETAILS.get(task)

@@ -67,7 +67,9 @@ def artifacts(data: ReportData) -> Section | None:
         said = "emulated" in run.device.name
         device = run.device.name + (" (emulated)" if run.device.emulated and not said else "")
         sizes = (megabytes(run.artifact.bytes), megabytes(run.artifact.bundle_bytes))
-        rows.append((style.name, device, *sizes, load, first, str(run.threads), *_parity_cells(run)))
+        # The device has a column of its own here.
+        artifact = style.name.replace(f" on {run.device.name}", "", 1)
+        rows.append((artifact, device, *sizes, load, first, str(run.threads), *_parity_cells(run)))
     columns = (
         Column("Artifact", align="left"), Column("Device", align="left"), Column("Program", "MB"),
         Column("With tokenizer", "MB"), Column("Load", "ms"), Column("First run", "ms"), Column("Threads"),

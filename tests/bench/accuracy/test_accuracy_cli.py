@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import os
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -329,3 +331,42 @@ def test_hub_data_set_from_its_cache(monkeypatch, tmp_path, bag):
         job.load()
     with pytest.raises(InputError, match="hub did not give"):
         plan(["sts=hub:me/other"], data_place(None)).jobs[0].load()
+
+def test_card_exports_and_finds_the_training_text_by_itself(tiny_student, tmp_path, monkeypatch):
+    """Nothing but the model is named: artifacts, languages and corpora come from the model and its run folder."""
+    import bench.accuracy.sets as sets
+
+    run_folder = tmp_path / "run"
+    student = shutil.copytree(tiny_student, run_folder / "student")
+    (student / "README.md").write_text("---\nlanguage: [en, de]\n---\n", encoding="utf-8")
+    rows = (QUICKSTART / "graded_pairs.tsv").read_text("utf-8").splitlines()[1:4]
+    text = "".join(f"{row.split(chr(9))[3]}\tx\n" for row in rows)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "c.en-de.tsv").write_text(text, encoding="utf-8")
+    (run_folder / "recipe.yaml").write_text(
+        "teacher: all-MiniLM-L6-v2\ncorpora:\n  - {path: '{data}/c.*.tsv', languages: [de]}\n"
+        "stages:\n  - {name: teach, train: student, guide: teacher, objective: multilingual_mse}\n",
+        encoding="utf-8",
+    )
+    monkeypatch.setitem(sets.SUITES, "card", ("graded-pairs", "quickstart", "drift/quickstart"))
+    monkeypatch.setenv("MSDC_DATA", "/nowhere")
+    config = EvaluateConfig(str(student), ("card",), data=tmp_path / "data", options=Options(resamples=0))
+    document = run(config)
+    assert os.environ["MSDC_DATA"] == "/nowhere"
+    labels = [model["label"] for model in document["models"]]
+    assert labels == ["student", "student (executorch)", "student (onnx)"]
+    assert all(model["precision"] == "int8" for model in document["models"][1:])
+    assert {r["name"] for r in document["results"]} == {"graded-pairs", "quickstart/en-de", "drift/quickstart"}
+    assert [r["model"] for r in document["results"] if r["task"] == "drift"] == labels[1:]
+    assert document["contamination"]["checked"] and document["results"][0]["contamination"]["exact"] >= 1
+    shown = markdown(document)
+    assert "| student | float |" in shown and "int8" in shown.split("## ")[1]
+
+
+def test_a_recipe_whose_text_is_not_here_is_told_and_stops_nothing(tmp_path, tiny_student, monkeypatch):
+    from bench.accuracy.card import readable_corpora, training_recipe
+
+    monkeypatch.setenv("MSDC_DATA", str(tmp_path))
+    corpora, why = readable_corpora("msdc-mini")
+    assert corpora == () and "tatoeba" in why
+    assert training_recipe(None, "msdc-mini") == "msdc-mini" and training_recipe(tiny_student, "tiny-student") is None
