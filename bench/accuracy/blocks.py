@@ -291,10 +291,29 @@ def _models_table(records: list[dict[str, Any]]) -> Table:
     return Table("Models", ["model", "runs on", "precision", "program bytes", "gates of msdc export"], rows)
 
 
+def _overview(results: list[dict[str, Any]]) -> Table | None:
+    """One line for each family of sets: the mean of its headline numbers. None for a handful of results."""
+    families: dict[tuple[str, str], list[str]] = {}
+    for result in results:
+        names = families.setdefault((result["task"], result["name"].split("/")[0]), [])
+        names += [result["name"]] if result["name"] not in names else []
+    if len(families) < 3:
+        return None
+    models, cell = _models(results), {(result["name"], result["model"]): result for result in results}
+    rows = []
+    for (task, family), names in families.items():
+        what = f"{family} ({len(names)} sets)" if len(names) > 1 else names[0]
+        means = [number(task, _mean_of(cell, names, model)) for model in models]
+        rows.append([what, HEADLINES.get(task, task), *means])
+    return Table("Overview", ["sets", "measure", *models], rows, "Means over the sets; each set is below.")
+
+
 def blocks_of(document: dict[str, Any]) -> list[Block]:
     """Every table and picture of one result document."""
     records = document.get("models", [])
     out: list[Block] = [_models_table(records)] if any(one["kind"] == "artifact" for one in records) else []
+    overview = _overview(document.get("results", []))
+    out += [overview] if overview else []
     for task, results in _by_task(document.get("results", [])).items():
         out.append(_score_table(task, results))
         detail = DETAILS.get(task)

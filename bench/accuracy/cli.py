@@ -73,7 +73,7 @@ def _listing() -> str:
     "--resamples", type=click.IntRange(0), default=1000, show_default=True, help="Bootstrap resamples; 0 for none."
 )
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--threads", type=click.IntRange(1), help="Threads of the neighbour search.")
+@click.option("--threads", type=click.IntRange(1), help="Threads of artifacts and of the neighbour search.")
 @click.option("--cache", type=click.Path(file_okay=False, path_type=Path), help="Keep vectors here for the next run.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(

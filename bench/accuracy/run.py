@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import os
 import platform
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -91,8 +92,17 @@ def _cache_key(record: dict[str, Any]) -> str:
     return "-".join(sorted(digest[:32] for digest in record["files"].values()))
 
 
+def _open(config: EvaluateConfig, name: str, runtime: str | None) -> Any:
+    if not _is_bundle(name):
+        return open_model(name, runtime)
+    from export.bundle import load_bundle
+
+    # A runtime makes a thread for each core of the machine, also of those this process may not use.
+    return load_bundle(name, runtime, config.options.threads or len(os.sched_getaffinity(0)))
+
+
 def _contender(config: EvaluateConfig, name: str, runtime: str | None, taken: set[str]) -> Contender:
-    model = open_model(name, runtime)
+    model = _open(config, name, runtime)
     record = _record(str(getattr(model, "name", Path(name).name)), model)
     if record["label"] in taken:
         # two folders of one name: tell them apart by where they lie

@@ -137,6 +137,9 @@ def read_answer(job: Job, where: str, answer: Path, vectors: Path, hashes: tuple
     Raises:
         MsdcError: a file is not the one that the runner's last line names, or does not fit the job.
     """
+    sizes = [path.stat().st_size for path in (answer, vectors)]
+    if max(sizes) > MAX_ANSWER_BYTES:
+        raise MsdcError(f"{where}: an answer of {max(sizes)} bytes; no run of ours is that large")
     raw, numbers = answer.read_bytes(), vectors.read_bytes()
     if (hashlib.sha256(raw).hexdigest(), hashlib.sha256(numbers).hexdigest()) != hashes:
         raise MsdcError(f"{where}: the answer was damaged on its way back; run again")
