@@ -27,22 +27,17 @@ TEACHER = "all-MiniLM-L6-v2"
 
 
 def generate(path: Path, pairs: int) -> None:
-    """Pairs of 5 to 12 words over 40,000 invented ones; the number in each makes it unique."""
+    """Pairs of 3 to 8 of 40,000 invented words; the number in front makes each its own."""
     generator = random.Random(1)
     syllables = [a + b for a in "bdfgklmnprst" for b in ("a", "e", "i", "o", "u", "an", "er")]
-    words = ["".join(generator.choices(syllables, k=generator.randint(1, 4))) for _ in range(40_000)]
-    number = 0
+    words = ["".join(generator.choices(syllables, k=generator.randint(1, 2))) for _ in range(40_000)]
+    texts = [" ".join(generator.choices(words, k=3 + number % 6)) for number in range(100_003)]
     with open(path, "w", encoding="utf-8") as handle:
-        while number < pairs:
-            pool = generator.choices(words, k=400_000)
-            lines, at = [], 0
-            while at + 24 < len(pool) and number < pairs:
-                one = 5 + number % 8
-                left, right = " ".join(pool[at : at + one]), " ".join(pool[at + one : at + 2 * one])
-                lines.append(f"{left} {number}\t{right} {number}\n")
-                at += 2 * one
-                number += 1
-            handle.writelines(lines)
+        for first in range(0, pairs, 100_000):
+            handle.writelines(
+                f"{number} {texts[number % 100_003]}\t{number} {texts[-(number % 99_991)]}\n"
+                for number in range(first, min(pairs, first + 100_000))
+            )
 
 
 def fill_store(cache: Path, rows: int) -> None:
