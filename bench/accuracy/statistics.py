@@ -5,7 +5,6 @@ Shapes: N items, R resamples. Everything is seeded; nothing reads the clock or a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,9 +43,20 @@ def _pearson_rows(first_RN: np.ndarray, second_RN: np.ndarray) -> np.ndarray:
         return np.where(scale > 0, (first * second).sum(-1) / scale, np.nan)
 
 
-def spearman_rows(first_RN: np.ndarray, second_RN: np.ndarray) -> np.ndarray:
-    """Spearman x 100 of each row pair [R]."""
-    return 100.0 * _pearson_rows(ranks(first_RN), ranks(second_RN))
+def resampled_ranks(values_N: np.ndarray, picks_RN: np.ndarray) -> np.ndarray:
+    """`ranks(values_N[picks_RN])` without a sort for each resample: values are ordered once, a resample counts them."""
+    distinct, place_N = np.unique(values_N, return_inverse=True)
+    resamples, places = len(picks_RN), len(distinct)
+    picked_RN = place_N[picks_RN]
+    offsets_R1 = np.arange(resamples)[:, None] * places
+    counts_RP = np.bincount((picked_RN + offsets_R1).ravel(), minlength=resamples * places).reshape(resamples, places)
+    mean_rank_RP = counts_RP.cumsum(1) - (counts_RP - 1) / 2
+    return np.take_along_axis(mean_rank_RP, picked_RN, 1)
+
+
+def resampled_spearman(values_N: np.ndarray, gold_N: np.ndarray, picks_RN: np.ndarray) -> np.ndarray:
+    """Spearman x 100 of each resample [R]; NaN where a side is constant."""
+    return 100.0 * _pearson_rows(resampled_ranks(values_N, picks_RN), resampled_ranks(gold_N, picks_RN))
 
 
 def resampled_scores(items: list[Items], resamples: int, seed: int) -> np.ndarray:
@@ -61,7 +71,7 @@ def resampled_scores(items: list[Items], resamples: int, seed: int) -> np.ndarra
         for row, one in enumerate(items):
             if one.kind == "correlation":
                 assert one.gold_N is not None
-                out[row, start:stop] = spearman_rows(one.values_N[picks_RN], one.gold_N[picks_RN])
+                out[row, start:stop] = resampled_spearman(one.values_N, one.gold_N, picks_RN)
             else:
                 out[row, start:stop] = 100.0 * one.values_N[picks_RN].mean(axis=1)
     return out
@@ -138,12 +148,3 @@ def _permutation(first: Items, second: Items, resamples: int, seed: int) -> tupl
         difference_R = score(np.where(swap_RN, two, one)) - score(np.where(swap_RN, one, two))
         extreme += int((np.abs(difference_R) >= abs(observed) - 1e-12).sum())
     return observed, (extreme + 1) / (resamples + 1)
-
-
-def statistic_interval(
-    statistic: Callable[[list[np.ndarray]], float], sizes: list[int], resamples: int, seed: int
-) -> tuple[np.ndarray, tuple[float, float] | None]:
-    """Bootstrap of any statistic over several groups, each resampled within itself; returns draws and interval."""
-    generator = np.random.default_rng(seed)
-    draws_R = np.array([statistic([generator.integers(0, n, size=n) for n in sizes]) for _ in range(resamples)])
-    return draws_R, percentiles(draws_R)

@@ -15,7 +15,7 @@ import numpy as np
 from bench.accuracy.readers.lines import Source
 from bench.accuracy.readers.pairs import ScoredPairs, join_pairs, read_pairs
 from bench.accuracy.readers.parallel import Parallel
-from bench.accuracy.statistics import statistic_interval
+from bench.accuracy.statistics import CHUNK_NUMBERS, percentiles, resampled_spearman
 from bench.accuracy.task import Options, Outcome, Task
 from bench.accuracy.tasks.sts import pair_cosines
 from bench.accuracy.vectors import VectorStore
@@ -99,6 +99,22 @@ def _picture(store: VectorStore, parallel: Parallel) -> dict[str, Any]:
     return {"points": points, "explained": explained, "gap": gap / spread if spread else 0.0, "source": parallel.name}
 
 
+def _resampled_bias(
+    cosines_N: np.ndarray, gold_N: np.ndarray, members: list[np.ndarray], options: Options
+) -> np.ndarray:
+    """Joint Spearman minus the mean of the sets on resamples of the pairs inside each set; undefined ones left out."""
+    generator = np.random.default_rng(options.seed)
+    step = max(1, CHUNK_NUMBERS // sum(map(len, members)))
+    draws = []
+    for start in range(0, options.resamples, step):
+        count = min(step, options.resamples - start)
+        rows = [rows[generator.integers(0, len(rows), size=(count, len(rows)))] for rows in members]
+        singles = [resampled_spearman(cosines_N, gold_N, picks) for picks in rows]
+        draws.append(resampled_spearman(cosines_N, gold_N, np.concatenate(rows, axis=1)) - np.mean(singles, axis=0))
+    draws_R = np.concatenate(draws)
+    return draws_R[np.isfinite(draws_R)]
+
+
 def score(store: VectorStore, data: BiasData, options: Options) -> Outcome:
     """Joint Spearman, mean Spearman of the sets, and their difference (all x 100) with interval and two-sided p.
 
@@ -116,22 +132,12 @@ def score(store: VectorStore, data: BiasData, options: Options) -> Outcome:
         raise InputError(f"{pairs.name}: language bias needs at least two sets, found {len(members)}")
     kept = np.concatenate(members)
 
-    def difference(picks: list[np.ndarray]) -> float:
-        rows = [member[pick] for member, pick in zip(members, picks, strict=True)]
-        singles = []
-        for one in rows:
-            if np.ptp(pairs.gold_N[one]) == 0 or np.ptp(cosines_N[one]) == 0:
-                return float("nan")
-            singles.append(spearman(cosines_N[one], pairs.gold_N[one]))
-        joined = np.concatenate(rows)
-        return spearman(cosines_N[joined], pairs.gold_N[joined]) - float(np.mean(singles))
-
     sets = {str(subsets_N[rows[0]]): spearman(cosines_N[rows], pairs.gold_N[rows]) for rows in members}
     joint, mean = spearman(cosines_N[kept], pairs.gold_N[kept]), float(np.mean(list(sets.values())))
     scores: dict[str, Any] = {"bias": joint - mean, "interval": None, "p": None}
     if options.resamples:
-        draws, bounds = statistic_interval(difference, [len(rows) for rows in members], options.resamples, options.seed)
-        draws = draws[np.isfinite(draws)]
+        draws = _resampled_bias(cosines_N, pairs.gold_N, members, options)
+        bounds = percentiles(draws)
         tail = min(int((draws <= 0).sum()), int((draws >= 0).sum()))
         scores |= {"interval": bounds, "p": min(1.0, 2 * (tail + 1) / (len(draws) + 1))}
     scores |= {"joint": joint, "mean": mean, "sets": sets, "pairs": len(kept)}

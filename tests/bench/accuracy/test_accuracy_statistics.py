@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.accuracy.statistics import Items, compare, interval, ranks, resampled_scores, spearman_rows
+from bench.accuracy.statistics import Items, compare, interval, resampled_ranks, resampled_scores
 
 
 def correlated(count: int, strength: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -15,12 +15,16 @@ def correlated(count: int, strength: float, seed: int) -> tuple[np.ndarray, np.n
     return strength * gold + generator.standard_normal(count), gold
 
 
-def test_rows_of_spearman_are_scipys():
+def test_resampled_ranks_and_scores_are_scipys():
     generator = np.random.default_rng(0)
-    first, second = generator.integers(0, 9, size=(20, 30)), generator.standard_normal((20, 30))
-    expected = [100 * stats.spearmanr(a, b).statistic for a, b in zip(first, second, strict=True)]
-    assert np.allclose(spearman_rows(first, second), expected, atol=1e-9)
-    assert np.allclose(ranks(first), np.array([stats.rankdata(row) for row in first]))
+    values, gold = generator.standard_normal(30), generator.integers(0, 9, size=30).astype(float)
+    picks = generator.integers(0, 30, size=(20, 30))
+    for one in (values, gold):
+        assert np.array_equal(resampled_ranks(one, picks), stats.rankdata(one[picks], axis=-1))
+    same = np.random.default_rng(7).integers(0, 30, size=(20, 30))
+    expected = [100 * stats.spearmanr(values[pick], gold[pick]).statistic for pick in same]
+    found = resampled_scores([Items("correlation", values, gold)], 20, 7)[0]
+    assert np.allclose(found, expected, atol=1e-9)
 
 
 def test_interval_is_near_scipys_percentile_bootstrap():

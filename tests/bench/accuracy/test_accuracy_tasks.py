@@ -289,3 +289,21 @@ def test_drift_and_mse_want_a_reference(tmp_path, bag):
             evaluate(bag, task=task, path=tmp_path / "t.en-de.tsv")
         with pytest.raises(InputError, match="width"):
             evaluate(bag, task=task, path=tmp_path / "t.en-de.tsv", reference=VectorStore(WordBag(width=5)))
+
+
+def test_resampled_bias_is_scipys_on_each_resample():
+    from scipy.stats import spearmanr
+
+    from bench.accuracy.task import Options
+    from bench.accuracy.tasks.bias import _resampled_bias
+
+    generator = np.random.default_rng(3)
+    cosines, gold = generator.standard_normal(50), generator.integers(0, 6, size=50).astype(float)
+    members = [np.arange(20), np.arange(20, 50)]
+    found = _resampled_bias(cosines, gold, members, Options(resamples=5, seed=1))
+    again = np.random.default_rng(1)
+    rows = [member[again.integers(0, len(member), size=(5, len(member)))] for member in members]
+    for r in range(5):
+        score = lambda pick: 100 * spearmanr(cosines[pick], gold[pick]).statistic  # noqa: E731
+        joint = score(np.concatenate([one[r] for one in rows]))
+        assert found[r] == pytest.approx(joint - np.mean([score(one[r]) for one in rows]), abs=1e-9)
