@@ -293,6 +293,7 @@ def run_remote(
     name, system = _names(remote)
     for index, runtime in enumerate(chosen_runtimes(manifest.runtimes, settings, bundle)):
         job = Job(bundle.resolve(), manifest, runtime, settings, tasks, remote.clock)
+        job.check_tokenizer()
         runner = job.runner(machine)
         if index and settings.cooldown_s:
             time.sleep(settings.cooldown_s)

@@ -60,11 +60,12 @@ class HostDevice(Device):
     def _run_one(self, job: Job) -> DeviceRun:
         where = f"{job.runtime} on host"
         try:
+            job.check_tokenizer()
             runner = job.runner()
         except MsdcError as error:
             if job.settings.runner is not None:
                 raise
-            why = f"measured through Python, because the native runner could not be built: {error}"
+            why = f"measured through Python, not by the native runner: {error}"
             say(f"{where}: {why}")
             return run_python(job.bundle, job.manifest, job.runtime, job.settings, job.tasks, (why,))
         before = host_state()

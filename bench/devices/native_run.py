@@ -49,6 +49,16 @@ class Job:
     clock: Clock = "wall"
     nonce: str = field(default_factory=lambda: secrets.token_hex(8))
 
+    def check_tokenizer(self) -> None:
+        """The native core reads SentencePiece models; `tokenizer.json` (WordPiece) stays with Python.
+
+        Raises:
+            InputError: the bundle's is another kind.
+        """
+        kind = self.manifest.tokenizer.kind
+        if kind != "sentencepiece":
+            raise InputError(f"{self.bundle}: its tokenizer is a {kind}, the native core reads SentencePiece only")
+
     @property
     def bundle_files(self) -> list[str]:
         """Files of the bundle that the device needs."""

@@ -203,3 +203,17 @@ def test_headers_are_those_of_the_library():
     version = int(header.read_text(encoding="utf-8").split("#define ORT_API_VERSION ")[1].split()[0])
     # The library serves every older version of its interface, none newer.
     assert version <= int(metadata.version("onnxruntime").split(".")[1])
+
+
+def test_a_wordpiece_bundle_is_measured_through_python_and_the_result_says_so(tmp_path):
+    from click.testing import CliRunner
+    from tiny_models import write_stock
+
+    from export.cli import command
+
+    model = write_stock(tmp_path / "bert", "bert")
+    wanted = ["--target", "linux", "--runtime", "onnx", "--precision", "fp32", "-o", str(tmp_path / "out")]
+    CliRunner().invoke(command, [str(model), *wanted], catch_exceptions=False)
+    [run] = HostDevice().run(tmp_path / "out", settings(runtimes=("onnx",)))
+    assert run.harness == "python" and run.parity.golden.ids_equal and run.parity.golden.min_cosine > 0.999
+    assert any("reads SentencePiece only" in note for note in run.notes)
