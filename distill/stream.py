@@ -71,12 +71,12 @@ class Stream:
     def _interleaved(self, rng: np.random.Generator) -> Iterator[Row]:
         share = weights(self.sources, self.balance)
         open_rows = [source.read() for source in self.sources]
-        live = np.ones(len(self.sources), bool)
-        finished_once = np.zeros(len(self.sources), bool)
+        live = [True] * len(self.sources)
+        finished_once = [False] * len(self.sources)
         repeat = self.balance != "proportional"
-        while live.any():
-            probability = share * live
-            for pick in rng.choice(len(self.sources), size=BLOCK, p=probability / probability.sum()):
+        while any(live):
+            probability = share * np.array(live)
+            for pick in rng.choice(len(self.sources), size=BLOCK, p=probability / probability.sum()).tolist():
                 if not live[pick]:
                     continue
                 row = next(open_rows[pick], None)
@@ -86,13 +86,13 @@ class Stream:
                     # An epoch ends when every source was read through; small ones come round again until then.
                     if not repeat:
                         live[pick] = False
-                    elif finished_once.all():
+                    elif all(finished_once):
                         return
                     if repeat:
                         open_rows[pick] = self.sources[pick].read()
                         row = next(open_rows[pick], None)
                     if row is None:
-                        if not live.any():
+                        if not any(live):
                             return
                         continue
                 yield row
