@@ -56,7 +56,7 @@ def msdc(debug: bool) -> None:
 
 
 def hush() -> None:
-    """Settings of libraries for a command line: no bars and warnings of their own, no spinning threads."""
+    """Libraries print bars and warnings of their own; a user asked for our lines only."""
     import logging
 
     for name, value in (
@@ -64,8 +64,6 @@ def hush() -> None:
         ("TRANSFORMERS_VERBOSITY", "error"),
         ("TQDM_DISABLE", "1"),
         ("TOKENIZERS_PARALLELISM", "false"),
-        # Threads that wait by spinning take the cores of those they wait for: 20 times slower on a busy machine.
-        ("OMP_WAIT_POLICY", "PASSIVE"),
     ):
         os.environ.setdefault(name, value)
     for name in ("torchao", "torch.utils._pytree", "torch.distributed"):

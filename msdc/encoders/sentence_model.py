@@ -32,7 +32,8 @@ class SentenceModel(nn.Module):
 
     def embed(self, ids_BT: Tensor) -> Tensor:
         """Output of the embedding layer, [B, T, H or E]."""
-        return self.body.embeddings(ids_BT)
+        embeddings: Any = self.body.embeddings
+        return embeddings(ids_BT)
 
     def hidden(self, ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
         """Last hidden states, [B, T, H]."""

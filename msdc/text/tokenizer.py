@@ -145,9 +145,10 @@ def write_fast_copy(model_file: Path, target: Path) -> None:
     Raises:
         InputError: the `.model` is not a unigram model.
     """
-    from sentencepiece import sentencepiece_model_pb2 as pb
+    from sentencepiece import sentencepiece_model_pb2
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
+    pb: Any = sentencepiece_model_pb2  # generated, without types
     proto = pb.ModelProto()
     proto.ParseFromString(Path(model_file).read_bytes())
     if proto.trainer_spec.model_type != pb.TrainerSpec.UNIGRAM:
