@@ -29,9 +29,9 @@ from distill.corpora import open_corpora
 from distill.layers import StatesTask, prepare_states, prototypes, state_use
 from distill.selection import Judge, read_graded
 from distill.sharing import adopt, read_recipe
+from distill.stage_task import make_task
 from distill.stream import Stream
 from distill.targets import Guide, default_cache
-from distill.tasks import make_task
 from distill.trainer import Trainer
 from distill.word_by_word import Dictionary, learn_dictionary, put_into_words
 from msdc.encoders.encoder import Encoder, load_encoder

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from distill import objectives
 from distill.batches import Batch
 from distill.parallel import gather
-from msdc.errors import InputError
 from msdc.recipe import ObjectiveUse, Stage
 
 BANK_SIZE = 65_536  # Gao et al. 2021
@@ -156,28 +155,3 @@ class EmbeddingTask(Task):
             part = self._sum({"guide_BTH": guide_BTH, "student_BTH": self.student.embed(ids_BT), "mask_BT": mask_BT})
             total = part if not total else {key: total[key] + part[key] for key in total}
         return total
-
-
-def make_task(student: Any, stage: Stage, guide: Any, guide_width: int | None, mask_id: int | None = None) -> Task:
-    """The task a stage asks for.
-
-    `train: student.embedding` compares embedding layers; PKD and MetaKD need the guide's layer states
-    (distill.layers), the lightweight model's generative objectives a masked token; all else is about sentence vectors.
-
-    Raises:
-        InputError: the stage lacks what its objectives need.
-    """
-    from distill.generative import GENERATIVE, GenerativeTask
-    from distill.layers import StatesModule, StatesTask, state_use
-
-    if stage.train == "student.embedding":
-        return EmbeddingTask(student, stage, guide, guide_width)
-    if state_use(stage) is not None:
-        if not isinstance(guide, StatesModule):
-            raise InputError(f"stage {stage.name}: {stage.objective[0].name} needs a guide to compare states with")
-        return StatesTask(student, stage, guide)
-    if any(use.name in GENERATIVE for use in stage.objective):
-        if mask_id is None:
-            raise InputError(f"stage {stage.name}: a masked token needs a SentencePiece vocabulary")
-        return GenerativeTask(student, stage, mask_id, guide, guide_width)
-    return SentenceTask(student, stage, guide, guide_width)

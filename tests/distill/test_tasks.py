@@ -18,9 +18,10 @@ from distill.corpora import Row, open_corpora
 from distill.generative import GenerativeTask, inside, mask_one
 from distill.layers import depth, layer_states, prototypes, states_encoder
 from distill.road import run
+from distill.stage_task import make_task
 from distill.stream import Stream
 from distill.targets import Guide
-from distill.tasks import encode_sides, make_task
+from distill.tasks import encode_sides
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
 from msdc.recipe import Corpus, HeldOut, Stage, parse_recipe
