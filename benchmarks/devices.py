@@ -64,9 +64,7 @@ def student_bundle(folder: Path, style: str) -> Path:
         vocabulary=VOCABULARY, hidden=HIDDEN, heads=HEADS, intermediate=4 * HIDDEN, unit=UNIT_LAYERS, repeats=REPEATS,
         bottleneck=BOTTLENECK, positions=128,
     )  # fmt: skip
-    options = writer.BundleOptions(
-        target="linux", runtimes=("executorch",), precision="int8", style=style, gates=False
-    )
+    options = writer.BundleOptions(target="linux", runtimes=("executorch",), precision="int8", style=style, gates=False)
     everything, writer.golden_texts = writer.golden_texts, lambda: TEXTS
     try:
         out = folder / f"bundle-{style}"

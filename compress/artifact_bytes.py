@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from compress.quantize import PrecisionPlan, weight_bytes_by_dtype
+from compress.quantize import NORM_READERS, PrecisionPlan, reads_int8, weight_bytes_by_dtype
 from compress.shapes import DENSE, LINEARS, POSITION, PROJECT, TABLE
 from compress.student import StudentConfig
 
@@ -23,7 +23,6 @@ PTE = {
     "file": 8700, "quantized": 0, "layer": 7765, "int8": 370, "int4": 390, "smooth": 512, "outside": 384, "bias": 768,
     "outside_quantized": 512, "narrow": 700, "smooth_once": 700,
 }  # fmt: skip
-SMOOTHED_PARTS = (("query", "key", "value"), ("up",))
 
 
 def _payload(config: StudentConfig, plan: PrecisionPlan) -> int:
@@ -32,11 +31,7 @@ def _payload(config: StudentConfig, plan: PrecisionPlan) -> int:
 
 def _smoothed(config: StudentConfig, plan: PrecisionPlan) -> int:
     """Hidden states whose scales export stores: the inputs of int8 products behind a layer norm."""
-    return sum(
-        all(plan.dtype(f"layers.{index}.{part}.weight") == "int8" for part in parts)
-        for index in range(config.unit)
-        for parts in SMOOTHED_PARTS
-    )
+    return sum(reads_int8(plan, index, state) for index in range(config.unit) for state in NORM_READERS)
 
 
 def _outside(config: StudentConfig, plan: PrecisionPlan, cost: Mapping[str, float]) -> float:

@@ -111,15 +111,12 @@ def read_tensors(path: Path, most_bytes: int | None = None) -> dict[str, torch.T
     """
     from safetensors.torch import load_file
 
+    if most_bytes is not None and path.is_file() and (size := path.stat().st_size) > most_bytes:
+        raise InputError(f"{path}: {size} bytes where its config.json asks for at most {most_bytes}")
     try:
-        size = path.stat().st_size
-        if most_bytes is not None and size > most_bytes:
-            raise InputError(f"{path}: {size} bytes where its config.json asks for at most {most_bytes}")
         return load_file(path)
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file") from error
-    except InputError:
-        raise
     except Exception as error:
         raise InputError(f"{path}: damaged or not a safetensors file ({str(error).splitlines()[0]})") from error
 

@@ -57,6 +57,10 @@ def _config(model: Student | StudentConfig) -> StudentConfig:
     return model if isinstance(model, StudentConfig) else model.config
 
 
+# States of a layer that come out of a layer norm, and the products that read them: its input, and what stands between.
+NORM_READERS = {"entry": ("query", "key", "value"), "middle": ("up",)}
+
+
 def scale_dtype(name: str, dtype: Dtype) -> ScaleDtype:
     """How the scales of a weight are stored: int4 has a scale every 32 numbers, so two bytes each, not four.
 
@@ -94,6 +98,11 @@ def plan_for(model: Student | StudentConfig, precision: str) -> PrecisionPlan:
     plan = PrecisionPlan(precision=precision, weights=weights)
     check_plan(config, plan)
     return plan
+
+
+def reads_int8(plan: PrecisionPlan, layer: int, state: str) -> bool:
+    """Are all the products that read this state (of NORM_READERS) of a layer int8? Only such inputs are smoothed."""
+    return all(plan.dtype(f"layers.{layer}.{part}.weight") == "int8" for part in NORM_READERS[state])
 
 
 def check_plan(config: StudentConfig, plan: PrecisionPlan) -> None:

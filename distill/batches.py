@@ -114,7 +114,9 @@ def make_chunk(
     target_ids = ids([row.target for row in rows])
     if target_ids is not None:
         # English-only text among pairs stands for its own translation.
-        target_ids = [own if row.target else ids for own, ids, row in zip(target_ids, source_ids, rows, strict=True)]
+        target_ids = [
+            own if row.target else source for own, source, row in zip(target_ids, source_ids, rows, strict=True)
+        ]
     third_ids = ids([row.third for row in rows])
     lengths = np.array([len(row) for row in source_ids])
     for side in (target_ids, third_ids):

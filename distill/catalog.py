@@ -3,12 +3,11 @@
 A recipe file may end in `variants`: named changes to it, one for each row of a paper's table.
 
     variants:
-      bool: {tables: ["5"], row: "Bool (hard labels)", mono: .., cross: 79.0, set: {KEY: VALUE}, stages: [NAME, ..]}
+      bool: {tables: ["5"], row: "Bool (hard labels)", paper: {cross: 79.0}, set: {KEY: VALUE}, stages: [NAME, ..]}
 
 `set` takes the keys of `--set`; `stages` keeps the named stages only; the other entries are the paper's own row, its
 numbers (Spearman x 100) and the tables it stands in. `spare_stages` of a recipe are there for its variants alone.
-`RECIPE:VARIANT` names one, `RECIPE:ONE+TWO` lays two over the
-recipe in that order.
+`RECIPE:VARIANT` names one, `RECIPE:ONE+TWO` lays two over the recipe in that order.
 """
 
 from __future__ import annotations

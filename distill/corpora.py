@@ -105,6 +105,11 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         raise InputError(f"{path}: damaged after line {number} ({error})") from error
 
 
+def _text_bytes(path: Path) -> int:
+    """Size of the text in a file, near enough to weigh corpora by."""
+    return path.stat().st_size * (3 if path.suffix == ".gz" else 1)
+
+
 def _header(first: list[str]) -> list[str] | None:
     """Column languages when the first line is a header of language codes."""
     codes = [cell.strip().lower() for cell in first]
@@ -117,7 +122,7 @@ def _tsv(path: Path, corpus: Corpus, language: str) -> list[Source]:
     if corpus.kind in ("text", "triples"):
         columns = None
     name = str(path)
-    size = path.stat().st_size * (3 if path.suffix == ".gz" else 1)
+    size = _text_bytes(path)
 
     def make(source_column: int, target_column: int, code: str, width: int, skip: int, share: int) -> Source:
         def rows() -> Iterator[Row]:
@@ -181,7 +186,7 @@ def _text(path: Path, corpus: Corpus) -> list[Source]:
             else:
                 source.complain(number, "empty")
 
-    source = Source(str(path), corpus.source, path.stat().st_size * (3 if path.suffix == ".gz" else 1), corpus, rows)
+    source = Source(str(path), corpus.source, _text_bytes(path), corpus, rows)
     return [source]
 
 
@@ -301,7 +306,7 @@ def _nli(path: Path, corpus: Corpus) -> list[Source]:
                 premise = cells[1].strip()
                 found.setdefault(cells[0], []).append(cells[2])
 
-    source = Source(str(path), corpus.source, path.stat().st_size * (3 if path.suffix == ".gz" else 1), corpus, rows)
+    source = Source(str(path), corpus.source, _text_bytes(path), corpus, rows)
     return [source]
 
 

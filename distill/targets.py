@@ -10,7 +10,6 @@ Shapes: N sentences, D width.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,13 +19,9 @@ import numpy as np
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 from msdc.files import disk_errors, user_cache
+from msdc.text.tokenizer import text_key
 
 RECENT = 65_536  # keys that may wait, unsorted, before the index is sorted anew
-
-
-def text_key(text: str) -> int:
-    """64-bit key of a sentence."""
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def default_cache() -> Path:

@@ -53,7 +53,7 @@ class Corpus(Strict):
     weight: float = Field(default=1.0, gt=0)
 
     @model_validator(mode="after")
-    def _one_origin(self) -> Corpus:
+    def _fits_together(self) -> Corpus:
         if sum(value is not None for value in (self.path, self.files, self.hub, self.opus)) != 1:
             raise ValueError("a corpus needs exactly one of path, files, hub, opus")
         if (self.columns or self.tokenized or self.word_by_word) and self.kind != "text":

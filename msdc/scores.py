@@ -10,6 +10,12 @@ import numpy as np
 from msdc.errors import InputError
 
 
+def unit_rows(vectors_ND: np.ndarray) -> np.ndarray:
+    """Rows of length 1, float32, contiguous; a zero row stays zero."""
+    norms_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    return np.ascontiguousarray(vectors_ND / np.where(norms_N1 == 0, 1.0, norms_N1), dtype=np.float32)
+
+
 def cosine_rows(first_ND: np.ndarray, second_ND: np.ndarray) -> np.ndarray:
     """Cosine of each row pair, float64 [N]; a zero vector has cosine 0 with everything."""
     first, second = first_ND.astype(np.float64), second_ND.astype(np.float64)

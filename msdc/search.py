@@ -20,6 +20,8 @@ import numpy as np
 from msdc.errors import InputError
 from msdc.files import read_json, staged_folder, user_cache, write_json
 from msdc.progress import track
+from msdc.scores import unit_rows
+from msdc.text.tokenizer import text_key
 
 BLOCK = 1024
 MAX_BYTES = 1 << 30  # a larger file wants a database, not a line-by-line index in memory
@@ -67,10 +69,6 @@ def read_lines(file: Path) -> dict[str, int]:
     return found
 
 
-def _key(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
-
-
 def _model_id(model: Any) -> str:
     """What a bundle's programs or a model's weights are; vectors of another must not be mixed in."""
     if hasattr(model, "manifest"):
@@ -81,12 +79,12 @@ def _model_id(model: Any) -> str:
 class Index:
     """Lines of one file under one model."""
 
-    def __init__(self, model: Any, file: Path, folder: Path | None = None) -> None:
+    def __init__(self, model: Any, file: Path, folder: Path | None = None, lines: dict[str, int] | None = None) -> None:
         self.model = model
         identity = _model_id(model)
         name = hashlib.sha256(f"{file.resolve()}\0{identity}".encode()).hexdigest()[:32]
         self.folder = folder if folder is not None else user_cache() / "search" / name
-        self.lines = read_lines(file)
+        self.lines = read_lines(file) if lines is None else lines
         self.texts = list(self.lines)
         began = time.perf_counter()
         self.encoded = self._open(identity)
@@ -113,7 +111,7 @@ class Index:
         """Load or bring up to date; returns how many lines had to be encoded."""
         import faiss
 
-        keys_N = np.fromiter((_key(text) for text in self.texts), dtype="<u8", count=len(self.texts))
+        keys_N = np.fromiter((text_key(text) for text in self.texts), dtype="<u8", count=len(self.texts))
         stored = self._stored(identity)
         if stored is not None and np.array_equal(stored[1], keys_N):
             self.index = stored[0]
@@ -129,7 +127,7 @@ class Index:
         todo = np.flatnonzero(missing)
         blocks = [todo[start : start + BLOCK] for start in range(0, len(todo), BLOCK)]
         for block in track(blocks, "encoding"):
-            vectors_ND[block] = unit(self.model.encode([self.texts[i] for i in block]))
+            vectors_ND[block] = unit_rows(self.model.encode([self.texts[i] for i in block]))
         self.index = faiss.IndexScalarQuantizer(
             self.model.width, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
         )
@@ -143,7 +141,7 @@ class Index:
     def search(self, query: str, top: int) -> Found:
         """The `top` entries nearest in meaning to `query`."""
         began = time.perf_counter()
-        query_1D = unit(self.model.encode([query]))
+        query_1D = unit_rows(self.model.encode([query]))
         encoded = time.perf_counter()
         cosines, rows = self.index.search(query_1D, min(top, len(self.texts)))
         done = time.perf_counter()
@@ -154,22 +152,21 @@ class Index:
         return Found(query, hits, 1e3 * (encoded - began), 1e3 * (done - encoded))
 
 
-def unit(vectors_ND: np.ndarray) -> np.ndarray:
-    """Rows of length 1; a row of zeros stays."""
-    norm_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
-    return np.ascontiguousarray(vectors_ND / np.where(norm_N1 == 0, 1.0, norm_N1), dtype=np.float32)
-
-
 def search(
-    file: Path, queries: Sequence[str], model: Any, top: int = 5, folder: Path | None = None
+    file: Path,
+    queries: Sequence[str],
+    model: Any,
+    top: int = 5,
+    folder: Path | None = None,
+    lines: dict[str, int] | None = None,
 ) -> tuple[Index, list[Found]]:
-    """Index `file` (or take the index on disk) and answer `queries`.
+    """Index `file` (or take the index on disk) and answer `queries`; `lines`: what `read_lines` gave, if it was asked.
 
     Raises:
         InputError: no text in `file`, or an empty query.
     """
     if any(not query.strip() for query in queries):
         raise InputError("a query holds no text")
-    index = Index(model, file, folder)
+    index = Index(model, file, folder, lines)
     model.encode(["warm"])  # the first text through a model pays for its set-up
     return index, [index.search(query, top) for query in queries]

@@ -29,8 +29,8 @@ def command(
     from msdc.encoders.open import open_model
     from msdc.search import read_lines, search
 
-    read_lines(file)  # before the model is loaded: a wrong file is said at once
-    opened, answers = search(file, queries, open_model(model, runtime), top, index)
+    lines = read_lines(file)  # before the model is loaded: a wrong file is said at once
+    opened, answers = search(file, queries, open_model(model, runtime), top, index, lines)
     if as_json:
         head = {"file": str(file), "lines": len(opened.texts), "encoded": opened.encoded, "open_s": opened.open_s}
         click.echo(json.dumps({**head, "queries": [dataclasses.asdict(a) for a in answers]}, ensure_ascii=False))

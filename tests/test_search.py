@@ -13,7 +13,8 @@ import pytest
 
 import msdc
 from msdc.errors import InputError
-from msdc.search import Index, read_lines, search, unit
+from msdc.scores import unit_rows
+from msdc.search import Index, read_lines, search
 
 LINES = [
     "The train to the city leaves at nine.",
@@ -48,7 +49,7 @@ def test_a_query_in_another_language_finds_the_line(model: msdc.Encoder, file: P
 
 def test_the_ranking_is_the_exact_one(model: msdc.Encoder, file: Path, tmp_path: Path) -> None:
     index, [answer] = search(file, ["music lessons"], model, top=5, folder=tmp_path / "index")
-    cosines = unit(model.encode(index.texts)) @ unit(model.encode(["music lessons"]))[0]
+    cosines = unit_rows(model.encode(index.texts)) @ unit_rows(model.encode(["music lessons"]))[0]
     assert [hit.text for hit in answer.hits] == [index.texts[i] for i in np.argsort(-cosines)]
     assert np.allclose([hit.cosine for hit in answer.hits], np.sort(cosines)[::-1], atol=2e-3)
 

@@ -23,12 +23,6 @@ CLEARLY = 1e-6
 MARGINS = ("ratio", "distance", "absolute")
 
 
-def unit_rows(vectors_ND: np.ndarray) -> np.ndarray:
-    """Rows of length 1, float32, contiguous; a zero row stays zero."""
-    norms_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
-    return np.ascontiguousarray(vectors_ND / np.where(norms_N1 == 0, 1.0, norms_N1), dtype=np.float32)
-
-
 @contextlib.contextmanager
 def faiss_threads(count: int | None) -> Iterator[None]:
     """Run faiss on `count` threads; None leaves it as it is."""

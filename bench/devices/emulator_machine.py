@@ -152,4 +152,3 @@ class EmulatorMachine:
                     subprocess.run([self._adb_program, "kill-server"], capture_output=True, check=False, timeout=30)
         if self._folder is not None:
             self._folder.cleanup()
-

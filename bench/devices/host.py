@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.devices.base import BenchSettings, Device, check_lengths, chosen_runtimes
+from bench.devices.base import BenchSettings
 from bench.devices.native_run import (
     ANSWER,
     REQUEST,
@@ -25,39 +25,29 @@ from bench.devices.native_run import (
     sentinel,
 )
 from bench.devices.python_host import run_python
-from bench.devices.this_machine import check_cores, host_info, host_state
+from bench.devices.this_machine import ThisMachine, host_info, host_state
 from bench.devices.tools import last_words
-from bench.result import DeviceRun
-from bench.tasks import collect
-from export.manifest import check_files, read_manifest
+from bench.result import DeviceRun, Runtime
+from bench.tasks import Tasks
+from export.manifest import Manifest
 from msdc.errors import InputError, MsdcError
-from msdc.progress import say, track
+from msdc.progress import say
 
 
-class HostDevice(Device):
-    """This machine; takes no argument."""
+class HostDevice(ThisMachine):
+    """This machine through the native runner, or through Python where that cannot be."""
 
     kind = "host"
+    way = "on host"
 
     @classmethod
     def available(cls) -> Sequence[str]:
         return ("host",)
 
-    def run(self, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:
-        if self.argument is not None:
-            raise InputError(f"device host takes no argument, got {self.argument!r}")
-        manifest = read_manifest(bundle)
-        check_files(bundle, manifest)
-        check_lengths(manifest.max_length, settings, bundle)
-        check_cores(settings)
-        runtimes = chosen_runtimes(manifest.runtimes, settings, bundle)
-        tasks = collect(settings)
-        return [
-            self._run_one(Job(bundle.resolve(), manifest, runtime, settings, tasks))
-            for runtime in track(runtimes, f"bench {manifest.name} on host", enabled=settings.progress)
-        ]
-
-    def _run_one(self, job: Job) -> DeviceRun:
+    def measure(
+        self, bundle: Path, manifest: Manifest, runtime: Runtime, settings: BenchSettings, tasks: Tasks
+    ) -> DeviceRun:
+        job = Job(bundle.resolve(), manifest, runtime, settings, tasks)
         where = f"{job.runtime} on host"
         try:
             job.check_tokenizer()

@@ -20,15 +20,14 @@ from typing import Any
 import numpy as np
 
 from bench.child import ChildRequest
-from bench.devices.base import BenchSettings, Device, check_lengths, chosen_runtimes
-from bench.devices.this_machine import check_cores, host_info, host_state
+from bench.devices.base import BenchSettings
+from bench.devices.this_machine import ThisMachine, host_info, host_state
 from bench.measure import artifact_of, compare_golden
 from bench.result import DeviceRun, Memory, Runtime, make_timing
-from bench.tasks import Tasks, collect
+from bench.tasks import Tasks
 from export.golden import read_golden
-from export.manifest import Manifest, check_files, read_manifest
+from export.manifest import Manifest
 from msdc.errors import InputError, MsdcError
-from msdc.progress import track
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 PYTHON_NOTE = "memory includes the Python interpreter and the runtime's libraries; read the differences between phases"
@@ -117,22 +116,13 @@ def run_python(
     )
 
 
-class PythonDevice(Device):
-    """This machine; takes no argument."""
+class PythonDevice(ThisMachine):
+    """This machine through Python."""
 
     kind = "python"
+    way = "through Python"
 
-    def run(self, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:
-        if self.argument is not None:
-            raise InputError(f"device python takes no argument, got {self.argument!r}")
-        manifest = read_manifest(bundle)
-        check_files(bundle, manifest)
-        check_lengths(manifest.max_length, settings, bundle)
-        check_cores(settings)
-        runtimes = chosen_runtimes(manifest.runtimes, settings, bundle)
-        tasks = collect(settings)
-        label = f"bench {manifest.name} through Python"
-        return [
-            run_python(bundle, manifest, runtime, settings, tasks)
-            for runtime in track(runtimes, label, enabled=settings.progress)
-        ]
+    def measure(
+        self, bundle: Path, manifest: Manifest, runtime: Runtime, settings: BenchSettings, tasks: Tasks
+    ) -> DeviceRun:
+        return run_python(bundle, manifest, runtime, settings, tasks)

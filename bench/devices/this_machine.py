@@ -1,15 +1,20 @@
-"""The machine at hand as a device: what it is called, what it can do, how it fares now."""
+"""The machine at hand as a device: what it is called, what it can do, how it fares now, and what it is asked."""
 
 from __future__ import annotations
 
 import os
 import re
+from abc import abstractmethod
 from dataclasses import asdict
+from pathlib import Path
 
-from bench.devices.base import BenchSettings
-from bench.result import DeviceInfo, DeviceState
+from bench.devices.base import BenchSettings, Device, check_lengths, chosen_runtimes
+from bench.result import DeviceInfo, DeviceRun, DeviceState, Runtime
+from bench.tasks import Tasks, collect
+from export.manifest import Manifest, check_files, read_manifest
 from msdc.errors import InputError
 from msdc.machine import read_heat, read_machine
+from msdc.progress import track
 
 
 def short_cpu(cpu: str) -> str:
@@ -48,3 +53,30 @@ def check_cores(settings: BenchSettings) -> None:
         raise InputError(f"--threads {settings.threads}: this machine has {len(usable)} cores")
     if not set(settings.affinity) <= usable:
         raise InputError(f"--affinity {','.join(map(str, settings.affinity))}: not all of them are usable here")
+
+
+class ThisMachine(Device):
+    """This machine; takes no argument. What the two ways to measure on it check and read is the same."""
+
+    # how it is measured, for the progress bar
+    way: str
+
+    def run(self, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:
+        if self.argument is not None:
+            raise InputError(f"device {self.kind} takes no argument, got {self.argument!r}")
+        manifest = read_manifest(bundle)
+        check_files(bundle, manifest)
+        check_lengths(manifest.max_length, settings, bundle)
+        check_cores(settings)
+        runtimes = chosen_runtimes(manifest.runtimes, settings, bundle)
+        tasks = collect(settings)
+        return [
+            self.measure(bundle, manifest, runtime, settings, tasks)
+            for runtime in track(runtimes, f"bench {manifest.name} {self.way}", enabled=settings.progress)
+        ]
+
+    @abstractmethod
+    def measure(
+        self, bundle: Path, manifest: Manifest, runtime: Runtime, settings: BenchSettings, tasks: Tasks
+    ) -> DeviceRun:
+        """One artifact of a bundle whose files were checked."""

@@ -86,9 +86,7 @@ class Broken(Device):
         raise MsdcError("the device went away")
 
 
-@pytest.mark.parametrize(
-    ("mean", "least", "lines"), [(0.9991, 0.9905, 0), (0.9989, 0.9985, 1), (0.9998, 0.985, 1)]
-)
+@pytest.mark.parametrize(("mean", "least", "lines"), [(0.9991, 0.9905, 0), (0.9989, 0.9985, 1), (0.9998, 0.985, 1)])
 def test_parity_is_the_mean_and_no_text_far_off(mean, least, lines):
     golden = {"texts": 90, "mean_cosine": mean, "min_cosine": least, "ids_equal": True}
     assert len(parity_failures([make_run(parity={"golden": golden})])) == lines

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from distill.targets import Guide, GuideStore, text_key
+from distill.targets import Guide, GuideStore
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
+from msdc.text.tokenizer import text_key
 
 TEXTS = ["a cat sat", "the dog ran to the house", "a cat sat", "house"]
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from bench.accuracy.neighbours import unit_rows
 from bench.accuracy.readers.lines import Source
 from bench.accuracy.readers.pairs import ScoredPairs, read_pairs
 from bench.accuracy.readers.parallel import Parallel
 from bench.accuracy.task import Options, Outcome, Task
 from bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError
+from msdc.scores import unit_rows
 
 # Pairs above this gold score are positives: DCSE follows SimCSE, "STS-B pairs with a score higher than 4".
 POSITIVE_ABOVE = 4.0

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from bench.accuracy.neighbours import Candidates, mine, unit_rows
+from bench.accuracy.neighbours import Candidates, mine
 from bench.accuracy.readers.bucc import Mining, Split, read_bucc
 from bench.accuracy.task import Options, Outcome, Task
 from bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError
+from msdc.scores import unit_rows
 
 
 def right_answers(mined: Candidates, gold: set[tuple[int, int]]) -> np.ndarray:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.accuracy.neighbours import nearest, unit_rows
+from bench.accuracy.neighbours import nearest
 from bench.accuracy.readers.parallel import Parallel, read_parallel
 from bench.accuracy.statistics import Items, interval
 from bench.accuracy.task import Options, Outcome, Task
 from bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError, MsdcError
+from msdc.scores import unit_rows
 
 
 def score(store: VectorStore, data: Parallel, options: Options) -> Outcome:

@@ -332,6 +332,7 @@ def test_hub_data_set_from_its_cache(monkeypatch, tmp_path, bag):
     with pytest.raises(InputError, match="hub did not give"):
         plan(["sts=hub:me/other"], data_place(None)).jobs[0].load()
 
+
 def test_card_exports_and_finds_the_training_text_by_itself(tiny_student, tmp_path, monkeypatch):
     """Nothing but the model is named: artifacts, languages and corpora come from the model and its run folder."""
     import bench.accuracy.sets as sets

@@ -5,11 +5,12 @@ import pytest
 from conftest import Constant, Table
 
 from bench.accuracy import evaluate
-from bench.accuracy.neighbours import both_ways, gold_ranks, mine, nearest, unit_rows
+from bench.accuracy.neighbours import both_ways, gold_ranks, mine, nearest
 from bench.accuracy.readers.bucc import read_bucc
 from bench.accuracy.tasks.mining import best_threshold, right_answers, scores_at
 from bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError, MsdcError
+from msdc.scores import unit_rows
 
 
 def clustered(rows: int, width: int, seed: int, noise: float = 0.35) -> tuple[np.ndarray, np.ndarray]:

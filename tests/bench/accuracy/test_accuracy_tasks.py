@@ -10,7 +10,6 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 
 from bench.accuracy import evaluate
-from bench.accuracy.neighbours import unit_rows
 from bench.accuracy.readers.labelled import CrossLingual, Labelled, flores_class, read_flores_topics, read_mldoc
 from bench.accuracy.readers.senteval import read_senteval
 from bench.accuracy.task import Options
@@ -19,6 +18,7 @@ from bench.accuracy.tasks.bias import principal_plane
 from bench.accuracy.tasks.drift import read_texts
 from bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError
+from msdc.scores import unit_rows
 
 
 def biased_model(tmp_path, shift: float):
