@@ -21,6 +21,7 @@ import yaml
 
 from compress.families import to_student
 from compress.folder import save_student
+from compress.student import Student
 from distill import parallel
 from distill.assistant import make_assistant, make_student, sample_rows
 from distill.batches import CHUNK_PAIRS, make_chunk
@@ -192,6 +193,13 @@ class Run:
             )
         return max(1, round(stage.epochs * cuts))
 
+    def _compile(self, student: Student) -> None:
+        """Layer by layer: one graph serves all of them, and lengths stay free."""
+        if self.device.type == "cpu" and not (os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")):
+            raise InputError("compile: true needs a C++ compiler on a CPU (g++), and none is installed")
+        for layer in student.layers:
+            layer.compile(dynamic=True)
+
     def run_stage(self, number: int, stage: Stage) -> dict[str, float]:
         """Teach one stage, or read what a finished one left."""
         folder = self.folder / "stages" / f"{number}-{stage.name}"
@@ -220,6 +228,8 @@ class Run:
             from compress import qat
 
             qat.prepare(learner.module, stage.quantize)
+        if self.recipe.compile:
+            self._compile(learner.module)
         mask_id = getattr(learner.tokenizer, "unk_id", None)
         frozen = None if guide_encoder is None else guide_encoder.module
         width = None if guide_encoder is None else guide_encoder.width

@@ -188,6 +188,7 @@ class Recipe(Strict):
     seed: int = 1
     threads: int | None = Field(default=None, gt=0)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    compile: bool = Field(default=False, description="torch.compile the student's layers; on a CPU it saves nothing")
     cache: str | None = Field(default=None, description="folder of guide outputs; None: the user's cache")
     buffer: int = Field(
         default=1_000_000, gt=0, description="pairs held for shuffling; a smaller corpus is shuffled whole"
