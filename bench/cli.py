@@ -64,8 +64,9 @@ def _settings(values: MutableMapping[str, Any]) -> Any:
 @click.option("--runs", type=int, default=100, show_default=True, help="Timed runs per length.")
 @click.option("--warmup", type=int, default=10, show_default=True, help="Untimed runs before them.")
 @click.option("--threads", type=int, default=1, show_default=True)
-@click.option("--tasks", default="graded-pairs", show_default=True,
-              help="graded-pairs, sts17, stsb, sts=FILE, with commas; none for no accuracy.")  # fmt: skip
+@click.option("--tasks",
+              help="graded-pairs, sts17, stsb, sts=FILE, with commas; none for no accuracy.  "
+                   "[default: graded-pairs; none on emulators]")  # fmt: skip
 @click.option("--data", type=click.Path(path_type=Path), help="Folder with the files of named tasks.")
 @click.option("--affinity", type=Numbers(), default="", help="CPU numbers to stay on.")
 @click.option("--cooldown", type=float, default=0.0, show_default=True, help="Seconds of rest before each length.")
@@ -89,7 +90,7 @@ def command(
     bundle: Path | None,
     device: str,
     runtime: str | None,
-    tasks: str,
+    tasks: str | None,
     cooldown: float,
     timeout: float,
     build_runner: bool,
@@ -127,12 +128,14 @@ def command(
     if no_lengths:
         del measuring["lengths"]
     runtimes = {None: (), "both": ("executorch", "onnx")}.get(runtime, (runtime,))
-    names = tuple(part.strip() for part in tasks.split(",") if part.strip() and part.strip() != "none")
+    asked = "graded-pairs" if tasks is None else tasks
+    names = tuple(part.strip() for part in asked.split(",") if part.strip() and part.strip() != "none")
     settings = _settings(
         {
             **measuring,
             "runtimes": runtimes,
             "tasks": names,
+            "tasks_asked": tasks is not None,
             "cooldown_s": cooldown,
             "timeout_s": timeout,
             "progress": True,

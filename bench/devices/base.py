@@ -36,6 +36,7 @@ class BenchSettings(BaseModel):
     warmup: int = Field(default=10, ge=0, le=10_000, description="untimed runs before them, per length")
     threads: int = Field(default=1, ge=1, le=256)
     tasks: tuple[str, ...] = Field(default=(), description="graded-pairs, sts17, sts=FILE; scored on device vectors")
+    tasks_asked: bool = Field(default=True, description="false: nobody named them, so a slow device leaves them out")
     data: Path | None = Field(default=None, description="folder of the named tasks' files")
     timeout_s: float = Field(default=900.0, gt=0, description="per artifact")
     cooldown_s: float = Field(default=0.0, ge=0, description="pause between artifacts and lengths, for phones")

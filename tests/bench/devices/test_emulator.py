@@ -172,6 +172,9 @@ def test_machine_that_cannot_start_says_why(emulator_image, tmp_path):
 
 def test_settings_that_an_emulator_cannot_follow():
     assert counted(BenchSettings(runs=100, warmup=10, cooldown_s=3)).runs <= 5
+    usual = BenchSettings(tasks=("graded-pairs",), tasks_asked=False)
+    assert counted(usual).tasks == ()
+    assert counted(usual.model_copy(update={"tasks_asked": True})).tasks == ("graded-pairs",)
     with pytest.raises(InputError, match="one processor"):
         counted(BenchSettings(threads=2))
     with pytest.raises(InputError, match="unknown emulated processor 'm1'"):
