@@ -20,7 +20,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compress.folder import MODEL_TYPE, load_student
 from compress.student import Student, StudentConfig
 from msdc.encoders.encoder import Encoder
 from msdc.encoders.layout import read_layout
@@ -222,13 +221,3 @@ def to_student(encoder: Encoder) -> Student:
         return encoder.module
     # Copied, because the encoder lives on: training the student must not move its own guide.
     return copy.deepcopy(convert(encoder.module, encoder.max_length, encoder.name))
-
-
-def open_student(folder: str | Path) -> Student:
-    """The student in a folder, ours or stock.
-
-    Raises:
-        InputError: not a model folder, damaged, or of a kind that is not supported.
-    """
-    own = read_layout(folder).model_type == MODEL_TYPE
-    return load_student(folder) if own else from_stock(folder)

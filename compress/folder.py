@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from compress.quantize import PrecisionPlan
 from compress.shapes import tensor_shapes
 from compress.student import Student, StudentConfig
+from msdc.encoders.layout import read_layout
 from msdc.errors import InputError
 from msdc.files import read_json, staged_folder, write_json, write_text
 from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, write_tokenizer_folder
@@ -161,6 +162,18 @@ def load_student(folder: str | Path) -> Student:
         raise InputError(f"{folder}: weights do not fit config.json ({str(error).splitlines()[-1].strip()})") from error
     student.stored_scales = scales
     return student.eval()
+
+
+def open_student(folder: str | Path) -> Student:
+    """The student in a folder, ours or stock.
+
+    Raises:
+        InputError: not a model folder, damaged, or of a kind that is not supported.
+    """
+    from compress.families import from_stock
+
+    own = read_layout(folder).model_type == MODEL_TYPE
+    return load_student(folder) if own else from_stock(folder)
 
 
 def tokenizer_file(folder: str | Path) -> Path:

@@ -39,7 +39,7 @@ def _base(request: PlanRequest) -> tuple[str, StudentConfig, Student | None]:
         if request.shape not in SHAPES:
             raise InputError(f"shape {request.shape!r} is unknown; known: {', '.join(known_shapes())}")
         return request.shape, SHAPES[request.shape], None
-    from compress.families import open_student
+    from compress.folder import open_student
     from msdc.encoders.locate import locate_model
 
     student = open_student(locate_model(str(request.model)))

@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from compress.families import open_student
-from compress.folder import MODEL_TYPE, save_stock, save_student, tokenizer_file
+from compress.folder import MODEL_TYPE, open_student, save_stock, save_student, tokenizer_file
 from compress.json_vocabulary import JsonVocabulary
 from compress.packed import read_plan
 from compress.shapes import TABLE

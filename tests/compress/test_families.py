@@ -6,7 +6,8 @@ import torch
 from tiny_models import TEXTS, stock_model, write_stock
 
 import msdc
-from compress.families import from_stock, open_student, to_student
+from compress.families import from_stock, to_student
+from compress.folder import open_student
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 

@@ -10,8 +10,8 @@ from tiny_models import TEXTS, write_stock
 from torch import nn
 
 import msdc
-from compress.families import from_stock, open_student
-from compress.folder import load_student, save_stock, save_student, tokenizer_file
+from compress.families import from_stock
+from compress.folder import load_student, open_student, save_stock, save_student, tokenizer_file
 from compress.packed import pack_int4, read_plan, unpack_int4
 from compress.quantize import integers, plan_for, quantize, weight_bytes_by_dtype
 from compress.student import Student, StudentConfig

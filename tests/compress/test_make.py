@@ -10,7 +10,7 @@ from tiny_models import TEXTS, write_stock
 
 import msdc
 from compress.cli import command
-from compress.families import open_student
+from compress.folder import open_student
 from compress.frequency import corpus_frequency, own_frequency
 from compress.make import StudentRequest, make
 from compress.shrink import shrink

@@ -13,8 +13,7 @@ from tiny_models import write_stock
 
 import msdc
 from compress.cli import command
-from compress.families import open_student
-from compress.folder import load_student
+from compress.folder import load_student, open_student
 from compress.packed import read_plan
 from compress.quantize import integers, plan_for, quantize, sqnr_db
 from compress.quantize_command import QuantizeRequest, run_quantize

@@ -12,8 +12,7 @@ from tiny_models import TEXTS, write_stock
 import msdc
 from compress.alphabets import Alphabet, known_languages
 from compress.cli import command
-from compress.families import open_student
-from compress.folder import load_student, save_student
+from compress.folder import load_student, open_student, save_student
 from compress.quantize import integers, plan_for
 from compress.student import Student, StudentConfig
 from compress.texts import quickstart_texts, read_texts
