@@ -282,7 +282,7 @@ def _models_table(records: list[dict[str, Any]]) -> Table:
     """What was scored: float models, and artifacts with their bytes and whether msdc export's gates hold for them."""
     rows = []
     for one in records:
-        if one["kind"] == "float":
+        if "runtime" not in one:
             stored = one.get("weights_stored_as")
             rows.append([one["label"], "float", f"weights stored as {stored}" if stored else "float32", "-", "-"])
         else:

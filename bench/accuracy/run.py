@@ -23,7 +23,7 @@ from bench.accuracy.published import tables
 from bench.accuracy.sets import SETS, SUITES, Job, Plan, data_place, plan
 from bench.accuracy.statistics import Items, compare
 from bench.accuracy.task import Options, tested_texts
-from bench.accuracy.vectors import VectorStore
+from bench.accuracy.vectors import FirstNumbers, VectorStore
 from compress.packed import read_plan
 from msdc.encoders.open import open_model
 from msdc.errors import InputError
@@ -40,6 +40,7 @@ class EvaluateConfig:
     tasks: tuple[str, ...]
     against: str | None = None
     artifacts: tuple[str, ...] = ()
+    widths: tuple[int, ...] = ()
     reference: str | None = None
     runtime: str | None = None
     data: Path | None = None
@@ -120,13 +121,17 @@ def _runtimes(folder: str) -> list[str]:
 
 
 def _others(config: EvaluateConfig, main: Contender) -> tuple[list[Contender], Contender | None]:
-    """The model, its artifacts on every runtime they hold, the model it is held against; and the reference.
+    """The model, cut to the asked widths, its artifacts on every runtime, the model it is held against; the reference.
 
     Raises:
         InputError: a model that cannot be opened, or an artifact that is no bundle.
     """
     taken = {main.label}
     contenders = [main]
+    for width in config.widths:
+        cut = FirstNumbers(main.store, width)
+        record = main.record | {"label": cut.name, "width": width, "kind": "cut"}
+        contenders.append(Contender(cut.name, VectorStore(cut), record, main))
     for folder in config.artifacts:
         for runtime in _runtimes(folder):
             contenders.append(replace(_contender(config, folder, runtime, taken), baseline=main))
@@ -244,6 +249,8 @@ def _score_all(
     for job, data in loaded:
         answers: dict[str, tuple[dict[str, Any], Items | None]] = {}
         for one in contenders:
+            if job.task.needs_reference and one.record["kind"] == "cut":
+                continue  # fewer numbers than the reference has
             goal = _goal(one, reference) if job.task.needs_reference else None
             if job.task.needs_reference and goal is None:
                 if len(contenders) == 1 and not _from_suite(config, job):

@@ -118,3 +118,22 @@ class VectorStore:
         if len(keys) and np.isfinite(vectors_UD).all():
             self._blocks = [vectors_UD]
             self._rows = {key.tobytes(): row for row, key in enumerate(keys)}
+
+
+class FirstNumbers:
+    """A model whose vectors are the first `width` numbers of another's: what a smaller index would hold.
+
+    Raises:
+        InputError: `width` is not less than the model's own.
+    """
+
+    def __init__(self, store: VectorStore, width: int) -> None:
+        if not 0 < width < store.width:
+            raise InputError(f"width {width}: {store.name} has {store.width} numbers, so fewer than that")
+        self.store = store
+        self.width = width
+        self.name = f"{store.name} (first {width})"
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """[N, width]; not of length 1, which no cosine needs."""
+        return self.store.encode(texts)[:, : self.width]

@@ -100,6 +100,32 @@ def test_artifact_drifts_from_its_float_model_alone(card):
     assert set(rows[0]["languages"]) == {"en", "de", "es", "fr", "it", "nl", "tr", "ar"}
 
 
+def test_vectors_cut_to_their_first_numbers(tiny_student, tiny_bundle, capsys):
+    """A cut model is scored on the numbers it keeps, against the whole one, and drifts from nobody."""
+    import msdc as facade
+    from msdc.scores import cosine_rows, spearman
+
+    texts = ("graded-pairs", f"drift={QUICKSTART / 'parallel.tsv'}")
+    options = Options(resamples=20)
+    document = run(
+        EvaluateConfig(str(tiny_student), texts, artifacts=(str(tiny_bundle),), widths=(8,), options=options)
+    )
+    label = "tiny-student (first 8)"
+    assert [model["label"] for model in document["models"]][:2] == ["tiny-student", label]
+    (row,) = [r for r in document["results"] if r["model"] == label]
+    lines = (QUICKSTART / "graded_pairs.tsv").read_text("utf-8").splitlines()[1:]
+    pairs = [line.split("\t") for line in lines]
+    model = facade.load_encoder(tiny_student)
+    first, second = (model.encode([pair[i] for pair in pairs])[:, :8] for i in (3, 4))
+    expected = spearman(cosine_rows(first, second), np.array([float(pair[0]) for pair in pairs]))
+    assert row["spearman"] == pytest.approx(expected, abs=1e-6)
+    assert row["against"]["model"] == "tiny-student" and "p" in row["against"]
+    assert label in markdown(document)
+    for widths, word in (("99", "fewer than that"), ("0", "fewer than that"), ("x", "expected numbers")):
+        code, _, err = msdc(capsys, "evaluate", tiny_student, "--tasks", "graded-pairs", "--widths", widths)
+        assert code == 2 and word in err
+
+
 def test_contamination_counts_stand_beside_the_score(card):
     (row,) = [r for r in card["results"] if r["model"] == "tiny-student" and r["name"] == "graded-pairs"]
     assert row["contamination"]["exact"] == 7 and card["contamination"]["corpora"][0]["sentences"] == 14
