@@ -37,7 +37,7 @@ class Numbers(click.ParamType):
         try:
             return tuple(int(part) for part in str(value).split(",") if part.strip())
         except ValueError:
-            self.fail(f"{value!r} is not a list of whole numbers such as 8,32,128", param, ctx)
+            self.fail(f"{value!r} is not a list of whole numbers; expected numbers such as 8,32,128", param, ctx)
 
 
 def _settings(values: MutableMapping[str, Any]) -> Any:

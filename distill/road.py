@@ -21,7 +21,6 @@ import yaml
 
 from compress.families import to_student
 from compress.folder import save_student
-from compress.student import Student
 from distill import parallel
 from distill.assistant import make_assistant, make_student, sample_rows
 from distill.batches import CHUNK_PAIRS, make_chunk
@@ -82,8 +81,11 @@ class Run:
         """Create or reopen the run folder.
 
         Raises:
-            InputError: it exists and `resume` is false, or it belongs to another recipe.
+            InputError: it exists and `resume` is false, it belongs to another recipe, or a compiler is missing.
         """
+        compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+        if self.recipe.compile and self.device.type == "cpu" and not compiler:
+            raise InputError("compile: true needs a C++ compiler on a CPU (g++), and none is installed")
         recipe_file = self.folder / "recipe.yaml"
         text = yaml.safe_dump(json.loads(self.recipe.model_dump_json()), allow_unicode=True, sort_keys=False)
         if recipe_file.is_file():
@@ -193,13 +195,6 @@ class Run:
             )
         return max(1, round(stage.epochs * cuts))
 
-    def _compile(self, student: Student) -> None:
-        """Layer by layer: one graph serves all of them, and lengths stay free."""
-        if self.device.type == "cpu" and not (os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")):
-            raise InputError("compile: true needs a C++ compiler on a CPU (g++), and none is installed")
-        for layer in student.layers:
-            layer.compile(dynamic=True)
-
     def run_stage(self, number: int, stage: Stage) -> dict[str, float]:
         """Teach one stage, or read what a finished one left."""
         folder = self.folder / "stages" / f"{number}-{stage.name}"
@@ -229,7 +224,9 @@ class Run:
 
             qat.prepare(learner.module, stage.quantize)
         if self.recipe.compile:
-            self._compile(learner.module)
+            # Layer by layer: one graph serves all of them, and lengths stay free.
+            for layer in learner.module.layers:
+                layer.compile(dynamic=True)
         mask_id = getattr(learner.tokenizer, "unk_id", None)
         frozen = None if guide_encoder is None else guide_encoder.module
         width = None if guide_encoder is None else guide_encoder.width

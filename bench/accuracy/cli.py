@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from bench.cli import Numbers
+
 
 def _words(text: str | None) -> tuple[str, ...] | None:
     return tuple(word.strip() for word in text.split(",") if word.strip()) if text else None
@@ -24,13 +26,6 @@ def _listing() -> str:
     return "\n".join(lines)
 
 
-def _numbers(text: str | None) -> tuple[int, ...]:
-    try:
-        return tuple(int(word) for word in _words(text) or ())
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r}: expected numbers like 256,128", param_hint="--widths") from error
-
-
 @click.command("evaluate")
 @click.argument("model", default="msdc-mini")
 @click.option("--tasks", "-t", help="Comma-separated sets, suites, or TASK=PATH. --list shows them.")
@@ -43,7 +38,7 @@ def _numbers(text: str | None) -> tuple[int, ...]:
     metavar="BUNDLE",
     help="A bundle of MODEL: same scores on each runtime it holds, drift, paired test. Repeatable.",
 )
-@click.option("--widths", metavar="NUMBERS", help="Score vectors cut to their first so many numbers, too: 256,128.")
+@click.option("--widths", type=Numbers(), default="", help="Score vectors cut to their first so many numbers, too.")
 @click.option(
     "--reference", metavar="MODEL", help="Float model for drift, teacher for mse; otherwise --against serves."
 )
@@ -95,7 +90,7 @@ def command(
     listing: bool,
     against: str | None,
     artifacts: tuple[str, ...],
-    widths: str | None,
+    widths: tuple[int, ...],
     reference: str | None,
     runtime: str | None,
     data: Path | None,
@@ -151,7 +146,7 @@ def command(
             tasks=_words(tasks) or (),
             against=against,
             artifacts=artifacts,
-            widths=_numbers(widths),
+            widths=widths,
             reference=reference,
             runtime=runtime,
             data=data,

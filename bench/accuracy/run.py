@@ -249,8 +249,6 @@ def _score_all(
     for job, data in loaded:
         answers: dict[str, tuple[dict[str, Any], Items | None]] = {}
         for one in contenders:
-            if job.task.needs_reference and one.record["kind"] == "cut":
-                continue  # fewer numbers than the reference has
             goal = _goal(one, reference) if job.task.needs_reference else None
             if job.task.needs_reference and goal is None:
                 if len(contenders) == 1 and not _from_suite(config, job):
@@ -271,7 +269,9 @@ def _score_all(
 
 
 def _goal(one: Contender, reference: Contender | None) -> Contender | None:
-    """What a contender drifts from: the reference, else its baseline; never itself."""
+    """What a contender drifts from: the reference, else its baseline; never itself, and a cut one from none."""
+    if one.record["kind"] == "cut":
+        return None  # fewer numbers than the others have
     goal = reference or one.baseline
     return None if goal is None or goal.label == one.label else goal
 

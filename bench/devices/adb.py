@@ -13,7 +13,8 @@ from pathlib import Path
 
 from bench.build_runner import RunnerBuild
 from bench.devices.adb_client import Adb, DeviceGone, Shell, attached, choose_serial
-from bench.devices.base import BenchSettings, Device, check_lengths, chosen_runtimes
+from bench.devices.base import BenchSettings, Device, chosen_runtimes
+from bench.devices.bundle import open_bundle
 from bench.devices.device_state import SCRIPT, parse_state
 from bench.devices.native_run import (
     ANSWER,
@@ -30,8 +31,8 @@ from bench.devices.native_run import (
 )
 from bench.devices.tools import find, last_words, missing, require
 from bench.result import Clock, DeviceRun, DeviceState
-from bench.tasks import Tasks, collect
-from export.manifest import Manifest, check_files, read_manifest
+from bench.tasks import Tasks
+from export.manifest import Manifest
 from msdc.errors import InputError, MsdcError
 from msdc.files import sha256_file
 from msdc.progress import say, track
@@ -303,14 +304,6 @@ def run_remote(
             after = read_state(remote.adb)
         info = device_info(answer.value, name=name, kind=remote.kind, os=system, emulated=remote.emulated)
         yield device_run(job, answer, info, runner, before=before, after=after, notes=remote.notes)
-
-
-def open_bundle(bundle: Path, settings: BenchSettings) -> tuple[Manifest, Tasks]:
-    """The checked manifest and the tasks of a run, before any device is touched."""
-    manifest = read_manifest(bundle)
-    check_files(bundle, manifest)
-    check_lengths(manifest.max_length, settings, bundle)
-    return manifest, collect(settings)
 
 
 class AdbDevice(Device):

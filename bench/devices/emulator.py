@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.devices.adb import Remote, open_bundle, run_remote
+from bench.devices.adb import Remote, run_remote
 from bench.devices.base import BenchSettings, Device
+from bench.devices.bundle import open_bundle
 from bench.devices.emulator_image import PROGRAMS, create_image, find_image
 from bench.devices.emulator_machine import CPUS, EmulatorMachine
 from bench.devices.tools import missing

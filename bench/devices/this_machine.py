@@ -8,10 +8,11 @@ from abc import abstractmethod
 from dataclasses import asdict
 from pathlib import Path
 
-from bench.devices.base import BenchSettings, Device, check_lengths, chosen_runtimes
+from bench.devices.base import BenchSettings, Device, chosen_runtimes
+from bench.devices.bundle import open_bundle
 from bench.result import DeviceInfo, DeviceRun, DeviceState, Runtime
-from bench.tasks import Tasks, collect
-from export.manifest import Manifest, check_files, read_manifest
+from bench.tasks import Tasks
+from export.manifest import Manifest
 from msdc.errors import InputError
 from msdc.machine import read_heat, read_machine
 from msdc.progress import track
@@ -64,12 +65,9 @@ class ThisMachine(Device):
     def run(self, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:
         if self.argument is not None:
             raise InputError(f"device {self.kind} takes no argument, got {self.argument!r}")
-        manifest = read_manifest(bundle)
-        check_files(bundle, manifest)
-        check_lengths(manifest.max_length, settings, bundle)
         check_cores(settings)
+        manifest, tasks = open_bundle(bundle, settings)
         runtimes = chosen_runtimes(manifest.runtimes, settings, bundle)
-        tasks = collect(settings)
         return [
             self.measure(bundle, manifest, runtime, settings, tasks)
             for runtime in track(runtimes, f"bench {manifest.name} {self.way}", enabled=settings.progress)

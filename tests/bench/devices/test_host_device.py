@@ -70,7 +70,7 @@ def test_damaged_bundle_is_refused_by_the_runner_itself(tiny_bundle, tmp_path, n
     raw[len(raw) // 2] ^= 1
     (folder / name).write_bytes(raw)
     # The host looks first; here it looks away.
-    monkeypatch.setattr("bench.devices.this_machine.check_files", lambda *_: None)
+    monkeypatch.setattr("bench.devices.bundle.check_files", lambda *_: None)
     with pytest.raises(InputError, match=rf"{name}: sha256 differs from the manifest"):
         HostDevice().run(folder, settings())
 
