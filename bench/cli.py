@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 # First word after `bench` -> module:attribute of a click command of a device.
-SUBVERBS = {"emulator": "bench.emulator_cli:command"}
+SUBVERBS = {"emulator": "msdc.bench.devices.emulator.cli:command"}
 
 
 class BenchCommand(click.Command):
@@ -43,7 +43,7 @@ class Numbers(click.ParamType):
 def _settings(values: MutableMapping[str, Any]) -> Any:
     from pydantic import ValidationError
 
-    from bench.devices.base import BenchSettings
+    from msdc.bench.settings import BenchSettings
     from msdc.errors import InputError
 
     try:
@@ -117,7 +117,7 @@ def command(
         raise click.UsageError("name a bundle folder, or results to --import")
     if gate_percent is not None and before is None:
         raise click.UsageError("--gate needs an earlier result: --compare FILE")
-    from bench.run import BenchJob, build_runners, run_job
+    from msdc.bench.run import BenchJob, build_runners, run_job
 
     if build_runner:
         for line in build_runners():

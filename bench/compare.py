@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from bench.result import BenchFile, Clock, DeviceRun, Timing
+from msdc.bench.result import BenchFile, Clock, DeviceRun, Timing
 from msdc.errors import InputError
 
 RESAMPLES = 2000

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from bench.result import Artifact, GoldenParity, Parity, Runtime
-from export.manifest import GOLDEN_FILE, Manifest
+from msdc.bench.result import Artifact, GoldenParity, Parity, Runtime
 from msdc.errors import MsdcError
+from msdc.export.manifest import GOLDEN_FILE, Manifest
 from msdc.scores import cosine_rows
 
 
@@ -39,7 +39,7 @@ def compare_golden(
 ) -> Parity:
     """The device's ids and vectors of the golden texts against those stored at export.
 
-    `golden` is what `export.golden.read_golden` returns. The reference is the artifact's own vector, not the float
+    `golden` is what `msdc.export.golden.read_golden` returns. The reference is the artifact's own vector, not the float
     model's: this says whether the device computes what the exporting machine computed.
 
     Raises:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from bench.result import ModelScores
-from bench.tasks import Tasks
-from compress.families import to_student
+from msdc.bench.result import ModelScores
+from msdc.bench.workload import Tasks
+from msdc.compress.student.from_transformers import to_student
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 

@@ -9,11 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bench.devices.base import RUNTIMES, BenchSettings, Device, usual_lengths
-from bench.devices.registry import open_devices
-from bench.result import BenchFile, DeviceRun
-from export.manifest import read_manifest
+from msdc.bench.devices.base import Device
+from msdc.bench.devices.registry import open_devices
+from msdc.bench.result import BenchFile, DeviceRun
+from msdc.bench.settings import RUNTIMES, BenchSettings, usual_lengths
 from msdc.errors import GateError, MsdcError
+from msdc.export.manifest import read_manifest
 from msdc.files import refuse_existing, write_json
 from msdc.progress import say
 
@@ -112,7 +113,7 @@ def build_runners(machines: Sequence[str | None] = (None, "aarch64")) -> list[st
     Raises:
         MsdcError: none could be built; says what is missing.
     """
-    from bench.build_runner import build_runner
+    from msdc.bench.toolchain.build import build_runner
 
     lines, built = [], 0
     for machine in machines:
@@ -142,9 +143,9 @@ def run_job(job: BenchJob, out: Callable[[str], None]) -> BenchFile:
         InputError: an output exists without force, a bad bundle, option, or imported file.
         MsdcError: a device failed; GateError: parity fell short or a timing rose. What was measured is written before.
     """
-    from bench.compare import compare, regressions
-    from bench.foreign import read_result, read_results
-    from bench.report.build import build_report, check_output, to_text, write_report
+    from msdc.bench.compare import compare, regressions
+    from msdc.bench.import_results import read_result, read_results
+    from msdc.bench.report.build import build_report, check_output, to_text, write_report
 
     to_stdout = job.json_file is not None and str(job.json_file) == "-"
     # Everything that can be refused is refused before minutes of measuring.

@@ -5,7 +5,7 @@
 Each method runs in a process of its own on the same synthetic vectors (clusters of near neighbours, so that mining has
 something to get wrong), which gives its seconds and its peak memory; the answers are then compared.
 
-* ours:    one product for both directions (`bench.accuracy.neighbours`)
+* ours:    one product for both directions (`msdc.bench.accuracy.neighbours`)
 * laser:   the procedure of LASER's miner: a flat faiss index searched once each way, margins one candidate at a time
 * brute:   all similarities in blocks of rows, once each way, largest K by sorting a partition
 """
@@ -75,7 +75,7 @@ def greedy(scored: list[tuple[float, int, int]]) -> list[tuple[int, int, float]]
 
 
 def mine_ours(x: np.ndarray, y: np.ndarray, threads: int) -> list[tuple[int, int, float]]:
-    from bench.accuracy.neighbours import mine
+    from msdc.bench.accuracy.neighbours import mine
 
     found = mine(x, y, k=K, threads=threads)
     return list(zip(found.source_C.tolist(), found.target_C.tolist(), found.score_C.tolist(), strict=True))
@@ -138,7 +138,7 @@ def mine_brute(x: np.ndarray, y: np.ndarray, threads: int) -> list[tuple[int, in
 
 
 def search_ours(queries: np.ndarray, table: np.ndarray, gold: np.ndarray, threads: int) -> np.ndarray:
-    from bench.accuracy.neighbours import gold_ranks
+    from msdc.bench.accuracy.neighbours import gold_ranks
 
     above, _ = gold_ranks(queries, table, gold, threads=threads)
     return above

@@ -24,8 +24,8 @@ PEER, TEACHER_PEER = "peer-minilm-l12", "peer-all-minilm-l6"
 
 def tokenizer_file(work: Path) -> Path:
     """A small vocabulary for the random shapes: the table's size is what is measured, not the tokenizer's."""
-    from compress.texts import quickstart_texts
-    from compress.train_vocabulary import train_vocabulary
+    from msdc.compress.texts import quickstart_texts
+    from msdc.compress.vocabulary.sentencepiece import train_vocabulary
 
     path = work / "tokenizer.model"
     return path if path.is_file() else train_vocabulary(quickstart_texts(), path, 2000, threads=1)
@@ -35,9 +35,9 @@ def make_random(work: Path, name: str, precision: str) -> Path:
     """A bundle of a random student with both runtimes."""
     import torch
 
-    from compress.student import Student, StudentConfig
-    from export.bundle import write_bundle
-    from export.writer import BundleOptions
+    from msdc.compress.student.model import Student, StudentConfig
+    from msdc.export.bundle import write_bundle
+    from msdc.export.writer import BundleOptions
     from msdc.text.tokenizer import PieceTokenizer
 
     out = work / f"{name}-{precision}"
@@ -55,7 +55,7 @@ def make_random(work: Path, name: str, precision: str) -> Path:
 
 def make_model(work: Path, name: str, precision: str | None) -> Path:
     """A bundle of a model by name with both runtimes."""
-    from export.run import ExportRequest, export_model
+    from msdc.export.export import ExportRequest, export_model
 
     out = work / f"{name}-{precision or 'own'}"
     if not out.is_dir():
@@ -99,10 +99,10 @@ def pooled(source: Path, target: Path, width: int) -> int:
 
 def make_peer(work: Path, name: str, model: str, python: str, vocabulary: int) -> Path:
     """The peer's file as a bundle, so that the same runner takes it."""
-    from export.golden import golden_texts, write_golden
-    from export.manifest import Manifest, list_files, write_manifest
-    from export.runtimes import OnnxRunner
     from msdc.encoders.locate import locate_model
+    from msdc.export.golden import golden_texts, write_golden
+    from msdc.export.manifest import Manifest, list_files, write_manifest
+    from msdc.export.runtimes import OnnxRunner
     from msdc.files import staged_folder
     from msdc.text.tokenizer import PieceTokenizer
 

@@ -60,7 +60,7 @@ class Item:
 
 def items_of(folder: Path, name: str) -> list[Item]:
     """Each program of a bundle."""
-    from export.manifest import read_manifest
+    from msdc.export.manifest import read_manifest
 
     manifest = read_manifest(folder)
     found = []
@@ -73,8 +73,8 @@ def items_of(folder: Path, name: str) -> list[Item]:
 
 def measure(items: Sequence[Item], rounds: int, runs: int, cpu: int | None) -> None:
     """All items in turn, `rounds` times, a fresh native process each."""
-    from bench.devices.base import BenchSettings
-    from bench.devices.host import HostDevice
+    from msdc.bench.devices.host import HostDevice
+    from msdc.bench.settings import BenchSettings
 
     affinity = () if cpu is None else (cpu,)
     for number in range(rounds):
@@ -109,7 +109,7 @@ def gemm_gops(work: Path) -> float:
         "from executorch.exir import to_edge_transform_and_lower\n"
         "from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner\n"
         "from executorch.runtime import Runtime\n"
-        "from export.runtimes import set_executorch_threads\n"
+        "from msdc.export.runtimes import set_executorch_threads\n"
         "set_executorch_threads(1)\n"
         "m = nn.Sequential(*[nn.Linear(384, 1536) if i % 2 == 0 else nn.Linear(1536, 384) for i in range(8)]).eval()\n"
         "quantize_(m, Int8DynamicActivationIntxWeightConfig(weight_dtype=torch.int8, weight_granularity=PerAxis(0)))\n"
@@ -130,10 +130,10 @@ def gemm_gops(work: Path) -> float:
 
 def accuracy(folders: dict[str, Path], data: str | None) -> list[dict[str, Any]]:
     """Parity on the golden texts, and Spearman of float and artifact on STS sets that `data` holds."""
-    from bench.accuracy import evaluate
-    from bench.accuracy.vectors import VectorStore
-    from export.bundle import load_bundle
+    from msdc.bench.accuracy import evaluate
+    from msdc.bench.accuracy.vectors import VectorStore
     from msdc.encoders.encoder import load_encoder
+    from msdc.export.bundle import load_bundle
 
     rows = []
     for name, folder in folders.items():
@@ -154,10 +154,10 @@ def accuracy(folders: dict[str, Path], data: str | None) -> list[dict[str, Any]]
 
 def report(items: list[Item], peers: dict[str, Item], gops: float, scores: list[dict[str, Any]]) -> str:
     """The table of measured figures, as markdown."""
-    from compress.plan import macs_per_token
-    from compress.quantize import plan_for, weight_bytes_by_dtype
-    from compress.shapes import tensor_shapes
-    from compress.student import StudentConfig
+    from msdc.compress.quantization.weights import plan_for, weight_bytes_by_dtype
+    from msdc.compress.size.estimate import macs_per_token
+    from msdc.compress.student.model import StudentConfig
+    from msdc.compress.student.shapes import tensor_shapes
 
     peer = peers[PEER]
     lines = [

@@ -19,12 +19,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.devices.adb import AdbDevice
-from bench.devices.base import BenchSettings
-from bench.devices.emulator_image import create_image
-from bench.devices.emulator_machine import EmulatorMachine
-from bench.devices.host import HostDevice
-from bench.result import DeviceRun
+from msdc.bench.devices.adb import AdbDevice
+from msdc.bench.devices.emulator.image import create_image
+from msdc.bench.devices.emulator.machine import EmulatorMachine
+from msdc.bench.devices.host import HostDevice
+from msdc.bench.result import DeviceRun
+from msdc.bench.settings import BenchSettings
 
 VOCABULARY, BOTTLENECK, HIDDEN, HEADS, UNIT_LAYERS, REPEATS = 250_002, 128, 384, 12, 3, 4
 STYLES = ("multi-method", "forward")
@@ -45,8 +45,8 @@ def student_bundle(folder: Path, style: str) -> Path:
     import torch
     from sentencepiece import sentencepiece_model_pb2 as pb
 
-    import export.writer as writer
-    from compress.student import Student, StudentConfig
+    import msdc.export.writer as writer
+    from msdc.compress.student.model import Student, StudentConfig
     from msdc.text.tokenizer import PieceTokenizer
 
     words = [" ".join(chr(97 + (i * j) % 26) * (1 + j % 4) for j in range(1, 9)) for i in range(400)]

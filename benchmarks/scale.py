@@ -44,7 +44,7 @@ def fill_store(cache: Path, rows: int) -> None:
     """A guide store that already holds `rows` vectors of other sentences."""
     import numpy as np
 
-    from distill.targets import Guide
+    from msdc.distill.guide import Guide
     from msdc.encoders.encoder import load_encoder
 
     store = Guide(load_encoder(TEACHER), cache, 64).store

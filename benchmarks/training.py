@@ -63,8 +63,8 @@ def numbers(pairs: int, first_s: float, later: list[tuple[float, float]]) -> dic
 
 def ours(pairs_file: Path, work: Path, epochs: int, precision: str, threads: int) -> dict[str, Any]:
     """`msdc distill`'s own road; times from its metrics.jsonl."""
-    from distill.road import Run
-    from msdc.recipe import parse_recipe
+    from msdc.distill.pipeline import Run
+    from msdc.distill.recipe import parse_recipe
 
     pairs = len(read_lines(pairs_file))
     steps = -(-pairs // BATCH) * epochs

@@ -59,7 +59,7 @@ def plan(model: str | None, shape: str | None, list_shapes: bool, as_json: bool,
 
     MODEL is a shipped name, a folder or a hub id; --shape needs no model at all.
     """
-    from compress.plan_command import PlanRequest, known_shapes, run_budget, run_plan
+    from msdc.compress.size.plan import PlanRequest, known_shapes, run_budget, run_plan
 
     if list_shapes:
         click.echo(json.dumps(known_shapes()) if as_json else "\n".join(known_shapes()))
@@ -124,7 +124,7 @@ def plan(model: str | None, shape: str | None, list_shapes: bool, as_json: bool,
 @JSON
 def vocabulary(model: str, languages: str | None, as_json: bool, **options: Any) -> None:
     """Drop the pieces and table rows that nobody needs, and prove that nothing else changed."""
-    from compress.trim import TrimRequest, trim
+    from msdc.compress.vocabulary.trim import TrimRequest, trim
 
     codes = tuple(code.strip() for code in (languages or "").split(",") if code.strip())
     report = trim(TrimRequest(model=model, languages=codes, **options))
@@ -165,7 +165,7 @@ def vocabulary(model: str, languages: str | None, as_json: bool, **options: Any)
 @JSON
 def student(model: str, layers: str | None, as_json: bool, **options: Any) -> None:
     """Cut a student out of any encoder: layers of the recurring unit, and a bottleneck from the SVD of its table."""
-    from compress.make import StudentRequest, make
+    from msdc.compress.student.cut import StudentRequest, make
 
     picked = None
     if layers is not None:
@@ -206,7 +206,7 @@ def student(model: str, layers: str | None, as_json: bool, **options: Any) -> No
 @JSON
 def quantize(as_json: bool, **options: Any) -> None:
     """Store a model as integers and scales, and report what each weight cost."""
-    from compress.quantize_command import QuantizeRequest, run_quantize
+    from msdc.compress.quantization.quantize import QuantizeRequest, run_quantize
 
     report = run_quantize(QuantizeRequest(**options))
     if as_json:

@@ -10,18 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compress.families import to_student
-from compress.folder import save_student, tokenizer_file
-from compress.shrink import shrink
-from compress.student import Student, StudentConfig
-from compress.train_vocabulary import train_vocabulary
-from compress.transplant import align, association, cooccurrence, strongest, transplant_rows
-from distill.corpora import Row
-from distill.stream import Stream
+from msdc.compress.student.cut import shrink
+from msdc.compress.student.from_transformers import to_student
+from msdc.compress.student.io import save_student, tokenizer_file
+from msdc.compress.student.model import Student, StudentConfig
+from msdc.compress.vocabulary.sentencepiece import train_vocabulary
+from msdc.distill.data.sources import Row
+from msdc.distill.data.stream import Stream
+from msdc.distill.recipe import Assistant, Recipe, StudentShape, VocabularyTraining
+from msdc.distill.vocabulary_transfer import align, association, cooccurrence, strongest, transplant_rows
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import InputError
 from msdc.progress import say
-from msdc.recipe import Assistant, Recipe, StudentShape, VocabularyTraining
 from msdc.text.tokenizer import PieceTokenizer, Tokenizer
 
 
@@ -67,7 +67,8 @@ def _special_ids(teacher: Encoder) -> tuple[int, int]:
 
 
 def transplant(teacher: Encoder, tokenizer: PieceTokenizer, rows: Sequence[Row], how: str, max_length: int) -> Student:
-    """The teacher's body with a table for `tokenizer`, its rows made of the teacher's own (compress.transplant)."""
+    """The teacher's body with a table for `tokenizer`, its rows made of the teacher's own
+    (msdc.distill.vocabulary_transfer)."""
     body = to_student(teacher)
     table_WH = body.embedding.table.weight.detach()
     first_id, last_id = _special_ids(teacher)

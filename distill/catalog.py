@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msdc.distill.recipe import Recipe, parse_recipe, read_tree, set_value
 from msdc.errors import InputError
-from msdc.recipe import Recipe, parse_recipe, read_tree, set_value
+from msdc.files import PACKAGE
 
 RECIPES = Path(__file__).resolve().parent / "recipes"
-EMBEDDED = Path(__file__).resolve().parent.parent / "msdc" / "data"
+EMBEDDED = PACKAGE / "data"
 VARIANT_KEYS = {"set", "stages", "tables", "row", "about", "paper"}
 
 

@@ -32,7 +32,7 @@ def command(
     A sweep writes one table (table.md, table.json) and one plot (convergence.png) beside its runs, and goes on where
     it was stopped. Under torchrun every process takes its share of each batch.
     """
-    from distill.catalog import listing, load_recipe
+    from msdc.distill.catalog import listing, load_recipe
 
     if list_recipes:
         rows = listing(recipe)
@@ -48,14 +48,14 @@ def command(
     if recipe is None:
         raise click.UsageError("name a RECIPE, or pass --list to see the shipped ones")
     if sweep is not None:
-        from distill.sweep import Sweep, run_sweep
+        from msdc.distill.sweep import Sweep, run_sweep
 
         name = Path(recipe).stem.replace(":", "-")
         folder = run_sweep(Sweep(recipe, sweep, overrides, output or Path("runs") / f"{name}-sweep"))
         click.echo((folder / "table.json").read_text(encoding="utf-8") if as_json else str(folder / "table.md"))
         return
     resolved = load_recipe(recipe, overrides)
-    from distill.road import run
+    from msdc.distill.pipeline import run
 
     result = run(resolved, output or Path("runs") / resolved.name, resume)
     if as_json:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from distill.tasks import Task
-from msdc.recipe import Stage
+from msdc.distill.recipe import Stage
+from msdc.distill.tasks.sentence import Task
 
 SPARSE_TABLE_ROWS = 100_000  # a dense Adam step over a table larger than this costs more than the batch itself
 

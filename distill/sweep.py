@@ -1,8 +1,8 @@
 """A sweep: one recipe in several settings, one table and one plot, the paper's numbers beside ours.
 
 Points come from `table=5` (all variants of a paper's table), `variant=one,two`, or `KEY=a,b,c` (the keys of `--set`).
-Stages that two points have in common are taught once (distill.sharing). A sweep that was stopped goes on where it
-was; finished points are kept.
+Stages that two points have in common are taught once (msdc.distill.run_folder). A sweep that was stopped goes on where
+it was; finished points are kept.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from distill import parallel
-from distill.catalog import load_recipe, variants_of
-from distill.road import Run
-from distill.sharing import read_recipe
+from msdc.distill import parallel
+from msdc.distill.catalog import load_recipe, variants_of
+from msdc.distill.pipeline import Run
+from msdc.distill.recipe import Recipe
+from msdc.distill.run_folder import read_recipe
 from msdc.errors import InputError
 from msdc.files import atomic_path, read_json, write_json, write_text
 from msdc.progress import say
-from msdc.recipe import Recipe
 
 PAIR = re.compile(r"(?<![a-z])([a-z]{2})-([a-z]{2})(?![a-z])")
 

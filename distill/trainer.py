@@ -17,18 +17,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from distill import parallel
-from distill.batches import CHUNK_PAIRS, WINDOW, Batch, Chunk, make_chunk
-from distill.checkpoint import checkpoints, load_checkpoint, random_states, restore_random_states, save_checkpoint
-from distill.optimization import Plan, make_optimizers
-from distill.stream import Stream
-from distill.targets import Guide
-from distill.tasks import Task
+from msdc.distill import parallel
+from msdc.distill.checkpoint import checkpoints, load_checkpoint, random_states, restore_random_states, save_checkpoint
+from msdc.distill.data.batches import CHUNK_PAIRS, WINDOW, Batch, Chunk, make_chunk
+from msdc.distill.data.stream import Stream
+from msdc.distill.guide import Guide
+from msdc.distill.optimization import Plan, make_optimizers
+from msdc.distill.recipe import Stage
+from msdc.distill.tasks.sentence import Task
 from msdc.encoders.encoder import Encoder
 from msdc.errors import MsdcError
 from msdc.files import disk_errors
 from msdc.progress import say
-from msdc.recipe import Stage
 from msdc.text.tokenizer import Tokenizer
 
 CHECKPOINT_SECONDS = 120.0

@@ -11,18 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from export.manifest import Manifest, check_files, read_manifest
 from msdc.errors import InputError
+from msdc.export.manifest import Manifest, check_files, read_manifest
 from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, Tokenizer
 
 __all__ = ["Bundle", "load_bundle", "write_bundle"]
 
 
 def write_bundle(*arguments: Any, **options: Any) -> Manifest:
-    """See `export.writer.write_bundle`; by name, because loading a bundle must not import what writes one."""
-    import export.writer
+    """See `msdc.export.writer.write_bundle`; imported late, because loading a bundle must not import what writes
+    one."""
+    from msdc.export import writer
 
-    return export.writer.write_bundle(*arguments, **options)
+    return writer.write_bundle(*arguments, **options)
 
 
 class Bundle:
@@ -101,8 +102,8 @@ def open_runner(folder: Path, manifest: Manifest, runtime: str, threads: int | N
     Raises:
         InputError: the program is refused by its runtime.
     """
-    from export.pte_file import check_pte
-    from export.runtimes import ExecutorchRunner, OnnxRunner
+    from msdc.export.executorch.pte import check_pte
+    from msdc.export.runtimes import ExecutorchRunner, OnnxRunner
 
     programs = manifest.programs
     if runtime == "executorch" and programs.executorch is not None:
@@ -116,7 +117,7 @@ def open_runner(folder: Path, manifest: Manifest, runtime: str, threads: int | N
         check_pte(folder / part.file, style=part.style, constants=constants)
         return ExecutorchRunner(folder / part.file, style=part.style, repeats=part.repeats, threads=threads)
     if runtime == "onnx" and programs.onnx is not None:
-        from export.onnx_check import check_onnx_file
+        from msdc.export.onnx.check import check_onnx_file
 
         check_onnx_file(folder / programs.onnx.file)
         return OnnxRunner(folder / programs.onnx.file, pad_id=manifest.tokenizer.pad_id, threads=threads)

@@ -51,7 +51,7 @@ def command(
     MODEL is a shipped name, a folder, or a hub id: a student of ours or a stock BERT, RoBERTa / XLM-R, DistilBERT or
     ALBERT sentence encoder.
     """
-    from export.run import ExportRequest, export_model
+    from msdc.export.export import ExportRequest, export_model
 
     request = ExportRequest(
         model=model,

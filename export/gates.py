@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from export.manifest import Parity
 from msdc.errors import GateError
+from msdc.export.manifest import Parity
 from msdc.scores import cosine_rows
 from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, FastTokenizer, PieceTokenizer, write_fast_copy
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from export.manifest import GOLDEN_FILE
 from msdc.errors import InputError
+from msdc.export.manifest import GOLDEN_FILE
 from msdc.files import read_json, write_json
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from export.manifest import GOLDEN_FILE, MANIFEST_FILE, Manifest
+from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE, Manifest
 
 
 def _programs(manifest: Manifest) -> list[str]:

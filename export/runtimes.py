@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from export.pte_file import METHODS
-from export.quiet import quiet
 from msdc.errors import InputError, MsdcError
+from msdc.export.executorch.pte import METHODS
+from msdc.export.executorch.quiet import quiet
 
 ONNX_BATCH_TOKENS = 4096
 ONNX_MAX_BATCH = 64

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from compress.quantize import NORM_READERS, PrecisionPlan, reads_int8
-from compress.student import Layer, Student
+from msdc.compress.quantization.weights import NORM_READERS, PrecisionPlan, reads_int8
+from msdc.compress.student.model import Layer, Student
 from msdc.text.tokenizer import Tokenizer
 
 CALIBRATION_ROWS = 20

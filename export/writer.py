@@ -16,13 +16,14 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from compress.quantize import PrecisionPlan, check_plan, plan_for
-from compress.shapes import parameter_counts
-from compress.student import Student
-from export.executorch_program import Style, write_executorch
-from export.gates import Thresholds, measure, shortfalls, thresholds_for, tokenizers_agree
-from export.golden import golden_texts, write_golden
-from export.manifest import (
+from msdc.compress.quantization.weights import PrecisionPlan, check_plan, plan_for
+from msdc.compress.student.model import Student
+from msdc.compress.student.shapes import parameter_counts
+from msdc.errors import GateError, InputError
+from msdc.export.executorch.lower import Style, write_executorch
+from msdc.export.gates import Thresholds, measure, shortfalls, thresholds_for, tokenizers_agree
+from msdc.export.golden import golden_texts, write_golden
+from msdc.export.manifest import (
     ExecutorchPart,
     Manifest,
     ModelPart,
@@ -36,12 +37,11 @@ from export.manifest import (
     read_manifest,
     write_manifest,
 )
-from export.native_module import write_native_module
-from export.onnx_program import write_onnx
-from export.readme import bundle_readme
-from export.runtimes import ExecutorchRunner, OnnxRunner
-from export.smooth import Smoothed, smooth
-from msdc.errors import GateError, InputError
+from msdc.export.mobile.module import write_native_module
+from msdc.export.onnx.write import write_onnx
+from msdc.export.readme import bundle_readme
+from msdc.export.runtimes import ExecutorchRunner, OnnxRunner
+from msdc.export.smooth import Smoothed, smooth
 from msdc.files import staged_folder, write_text
 from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, FastTokenizer, PieceTokenizer, Tokenizer
 
@@ -59,7 +59,7 @@ Say = Callable[[str], None]
 
 
 class BundleOptions(BaseModel):
-    """How to export. `precision` names a plan of compress.quantize, or is such a plan."""
+    """How to export. `precision` names a plan of msdc.compress.quantization.weights, or is such a plan."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

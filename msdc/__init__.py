@@ -11,7 +11,7 @@ from typing import Any
 __version__ = "0.1.0"
 _FACADE = {
     "load_encoder": ("msdc.encoders.encoder", "load_encoder"),
-    "load_bundle": ("export.bundle", "load_bundle"),
+    "load_bundle": ("msdc.export.bundle", "load_bundle"),
 }
 __all__ = ["__version__", "load_bundle", "load_encoder"]
 

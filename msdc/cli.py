@@ -14,18 +14,24 @@ from msdc.errors import MsdcError
 
 # verb -> (module:attribute, one line of help). The help stands here so that `msdc --help` imports no verb.
 VERBS = {
-    "quickstart": ("bench.quickstart.cli:command", "The whole road on the embedded corpus and teacher, in minutes."),
-    "distill": ("distill.cli:command", "Teach a small student from a recipe."),
-    "compress": ("compress.cli:command", "Plan sizes; make, trim or quantize a student."),
-    "export": ("export.cli:command", "Write the bundle for a target: ExecuTorch, ONNX, tokenizer, golden vectors."),
-    "bench": ("bench.cli:command", "Measure a bundle on a device: latency, memory, parity, accuracy."),
-    "evaluate": ("bench.accuracy.cli:command", "Accuracy of any encoder or bundle."),
-    "report": ("bench.report.cli:command", "One page for many results."),
-    "encode": ("msdc.try_cli:encode", "Print the vectors of texts."),
-    "compare": ("msdc.try_cli:compare", "Print the similarity of texts."),
-    "search": ("msdc.search_cli:command", "Find the lines of a text file that mean what a query says."),
-    "inspect": ("export.inspect.cli:command", "What is inside an artifact."),
-    "doctor": ("msdc.doctor:command", "Versions, kernels and devices; what is missing and how to get it."),
+    "quickstart": (
+        "msdc.bench.quickstart.cli:command",
+        "The whole road on the embedded corpus and teacher, in minutes.",
+    ),
+    "distill": ("msdc.distill.cli:command", "Teach a small student from a recipe."),
+    "compress": ("msdc.compress.cli:command", "Plan sizes; make, trim or quantize a student."),
+    "export": (
+        "msdc.export.cli:command",
+        "Write the bundle for a target: ExecuTorch, ONNX, tokenizer, golden vectors.",
+    ),
+    "bench": ("msdc.bench.cli:command", "Measure a bundle on a device: latency, memory, parity, accuracy."),
+    "evaluate": ("msdc.bench.accuracy.cli:command", "Accuracy of any encoder or bundle."),
+    "report": ("msdc.bench.report.cli:command", "One page for many results."),
+    "encode": ("msdc.commands.encode:encode", "Print the vectors of texts."),
+    "compare": ("msdc.commands.encode:compare", "Print the similarity of texts."),
+    "search": ("msdc.commands.search:command", "Find the lines of a text file that mean what a query says."),
+    "inspect": ("msdc.export.inspect.cli:command", "What is inside an artifact."),
+    "doctor": ("msdc.commands.doctor:command", "Versions, kernels and devices; what is missing and how to get it."),
 }
 
 

@@ -15,6 +15,8 @@ from typing import Any
 
 from msdc.errors import InputError, MsdcError
 
+# Everything that ships lies below this folder, in a checkout (through its links) as in an installed package.
+PACKAGE = Path(__file__).resolve().parent
 MAX_JSON_BYTES = 64 * 1024 * 1024
 
 

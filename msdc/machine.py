@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import platform
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 # Instruction sets that int8, bf16 and fp16 kernels ask for, in the kernel's spelling (x86 "flags", arm64 "Features").
 NOTABLE_X86 = ("sse4_2", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512vl", "avx512_vnni",
@@ -108,3 +110,25 @@ def read_heat(sys_root: str = "/sys") -> Heat:
             charging = _read(supply / "status").strip() == "Charging"
     load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
     return Heat(load, zones, tuple(speeds), percent, charging)
+
+
+PACKAGES = (
+    *("msdc", "torch", "torchao", "executorch", "transformers", "tokenizers", "sentencepiece"),
+    *("onnx", "onnxruntime", "numpy"),
+)
+
+
+def versions() -> dict[str, str]:
+    """Installed versions of what decides a result."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def environment() -> dict[str, Any]:
+    """Versions and machine."""
+    return {"versions": versions(), "machine": asdict(read_machine())}

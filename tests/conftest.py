@@ -1,16 +1,15 @@
 """Fixtures shared by all floors."""
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-# tiny_models.py makes stock encoders of every family; other floors' tests use it too.
-sys.path.insert(0, str(Path(__file__).parent / "compress"))
+from msdc.files import PACKAGE
 
-QUICKSTART = Path(__file__).parent.parent / "msdc" / "data" / "quickstart"
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+QUICKSTART = PACKAGE / "data" / "quickstart"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -30,7 +29,7 @@ def parallel_tsv() -> Path:
 @pytest.fixture(scope="session")
 def tiny_teacher(tmp_path_factory) -> Path:
     """A tiny stock BERT sentence encoder, random weights, mean pooling, normalised."""
-    from tiny_models import write_stock
+    from stock_models import write_stock
 
     return write_stock(tmp_path_factory.mktemp("teacher") / "bert", "bert")
 

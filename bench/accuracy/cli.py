@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from bench.cli import Numbers
+from msdc.bench.cli import Numbers
 
 
 def _words(text: str | None) -> tuple[str, ...] | None:
@@ -15,8 +15,8 @@ def _words(text: str | None) -> tuple[str, ...] | None:
 
 
 def _listing() -> str:
-    from bench.accuracy.registry import TASKS
-    from bench.accuracy.sets import SETS, SUITES
+    from msdc.bench.accuracy.registry import TASKS
+    from msdc.bench.accuracy.sets import SETS, SUITES
 
     lines = ["Tasks (with a file or folder of yours: TASK=PATH):"]
     lines += [f"  {task.name:15} {task.summary}" for task in TASKS.values()]
@@ -124,10 +124,10 @@ def command(
         return
     if not tasks:
         raise click.UsageError("give --tasks; `msdc evaluate --list` shows what there is")
-    from bench.accuracy.output import check_output, write_document
-    from bench.accuracy.render import markdown
-    from bench.accuracy.run import EvaluateConfig, run
-    from bench.accuracy.task import Options
+    from msdc.bench.accuracy.output import check_output, write_document
+    from msdc.bench.accuracy.render import markdown
+    from msdc.bench.accuracy.run import EvaluateConfig, run
+    from msdc.bench.accuracy.task import Options
 
     if output is not None:
         check_output(output, force)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.accuracy.corpora import Stream, corpus_streams
-from bench.accuracy.near import NearIndex
+from msdc.bench.accuracy.corpora import Stream, corpus_streams
+from msdc.bench.accuracy.minhash import NearIndex
 from msdc.errors import InputError
 from msdc.progress import track
 

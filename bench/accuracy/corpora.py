@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.accuracy.readers.lines import MAX_TEXT_BYTES
+from msdc.bench.accuracy.readers.lines import MAX_TEXT_BYTES
 from msdc.errors import InputError
 from msdc.files import sha256_file
 
@@ -87,14 +87,14 @@ def file_sentences(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _is_recipe(name: str) -> bool:
-    from distill.catalog import shipped
+    from msdc.distill.catalog import shipped
 
     return name in shipped()
 
 
 def _recipe_streams(name: str) -> list[Stream]:
-    from distill.catalog import load_recipe
-    from distill.corpora import open_corpora
+    from msdc.distill.catalog import load_recipe
+    from msdc.distill.data.sources import open_corpora
 
     # a source may be named by a long path; a result names no folder of this machine
     return [

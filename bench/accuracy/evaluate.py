@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from bench.accuracy.registry import find_task
-from bench.accuracy.task import Data, Options, Outcome, Task
-from bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.registry import find_task
+from msdc.bench.accuracy.task import Data, Options, Outcome, Task
+from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError
 
 
@@ -61,7 +61,7 @@ def evaluate(
     if path is not None:
         chosen = find_task(task)
         return result_of(chosen, store, chosen.read(Path(path)), Options(**settings))[0]
-    from bench.accuracy.sets import data_place, plan
+    from msdc.bench.accuracy.sets import data_place, plan
 
     jobs = plan([task], data_place(data)).jobs
     if len(jobs) != 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bench.accuracy.render import markdown, page
+from msdc.bench.accuracy.render import markdown, page
 from msdc.errors import InputError
 from msdc.files import refuse_existing, write_json, write_text
 

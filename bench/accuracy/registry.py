@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bench.accuracy.task import Task
-from bench.accuracy.tasks import (
+from msdc.bench.accuracy.task import Task
+from msdc.bench.accuracy.tasks import (
     bias,
     classification,
     drift,

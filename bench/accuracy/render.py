@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from bench.accuracy.blocks import Bars, Block, Points, Table, Text, blocks_of
+from msdc.bench.accuracy.blocks import Bars, Block, Points, Table, Text, blocks_of
 
 COLOURS = ("#0b6e99", "#c2410c")
 WIDTH, HEIGHT, MARGIN = 640, 420, 24

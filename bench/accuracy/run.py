@@ -15,17 +15,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bench.accuracy import card
-from bench.accuracy.checksums import check_sums
-from bench.accuracy.contamination import NEAR, Findings, check
-from bench.accuracy.evaluate import plain, result_of
-from bench.accuracy.published import tables
-from bench.accuracy.sets import SETS, SUITES, Job, Plan, data_place, plan
-from bench.accuracy.statistics import Items, compare
-from bench.accuracy.task import Options, tested_texts
-from bench.accuracy.vectors import FirstNumbers, VectorStore
-from compress.packed import read_plan
-from msdc.encoders.open import open_model
+from msdc.bench import model_card as card
+from msdc.bench.accuracy.contamination import NEAR, Findings, check
+from msdc.bench.accuracy.evaluate import plain, result_of
+from msdc.bench.accuracy.published import tables
+from msdc.bench.accuracy.sets import SETS, SUITES, Job, Plan, data_place, plan
+from msdc.bench.accuracy.sets.checksums import check_sums
+from msdc.bench.accuracy.statistics import Items, compare
+from msdc.bench.accuracy.task import Options, tested_texts
+from msdc.bench.accuracy.vectors import FirstNumbers, VectorStore
+from msdc.compress.quantization.packing import read_plan
+from msdc.encoders.encoder import open_model
 from msdc.errors import InputError
 from msdc.progress import say
 
@@ -96,7 +96,7 @@ def _cache_key(record: dict[str, Any]) -> str:
 def _open(config: EvaluateConfig, name: str, runtime: str | None) -> Any:
     if not _is_bundle(name):
         return open_model(name, runtime)
-    from export.bundle import load_bundle
+    from msdc.export.bundle import load_bundle
 
     # A runtime makes a thread for each core of the machine, also of those this process may not use.
     return load_bundle(name, runtime, config.options.threads or len(os.sched_getaffinity(0)))
@@ -115,7 +115,7 @@ def _contender(config: EvaluateConfig, name: str, runtime: str | None, taken: se
 
 
 def _runtimes(folder: str) -> list[str]:
-    from export.manifest import read_manifest
+    from msdc.export.manifest import read_manifest
 
     return read_manifest(folder).runtimes
 
@@ -151,7 +151,7 @@ def _is_bundle(name: str) -> bool:
 
 
 def _for_the_card(config: EvaluateConfig, main: Contender, kept: contextlib.ExitStack) -> tuple[EvaluateConfig, str]:
-    """For the card: what the user did not name (see `bench.accuracy.card`); and why corpora could not be read."""
+    """For the card: what the user did not name (see `msdc.bench.model_card`); and why corpora could not be read."""
     unread = "no --corpus given"
     if card.SUITE not in config.tasks:
         return config, unread

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from bench.accuracy.readers.lines import Source
-from bench.accuracy.statistics import RESAMPLES, Items
-from bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.readers.lines import Source
+from msdc.bench.accuracy.statistics import RESAMPLES, Items
+from msdc.bench.accuracy.vectors import VectorStore
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.build_runner import RunnerBuild
-from bench.devices.adb_client import Adb, DeviceGone, Shell, attached, choose_serial
-from bench.devices.base import BenchSettings, Device, chosen_runtimes
-from bench.devices.bundle import open_bundle
-from bench.devices.device_state import SCRIPT, parse_state
-from bench.devices.native_run import (
+from msdc.bench.devices.adb_client import Adb, DeviceGone, Shell, attached, choose_serial
+from msdc.bench.devices.base import Device, chosen_runtimes, open_bundle
+from msdc.bench.devices.device_state import SCRIPT, parse_state
+from msdc.bench.devices.runner_protocol import (
     ANSWER,
     REQUEST,
     USAGE_CODE,
@@ -29,11 +27,13 @@ from bench.devices.native_run import (
     runner_error,
     sentinel,
 )
-from bench.devices.tools import find, last_words, missing, require
-from bench.result import Clock, DeviceRun, DeviceState
-from bench.tasks import Tasks
-from export.manifest import Manifest
+from msdc.bench.devices.tools import find, last_words, missing, require
+from msdc.bench.result import Clock, DeviceRun, DeviceState
+from msdc.bench.settings import BenchSettings
+from msdc.bench.toolchain.build import RunnerBuild
+from msdc.bench.workload import Tasks
 from msdc.errors import InputError, MsdcError
+from msdc.export.manifest import Manifest
 from msdc.files import sha256_file
 from msdc.progress import say, track
 

@@ -11,45 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
-
-from bench.result import DeviceRun, Runtime
+from msdc.bench.result import DeviceRun, Runtime
+from msdc.bench.settings import RUNTIMES, BenchSettings
+from msdc.bench.workload import Tasks, collect
 from msdc.errors import InputError
-
-RUNTIMES: tuple[Runtime, ...] = ("executorch", "onnx")
-USUAL_LENGTHS = (8, 32, 128)
-
-
-def usual_lengths(longest: int) -> tuple[int, ...]:
-    """8, 32 and 128 tokens, as far as an artifact reads; its longest input in place of those beyond."""
-    return tuple(sorted({min(length, longest) for length in USUAL_LENGTHS}))
-
-
-class BenchSettings(BaseModel):
-    """What to measure. The same for every device, so that their numbers stand beside each other."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    runtimes: tuple[Runtime, ...] = Field(default=(), description="empty: every program the bundle holds")
-    lengths: tuple[int, ...] = Field(default=USUAL_LENGTHS, min_length=1, description="tokens with special ids")
-    runs: int = Field(default=100, ge=1, le=100_000, description="timed runs per length")
-    warmup: int = Field(default=10, ge=0, le=10_000, description="untimed runs before them, per length")
-    threads: int = Field(default=1, ge=1, le=256)
-    tasks: tuple[str, ...] = Field(default=(), description="graded-pairs, sts17, sts=FILE; scored on device vectors")
-    tasks_asked: bool = Field(default=True, description="false: nobody named them, so a slow device leaves them out")
-    data: Path | None = Field(default=None, description="folder of the named tasks' files")
-    timeout_s: float = Field(default=900.0, gt=0, description="per artifact")
-    cooldown_s: float = Field(default=0.0, ge=0, description="pause between artifacts and lengths, for phones")
-    affinity: tuple[int, ...] = Field(default=(), description="CPU numbers to stay on; empty: any")
-    runner: Path | None = Field(default=None, description="a native runner built by the user, for native devices")
-    progress: bool = False
-
-    @field_validator("lengths")
-    @classmethod
-    def _lengths(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if any(length < 2 for length in value):
-            raise ValueError("a length counts the two special ids, so it is at least 2")
-        return tuple(sorted(set(value)))
+from msdc.export.manifest import Manifest, check_files, read_manifest
 
 
 class Device(ABC):
@@ -106,3 +72,15 @@ def check_lengths(max_length: int, settings: BenchSettings, bundle: Path) -> Non
     too_long = [length for length in settings.lengths if length > max_length]
     if too_long:
         raise InputError(f"{bundle}: length {too_long[0]} is past the bundle's longest input of {max_length} tokens")
+
+
+def open_bundle(bundle: Path, settings: BenchSettings) -> tuple[Manifest, Tasks]:
+    """The checked manifest and the tasks of a run.
+
+    Raises:
+        InputError: the bundle is damaged, a length is past its longest input, or a task's data is absent or bad.
+    """
+    manifest = read_manifest(bundle)
+    check_files(bundle, manifest)
+    check_lengths(manifest.max_length, settings, bundle)
+    return manifest, collect(settings)

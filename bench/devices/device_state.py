@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from bench.result import DeviceState
+from msdc.bench.result import DeviceState
 
 # One line a fact: path, equals sign, first line of the file. dumpsys knows the battery where /sys hides it.
 SCRIPT = """

@@ -12,8 +12,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.devices.base import BenchSettings
-from bench.devices.native_run import (
+from msdc.bench.devices.python import run_python
+from msdc.bench.devices.runner_protocol import (
     ANSWER,
     REQUEST,
     USAGE_CODE,
@@ -24,13 +24,13 @@ from bench.devices.native_run import (
     runner_error,
     sentinel,
 )
-from bench.devices.python_host import run_python
-from bench.devices.this_machine import ThisMachine, host_info, host_state
-from bench.devices.tools import last_words
-from bench.result import DeviceRun, Runtime
-from bench.tasks import Tasks
-from export.manifest import Manifest
+from msdc.bench.devices.this_machine import ThisMachine, host_info, host_state
+from msdc.bench.devices.tools import last_words
+from msdc.bench.result import DeviceRun, Runtime
+from msdc.bench.settings import BenchSettings
+from msdc.bench.workload import Tasks
 from msdc.errors import InputError, MsdcError
+from msdc.export.manifest import Manifest
 from msdc.progress import say
 
 

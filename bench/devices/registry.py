@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import importlib
 
-from bench.devices.base import Device
+from msdc.bench.devices.base import Device
 from msdc.errors import InputError
 
 # kind -> module:class
 DEVICES = {
-    "host": "bench.devices.host:HostDevice",
-    "python": "bench.devices.python_host:PythonDevice",
-    "adb": "bench.devices.adb:AdbDevice",
-    "emulator": "bench.devices.emulator:EmulatorDevice",
+    "host": "msdc.bench.devices.host:HostDevice",
+    "python": "msdc.bench.devices.python:PythonDevice",
+    "adb": "msdc.bench.devices.adb:AdbDevice",
+    "emulator": "msdc.bench.devices.emulator.device:EmulatorDevice",
 }
 
 

@@ -8,12 +8,11 @@ from abc import abstractmethod
 from dataclasses import asdict
 from pathlib import Path
 
-from bench.devices.base import BenchSettings, Device, chosen_runtimes
-from bench.devices.bundle import open_bundle
-from bench.result import DeviceInfo, DeviceRun, DeviceState, Runtime
-from bench.tasks import Tasks
-from export.manifest import Manifest
+from msdc.bench.devices.base import BenchSettings, Device, chosen_runtimes, open_bundle
+from msdc.bench.result import DeviceInfo, DeviceRun, DeviceState, Runtime
+from msdc.bench.workload import Tasks
 from msdc.errors import InputError
+from msdc.export.manifest import Manifest
 from msdc.machine import read_heat, read_machine
 from msdc.progress import track
 

@@ -18,8 +18,8 @@ def command(output: Path, runs: int, overrides: tuple[str, ...], force: bool) ->
 
     An unfinished run is taken up where it stopped. The last line printed is the path of the report.
     """
-    from bench.quickstart.road import QuickstartConfig, walk
-    from bench.report.build import build_report, to_text
+    from msdc.bench.quickstart.road import QuickstartConfig, walk
+    from msdc.bench.report.build import build_report, to_text
 
     done = walk(QuickstartConfig(output, force, runs, overrides))
     click.echo(to_text(build_report(done.results)))

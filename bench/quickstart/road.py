@@ -12,22 +12,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.devices.base import BenchSettings, usual_lengths
-from bench.devices.python_host import PythonDevice
-from bench.models import score_model
-from bench.report.build import build_report, write_report
-from bench.result import BenchFile, ModelScores
-from bench.run import parity_failures
-from bench.tasks import collect
-from compress.families import to_student
-from distill.catalog import load_recipe
-from distill.road import RunResult, run
-from export.writer import BundleOptions, write_bundle
+from msdc.bench.devices.python import PythonDevice
+from msdc.bench.models import score_model
+from msdc.bench.report.build import build_report, write_report
+from msdc.bench.result import BenchFile, ModelScores
+from msdc.bench.run import parity_failures
+from msdc.bench.settings import BenchSettings, usual_lengths
+from msdc.bench.workload import collect
+from msdc.compress.student.from_transformers import to_student
+from msdc.distill.catalog import load_recipe
+from msdc.distill.pipeline import RunResult, run
+from msdc.distill.recipe import Recipe
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import GateError, InputError
+from msdc.export.writer import BundleOptions, write_bundle
 from msdc.files import write_json
 from msdc.progress import say
-from msdc.recipe import Recipe
 
 RECIPE = "quickstart"
 TASKS = ("graded-pairs",)

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.compare import Comparison, compare
-from bench.report.blocks import Report, joined
-from bench.report.data import ReportData
-from bench.report.parts import accuracy, comparison, evaluation, memory, method, overview, peers, speed, teaching
-from bench.report.training import read_training
-from bench.result import BenchFile
+from msdc.bench.compare import Comparison, compare
+from msdc.bench.report.blocks import Report, joined
+from msdc.bench.report.data import ReportData
+from msdc.bench.report.parts import accuracy, comparison, evaluation, memory, method, overview, peers, speed, teaching
+from msdc.bench.report.training import read_training
+from msdc.bench.result import BenchFile
 from msdc.errors import InputError
 from msdc.files import refuse_existing, write_json, write_text
 
@@ -78,7 +78,7 @@ def to_html(report: Report) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    from bench.report.svg import marker
+    from msdc.bench.report.svg import marker
 
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),

@@ -28,9 +28,9 @@ def command(
     """Make one report of RESULT...: files of `msdc bench --json`, folders of them, results from elsewhere, and
     documents of `msdc evaluate -o FILE.json`.
     """
-    from bench.foreign import read_result, read_results, split_evaluations
-    from bench.report.build import build_report, check_output, write_report
-    from bench.result import BenchFile
+    from msdc.bench.import_results import read_result, read_results, split_evaluations
+    from msdc.bench.report.build import build_report, check_output, write_report
+    from msdc.bench.result import BenchFile
 
     check_output(output, force)
     files, evaluations = split_evaluations(results)

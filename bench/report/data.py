@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bench.compare import Comparison
-from bench.report.svg import SHAPES
-from bench.report.training import TrainingLog
-from bench.result import Accuracy, BenchFile, DeviceRun, ModelScores
+from msdc.bench.compare import Comparison
+from msdc.bench.report.svg import SHAPES
+from msdc.bench.report.training import TrainingLog
+from msdc.bench.result import Accuracy, BenchFile, DeviceRun, ModelScores
 
 RUN_COLORS = ("c1", "c2", "c3", "c4", "c5", "c6")
 MODEL_STYLES = {

@@ -6,7 +6,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from distill.objectives.numerics import check_rows, check_temperature, cosines, full_precision, reduce, shape
+from msdc.distill.objectives.numerics import check_rows, check_temperature, cosines, full_precision, reduce, shape
 from msdc.errors import InputError
 
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from distill.objectives.numerics import check_rows, check_temperature, cosines, full_precision, shape
+from msdc.distill.objectives.numerics import check_rows, check_temperature, cosines, full_precision, shape
 from msdc.errors import InputError
 
 

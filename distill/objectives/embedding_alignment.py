@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from distill.objectives.numerics import check_floating, full_precision, shape
+from msdc.distill.objectives.numerics import check_floating, full_precision, shape
 from msdc.errors import InputError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from distill.objectives.numerics import check_rows, full_precision
+from msdc.distill.objectives.numerics import check_rows, full_precision
 
 
 @full_precision

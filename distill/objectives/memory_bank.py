@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from distill.objectives.numerics import check_floating, shape
+from msdc.distill.objectives.numerics import check_floating, shape
 from msdc.errors import InputError
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from distill.objectives.numerics import check_floating, check_rows, cosines, full_precision, shape, unit_rows
+from msdc.distill.objectives.numerics import check_floating, check_rows, cosines, full_precision, shape, unit_rows
 from msdc.errors import InputError
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor
 
-from distill.objectives.numerics import check_floating, full_precision, shape, unit_rows
+from msdc.distill.objectives.numerics import check_floating, full_precision, shape, unit_rows
 from msdc.errors import InputError
 
 

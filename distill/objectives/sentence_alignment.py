@@ -6,7 +6,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from distill.objectives.numerics import check_rows, full_precision, reduce
+from msdc.distill.objectives.numerics import check_rows, full_precision, reduce
 
 
 @full_precision

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from distill.objectives.numerics import check_floating, full_precision, shape
+from msdc.distill.objectives.numerics import check_floating, full_precision, shape
 from msdc.errors import InputError
 
 TASKS = ("ugt", "xtr", "smlm", "mlm")

@@ -14,7 +14,7 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def command(path: Path, tensors: int, as_json: bool) -> None:
     """What is in a .pte, an .onnx or a bundle folder: methods, operators, delegates, bytes, hashes. Nothing is run."""
-    from export.inspect.report import as_text, inspect_path
+    from msdc.export.inspect.report import as_text, inspect_path
 
     report = inspect_path(path)
     click.echo(json.dumps(report, ensure_ascii=False, indent=2) if as_json else as_text(report, tensors))

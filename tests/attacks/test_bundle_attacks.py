@@ -7,22 +7,15 @@ import numpy as np
 import onnx
 import pytest
 import tiny_export as tiny
+from refusals import one_line
 
-from export.bundle import load_bundle
-from export.golden import read_golden
-from export.inspect.report import inspect_path
-from export.manifest import MANIFEST_FILE, check_files, list_files, read_manifest, write_manifest
-from export.onnx_check import check_onnx_file
-from export.pte_file import check_pte, read_pte
 from msdc.errors import MsdcError
-
-
-def one_line(attempt) -> str:
-    with pytest.raises(MsdcError) as caught:
-        attempt()
-    text = str(caught.value)
-    assert text and "\n" not in text and len(text) < 1500, text
-    return text
+from msdc.export.bundle import load_bundle
+from msdc.export.executorch.pte import check_pte, read_pte
+from msdc.export.golden import read_golden
+from msdc.export.inspect.report import inspect_path
+from msdc.export.manifest import MANIFEST_FILE, check_files, list_files, read_manifest, write_manifest
+from msdc.export.onnx.check import check_onnx_file
 
 
 @pytest.fixture
@@ -150,7 +143,7 @@ def test_resealed_damage_in_the_program_never_crashes_the_process(copy, tmp_path
         reseal(folder)
         folders.append(str(folder))
     code = (
-        "import sys\nfrom export.bundle import load_bundle\nfrom msdc.errors import MsdcError\n"
+        "import sys\nfrom msdc.export.bundle import load_bundle\nfrom msdc.errors import MsdcError\n"
         "for folder in sys.argv[1:]:\n"
         "    try: load_bundle(folder, 'executorch'); print('loaded')\n"
         "    except MsdcError as error: print('refused', str(error)[:80])\n"

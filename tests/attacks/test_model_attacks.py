@@ -9,12 +9,12 @@ import sys
 import numpy as np
 import pytest
 import tiny_export as tiny
-from test_bundle_attacks import one_line
+from refusals import one_line
 
-from compress.folder import load_student, read_tensors, save_student
-from export.run import ExportRequest, export_model
+from msdc.compress.student.io import load_student, read_tensors, save_student
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import MsdcError
+from msdc.export.export import ExportRequest, export_model
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-from tests.export.native.conftest import CORE, compile_cpp, core_sources, seal, write_piece_bundle
-from tests.native_bundle import train_pieces
+from native_bundle import train_pieces
+from native_core import CORE, compile_cpp, core_sources, seal, write_piece_bundle
 
 # Opens each folder named on standard input and, where that works, tokenizes; one line a folder.
 DRIVER = r"""

@@ -6,10 +6,10 @@ import sys
 import time
 
 import pytest
-from test_bundle_attacks import one_line
+from refusals import one_line
 
-from export.card import CardFacts, read_card
-from msdc.recipe import read_tree
+from msdc.distill.recipe import read_tree
+from msdc.export.model_card import CardFacts, read_card
 
 # The classic: ten times ten times ten ...; a kilobyte that wants 10^9 strings.
 LAUGHS = "a0: &a0 [lol]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 10))

@@ -12,8 +12,8 @@ def tiny_student(tmp_path_factory, parallel_tsv) -> tuple:
     """(student, tokenizer): one layer of width 32 applied twice, bottleneck 16, 400 SentencePiece pieces."""
     import torch
 
-    from compress.student import Student, StudentConfig
-    from compress.train_vocabulary import train_vocabulary
+    from msdc.compress.student.model import Student, StudentConfig
+    from msdc.compress.vocabulary.sentencepiece import train_vocabulary
     from msdc.text.tokenizer import PieceTokenizer
 
     rows = parallel_tsv.read_text(encoding="utf-8").splitlines()[1:]
@@ -35,7 +35,7 @@ def tiny_student(tmp_path_factory, parallel_tsv) -> tuple:
 @pytest.fixture(scope="session")
 def tiny_bundle(tiny_student, tmp_path_factory) -> Path:
     """A float bundle with both runtimes."""
-    from export.writer import BundleOptions, write_bundle
+    from msdc.export.writer import BundleOptions, write_bundle
 
     student, tokenizer = tiny_student
     folder = tmp_path_factory.mktemp("bundle") / "tiny"

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tiny_models import write_stock
+from stock_models import write_stock
 
 
 @pytest.fixture(scope="session")

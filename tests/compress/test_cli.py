@@ -14,7 +14,7 @@ def msdc(*arguments: str) -> subprocess.CompletedProcess:
 
 def test_help_imports_no_torch():
     code = (
-        "import sys\nfrom click.testing import CliRunner\nfrom compress.cli import command\n"
+        "import sys\nfrom click.testing import CliRunner\nfrom msdc.compress.cli import command\n"
         "for name in ('plan', 'student', 'vocabulary', 'quantize'):\n"
         "    assert CliRunner().invoke(command, [name, '--help']).exit_code == 0\n"
         "assert 'torch' not in sys.modules and 'transformers' not in sys.modules"

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import csv
 import json
-from pathlib import Path
 
+import places
 import pytest
 import torch
 import yaml
 from click.testing import CliRunner
 from safetensors.torch import load_file
 
-from distill.catalog import load_recipe, shipped, variants_of
-from distill.cli import command
-from distill.road import run
-from distill.sweep import points
+from msdc.distill.catalog import load_recipe, shipped, variants_of
+from msdc.distill.cli import command
+from msdc.distill.pipeline import run
+from msdc.distill.sweep import points
 from msdc.errors import InputError
 
-REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference"
+REFERENCE = places.ROOT.parent / "shared" / "reference"
 
 
 def test_every_variant_is_a_valid_recipe():

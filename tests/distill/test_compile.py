@@ -8,9 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from distill.road import run
+from msdc.distill.pipeline import run
+from msdc.distill.recipe import parse_recipe
 from msdc.errors import InputError
-from msdc.recipe import parse_recipe
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parents[2]
 OBJECTIVES = {
     "mse": ["multilingual_mse"],
     "mcl": ["multilingual_contrastive", "multilingual_mse"],
@@ -42,7 +41,7 @@ def test_two_processes_equal_one(tiny_tree, tmp_path):
             sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}", "--master-addr=127.0.0.1",
             f"--master-port={port}", "-m", "msdc.cli", "--debug", "distill", str(recipe), "-o", str(tmp_path / name),
         ]  # fmt: skip
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr[-3000:]
     for stage in OBJECTIVES:
         one, two = losses(tmp_path / "one", stage), losses(tmp_path / "two", stage)

@@ -16,9 +16,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from distill.road import run
+from msdc.distill.pipeline import run
+from msdc.distill.recipe import parse_recipe
 from msdc.errors import InputError, MsdcError
-from msdc.recipe import parse_recipe
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked child; this system has no fork")
 
@@ -48,7 +48,7 @@ def in_child(recipe, folder: Path, kill_after: int | None, resume: bool) -> int:
 @pytest.fixture
 def recipe(tiny_tree, monkeypatch):
     # A checkpoint after every step, so that a kill falls before, inside and after writing them.
-    monkeypatch.setattr("distill.trainer.CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("msdc.distill.trainer.CHECKPOINT_SECONDS", 0.0)
     return parse_recipe(tiny_tree, "tiny")
 
 

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
+import objective_oracles as oracle
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from compress.families import to_student
-from compress.student import Student, StudentConfig
-from distill.batches import Batch
-from distill.corpora import Row, open_corpora
-from distill.generative import GenerativeTask, inside, mask_one
-from distill.layers import depth, layer_states, prototypes, states_encoder
-from distill.road import run
-from distill.stage_task import make_task
-from distill.stream import Stream
-from distill.targets import Guide
-from distill.tasks import encode_sides
+from msdc.compress.student.from_transformers import to_student
+from msdc.compress.student.model import Student, StudentConfig
+from msdc.distill.data.batches import Batch
+from msdc.distill.data.sources import Row, open_corpora
+from msdc.distill.data.stream import Stream
+from msdc.distill.guide import Guide
+from msdc.distill.pipeline import run
+from msdc.distill.recipe import Corpus, HeldOut, Stage, parse_recipe
+from msdc.distill.tasks import make_task
+from msdc.distill.tasks.generative import GenerativeTask, inside, mask_one
+from msdc.distill.tasks.hidden_states import depth, layer_states, prototypes, states_encoder
+from msdc.distill.tasks.sentence import encode_sides
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
-from msdc.recipe import Corpus, HeldOut, Stage, parse_recipe
 from msdc.text.packing import pad
-
-sys.path.insert(0, str(Path(__file__).parent / "objectives"))
-import objective_oracles as oracle
 
 
 def student(**settings) -> Student:
@@ -49,7 +45,7 @@ def batch(lengths=(1, 5, 9, 4), other=(7, 2, 3, 8), **guide) -> Batch:
 
 @pytest.mark.parametrize("tokens", [1, 40, 10_000])
 def test_groups_of_near_length_change_nothing(monkeypatch, tokens):
-    monkeypatch.setattr("distill.tasks.GROUP_TOKENS", tokens)
+    monkeypatch.setattr("msdc.distill.tasks.sentence.GROUP_TOKENS", tokens)
     net = student(unit=1)
     sides = [side((3, 9, 1, 16, 3)), side((4, 4, 12, 2, 7), 1)]
     for (ids, mask), got in zip(sides, encode_sides(net, sides), strict=True):

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import tiny_export as tiny
 
-from export.bundle import load_bundle, write_bundle
-from export.gates import Thresholds
-from export.golden import golden_texts, read_golden
-from export.manifest import read_manifest
-from export.writer import BundleOptions, float_vectors
 from msdc.errors import GateError, InputError
+from msdc.export.bundle import load_bundle, write_bundle
+from msdc.export.gates import Thresholds
+from msdc.export.golden import golden_texts, read_golden
+from msdc.export.manifest import read_manifest
+from msdc.export.writer import BundleOptions, float_vectors
 from msdc.files import sha256_file
 
 RUNTIMES = ["executorch", "onnx"]
@@ -75,7 +75,7 @@ def test_runtime_is_chosen_or_refused():
 
 def test_onnx_needs_no_torch():
     code = (
-        "import sys; from export.bundle import load_bundle; "
+        "import sys; from msdc.export.bundle import load_bundle; "
         f"b = load_bundle({str(tiny.bundle())!r}, 'onnx'); b.encode(['a']); print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -129,7 +129,7 @@ def test_two_exports_are_byte_identical(tmp_path):
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import torch; torch.set_num_threads(1)\n"
         "import tiny_export as tiny\n"
-        "from pathlib import Path; from export.writer import *; from msdc.text.tokenizer import PieceTokenizer\n"
+        "from pathlib import Path; from msdc.export.writer import *; from msdc.text.tokenizer import PieceTokenizer\n"
         "options = BundleOptions.model_validate_json(sys.argv[2])\n"
         "tokenizer, out = PieceTokenizer(sys.argv[3]), Path(sys.argv[4])\n"
         "write_bundle(tiny.student(), tokenizer, out, name='tiny', options=options)"

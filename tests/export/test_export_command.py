@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import tiny_export as tiny
 from click.testing import CliRunner
-from tiny_models import TEXTS, write_stock
+from stock_models import TEXTS, write_stock
 
-from compress.folder import save_student
-from export.card import read_card
-from export.cli import command
-from export.manifest import read_manifest
-from export.run import load_precision
 from msdc import load_bundle, load_encoder
 from msdc.cli import main
+from msdc.compress.student.io import save_student
 from msdc.errors import InputError
+from msdc.export.cli import command
+from msdc.export.export import load_precision
+from msdc.export.manifest import read_manifest
+from msdc.export.model_card import read_card
 
 
 def run(*arguments):
@@ -80,7 +80,7 @@ def test_usage_errors(arguments, capsys):
 
 
 def test_precision_may_be_a_plan_file(tmp_path):
-    from compress.quantize import plan_for
+    from msdc.compress.quantization.weights import plan_for
 
     plan = plan_for(tiny.student(), "int8")
     (tmp_path / "plan.json").write_text(plan.model_dump_json())

@@ -6,10 +6,10 @@ import tiny_export as tiny
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from export.gates import FP32, INT4, INT8, Thresholds, measure, shortfalls, thresholds_for, tokenizers_agree
-from export.golden import decode_vectors, encode_vectors, golden_texts
-from export.manifest import Parity
 from msdc.errors import GateError, InputError
+from msdc.export.gates import FP32, INT4, INT8, Thresholds, measure, shortfalls, thresholds_for, tokenizers_agree
+from msdc.export.golden import decode_vectors, encode_vectors, golden_texts
+from msdc.export.manifest import Parity
 from msdc.text.tokenizer import JSON_FILE, FastTokenizer, PieceTokenizer, write_fast_copy
 
 

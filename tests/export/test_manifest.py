@@ -6,8 +6,8 @@ import pytest
 import tiny_export as tiny
 from pydantic import ValidationError
 
-from export.manifest import MANIFEST_FILE, Manifest, check_files, read_manifest, write_manifest
 from msdc.errors import InputError
+from msdc.export.manifest import MANIFEST_FILE, Manifest, check_files, read_manifest, write_manifest
 
 
 @pytest.fixture

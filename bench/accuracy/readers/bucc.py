@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.accuracy.readers.lines import Lines, Source, read_lines
+from msdc.bench.accuracy.readers.lines import Lines, Source, read_lines
 from msdc.errors import InputError
 
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.accuracy.readers.lines import Lines, Source, read_lines
+from msdc.bench.accuracy.readers.lines import Lines, Source, read_lines
 from msdc.errors import InputError
 
 MLDOC_LANGUAGES = {

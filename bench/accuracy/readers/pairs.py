@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.accuracy.readers.lines import Lines, Source, read_csv_rows, read_lines
+from msdc.bench.accuracy.readers.lines import Lines, Source, read_csv_rows, read_lines
 from msdc.errors import InputError
 
 GOLD_RANGE = (0.0, 5.0)

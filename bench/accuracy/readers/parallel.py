@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.accuracy.readers.lines import Lines, Source, read_lines
+from msdc.bench.accuracy.readers.lines import Lines, Source, read_lines
 from msdc.errors import InputError
 
 # tatoeba.deu-eng.deu -> prefix "tatoeba", languages "deu" and "eng", this side "deu"

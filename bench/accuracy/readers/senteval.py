@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.accuracy.readers.labelled import Labelled
-from bench.accuracy.readers.lines import Lines, Source, read_lines
+from msdc.bench.accuracy.readers.labelled import Labelled
+from msdc.bench.accuracy.readers.lines import Lines, Source, read_lines
 from msdc.errors import InputError
 
 # task -> file of each class (SentEval keeps these four as one file a class, in latin-1)

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.accuracy.registry import TASKS, find_task
-from bench.accuracy.sets import labels, similarity, translation
-from bench.accuracy.sets.place import ENVIRONMENT, NamedSet, Part, Place, data_place
-from bench.accuracy.task import Task
+from msdc.bench.accuracy.registry import TASKS, find_task
+from msdc.bench.accuracy.sets import labels, similarity, translation
+from msdc.bench.accuracy.sets.place import ENVIRONMENT, NamedSet, Part, Place, data_place
+from msdc.bench.accuracy.task import Task
 from msdc.errors import InputError
 
 __all__ = ["SETS", "SUITES", "Job", "NamedSet", "Part", "Place", "Plan", "data_place", "plan"]
@@ -74,7 +74,7 @@ def plan(words: Iterable[str], place: Place) -> Plan:
 
 
 def _read_path(task: Task, path: str) -> Any:
-    from bench.accuracy.sets.remote import read_remote
+    from msdc.bench.accuracy.sets.remote import read_remote
 
     return read_remote(task, path) if path.startswith(("hub:", "mteb:")) else task.read(Path(path))
 

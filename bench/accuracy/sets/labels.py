@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from bench.accuracy.languages import flores
-from bench.accuracy.readers.labelled import read_flores_topics, read_mldoc
-from bench.accuracy.readers.senteval import NAMES, read_senteval
-from bench.accuracy.sets.place import NamedSet, Part, Place
-from bench.accuracy.tasks import classification, transfer
+from msdc.bench.accuracy.readers.labelled import read_flores_topics, read_mldoc
+from msdc.bench.accuracy.readers.senteval import NAMES, read_senteval
+from msdc.bench.accuracy.sets.languages import flores
+from msdc.bench.accuracy.sets.place import NamedSet, Part, Place
+from msdc.bench.accuracy.tasks import classification, transfer
 
 # SentEval keeps SST2 in SST/binary
 SENTEVAL_FOLDERS = {name: "SST/binary" if name == "SST2" else name for name in NAMES}

@@ -9,11 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.accuracy.languages import SHIPPED
-from bench.accuracy.readers.pairs import read_pairs
-from bench.accuracy.task import Task
+from msdc.bench.accuracy.readers.pairs import read_pairs
+from msdc.bench.accuracy.sets.languages import SHIPPED
+from msdc.bench.accuracy.task import Task
+from msdc.files import PACKAGE
 
-QUICKSTART = Path(__file__).resolve().parents[3] / "msdc" / "data" / "quickstart"
+QUICKSTART = PACKAGE / "data" / "quickstart"
 ENVIRONMENT = "MSDC_DATA"
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from bench.accuracy.readers.lines import Source
-from bench.accuracy.readers.pairs import GOLD_RANGE, ScoredPairs, parse_gold
-from bench.accuracy.task import Task
+from msdc.bench.accuracy.readers.lines import Source
+from msdc.bench.accuracy.readers.pairs import GOLD_RANGE, ScoredPairs, parse_gold
+from msdc.bench.accuracy.task import Task
 from msdc.errors import InputError
 from msdc.files import sha256_file
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from bench.accuracy.languages import flores
-from bench.accuracy.readers.pairs import ScoredPairs, join_pairs, read_pairs
-from bench.accuracy.readers.parallel import Parallel, pair_of, read_parallel
-from bench.accuracy.sets.place import QUICKSTART, NamedSet, Part, Place, pairs_part
-from bench.accuracy.sets.translation import flores_parallel
-from bench.accuracy.tasks import bias, geometry, sts
-from bench.accuracy.tasks.bias import BiasData
-from bench.accuracy.tasks.geometry import GeometryData
+from msdc.bench.accuracy.readers.pairs import ScoredPairs, join_pairs, read_pairs
+from msdc.bench.accuracy.readers.parallel import Parallel, pair_of, read_parallel
+from msdc.bench.accuracy.sets.languages import flores
+from msdc.bench.accuracy.sets.place import QUICKSTART, NamedSet, Part, Place, pairs_part
+from msdc.bench.accuracy.sets.translation import flores_parallel
+from msdc.bench.accuracy.tasks import bias, geometry, sts
+from msdc.bench.accuracy.tasks.bias import BiasData
+from msdc.bench.accuracy.tasks.geometry import GeometryData
 
 TRACKS = ("ar-ar", "es-es", "en-en", "en-ar", "en-de", "en-tr", "en-es", "en-fr", "en-it", "en-nl")
 STSB = ("stsb/sts-test.tsv*", "stsbenchmark/sts-test.csv", "stsb/sts-test.csv*")

@@ -7,14 +7,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from bench.accuracy.languages import SHIPPED, TWO_OF_THREE, flores, three
-from bench.accuracy.readers.bucc import Mining, Split, read_bucc
-from bench.accuracy.readers.lines import read_lines
-from bench.accuracy.readers.parallel import Parallel, pair_of, read_aligned, read_parallel
-from bench.accuracy.sets.place import QUICKSTART, NamedSet, Part, Place
-from bench.accuracy.tasks import drift, mining, mse, retrieval, tatoeba
-from bench.accuracy.tasks.drift import DriftData
-from bench.accuracy.tasks.retrieval import Pool
+from msdc.bench.accuracy.readers.bucc import Mining, Split, read_bucc
+from msdc.bench.accuracy.readers.lines import read_lines
+from msdc.bench.accuracy.readers.parallel import Parallel, pair_of, read_aligned, read_parallel
+from msdc.bench.accuracy.sets.languages import SHIPPED, TWO_OF_THREE, flores, three
+from msdc.bench.accuracy.sets.place import QUICKSTART, NamedSet, Part, Place
+from msdc.bench.accuracy.tasks import drift, mining, mse, retrieval, tatoeba
+from msdc.bench.accuracy.tasks.drift import DriftData
+from msdc.bench.accuracy.tasks.retrieval import Pool
 
 DRIFT_ROWS = 250
 

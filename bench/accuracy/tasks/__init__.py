@@ -1,1 +1,1 @@
-"""The evaluations of the papers, one file each; `bench.accuracy.registry` lists them."""
+"""The evaluations of the papers, one file each; `msdc.bench.accuracy.registry` lists them."""

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from bench.accuracy.readers.lines import Source
-from bench.accuracy.readers.pairs import ScoredPairs, join_pairs, read_pairs
-from bench.accuracy.readers.parallel import Parallel
-from bench.accuracy.statistics import CHUNK_NUMBERS, percentiles, resampled_spearman
-from bench.accuracy.task import Options, Outcome, Task
-from bench.accuracy.tasks.sts import pair_cosines
-from bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.readers.lines import Source
+from msdc.bench.accuracy.readers.pairs import ScoredPairs, join_pairs, read_pairs
+from msdc.bench.accuracy.readers.parallel import Parallel
+from msdc.bench.accuracy.statistics import CHUNK_NUMBERS, percentiles, resampled_spearman
+from msdc.bench.accuracy.task import Options, Outcome, Task
+from msdc.bench.accuracy.tasks.sts import pair_cosines
+from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError
 from msdc.scores import spearman
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from bench.accuracy.readers.labelled import CrossLingual, read_flores_topics, read_mldoc
-from bench.accuracy.statistics import Items, interval
-from bench.accuracy.task import Options, Outcome, Task
-from bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.readers.labelled import CrossLingual, read_flores_topics, read_mldoc
+from msdc.bench.accuracy.statistics import Items, interval
+from msdc.bench.accuracy.task import Options, Outcome, Task
+from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError
 
 # inverse regularisation strengths tried; chosen on the development file, or by 5-fold cross-validation on training rows

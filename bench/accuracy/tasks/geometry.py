@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from bench.accuracy.readers.lines import Source
-from bench.accuracy.readers.pairs import ScoredPairs, read_pairs
-from bench.accuracy.readers.parallel import Parallel
-from bench.accuracy.task import Options, Outcome, Task
-from bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.readers.lines import Source
+from msdc.bench.accuracy.readers.pairs import ScoredPairs, read_pairs
+from msdc.bench.accuracy.readers.parallel import Parallel
+from msdc.bench.accuracy.task import Options, Outcome, Task
+from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError
 from msdc.scores import unit_rows
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from bench.accuracy.neighbours import Candidates, mine
-from bench.accuracy.readers.bucc import Mining, Split, read_bucc
-from bench.accuracy.task import Options, Outcome, Task
-from bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.neighbours import Candidates, mine
+from msdc.bench.accuracy.readers.bucc import Mining, Split, read_bucc
+from msdc.bench.accuracy.task import Options, Outcome, Task
+from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError
 from msdc.scores import unit_rows
 

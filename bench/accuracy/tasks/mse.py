@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.accuracy.readers.parallel import Parallel, read_parallel
-from bench.accuracy.task import Options, Outcome, Task
-from bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.readers.parallel import Parallel, read_parallel
+from msdc.bench.accuracy.task import Options, Outcome, Task
+from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError
 from msdc.scores import cosine_rows, mse
 

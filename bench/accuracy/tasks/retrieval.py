@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.accuracy.neighbours import gold_ranks
-from bench.accuracy.readers.lines import Source, read_lines
-from bench.accuracy.readers.parallel import Parallel, read_parallel
-from bench.accuracy.statistics import Items, interval
-from bench.accuracy.task import Options, Outcome, Task
-from bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.neighbours import gold_ranks
+from msdc.bench.accuracy.readers.lines import Source, read_lines
+from msdc.bench.accuracy.readers.parallel import Parallel, read_parallel
+from msdc.bench.accuracy.statistics import Items, interval
+from msdc.bench.accuracy.task import Options, Outcome, Task
+from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError
 from msdc.scores import unit_rows
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from bench.accuracy.readers.pairs import ScoredPairs, read_pairs
-from bench.accuracy.statistics import Items, interval
-from bench.accuracy.task import Options, Outcome, Task
-from bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.readers.pairs import ScoredPairs, read_pairs
+from msdc.bench.accuracy.statistics import Items, interval
+from msdc.bench.accuracy.task import Options, Outcome, Task
+from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError, MsdcError
 from msdc.scores import cosine_rows, spearman
 

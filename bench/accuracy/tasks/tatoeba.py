@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.accuracy.neighbours import nearest
-from bench.accuracy.readers.parallel import Parallel, read_parallel
-from bench.accuracy.statistics import Items, interval
-from bench.accuracy.task import Options, Outcome, Task
-from bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.neighbours import nearest
+from msdc.bench.accuracy.readers.parallel import Parallel, read_parallel
+from msdc.bench.accuracy.statistics import Items, interval
+from msdc.bench.accuracy.task import Options, Outcome, Task
+from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError, MsdcError
 from msdc.scores import unit_rows
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.accuracy.binary import binary_scores
-from bench.accuracy.readers.senteval import Transfer, read_senteval
-from bench.accuracy.statistics import Items, interval
-from bench.accuracy.task import Options, Outcome, Task
-from bench.accuracy.tasks.classification import fit_linear
-from bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.binary import binary_scores
+from msdc.bench.accuracy.readers.senteval import Transfer, read_senteval
+from msdc.bench.accuracy.statistics import Items, interval
+from msdc.bench.accuracy.task import Options, Outcome, Task
+from msdc.bench.accuracy.tasks.classification import fit_linear
+from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError
 from msdc.scores import cosine_rows
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bench.report.blocks import Column, Figure, Section, Table, fixed, megabytes, number
-from bench.report.data import ReportData, Style, mean_spearman, score_of
-from bench.report.parts.charts import score_dots, trade_off
-from bench.report.parts.overview import latency_at, middle_length
-from bench.result import Accuracy
+from msdc.bench.report.blocks import Column, Figure, Section, Table, fixed, megabytes, number
+from msdc.bench.report.data import ReportData, Style, mean_spearman, score_of
+from msdc.bench.report.parts.charts import score_dots, trade_off
+from msdc.bench.report.parts.overview import latency_at, middle_length
+from msdc.bench.result import Accuracy
 
 # Above this many data sets a chart each is a wall; the table has them all.
 MAX_CHARTS = 6

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.report.blocks import Figure, LegendEntry, fixed, minus, number
-from bench.report.data import Style
-from bench.report.pareto import pareto
-from bench.report.svg import FONT, WIDTH, Axis, Canvas, linear_axis, log_axis, plot, tick_text
-from bench.result import percentile
+from msdc.bench.report.blocks import Figure, LegendEntry, fixed, minus, number
+from msdc.bench.report.data import Style
+from msdc.bench.report.pareto import pareto
+from msdc.bench.report.svg import FONT, WIDTH, Axis, Canvas, linear_axis, log_axis, plot, tick_text
+from msdc.bench.result import percentile
 
 ROW = 34.0
 MAX_DOTS = 600

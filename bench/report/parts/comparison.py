@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bench.compare import Difference
-from bench.report.blocks import Column, Section, Table, fixed, megabytes, minus, number, percent
-from bench.report.data import ReportData
-from bench.report.parts.charts import change_intervals
+from msdc.bench.compare import Difference
+from msdc.bench.report.blocks import Column, Section, Table, fixed, megabytes, minus, number, percent
+from msdc.bench.report.data import ReportData
+from msdc.bench.report.parts.charts import change_intervals
 
 WORDS = {"unknown": "one sample"}
 

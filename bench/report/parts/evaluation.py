@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bench.accuracy.blocks import Bars, Points, Text, blocks_of
-from bench.accuracy.blocks import Table as EvaluationTable
-from bench.report.blocks import Column, Figure, LegendEntry, Section, Table
-from bench.report.svg import FONT, SHAPES, WIDTH, Canvas, linear_axis, plot
+from msdc.bench.accuracy.blocks import Bars, Points, Text, blocks_of
+from msdc.bench.accuracy.blocks import Table as EvaluationTable
+from msdc.bench.report.blocks import Column, Figure, LegendEntry, Section, Table
+from msdc.bench.report.svg import FONT, SHAPES, WIDTH, Canvas, linear_axis, plot
 from msdc.errors import InputError
 
 # Columns whose cells are words; every other one is numbers.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bench.report.blocks import Column, Section, Table, fixed
-from bench.report.data import ReportData
-from bench.report.parts.charts import stacked_memory
-from bench.report.svg import linear_axis
+from msdc.bench.report.blocks import Column, Section, Table, fixed
+from msdc.bench.report.data import ReportData
+from msdc.bench.report.parts.charts import stacked_memory
+from msdc.bench.report.svg import linear_axis
 
 PHASES = (("start", "start"), ("loaded", "loaded"), ("warm", "warm"))
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bench.report.blocks import Column, Section, Table, fixed
-from bench.report.data import ReportData
-from bench.result import DeviceState
+from msdc.bench.report.blocks import Column, Section, Table, fixed
+from msdc.bench.report.data import ReportData
+from msdc.bench.result import DeviceState
 
 
 def _state(state: DeviceState | None) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bench.report.blocks import Column, Section, Table, Tile, aligned, fixed, joined, megabytes, millions, number
-from bench.report.data import ReportData, mean_spearman
-from bench.report.parts.charts import bars
-from bench.result import DeviceRun
+from msdc.bench.report.blocks import Column, Section, Table, Tile, aligned, fixed, joined, megabytes, millions, number
+from msdc.bench.report.data import ReportData, mean_spearman
+from msdc.bench.report.parts.charts import bars
+from msdc.bench.result import DeviceRun
 
 
 def latency_at(run: DeviceRun, length: int) -> float | None:

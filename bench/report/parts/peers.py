@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from bench.report.blocks import Column, Section, Table
+from msdc.bench.report.blocks import Column, Section, Table
 
 FILE = Path(__file__).resolve().parent.parent / "peers.csv"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.report.blocks import Column, Section, Table, aligned, fixed, number
-from bench.report.data import ReportData, Style
-from bench.report.parts.charts import bars, latency_lines, samples_over_time
-from bench.result import DeviceRun, Timing
+from msdc.bench.report.blocks import Column, Section, Table, aligned, fixed, number
+from msdc.bench.report.data import ReportData, Style
+from msdc.bench.report.parts.charts import bars, latency_lines, samples_over_time
+from msdc.bench.result import DeviceRun, Timing
 
 MEGA = 1e6
 

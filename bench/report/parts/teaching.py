@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bench.report.blocks import Column, Section, Table, fixed, number
-from bench.report.data import ReportData
-from bench.report.parts.charts import loss_curve
+from msdc.bench.report.blocks import Column, Section, Table, fixed, number
+from msdc.bench.report.data import ReportData
+from msdc.bench.report.parts.charts import loss_curve
 
 
 def section(data: ReportData) -> Section | None:

@@ -1,62 +1,10 @@
 """Small models that really encode, and the data folder where there is one."""
 
-import os
-import zlib
 from pathlib import Path
 
-import numpy as np
+import places
 import pytest
-
-ROOT = Path(__file__).resolve().parents[3]
-QUICKSTART = ROOT / "msdc" / "data" / "quickstart"
-# Read once, before any test sets it to something of its own.
-GIVEN_DATA = os.environ.get("MSDC_DATA")
-
-
-class WordBag:
-    """A real, if simple, encoder: the sum of a fixed random vector for each word and each letter trigram."""
-
-    def __init__(self, width: int = 48, seed: int = 0, name: str = "bag"):
-        self.width, self.seed, self.name, self.calls = width, seed, name, 0
-
-    def _vector(self, feature: str) -> np.ndarray:
-        generator = np.random.default_rng(zlib.crc32(f"{self.seed} {feature}".encode()))
-        return generator.standard_normal(self.width)
-
-    def encode(self, texts):
-        self.calls += len(texts)
-        out = np.zeros((len(texts), self.width), dtype=np.float32)
-        for row, text in enumerate(texts):
-            padded = f" {text.lower()} "
-            features = padded.split() + [padded[i : i + 3] for i in range(len(padded) - 2)]
-            out[row] = sum(self._vector(feature) for feature in features) / len(features)
-        return out
-
-    def fingerprint(self) -> str:
-        return f"{self.seed:064d}"
-
-
-class Table:
-    """Vectors given by hand."""
-
-    def __init__(self, vectors: dict[str, np.ndarray], name: str = "table"):
-        self.vectors, self.name = vectors, name
-        self.width = len(next(iter(vectors.values())))
-
-    def encode(self, texts):
-        return np.array([self.vectors[text] for text in texts], dtype=np.float32)
-
-    def fingerprint(self) -> str:
-        return "0" * 64
-
-
-class Constant:
-    """Every text the same vector."""
-
-    width, name = 8, "constant"
-
-    def encode(self, texts):
-        return np.full((len(texts), 8), 0.25, dtype=np.float32)
+from accuracy_models import QUICKSTART, WordBag
 
 
 @pytest.fixture
@@ -67,10 +15,7 @@ def bag() -> WordBag:
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """The folder of test sets: MSDC_DATA, or `shared/data` beside the checkout."""
-    for place in (GIVEN_DATA, ROOT.parent / "shared" / "data"):
-        if place and Path(place).is_dir():
-            return Path(place)
-    pytest.skip("no data folder (MSDC_DATA)")
+    return places.data_folder() or pytest.skip("no data folder (MSDC_DATA)")
 
 
 @pytest.fixture(scope="session")
@@ -83,11 +28,6 @@ def teacher():
 
     torch.set_num_threads(min(2, torch.get_num_threads()))
     return load_encoder("all-MiniLM-L6-v2")
-
-
-def write_pairs(path: Path, rows) -> Path:
-    path.write_text("".join(f"{score}\t{one}\t{two}\n" for score, one, two in rows), encoding="utf-8")
-    return path
 
 
 @pytest.fixture
@@ -128,8 +68,8 @@ def tiny_student(tmp_path_factory):
     import sentencepiece
     import torch
 
-    from compress.folder import save_student
-    from compress.student import Student, StudentConfig
+    from msdc.compress.student.io import save_student
+    from msdc.compress.student.model import Student, StudentConfig
 
     folder = tmp_path_factory.mktemp("tiny")
     rows = (QUICKSTART / "parallel.tsv").read_text(encoding="utf-8").splitlines()[1:]
@@ -154,12 +94,11 @@ def tiny_student(tmp_path_factory):
 @pytest.fixture(scope="session")
 def tiny_bundle(tiny_student):
     """The tiny student exported for both runtimes."""
-    import export.bundle
     import msdc
-    from export.writer import BundleOptions
+    from msdc.export.writer import BundleOptions, write_bundle
 
     encoder = msdc.load_encoder(tiny_student)
     out = tiny_student.parent / "tiny-bundle"
     options = BundleOptions(target="linux", precision="fp32", languages=("en", "de"))
-    export.bundle.write_bundle(encoder.module, encoder.tokenizer, out, name="tiny", options=options)
+    write_bundle(encoder.module, encoder.tokenizer, out, name="tiny", options=options)
     return out

@@ -9,9 +9,9 @@ import subprocess
 
 import pytest
 
-from bench.devices.emulator_image import PROGRAMS, create_image
-from bench.devices.emulator_machine import EmulatorMachine, free_port
-from bench.devices.tools import PACKAGES, missing
+from msdc.bench.devices.emulator.image import PROGRAMS, create_image
+from msdc.bench.devices.emulator.machine import EmulatorMachine, free_port
+from msdc.bench.devices.tools import PACKAGES, missing
 from msdc.errors import MsdcError
 
 CROSS = "aarch64-linux-gnu-g++"
@@ -20,7 +20,7 @@ CROSS = "aarch64-linux-gnu-g++"
 @pytest.fixture(scope="session")
 def tiny_bundle():
     """An int8 bundle for both runtimes; gates off."""
-    from tests.native_bundle import tiny_bundle as make
+    from native_bundle import tiny_bundle as make
 
     return make()
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.build_runner import build_runner
-from bench.devices import adb as adb_device
-from bench.devices.adb import AdbDevice, RemoteFolder
-from bench.devices.adb_client import DeviceGone, choose_serial, connect
-from bench.devices.base import BenchSettings
-from bench.devices.emulator_machine import EmulatorMachine
-from bench.run import bench
+from msdc.bench.devices import adb as adb_device
+from msdc.bench.devices.adb import AdbDevice, RemoteFolder
+from msdc.bench.devices.adb_client import DeviceGone, choose_serial, connect
+from msdc.bench.devices.emulator.machine import EmulatorMachine
+from msdc.bench.run import bench
+from msdc.bench.settings import BenchSettings
+from msdc.bench.toolchain.build import build_runner
 from msdc.errors import InputError, MsdcError
 
 LOOK = "ls -d /data/local/tmp/msdc-run-* 2>/dev/null; ps | grep -E 'msdc-runner|msdc-test' | grep -v grep; true"

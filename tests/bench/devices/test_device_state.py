@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 
-from bench.devices.device_state import SCRIPT, parse_state
-from bench.devices.tools import last_words
+from msdc.bench.devices.device_state import SCRIPT, parse_state
+from msdc.bench.devices.tools import last_words
 
 PHONE = """
 /sys/class/thermal/thermal_zone0/type=cpu-0-0

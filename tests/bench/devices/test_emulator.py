@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.compare import compare, regressions
-from bench.devices.base import BenchSettings
-from bench.devices.emulator import NOTE, EmulatorDevice, counted
-from bench.devices.emulator_image import INITRD_INIT, write_cpio
-from bench.devices.emulator_machine import CPUS, EmulatorMachine, free_port
-from bench.result import BenchFile, make_timing
-from bench.run import bench, parity_failures
+from msdc.bench.compare import compare, regressions
+from msdc.bench.devices.emulator.device import NOTE, EmulatorDevice, counted
+from msdc.bench.devices.emulator.image import INITRD_INIT, write_cpio
+from msdc.bench.devices.emulator.machine import CPUS, EmulatorMachine, free_port
+from msdc.bench.result import BenchFile, make_timing
+from msdc.bench.run import bench, parity_failures
+from msdc.bench.settings import BenchSettings
 from msdc.errors import InputError
 
 BASELINE = Path(__file__).with_name("tiny_instructions.json")
@@ -134,8 +134,8 @@ class phone_listener:
 def test_machine_is_gone_when_its_owner_is_killed(emulator_image, tmp_path):
     program = (
         "import sys, time\n"
-        "from bench.devices.emulator_image import create_image\n"
-        "from bench.devices.emulator_machine import EmulatorMachine\n"
+        "from msdc.bench.devices.emulator.image import create_image\n"
+        "from msdc.bench.devices.emulator.machine import EmulatorMachine\n"
         "with EmulatorMachine(create_image(), 'a76', count=False) as machine:\n"
         "    print(machine.process.pid, flush=True)\n"
         "    time.sleep(600)\n"

@@ -11,8 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distill import objectives
-from distill.objectives import MemoryBank
+from msdc.distill import objectives
+from msdc.distill.objectives import MemoryBank
 from msdc.errors import InputError
 
 torch.set_num_threads(1)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from distill import objectives
+from msdc.distill import objectives
 from msdc.errors import InputError
 
 torch.set_num_threads(1)

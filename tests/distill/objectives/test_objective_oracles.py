@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distill import objectives
+from msdc.distill import objectives
 
 torch.set_num_threads(1)
 

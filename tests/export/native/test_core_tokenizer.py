@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import random
 
+import places
 import pytest
 import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from native_bundle import train_pieces
+from native_core import CoreError, CoreTokenizer, write_piece_bundle
 
-from export.golden import golden_texts
-from tests.export.native.conftest import CoreError, CoreTokenizer, write_piece_bundle
-from tests.native_bundle import train_pieces
+from msdc.export.golden import golden_texts
 
 MODELS = {
     "unigram": {},
@@ -132,7 +133,7 @@ def test_real_sentences_in_36_languages(pairs):
     import gzip
     from pathlib import Path
 
-    folder = Path(__file__).parents[4] / "shared" / "data" / "flores200" / "dev"
+    folder = (places.data_folder() or Path("/nonexistent")) / "flores200" / "dev"
     files = sorted(folder.glob("*.gz"))
     if not files:
         pytest.skip("../shared/data/flores200 is not here")

@@ -1,0 +1,179 @@
+"""The emulated phone's disk: Debian's arm64 kernel, a real adbd and busybox, put together without being executed.
+
+Nothing of it is in this project: packages come from a Debian mirror, checked by apt, and the image stays in the user's
+cache. The root file system is mounted read-only; what a run writes goes to a second disk that lives as long as the run.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from msdc.bench.devices.tools import require, run_tool
+from msdc.bench.toolchain.cache import cached_folder, recipe_key
+from msdc.bench.toolchain.debian import SUITE, extract, only_deb, unpack
+from msdc.errors import MsdcError
+from msdc.files import user_cache
+
+PROGRAMS = ("qemu-system-aarch64", "mmdebstrap", "mke2fs", "adb")
+# In the order in which the kernel needs them; the cloud kernel has the PCI and ext4 parts built in.
+MODULES = ("net/core/failover", "drivers/net/net_failover", "drivers/net/virtio_net", "drivers/block/virtio_blk",
+           "drivers/char/hw_random/virtio-rng")  # fmt: skip
+PACKAGES = ("adbd", "busybox-static", "dash", "libstdc++6")
+KERNEL = "@linux-image-cloud-arm64"
+READY = "msdc-ready"
+GUEST_ADBD_PORT = 5555
+# Weight the guest does not need: 40 MB become 20.
+LEFT_OUT = ("usr/share/doc", "usr/share/locale", "usr/share/man", "usr/lib/systemd", "var/cache", "var/lib/apt")
+
+INITRD_INIT = f"""#!/bin/busybox sh
+B=/bin/busybox
+$B mount -t proc proc /proc
+$B mount -t sysfs sys /sys
+$B mount -t devtmpfs dev /dev
+for module in {" ".join(Path(name).name for name in MODULES)}; do $B insmod /modules/$module.ko; done
+$B mount -t ext4 -o ro,noatime /dev/vda /newroot
+$B mount -t ext4 -o noatime /dev/vdb /newroot/data
+for part in proc sys dev; do $B mount --move /$part /newroot/$part; done
+exec $B switch_root /newroot /init
+"""
+
+# The console says when adbd is about to listen; the host does not guess.
+ROOT_INIT = f"""#!/bin/busybox sh
+B=/bin/busybox
+$B mount -t tmpfs -o size=4m tmp /tmp
+$B mount -t tmpfs -o size=4m run /run
+$B mkdir -p /dev/pts /run/bin /data/local/tmp
+$B mount -t devpts devpts /dev/pts
+$B --install -s /run/bin
+export PATH=/usr/sbin:/usr/bin:/run/bin HOME=/data TMPDIR=/data/local/tmp
+ip link set lo up
+ip addr add 10.0.2.15/24 dev eth0
+ip link set eth0 up
+echo {READY} > /dev/console
+while true; do
+    /usr/lib/android-sdk/platform-tools/adbd > /run/adbd.log 2>&1
+    sleep 1
+done
+"""
+
+
+@dataclass(frozen=True)
+class EmulatorImage:
+    """What qemu boots."""
+
+    kernel: Path
+    initrd: Path
+    root: Path
+
+
+def _recipe() -> dict[str, object]:
+    scripts = [INITRD_INIT, ROOT_INIT]
+    return {"format": 1, "suite": SUITE, "packages": PACKAGES, "kernel": KERNEL, "modules": MODULES, "scripts": scripts}
+
+
+def write_cpio(entries: Iterable[tuple[str, int, bytes]]) -> bytes:
+    """An initramfs archive ("newc") of (name, mode, content); a folder has no content and comes before its files."""
+    out = bytearray()
+
+    def add(name: str, mode: int, content: bytes, inode: int) -> None:
+        encoded = name.encode() + b"\0"
+        links = 2 if mode >> 12 == 0o4 else 1
+        fields = [inode, mode, 0, 0, links, 0, len(content), 0, 0, 0, 0, len(encoded), 0]
+        out.extend(b"070701" + b"".join(f"{field:08X}".encode() for field in fields) + encoded)
+        out.extend(b"\0" * (-len(out) % 4))
+        out.extend(content)
+        out.extend(b"\0" * (-len(out) % 4))
+
+    number = 0
+    for number, (name, mode, content) in enumerate(entries, start=1):
+        add(name, mode, content, number)
+    add("TRAILER!!!", 0, b"", number + 1)
+    return bytes(out)
+
+
+def _initrd(busybox: bytes, modules: dict[str, bytes]) -> bytes:
+    folder, program = 0o040755, 0o100755
+    entries = [(name, folder, b"") for name in ("bin", "modules", "newroot", "proc", "sys", "dev")]
+    entries += [("init", program, INITRD_INIT.encode()), ("bin/busybox", program, busybox)]
+    entries += [(f"modules/{name}.ko", 0o100644, content) for name, content in modules.items()]
+    # No time stamp: the same packages give the same bytes.
+    return gzip.compress(write_cpio(entries), compresslevel=1, mtime=0)
+
+
+def _modules(kernel: Path) -> dict[str, bytes]:
+    folders = list((kernel / "usr/lib/modules").glob("*/kernel"))
+    if len(folders) != 1:
+        raise MsdcError("the kernel package holds no modules where they were expected")
+    found = {}
+    for name in MODULES:
+        path = folders[0] / f"{name}.ko.xz"
+        if not path.is_file():
+            raise MsdcError(f"the kernel package holds no module {name}")
+        found[path.name.removesuffix(".ko.xz")] = lzma.decompress(path.read_bytes())
+    return found
+
+
+def _root_tree(root: Path) -> None:
+    """Make the unpacked packages a bootable tree: merged /usr, mount points, init."""
+    for name in LEFT_OUT:
+        shutil.rmtree(root / name, ignore_errors=True)
+    for name in ("bin", "sbin", "lib"):
+        (root / name).unlink(missing_ok=True)
+        (root / name).symlink_to(f"usr/{name}")
+    for name in ("proc", "sys", "dev", "data", "run", "tmp", "root"):
+        (root / name).mkdir(exist_ok=True)
+    (root / "init").write_text(ROOT_INIT)
+    (root / "init").chmod(0o755)
+
+
+def make_disk(target: Path, mib: int, tree: Path | None = None) -> None:
+    """An ext4 disk image of `mib` MiB, holding `tree` where one is given.
+
+    Raises:
+        MsdcError: mke2fs is missing or failed.
+    """
+    (mke2fs,) = require("mke2fs")
+    with open(target, "wb") as handle:
+        handle.truncate(mib * 1024 * 1024)
+    # No journal: nothing of these disks outlives a crash.
+    command = [mke2fs, "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0"]
+    run_tool([*command, *(["-d", str(tree)] if tree else []), str(target)], "make a disk image")
+
+
+def _make(stage: Path) -> None:
+    work = stage / "work"
+    extract(PACKAGES, (KERNEL,), work / "root", arch="arm64")
+    unpack(only_deb(work / "root"), work / "kernel")
+    shutil.rmtree(work / "root/debs")
+    (image,) = (work / "kernel/boot").glob("vmlinuz-*")
+    shutil.copyfile(image, stage / "vmlinuz")
+    busybox = (work / "root/usr/bin/busybox").read_bytes()
+    (stage / "initrd.gz").write_bytes(_initrd(busybox, _modules(work / "kernel")))
+    _root_tree(work / "root")
+    make_disk(stage / "root.img", 64, work / "root")
+    shutil.rmtree(work)
+
+
+def _image(folder: Path) -> EmulatorImage:
+    return EmulatorImage(folder / "vmlinuz", folder / "initrd.gz", folder / "root.img")
+
+
+def find_image() -> EmulatorImage | None:
+    """The image in the user's cache, None where it was not created yet."""
+    folder = user_cache() / "emulator" / recipe_key(_recipe())
+    return _image(folder) if folder.is_dir() else None
+
+
+def create_image(*, force: bool = False) -> EmulatorImage:
+    """The image, created now (10 seconds and 60 MB of packages) or found in the cache.
+
+    Raises:
+        MsdcError: a program is missing (named with its package) or the mirror cannot be reached.
+    """
+    require(*PROGRAMS)
+    return _image(cached_folder("emulator", _recipe(), _make, force=force))

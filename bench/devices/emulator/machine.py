@@ -1,0 +1,154 @@
+"""A virtual arm64 machine with a real adbd, alive as long as its context.
+
+qemu runs with a network of its own that reaches nothing (`restrict=on`); only adbd's port is forwarded, to a free port
+of the loopback interface, because adbd asks nobody for a password. With `count` the machine's clock advances with the
+instructions it executes, and its processor's counter of them is exact.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from msdc.bench.devices.adb_client import Adb, attached, connect, disconnect, server_port
+from msdc.bench.devices.emulator.image import GUEST_ADBD_PORT, READY, EmulatorImage, make_disk
+from msdc.bench.devices.tools import find, last_words, require
+from msdc.errors import MsdcError
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """A processor model of qemu, and what it stands for."""
+
+    model: str
+    title: str
+
+
+CPUS = {
+    "a53": Cpu("cortex-a53", "Cortex-A53 (no dot product)"),
+    "a76": Cpu("cortex-a76", "Cortex-A76 (sdot)"),
+    # Without sme=off qemu 7.2 computes wrong int8 results on its "max" processor.
+    "i8mm": Cpu("max,sme=off,pauth-impdef=on", "Armv8.6 (sdot, i8mm)"),
+}
+BOOT_TIMEOUT_S = 180.0
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nothing uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _server_runs() -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", server_port())) == 0
+
+
+class EmulatorMachine:
+    """Boot on entry, gone on exit. `adb` reaches it in between."""
+
+    def __init__(
+        self, image: EmulatorImage, cpu: str, *, memory_mib: int = 256, disk_mib: int = 512, count: bool = True,
+        ports: tuple[int, ...] = (),
+    ) -> None:  # fmt: skip
+        self.image = image
+        self.cpu = CPUS[cpu]
+        self.memory_mib = memory_mib
+        self.disk_mib = disk_mib
+        self.count = count
+        self.ports = ports
+        self.process: subprocess.Popen[bytes] | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._own_server = False
+        (self._adb_program,) = require("adb")
+
+    @property
+    def serial(self) -> str:
+        return f"127.0.0.1:{self.ports[0]}"
+
+    @property
+    def adb(self) -> Adb:
+        return Adb(self.serial, self._adb_program)
+
+    def _command(self, folder: Path) -> list[str]:
+        (qemu,) = require("qemu-system-aarch64")
+        forwards = "".join(f",hostfwd=tcp:127.0.0.1:{port}-:{GUEST_ADBD_PORT}" for port in self.ports)
+        counting = ["-icount", "shift=0,sleep=off"] if self.count else []
+        # A killed msdc must not leave a virtual machine behind.
+        setpriv = find("setpriv")
+        return [
+            *([setpriv, "--pdeathsig", "KILL"] if setpriv else []),
+            qemu, "-M", "virt", "-cpu", self.cpu.model, "-m", str(self.memory_mib), "-smp", "1", *counting,
+            "-nodefaults", "-nographic", "-no-reboot", "-serial", f"file:{folder / 'console'}",
+            "-kernel", str(self.image.kernel), "-initrd", str(self.image.initrd),
+            "-append", "console=ttyAMA0 quiet panic=-1",
+            "-drive", f"if=none,id=root,format=raw,readonly=on,file={self.image.root}",
+            "-device", "virtio-blk-pci,drive=root",
+            "-drive", f"if=none,id=data,format=raw,cache=unsafe,file={folder / 'data.img'}",
+            "-device", "virtio-blk-pci,drive=data",
+            "-netdev", f"user,id=net,restrict=on{forwards}", "-device", "virtio-net-pci,netdev=net,romfile=",
+            "-device", "virtio-rng-pci",
+        ]  # fmt: skip
+
+    def __enter__(self) -> EmulatorMachine:
+        self._own_server = not _server_runs()
+        self._folder = tempfile.TemporaryDirectory(prefix="msdc-emulator-")
+        folder = Path(self._folder.name)
+        try:
+            make_disk(folder / "data.img", self.disk_mib)
+            self.ports = self.ports or (free_port(),)
+            with open(folder / "qemu", "wb") as log:
+                self.process = subprocess.Popen(
+                    self._command(folder), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log,
+                )  # fmt: skip
+            self._wait(folder)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def _wait(self, folder: Path) -> None:
+        assert self.process is not None
+        end = time.monotonic() + BOOT_TIMEOUT_S
+        console = folder / "console"
+        while time.monotonic() < end:
+            if self.process.poll() is not None:
+                word = last_words((folder / "qemu").read_bytes())
+                raise MsdcError(f"the emulator ended while it started: {word or 'no word from qemu'}")
+            if console.is_file() and READY.encode() in console.read_bytes():
+                with contextlib.suppress(MsdcError):
+                    connect(self.serial, self._adb_program)
+                    if self.adb.answers():
+                        return
+            time.sleep(0.1)
+        word = last_words(console.read_bytes()) if console.is_file() else ""
+        raise MsdcError(f"the emulator did not start in {BOOT_TIMEOUT_S:g} s ({word or 'nothing on its console'})")
+
+    def power_off(self) -> None:
+        """Cut the power, as it were."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.power_off()
+        for port in self.ports:
+            disconnect(f"127.0.0.1:{port}", self._adb_program)
+        # A server that this machine started and nobody else uses goes with it.
+        if self._own_server and _server_runs():
+            with contextlib.suppress(MsdcError, OSError):
+                if not attached(self._adb_program):
+                    subprocess.run([self._adb_program, "kill-server"], capture_output=True, check=False, timeout=30)
+        if self._folder is not None:
+            self._folder.cleanup()

@@ -1,0 +1,128 @@
+"""`python`: the machine at hand through Python's bindings, each artifact in a fresh process of its own.
+
+It needs no compiler. Latency and accuracy are the artifact's; memory is counted with the interpreter and the runtime's
+libraries inside, so read it as differences between phases. `host` gives an app's numbers.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from msdc.bench.devices.python_worker import ChildRequest
+from msdc.bench.devices.this_machine import ThisMachine, host_info, host_state
+from msdc.bench.measure import artifact_of, compare_golden
+from msdc.bench.result import DeviceRun, Memory, Runtime, make_timing
+from msdc.bench.settings import BenchSettings
+from msdc.bench.workload import Tasks
+from msdc.errors import InputError, MsdcError
+from msdc.export.golden import read_golden
+from msdc.export.manifest import Manifest
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+PYTHON_NOTE = "memory includes the Python interpreter and the runtime's libraries; read the differences between phases"
+
+
+def run_child(request: ChildRequest, folder: Path, timeout_s: float) -> dict[str, Any]:
+    """Start the measuring process and read its answer.
+
+    Raises:
+        InputError: the child refused the artifact.
+        MsdcError: it failed, was killed, or ran past `timeout_s`.
+    """
+    request_file, answer_file = folder / "request.json", folder / "answer.json"
+    request_file.write_text(request.model_dump_json(), encoding="utf-8")
+    environment = os.environ | dict.fromkeys(THREAD_VARIABLES, str(request.threads))
+    command = [sys.executable, "-m", "msdc.bench.devices.python_worker", str(request_file), str(answer_file)]
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise MsdcError(f"{request.runtime} on python: no result after {timeout_s:g} s; stopped") from error
+    if done.returncode < 0:
+        name = signal.Signals(-done.returncode).name
+        hint = " (out of memory?)" if name == "SIGKILL" else ""
+        raise MsdcError(f"{request.runtime} on python: the measuring process was ended by {name}{hint}")
+    if not answer_file.is_file():
+        lines = done.stderr.strip().splitlines()
+        last = lines[-1][:300] if lines else "no word"
+        raise MsdcError(f"{request.runtime} on python: the measuring process failed: {last}")
+    answer: dict[str, Any] = json.loads(answer_file.read_text(encoding="utf-8"))
+    if "error" in answer:
+        raise (InputError if answer.get("exit_code") == 2 else MsdcError)(answer["error"])
+    return answer
+
+
+def run_python(
+    bundle: Path, manifest: Manifest, runtime: Runtime, settings: BenchSettings, tasks: Tasks, notes: Sequence[str] = ()
+) -> DeviceRun:
+    """One artifact in one fresh process. `notes` are added to the result's own.
+
+    Raises:
+        InputError: the artifact is refused.
+        MsdcError: the process failed, was killed, or ran past the settings' limit.
+    """
+    texts = tasks.texts()
+    before = host_state()
+    with tempfile.TemporaryDirectory(prefix="msdc-bench-") as temporary:
+        folder = Path(temporary)
+        (folder / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
+        request = ChildRequest(
+            bundle=bundle.resolve(),
+            runtime=runtime,
+            lengths=settings.lengths,
+            runs=settings.runs,
+            warmup=settings.warmup,
+            threads=settings.threads,
+            cooldown_s=settings.cooldown_s,
+            affinity=settings.affinity,
+            texts_file=folder / "texts.json" if texts else None,
+            vectors_file=folder / "vectors.npy" if texts else None,
+        )
+        answer = run_child(request, folder, settings.timeout_s)
+        vectors_UD = np.load(folder / "vectors.npy", allow_pickle=False) if texts else np.zeros((0, manifest.width))
+    artifact = artifact_of(bundle, manifest, runtime)
+    return DeviceRun(
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        harness="python",
+        artifact=artifact,
+        device=host_info(),
+        versions=answer["versions"],
+        threads=settings.threads,
+        load_ms=answer["load_ms"],
+        first_ms=answer["first_ms"],
+        latency=tuple(
+            make_timing(row["samples"], warmup=settings.warmup, length=row["length"]) for row in answer["latency"]
+        ),
+        tokenize=make_timing(answer["tokenize"], warmup=settings.warmup),
+        pipeline=make_timing(answer["pipeline"], warmup=settings.warmup),
+        memory=Memory.model_validate(answer["memory"]),
+        parity=compare_golden(
+            read_golden(bundle), runtime, answer["golden"]["ids"], np.asarray(answer["golden"]["vectors"])
+        ),
+        accuracy=tasks.score_vectors(f"{manifest.name} {runtime}", texts, vectors_UD),
+        state_before=before,
+        state_after=host_state(),
+        notes=(*notes, PYTHON_NOTE, *(() if answer["peak_reset"] else ("the peak includes Python's own start",))),
+    )
+
+
+class PythonDevice(ThisMachine):
+    """This machine through Python."""
+
+    kind = "python"
+    way = "through Python"
+
+    def measure(
+        self, bundle: Path, manifest: Manifest, runtime: Runtime, settings: BenchSettings, tasks: Tasks
+    ) -> DeviceRun:
+        return run_python(bundle, manifest, runtime, settings, tasks)

@@ -1,0 +1,184 @@
+"""The process that touches the artifact: started fresh for each one, measures, writes raw figures, ends.
+
+`python -m msdc.bench.devices.python_worker REQUEST.json ANSWER.json`. The request is a `ChildRequest`; the answer
+holds raw samples, memory
+at three moments, golden ids and vectors, and the vectors of the tasks' texts in a file beside it. Nothing is judged
+here; the parent does that.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict
+
+from msdc.bench.devices.process_memory import read_memory, reset_peak
+from msdc.errors import InputError, MsdcError
+
+if TYPE_CHECKING:
+    from msdc.export.manifest import Manifest
+
+
+class ChildRequest(BaseModel):
+    """What the parent asks. `texts_file`: a JSON list to embed; their vectors go to `vectors_file` (.npy)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bundle: Path
+    runtime: str
+    lengths: tuple[int, ...]
+    runs: int
+    warmup: int
+    threads: int
+    cooldown_s: float
+    affinity: tuple[int, ...]
+    texts_file: Path | None = None
+    vectors_file: Path | None = None
+
+
+def timed_ms(call: Callable[[], Any]) -> float:
+    """Milliseconds of one call."""
+    start = time.perf_counter_ns()
+    call()
+    return (time.perf_counter_ns() - start) / 1e6
+
+
+def sample_ms(calls: Sequence[Callable[[], Any]], warmup: int, runs: int) -> list[float]:
+    """Milliseconds of `runs` calls, taking the given ones in turn, after `warmup` untimed ones."""
+    for i in range(warmup):
+        calls[i % len(calls)]()
+    # A collection inside a timed call would be Python's time, not the artifact's.
+    gc.collect()
+    gc.disable()
+    try:
+        return [timed_ms(calls[i % len(calls)]) for i in range(runs)]
+    finally:
+        gc.enable()
+
+
+def row_of_length(golden_ids: Sequence[Sequence[int]], length: int) -> list[int]:
+    """A row of exactly `length` real ids: a golden row's first and last id around pieces of all golden rows.
+
+    Raises:
+        InputError: the golden rows hold no piece at all.
+    """
+    full = max(golden_ids, key=len)
+    inner = [i for row in golden_ids if row != full for i in row[1:-1]] + list(full[1:-1])
+    if not inner:
+        raise InputError("the golden texts hold no token: cannot make a row to time")
+    repeats = -(-(length - 2) // len(inner))
+    return [full[0], *(inner * repeats)[: length - 2], full[-1]]
+
+
+def ordinary_texts(texts: Sequence[str], ids: Sequence[Sequence[int]]) -> list[str]:
+    """Golden texts of 5 to 40 ids, in order: what tokenization and the whole pipeline are timed on, in turn."""
+    usual = [text for text, row in zip(texts, ids, strict=True) if 5 <= len(row) <= 40]
+    return usual or list(texts)
+
+
+def start_runtime(
+    bundle: Path, manifest: Manifest, runtime: str, threads: int
+) -> tuple[dict[str, str], Callable[[], Any]]:
+    """Import the runtime's library; its versions, and the call that opens the artifact (what load_ms times)."""
+    from importlib.metadata import version
+
+    from msdc.export.runtimes import ExecutorchRunner, OnnxRunner, set_executorch_threads
+
+    versions = {"python": ".".join(map(str, sys.version_info[:3]))}
+    programs = manifest.programs
+    if runtime == "executorch" and (part := programs.executorch) is not None:
+        import executorch.kernels.quantized
+        import executorch.runtime  # noqa: F401
+
+        set_executorch_threads(threads)
+        versions |= {name: version(name) for name in ("executorch", "torch")}
+        return versions, lambda: ExecutorchRunner(bundle / part.file, style=part.style, repeats=part.repeats)
+    if runtime == "onnx" and (onnx_part := programs.onnx) is not None:
+        import onnxruntime  # noqa: F401
+
+        versions["onnxruntime"] = version("onnxruntime")
+        path, pad_id = bundle / onnx_part.file, manifest.tokenizer.pad_id
+        return versions, lambda: OnnxRunner(path, pad_id=pad_id, threads=threads)
+    raise InputError(f"{bundle}: no {runtime} program")
+
+
+def measure(request: ChildRequest) -> dict[str, Any]:
+    """Load, time, and read memory; returns the answer as JSON values."""
+    import numpy as np
+
+    from msdc.export.bundle import open_tokenizer
+    from msdc.export.golden import read_golden
+    from msdc.export.manifest import read_manifest
+
+    manifest = read_manifest(request.bundle)
+    golden = read_golden(request.bundle)
+    texts, longest = golden["texts"], manifest.max_length
+    versions, make_runner = start_runtime(request.bundle, manifest, request.runtime, request.threads)
+    gc.collect()
+    peak_reset = reset_peak()
+    memory = {"start": read_memory().model_dump()}
+
+    start = time.perf_counter_ns()
+    runner = make_runner()
+    load_ms = (time.perf_counter_ns() - start) / 1e6
+    tokenizer = open_tokenizer(request.bundle, manifest)
+    memory["loaded"] = read_memory().model_dump()
+
+    rows = {length: row_of_length(golden["ids"], length) for length in request.lengths}
+    first_ms = timed_ms(lambda: runner.run([rows[min(rows)]]))
+    latency = []
+    for length, row in rows.items():
+        if request.cooldown_s:
+            time.sleep(request.cooldown_s)
+        samples = sample_ms([functools.partial(runner.run, [row])], request.warmup, request.runs)
+        latency.append({"length": length, "samples": samples})
+    usual = ordinary_texts(texts, golden["ids"])
+    to_ids = [functools.partial(tokenizer.encode, [text], longest) for text in usual]
+    tokenize = sample_ms(to_ids, request.warmup, request.runs)
+    to_vector = [functools.partial(lambda text: runner.run(tokenizer.encode([text], longest)), text) for text in usual]
+    pipeline = sample_ms(to_vector, request.warmup, request.runs)
+    memory["warm"] = read_memory().model_dump()
+
+    golden_rows = tokenizer.encode(texts, longest)
+    answer = {
+        "versions": versions,
+        "load_ms": load_ms,
+        "first_ms": first_ms,
+        "latency": latency,
+        "tokenize": tokenize,
+        "pipeline": pipeline,
+        "memory": memory,
+        "peak_reset": peak_reset,
+        "golden": {"ids": golden_rows, "vectors": runner.run(golden_rows).tolist()},
+    }
+    if request.texts_file is not None and request.vectors_file is not None:
+        wanted = json.loads(request.texts_file.read_text(encoding="utf-8"))
+        vectors_ND = runner.run(tokenizer.encode(wanted, longest)) if wanted else np.zeros((0, manifest.width))
+        np.save(request.vectors_file, vectors_ND.astype(np.float32))
+    return answer
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Entry of the child; exit code 0 with an answer, 1 with an `error` in it."""
+    request_file, answer_file = map(Path, arguments)
+    request = ChildRequest.model_validate_json(request_file.read_text(encoding="utf-8"))
+    if request.affinity:
+        os.sched_setaffinity(0, request.affinity)
+    try:
+        answer = measure(request)
+    except MsdcError as error:
+        answer = {"error": str(error), "exit_code": error.exit_code}
+    answer_file.write_text(json.dumps(answer), encoding="utf-8")
+    return 1 if "error" in answer else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,247 @@
+"""One run of the native runner, the same wherever it runs: what it is asked, what it sends back, what that means.
+
+Shapes: G golden texts, U texts of tasks, D sentence width.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import platform
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from msdc.bench.devices.python_worker import ordinary_texts, row_of_length
+from msdc.bench.measure import artifact_of, compare_golden
+from msdc.bench.result import (
+    Clock,
+    DeviceInfo,
+    DeviceRun,
+    DeviceState,
+    Memory,
+    MemoryPhase,
+    Runtime,
+    Timing,
+    make_timing,
+)
+from msdc.bench.settings import BenchSettings
+from msdc.bench.toolchain.build import RunnerBuild, build_runner, own_runner
+from msdc.bench.workload import Tasks
+from msdc.errors import InputError, MsdcError
+from msdc.export.golden import read_golden
+from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE, Manifest
+from msdc.machine import parse_cpuinfo
+
+DONE = "msdc-runner done"
+ERROR = "msdc-runner error: "
+ANSWER, VECTORS, REQUEST, EMBED = "answer.json", "vectors.bin", "request.json", "texts.bin"
+ANSWER_FORMAT = 1
+MAX_ANSWER_BYTES = 256 * 1024 * 1024
+USAGE_CODE = 2
+
+
+@dataclass(frozen=True)
+class Job:
+    """A bundle's artifact to be run natively, with everything that is the same on every device."""
+
+    bundle: Path
+    manifest: Manifest
+    runtime: Runtime
+    settings: BenchSettings
+    tasks: Tasks
+    clock: Clock = "wall"
+    nonce: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    def check_tokenizer(self) -> None:
+        """The native core reads SentencePiece models; `tokenizer.json` (WordPiece) stays with Python.
+
+        Raises:
+            InputError: the bundle's is another kind.
+        """
+        kind = self.manifest.tokenizer.kind
+        if kind != "sentencepiece":
+            raise InputError(f"{self.bundle}: its tokenizer is a {kind}, the native core reads SentencePiece only")
+
+    @property
+    def bundle_files(self) -> list[str]:
+        """Files of the bundle that the device needs."""
+        programs = self.manifest.programs
+        if self.runtime == "executorch" and programs.executorch:
+            program = [programs.executorch.file]
+        elif self.runtime == "onnx" and programs.onnx:
+            program = [programs.onnx.file, *([programs.onnx.data] if programs.onnx.data else [])]
+        else:
+            raise InputError(f"{self.bundle}: no {self.runtime} program in it")
+        return [MANIFEST_FILE, self.manifest.tokenizer.file, GOLDEN_FILE, *program]
+
+    def request(self, bundle: str, folder: str) -> dict[str, Any]:
+        """The runner's request, for a bundle and a folder for answers as the runner's machine names them."""
+        golden = read_golden(self.bundle)
+        settings = self.settings
+        return {
+            "nonce": self.nonce,
+            "clock": self.clock,
+            "bundle": bundle,
+            "rows": [{"length": n, "ids": row_of_length(golden["ids"], n)} for n in settings.lengths],
+            "texts": ordinary_texts(golden["texts"], golden["ids"]),
+            "runs": settings.runs,
+            "warmup": settings.warmup,
+            "threads": settings.threads,
+            "cooldown_ms": round(settings.cooldown_s * 1000),
+            # Later than whoever watches it, so that the watcher's clearer message comes first.
+            "deadline_s": int(settings.timeout_s) + 30,
+            "affinity": list(settings.affinity),
+            "embed_file": f"{folder}/{EMBED}" if self.tasks.loaded else "",
+            "answer_file": f"{folder}/{ANSWER}",
+            "vectors_file": f"{folder}/{VECTORS}",
+        }
+
+    def write_request(self, target: Path, bundle: str, folder: str) -> list[Path]:
+        """Write the request, and the tasks' texts where there are any, into the local folder `target`."""
+        request = target / REQUEST
+        request.write_text(json.dumps(self.request(bundle, folder), ensure_ascii=False), encoding="utf-8")
+        if not self.tasks.loaded:
+            return [request]
+        texts = target / EMBED
+        # The runner takes NUL as the end of a text; in a sentence it is noise like any control character.
+        texts.write_bytes(b"".join(text.replace("\0", " ").encode("utf-8") + b"\0" for text in self.tasks.texts()))
+        return [request, texts]
+
+    def runner(self, machine: str | None = None) -> RunnerBuild:
+        """The user's own runner, or ours: for a device's machine (as `uname -m` says), or for this one (None).
+
+        Raises:
+            InputError: the user's is not there.
+            MsdcError: it is for another machine, or ours cannot be built.
+        """
+        if self.settings.runner is None:
+            return build_runner(self.runtime, machine)
+        own = own_runner(self.settings.runner)
+        wanted = machine or platform.machine()
+        if own.machine not in (None, wanted):
+            raise MsdcError(f"{self.settings.runner}: a runner for {own.machine}, but the device is {wanted}")
+        return own
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back, checked against the runner's last line."""
+
+    value: dict[str, Any]
+    vectors_GD: np.ndarray
+    vectors_UD: np.ndarray
+
+
+def runner_error(said: str) -> str | None:
+    """The runner's own words about why it failed, None where it said nothing."""
+    lines = [line for line in said.splitlines() if line.startswith(ERROR)]
+    return lines[-1].removeprefix(ERROR)[:400] if lines else None
+
+
+def sentinel(output: str, nonce: str) -> tuple[str, str] | None:
+    """(sha256 of the answer, sha256 of the vectors) of the last line that the runner prints, None without it."""
+    match = re.search(rf"^{re.escape(DONE)} {re.escape(nonce)} ([0-9a-f]{{64}}) ([0-9a-f]{{64}})\s*\Z", output, re.M)
+    return (match[1], match[2]) if match else None
+
+
+def read_answer(job: Job, where: str, answer: Path, vectors: Path, hashes: tuple[str, str]) -> Answer:
+    """Parse what the runner wrote.
+
+    Raises:
+        MsdcError: a file is not the one that the runner's last line names, or does not fit the job.
+    """
+    sizes = [path.stat().st_size for path in (answer, vectors)]
+    if max(sizes) > MAX_ANSWER_BYTES:
+        raise MsdcError(f"{where}: an answer of {max(sizes)} bytes; no run of ours is that large")
+    raw, numbers = answer.read_bytes(), vectors.read_bytes()
+    if (hashlib.sha256(raw).hexdigest(), hashlib.sha256(numbers).hexdigest()) != hashes:
+        raise MsdcError(f"{where}: the answer was damaged on its way back; run again")
+    value = json.loads(raw)
+    if value.get("format") != ANSWER_FORMAT or value.get("kind") != "runner-answer":
+        raise MsdcError(f"{where}: the runner answers in another format; build it again with --build-runner")
+    if value["clock"] != job.clock:
+        raise MsdcError(f"{where}: the runner measured in {value['clock']}, not in {job.clock}; build it again")
+    if value["runtime"] != job.runtime:
+        raise MsdcError(f"{where}: the runner runs {value['runtime']}, the artifact needs {job.runtime}")
+    width, golden, embedded = job.manifest.width, value["golden"]["texts"], value["embedded"]
+    rows_RD = np.frombuffer(numbers, dtype="<f4")
+    if rows_RD.size != (golden + embedded) * width:
+        raise MsdcError(f"{where}: {rows_RD.size} numbers came back for {golden} + {embedded} vectors of {width}")
+    rows_RD = rows_RD.reshape(-1, width).astype(np.float32)
+    return Answer(value, rows_RD[:golden], rows_RD[golden:])
+
+
+def _memory(value: dict[str, dict[str, int]]) -> Memory:
+    def phase(kib: dict[str, int]) -> MemoryPhase:
+        return MemoryPhase(
+            vmhwm_mib=round(kib["vmhwm_kib"] / 1024, 3),
+            pss_mib=round(kib["pss_kib"] / 1024, 3),
+            anon_mib=round(kib["anon_kib"] / 1024, 3),
+            file_mib=round((kib["rss_kib"] - kib["anon_kib"]) / 1024, 3),
+        )
+
+    return Memory(**{name: phase(kib) for name, kib in value.items()})
+
+
+def device_info(value: dict[str, Any], *, name: str, kind: str, os: str = "", emulated: bool = False) -> DeviceInfo:
+    """The machine as the runner saw it."""
+    machine = value["machine"]
+    cpu, isa = parse_cpuinfo(machine["cpuinfo"])
+    return DeviceInfo.model_validate(
+        {
+            "name": name,
+            "kind": kind,
+            "cpu": cpu,
+            "isa": isa,
+            "cores": max(1, machine["cores"]),
+            "memory_mib": round(machine["memory_kib"] / 1024, 1),
+            "os": os or machine["system"],
+            "emulated": emulated,
+        }
+    )
+
+
+def device_run(
+    job: Job, answer: Answer, device: DeviceInfo, runner: RunnerBuild, *,
+    before: DeviceState | None = None, after: DeviceState | None = None, notes: Sequence[str] = (),
+) -> DeviceRun:  # fmt: skip
+    """The result of a run. `load` is the program's, `init` the tokenizer's; files come from a warm page cache."""
+    value = answer.value
+
+    def timing(samples: list[int], length: int | None = None) -> Timing:
+        figures = samples if job.clock == "instructions" else [ns / 1e6 for ns in samples]
+        return make_timing(figures, warmup=job.settings.warmup, length=length, clock=job.clock)
+
+    single = {name: value[name] for name in ("load", "init", "first")}
+    if job.clock == "instructions":
+        singles: dict[str, Any] = {f"{name}_instructions": count for name, count in single.items()}
+    else:
+        singles = {f"{name}_ms": round(ns / 1e6, 6) for name, ns in single.items()}
+    version = value["runtime_version"] or runner.version
+    texts = job.tasks.texts()
+    return DeviceRun(
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        harness="native",
+        artifact=artifact_of(job.bundle, job.manifest, job.runtime),
+        device=device,
+        versions={"executorch" if job.runtime == "executorch" else "onnxruntime": version} if version else {},
+        threads=value["threads"],
+        clock=job.clock,
+        **singles,
+        latency=tuple(timing(row["samples"], row["length"]) for row in value["latency"]),
+        tokenize=timing(value["tokenize"]),
+        pipeline=timing(value["pipeline"]),
+        memory=_memory(value["memory"]),
+        parity=compare_golden(read_golden(job.bundle), job.runtime, value["golden"]["ids"], answer.vectors_GD),
+        accuracy=job.tasks.score_vectors(f"{job.manifest.name} {job.runtime}", texts, answer.vectors_UD),
+        state_before=before,
+        state_after=after,
+        notes=tuple(notes),
+    )

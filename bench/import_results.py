@@ -1,0 +1,170 @@
+"""Results measured elsewhere: an iPhone, a device farm, an Android benchmark's log.
+
+The least that makes a result is JSON with `artifact` {bundle, runtime, precision, file, bytes, sha256}, `device`
+{name, cpu, cores, memory_mib} and `latency` [{length, samples_ms}]; percentiles are computed here from the samples,
+never taken on trust. Everything else of a device run may be there too. A file of our own format passes through.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from msdc.bench.result import (
+    Accuracy,
+    Artifact,
+    BenchFile,
+    DeviceInfo,
+    DeviceRun,
+    Memory,
+    ModelScores,
+    Parity,
+    make_timing,
+    parse_result,
+)
+from msdc.errors import InputError
+from msdc.files import read_json
+
+EVALUATION = "accuracy"  # kind of what `msdc evaluate` writes
+
+
+class ForeignTiming(BaseModel):
+    """Raw samples; a percentile beside them is ignored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    length: int | None = Field(default=None, ge=1)
+    warmup: int = Field(default=0, ge=0)
+    samples_ms: tuple[float, ...] = Field(min_length=1, max_length=1_000_000)
+
+
+class ForeignDevice(BaseModel):
+    """A device that this project does not reach; `kind` is free text there."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    name: str
+    cpu: str = ""
+    isa: tuple[str, ...] = ()
+    cores: int = Field(default=1, ge=1)
+    memory_mib: float = Field(default=0, ge=0)
+    os: str = ""
+
+
+class ForeignRun(BaseModel):
+    """What is read of a foreign result; unknown keys are refused so that a misspelt one is not lost silently."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    artifact: Artifact
+    device: ForeignDevice
+    latency: tuple[ForeignTiming, ...] = Field(min_length=1)
+    tokenize: ForeignTiming | None = None
+    pipeline: ForeignTiming | None = None
+    created: str | None = None
+    threads: int = Field(default=1, ge=1)
+    versions: dict[str, str] = Field(default_factory=dict)
+    load_ms: float | None = Field(default=None, ge=0)
+    init_ms: float | None = Field(default=None, ge=0)
+    first_ms: float | None = Field(default=None, ge=0)
+    memory: Memory | None = None
+    parity: Parity | None = None
+    accuracy: tuple[Accuracy, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def to_run(self) -> DeviceRun:
+        """As a device run, marked imported, percentiles computed."""
+
+        def timing(t: ForeignTiming | None) -> Any:
+            return None if t is None else make_timing(t.samples_ms, warmup=t.warmup, length=t.length)
+
+        return DeviceRun(
+            created=self.created or datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            origin="imported",
+            harness="other",
+            artifact=self.artifact,
+            device=DeviceInfo(kind="other", **self.device.model_dump()),
+            versions=self.versions,
+            threads=self.threads,
+            load_ms=self.load_ms,
+            init_ms=self.init_ms,
+            first_ms=self.first_ms,
+            latency=tuple(timing(t) for t in self.latency),
+            tokenize=timing(self.tokenize),
+            pipeline=timing(self.pipeline),
+            memory=self.memory,
+            parity=self.parity,
+            accuracy=self.accuracy,
+            notes=self.notes,
+        )
+
+
+def read_result(path: Path) -> BenchFile:
+    """A result file of ours, or one from elsewhere.
+
+    Raises:
+        InputError: neither; names the first field that does not fit.
+    """
+    raw = read_json(path)
+    if isinstance(raw, dict) and "kind" in raw:
+        return parse_result(raw, str(path))
+    rows = raw if isinstance(raw, list) else [raw]
+    try:
+        return BenchFile(runs=tuple(ForeignRun.model_validate(row).to_run() for row in rows))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "result"
+        hint = "a result from elsewhere needs artifact, device, latency"
+        raise InputError(f"{path}: {where}: {first['msg']} ({hint})") from error
+
+
+def result_files(paths: Sequence[Path]) -> list[Path]:
+    """The files named, and the `*.json` of the folders named.
+
+    Raises:
+        InputError: a folder without one, or nothing at all.
+    """
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(path.glob("*.json"))
+            if not inside:
+                raise InputError(f"{path}: no result file (*.json) in this folder")
+            files += inside
+        else:
+            files.append(path)
+    if not files:
+        raise InputError("no result file named")
+    return files
+
+
+def split_evaluations(paths: Sequence[Path]) -> tuple[list[Path], list[dict[str, Any]]]:
+    """Bench results as paths, and the documents of `msdc evaluate` among the files, read."""
+    results, documents = [], []
+    for path in result_files(paths):
+        raw = read_json(path)
+        if isinstance(raw, dict) and raw.get("kind") == EVALUATION:
+            documents.append(raw)
+        else:
+            results.append(path)
+    return results, documents
+
+
+def read_results(paths: Sequence[Path]) -> BenchFile:
+    """Several files, and folders of them, in one; a run that two of them hold is taken once.
+
+    Raises:
+        InputError: a file that is no result, a folder without one, or nothing at all.
+    """
+    files = result_files(paths)
+    runs: dict[str, DeviceRun] = {}
+    models: dict[str, ModelScores] = {}
+    for path in files:
+        found = read_result(path)
+        runs |= {run.model_dump_json(): run for run in found.runs}
+        models |= {model.model_dump_json(): model for model in found.models}
+    return BenchFile(runs=tuple(runs.values()), models=tuple(models.values()))

@@ -1,0 +1,144 @@
+"""What a native runner is compiled against: headers and libraries of a runtime for a machine, from package registries.
+
+ExecuTorch: the installed wheel's own SDK (headers, libraries); for aarch64 the libraries of the same version's aarch64
+wheel. ONNX Runtime: the library inside its wheel, with the C API header of Debian's libonnxruntime-dev, which the
+library promises to stay compatible with.
+"""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from msdc.bench.devices.tools import run_tool
+from msdc.bench.result import Runtime
+from msdc.bench.toolchain.cache import cached_folder
+from msdc.bench.toolchain.debian import SUITE, extract, only_deb, unpack
+from msdc.errors import InputError, MsdcError
+from msdc.files import sha256_file
+
+HOST_MACHINES = ("x86_64", "aarch64")
+EXECUTORCH_LIBRARIES = ("executorch", "executorch_backend_xnnpack", "executorch_kernels_optimized",
+                        "executorch_kernels_quantized", "executorch_threadpool")  # fmt: skip
+EXECUTORCH_DEFINES = ("C10_USING_CUSTOM_GENERATED_MACROS", "ET_EVENT_TRACER_ENABLED", "ET_USE_THREADPOOL")
+MAX_LIBRARY_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class NativeSdk:
+    """How to compile and link against one runtime for one machine. `libraries` are the shared objects to ship."""
+
+    runtime: Runtime
+    version: str
+    machine: str
+    includes: tuple[Path, ...]
+    defines: tuple[str, ...]
+    libraries: tuple[Path, ...]
+
+
+def _package_folder(name: str) -> Path:
+    """Folder of an installed package, without importing it."""
+    import importlib.util
+
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise MsdcError(f"the Python package {name} is not installed")
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def download_wheel(name: str, version: str, machine: str, folder: Path) -> Path:
+    """The wheel of `name` for Linux on `machine`, fetched by pip, which checks it against the registry's hash.
+
+    Raises:
+        MsdcError: pip is missing, or the registry has no such wheel or cannot be reached.
+    """
+    python = ".".join(map(str, sys.version_info[:2]))
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
+               "--only-binary=:all:", "--implementation", "cp", "--python-version", python,
+               "--dest", str(folder)]  # fmt: skip
+    for tag in ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014"):
+        command += ["--platform", f"{tag}_{machine}"]
+    run_tool([*command, f"{name}=={version}"], f"wheel of {name} {version} for {machine}")
+    return next(folder.glob("*.whl"))
+
+
+def _unpack_libraries(wheel: Path, wanted: tuple[str, ...], target: Path) -> None:
+    """Write the members of a wheel whose file name starts with one of `wanted`, flat, into `target`."""
+    target.mkdir()
+    with zipfile.ZipFile(wheel) as archive:
+        for member in archive.infolist():
+            name = Path(member.filename).name
+            if member.is_dir() or not name.startswith(wanted):
+                continue
+            if member.file_size > MAX_LIBRARY_BYTES:
+                raise MsdcError(f"{wheel.name}: {name} has {member.file_size} bytes, more than a library should")
+            (target / name).write_bytes(archive.read(member))
+            (target / name).chmod(0o755)
+
+
+def _foreign_libraries(package: str, version: str, machine: str, wanted: tuple[str, ...]) -> Path:
+    def make(stage: Path) -> None:
+        wheel = download_wheel(package, version, machine, stage)
+        (stage / "wheel.sha256").write_text(f"{sha256_file(wheel)}  {wheel.name}\n", encoding="utf-8")
+        _unpack_libraries(wheel, wanted, stage / "lib")
+        wheel.unlink()
+
+    recipe = {"package": package, "version": version, "machine": machine, "files": list(wanted), "format": 1}
+    return cached_folder("wheels", recipe, make) / "lib"
+
+
+def _executorch(machine: str, host: str) -> NativeSdk:
+    folder, version = _package_folder("executorch"), metadata.version("executorch")
+    includes = (folder / "include", folder / "include" / "executorch/runtime/core/portable_type/c10")
+    if not includes[1].is_dir():
+        raise MsdcError(f"executorch {version} carries no C++ SDK; 1.5.1 does: pip install executorch==1.5.1")
+    names = tuple(f"lib{name}.so" for name in EXECUTORCH_LIBRARIES)
+    libraries = folder / "lib" if machine == host else _foreign_libraries("executorch", version, machine, names)
+    return NativeSdk(
+        "executorch", version, machine, includes, EXECUTORCH_DEFINES, tuple(libraries / name for name in names)
+    )
+
+
+def onnx_headers() -> Path:
+    """Folder of onnxruntime_c_api.h: installed by the system, or unpacked from Debian's package.
+
+    Raises:
+        MsdcError: neither the header nor mmdebstrap is there.
+    """
+    for installed in (Path("/usr/include/onnxruntime"), Path("/usr/local/include/onnxruntime")):
+        if (installed / "onnxruntime_c_api.h").is_file():
+            return installed
+
+    def make(stage: Path) -> None:
+        extract((), ("libonnxruntime-dev",), stage, arch="amd64")
+        unpack(only_deb(stage), stage / "files")
+
+    folder = cached_folder("headers", {"package": "libonnxruntime-dev", "suite": SUITE, "format": 1}, make)
+    return folder / "files/usr/include/onnxruntime"
+
+
+def _onnx(machine: str, host: str) -> NativeSdk:
+    version = metadata.version("onnxruntime")
+    name = f"libonnxruntime.so.{version}"
+    if machine == host:
+        library = _package_folder("onnxruntime") / "capi" / name
+    else:
+        library = _foreign_libraries("onnxruntime", version, machine, ("libonnxruntime.so",)) / name
+    if not library.is_file():
+        raise MsdcError(f"onnxruntime {version}: its wheel carries no {name}")
+    return NativeSdk("onnx", version, machine, (onnx_headers(),), (), (library,))
+
+
+def native_sdk(runtime: Runtime, machine: str, host: str) -> NativeSdk:
+    """Headers and libraries of `runtime` for `machine`, when building on `host` (both as `uname -m` says).
+
+    Raises:
+        InputError: a machine without published libraries.
+        MsdcError: a package is missing or cannot be fetched.
+    """
+    if machine not in HOST_MACHINES:
+        raise InputError(f"no published {runtime} libraries for {machine}: build a runner yourself and pass it by path")
+    return _executorch(machine, host) if runtime == "executorch" else _onnx(machine, host)

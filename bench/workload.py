@@ -1,0 +1,84 @@
+"""Accuracy on a device: the tasks' sentences go there, their vectors come back, the scores are made here.
+
+Every device does the same: `collect` the tasks, embed `Tasks.texts` on the device, `Tasks.score` the vectors.
+
+Shapes: U distinct texts, D sentence width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from msdc.bench.accuracy.evaluate import plain
+from msdc.bench.accuracy.sets import data_place, plan
+from msdc.bench.accuracy.task import Options, Task
+from msdc.bench.accuracy.vectors import VectorStore
+from msdc.bench.result import Accuracy
+from msdc.bench.settings import BenchSettings
+from msdc.errors import InputError, MsdcError
+
+RESAMPLES = 1000
+
+
+class VectorTable:
+    """Something with `.encode` whose vectors were made elsewhere."""
+
+    def __init__(self, name: str, texts: Sequence[str], vectors_UD: np.ndarray) -> None:
+        if len(texts) != len(vectors_UD):
+            raise MsdcError(f"{name}: {len(vectors_UD)} vectors came back for {len(texts)} texts")
+        self.name = name
+        self.width = int(vectors_UD.shape[1])
+        self._rows = {text: row for row, text in enumerate(texts)}
+        self._vectors_UD = vectors_UD
+
+    def encode(self, texts: Sequence[str], **_ignored: Any) -> np.ndarray:
+        """Rows of `texts`, float32 [N, D].
+
+        Raises:
+            MsdcError: a text that was never embedded.
+        """
+        try:
+            return self._vectors_UD[[self._rows[text] for text in texts]]
+        except KeyError as error:
+            raise MsdcError(f"{self.name}: no vector of {str(error)[:60]}") from error
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """Tasks with their data read and checked: (name as asked, task, data)."""
+
+    loaded: tuple[tuple[str, Task, Any], ...]
+
+    def texts(self) -> list[str]:
+        """Every sentence of every task, once, in order of appearance."""
+        return list(dict.fromkeys(text for _, _, data in self.loaded for text in data.texts()))
+
+    def score(self, model: Any, resamples: int = RESAMPLES) -> tuple[Accuracy, ...]:
+        """Scores of `model` (anything with `.encode`); a sentence is encoded once however many tasks hold it."""
+        store = model if isinstance(model, VectorStore) else VectorStore(model)
+        found = []
+        for name, task, data in self.loaded:
+            scores = plain(task.score(store, data, Options(resamples=resamples)).scores)
+            found.append(Accuracy(task=task.name, name=name, **scores))
+        return tuple(found)
+
+    def score_vectors(self, name: str, texts: Sequence[str], vectors_UD: np.ndarray) -> tuple[Accuracy, ...]:
+        """Scores of vectors [U, D] that a device made of `texts`."""
+        return self.score(VectorTable(name, texts, vectors_UD)) if self.loaded else ()
+
+
+def collect(settings: BenchSettings) -> Tasks:
+    """Read every asked task's data. The names are those of `msdc evaluate`: graded-pairs, sts17, sts17/es-en, sts=FILE.
+
+    Raises:
+        InputError: an unknown task, absent or bad data, or a task that needs a second model.
+    """
+    found = plan(settings.tasks, data_place(settings.data))
+    for job in found.jobs:
+        if job.task.needs_reference:
+            raise InputError(f"task {job.name} compares two models: run it with msdc evaluate")
+    return Tasks(tuple((job.name, job.task, job.load()) for job in found.jobs))

@@ -1,0 +1,86 @@
+"""What `msdc compress plan` does: from a name and a cut to sizes, or from a budget to candidates."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from msdc.compress.size.estimate import Cut, SizePlan, cut, size_plan
+from msdc.compress.size.search import Candidate, choices, enumerate_students, kept_shares, parse_bytes
+from msdc.compress.student.model import Student, StudentConfig
+from msdc.compress.student.shapes import SHAPES
+from msdc.errors import InputError
+
+
+class PlanRequest(BaseModel):
+    """A base (a model or the name of a shape) and what to change of it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str | None = None
+    shape: str | None = None
+    bottleneck: int | None = None
+    unit: int | None = None
+    repeats: int | None = None
+    vocabulary: int | None = None
+    max_length: int | None = None
+    place: Literal["word", "embedding"] = "word"
+    runtime: Literal["executorch", "onnx"] = "executorch"
+
+
+def known_shapes() -> list[str]:
+    """Names that --shape takes."""
+    return sorted(SHAPES)
+
+
+def _base(request: PlanRequest) -> tuple[str, StudentConfig, Student | None]:
+    if request.shape is not None:
+        if request.shape not in SHAPES:
+            raise InputError(f"shape {request.shape!r} is unknown; known: {', '.join(known_shapes())}")
+        return request.shape, SHAPES[request.shape], None
+    from msdc.compress.student.io import open_student
+    from msdc.encoders.locate import locate_model
+
+    student = open_student(locate_model(str(request.model)))
+    return str(request.model), student.config, student
+
+
+def _positive(request: PlanRequest) -> None:
+    for name in ("bottleneck", "unit", "repeats", "vocabulary", "max_length"):
+        value = getattr(request, name)
+        if value is not None and value < 1:
+            raise InputError(f"--{name.replace('_', '-')} {value}: must be at least 1")
+
+
+def run_plan(request: PlanRequest) -> SizePlan:
+    """Sizes of one student.
+
+    Raises:
+        InputError: an unknown shape or model, or a cut that does not fit it.
+    """
+    _positive(request)
+    name, base, _ = _base(request)
+    names = ("bottleneck", "unit", "repeats", "vocabulary", "max_length", "place")
+    return size_plan(name, cut(base, Cut(**{key: getattr(request, key) for key in names})))
+
+
+def run_budget(request: PlanRequest, budget: str) -> list[Candidate]:
+    """All students under `budget`, least expected loss first; what the request fixes is kept fixed.
+
+    Raises:
+        InputError: an unknown shape or model, a budget that is no size, or nothing fits.
+    """
+    _positive(request)
+    size = parse_bytes(budget)
+    _, base, student = _base(request)
+    kept = None
+    if student is not None:
+        from msdc.compress.student.cut import wide_table
+
+        kept = kept_shares(wide_table(student), [width for width in choices(base)[1] if width])
+    found = enumerate_students(
+        base, size, runtime=request.runtime, max_length=request.max_length, place=request.place, kept=kept
+    )
+    fixed = {key: getattr(request, key) for key in ("vocabulary", "bottleneck", "unit", "repeats")}
+    return [row for row in found if all(value is None or getattr(row, key) == value for key, value in fixed.items())]

@@ -1,0 +1,188 @@
+"""Students on disk: the sentence-transformers layout, weights in safetensors."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+
+from msdc.compress.quantization.weights import PrecisionPlan
+from msdc.compress.student.model import Student, StudentConfig
+from msdc.compress.student.shapes import tensor_shapes
+from msdc.encoders.layout import read_layout
+from msdc.errors import InputError
+from msdc.files import read_json, staged_folder, write_json, write_text
+from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, write_tokenizer_folder
+
+MODEL_TYPE = "msdc-student"
+# Names, shapes and scales around the numbers of a student's weights.
+MAX_HEADER_BYTES = 8 * 1024 * 1024
+
+
+def save_student(
+    student: Student,
+    tokenizer_file: Path,
+    folder: Path,
+    *,
+    card: str = "",
+    force: bool = False,
+    plan: PrecisionPlan | None = None,
+    report: dict[str, Any] | None = None,
+) -> Path:
+    """Write `folder`: config.json, model.safetensors, the tokenizer, modules.json, model card.
+
+    `tokenizer_file` is a SentencePiece `.model` (its `tokenizer.json` twin is written too) or a `tokenizer.json`, which
+    is kept with the settings beside it. A student with `place: embedding` is written with stock classes
+    (compress/stock.py). With a `plan` the weights are stored as integers and scales, and precision.json says which;
+    `report` is what else it should say. The folder appears whole or not at all.
+
+    Raises:
+        InputError: `folder` exists and `force` is false, or the plan does not fit the student.
+        MsdcError: the disk is full.
+    """
+    from safetensors.torch import save_file
+
+    from msdc.compress.quantization.packing import PLAN_FILE, pack_student
+    from msdc.compress.student.to_transformers import stock_type, write_stock
+
+    config = student.config
+    with staged_folder(folder, force) as stage:
+        if Path(tokenizer_file).suffix == ".json":
+            _keep_tokenizer(Path(tokenizer_file), stage, config.positions)
+        else:
+            write_tokenizer_folder(tokenizer_file, stage, config.positions)
+        write_json(stage / "sentence_bert_config.json", {"max_seq_length": config.positions, "do_lower_case": False})
+        if plan is None and stock_type(config) == "albert":
+            write_stock(student, stage)
+        else:
+            write_json(stage / "config.json", {"model_type": MODEL_TYPE, **config.model_dump()})
+            modules = [{"idx": 0, "name": "0", "path": "", "type": "msdc.compress.student.Student"}]
+            write_json(stage / "modules.json", modules)
+            if plan is None:
+                state = {name: value.detach().cpu().contiguous() for name, value in student.state_dict().items()}
+            else:
+                state = pack_student(student, plan)
+                write_json(stage / PLAN_FILE, {"plan": plan.model_dump(), **(report or {})})
+            save_file(state, str(stage / "model.safetensors"), metadata={"format": "pt"})
+        write_text(stage / "README.md", card or f"# {Path(folder).name}\n\nA student made with msdc.\n")
+    return Path(folder)
+
+
+def save_stock(student: Student, tokenizer_file: Path, folder: Path, *, card: str = "", force: bool = False) -> Path:
+    """Write `student` with stock classes only, bottleneck multiplied out and recurrence unrolled where they must be.
+
+    Raises:
+        InputError: `folder` exists and `force` is false.
+        MsdcError: the disk is full.
+    """
+    from msdc.compress.student.to_transformers import materialise, stock_type, write_stock
+
+    plain = student if stock_type(student.config) else materialise(student)
+    with staged_folder(folder, force) as stage:
+        if Path(tokenizer_file).suffix == ".json":
+            _keep_tokenizer(Path(tokenizer_file), stage, plain.config.positions)
+        else:
+            write_tokenizer_folder(tokenizer_file, stage, plain.config.positions)
+        settings = {"max_seq_length": plain.config.positions, "do_lower_case": False}
+        write_json(stage / "sentence_bert_config.json", settings)
+        write_stock(plain, stage)
+        write_text(stage / "README.md", card or f"# {Path(folder).name}\n\nA student made with msdc.\n")
+    return Path(folder)
+
+
+def _keep_tokenizer(source: Path, folder: Path, max_length: int) -> None:
+    """Copy a `tokenizer.json` and the settings beside it; the length that cuts a text becomes `max_length`."""
+    (folder / JSON_FILE).write_bytes(source.read_bytes())
+    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    if (source.parent / "tokenizer_config.json").is_file():
+        settings = read_json(source.parent / "tokenizer_config.json")
+    if (source.parent / "special_tokens_map.json").is_file():
+        write_json(folder / "special_tokens_map.json", read_json(source.parent / "special_tokens_map.json"))
+    write_json(folder / "tokenizer_config.json", {**settings, "model_max_length": max_length})
+
+
+def read_tensors(path: Path, most_bytes: int | None = None) -> dict[str, torch.Tensor]:
+    """Tensors of one safetensors file, in the types they are stored in; a file larger than `most_bytes` is not opened.
+
+    Raises:
+        InputError: missing, truncated, too large, or not a safetensors file.
+    """
+    from safetensors.torch import load_file
+
+    if most_bytes is not None and path.is_file() and (size := path.stat().st_size) > most_bytes:
+        raise InputError(f"{path}: {size} bytes where its config.json asks for at most {most_bytes}")
+    try:
+        return load_file(path)
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file") from error
+    except Exception as error:
+        raise InputError(f"{path}: damaged or not a safetensors file ({str(error).splitlines()[0]})") from error
+
+
+def load_student(folder: str | Path) -> Student:
+    """Read a folder written by `save_student`, in eval mode; integers come back as the float numbers they stand for.
+
+    The scales of a quantized folder stay with the student (`stored_scales`), so that quantizing it again gives the
+    same integers.
+
+    Raises:
+        InputError: not such a folder, damaged weights, or weights that do not fit the config.
+    """
+    from msdc.compress.quantization.packing import read_plan, unpack_student
+
+    folder = Path(folder)
+    raw: dict[str, Any] = read_json(folder / "config.json")
+    if raw.get("model_type") == "albert":
+        from msdc.compress.student.from_transformers import from_stock
+
+        return from_stock(folder)
+    if raw.pop("model_type", None) != MODEL_TYPE:
+        raise InputError(f"{folder}: not a student of msdc (model_type is not {MODEL_TYPE})")
+    try:
+        config = StudentConfig(**raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(f"{folder}/config.json: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    plan = read_plan(folder)
+    scales: dict[str, torch.Tensor] = {}
+    most_bytes = 4 * sum(prod(shape) for shape in tensor_shapes(config).values()) + MAX_HEADER_BYTES
+    tensors = read_tensors(folder / "model.safetensors", most_bytes)
+    if plan is None:
+        weights = {name: value.float() for name, value in tensors.items()}
+    else:
+        weights, scales = unpack_student(tensors, config, plan, str(folder / "model.safetensors"))
+    with torch.device("meta"):
+        student = Student(config)
+    try:
+        student.load_state_dict(weights, assign=True)
+    except RuntimeError as error:
+        raise InputError(f"{folder}: weights do not fit config.json ({str(error).splitlines()[-1].strip()})") from error
+    student.stored_scales = scales
+    return student.eval()
+
+
+def open_student(folder: str | Path) -> Student:
+    """The student in a folder, ours or stock.
+
+    Raises:
+        InputError: not a model folder, damaged, or of a kind that is not supported.
+    """
+    from msdc.compress.student.from_transformers import from_stock
+
+    own = read_layout(folder).model_type == MODEL_TYPE
+    return load_student(folder) if own else from_stock(folder)
+
+
+def tokenizer_file(folder: str | Path) -> Path:
+    """The tokenizer a model folder is known by: the SentencePiece `.model` where there is one, else `tokenizer.json`.
+
+    Raises:
+        InputError: neither is there.
+    """
+    for name in (MODEL_FILE, JSON_FILE):
+        if (Path(folder) / name).is_file():
+            return Path(folder) / name
+    raise InputError(f"{folder}: no {MODEL_FILE} and no {JSON_FILE}")

@@ -1,0 +1,184 @@
+"""A `tokenizer.json` with fewer pieces: WordPiece, BPE and Unigram models of the `tokenizers` library.
+
+Ids are renumbered everywhere they stand: model, added tokens, post-processor template, padding.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from msdc.compress.vocabulary.sentencepiece import SPACE, Piece
+from msdc.errors import InputError
+from msdc.files import read_json, write_json
+from msdc.text.tokenizer import JSON_FILE, FastTokenizer
+
+MAX_TOKENIZER_JSON_BYTES = 128 * 1024 * 1024
+
+
+@cache
+def _byte_letters() -> dict[str, int]:
+    """The printable letter that stands for each byte in byte-level BPE (Radford et al. 2019)."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    letters = {chr(byte): byte for byte in printable}
+    hidden = (byte for byte in range(256) if byte not in set(printable))
+    return letters | {chr(0x100 + step): byte for step, byte in enumerate(hidden)}
+
+
+class JsonVocabulary:
+    """The pieces of a `tokenizer.json`; the table row of a piece is its id."""
+
+    def __init__(self, path: Path, tokenizer: FastTokenizer) -> None:
+        self.path = Path(path)
+        self.tokenizer = tokenizer
+        self.extra = 0
+        self.raw: dict[str, Any] = read_json(path, MAX_TOKENIZER_JSON_BYTES)
+        model = self.raw.get("model") or {}
+        # Old files do not name their model; only a Unigram's vocabulary is a list.
+        self.kind = model.get("type") or ("Unigram" if isinstance(model.get("vocab"), list) else "")
+        if not self.kind and "merges" in model:
+            self.kind = "BPE"
+        elif not self.kind and "continuing_subword_prefix" in model:
+            self.kind = "WordPiece"
+        if self.kind not in ("WordPiece", "BPE", "Unigram"):
+            raise InputError(f"{path}: a tokenizer of kind {self.kind or 'unknown'} cannot be trimmed")
+        self.added = {token["content"]: int(token["id"]) for token in self.raw.get("added_tokens") or []}
+        if self.kind == "Unigram":
+            ids = {name: index for index, (name, _) in enumerate(model["vocab"])}
+            scores = {name: float(score) for name, score in model["vocab"]}
+        else:
+            ids = {name: int(index) for name, index in model["vocab"].items()}
+            # WordPiece and BPE number their pieces by frequency, the most frequent first.
+            scores = {name: -float(index) for name, index in ids.items()}
+        self.byte_level = self.kind == "BPE" and "ByteLevel" in json.dumps(self.raw.get("pre_tokenizer") or {})
+        fixed = {*self.added, model.get("unk_token"), *self._template_tokens()}
+        if self.kind == "Unigram" and model.get("unk_id") is not None:
+            fixed.add(model["vocab"][model["unk_id"]][0])
+        names = sorted([*ids, *(set(self.added) - set(ids))], key=lambda name: ids.get(name, self.added.get(name, 0)))
+        self.in_model = set(ids)
+        self.index = {name: index for index, name in enumerate(names)}
+        parents = self._merge_parts() if self.kind == "BPE" else {}
+        self.pieces = []
+        for name in names:
+            text = None if name in fixed else self._text(name)
+            special = name in fixed or (self.byte_level and len(name) == 1) or text == ""
+            row = ids.get(name, self.added.get(name, -1))
+            self.pieces.append(Piece(name, text, row, scores.get(name, 0.0), special, parents.get(name, ())))
+
+    def _template_tokens(self) -> set[str]:
+        found: set[str] = set()
+
+        def walk(value: Any) -> None:
+            if isinstance(value, dict):
+                found.update(value.get("special_tokens") or {} if isinstance(value.get("special_tokens"), dict) else {})
+                found.update(value[key][0] for key in ("sep", "cls") if isinstance(value.get(key), list))
+                for item in value.values():
+                    walk(item)
+            elif isinstance(value, list):
+                for item in value:
+                    walk(item)
+
+        walk(self.raw.get("post_processor"))
+        return found
+
+    def _text(self, name: str) -> str | None:
+        if self.byte_level:
+            letters = _byte_letters()
+            try:
+                return bytes(letters[letter] for letter in name).decode("utf-8").strip()
+            except (KeyError, UnicodeDecodeError):
+                return None
+        prefix = self.raw["model"].get("continuing_subword_prefix") or ""
+        if self.kind == "WordPiece" and prefix and name.startswith(prefix) and name != prefix:
+            return name[len(prefix) :]
+        return name.replace(SPACE, "")
+
+    def _merges(self) -> list[tuple[str, str]]:
+        pairs = []
+        for merge in self.raw["model"]["merges"]:
+            first, second = merge.split(" ", 1) if isinstance(merge, str) else merge
+            pairs.append((first, second))
+        return pairs
+
+    def _merge_parts(self) -> dict[str, tuple[int, ...]]:
+        """Pieces that a BPE piece is merged from, all the way down: without them it could not come about."""
+        direct: dict[str, tuple[str, str]] = {}
+        for first, second in self._merges():
+            direct.setdefault(first + second, (first, second))
+        parts: dict[str, frozenset[int]] = {}
+        # A merged piece is longer than its parts, so in order of length the parts are done first.
+        for name in sorted(direct, key=len):
+            found: set[int] = set()
+            for part in direct[name]:
+                if part in self.index:
+                    found |= {self.index[part], *parts.get(part, frozenset())}
+            parts[name] = frozenset(found)
+        return {name: tuple(sorted(found)) for name, found in parts.items()}
+
+    def rows(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        return self.tokenizer.encode(texts, max_length)
+
+    def write(self, keep: Sequence[int], folder: Path) -> tuple[Path, list[int], int]:
+        kept = [self.pieces[index] for index in keep]
+        # Added tokens that the model does not know are numbered after its own pieces.
+        ordered = [p for p in kept if p.name in self.in_model] + [p for p in kept if p.name not in self.in_model]
+        new_id = {piece.name: index for index, piece in enumerate(ordered)}
+        raw = copy.deepcopy(self.raw)
+        model = raw["model"]
+        if self.kind == "Unigram":
+            unk = None if model.get("unk_id") is None else model["vocab"][model["unk_id"]][0]
+            model["vocab"] = [[name, score] for name, score in model["vocab"] if name in new_id]
+            model["unk_id"] = None if unk is None else new_id[unk]
+        else:
+            model["vocab"] = {piece.name: new_id[piece.name] for piece in ordered if piece.name in self.in_model}
+        if self.kind == "BPE":
+            merges = [
+                merge
+                for merge, (first, second) in zip(model["merges"], self._merges(), strict=True)
+                if first in new_id and second in new_id and first + second in new_id
+            ]
+            model["merges"] = merges
+        for token in raw.get("added_tokens") or []:
+            token["id"] = new_id[token["content"]]
+        _renumber(raw.get("post_processor"), new_id)
+        pad_name = next((p.name for p in self.pieces if p.row == self.tokenizer.pad_id), None)
+        if isinstance(raw.get("padding"), dict):
+            raw["padding"]["pad_id"] = new_id.get(raw["padding"].get("pad_token", pad_name), 0)
+        target = folder / JSON_FILE
+        target.write_text(json.dumps(raw, ensure_ascii=False), encoding="utf-8")
+        self._write_settings(folder)
+        pad_id = new_id.get(pad_name, 0) if pad_name else 0
+        FastTokenizer(target, pad_id)  # refuses a file that cannot be read back
+        return target, [piece.row for piece in ordered], pad_id
+
+    def _write_settings(self, folder: Path) -> None:
+        source = self.path.parent
+        if (source / "tokenizer_config.json").is_file():
+            settings = read_json(source / "tokenizer_config.json")
+            # Old ids by token; tokenizer.json says the same with the new ones.
+            settings.pop("added_tokens_decoder", None)
+            write_json(folder / "tokenizer_config.json", settings)
+        if (source / "special_tokens_map.json").is_file():
+            write_json(folder / "special_tokens_map.json", read_json(source / "special_tokens_map.json"))
+
+
+def _renumber(value: Any, new_id: dict[str, int]) -> None:
+    """Put the new ids into a post-processor, in place."""
+    if isinstance(value, list):
+        for item in value:
+            _renumber(item, new_id)
+    if not isinstance(value, dict):
+        return
+    special = value.get("special_tokens")
+    if isinstance(special, dict):
+        for name, entry in special.items():
+            entry["ids"] = [new_id[token] for token in entry.get("tokens", [name])]
+    for key in ("sep", "cls"):
+        if isinstance(value.get(key), list):
+            value[key][1] = new_id[value[key][0]]
+    for item in value.values():
+        _renumber(item, new_id)

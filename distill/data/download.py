@@ -1,0 +1,125 @@
+"""Corpora by name: hub data sets and OPUS, fetched once into the user's cache.
+
+Only data files are taken (parquet, tsv, zip of two text files); nothing of a data set's own code is run.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import urllib.error
+import urllib.request
+import zipfile
+from pathlib import Path
+
+from msdc.distill.recipe import Corpus
+from msdc.errors import InputError
+from msdc.files import atomic_path, disk_errors
+from msdc.progress import say
+
+OPUS_URL = "https://object.pouta.csc.fi/OPUS-{name}/{version}/moses/{pair}.txt.zip"
+MAX_ZIP_BYTES = 20 * 2**30
+
+
+def corpus_cache() -> Path:
+    """The user's cache folder for fetched corpora."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "msdc" / "corpora"
+
+
+def fetch_hub(corpus: Corpus) -> list[Path]:
+    """Training files of a hub data set in the wanted languages (names like `en-de/train-00000-of-00001.parquet`).
+
+    Raises:
+        InputError: the hub does not give it, or it holds nothing in these languages.
+    """
+    name = str(corpus.hub)
+    if not corpus.languages:
+        raise InputError(f"hub corpus {name}: say which languages are wanted")
+    patterns = [
+        f"*{corpus.source}-{code}*/train*.{kind}" for code in corpus.languages for kind in ("parquet", "tsv.gz", "tsv")
+    ]
+    patterns += [
+        f"*{corpus.source}-{code}*train*.{kind}" for code in corpus.languages for kind in ("parquet", "tsv.gz", "tsv")
+    ]
+    try:
+        from huggingface_hub import snapshot_download
+
+        folder = Path(snapshot_download(name, repo_type="dataset", allow_patterns=patterns))
+    except Exception as error:
+        reason = " ".join(str(error).split())[:160] or type(error).__name__
+        raise InputError(f"hub corpus {name}: cannot be fetched ({reason})") from error
+    return link_by_language(folder, corpus)
+
+
+def link_by_language(folder: Path, corpus: Corpus) -> list[Path]:
+    """Files of a fetched data set under names that carry their language pair (`en-de.NAME.parquet`).
+
+    Raises:
+        InputError: nothing in the wanted languages.
+    """
+    found = []
+    for code in corpus.languages:
+        pair = f"{corpus.source}-{code}"
+        for path in sorted(folder.rglob("*train*")):
+            if path.is_file() and pair in str(path.relative_to(folder)):
+                target = corpus_cache() / "hub" / str(corpus.hub).replace("/", "--") / f"{pair}.{path.name}"
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.unlink(missing_ok=True)
+                target.symlink_to(path.resolve())
+                found.append(target)
+    if not found:
+        raise InputError(f"hub corpus {corpus.hub}: nothing in {', '.join(corpus.languages)}")
+    return found
+
+
+def fetch_opus(corpus: Corpus) -> list[tuple[Path, Path, str]]:
+    """(source file, target file, language) of an OPUS corpus `NAME/VERSION`, e.g. TED2020/v1, for each language.
+
+    Raises:
+        InputError: no version given, not found, or the archive is not OPUS' pair of text files.
+    """
+    name, separator, version = str(corpus.opus).partition("/")
+    if not separator or not name or not version:
+        raise InputError(f"OPUS corpus {corpus.opus!r}: expected NAME/VERSION, such as TED2020/v1")
+    if not corpus.languages:
+        raise InputError(f"OPUS corpus {corpus.opus}: say which languages are wanted")
+    return [(*_opus_pair(name, version, corpus.source, code), code) for code in corpus.languages]
+
+
+def _opus_pair(name: str, version: str, source: str, code: str) -> tuple[Path, Path]:
+    pair = "-".join(sorted((source, code)))
+    folder = corpus_cache() / "opus" / name / version
+    files = folder / f"{pair}.{source}", folder / f"{pair}.{code}"
+    if all(path.is_file() for path in files):
+        return files
+    url = OPUS_URL.format(name=name, version=version, pair=pair)
+    say(f"fetching {url}")
+    archive = folder / f"{pair}.zip"
+    try:
+        with (
+            urllib.request.urlopen(url, timeout=60) as answer,
+            atomic_path(archive) as temporary,
+            open(temporary, "wb") as out,
+        ):
+            shutil.copyfileobj(answer, out)
+    except (urllib.error.URLError, TimeoutError) as error:
+        raise InputError(f"OPUS corpus {name}/{version} {pair}: cannot be fetched ({error})") from error
+    try:
+        with zipfile.ZipFile(archive) as content:
+            for path in files:
+                wanted = [i for i in content.infolist() if i.filename.endswith(path.suffix) and "/" not in i.filename]
+                if len(wanted) != 1 or wanted[0].file_size > MAX_ZIP_BYTES:
+                    raise InputError(f"{url}: does not hold one {path.suffix} text file")
+                # Written under our own name, never under the archive's: nothing leaves the folder.
+                with (
+                    disk_errors(path),
+                    atomic_path(path) as temporary,
+                    content.open(wanted[0]) as text,
+                    open(temporary, "wb") as out,
+                ):
+                    shutil.copyfileobj(text, out)
+    except zipfile.BadZipFile as error:
+        raise InputError(f"{url}: not a zip archive ({error})") from error
+    finally:
+        archive.unlink(missing_ok=True)
+    return files

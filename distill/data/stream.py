@@ -1,0 +1,160 @@
+"""From many sources to one shuffled stream of chunks, with bounded memory and an exact position.
+
+Sources are interleaved by weight, shuffled through a buffer (a corpus smaller than the buffer is shuffled whole) and
+cut into chunks. Everything follows from (seed, epoch): a resumed run re-reads the text and arrives at the same chunk.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from msdc.distill.data.sources import Row, Source
+from msdc.distill.recipe import HeldOut
+from msdc.errors import InputError
+from msdc.progress import say
+
+BLOCK = 4096
+
+
+def bucket(text: str) -> float:
+    """A number in [0, 1) that depends on the text alone, its case apart."""
+    return zlib.crc32(text.lower().encode()) / 2**32
+
+
+def weights(sources: list[Source], balance: str) -> np.ndarray:
+    """Share of each source among the draws [S].
+
+    `proportional` follows size, `equal` gives each language the same and `sources` each source (small sets repeat:
+    Reimers and Gurevych 2020), `root` lies between: square root of a language's size.
+    """
+    if balance == "sources":
+        alike = np.array([s.corpus.weight for s in sources])
+        return alike / alike.sum()
+    size = np.array(
+        [max(1, s.bytes if s.corpus.limit is None else min(s.bytes, s.corpus.limit * 80)) for s in sources], float
+    )
+    size *= np.array([s.corpus.weight for s in sources])
+    power = {"proportional": 1.0, "root": 0.5, "equal": 0.0}[balance]
+    languages = [s.language for s in sources]
+    total = {code: sum(z for z, c in zip(size, languages, strict=True) if c == code) for code in set(languages)}
+    share = np.array([z / total[c] * total[c] ** power for z, c in zip(size, languages, strict=True)])
+    return share / share.sum()
+
+
+@dataclass
+class Stream:
+    """Rows of one stage. `heldout` sentences are set aside by hash, in every language alike."""
+
+    sources: list[Source]
+    seed: int
+    heldout: HeldOut
+    balance: str = "root"
+    buffer: int = 1_000_000
+    sample: float = 1.0
+    epoch_rows: int | None = None
+    reported: set[str] = field(default_factory=set, repr=False)
+
+    def is_heldout(self, source: str) -> bool:
+        """True for the share of source sentences that is never trained on."""
+        return bucket(source) < self.heldout.share
+
+    def is_sampled(self, source: str) -> bool:
+        """True for the share of source sentences that is trained on, with all their translations."""
+        place = bucket(source)
+        return self.heldout.share <= place < self.heldout.share + self.sample * (1.0 - self.heldout.share)
+
+    def _interleaved(self, rng: np.random.Generator) -> Iterator[Row]:
+        share = weights(self.sources, self.balance)
+        open_rows = [source.read() for source in self.sources]
+        live = [True] * len(self.sources)
+        finished_once = [False] * len(self.sources)
+        repeat = self.balance != "proportional"
+        while any(live):
+            probability = share * np.array(live)
+            for pick in rng.choice(len(self.sources), size=BLOCK, p=probability / probability.sum()).tolist():
+                if not live[pick]:
+                    continue
+                row = next(open_rows[pick], None)
+                if row is None:
+                    self._report(self.sources[pick])
+                    finished_once[pick] = True
+                    # An epoch ends when every source was read through; small ones come round again until then.
+                    if not repeat:
+                        live[pick] = False
+                    elif all(finished_once):
+                        return
+                    if repeat:
+                        open_rows[pick] = self.sources[pick].read()
+                        row = next(open_rows[pick], None)
+                    if row is None:
+                        if not any(live):
+                            return
+                        continue
+                yield row
+
+    def _report(self, source: Source) -> None:
+        if source.bad and source.name not in self.reported:
+            self.reported.add(source.name)
+            say(f"{source.name}: {source.bad} bad lines left out, the first: {source.first_bad}")
+
+    def rows(self, epoch: int) -> Iterator[Row]:
+        """Training rows of one epoch in shuffled order."""
+        rng = np.random.default_rng([self.seed, epoch, 1])
+        held: list[Row] = []
+        taken = 0
+        limit = self.epoch_rows if self.epoch_rows is not None else sys.maxsize
+        # A bounded epoch needs no larger buffer than its own rows a few times over.
+        room = min(self.buffer, max(BLOCK, 4 * limit)) if limit < sys.maxsize else self.buffer
+        for row in self._interleaved(rng):
+            if not self.is_sampled(row.source):
+                continue
+            if len(held) < room:
+                held.append(row)
+                continue
+            at = int(rng.integers(room))
+            out, held[at] = held[at], row
+            yield out
+            taken += 1
+            if taken >= limit:
+                return
+        for at in rng.permutation(len(held)):
+            yield held[at]
+            taken += 1
+            if taken >= limit:
+                return
+        if not taken:
+            raise InputError("the corpora hold no sentence to train on after the held-out share is set aside")
+
+    def chunks(self, epoch: int, size: int, skip: int = 0) -> Iterator[list[Row]]:
+        """Lists of `size` rows; the first `skip` chunks are read past."""
+        chunk: list[Row] = []
+        number = 0
+        for row in self.rows(epoch):
+            chunk.append(row)
+            if len(chunk) == size:
+                if number >= skip:
+                    yield chunk
+                number += 1
+                chunk = []
+        if chunk and number >= skip:
+            yield chunk
+
+    def heldout_rows(self) -> dict[str, list[Row]]:
+        """Up to `heldout.pairs` held-out rows per language, the first that each source gives."""
+        found: dict[str, list[Row]] = {}
+        for source in (source for source in self.sources if not source.made):
+            rows = found.setdefault(source.language, [])
+            seen = {(row.source, row.target) for row in rows}
+            for number, row in enumerate(source.read()):
+                # Bounded: a huge corpus must not be read through before the first step.
+                if len(rows) >= self.heldout.pairs or number > 400 / self.heldout.share:
+                    break
+                if self.is_heldout(row.source) and (row.source, row.target) not in seen:
+                    rows.append(row)
+                    seen.add((row.source, row.target))
+        return {code: rows for code, rows in found.items() if rows}

@@ -1,0 +1,157 @@
+"""A stage's task holds the student, what belongs to teaching only (projection, memory bank), and the criterion.
+
+`forward(batch)` returns a dict with `loss` and its named parts; nothing of a task but the student is saved as a model.
+
+Shapes: B pairs, T tokens, H hidden, D sentence width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from msdc.distill import objectives
+from msdc.distill.data.batches import Batch
+from msdc.distill.parallel import gather
+from msdc.distill.recipe import ObjectiveUse, Stage
+
+BANK_SIZE = 65_536  # Gao et al. 2021
+GROUP_TOKENS = 768  # fewer a group, and the products get too small to be fast
+# options a recipe gives to an objective that are the task's to read
+TASK_OPTIONS = ("bank", "layers")
+
+
+def encode_sides(student: Any, sides: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
+    """Sentence vectors of each side, [B, D] each, computed in groups of near-equal length over all sides.
+
+    A batch is as long as its longest pair, and the other side of a pair is often shorter: in groups about a tenth less
+    padding is computed. On a GPU, where few large products are faster, each side is one group.
+    """
+    # A process may have no row of the last, small batch of a chunk.
+    if sides[0][0].device.type != "cpu" or not len(sides[0][0]):
+        return [student(*side) for side in sides]
+    lengths = torch.cat([mask_BT.sum(1) for _, mask_BT in sides])
+    order = lengths.argsort(stable=True)
+    ids = [row for ids_BT, _ in sides for row in ids_BT.unbind()]
+    counts = lengths.tolist()
+    vectors, start = [], 0
+    picked = order.tolist()
+    for end in range(1, len(picked) + 1):
+        longest = counts[picked[end - 1]]
+        small = (end - start) * longest < GROUP_TOKENS
+        if end < len(picked) and (small or counts[picked[end]] <= 1.1 * counts[picked[start]]):
+            continue
+        ids_GT = torch.stack([F.pad(ids[i][:longest], (0, max(0, longest - len(ids[i])))) for i in picked[start:end]])
+        mask_GT = torch.arange(longest) < lengths[order[start:end]].unsqueeze(1)
+        vectors.append(student(ids_GT, mask_GT))
+        start = end
+    together = torch.cat(vectors)[order.argsort()]
+    return list(together.split([len(ids_BT) for ids_BT, _ in sides]))
+
+
+class Task(nn.Module):
+    """Student, objectives, and the named tensors they are computed from."""
+
+    needs_guide_vectors = True
+
+    def __init__(self, student: Any, stage: Stage, guide: Any = None, guide_width: int | None = None) -> None:
+        super().__init__()
+        self.student = student
+        self.stage = stage
+        # Not a submodule: the guide is frozen, not trained, not saved.
+        self._guide = [guide]
+        self.uses: list[tuple[ObjectiveUse, objectives.Objective]] = []
+        for use in stage.objective:
+            objective = objectives.find_objective(use.name)
+            objective.check_options({k: v for k, v in use.options.items() if k not in TASK_OPTIONS})
+            self.uses.append((use, objective))
+
+    def _sum(self, tensors: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
+        parts: dict[str, Tensor] = {}
+        total: Tensor | None = None
+        for use, objective in self.uses:
+            value = objective(tensors, **{k: v for k, v in use.options.items() if k not in TASK_OPTIONS})
+            parts[use.name] = value.detach()
+            total = use.weight * value if total is None else total + use.weight * value
+        assert total is not None
+        return {"loss": total, **parts}
+
+    def after_step(self) -> None:
+        """What may only happen once the gradients are computed."""
+
+
+class SentenceTask(Task):
+    """Sentence vectors of both sides against the guide's (MSD stages 1, 3, 4; MKD; DistilCSE)."""
+
+    def __init__(self, student: Any, stage: Stage, guide: Any = None, guide_width: int | None = None) -> None:
+        super().__init__(student, stage, guide, guide_width)
+        self.project: nn.Linear | None = None
+        if guide_width is not None and guide_width != student.width:
+            # DistilCSE's learned map M to the teacher's width; dropped with the task.
+            self.project = nn.Linear(student.width, guide_width, bias=False)
+        self.bank: objectives.MemoryBank | None = None
+        self._newest: Tensor | None = None
+        if any("bank_KD" in objective.inputs for _, objective in self.uses):
+            size = next((int(use.options["bank"]) for use, _ in self.uses if "bank" in use.options), BANK_SIZE)
+            self.bank = objectives.MemoryBank(guide_width or student.width, size)
+
+    def _vectors(self, *sides: tuple[Tensor, Tensor] | None) -> list[Tensor | None]:
+        given = iter(encode_sides(self.student, [side for side in sides if side is not None]))
+        found = [None if side is None else next(given) for side in sides]
+        return [v if v is None else gather(v if self.project is None else self.project(v)) for v in found]
+
+    def forward(self, batch: Batch, teach_source: bool = True) -> dict[str, Tensor]:
+        guide_source = None if batch.guide_source_BD is None else gather(batch.guide_source_BD)
+        guide_target = None if batch.guide_target_BD is None else gather(batch.guide_target_BD)
+        if not teach_source and batch.target is not None and guide_source is not None:
+            # The source side is learnt fast; such a step pays for the target side alone.
+            (target,) = self._vectors(batch.target)
+            assert target is not None
+            loss = objectives.kd(guide_source if guide_target is None else guide_target, target)
+            return {"loss": loss, "target_only": loss.detach()}
+        source, target, third = self._vectors(batch.source, batch.target, batch.third)
+        result = self._sum(
+            {
+                "teacher_source_BD": guide_source,
+                "teacher_target_BD": guide_target,
+                "teacher_BD": guide_source,
+                "student_source_BD": source,
+                "student_target_BD": source if target is None else target,
+                "student_BD": source,
+                "source_BD": source,
+                "target_BD": source if target is None else target,
+                "anchor_BD": source,
+                "positive_BD": target,
+                "negative_BD": third,
+                "bank_KD": None if self.bank is None else self.bank.vectors(),
+            }
+        )
+        if self.bank is not None and guide_source is not None and self.training:
+            self._newest = guide_source.detach()
+        return result
+
+    def after_step(self) -> None:
+        # The bank is a view inside the loss' graph: it may only move on after the backward pass.
+        if self.bank is not None and self._newest is not None:
+            self.bank.push(self._newest)
+            self._newest = None
+
+
+class EmbeddingTask(Task):
+    """Eq. 3: the student's embedding layer against the assistant's, token by token, on both sides."""
+
+    needs_guide_vectors = False
+
+    def forward(self, batch: Batch, teach_source: bool = True) -> dict[str, Tensor]:
+        total: dict[str, Tensor] = {}
+        sides = [batch.source] + ([batch.target] if batch.target is not None else [])
+        for ids_BT, mask_BT in sides:
+            with torch.no_grad():
+                guide_BTH = self._guide[0].embed(ids_BT)
+            part = self._sum({"guide_BTH": guide_BTH, "student_BTH": self.student.embed(ids_BT), "mask_BT": mask_BT})
+            total = part if not total else {key: total[key] + part[key] for key in total}
+        return total

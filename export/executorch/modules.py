@@ -1,0 +1,197 @@
+"""The student once more, written for export: batch 1, attention by hand in a 2-D form.
+
+Stock attention decomposes into a safe softmax on portable kernels and breaks the delegate into pieces; these modules
+share the student's own layers (quantized or not) and spell the same function in operators that XNNPACK takes whole.
+
+Shapes: T tokens, E table width, H hidden, N heads, D sentence width.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from msdc.compress.quantization.weights import QuantizedWeight
+from msdc.compress.student.model import ACTIVATIONS, Layer, Student
+from msdc.compress.student.shapes import POSITION, TABLE
+from msdc.export.smooth import Smoothed, not_smoothed
+
+
+class TableInt8(nn.Module):
+    """Token table of int8 rows with one float32 scale each: ids [1, T] -> [1, T, E]."""
+
+    def __init__(self, values_VE: Tensor, scale_V1: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("values", values_VE)
+        self.register_buffer("scale", scale_V1.reshape(-1).float())
+
+    def forward(self, ids_1T: Tensor) -> Tensor:
+        # The operator that the runtime has a kernel for, called by name: no pattern has to be found again later.
+        return torch.ops.quantized_decomposed.embedding_byte(self.values, self.scale, None, -128, 127, ids_1T)
+
+
+class TableInt4(nn.Module):
+    """Token table in 4 bits, two numbers a byte, one float16 scale a group: ids [1, T] -> [1, T, E]."""
+
+    def __init__(self, values_VE: Tensor, scale_VG: Tensor) -> None:
+        super().__init__()
+        unsigned_VE = (values_VE + 8).to(torch.uint8)
+        self.register_buffer("values", (unsigned_VE[:, 0::2] << 4) | unsigned_VE[:, 1::2])
+        self.register_buffer("scale", scale_VG.half())
+
+    def forward(self, ids_1T: Tensor) -> Tensor:
+        look_up = torch.ops.quantized_decomposed.embedding_4bit.dtype
+        return look_up(self.values, self.scale, None, -8, 7, ids_1T, dtype=torch.float32)
+
+
+class Positions(nn.Module):
+    """The first T rows of the position table, float32 or int8 with a scale a row: [T, H]."""
+
+    values: Tensor
+    scale: Tensor | None
+
+    def __init__(self, weight_PH: Tensor, part: QuantizedWeight | None, max_length: int) -> None:
+        super().__init__()
+        # Cut: rows beyond the longest input would only add bytes.
+        values_TH = weight_PH.detach() if part is None else part.values
+        self.register_buffer("values", values_TH[:max_length].clone())
+        self.register_buffer("scale", None if part is None else part.scale[:max_length].clone())
+
+    def forward(self, length: int) -> Tensor:
+        values_TH = self.values[:length]
+        return values_TH if self.scale is None else values_TH.to(torch.float32) * self.scale[:length]
+
+
+def export_table(student: Student, part: QuantizedWeight | None) -> nn.Module:
+    """The token table as the runtime stores it."""
+    if part is None:
+        return student.embedding.table
+    return TableInt8(part.values, part.scale) if part.dtype == "int8" else TableInt4(part.values, part.scale)
+
+
+class ExportEmbed(nn.Module):
+    """ids [1, T] -> hidden [1, T, H]. `parts` are the integers of the quantized weights, by name."""
+
+    def __init__(self, student: Student, parts: dict[str, QuantizedWeight], max_length: int) -> None:
+        super().__init__()
+        self.table = export_table(student, parts.get(TABLE))
+        self.position = Positions(student.embedding.position.weight, parts.get(POSITION), max_length)
+        self.project = student.embedding.project
+        self.norm = student.embedding.norm
+        self.at_word = student.config.place == "word"
+
+    def forward(self, ids_1T: Tensor) -> Tensor:
+        hidden = self.table(ids_1T)
+        if self.project is not None and self.at_word:
+            hidden = self.project(hidden)
+        hidden = self.norm(hidden + self.position(ids_1T.shape[1]))
+        if self.project is not None and not self.at_word:
+            hidden = self.project(hidden)
+        return hidden
+
+
+class ExportLayer(nn.Module):
+    """One layer over [T, H]; every view carries a literal -1 so that the length stays free."""
+
+    entry: Tensor | None
+    middle: Tensor | None
+
+    def __init__(
+        self, layer: Layer, heads: int, hidden: int, entry_H: Tensor | None = None, middle_H: Tensor | None = None
+    ) -> None:
+        super().__init__()
+        self.layer = layer
+        # Scales of export/smooth.py: what the residuals multiply a smoothed hidden state by.
+        self.register_buffer("entry", entry_H)
+        self.register_buffer("middle", middle_H)
+        self.heads, self.hidden, self.head_width = heads, hidden, hidden // heads
+        self.scale = 1.0 / math.sqrt(self.head_width)
+
+    def forward(self, hidden_TH: Tensor, last: bool = False) -> Tensor:
+        layer = self.layer
+
+        def split(x_TH: Tensor) -> Tensor:
+            return x_TH.view(-1, self.heads, self.head_width)
+
+        query = split(layer.query(hidden_TH) * self.scale).permute(1, 0, 2)
+        key = split(layer.key(hidden_TH)).permute(1, 2, 0)
+        value = split(layer.value(hidden_TH)).permute(1, 0, 2)
+        weights_NTT = torch.bmm(query, key).softmax(-1)
+        context_TH = torch.bmm(weights_NTT, value).permute(1, 0, 2).contiguous().view(-1, self.hidden)
+        residual_TH = hidden_TH if self.entry is None else hidden_TH * self.entry
+        hidden_TH = layer.attention_norm(residual_TH + layer.output(context_TH))
+        residual_TH = hidden_TH if self.middle is None else hidden_TH * self.middle
+        sum_TH = residual_TH + layer.down(layer.activation(layer.up(hidden_TH)))
+        # The norm runs outside the delegate: a view after it would be a delegate of its own, with a copy.
+        return layer.output_norm(sum_TH.view(1, -1, self.hidden) if last else sum_TH)
+
+
+class ExportUnit(nn.Module):
+    """One pass through the recurring unit, [1, T, H] -> [1, T, H]."""
+
+    def __init__(self, student: Student, smoothed: Smoothed | None = None) -> None:
+        super().__init__()
+        config = student.config
+        self.hidden = config.hidden
+        scales = smoothed or not_smoothed(student)
+        entry, middle = scales.entry, scales.middle
+        layers = [layer for layer in student.layers if isinstance(layer, Layer)]
+        self.layers = nn.ModuleList(
+            ExportLayer(layer, config.heads, config.hidden, entry[i], middle[i]) for i, layer in enumerate(layers)
+        )
+
+    def forward(self, hidden_1TH: Tensor) -> Tensor:
+        hidden_TH = hidden_1TH.view(-1, self.hidden)
+        *first, last = self.layers
+        for layer in first:
+            hidden_TH = layer(hidden_TH)
+        return last(hidden_TH, last=True)
+
+
+class ExportPool(nn.Module):
+    """Pooling, dense and normalisation of one unpadded sentence, [1, T, H] -> [1, D]."""
+
+    end: Tensor | None
+
+    def __init__(self, student: Student, end_H: Tensor | None = None) -> None:
+        super().__init__()
+        self.how = student.config.pooling
+        self.register_buffer("end", end_H)
+        self.dense = student.dense
+        self.dense_activation = ACTIVATIONS[student.config.dense_activation]
+        self.normalize = student.config.normalize
+
+    def forward(self, hidden_1TH: Tensor) -> Tensor:
+        if self.how == "cls":
+            sentence_1D = hidden_1TH[:, 0]
+        elif self.how == "max":
+            sentence_1D = hidden_1TH.amax(1)
+        else:
+            sentence_1D = hidden_1TH.mean(1)
+        if self.end is not None:
+            sentence_1D = sentence_1D * self.end
+        if self.dense is not None:
+            sentence_1D = self.dense_activation(self.dense(sentence_1D))
+        return F.normalize(sentence_1D, dim=-1) if self.normalize else sentence_1D
+
+
+class ExportForward(nn.Module):
+    """The whole road in one method, ids [1, T] -> [1, D]."""
+
+    def __init__(
+        self, student: Student, parts: dict[str, QuantizedWeight], max_length: int, smoothed: Smoothed | None = None
+    ) -> None:
+        super().__init__()
+        self.embed = ExportEmbed(student, parts, max_length)
+        self.unit = ExportUnit(student, smoothed)
+        self.pool = ExportPool(student, smoothed.end if smoothed else None)
+        self.repeats = student.config.repeats
+
+    def forward(self, ids_1T: Tensor) -> Tensor:
+        hidden_1TH = self.embed(ids_1T)
+        for _ in range(self.repeats):
+            hidden_1TH = self.unit(hidden_1TH)
+        return self.pool(hidden_1TH)

@@ -1,0 +1,340 @@
+"""Weights of a student as ONNX initializers, and the linear maps over them, float or quantized.
+
+A quantized linear: x [.., K] -> uint8 with one scale a token (symmetric, or anchored at the activation's floor),
+MatMulInteger with int8 [K, N], scale by token and by channel, bias.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from onnx import TensorProto, helper
+
+from msdc.compress.quantization.weights import PrecisionPlan, integers
+from msdc.compress.student.shapes import POSITION, TABLE
+from msdc.export.onnx.builder import GraphBuilder
+from msdc.export.smooth import Smoothed
+
+MICROSOFT = "com.microsoft"
+# The least value of an activation: what lies below 0 needs few of the steps, so the zero point can stand near 0.
+FLOORS = {"gelu": -0.17, "gelu_new": -0.1701, "relu": 0.0}
+FLOOR_ZERO = 32
+# Steps of a quantized activation; see pair_safe for why not 255.
+LEVELS = 225
+
+
+# uint8 tensor, steps by token, zero point
+Quantized = tuple[str, str, int]
+
+
+class Weights:
+    """Numbers of a student under a plan, handed to a graph as they are asked for."""
+
+    def __init__(self, smoothed: Smoothed, plan: PrecisionPlan, microsoft: bool) -> None:
+        student = smoothed.student
+        self.smoothed = smoothed
+        self.config = student.config
+        self.plan = plan
+        self.state = {name: value.detach().cpu().float() for name, value in student.state_dict().items()}
+        self.quantized = integers(student, plan)
+        # May operators of Microsoft's domain be used, and were they?
+        self.microsoft, self.uses_microsoft = microsoft, False
+        # Name of the shape [B, T, 1] while rows are tokens; empty once they are sentences.
+        self.row_shape = ""
+        self._zeros_of: dict[int, str] = {}
+
+    @staticmethod
+    def int64(value: int) -> np.ndarray:
+        return np.asarray(value, dtype=np.int64)
+
+    @staticmethod
+    def float32(value: float) -> np.ndarray:
+        return np.asarray(value, dtype=np.float32)
+
+    @staticmethod
+    def boolean(value: bool) -> np.ndarray:
+        return np.asarray(value, dtype=np.bool_)
+
+    def array(self, name: str) -> np.ndarray:
+        """float32 numbers of a tensor."""
+        return self.state[name].numpy()
+
+    def pair(self, g: GraphBuilder, name: str) -> tuple[str, str]:
+        """Initializers of a norm: its weight and its bias."""
+        return (
+            g.const(f"{name}.weight", self.array(f"{name}.weight")),
+            g.const(f"{name}.bias", self.array(f"{name}.bias")),
+        )
+
+    def unsmoothed(self, g: GraphBuilder, kind: str, index: int, value: str) -> str:
+        """A hidden state at its full scale again; `kind` is entry or middle."""
+        scale_H = getattr(self.smoothed, kind)[index]
+        if scale_H is None:
+            return value
+        return str(g.op("Mul", value, g.const(f"layers.{index}.{kind}.smooth", scale_H.numpy())))
+
+    @staticmethod
+    def floor_of(activation: str) -> float | None:
+        """Least value of an activation, None where there is none."""
+        return FLOORS.get(activation)
+
+    def activate(self, g: GraphBuilder, kind: str, value: str) -> str:
+        """An activation of `msdc.compress.student.model.ACTIVATIONS`."""
+        if kind == "identity":
+            return value
+        if kind in ("gelu", "gelu_new"):
+            return str(g.op("Gelu", value, approximate="tanh" if kind == "gelu_new" else "none"))
+        return str(g.op({"relu": "Relu", "tanh": "Tanh"}[kind], value))
+
+    def _bias(self, names: list[str]) -> np.ndarray | None:
+        parts = [self.state.get(f"{name}.bias") for name in names]
+        return None if any(part is None for part in parts) else np.concatenate([part.numpy() for part in parts])  # type: ignore[union-attr]
+
+    def qkv(self, g: GraphBuilder, index: int, hidden: str) -> tuple[list[str], str]:
+        """Query (divided by sqrt of the head width), key and value, [B, T, H] each, and an initializer of their biases.
+
+        The three share one quantization of `hidden`. Without Microsoft's operators they also share one product and
+        have their biases in them; with them, attention adds the biases itself and three products are as fast as one.
+        """
+        names = [f"layers.{index}.{part}" for part in ("query", "key", "value")]
+        H = self.config.hidden
+        factor = np.ones(3 * H, dtype=np.float32)
+        factor[:H] = 1.0 / math.sqrt(H // self.config.heads)
+        bias_3H = self._bias(names)
+        label = f"layers.{index}.qkv"
+        if self.microsoft:
+            int8 = any(self.plan.dtype(f"{name}.weight") == "int8" for name in names)
+            shared = self.quantize(g, hidden, H) if int8 else None
+            parts = [
+                self._product(g, name, [name], hidden, factor=factor[i * H : (i + 1) * H], shared=shared)
+                for i, name in enumerate(names)
+            ]
+            return parts, "" if bias_3H is None else g.const(f"{label}.bias", bias_3H * factor)
+        product = self._product(g, label, names, hidden, factor=factor)
+        joined = self._biased(g, label, product, None if bias_3H is None else bias_3H * factor)
+        three = g.op("Split", joined, g.const("three_hidden", [H, H, H]), name="qkv", outputs=3, axis=-1)
+        return list(three), ""
+
+    def linear(self, g: GraphBuilder, name: str, value: str, floor: float | None = None) -> str:
+        """x W^T + b for the linear `name`; `floor` is the least value that x can have, where it is known."""
+        return self._biased(g, name, self._product(g, name, [name], value, floor=floor), self._bias([name]))
+
+    def unbiased(self, g: GraphBuilder, name: str, value: str, floor: float | None = None) -> tuple[str, str]:
+        """x W^T, and the initializer b (empty where the linear has none), for an operator that adds b itself."""
+        bias_N = self._bias([name])
+        product = self._product(g, name, [name], value, floor=floor)
+        return product, "" if bias_N is None else g.const(f"{name}.bias", bias_N)
+
+    @staticmethod
+    def _biased(g: GraphBuilder, label: str, product: str, bias_N: np.ndarray | None) -> str:
+        return product if bias_N is None else str(g.op("Add", product, g.const(f"{label}.bias", bias_N)))
+
+    def _product(
+        self,
+        g: GraphBuilder,
+        label: str,
+        names: list[str],
+        value: str,
+        *,
+        factor: np.ndarray | None = None,
+        floor: float | None = None,
+        shared: Quantized | None = None,
+    ) -> str:
+        """x W^T of the linears `names`, side by side; `factor` multiplies the outputs, `shared` is x quantized."""
+        kinds = {self.plan.dtype(f"{name}.weight") for name in names}
+        if len(kinds) > 1:
+            # A mixed plan: each map on its own, then side by side again.
+            width = self.config.hidden
+            parts = [
+                self._product(
+                    g, name, [name], value, factor=None if factor is None else factor[i * width : (i + 1) * width]
+                )
+                for i, name in enumerate(names)
+            ]
+            return str(g.op("Concat", *parts, axis=-1))
+        kind = kinds.pop()
+        if kind == "fp32":
+            weight_NK = np.concatenate([self.array(f"{name}.weight") for name in names])
+            weight_NK = weight_NK if factor is None else weight_NK * factor[:, None]
+            return str(g.op("MatMul", value, g.const(f"{label}.weight", weight_NK.T), name=label))
+        if kind == "int8":
+            return self._int8(g, label, names, value, factor, floor, shared)
+        return self._int4(g, label, names, value, factor)
+
+    def quantize(self, g: GraphBuilder, value: str, width: int, floor: float | None = None) -> Quantized:
+        """uint8 of a hidden state or sentence, its steps, and the zero point."""
+        return quantize_tokens(g, value, width, floor, lambda zero, step: self._zeros(g, zero, step))
+
+    def _zeros(self, g: GraphBuilder, zero: int, step: str) -> str:
+        """A zero point in the shape of a row's steps: [B, T, 1] made once outside the recurrence, or its own."""
+        constant = g.const(f"zeros_{zero}", np.full((1, 1, 1), zero, np.uint8))
+        if not self.row_shape:
+            return str(g.op("Expand", g.const(f"zeros2_{zero}", np.full((1, 1), zero, np.uint8)), g.op("Shape", step)))
+        if zero not in self._zeros_of:
+            self._zeros_of[zero] = str(g.outer.op("Expand", constant, self.row_shape, name=f"zeros_{zero}"))
+        return self._zeros_of[zero]
+
+    def _int8(
+        self,
+        g: GraphBuilder,
+        label: str,
+        names: list[str],
+        value: str,
+        factor: np.ndarray | None,
+        floor: float | None,
+        shared: Quantized | None = None,
+    ) -> str:
+        parts = [self.quantized[f"{name}.weight"] for name in names]
+        weight_NK = np.concatenate([self.array(f"{name}.weight") for name in names])
+        values_NK, scale_N = pair_safe(weight_NK, np.concatenate([part.scale.numpy() for part in parts])[:, 0])
+        scale_N = scale_N if factor is None else scale_N * factor
+        # `scale_N` is symmetric int8 with zero point 0, so the product needs no correction for the weights' side.
+        quantized, step, zero_value = shared or self.quantize(g, value, values_NK.shape[1], floor)
+        zero = g.const(f"zero_{zero_value}", np.asarray(zero_value, np.uint8))
+        weight, scale = g.const(f"{label}.weight", values_NK.T), g.const(f"{label}.scale", scale_N)
+        if self.microsoft:
+            self.uses_microsoft = True
+            one = g.const("one", self.float32(1.0))
+            scaled = g.op("MatMulIntegerToFloat", quantized, weight, one, scale, zero, name=label, domain=MICROSOFT)
+        else:
+            total = g.op("MatMulInteger", quantized, weight, zero, name=label)
+            scaled = g.op("Mul", g.op("Cast", total, to=TensorProto.FLOAT), scale)
+        return str(g.op("Mul", scaled, step))
+
+    def _int4(self, g: GraphBuilder, label: str, names: list[str], value: str, factor: np.ndarray | None) -> str:
+        """4-bit groups: Microsoft's MatMulNBits, or on targets without it DequantizeLinear over blocks."""
+        parts = [self.quantized[f"{name}.weight"] for name in names]
+        values_NK = np.concatenate([part.values.numpy() for part in parts])
+        scale_NG = np.concatenate([part.scale.numpy() for part in parts])
+        scale_NG = scale_NG if factor is None else scale_NG * factor[:, None]
+        (N, K), group = values_NK.shape, parts[0].group
+        # Stored in two bytes, as they were chosen; unfolded once when a session is made.
+        stored = helper.make_tensor(
+            f"{label}.scale", TensorProto.BFLOAT16, (N, K // group), _bfloat16(scale_NG), raw=True
+        )
+        scale = g.outer.op("Cast", g.raw(stored), name="scale", to=TensorProto.FLOAT)
+        if self.microsoft:
+            self.uses_microsoft = True
+            blocks = _pack_pairs((values_NK + 8).astype(np.uint8)).reshape(N, K // group, group // 2)
+            options = {"K": K, "N": N, "bits": 4, "block_size": group, "accuracy_level": 4}
+            packed = g.const(f"{label}.weight", blocks)
+            return str(g.op("MatMulNBits", value, packed, scale, name=label, domain=MICROSOFT, **options))
+        half_bytes = _pack_pairs(values_NK.view(np.uint8) & 15).tobytes()
+        packed = g.raw(helper.make_tensor(f"{label}.weight", TensorProto.INT4, (N, K), half_bytes, raw=True))
+        weight_NK = g.outer.op("DequantizeLinear", packed, scale, axis=1, block_size=group)
+        return str(g.op("MatMul", value, g.outer.op("Transpose", weight_NK, perm=[1, 0]), name=label))
+
+    def table(self, g: GraphBuilder, ids: str) -> str:
+        """Rows of the token table for `ids`, float32 [B, T, E]."""
+        part = self.quantized.get(TABLE)
+        if part is None:
+            return str(g.op("Gather", g.const(TABLE, self.array(TABLE)), ids, name="table"))
+        if part.dtype == "int8":
+            values = g.op("Gather", g.const(TABLE, part.values.numpy()), ids, name="table")
+            scales = g.op("Gather", g.const(f"{TABLE}.scale", part.scale.numpy()), ids, name="table_scale")
+            return str(g.op("Mul", g.op("Cast", values, to=TensorProto.FLOAT), scales))
+        scale_VG = part.scale.numpy().astype(np.float16)
+        if self.microsoft:
+            self.uses_microsoft = True
+            # Signed: without a zero point the operator takes 0.
+            half_bytes = _pack_pairs(part.values.numpy().view(np.uint8) & 15).tobytes()
+            packed = helper.make_tensor(TABLE, TensorProto.INT4, part.values.shape, half_bytes, raw=True)
+            scale = g.const(f"{TABLE}.scale", scale_VG)
+            options = {"block_size": part.group, "gather_axis": 0, "quantize_axis": 1, "bits": 4}
+            rows = g.op("GatherBlockQuantized", g.raw(packed), ids, scale, name="table", domain=MICROSOFT, **options)
+            return str(g.op("Cast", rows, to=TensorProto.FLOAT))
+        unsigned_VE = (part.values.numpy() + 8).astype(np.uint8)
+        return self._unpacked_rows(g, ids, unsigned_VE, scale_VG, part.group)
+
+    def _unpacked_rows(
+        self, g: GraphBuilder, ids: str, unsigned_VE: np.ndarray, scale_VG: np.ndarray, group: int
+    ) -> str:
+        # Low half-bytes hold the first half of the columns, high ones the second: joined without interleaving.
+        half = unsigned_VE.shape[1] // 2
+        packed = g.op("Gather", g.const(TABLE, unsigned_VE[:, :half] | (unsigned_VE[:, half:] << 4)), ids, name="table")
+        low = g.op("BitwiseAnd", packed, g.const("low_half", np.asarray(15, np.uint8)))
+        high = g.op("BitShift", packed, g.const("four_bits", np.asarray(4, np.uint8)), direction="RIGHT")
+        values = g.op("Cast", g.op("Concat", low, high, axis=-1), to=TensorProto.FLOAT)
+        centred = g.op("Sub", values, g.const("eight", self.float32(8.0)))
+        grouped = g.op("Reshape", centred, g.const("grouped", [0, 0, scale_VG.shape[1], group]))
+        scales = g.op("Cast", g.op("Gather", g.const(f"{TABLE}.scale", scale_VG), ids), to=TensorProto.FLOAT)
+        scaled = g.op("Mul", grouped, g.op("Unsqueeze", scales, g.const("axis_last", [-1])))
+        return str(g.op("Reshape", scaled, g.const("ungrouped", [0, 0, unsigned_VE.shape[1]])))
+
+    def positions(self, g: GraphBuilder, max_length: int, length: str) -> str:
+        """The first T rows of the position table, float32 [T, H]."""
+        bounds = (g.const("zero_start", [0]), length, g.const("axis_0", [0]))
+        part = self.quantized.get(POSITION)
+        if part is None:
+            return str(g.op("Slice", g.const(POSITION, self.array(POSITION)[:max_length]), *bounds))
+        rows = g.op("Slice", g.const(POSITION, part.values.numpy()[:max_length]), *bounds)
+        scales = g.op("Slice", g.const(f"{POSITION}.scale", part.scale.numpy()[:max_length]), *bounds)
+        return str(g.op("Mul", g.op("Cast", rows, to=TensorProto.FLOAT), scales))
+
+
+def _pack_pairs(half_bytes: np.ndarray) -> np.ndarray:
+    """Two numbers of 4 bits a byte, the first in the low half; uint8, flat."""
+    flat = half_bytes.reshape(-1)
+    return (flat[0::2] | (flat[1::2] << 4)).astype(np.uint8)
+
+
+def _bfloat16(numbers: np.ndarray) -> bytes:
+    """float32 numbers as bfloat16, rounded to nearest, little-endian."""
+    return torch.from_numpy(np.ascontiguousarray(numbers)).to(torch.bfloat16).view(torch.int16).numpy().tobytes()
+
+
+def pair_safe(weight_NK: np.ndarray, scale_N: np.ndarray, levels: int = LEVELS) -> tuple[np.ndarray, np.ndarray]:
+    """int8 [N, K] and scale [N] whose products with activations 0 .. `levels` cannot leave 16 bits in pairs.
+
+    x86 processors without VNNI add two uint8 x int8 products in a saturating 16-bit register (vpmaddubsw, neighbours
+    along K): with plain int8 rows and 255 levels one output in sixteen of a typical product comes out wrong there, and
+    an artifact gives other vectors on other machines. A row whose neighbours could overflow gets a slightly larger
+    scale than `scale_N`; the other rows keep theirs.
+    """
+    limit = 32767 // levels
+    scale_N = scale_N.astype(np.float32).copy()
+    values_NK = np.zeros(weight_NK.shape, dtype=np.int8)
+    rows = np.arange(len(weight_NK))
+    while len(rows):
+        found = np.clip(np.rint(weight_NK[rows] / scale_N[rows, None]), -128, 127).astype(np.int8)
+        values_NK[rows] = found
+        worst = _worst_pair(found)
+        rows, worst = rows[worst > limit], worst[worst > limit]
+        scale_N[rows] *= np.maximum(worst / limit, 1.002).astype(np.float32)
+    return values_NK, scale_N
+
+
+def _worst_pair(values_NK: np.ndarray) -> np.ndarray:
+    """Largest sum of two neighbours of one sign, by row."""
+    padded = np.pad(values_NK.astype(np.int16), ((0, 0), (0, values_NK.shape[1] % 2)))
+    sums = [side[:, 0::2] + side[:, 1::2] for side in (np.maximum(padded, 0), np.maximum(-padded, 0))]
+    return np.maximum(sums[0].max(1), sums[1].max(1))
+
+
+def quantize_tokens(
+    g: GraphBuilder, value: str, width: int, floor: float | None, zeros: Callable[[int, str], str], levels: int = LEVELS
+) -> tuple[str, str, int]:
+    """uint8 [.., K] in 0 .. `levels` of float [.., K = `width`], the step of each token [.., 1], and the zero point.
+
+    x ~ (quantized - zero) * step: symmetric around the middle, or, where x is known never to lie below `floor`, with a
+    zero point near 0. A row is one block of a blocked QuantizeLinear, which is a third faster than dividing first;
+    `zeros(zero, step)` names a tensor of that zero point in the shape of `step`. A token of zeros has step 0:
+    whatever it is quantized to is 0 again once it is multiplied by its step.
+    """
+    last = g.const("axis_last", [-1])
+    if floor is None:
+        largest = g.op("ReduceMax", g.op("Abs", value), last, keepdims=1)
+        zero = steps = levels // 2
+    else:
+        zero = FLOOR_ZERO if floor else 0
+        steps = levels - zero
+        largest = g.op("ReduceMax", value, last, keepdims=1)
+        if floor:
+            # Below this size of token the floor itself would not fit under the zero point.
+            least = np.float32(-floor * steps / zero)
+            largest = g.op("Max", largest, g.const(f"least_{least:.4f}", least))
+    step = str(g.op("Mul", largest, g.const(f"inverse_{steps}", np.float32(1.0 / steps))))
+    return str(g.op("QuantizeLinear", value, step, zeros(zero, step), axis=-1, block_size=width)), step, zero

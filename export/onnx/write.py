@@ -1,0 +1,246 @@
+"""The ONNX program, written node by node: nothing an exporter could leave in fp32 behind our back.
+
+The recurrence is a `Loop` whose body is the unit and whose weights stand in the outer graph; linears are int8 per
+output channel with per-token uint8 activations in standard operators; q, k and v share one quantization and one
+product; the token table is int8 per row or int4 in groups. Inputs `input_ids`, `attention_mask` int64 [B, T]; output
+`sentence_embedding` float32 [B, D].
+
+Shapes: B batch, T tokens, E table width, H hidden, N heads, D sentence width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import TensorProto, helper
+
+from msdc.compress.quantization.weights import PrecisionPlan
+from msdc.compress.student.shapes import POSITION
+from msdc.errors import GateError, InputError
+from msdc.export.onnx.builder import GraphBuilder, save_external
+from msdc.export.onnx.check import check_onnx_file
+from msdc.export.onnx.linear import MICROSOFT, Weights
+from msdc.export.smooth import Smoothed
+
+# Opset 21 (ONNX Runtime >= 1.18) has Gelu and 4-bit types. `microsoft`: may the graph use operators of ONNX Runtime's
+# own (attention in one operator, products that scale their result, 4-bit look-up and products)? On the web it may
+# not: engines other than ONNX Runtime can then run the file.
+TARGETS = {
+    "linux": {"opset": 21, "microsoft": True},
+    "android": {"opset": 21, "microsoft": True},
+    "ios": {"opset": 21, "microsoft": True},
+    "web": {"opset": 21, "microsoft": False},
+}
+IR_VERSION = 10
+NEGATIVE = -1e9
+LOW_BIT = {TensorProto.INT8, TensorProto.UINT8, TensorProto.INT4, TensorProto.UINT4}
+
+
+@dataclass(frozen=True)
+class OnnxWritten:
+    """What was written: the opset and the share of weight bytes of 8 bits or less (None for a float artifact)."""
+
+    opset: int
+    low_bit_share: float | None
+
+
+def _layer(g: GraphBuilder, weights: Weights, index: int, hidden: str, mask: str) -> str:
+    config = weights.config
+    name = f"layers.{index}"
+    residual = weights.unsmoothed(g, "entry", index, hidden)
+    context = _attention(g, weights, *weights.qkv(g, index, hidden), mask)
+    attended = _add_norm(g, weights, f"{name}.attention_norm", weights.unbiased(g, f"{name}.output", context), residual)
+    residual = weights.unsmoothed(g, "middle", index, attended)
+    inner = weights.activate(g, config.activation, weights.linear(g, f"{name}.up", attended))
+    down = weights.unbiased(g, f"{name}.down", inner, floor=weights.floor_of(config.activation))
+    return _add_norm(g, weights, f"{name}.output_norm", down, residual)
+
+
+def _norm(g: GraphBuilder, weights: Weights, name: str, value: str) -> str:
+    scale, shift = weights.pair(g, name)
+    epsilon = weights.config.layer_norm_eps
+    return str(g.op("LayerNormalization", value, scale, shift, name="norm", axis=-1, epsilon=epsilon))
+
+
+def _add_norm(g: GraphBuilder, weights: Weights, name: str, product: tuple[str, str], residual: str) -> str:
+    """norm(product + bias + residual).
+
+    A Sum on purpose: ONNX Runtime fuses Add and LayerNormalization into a kernel (SkipLayerNormalization) that is four
+    times slower than the two apart.
+    """
+    value, bias = product
+    return _norm(g, weights, name, g.op("Sum", *([value, bias] if bias else [value]), residual))
+
+
+def _mask(g: GraphBuilder, weights: Weights, mask_BT: str) -> str:
+    """What attention wants of the mask: int32 [B, T] for Microsoft's operator, else an additive [B, 1, 1, T]."""
+    if weights.microsoft:
+        return str(g.op("Cast", "attention_mask", name="padding", to=TensorProto.INT32))
+    padding = g.op("Sub", g.const("one", weights.float32(1.0)), mask_BT)
+    gap = g.op("Mul", padding, g.const("negative", weights.float32(NEGATIVE)))
+    return str(g.op("Unsqueeze", gap, g.const("axes_1_2", [1, 2]), name="attention_bias"))
+
+
+def _attention(g: GraphBuilder, weights: Weights, qkv: list[str], bias: str, mask: str) -> str:
+    """Attention of [B, T, H] queries (already scaled), keys and values: [B, T, H]; `bias` [3 H] is not in them yet."""
+    config = weights.config
+    if weights.microsoft:
+        weights.uses_microsoft = True
+        options: dict[str, Any] = {"num_heads": config.heads, "scale": 1.0, "mask_filter_value": NEGATIVE}
+        return str(g.op("MultiHeadAttention", *qkv, bias, mask, name="attention", domain=MICROSOFT, **options))
+    shape_in = g.const("split_heads", [0, 0, config.heads, config.hidden // config.heads])
+    shape_out = g.const("join_heads", [0, 0, config.hidden])
+    query, key, value = qkv
+    query_BNTd = g.op("Transpose", g.op("Reshape", query, shape_in), perm=[0, 2, 1, 3])
+    key_BNdT = g.op("Transpose", g.op("Reshape", key, shape_in), perm=[0, 2, 3, 1])
+    value_BNTd = g.op("Transpose", g.op("Reshape", value, shape_in), perm=[0, 2, 1, 3])
+    scores_BNTT = g.op("Add", g.op("MatMul", query_BNTd, key_BNdT), mask)
+    context_BNTd = g.op("MatMul", g.op("Softmax", scores_BNTT, axis=-1), value_BNTd)
+    return str(g.op("Reshape", g.op("Transpose", context_BNTd, perm=[0, 2, 1, 3]), shape_out))
+
+
+def _unit(g: GraphBuilder, weights: Weights, hidden: str, mask: str) -> str:
+    for index in range(weights.config.unit):
+        hidden = _layer(g, weights, index, hidden, mask)
+    return hidden
+
+
+def _recurrence(g: GraphBuilder, weights: Weights, hidden: str, mask: str) -> str:
+    config = weights.config
+    if config.repeats == 1:
+        return _unit(g, weights, hidden, mask)
+    body = GraphBuilder("unit/", parent=g)
+    result = _unit(body, weights, "unit/hidden_in", mask)
+    body.op("Identity", "unit/go_on", name="go_on")
+    condition = body.nodes[-1].output[0]
+    inside: list[str | int | None] = ["batch", "length", config.hidden]
+    graph = helper.make_graph(
+        body.nodes,
+        "unit",
+        [
+            helper.make_tensor_value_info("unit/step", TensorProto.INT64, []),
+            helper.make_tensor_value_info("unit/go_on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("unit/hidden_in", TensorProto.FLOAT, inside),
+        ],
+        [
+            helper.make_tensor_value_info(condition, TensorProto.BOOL, []),
+            helper.make_tensor_value_info(result, TensorProto.FLOAT, inside),
+        ],
+    )
+    trips, start = g.const("repeats", weights.int64(config.repeats)), g.const("go_on", weights.boolean(True))
+    return str(g.op("Loop", trips, start, hidden, name="recurrence", body=graph))
+
+
+def _embed(g: GraphBuilder, weights: Weights, max_length: int) -> str:
+    config = weights.config
+    rows = weights.table(g, "input_ids")
+    if config.bottleneck is not None and config.place == "word":
+        rows = weights.linear(g, "embedding.project", rows)
+    length = g.op("Shape", "input_ids", start=1, end=2)
+    position = weights.positions(g, max_length, length)
+    hidden = _norm(g, weights, "embedding.norm", g.op("Add", rows, position))
+    if config.bottleneck is not None and config.place == "embedding":
+        hidden = weights.linear(g, "embedding.project", hidden)
+    return str(hidden)
+
+
+def _pool(g: GraphBuilder, weights: Weights, hidden: str, mask_BT1: str) -> str:
+    config = weights.config
+    middle = g.const("axis_1", [1])
+    if config.pooling == "cls":
+        first = g.op("Gather", hidden, g.const("zero_index", weights.int64(0)), axis=1)
+        return _head(g, weights, first)
+    if config.pooling == "max":
+        padding = g.op("Sub", g.const("one", weights.float32(1.0)), mask_BT1)
+        lowest = g.op("Mul", padding, g.const("lowest", weights.float32(-3.0e38)))
+        return _head(g, weights, g.op("ReduceMax", g.op("Add", hidden, lowest), middle, keepdims=0))
+    total = g.op("ReduceSum", g.op("Mul", hidden, mask_BT1), middle, keepdims=0)
+    count = g.op("Max", g.op("ReduceSum", mask_BT1, middle, keepdims=0), g.const("tiny_count", weights.float32(1e-9)))
+    return _head(g, weights, g.op("Div", total, count))
+
+
+def _head(g: GraphBuilder, weights: Weights, sentence: str) -> str:
+    config = weights.config
+    sentence = weights.unsmoothed(g, "entry", 0, sentence)
+    if config.dense is not None:
+        sentence = weights.activate(g, config.dense_activation, weights.linear(g, "dense", sentence))
+    if config.normalize:
+        length = g.op("ReduceL2", sentence, g.const("axis_last", [-1]), keepdims=1)
+        sentence = g.op("Div", sentence, g.op("Max", length, g.const("tiny_length", weights.float32(1e-12))))
+    if g.nodes[-1].output[0] != sentence:
+        sentence = g.op("Identity", sentence)
+    return g.rename(sentence, "sentence_embedding")
+
+
+def build_onnx(smoothed: Smoothed, plan: PrecisionPlan, max_length: int, target: str) -> onnx.ModelProto:
+    """The model with its weights inside."""
+    if target not in TARGETS:
+        raise InputError(f"target {target!r} is unknown; known: {', '.join(TARGETS)}")
+    settings = TARGETS[target]
+    weights = Weights(smoothed, plan, bool(settings["microsoft"]))
+    config = weights.config
+    g = GraphBuilder()
+    mask_BT = g.op("Cast", "attention_mask", name="mask", to=TensorProto.FLOAT)
+    mask_BT1 = g.op("Unsqueeze", mask_BT, g.const("axis_last", [-1]), name="mask_rows")
+    weights.row_shape = g.op("Shape", mask_BT1, name="row_shape")
+    hidden = _embed(g, weights, max_length)
+    hidden = _recurrence(g, weights, hidden, _mask(g, weights, mask_BT))
+    weights.row_shape = ""
+    _pool(g, weights, hidden, mask_BT1)
+    graph = helper.make_graph(
+        g.nodes,
+        "sentence_encoder",
+        [
+            helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "length"]),
+            helper.make_tensor_value_info("attention_mask", TensorProto.INT64, ["batch", "length"]),
+        ],
+        [helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["batch", config.width])],
+        list(g.initializers.values()),
+    )
+    opsets = [helper.make_opsetid("", int(settings["opset"]))]
+    if any(node.domain == MICROSOFT for node in g.nodes) or weights.uses_microsoft:
+        opsets.append(helper.make_opsetid(MICROSOFT, 1))
+    return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="msdc")
+
+
+def low_bit_share(model: onnx.ModelProto) -> float:
+    """Share of the bytes of the token table and of all linear maps that are 8 bits or less.
+
+    Positions, biases, norms and scales are not weights of a product and are not counted.
+    """
+    low = total = 0
+    for tensor in model.graph.initializer:
+        if len(tensor.dims) < 2 or tensor.name == POSITION or tensor.name.endswith(".scale"):
+            continue
+        size = len(tensor.raw_data)
+        total += size
+        low += size if tensor.data_type in LOW_BIT else 0
+    return low / total if total else 0.0
+
+
+def write_onnx(
+    smoothed: Smoothed, plan: PrecisionPlan, target_file: Path, *, max_length: int, target: str
+) -> OnnxWritten:
+    """Write `target_file` and its `.data` beside it; full check, then one run at lengths 1, 2 and longest.
+
+    Raises:
+        GateError: onnx.checker refuses it, or a run gives no finite vector.
+        InputError: unknown target.
+    """
+    from msdc.export.executorch.lower import run_once
+    from msdc.export.runtimes import OnnxRunner
+
+    student = smoothed.student
+    model = build_onnx(smoothed, plan, max_length, target)
+    quantized = any(dtype != "fp32" for dtype in plan.weights.values())
+    share = round(low_bit_share(model), 4) if quantized else None
+    save_external(model, target_file, f"{target_file.name}.data")
+    try:
+        check_onnx_file(target_file, full=True)
+    except InputError as error:
+        raise GateError(f"the written ONNX model is not valid: {error}") from error
+    run_once(OnnxRunner(target_file, pad_id=student.config.pad_id).run, student, max_length, target_file)
+    return OnnxWritten(opset=int(TARGETS[target]["opset"]), low_bit_share=share)

@@ -1,0 +1,210 @@
+"""Search a text file by meaning: one line is one entry, the index stays on disk, only new lines are encoded.
+
+The index folder holds `index.faiss` (float16 rows, inner product of unit vectors, exact search), `keys.u64` (a hash of
+each row's text) and `index.json` (which model). It is a cache: one that is damaged or of another model is made anew.
+
+Shapes: N lines, D width.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from msdc.errors import InputError
+from msdc.files import read_json, staged_folder, user_cache, write_json
+from msdc.progress import track
+from msdc.scores import unit_rows
+from msdc.text.tokenizer import text_key
+
+BLOCK = 1024
+MAX_BYTES = 1 << 30  # a larger file wants a database, not a line-by-line index in memory
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One entry found: its cosine with the query, its line number from 1, its text."""
+
+    cosine: float
+    line: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """Hits of one query, best first, and what they cost."""
+
+    query: str
+    hits: list[Hit]
+    encode_ms: float
+    search_ms: float
+
+
+def read_lines(file: Path) -> dict[str, int]:
+    """Distinct non-empty lines and the number of each one's first occurrence.
+
+    Raises:
+        InputError: missing, too large, not UTF-8, or without text.
+    """
+    if not file.is_file():
+        raise InputError(f"{file}: no such file")
+    if file.stat().st_size > MAX_BYTES:
+        raise InputError(f"{file}: {file.stat().st_size} bytes, more than the {MAX_BYTES} that search takes")
+    found: dict[str, int] = {}
+    try:
+        with open(file, encoding="utf-8-sig") as handle:
+            for number, line in enumerate(handle, 1):
+                if text := line.strip():
+                    found.setdefault(text, number)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+    if not found:
+        raise InputError(f"{file}: no line with text in it")
+    return found
+
+
+def _model_id(model: Any) -> str:
+    """What a bundle's programs or a model's weights are; vectors of another must not be mixed in."""
+    if hasattr(model, "manifest"):
+        return hashlib.sha256(f"{model.runtime} {model.manifest.model_dump_json()}".encode()).hexdigest()
+    return str(model.fingerprint())
+
+
+class Index:
+    """Lines of one file under one model."""
+
+    def __init__(self, model: Any, file: Path, folder: Path | None = None, lines: dict[str, int] | None = None) -> None:
+        self.model = model
+        identity = _model_id(model)
+        name = hashlib.sha256(f"{file.resolve()}\0{identity}".encode()).hexdigest()[:32]
+        self.folder = folder if folder is not None else user_cache() / "search" / name
+        self.lines = read_lines(file) if lines is None else lines
+        self.texts = list(self.lines)
+        began = time.perf_counter()
+        self.encoded = self._open(identity)
+        self.open_s = time.perf_counter() - began
+
+    def _stored(self, identity: str) -> tuple[Any, np.ndarray] | None:
+        """The index on disk and its keys; None where there is none of use."""
+        import faiss
+
+        if not (self.folder / "index.json").is_file():
+            if self.folder.exists() and any(self.folder.iterdir()):
+                raise InputError(f"{self.folder}: exists and is no search index; choose another folder")
+            return None
+        try:
+            head = read_json(self.folder / "index.json")
+            keys_N = np.fromfile(self.folder / "keys.u64", dtype="<u8")
+            index = faiss.read_index(str(self.folder / "index.faiss"))
+        except (InputError, OSError, RuntimeError):
+            return None
+        whole = isinstance(head, dict) and index.ntotal == len(keys_N) and index.d == self.model.width
+        return (index, keys_N) if whole and head.get("model") == identity else None
+
+    def _open(self, identity: str) -> int:
+        """Load or bring up to date; returns how many lines had to be encoded."""
+        import faiss
+
+        keys_N = np.fromiter((text_key(text) for text in self.texts), dtype="<u8", count=len(self.texts))
+        stored = self._stored(identity)
+        if stored is not None and np.array_equal(stored[1], keys_N):
+            self.index = stored[0]
+            return 0
+        vectors_ND = np.zeros((len(self.texts), self.model.width), np.float32)
+        missing = np.ones(len(self.texts), bool)
+        if stored is not None:
+            place = {key: row for row, key in enumerate(stored[1].tolist())}
+            rows = np.array([place.get(key, -1) for key in keys_N.tolist()])
+            missing = rows < 0
+            if not missing.all():
+                vectors_ND[~missing] = stored[0].reconstruct_n(0, stored[0].ntotal)[rows[~missing]]
+        todo = np.flatnonzero(missing)
+        blocks = [todo[start : start + BLOCK] for start in range(0, len(todo), BLOCK)]
+        for block in track(blocks, "encoding"):
+            vectors_ND[block] = unit_rows(self.model.encode([self.texts[i] for i in block]))
+        self.index = faiss.IndexScalarQuantizer(
+            self.model.width, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
+        )
+        self.index.add(vectors_ND)
+        with staged_folder(self.folder, force=True) as stage:
+            faiss.write_index(self.index, str(stage / "index.faiss"))
+            keys_N.tofile(stage / "keys.u64")
+            write_json(stage / "index.json", {"model": identity, "name": self.model.name, "lines": len(self.texts)})
+        return len(todo)
+
+    def search(self, query: str, top: int) -> Found:
+        """The `top` entries nearest in meaning to `query`."""
+        began = time.perf_counter()
+        query_1D = unit_rows(self.model.encode([query]))
+        encoded = time.perf_counter()
+        cosines, rows = self.index.search(query_1D, min(top, len(self.texts)))
+        done = time.perf_counter()
+        hits = [
+            Hit(round(float(cosine), 4), self.lines[self.texts[row]], self.texts[row])
+            for cosine, row in zip(cosines[0], rows[0], strict=True)
+        ]
+        return Found(query, hits, 1e3 * (encoded - began), 1e3 * (done - encoded))
+
+
+def search(
+    file: Path,
+    queries: Sequence[str],
+    model: Any,
+    top: int = 5,
+    folder: Path | None = None,
+    lines: dict[str, int] | None = None,
+) -> tuple[Index, list[Found]]:
+    """Index `file` (or take the index on disk) and answer `queries`; `lines`: what `read_lines` gave, if it was asked.
+
+    Raises:
+        InputError: no text in `file`, or an empty query.
+    """
+    if any(not query.strip() for query in queries):
+        raise InputError("a query holds no text")
+    index = Index(model, file, folder, lines)
+    model.encode(["warm"])  # the first text through a model pays for its set-up
+    return index, [index.search(query, top) for query in queries]
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("queries", nargs=-1, required=True, metavar="QUERY...")
+@click.option("--model", "-m", default="msdc-mini", show_default=True, help="A shipped name, a folder, or a bundle.")
+@click.option("--runtime", type=click.Choice(["executorch", "onnx"]), help="Runtime of a bundle.")
+@click.option("--top", "-k", type=click.IntRange(1, 1000), default=5, show_default=True, help="Entries shown.")
+@click.option(
+    "--index", type=click.Path(file_okay=False, path_type=Path), help="Folder of the index [the user's cache]."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(
+    file: Path, queries: tuple[str, ...], model: str, runtime: str | None, top: int, index: Path | None, as_json: bool
+) -> None:
+    """Find the lines of FILE that mean what QUERY says, in any of the model's languages.
+
+    msdc search notes.txt "wo habe ich das Auto geparkt?"
+    """
+    from msdc.commands.search import read_lines, search
+    from msdc.encoders.encoder import open_model
+
+    lines = read_lines(file)  # before the model is loaded: a wrong file is said at once
+    opened, answers = search(file, queries, open_model(model, runtime), top, index, lines)
+    if as_json:
+        head = {"file": str(file), "lines": len(opened.texts), "encoded": opened.encoded, "open_s": opened.open_s}
+        click.echo(json.dumps({**head, "queries": [dataclasses.asdict(a) for a in answers]}, ensure_ascii=False))
+        return
+    made = f"{opened.encoded} of them encoded now" if opened.encoded else "all from disk"
+    click.echo(f"{len(opened.texts)} lines, {made}, in {opened.open_s:.2f} s: {opened.folder}", err=True)
+    for answer in answers:
+        click.echo(f"\n{answer.query}")
+        for hit in answer.hits:
+            click.echo(f"  {hit.cosine:6.3f}  {hit.line:>6}  {hit.text}")
+        click.echo(f"  {answer.encode_ms:.1f} ms for the query's vector, {answer.search_ms:.1f} ms to search", err=True)

@@ -1,0 +1,399 @@
+"""`msdc evaluate` as its users meet it: float models, artifacts on both runtimes, suites, files, exit codes."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+
+import numpy as np
+import pytest
+from accuracy_models import QUICKSTART, WordBag, write_pairs
+
+from msdc import cli
+from msdc.bench.accuracy import evaluate, report_section
+from msdc.bench.accuracy.published import LAYOUTS, read_published, tables
+from msdc.bench.accuracy.render import markdown, page
+from msdc.bench.accuracy.run import EvaluateConfig, run
+from msdc.bench.accuracy.sets import SETS, SUITES, data_place, plan
+from msdc.bench.accuracy.task import Options
+from msdc.bench.accuracy.vectors import VectorStore
+from msdc.errors import InputError
+
+
+def msdc(capsys, *arguments) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        cli.main([str(a) for a in arguments])
+    out, err = capsys.readouterr()
+    return int(stop.value.code or 0), out, err
+
+
+def test_list_needs_no_model(capsys):
+    code, out, _ = msdc(capsys, "evaluate", "--list")
+    assert code == 0 and all(name in out for name in (*SETS, *SUITES))
+
+
+def test_json_of_a_float_model(capsys, tiny_student, tmp_path):
+    code, out, err = msdc(
+        capsys, "evaluate", tiny_student, "--tasks", f"graded-pairs,sts={QUICKSTART / 'graded_pairs.tsv'}", "--json",
+        "--resamples", "20", "--quiet", "-o", tmp_path / "r.json",
+    )  # fmt: skip
+    assert code == 0, err
+    document = json.loads(out)
+    first, second = document["results"]
+    assert first["name"] == "graded-pairs" and second["name"].startswith("sts=")
+    assert first["spearman"] == second["spearman"] and first["pairs"] == second["pairs"] == 112
+    assert document["models"][0]["kind"] == "float" and "contamination: not checked" in err
+    assert json.loads((tmp_path / "r.json").read_text("utf-8")) == document
+    assert re.fullmatch("[0-9a-f]{64}", first["data"][0]["sha256"])
+
+
+def test_python_and_command_line_agree(tiny_student):
+    import msdc as facade
+
+    encoder = facade.load_encoder(tiny_student)
+    one = evaluate(encoder, task="sts", path=QUICKSTART / "graded_pairs.tsv", resamples=0)
+    document = run(EvaluateConfig(str(tiny_student), ("graded-pairs",), options=Options(resamples=0)))
+    assert document["results"][0]["spearman"] == one["spearman"]
+
+
+@pytest.fixture(scope="module")
+def card(tiny_student, tiny_bundle, tmp_path_factory):
+    """The tiny student and its artifacts through a suite, with a training corpus to look through."""
+    corpus = tmp_path_factory.mktemp("corpus") / "c.en-de.tsv"
+    rows = (QUICKSTART / "graded_pairs.tsv").read_text("utf-8").splitlines()[1:8]
+    corpus.write_text("".join(f"{row.split(chr(9))[3].upper()}\tx\n" for row in rows), encoding="utf-8")
+    texts = corpus.with_name("texts.tsv")
+    lines = (QUICKSTART / "parallel.tsv").read_text("utf-8").splitlines()[:40]
+    texts.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return run(
+        EvaluateConfig(
+            str(tiny_student),
+            ("graded-pairs", "bias/graded-pairs", f"drift={texts}"),
+            artifacts=(str(tiny_bundle),),
+            languages=("en", "de"),
+            corpora=(corpus,),
+            options=Options(resamples=30),
+        )
+    )
+
+
+def test_artifacts_are_what_is_measured(card, tiny_student, tiny_bundle):
+    """Every row of an artifact comes from its own runtime's vectors, not from the float model."""
+    import msdc as facade
+
+    labels = [model["label"] for model in card["models"]]
+    assert labels == ["tiny-student", "tiny (executorch)", "tiny (onnx)"]
+    for model in card["models"][1:]:
+        bundle = facade.load_bundle(tiny_bundle, runtime=model["runtime"])
+        own = evaluate(bundle, task="sts", path=QUICKSTART / "graded_pairs.tsv", resamples=0)["spearman"]
+        (row,) = [r for r in card["results"] if r["model"] == model["label"] and r["name"] == "graded-pairs"]
+        assert row["spearman"] == own and row["against"]["model"] == "tiny-student"
+        assert row["against"]["difference"] == pytest.approx(own - row["against"]["spearman"], abs=1e-9)
+        assert model["bytes"] > 1000 and model["kind"] == "artifact"
+
+
+def test_artifact_drifts_from_its_float_model_alone(card):
+    rows = [r for r in card["results"] if r["task"] == "drift"]
+    assert [r["model"] for r in rows] == ["tiny (executorch)", "tiny (onnx)"]
+    assert all(r["reference"] == "tiny-student" and r["cosine"] > 0.9999 for r in rows)
+    assert set(rows[0]["languages"]) == {"en", "de", "es", "fr", "it", "nl", "tr", "ar"}
+
+
+def test_vectors_cut_to_their_first_numbers(tiny_student, tiny_bundle, capsys):
+    """A cut model is scored on the numbers it keeps, against the whole one, and drifts from nobody."""
+    import msdc as facade
+    from msdc.scores import cosine_rows, spearman
+
+    texts = ("graded-pairs", f"drift={QUICKSTART / 'parallel.tsv'}")
+    options = Options(resamples=20)
+    document = run(
+        EvaluateConfig(str(tiny_student), texts, artifacts=(str(tiny_bundle),), widths=(8,), options=options)
+    )
+    label = "tiny-student (first 8)"
+    assert [model["label"] for model in document["models"]][:2] == ["tiny-student", label]
+    (row,) = [r for r in document["results"] if r["model"] == label]
+    lines = (QUICKSTART / "graded_pairs.tsv").read_text("utf-8").splitlines()[1:]
+    pairs = [line.split("\t") for line in lines]
+    model = facade.load_encoder(tiny_student)
+    first, second = (model.encode([pair[i] for pair in pairs])[:, :8] for i in (3, 4))
+    expected = spearman(cosine_rows(first, second), np.array([float(pair[0]) for pair in pairs]))
+    assert row["spearman"] == pytest.approx(expected, abs=1e-6)
+    assert row["against"]["model"] == "tiny-student" and "p" in row["against"]
+    assert label in markdown(document)
+    for widths, word in (("99", "fewer than that"), ("0", "fewer than that"), ("x", "expected numbers")):
+        code, _, err = msdc(capsys, "evaluate", tiny_student, "--tasks", "graded-pairs", "--widths", widths)
+        assert code == 2 and word in err
+
+
+def test_contamination_counts_stand_beside_the_score(card):
+    (row,) = [r for r in card["results"] if r["model"] == "tiny-student" and r["name"] == "graded-pairs"]
+    assert row["contamination"]["exact"] == 7 and card["contamination"]["corpora"][0]["sentences"] == 14
+    assert "7 + " in markdown(card)
+
+
+def test_report_section_is_whole_and_escaped(card):
+    html = report_section(card)
+    assert html.startswith('<section class="accuracy">') and html.endswith("</section>")
+    assert "<svg" in html and "http://www.w3.org/2000/svg" in html and "<script" not in html
+    assert "src=" not in html and "href=" not in html
+    poisoned = json.loads(json.dumps(card).replace("tiny-student", "<b>&x"))
+    assert "<b>&x" not in report_section(poisoned) and "&lt;b&gt;&amp;x" in report_section(poisoned)
+    from html.parser import HTMLParser
+
+    class Balance(HTMLParser):
+        def __init__(self):
+            super().__init__()
+            self.open_tags = []
+
+        def handle_starttag(self, tag, attrs):
+            if tag not in ("meta", "circle", "rect"):
+                self.open_tags.append(tag)
+
+        def handle_endtag(self, tag):
+            assert self.open_tags.pop() == tag
+
+    parser = Balance()
+    parser.feed(page(card).replace("/>", ">"))
+    assert not [tag for tag in parser.open_tags if tag not in ("circle", "rect")]
+
+
+def test_named_sets_from_python(bag, monkeypatch, tmp_path):
+    one = evaluate(bag, task="graded-pairs", resamples=0)
+    assert one["name"] == "graded-pairs" and one["spearman"] == pytest.approx(
+        evaluate(bag, task="sts", path=QUICKSTART / "graded_pairs.tsv", resamples=0)["spearman"]
+    )
+    with pytest.raises(InputError, match="quickstart is 7 data sets; name one of: quickstart/en-de"):
+        evaluate(bag, task="quickstart")
+    (tmp_path / "stsb").mkdir()
+    write_pairs(tmp_path / "stsb" / "sts-test.tsv", [(i % 6, f"word{i} cat", f"word{i % 3} dog") for i in range(20)])
+    assert evaluate(bag, task="stsb", data=tmp_path, resamples=0)["pairs"] == 20
+    monkeypatch.setenv("MSDC_DATA", str(tmp_path))
+    assert evaluate(bag, task="stsb", resamples=0)["pairs"] == 20
+
+
+def test_help_imports_no_torch():
+    import subprocess
+    import sys
+
+    code = "import sys, bench.accuracy.cli; assert not {'torch', 'faiss', 'sklearn', 'scipy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_report_section_of_bare_results_and_of_none(bag):
+    one = evaluate(bag, task="sts", path=QUICKSTART / "graded_pairs.tsv", resamples=10)
+    assert "graded_pairs" in report_section(one) and report_section([one, one]).count("<section") == 1
+    assert "<h2>" in report_section([])
+
+
+def test_against_another_model(tiny_student, tiny_bundle):
+    document = run(
+        EvaluateConfig(
+            str(tiny_bundle),
+            ("graded-pairs", f"drift={QUICKSTART / 'golden_texts.txt'}"),
+            runtime="onnx",
+            against=str(tiny_student),
+            options=Options(resamples=40),
+        )
+    )
+    sts = [r for r in document["results"] if r["task"] == "sts"]
+    assert sts[0]["model"] == "tiny (onnx)" and sts[0]["against"]["model"] == "tiny-student"
+    assert 0 < sts[0]["against"]["p"] <= 1 and "against" not in sts[1]
+    (drift,) = [r for r in document["results"] if r["task"] == "drift"]
+    assert drift["model"] == "tiny (onnx)" and drift["reference"] == "tiny-student"
+
+
+def test_cache_is_used_and_a_damaged_one_named(tiny_student, tmp_path):
+    config = EvaluateConfig(str(tiny_student), ("graded-pairs",), cache=tmp_path, options=Options(resamples=0))
+    first = run(config)
+    (file,) = tmp_path.iterdir()
+    assert run(config)["results"][0]["spearman"] == first["results"][0]["spearman"]
+    bag = WordBag()
+    VectorStore(bag, cache=tmp_path, key="k").encode(["one"])
+    store = VectorStore(bag, cache=tmp_path, key="k")
+    store.encode(["one", "two"])
+    store.save()
+    again = VectorStore(bag, cache=tmp_path, key="k")
+    calls = bag.calls
+    assert np.array_equal(again.encode(["two", "one"]), store.encode(["two", "one"])) and bag.calls == calls
+    file.write_bytes(b"not an archive")
+    with pytest.raises(InputError, match="damaged vector cache"):
+        run(config)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--tasks", "nonsense"], "unknown task 'nonsense'; sets: sts17"),
+        (["--tasks", "stsb"], "stsb needs a data folder: pass --data FOLDER or set MSDC_DATA"),
+        (["--tasks", "sts17/xx-yy", "--data", "{empty}"], "sts17 has no part 'xx-yy'; known parts:"),
+        (["--tasks", "stsb", "--data", "{empty}"], "stsb: no stsb/sts-test.tsv* under"),
+        (["--tasks", "sts=none.tsv"], "none.tsv: no such file"),
+        (["--tasks", "drift/quickstart"], "--reference MODEL"),
+        (["--tasks", "graded-pairs", "-o", "x.pdf"], "choose one of these suffixes"),
+        (["--tasks", "graded-pairs", "--corpus", "none"], "none: no such training corpus"),
+        (["--tasks", "sts=mteb:STS17"], "mteb"),
+        (["--tasks", "flores", "--data", "{empty}", "--languages", "klingon"], "unknown language 'klingon'"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_2(capsys, monkeypatch, tmp_path, tiny_student, arguments, message):
+    monkeypatch.delenv("MSDC_DATA", raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, package=None: None)
+    code, _, err = msdc(capsys, "evaluate", tiny_student, "--quiet", *(a.format(empty=tmp_path) for a in arguments))
+    line = [row for row in err.splitlines() if row.startswith("error: ")]
+    assert code == 2 and len(line) == 1 and message in line[0]
+
+
+def test_nothing_is_overwritten(capsys, tmp_path, tiny_student):
+    (tmp_path / "r.md").write_text("mine", encoding="utf-8")
+    arguments = (
+        "evaluate",
+        tiny_student,
+        "--tasks",
+        "graded-pairs",
+        "--resamples",
+        "0",
+        "--quiet",
+        "-o",
+        tmp_path / "r.md",
+    )
+    code, _, err = msdc(capsys, *arguments)
+    assert code == 2 and "exists already" in err and (tmp_path / "r.md").read_text("utf-8") == "mine"
+    assert msdc(capsys, *arguments, "--force")[0] == 0
+    assert (tmp_path / "r.md").read_text("utf-8").startswith("# Accuracy")
+
+
+def test_a_suite_reports_what_is_absent(tiny_student, tmp_path):
+    folder = tmp_path / "sts2017"
+    folder.mkdir()
+    write_pairs(folder / "STS2017.en-en.tsv", [(i % 6, f"word{i} cat", f"word{i % 3} dog") for i in range(20)])
+    document = run(EvaluateConfig(str(tiny_student), ("paper-msd",), data=tmp_path, options=Options(resamples=0)))
+    assert [r["name"] for r in document["results"]] == ["sts17/en-en"]
+    assert {"sts17/ar-ar", "sts17/en-nl"} <= {one["name"] for one in document["absent"]}
+    main = document["tables"][0]
+    (ours,) = [row for row in main["rows"] if not row["published"]]
+    assert ours["values"]["en-en"] == document["results"][0]["spearman"]
+    assert ours["values"]["ar-ar"] is None and ours["values"]["mono_avg"] is None
+    assert "not here" in markdown(document)
+
+
+def test_sums_of_the_data_folder_are_held(tiny_student, tmp_path):
+    folder = tmp_path / "stsb"
+    folder.mkdir()
+    rows = [(i % 6, f"word{i} cat", f"word{i % 3} dog") for i in range(20)]
+    file = write_pairs(folder / "sts-test.tsv", rows)
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    (tmp_path / "SHA256SUMS").write_text(f"{digest}  stsb/sts-test.tsv\n", encoding="utf-8")
+    config = EvaluateConfig(str(tiny_student), ("stsb",), data=tmp_path, options=Options(resamples=0))
+    document = run(config)
+    assert document["files_with_listed_sums"] == 1 and document["results"][0]["data"][0]["sha256"] == digest
+    write_pairs(file, [*rows, (1, "one more", "pair")])
+    with pytest.raises(InputError, match="its sha256 is not the one in SHA256SUMS"):
+        run(config)
+    (tmp_path / "SHA256SUMS").write_text("nonsense\n", encoding="utf-8")
+    with pytest.raises(InputError, match="SHA256SUMS line 1"):
+        run(config)
+
+
+def test_languages_choose_the_tracks(tmp_path):
+    folder = tmp_path / "sts2017"
+    folder.mkdir()
+    for pair in ("en-en", "es-es", "ar-ar", "en-de"):
+        write_pairs(folder / f"STS2017.{pair}.tsv", [(1, "a", "b"), (2, "c", "d")])
+    write_pairs(folder / "STS2017.es-en.4b.tsv", [(1, "a", "b"), (2, "c", "d")])
+    names = lambda languages: [job.name for job in plan(["sts17"], data_place(tmp_path, languages)).jobs]  # noqa: E731
+    assert names(None) == ["sts17/ar-ar", "sts17/es-es", "sts17/en-en", "sts17/en-de"]
+    assert names(("de",)) == ["sts17/en-en", "sts17/en-de"]
+    assert [j.name for j in plan(["sts17/es-en.4b"], data_place(tmp_path)).jobs] == ["sts17/es-en.4b"]
+
+
+def test_reversed_and_official_file_names(tmp_path):
+    folder = tmp_path / "STS2017-extended"
+    folder.mkdir()
+    (folder / "STS.fr-en.txt").write_text("un\tone\t2.0\ndeux\ttwo\t3\n", encoding="utf-8")
+    (job,) = plan(["sts17/en-fr"], data_place(tmp_path)).jobs
+    assert job.load().gold_N.tolist() == [2.0, 3.0]
+
+
+def test_published_tables_are_read_and_add_up():
+    for layout in LAYOUTS:
+        source, columns, rows = read_published(layout.file)
+        assert "20" in source and rows and columns[0] == "system"
+        filled = tables((layout.suites[0],), {"none": {}})
+        (table,) = [t for t in filled if t["title"] == layout.title]
+        assert set(table["rows"][-1]["values"]) <= set(columns) and len(table["rows"]) == len(rows) + 1
+    _, columns, rows = read_published("msd_sts2017")
+    for row in rows:  # the paper's own means: rounded, and one row (XLM-R<-SBERT-paraphrases) is 0.3 off in print
+        crossed = [float(row[c]) for c in columns[5:12]]
+        assert float(row["cross_avg"]) == pytest.approx(np.mean(crossed), abs=0.16), row["system"]
+        assert float(row["mono_avg"]) == pytest.approx(np.mean([float(row[c]) for c in columns[1:4]]), abs=0.35)
+    for row in read_published("dcse_sts")[2]:
+        assert float(row["avg"]) == pytest.approx(np.mean([float(v) for v in list(row.values())[1:8]]), abs=0.11)
+
+
+def test_hub_data_set_from_its_cache(monkeypatch, tmp_path, bag):
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    snapshot = tmp_path / "datasets--me--toy" / "snapshots" / ("a" * 40)
+    (snapshot / "data").mkdir(parents=True)
+    refs = tmp_path / "datasets--me--toy" / "refs"
+    refs.mkdir()
+    (refs / "main").write_text("a" * 40)
+    columns = {"sentence1": ["a b", "c", "d e"], "sentence2": ["a c", "c", "x y"], "score": [3.0, 5.0, 0.5]}
+    parquet.write_table(pa.table(columns), snapshot / "data" / "test-0.parquet")
+    import huggingface_hub
+
+    real = huggingface_hub.snapshot_download
+    monkeypatch.setattr(
+        huggingface_hub, "snapshot_download", lambda *a, **k: real(*a, cache_dir=tmp_path, local_files_only=True, **k)
+    )
+    (job,) = plan(["sts=hub:me/toy"], data_place(None)).jobs
+    data = job.load()
+    assert data.first == columns["sentence1"] and data.gold_N.tolist() == columns["score"]
+    columns["score"][1] = 7.0
+    parquet.write_table(pa.table(columns), snapshot / "data" / "test-0.parquet")
+    with pytest.raises(InputError, match=r"row 2: the gold score 7\.0 is outside"):
+        job.load()
+    with pytest.raises(InputError, match="hub did not give"):
+        plan(["sts=hub:me/other"], data_place(None)).jobs[0].load()
+
+
+def test_card_exports_and_finds_the_training_text_by_itself(tiny_student, tmp_path, monkeypatch):
+    """Nothing but the model is named: artifacts, languages and corpora come from the model and its run folder."""
+    import msdc.bench.accuracy.sets as sets
+
+    run_folder = tmp_path / "run"
+    student = shutil.copytree(tiny_student, run_folder / "student")
+    (student / "README.md").write_text("---\nlanguage: [en, de]\n---\n", encoding="utf-8")
+    rows = (QUICKSTART / "graded_pairs.tsv").read_text("utf-8").splitlines()[1:4]
+    text = "".join(f"{row.split(chr(9))[3]}\tx\n" for row in rows)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "c.en-de.tsv").write_text(text, encoding="utf-8")
+    (run_folder / "recipe.yaml").write_text(
+        "teacher: all-MiniLM-L6-v2\ncorpora:\n  - {path: '{data}/c.*.tsv', languages: [de]}\n"
+        "stages:\n  - {name: teach, train: student, guide: teacher, objective: multilingual_mse}\n",
+        encoding="utf-8",
+    )
+    monkeypatch.setitem(sets.SUITES, "card", ("graded-pairs", "quickstart", "drift/quickstart"))
+    monkeypatch.setenv("MSDC_DATA", "/nowhere")
+    config = EvaluateConfig(str(student), ("card",), data=tmp_path / "data", options=Options(resamples=0))
+    document = run(config)
+    assert os.environ["MSDC_DATA"] == "/nowhere"
+    labels = [model["label"] for model in document["models"]]
+    assert labels == ["student", "student (executorch)", "student (onnx)"]
+    assert all(model["precision"] == "int8" for model in document["models"][1:])
+    assert {r["name"] for r in document["results"]} == {"graded-pairs", "quickstart/en-de", "drift/quickstart"}
+    assert [r["model"] for r in document["results"] if r["task"] == "drift"] == labels[1:]
+    assert document["contamination"]["checked"] and document["results"][0]["contamination"]["exact"] >= 1
+    shown = markdown(document)
+    assert "| student | float |" in shown and "int8" in shown.split("## ")[1]
+
+
+def test_a_recipe_whose_text_is_not_here_is_told_and_stops_nothing(tmp_path, tiny_student, monkeypatch):
+    from msdc.bench.model_card import readable_corpora, training_recipe
+
+    monkeypatch.setenv("MSDC_DATA", str(tmp_path))
+    corpora, why = readable_corpora("msdc-mini")
+    assert corpora == () and "tatoeba" in why
+    assert training_recipe(None, "msdc-mini") == "msdc-mini" and training_recipe(tiny_student, "tiny-student") is None

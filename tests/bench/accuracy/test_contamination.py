@@ -1,0 +1,160 @@
+"""What stands in a training corpus is found, by rules that the test writes down again."""
+
+import gzip
+import string
+
+import numpy as np
+import pytest
+
+from msdc.bench.accuracy.contamination import check, normalise
+from msdc.bench.accuracy.corpora import corpus_streams
+from msdc.bench.accuracy.minhash import NearIndex, shingles
+from msdc.errors import InputError
+
+TESTS = {
+    "one": [
+        "A man is riding a brown horse along the beach.",
+        "Zwei Hunde spielen im Schnee!",
+        "A man is riding a brown horse along the beach.",
+    ],
+    "two": ["The committee will meet again on the last Thursday of November.", "El niño come una manzana."],
+}
+
+
+def corpus(tmp_path, lines, name="corpus.en-xx.tsv"):
+    file = tmp_path / name
+    text = "".join(line + "\n" for line in lines)
+    file.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return file
+
+
+def test_normal_form():
+    assert normalise("  «ZWEI Hunde», spielen… im SCHNEE!! ") == "zwei hunde spielen im schnee"
+    assert normalise("Straße") == normalise("STRASSE") and normalise("don't") == "dont"
+    assert normalise("ｆｕｌｌ　ｗｉｄｔｈ") == "full width" and normalise("?!…") == ""
+
+
+@pytest.mark.parametrize("name", ["corpus.en-xx.tsv", "corpus.en-xx.tsv.gz"])
+def test_exact_after_case_and_punctuation(tmp_path, name):
+    file = corpus(tmp_path, ["Something else\tzwei hunde spielen im schnee", "EL NIÑO COME UNA MANZANA\tx"], name)
+    found = check(TESTS, [file])
+    assert found.by_set["one"]["exact"] == 1 and found.by_set["one"]["sentences"] == 2
+    assert found.by_set["two"]["exact"] == 1 and found.by_set["two"]["near"] == 0
+    assert found.by_set["one"]["examples"] == [
+        {"kind": "exact", "similarity": 1.0, "test_text": 2, "corpus": f"{tmp_path.name}/{name}", "line": 1}
+    ]
+    assert found.corpora[0]["exact"] == 2 and found.corpora[0]["sentences"] == 4
+
+
+def test_near_duplicates(tmp_path):
+    file = corpus(
+        tmp_path,
+        [
+            "The committee will meet again on the last Thursday in November.\ta",
+            "A man is walking a small dog along the river.\tb",
+        ],
+    )
+    found = check(TESTS, [file]).by_set
+    assert (found["two"]["exact"], found["two"]["near"]) == (0, 1)
+    assert (found["one"]["exact"], found["one"]["near"]) == (0, 0)
+    assert found["two"]["examples"][0]["similarity"] == pytest.approx(
+        len(
+            shingles(normalise(TESTS["two"][0]))
+            & shingles("the committee will meet again on the last thursday in november")
+        )
+        / len(
+            shingles(normalise(TESTS["two"][0]))
+            | shingles("the committee will meet again on the last thursday in november")
+        ),
+        abs=1e-3,
+    )
+    exact_only = check(TESTS, [file], near=None).by_set["two"]
+    assert exact_only["near"] is None and exact_only["exact"] == 0
+
+
+def test_minhash_finds_what_all_pairs_find(tmp_path):
+    """200 test sentences, each with a damaged copy: compared with every pair's exact Jaccard similarity."""
+    generator = np.random.default_rng(0)
+    words = ["".join(generator.choice(list(string.ascii_lowercase), size=generator.integers(3, 9))) for _ in range(400)]
+    sentences = [" ".join(generator.choice(words, size=14)) for _ in range(200)]
+    damaged = []
+    for sentence in sentences:
+        parts = sentence.split()
+        for position in generator.choice(14, size=generator.integers(0, 4), replace=False):
+            parts[position] = str(generator.choice(words))
+        damaged.append(" ".join(parts))
+    expected = set()
+    for test in sentences:
+        for line in damaged:
+            a, b = shingles(test), shingles(line)
+            if test != line and len(a & b) / len(a | b) >= 0.7:
+                expected.add(test)
+    exact = set(sentences) & set(damaged)
+    found = check({"set": sentences}, [corpus(tmp_path, damaged, "damaged.txt")]).by_set["set"]
+    assert found["exact"] == len(exact) > 20
+    assert len(expected - exact) > 20
+    # an index that estimates may miss a borderline one; it may never invent one
+    assert 0.98 * len(expected - exact) <= found["near"] <= len(expected - exact)
+
+
+def test_texts_of_every_length_and_script_match_themselves():
+    texts = ["a", "ab", "abcd", "abcde", "abcdef", "\U0001f600", "\ud800 half", "一二三四五六七", "x" * 5000, "y" * 500]
+    found = NearIndex(texts, 0.7).matches(texts)
+    assert [[text for text, _ in matches] for matches in found] == [[text] for text in texts]
+    assert all(similarity == 1.0 for matches in found for _, similarity in matches)
+    assert NearIndex([], 0.7).matches(["a"]) == [[]] and NearIndex(["a"], 0.7).matches([]) == []
+
+
+def test_neighbours_in_a_batch_do_not_touch():
+    """A 5-gram never reaches from one sentence into the next: what is found does not depend on the batch."""
+    generator = np.random.default_rng(1)
+    words = ["".join(generator.choice(list(string.ascii_lowercase), size=5)) for _ in range(60)]
+    texts = [" ".join(generator.choice(words, size=generator.integers(1, 9))) for _ in range(300)]
+    index = NearIndex(list(dict.fromkeys(texts[:150])), 0.7)
+    assert index.matches(texts) == [index.matches([text])[0] for text in texts]
+
+
+def test_repeats_count_once_per_set_and_in_every_corpus(tmp_path):
+    first = corpus(tmp_path, ["Zwei Hunde spielen im Schnee"] * 5, "a.txt")
+    second = corpus(tmp_path, ["zwei hunde spielen im schnee"], "b.txt")
+    found = check(TESTS, [first, second])
+    assert found.by_set["one"]["exact"] == 1
+    assert [one["exact"] for one in found.corpora] == [1, 1] and [one["sentences"] for one in found.corpora] == [5, 1]
+
+
+def test_folders_and_bad_corpora(tmp_path):
+    inner = tmp_path / "deep"
+    inner.mkdir()
+    file = corpus(inner, ["x\ty"], "c.en-de.tsv.gz")
+    assert [stream.name for stream in corpus_streams([tmp_path, file])] == ["deep/c.en-de.tsv.gz"]
+    with pytest.raises(InputError, match="no such training corpus"):
+        corpus_streams([tmp_path / "none.tsv"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"no \.tsv"):
+        corpus_streams([tmp_path / "empty"])
+    (tmp_path / "bad.tsv").write_bytes(b"fine\n\xff\xfe\n")
+    with pytest.raises(InputError, match="line 2: not valid UTF-8"):
+        check(TESTS, [tmp_path / "bad.tsv"])
+    with pytest.raises(InputError, match="between 0 and 1"):
+        check(TESTS, [file], near=1.5)
+
+
+def test_the_corpora_of_a_recipe_as_it_reads_them(tmp_path):
+    corpus(
+        tmp_path,
+        ["zwei hunde spielen im schnee\teins", "EL NIÑO COME UNA MANZANA\tzwei", "x\t" + "y" * 300],
+        "c.en-de.tsv",
+    )
+    corpus(tmp_path, ["the committee\tzwei hunde spielen im schnee"], "c.en-fr.tsv")
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(
+        f"teacher: all-MiniLM-L6-v2\ncorpora:\n  - {{path: '{tmp_path}/c.*.tsv', languages: [de], limit: 1}}\n"
+        "stages:\n  - {name: teach, train: student, guide: teacher, objective: multilingual_mse}\n",
+        encoding="utf-8",
+    )
+    found = check(TESTS, [recipe])
+    # only the first row, and only German: what the recipe teaches with
+    assert found.by_set["one"]["exact"] == 1 and found.by_set["two"]["exact"] == 0
+    assert [one["sentences"] for one in found.corpora] == [2] and str(tmp_path) not in found.corpora[0]["file"]
+    with pytest.raises(InputError, match="no shipped recipe"):
+        corpus_streams(["msdc-nothing"])

@@ -1,0 +1,263 @@
+"""Neighbours and mining against loops that share no code with them."""
+
+import numpy as np
+import pytest
+from accuracy_models import Constant, Table
+
+from msdc.bench.accuracy import evaluate
+from msdc.bench.accuracy.neighbours import both_ways, gold_ranks, mine, nearest
+from msdc.bench.accuracy.readers.bucc import read_bucc
+from msdc.bench.accuracy.tasks.mining import best_threshold, right_answers, scores_at
+from msdc.bench.accuracy.vectors import VectorStore
+from msdc.errors import InputError, MsdcError
+from msdc.scores import unit_rows
+
+
+def clustered(rows: int, width: int, seed: int, noise: float = 0.35) -> tuple[np.ndarray, np.ndarray]:
+    """Two sides of noisy translations."""
+    generator = np.random.default_rng(seed)
+    centres = generator.standard_normal((rows, width))
+    sides = [centres + noise * generator.standard_normal((rows, width)) for _ in range(2)]
+    return unit_rows(sides[0].astype(np.float32)), unit_rows(sides[1].astype(np.float32))
+
+
+def brute_force_miner(x, y, k, kind):
+    """Margin mining as the formula says it, one pair at a time."""
+    similarity = [[float(np.dot(a.astype(np.float64), b.astype(np.float64))) for b in y] for a in x]
+    near_x = [sorted(range(len(y)), key=lambda j, i=i: -similarity[i][j])[:k] for i in range(len(x))]
+    near_y = [sorted(range(len(x)), key=lambda i, j=j: -similarity[i][j])[:k] for j in range(len(y))]
+    mean_x = [sum(similarity[i][j] for j in near_x[i]) / k for i in range(len(x))]
+    mean_y = [sum(similarity[i][j] for i in near_y[j]) / k for j in range(len(y))]
+
+    def score(i, j):
+        a, b = similarity[i][j], (mean_x[i] + mean_y[j]) / 2
+        return {"ratio": a / b, "distance": a - b, "absolute": a}[kind]
+
+    found = []
+    for i in range(len(x)):
+        j = max(near_x[i], key=lambda j, i=i: score(i, j))
+        found.append((score(i, j), i, j))
+    for j in range(len(y)):
+        i = max(near_y[j], key=lambda i, j=j: score(i, j))
+        found.append((score(i, j), i, j))
+    found.sort(key=lambda item: -item[0])
+    used_x, used_y, out = set(), set(), []
+    for value, i, j in found:
+        if i not in used_x and j not in used_y:
+            used_x.add(i)
+            used_y.add(j)
+            out.append((i, j, value))
+    return out
+
+
+@pytest.mark.parametrize("kind", ["ratio", "distance", "absolute"])
+@pytest.mark.parametrize("k", [1, 4])
+def test_miner_equals_brute_force(kind, k):
+    x, y = clustered(60, 16, seed=k, noise=0.7)
+    y = y[np.random.default_rng(0).permutation(60)][:47]
+    mined = mine(x, y, k=k, kind=kind)
+    expected = brute_force_miner(x, y, k, kind)
+    assert [(int(s), int(t)) for s, t in zip(mined.source_C, mined.target_C, strict=True)] == [e[:2] for e in expected]
+    assert np.allclose(mined.score_C, [e[2] for e in expected], atol=1e-6)
+
+
+def test_nearest_equals_brute_force_across_blocks(monkeypatch):
+    monkeypatch.setattr("msdc.bench.accuracy.neighbours.QUERY_BLOCK", 7)
+    x, y = clustered(40, 12, seed=3)
+    similarity, index = nearest(x, y, 5)
+    full = x.astype(np.float64) @ y.astype(np.float64).T
+    assert np.array_equal(index, np.argsort(-full, axis=1)[:, :5])
+    assert np.allclose(similarity, -np.sort(-full, axis=1)[:, :5], atol=1e-6)
+
+
+@pytest.mark.parametrize("block", [64_000_000, 300, 1])
+@pytest.mark.parametrize(("rows", "columns"), [(57, 40), (40, 57), (3, 50), (50, 2), (1, 1)])
+def test_both_ways_equals_two_searches(monkeypatch, block, rows, columns):
+    monkeypatch.setattr("msdc.bench.accuracy.neighbours.BLOCK_NUMBERS", block)
+    x, y = clustered(60, 12, seed=9)
+    x, y = x[:rows], y[:columns]
+    found = both_ways(x, y, 4)
+    expected = (*nearest(x, y, 4), *nearest(y, x, 4))
+    for mine_, theirs in zip(found, expected, strict=True):
+        assert mine_.shape == theirs.shape and np.allclose(mine_, theirs, atol=1e-6)
+
+
+def test_fewer_candidates_than_k():
+    x, y = clustered(3, 8, seed=1)
+    similarity, index = nearest(x, y, 10)
+    assert similarity.shape == index.shape == (3, 3)
+    assert len(mine(x, y, k=10).score_C) == 3
+
+
+def test_nothing_to_search():
+    empty, some = np.zeros((0, 4), np.float32), np.eye(4, dtype=np.float32)
+    with pytest.raises(InputError, match="at least one"):
+        nearest(empty, some, 1)
+    with pytest.raises(InputError, match="width"):
+        nearest(np.eye(3, dtype=np.float32), some, 1)
+    with pytest.raises(InputError, match="at least one"):
+        both_ways(empty, some, 1)
+    with pytest.raises(InputError, match="width"):
+        both_ways(np.eye(3, dtype=np.float32), some, 1)
+
+
+def test_threshold_is_the_best_of_all_cuts():
+    generator = np.random.default_rng(4)
+    for _ in range(30):
+        score = -np.sort(-generator.integers(0, 12, size=25) / 4.0)  # many ties
+        right = generator.random(25) < 0.6
+        gold = int(right.sum()) + 3
+        threshold = best_threshold(score, right, gold)
+        best = 0.0
+        for cut in [*np.unique(score), score.max() + 1]:
+            taken = score >= cut
+            hits = (right & taken).sum()
+            best = max(best, 2 * hits / (taken.sum() + gold))
+        assert scores_at(score, right, gold, threshold)["f1"] == pytest.approx(100 * best, abs=1e-9)
+
+
+def write_bucc(folder, rows=40, seed=0, width=16, noise=0.25):
+    """BUCC files whose sentences have given vectors; half of the rows are translations."""
+    vectors = {}
+    generator = np.random.default_rng(seed)
+    for split in ("training", "test"):
+        x, y = clustered(rows, width, seed=seed + len(split), noise=noise)
+        lines = {"de": [], "en": [], "gold": []}
+        order = generator.permutation(rows)
+        for row in range(rows):
+            vectors[f"{split} quelle {row}"], lines_row = x[row], f"de-{row}\t{split} quelle {row}"
+            lines["de"].append(lines_row)
+        for place, row in enumerate(order):
+            vector = y[row] if row < rows // 2 else generator.standard_normal(width)
+            vectors[f"{split} target {row}"] = vector
+            lines["en"].append(f"en-{place}\t{split} target {row}")
+            if row < rows // 2:
+                lines["gold"].append(f"de-{row}\ten-{place}")
+        for name, content in lines.items():
+            (folder / f"de-en.{split}.{name}").write_text("\n".join(content) + "\n", encoding="utf-8")
+    return Table(vectors)
+
+
+def test_bucc_threshold_from_training_scored_on_test(tmp_path):
+    model = write_bucc(tmp_path)
+    result = evaluate(model, task="mining", path=tmp_path)
+    assert result["split"] == "test" and result["gold"] == 20 and result["sources"] == 40
+    data = read_bucc(tmp_path)
+    store = VectorStore(model)
+    pieces = {}
+    for name, split in (("training", data.training), ("test", data.test)):
+        found = brute_force_miner(
+            unit_rows(store.encode(split.source)), unit_rows(store.encode(split.target)), 4, "ratio"
+        )
+        pieces[name] = [((i, j) in split.gold, value) for i, j, value in found], len(split.gold)
+    best = max(
+        (2 * sum(r for r, _ in pieces["training"][0][: n + 1]) / (n + 1 + 20), n)
+        for n in range(len(pieces["training"][0]))
+    )[1]
+    training = pieces["training"][0]
+    threshold = (training[best][1] + training[best + 1][1]) / 2
+    assert result["threshold"] == pytest.approx(threshold, abs=1e-6)
+    taken = [right for right, value in pieces["test"][0] if value >= threshold]
+    precision, recall = sum(taken) / len(taken), sum(taken) / 20
+    assert result["precision"] == pytest.approx(100 * precision, abs=1e-6)
+    assert result["recall"] == pytest.approx(100 * recall, abs=1e-6)
+    assert result["f1"] == pytest.approx(200 * precision * recall / (precision + recall), abs=1e-6)
+
+
+def test_bucc_without_test_gold_scores_training(tmp_path):
+    model = write_bucc(tmp_path)
+    (tmp_path / "de-en.test.gold").unlink()
+    result = evaluate(model, task="mining", path=tmp_path)
+    assert result["split"] == "training" and "no gold" in result["notes"][0]
+
+
+def test_all_margins_run(tmp_path):
+    model = write_bucc(tmp_path)
+    scores = {
+        kind: evaluate(model, task="mining", path=tmp_path, margin=kind)["f1"]
+        for kind in ("ratio", "distance", "absolute")
+    }
+    assert all(value > 70 for value in scores.values())
+    with pytest.raises(InputError, match="known margins"):
+        evaluate(model, task="mining", path=tmp_path, margin="best")
+
+
+def test_constant_model_is_refused(tmp_path):
+    write_bucc(tmp_path)
+    with pytest.raises(MsdcError, match="same vector"):
+        evaluate(Constant(), task="mining", path=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("de-en.training.de", "de-1\tein\textra\n", r"training.de line 1: 3 tab-separated columns"),
+        ("de-en.training.de", "de-1\tein\nde-2\t \n", r"training.de line 2: the sentence is empty"),
+        ("de-en.training.de", "de-1\tein\nde-1\tzwei\n", r"line 2: the id 'de-1' stood before, on line 1"),
+        ("de-en.training.gold", "de-0\ten-0\nde-0\ten-999\n", r"training.gold line 2: the id 'en-999' is in no"),
+    ],
+)
+def test_bad_bucc_files(tmp_path, file, content, message):
+    write_bucc(tmp_path)
+    (tmp_path / file).write_text(content, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        read_bucc(tmp_path)
+
+
+def test_right_answers():
+    x, y = clustered(10, 8, seed=2, noise=0.01)
+    mined = mine(x, y)
+    assert right_answers(mined, {(i, i) for i in range(10)}).all()
+
+
+def test_gold_ranks_count_ties_apart():
+    candidates = unit_rows(np.array([[1, 0], [1, 0], [0, 1], [1, 0.5]], dtype=np.float32))
+    queries = unit_rows(np.array([[1, 0], [0, 1], [1, 0.5]], dtype=np.float32))
+    above, level = gold_ranks(queries, candidates, np.array([0, 0, 2]))
+    assert above.tolist() == [0, 2, 3] and level.tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.8, 3.0])
+def test_gold_ranks_equal_sorting(noise):
+    """Whether few or many queries have to be counted through."""
+    x, y = clustered(200, 12, seed=11, noise=noise)
+    order = np.random.default_rng(2).permutation(200)
+    above, level = gold_ranks(x, y[order], np.argsort(order))
+    full = x.astype(np.float64) @ y[order].astype(np.float64).T
+    expected = [int((row > row[g]).sum()) for row, g in zip(full, np.argsort(order), strict=True)]
+    assert above.tolist() == expected and not level.any()
+    assert gold_ranks(x[:3], y[:1], np.zeros(3))[0].tolist() == [0, 0, 0]
+
+
+def test_retrieval_equals_brute_force_and_breaks_ties_fairly(tmp_path):
+    x, y = clustered(30, 8, seed=6, noise=0.8)
+    noise = np.random.default_rng(1).standard_normal((50, 8))
+    vectors = {f"query {i}": x[i] for i in range(30)} | {f"answer {i}": y[i] for i in range(30)}
+    vectors |= {f"other {i}": noise[i] for i in range(50)}
+    (tmp_path / "q.en-de.tsv").write_text("".join(f"query {i}\tanswer {i}\n" for i in range(30)), encoding="utf-8")
+    (tmp_path / "q.en-de.pool.txt").write_text("".join(f"other {i}\n" for i in range(50)), encoding="utf-8")
+    result = evaluate(Table(vectors), task="retrieval", path=tmp_path / "q.en-de.tsv")
+    pool = unit_rows(np.concatenate([y, noise]).astype(np.float32)).astype(np.float64)
+    ranks = [
+        1 + int((pool @ x[i].astype(np.float64) > pool[i] @ x[i].astype(np.float64) + 1e-9).sum()) for i in range(30)
+    ]
+    assert result["candidates"] == 80 and result["queries"] == 30
+    assert result["p_at_1"] == pytest.approx(100 * np.mean([r == 1 for r in ranks]), abs=1e-6)
+    assert result["mrr"] == pytest.approx(100 * np.mean([1 / r for r in ranks]), abs=1e-6)
+    same = evaluate(Constant(), task="retrieval", path=tmp_path / "q.en-de.tsv")
+    assert same["p_at_1"] == pytest.approx(100 / 80) and same["tied"] == 30
+    assert same["mrr"] == pytest.approx(100 * np.mean(1 / np.arange(1, 81)))
+    assert evaluate(Table(vectors), task="retrieval", path=tmp_path / "q.en-de.tsv", candidates=40)["candidates"] == 40
+
+
+def test_flores_mining_set_is_one_third_parallel(data_folder):
+    from msdc.bench.accuracy.sets import data_place, plan
+
+    (job,) = plan(["flores-mining/de-en"], data_place(data_folder)).jobs
+    data = job.load()
+    both = {pair for pair in data.test.gold}
+    assert len(data.test.source) == len(data.test.target) == 2 * len(both)
+    # the rows that are no pair really have no translation on the other side
+    assert {s for s, _ in both} == set(range(len(both), 2 * len(both))) and {t for _, t in both} == set(
+        range(len(both))
+    )

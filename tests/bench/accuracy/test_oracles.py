@@ -1,0 +1,183 @@
+"""Equality with independent references on the same vectors: scipy, sentence-transformers, mteb, brute force."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+from accuracy_models import QUICKSTART, Table, WordBag, write_pairs
+from scipy.stats import pearsonr, rankdata, spearmanr
+
+from msdc.bench.accuracy import evaluate
+from msdc.bench.accuracy.binary import binary_scores
+from msdc.bench.accuracy.readers.pairs import read_pairs
+from msdc.bench.accuracy.readers.parallel import pair_of, read_parallel
+from msdc.bench.accuracy.task import Options
+from msdc.bench.accuracy.tasks import mse, tatoeba
+from msdc.bench.accuracy.vectors import VectorStore
+from msdc.scores import cosine_rows
+
+CLOSE = 1e-6
+
+
+def test_spearman_and_pearson_are_scipys(tmp_path, graded_rows, bag):
+    file = write_pairs(tmp_path / "pairs.tsv", graded_rows)
+    result = evaluate(bag, task="sts", path=file)
+    gold, first, second = zip(*graded_rows, strict=True)
+    a, b = bag.encode(list(first)).astype(np.float64), bag.encode(list(second)).astype(np.float64)
+    cosine = [x @ y / (np.sqrt(x @ x) * np.sqrt(y @ y)) for x, y in zip(a, b, strict=True)]
+    assert result["spearman"] == pytest.approx(100 * spearmanr(cosine, gold).statistic, abs=CLOSE)
+    assert result["pearson"] == pytest.approx(100 * pearsonr(cosine, gold).statistic, abs=CLOSE)
+    assert result["pairs"] == len(graded_rows) and result["name"] == "pairs"
+    low, high = result["interval"]
+    assert low < result["spearman"] < high
+
+
+@pytest.fixture(scope="module")
+def static_model():
+    """A small sentence-transformers model that needs no file: one random vector a word."""
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = sorted({w for line in (QUICKSTART / "graded_pairs.tsv").read_text("utf-8").split() for w in line.split()})
+    words = sorted({*words, *(QUICKSTART / "parallel.tsv").read_text("utf-8").split()})
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, **{w: i + 1 for i, w in enumerate(words)}}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    weights = np.random.default_rng(3).standard_normal((len(words) + 1, 24)).astype(np.float32)
+    return sentence_transformers.SentenceTransformer(
+        modules=[StaticEmbedding(tokenizer, embedding_weights=weights)], device="cpu"
+    )
+
+
+def test_similarity_evaluator_agrees(static_model):
+    from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
+
+    pairs = read_pairs(QUICKSTART / "graded_pairs.tsv")
+    theirs = EmbeddingSimilarityEvaluator(pairs.first, pairs.second, (pairs.gold_N / 5).tolist(), name="x")(
+        static_model
+    )
+    ours = evaluate(static_model, task="sts", path=QUICKSTART / "graded_pairs.tsv", resamples=0)
+    assert ours["spearman"] == pytest.approx(100 * theirs["x_spearman_cosine"], abs=CLOSE)
+    assert ours["pearson"] == pytest.approx(100 * theirs["x_pearson_cosine"], abs=CLOSE)
+
+
+def test_translation_evaluator_agrees(static_model):
+    from sentence_transformers.sentence_transformer.evaluation import TranslationEvaluator
+
+    pair = pair_of(read_parallel(QUICKSTART / "parallel.tsv"), "en", "nl")
+    first, second = pair.sides.values()
+    theirs = TranslationEvaluator(first, second, name="x", show_progress_bar=False)(static_model)
+    ours = tatoeba.score(VectorStore(static_model), pair, Options(resamples=0)).scores
+    # a vector that two sentences share is nobody's alone: count only rows whose own vector is theirs
+    assert ours["forward"] == pytest.approx(100 * theirs["x_src2trg_accuracy"], abs=CLOSE)
+    assert ours["backward"] == pytest.approx(100 * theirs["x_trg2src_accuracy"], abs=CLOSE)
+    assert ours["accuracy"] == pytest.approx(100 * theirs["x_mean_accuracy"], abs=CLOSE)
+
+
+def test_binary_evaluator_agrees(static_model):
+    from sentence_transformers.sentence_transformer.evaluation import BinaryClassificationEvaluator
+
+    pairs = read_pairs(QUICKSTART / "graded_pairs.tsv")
+    labels = (pairs.gold_N >= 3).astype(int)
+    store = VectorStore(static_model)
+    cosine = cosine_rows(store.encode(pairs.first), store.encode(pairs.second))
+    # their sort is not stable where similarities are equal; equal ones are left out of the comparison
+    kept = [i for i in range(len(cosine)) if (np.abs(cosine - cosine[i]) < 1e-6).sum() == 1]
+    first, second = [pairs.first[i] for i in kept], [pairs.second[i] for i in kept]
+    evaluator = BinaryClassificationEvaluator(
+        first, second, labels[kept].tolist(), name="x", similarity_fn_names=["cosine"]
+    )
+    theirs = evaluator(static_model)
+    ours = binary_scores(cosine[kept], labels[kept])
+    assert ours["accuracy"] == pytest.approx(100 * theirs["x_cosine_accuracy"], abs=CLOSE)
+    assert ours["f1"] == pytest.approx(100 * theirs["x_cosine_f1"], abs=CLOSE)
+    assert ours["average_precision"] == pytest.approx(100 * theirs["x_cosine_ap"], abs=CLOSE)
+    assert ours["f1_threshold"] == pytest.approx(theirs["x_cosine_f1_threshold"], abs=1e-5)
+
+
+def test_mse_evaluator_agrees(static_model):
+    from sentence_transformers.sentence_transformer.evaluation import MSEEvaluator
+
+    pair = pair_of(read_parallel(QUICKSTART / "parallel.tsv"), "en", "de")
+    first, second = pair.sides.values()
+    teacher = WordBag(width=24, seed=5)
+    # their teacher is asked through the same encode
+    evaluator = MSEEvaluator(first, second, teacher_model=static_model, name="x")
+    theirs = evaluator(static_model)
+    ours = mse.score(VectorStore(static_model), pair, Options(reference=VectorStore(static_model))).scores
+    assert ours["mse"] == pytest.approx(-theirs["x_negative_mse"], rel=1e-6)
+    assert ours["mse_source"] == pytest.approx(0.0, abs=1e-9)
+    other = mse.score(VectorStore(static_model), pair, Options(reference=VectorStore(teacher))).scores
+    by_hand = np.mean((teacher.encode(first).astype(np.float64) - static_model.encode(second)) ** 2)
+    assert other["mse"] == pytest.approx(100 * by_hand, rel=1e-6)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mteb") is None, reason="mteb is not installed")
+def test_mteb_sts17_with_preloaded_data_agrees(data_folder):
+    import mteb
+    from datasets import Dataset, DatasetDict
+
+    from msdc.bench.accuracy.sets.remote import pairs_of_mteb
+
+    file = data_folder / "sts2017" / "STS2017.en-en.tsv"
+    pairs = read_pairs(file, "sts17/en-en")
+    task = mteb.get_task("STS17", hf_subsets=["en-en"])
+    rows = {"sentence1": pairs.first, "sentence2": pairs.second, "score": pairs.gold_N.tolist()}
+    task.dataset = {"en-en": DatasetDict({"test": Dataset.from_dict(rows)})}
+    task.data_loaded = True
+    task.load_data = lambda *args, **kwargs: None
+    bag = WordBag()
+
+    class Adapter:
+        """The smallest model mteb takes."""
+
+        mteb_model_meta = mteb.models.ModelMeta.create_empty()
+
+        def encode(self, inputs, **_):
+            return np.concatenate([bag.encode(batch["text"]) for batch in inputs])
+
+        def similarity(self, a, b):
+            a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+            return a @ b.T / np.outer(np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=1))
+
+        def similarity_pairwise(self, a, b):
+            return cosine_rows(np.asarray(a), np.asarray(b))
+
+    theirs = task.evaluate(Adapter(), "test", subsets_to_run=["en-en"], encode_kwargs={"batch_size": 64}, num_proc=1)
+    ours = evaluate(bag, task="sts", path=file, resamples=0)
+    assert ours["spearman"] == pytest.approx(100 * theirs["en-en"]["cosine_spearman"], abs=1e-4)
+    assert ours["pearson"] == pytest.approx(100 * theirs["en-en"]["cosine_pearson"], abs=1e-4)
+    again = pairs_of_mteb(task, "en-en", "mteb:STS17/en-en")
+    assert again.first == pairs.first and np.array_equal(again.gold_N, pairs.gold_N)
+
+
+def test_joint_and_mean_of_parts(bag):
+    result = evaluate(bag, task="sts", path=QUICKSTART / "graded_pairs.tsv", resamples=50)
+    pairs = read_pairs(QUICKSTART / "graded_pairs.tsv")
+    cosine = cosine_rows(bag.encode(pairs.first), bag.encode(pairs.second))
+    singles = []
+    for part in set(pairs.subsets):
+        rows = [i for i, name in enumerate(pairs.subsets) if name == part]
+        # Spearman from first principles: Pearson of averaged ranks
+        singles.append(100 * np.corrcoef(rankdata(cosine[rows]), rankdata(pairs.gold_N[rows]))[0, 1])
+        assert result["subsets"][part]["spearman"] == pytest.approx(singles[-1], abs=CLOSE)
+        assert result["subsets"][part]["pairs"] == len(rows)
+    assert result["mean"] == pytest.approx(np.mean(singles), abs=CLOSE)
+
+
+def test_scale_of_vectors_does_not_matter(tmp_path, graded_rows, bag):
+    file = write_pairs(tmp_path / "pairs.tsv", graded_rows)
+    texts = sorted({text for _, one, two in graded_rows for text in (one, two)})
+    vectors = dict(zip(texts, bag.encode(texts), strict=True))
+    stretched = {text: vector * (1 + i) for i, (text, vector) in enumerate(vectors.items())}
+    plain = evaluate(Table(vectors), task="sts", path=file, resamples=0)["spearman"]
+    assert evaluate(Table(stretched), task="sts", path=file, resamples=0)["spearman"] == pytest.approx(plain, abs=1e-4)
+
+
+def test_texts_are_encoded_once(tmp_path, graded_rows, bag):
+    file = write_pairs(tmp_path / "pairs.tsv", graded_rows)
+    store = VectorStore(bag)
+    texts = {text for _, one, two in graded_rows for text in (one, two)}
+    for _ in range(3):
+        evaluate(store, task="sts", path=file, resamples=0)
+    assert bag.calls == len(texts) == len(store)

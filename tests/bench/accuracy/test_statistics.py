@@ -1,0 +1,125 @@
+"""Intervals and tests: against scipy, against all permutations, and for the rate of false alarms."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from msdc.bench.accuracy.statistics import Items, compare, interval, resampled_ranks, resampled_scores
+
+
+def correlated(count: int, strength: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    gold = generator.integers(0, 26, size=count) / 5.0
+    return strength * gold + generator.standard_normal(count), gold
+
+
+def test_resampled_ranks_and_scores_are_scipys():
+    generator = np.random.default_rng(0)
+    values, gold = generator.standard_normal(30), generator.integers(0, 9, size=30).astype(float)
+    picks = generator.integers(0, 30, size=(20, 30))
+    for one in (values, gold):
+        assert np.array_equal(resampled_ranks(one, picks), stats.rankdata(one[picks], axis=-1))
+    same = np.random.default_rng(7).integers(0, 30, size=(20, 30))
+    expected = [100 * stats.spearmanr(values[pick], gold[pick]).statistic for pick in same]
+    found = resampled_scores([Items("correlation", values, gold)], 20, 7)[0]
+    assert np.allclose(found, expected, atol=1e-9)
+
+
+def test_interval_is_near_scipys_percentile_bootstrap():
+    predicted, gold = correlated(200, 0.8, seed=1)
+    ours = interval(Items("correlation", predicted, gold), resamples=3000, seed=0)
+    theirs = stats.bootstrap(
+        (predicted, gold),
+        lambda a, b: 100 * stats.spearmanr(a, b).statistic,
+        paired=True,
+        vectorized=False,
+        n_resamples=1500,
+        method="percentile",
+        rng=np.random.default_rng(1),
+    ).confidence_interval
+    assert ours[0] == pytest.approx(theirs.low, abs=1.5) and ours[1] == pytest.approx(theirs.high, abs=1.5)
+
+
+def test_interval_of_a_share_is_near_the_normal_one():
+    right = (np.random.default_rng(2).random(2000) < 0.8).astype(float)
+    low, high = interval(Items("mean", right), resamples=4000, seed=0)
+    mean, error = 100 * right.mean(), 100 * right.std() / np.sqrt(2000)
+    assert low == pytest.approx(mean - 1.96 * error, abs=0.15) and high == pytest.approx(mean + 1.96 * error, abs=0.15)
+
+
+def test_interval_covers_the_truth_about_as_often_as_it_says():
+    generator = np.random.default_rng(3)
+    inside = 0
+    for trial in range(200):
+        right = (generator.random(150) < 0.7).astype(float)
+        low, high = interval(Items("mean", right), resamples=300, seed=trial)
+        inside += low <= 70.0 <= high
+    assert 180 <= inside <= 200
+
+
+def test_seed_decides_and_nothing_else():
+    items = Items("correlation", *correlated(80, 1.0, seed=4))
+    assert interval(items, 200, seed=7) == interval(items, 200, seed=7)
+    assert interval(items, 200, seed=7) != interval(items, 200, seed=8)
+    assert interval(items, 0) is None and interval(Items("mean", np.ones(2)), 100) is None
+
+
+def test_permutation_p_equals_all_permutations():
+    first = np.array([1, 1, 1, 0, 1, 1, 0, 1, 1, 1], dtype=float)
+    second = np.array([0, 1, 0, 0, 1, 0, 0, 1, 0, 1], dtype=float)
+    observed = abs((first - second).mean())
+    every = [abs((first - second) @ np.array(signs)) / 10 for signs in itertools.product((1, -1), repeat=10)]
+    exact = np.mean([value >= observed - 1e-12 for value in every])
+    result = compare(Items("mean", first), Items("mean", second), resamples=20_000, seed=0)
+    assert result.p == pytest.approx(exact, abs=0.01)
+    assert result.difference == pytest.approx(100 * (first - second).mean())
+
+
+def test_false_alarms_are_as_rare_as_promised():
+    alarms = 0
+    for trial in range(150):
+        generator = np.random.default_rng(trial)
+        gold = generator.standard_normal(60)
+        signal = gold + generator.standard_normal(60)
+        first, second = signal + 0.5 * generator.standard_normal(60), signal + 0.5 * generator.standard_normal(60)
+        alarms += compare(Items("correlation", first, gold), Items("correlation", second, gold), 200, trial).p < 0.05
+    assert alarms <= 16
+
+
+def test_a_real_difference_is_found_and_signed():
+    generator = np.random.default_rng(5)
+    gold = generator.standard_normal(300)
+    good, bad = gold + 0.3 * generator.standard_normal(300), gold + 1.5 * generator.standard_normal(300)
+    result = compare(Items("correlation", good, gold), Items("correlation", bad, gold), 500, 0)
+    expected = 100 * (stats.spearmanr(good, gold).statistic - stats.spearmanr(bad, gold).statistic)
+    assert result.difference == pytest.approx(expected, abs=1e-9)
+    assert result.p < 0.01 and 0 < result.low < result.difference < result.high
+    back = compare(Items("correlation", bad, gold), Items("correlation", good, gold), 500, 0)
+    assert back.difference == pytest.approx(-expected) and back.high < 0
+
+
+def test_equal_models_do_not_differ():
+    predicted, gold = correlated(50, 1.0, seed=6)
+    result = compare(Items("correlation", predicted, gold), Items("correlation", predicted, gold), 100, 0)
+    assert (result.difference, result.low, result.high, result.p) == (0.0, 0.0, 0.0, 1.0)
+
+
+def test_other_items_are_refused():
+    predicted, gold = correlated(20, 1.0, seed=7)
+    one = Items("correlation", predicted, gold)
+    for other in (
+        Items("mean", predicted),
+        Items("correlation", predicted[:-1], gold[:-1]),
+        Items("correlation", predicted, gold + 1),
+    ):
+        with pytest.raises(ValueError, match="same"):
+            compare(one, other, 10)
+
+
+def test_resamples_are_shared_between_models():
+    predicted, gold = correlated(40, 1.0, seed=8)
+    one = Items("correlation", predicted, gold)
+    scores = resampled_scores([one, one], 50, 0)
+    assert np.array_equal(scores[0], scores[1])

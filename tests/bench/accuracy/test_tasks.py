@@ -1,0 +1,309 @@
+"""Bias, geometry, classification, transfer and drift against formulas written down again here."""
+
+import math
+
+import numpy as np
+import pytest
+from accuracy_models import QUICKSTART, Table, WordBag, write_pairs
+from scipy.stats import spearmanr
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
+
+from msdc.bench.accuracy import evaluate
+from msdc.bench.accuracy.readers.labelled import CrossLingual, Labelled, flores_class, read_flores_topics, read_mldoc
+from msdc.bench.accuracy.readers.senteval import read_senteval
+from msdc.bench.accuracy.task import Options
+from msdc.bench.accuracy.tasks import classification, drift, geometry, transfer
+from msdc.bench.accuracy.tasks.bias import principal_plane
+from msdc.bench.accuracy.tasks.drift import read_texts
+from msdc.bench.accuracy.vectors import VectorStore
+from msdc.errors import InputError
+from msdc.scores import unit_rows
+
+
+def biased_model(tmp_path, shift: float):
+    """Two sets of pairs in different languages; `shift` moves all vectors of language b by a common vector."""
+    generator = np.random.default_rng(0)
+    axis = np.zeros(12)
+    axis[0] = shift
+    vectors, folder = {}, tmp_path / "sets"
+    folder.mkdir()
+    for name, sides in (("a-a", "aa"), ("b-b", "bb"), ("a-b", "ab")):
+        rows = []
+        for i in range(60):
+            gold = (i % 25) / 5  # never 5: two equal vectors would tie at cosine 1 but for rounding
+            base = generator.standard_normal(12)
+            other = gold / 5 * base + (1 - gold / 5) * generator.standard_normal(12)
+            first, second = f"{name} left {i}", f"{name} right {i}"
+            vectors[first] = base + (axis if sides[0] == "b" else 0)
+            vectors[second] = other + (axis if sides[1] == "b" else 0)
+            rows.append((gold, first, second))
+        write_pairs(folder / f"{name}.tsv", rows)
+    return Table(vectors), folder
+
+
+def test_language_bias_is_joint_minus_mean(tmp_path):
+    model, folder = biased_model(tmp_path, shift=6.0)
+    result = evaluate(model, task="bias", path=folder, resamples=300)
+    cosine, gold, sets = [], [], {}
+    for file in sorted(folder.iterdir()):
+        own_cosine, own_gold = [], []
+        for line in file.read_text("utf-8").splitlines():
+            score, first, second = line.split("\t")
+            a, b = model.vectors[first], model.vectors[second]
+            own_cosine.append(a @ b / math.sqrt((a @ a) * (b @ b)))
+            own_gold.append(float(score))
+        sets[file.stem] = 100 * spearmanr(own_cosine, own_gold).statistic
+        cosine += own_cosine
+        gold += own_gold
+    joint, mean = 100 * spearmanr(cosine, gold).statistic, np.mean(list(sets.values()))
+    assert result["sets"] == pytest.approx(sets, abs=1e-4)
+    assert result["bias"] == pytest.approx(joint - mean, abs=1e-4)
+    assert result["bias"] < -10 and result["p"] < 0.02 and result["interval"][1] < 0
+
+
+def test_no_bias_without_a_shift(tmp_path):
+    model, folder = biased_model(tmp_path, shift=0.0)
+    result = evaluate(model, task="bias", path=folder, resamples=300)
+    assert abs(result["bias"]) < 3 and result["p"] > 0.01
+
+
+def test_bias_needs_two_sets(tmp_path, bag, graded_rows):
+    file = write_pairs(tmp_path / "one.tsv", graded_rows)
+    with pytest.raises(InputError, match="at least two sets"):
+        evaluate(bag, task="bias", path=file)
+
+
+def test_graded_pairs_divide_by_language(bag):
+    result = evaluate(bag, task="bias", path=QUICKSTART / "graded_pairs.tsv", resamples=20)
+    assert set(result["sets"]) >= {"en-en", "en-de", "en-ar"}
+
+
+def test_picture_is_sklearns_pca_up_to_sign():
+    generator = np.random.default_rng(1)
+    points = generator.standard_normal((80, 10)) * np.linspace(3, 0.1, 10)
+    plane, explained = principal_plane(points)
+    reference = PCA(2).fit(points)
+    assert np.allclose(np.abs(plane), np.abs(reference.transform(points)), atol=1e-8)
+    assert np.allclose(explained, reference.explained_variance_ratio_, atol=1e-10)
+
+
+def test_alignment_and_uniformity_are_wang_and_isolas():
+    torch = pytest.importorskip("torch")
+    generator = np.random.default_rng(2)
+    x = unit_rows(generator.standard_normal((50, 12)))
+    y = unit_rows(x + 0.2 * generator.standard_normal((50, 12)))
+    tx, ty = torch.tensor(x, dtype=torch.float64), torch.tensor(y, dtype=torch.float64)
+    assert geometry.alignment(x, y) == pytest.approx(float((tx - ty).norm(p=2, dim=1).pow(2).mean()), abs=1e-6)
+    expected = float(torch.pdist(tx, p=2).pow(2).mul(-2).exp().mean().log())
+    assert geometry.uniformity(x) == pytest.approx(expected, abs=1e-6)
+    cosines = [float(a @ b) for i, a in enumerate(x) for j, b in enumerate(x) if i != j]
+    assert geometry.mean_cosine(x) == pytest.approx(np.mean(cosines), abs=1e-6)
+
+
+def test_isotropy_knows_a_ball_from_a_cone():
+    generator = np.random.default_rng(3)
+    ball = unit_rows(generator.standard_normal((3000, 8)))
+    cone = unit_rows(generator.standard_normal((3000, 8)) * 0.1 + np.eye(8)[0])
+    assert geometry.partition_isotropy(ball) > 0.95 > 0.5 > geometry.partition_isotropy(cone)
+    axes = np.linalg.eigh(cone.T.astype(np.float64) @ cone.astype(np.float64))[1]
+    sums = [np.exp(sign * (cone @ axes[:, i])).sum() for i in range(8) for sign in (1, -1)]
+    assert geometry.partition_isotropy(cone) == pytest.approx(min(sums) / max(sums), abs=1e-6)
+
+
+def test_geometry_task_and_its_positives(tmp_path, bag, graded_rows):
+    file = write_pairs(tmp_path / "pairs.tsv", graded_rows)
+    result = evaluate(bag, task="geometry", path=file)
+    positives = [(one, two) for score, one, two in graded_rows if score > 4]
+    first, second = (unit_rows(bag.encode([pair[side] for pair in positives])) for side in (0, 1))
+    assert result["positives"] == len(positives) > 0
+    assert result["alignment"] == pytest.approx(np.mean(((first - second) ** 2).sum(1)), abs=1e-6)
+    low = write_pairs(tmp_path / "low.tsv", [(min(score, 4.0), one, two) for score, one, two in graded_rows])
+    with pytest.raises(InputError, match="above 4"):
+        evaluate(bag, task="geometry", path=low)
+
+
+def topic_data(labels_by_word: dict[str, str], languages=("en", "xx"), rows=60):
+    """Sentences whose class can be read off one word; the 'languages' differ in a suffix."""
+    generator = np.random.default_rng(4)
+    words = list(labels_by_word)
+
+    def texts(language, count, seed):
+        generator = np.random.default_rng(seed)
+        picks = generator.integers(0, len(words), size=count)
+        fillers = generator.integers(0, 50, size=count)
+        sentences = [
+            f"{words[p]} filler{f} {'' if language == 'en' else 'nun'}" for p, f in zip(picks, fillers, strict=True)
+        ]
+        return Labelled(sentences, [labels_by_word[words[p]] for p in picks], list(range(1, count + 1)))
+
+    del generator
+    tests = {language: texts(language, rows, 100 + i) for i, language in enumerate(languages)}
+    return CrossLingual("topics", "en", texts("en", 2 * rows, 7), tests, [])
+
+
+def test_classification_is_sklearn_on_frozen_vectors():
+    data = topic_data({"ball": "sport", "goal": "sport", "vote": "politics", "law": "politics", "virus": "science"})
+    bag = WordBag(width=32)
+    result = classification.score(VectorStore(bag), data, Options(resamples=50)).scores
+    reference = LogisticRegression(C=result["strength"], max_iter=2000)
+    reference.fit(bag.encode(data.training.texts), data.training.labels)
+    for language, test in data.tests.items():
+        expected = 100 * reference.score(bag.encode(test.texts), test.labels)
+        assert result["languages"][language]["accuracy"] == pytest.approx(expected, abs=1e-6)
+    # the headline is zero-shot: the training language does not count
+    assert result["accuracy"] == result["languages"]["xx"]["accuracy"]
+    assert result["accuracy"] > result["majority_class"]
+
+
+def test_classification_with_one_class_is_refused(bag):
+    with pytest.raises(InputError, match="one class"):
+        classification.score(VectorStore(bag), topic_data({"ball": "sport"}), Options())
+
+
+def test_mldoc_reader(tmp_path):
+    for name in ("english.train.1000", "english.dev", "english.test", "german.test"):
+        (tmp_path / name).write_text("CCAT\tsome company text\nECAT\tabout prices\n" * 8, encoding="utf-8")
+    data = read_mldoc(tmp_path)
+    assert list(data.tests) == ["en", "de"] and len(data.training) == 16 and data.development is not None
+    assert data.training.labels[:2] == ["CCAT", "ECAT"]
+    (tmp_path / "german.test").write_text("CCAT\tfine\nno tab here\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"german\.test line 2: no tab"):
+        read_mldoc(tmp_path)
+    with pytest.raises(InputError, match="as MLDoc writes them"):
+        read_mldoc(tmp_path, source="fr")
+
+
+def test_flores_documents_stay_on_one_side(tmp_path):
+    dev = tmp_path / "dev"
+    dev.mkdir()
+    rows = [
+        (f"http://x/{i // 3}", "wikinews", ("sports", "health", "politics", "odd")[(i // 3) % 4]) for i in range(120)
+    ]
+    lines = ["URL\tdomain\ttopic\thas_image\thas_hyperlink", *("\t".join((*row, "yes", "yes")) for row in rows)]
+    (tmp_path / "metadata_dev.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    import gzip
+
+    for language in ("eng_Latn", "deu_Latn"):
+        text = "".join(f"{language} sentence {i} about {row[2]}\n" for i, row in enumerate(rows))
+        (dev / f"{language}.dev.gz").write_bytes(gzip.compress(text.encode()))
+    data = read_flores_topics(tmp_path, ["eng_Latn", "deu_Latn"])
+    tested = {rows[line - 1][0] for line in data.tests["deu_Latn"].lines}
+    trained = {rows[line - 1][0] for line in data.training.lines}
+    assert not tested & trained and len(tested) + len(trained) == 30  # ten documents have an odd topic
+    assert set(data.training.labels) == {"sports", "science", "politics"}
+    assert data.tests["eng_Latn"].lines == data.tests["deu_Latn"].lines
+    assert "30 of 120 rows" in data.notes[0]
+    (tmp_path / "metadata_dev.tsv").write_text("\n".join(lines[:-1]) + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"120 lines and metadata_dev\.tsv 119"):
+        read_flores_topics(tmp_path, ["deu_Latn"])
+
+
+def test_flores_classes():
+    assert flores_class("wikivoyage", "Food") == "travel" and flores_class("wikivoyage", "sports") == "sports"
+    assert flores_class("wikinews", "Crime and law") == "politics" and flores_class("wikibooks", "Sikhism") is None
+
+
+def write_senteval(folder, name):
+    folder.mkdir(parents=True, exist_ok=True)
+    good = [f"a fine and lovely film number {i}" for i in range(15)]
+    bad = [f"a dull and awful film number {i}" for i in range(15)]
+    if name in ("MR", "CR", "SUBJ", "MPQA"):
+        from msdc.bench.accuracy.readers.senteval import BY_CLASS
+
+        for file, lines in zip(BY_CLASS[name], (good, bad), strict=True):
+            (folder / file).write_bytes(("\n".join(lines) + "\ncaf\xe9 scene\n").encode("latin-1"))
+    elif name == "SST2":
+        for part in ("train", "dev", "test"):
+            rows = [f"{g}\t1\n{b}\t0\n" for g, b in zip(good, bad, strict=True)]
+            (folder / f"sentiment-{part}").write_text("".join(rows), encoding="utf-8")
+    elif name == "TREC":
+        for file in ("train_5500.label", "TREC_10.label"):
+            rows = [f"HUM:ind Who wrote book {i} ?\nNUM:date When did war {i} end ?\n" for i in range(12)]
+            (folder / file).write_bytes("".join(rows).encode("latin-1"))
+    else:
+        for file in ("msr_paraphrase_train.txt", "msr_paraphrase_test.txt"):
+            rows = ["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"]
+            rows += [f"1\t{i}\t{i}\t{g}\tit is {g}" for i, g in enumerate(good)]
+            rows += [f"0\t{i}\t{i}\t{g}\tthe weather was wet {i}" for i, g in enumerate(good)]
+            (folder / file).write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC"])
+def test_transfer_tasks_read_and_learn(tmp_path, name):
+    folder = tmp_path / name
+    write_senteval(folder, name)
+    data = read_senteval(folder)
+    assert data.name == name
+    result = transfer.score(VectorStore(WordBag(width=32)), data, Options(folds=5, resamples=50)).scores
+    assert result["accuracy"] > 80 and result["pairs"] == len(data)
+    assert ("by_cosine" in result) == (name == "MRPC")
+    assert result["protocol"] == ("5-fold cross-validation" if name in ("MR", "CR", "SUBJ", "MPQA") else "test rows")
+
+
+def test_transfer_on_noise_is_chance(tmp_path):
+    write_senteval(tmp_path / "MR", "MR")
+    data = read_senteval(tmp_path / "MR")
+    generator = np.random.default_rng(0)
+    noise = Table({text: generator.standard_normal(16) for text in data.training.texts})
+    # were test rows seen in training, noise of this width would be learnt by heart
+    assert 20 < transfer.score(VectorStore(noise), data, Options(folds=5, resamples=0)).scores["accuracy"] < 80
+
+
+def test_bad_senteval_lines(tmp_path):
+    write_senteval(tmp_path / "SST", "SST2")
+    (tmp_path / "SST" / "sentiment-dev").write_text("fine\t1\nno label\n", encoding="utf-8")
+    with pytest.raises(InputError, match="sentiment-dev line 2"):
+        read_senteval(tmp_path / "SST")
+    with pytest.raises(InputError, match="no files of a SentEval task"):
+        read_senteval(tmp_path)
+
+
+def test_drift_by_language_and_length(tmp_path):
+    file = tmp_path / "texts.tsv"
+    rows = [(f"short {i}", f"ein sehr viel laengerer deutscher Satz mit der Nummer {i}") for i in range(40)]
+    file.write_text("en\tde\n" + "".join(f"{a}\t{b}\n" for a, b in rows), encoding="utf-8")
+    bag = WordBag(width=16)
+    texts = [text for row in rows for text in row]
+    moved = {text: bag.encode([text])[0] for text in texts}
+    generator = np.random.default_rng(0)
+    for _, german in rows:
+        moved[german] = moved[german] + 0.05 * generator.standard_normal(16)
+    data = read_texts(file)
+    scores = drift.score(VectorStore(Table(moved)), data, Options(reference=VectorStore(bag), resamples=50)).scores
+    exact = []
+    for _, german in rows:
+        a, b = bag.encode([german])[0].astype(float), moved[german].astype(np.float32).astype(float)
+        exact.append(a @ b / math.sqrt((a @ a) * (b @ b)))
+    assert scores["languages"]["en"]["mean"] == pytest.approx(1.0, abs=1e-6)
+    assert scores["languages"]["de"]["mean"] == pytest.approx(np.mean(exact), abs=1e-6)
+    assert scores["cosine"] == pytest.approx((1 + np.mean(exact)) / 2, abs=1e-6)
+    assert scores["worst"]["language"] == "de" and sum(scores["histogram"]["counts"]) == 80
+    assert set(scores["lengths"]) == {"1-20", "21-60"} and scores["lengths"]["1-20"]["texts"] == 40
+
+
+def test_drift_and_mse_want_a_reference(tmp_path, bag):
+    (tmp_path / "t.en-de.tsv").write_text("one\teins\ntwo\tzwei\n", encoding="utf-8")
+    for task in ("drift", "mse"):
+        with pytest.raises(InputError, match="--reference MODEL"):
+            evaluate(bag, task=task, path=tmp_path / "t.en-de.tsv")
+        with pytest.raises(InputError, match="width"):
+            evaluate(bag, task=task, path=tmp_path / "t.en-de.tsv", reference=VectorStore(WordBag(width=5)))
+
+
+def test_resampled_bias_is_scipys_on_each_resample():
+    from scipy.stats import spearmanr
+
+    from msdc.bench.accuracy.task import Options
+    from msdc.bench.accuracy.tasks.bias import _resampled_bias
+
+    generator = np.random.default_rng(3)
+    cosines, gold = generator.standard_normal(50), generator.integers(0, 6, size=50).astype(float)
+    members = [np.arange(20), np.arange(20, 50)]
+    found = _resampled_bias(cosines, gold, members, Options(resamples=5, seed=1))
+    again = np.random.default_rng(1)
+    rows = [member[again.integers(0, len(member), size=(5, len(member)))] for member in members]
+    for r in range(5):
+        score = lambda pick: 100 * spearmanr(cosines[pick], gold[pick]).statistic  # noqa: E731
+        joint = score(np.concatenate([one[r] for one in rows]))
+        assert found[r] == pytest.approx(joint - np.mean([score(one[r]) for one in rows]), abs=1e-9)

@@ -1,0 +1,219 @@
+"""The native runner on this machine, and how it is built."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from msdc.bench.devices.host import HostDevice
+from msdc.bench.devices.runner_protocol import Job, read_answer, runner_error, sentinel
+from msdc.bench.settings import BenchSettings
+from msdc.bench.toolchain.build import build_runner, elf_machine, own_runner
+from msdc.bench.toolchain.sdk import native_sdk
+from msdc.bench.workload import Tasks
+from msdc.errors import InputError, MsdcError
+from msdc.export.bundle import load_bundle
+from msdc.export.manifest import read_manifest
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed: apt-get install g++")
+
+
+def settings(**changes) -> BenchSettings:
+    return BenchSettings(**{"lengths": (4, 16), "runs": 3, "warmup": 1, "runtimes": ("executorch",)} | changes)
+
+
+@pytest.fixture(scope="session")
+def native_runs(tiny_bundle):
+    return HostDevice().run(tiny_bundle, settings(runtimes=(), tasks=("graded-pairs",)))
+
+
+def test_both_runtimes_reproduce_the_export(native_runs):
+    assert [run.artifact.runtime for run in native_runs] == ["executorch", "onnx"]
+    for run in native_runs:
+        golden = run.parity.golden
+        assert golden.texts >= 60 and golden.ids_equal and golden.min_cosine > 0.999
+        assert run.harness == "native" and run.clock == "wall" and run.device.kind == "host" and not run.device.emulated
+        assert [timing.length for timing in run.latency] == [4, 16] and len(run.latency[0].samples) == 3
+        assert run.load_ms > 0 and run.init_ms > 0 and run.first_ms > 0 and run.pipeline.p50 > 0
+
+
+def test_scores_are_those_of_the_vectors_that_python_makes(native_runs, tiny_bundle):
+    """The sentences were embedded by the runner; Python's own binding is the oracle of their scores."""
+    from msdc.bench.workload import collect
+
+    tasks = collect(settings(tasks=("graded-pairs",)))
+    bundle = load_bundle(tiny_bundle, "executorch")
+    (expected,) = tasks.score(bundle)
+    (found,) = native_runs[0].accuracy
+    assert found.pairs == expected.pairs and abs(found.spearman - expected.spearman) < 1e-3
+
+
+def test_memory_is_an_apps_and_not_pythons(native_runs):
+    for run in native_runs:
+        memory = run.memory
+        assert memory.start.vmhwm_mib <= memory.loaded.vmhwm_mib <= memory.warm.vmhwm_mib
+        assert memory.warm.vmhwm_mib < 60 and memory.warm.anon_mib < memory.warm.vmhwm_mib
+    # ExecuTorch maps its program; a bundle of half a megabyte takes a few megabytes with all libraries.
+    assert native_runs[0].memory.warm.anon_mib < 4
+
+
+@pytest.mark.parametrize("name", ["model.pte", "tokenizer.model", "golden.json"])
+def test_damaged_bundle_is_refused_by_the_runner_itself(tiny_bundle, tmp_path, name, monkeypatch):
+    folder = tmp_path / "bundle"
+    shutil.copytree(tiny_bundle, folder)
+    raw = bytearray((folder / name).read_bytes())
+    raw[len(raw) // 2] ^= 1
+    (folder / name).write_bytes(raw)
+    # The host looks first; here it looks away.
+    monkeypatch.setattr("msdc.bench.devices.base.check_files", lambda *_: None)
+    with pytest.raises(InputError, match=rf"{name}: sha256 differs from the manifest"):
+        HostDevice().run(folder, settings())
+
+
+def test_threads_and_affinity(tiny_bundle):
+    (run,) = HostDevice().run(tiny_bundle, settings(threads=2))
+    assert run.threads == 2 and run.parity.golden.min_cosine > 0.999
+    with pytest.raises(InputError, match="not all of them are usable here"):
+        HostDevice().run(tiny_bundle, settings(affinity=(1000,)))
+
+
+def test_runner_that_hangs_or_dies(tiny_bundle, tmp_path):
+    runner = tmp_path / "runner"
+    for text, line in (
+        ("sleep 77", "no result after 1 s"),
+        ("kill -9 $$", "ended by SIGKILL .out of memory"),
+        ("exit 3", "ended with code 3"),
+        ("echo 'msdc-runner error: of its own' >&2; exit 1", "of its own"),
+    ):
+        runner.write_text(f"#!/bin/sh\n{text}\n")
+        runner.chmod(0o755)
+        with pytest.raises(MsdcError, match=line) as caught:
+            HostDevice().run(tiny_bundle, settings(runner=runner, timeout_s=1))
+        assert caught.value.exit_code == 1
+    # What the hung one had started is gone with it.
+    assert "sleep 77" not in subprocess.run(["ps", "ax"], capture_output=True, text=True, check=True).stdout
+    runner.write_text("not a program")
+    with pytest.raises(InputError, match="cannot be run here"):
+        HostDevice().run(tiny_bundle, settings(runner=runner))
+
+
+def test_without_a_compiler_python_measures_and_the_result_says_so(tiny_bundle, monkeypatch):
+    def nothing(*_):
+        raise MsdcError("g++ not found: apt-get install g++")
+
+    monkeypatch.setattr("msdc.bench.devices.runner_protocol.build_runner", nothing)
+    (run,) = HostDevice().run(tiny_bundle, settings())
+    assert run.harness == "python" and run.device.kind == "host" and run.parity.golden.ids_equal
+    assert any("apt-get install g++" in note for note in run.notes)
+    # A runner of the user's own is never replaced by something else.
+    with pytest.raises(InputError, match="no such runner"):
+        HostDevice().run(tiny_bundle, settings(runner=Path("nothing")))
+
+
+def test_sentinel_belongs_to_its_run():
+    line = f"msdc-runner done abc {'1' * 64} {'2' * 64}\n"
+    assert sentinel(f"noise\n{line}", "abc") == ("1" * 64, "2" * 64)
+    assert sentinel(line, "abd") is None
+    assert sentinel(f"{line}after it\n", "abc") is None
+    assert sentinel(line[:60], "abc") is None
+    assert runner_error("x\nmsdc-runner error: one\nmsdc-runner error: two\n") == "two"
+    assert runner_error("nothing") is None
+
+
+def test_answer_is_checked_against_its_hashes(tiny_bundle, tmp_path):
+    import hashlib
+
+    manifest = read_manifest(tiny_bundle)
+    job = Job(tiny_bundle, manifest, "executorch", settings(), Tasks(()))
+    answer, vectors = tmp_path / "answer.json", tmp_path / "vectors.bin"
+    value = {"format": 1, "kind": "runner-answer", "clock": "wall", "runtime": "executorch", "embedded": 1,
+             "golden": {"texts": 2}}  # fmt: skip
+
+    def read(changes, rows=3):
+        raw, numbers = json.dumps(value | changes).encode(), np.arange(rows * manifest.width, dtype="<f4").tobytes()
+        answer.write_bytes(raw)
+        vectors.write_bytes(numbers)
+        hashes = (hashlib.sha256(raw).hexdigest(), hashlib.sha256(numbers).hexdigest())
+        return read_answer(job, "here", answer, vectors, hashes)
+
+    found = read({})
+    assert found.vectors_GD.shape == (2, manifest.width) and found.vectors_UD[0, 0] == 2 * manifest.width
+    for changes, rows, line in (
+        ({"format": 9}, 3, "another format"),
+        ({"runtime": "onnx"}, 3, "the artifact needs executorch"),
+        ({"clock": "instructions"}, 3, "not in wall"),
+        ({}, 2, "numbers came back"),
+    ):
+        with pytest.raises(MsdcError, match=line):
+            read(changes, rows)
+    with pytest.raises(MsdcError, match="damaged on its way back"):
+        read_answer(job, "here", answer, vectors, ("0" * 64, "0" * 64))
+
+
+def test_build_is_found_again(tmp_path):
+    first = build_runner("executorch")
+    started = first.program.stat().st_mtime_ns
+    assert build_runner("executorch").program.stat().st_mtime_ns == started
+    said = subprocess.run([str(first.program), "--version"], capture_output=True, text=True, check=True).stdout
+    assert said == f"msdc-runner 1 executorch {first.version}\n"
+
+
+def test_payload_needs_nothing_of_the_device():
+    from msdc.bench.devices.tools import missing
+
+    if missing(["aarch64-linux-gnu-g++"]):
+        pytest.skip("aarch64-linux-gnu-g++ is not installed: apt-get install g++-aarch64-linux-gnu")
+    build = build_runner("executorch", "aarch64")
+    names = {path.name for path in build.libraries}
+    assert {"libc.so.6", "libstdc++.so.6", "libexecutorch.so", build.loader} <= names
+    assert {elf_machine(path) for path in build.files} == {"aarch64"}
+
+
+def test_own_runner(tmp_path):
+    with pytest.raises(InputError, match="no such runner"):
+        own_runner(tmp_path / "nothing")
+    program = tmp_path / "msdc-runner"
+    program.write_text("#!/bin/sh\n")
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/libone.so").write_bytes(b"x")
+    for path in (program, tmp_path):
+        found = own_runner(path)
+        assert found.machine is None and [p.name for p in found.libraries] == ["libone.so"] and found.loader is None
+    odd = tmp_path / "odd"
+    odd.write_bytes(b"\x7fELF\x02\x01\x01" + b"\0" * 9 + b"\x02\0" + b"\x16\0")
+    with pytest.raises(InputError, match="unknown machine"):
+        own_runner(odd)
+
+
+def test_machines_without_libraries():
+    with pytest.raises(InputError, match="no published executorch libraries for riscv64"):
+        native_sdk("executorch", "riscv64", "x86_64")
+
+
+def test_headers_are_those_of_the_library():
+    from importlib import metadata
+
+    sdk = native_sdk("onnx", "x86_64", "x86_64")
+    header = Path(sdk.includes[0]) / "onnxruntime_c_api.h"
+    version = int(header.read_text(encoding="utf-8").split("#define ORT_API_VERSION ")[1].split()[0])
+    # The library serves every older version of its interface, none newer.
+    assert version <= int(metadata.version("onnxruntime").split(".")[1])
+
+
+def test_a_wordpiece_bundle_is_measured_through_python_and_the_result_says_so(tmp_path):
+    from click.testing import CliRunner
+    from stock_models import write_stock
+
+    from msdc.export.cli import command
+
+    model = write_stock(tmp_path / "bert", "bert")
+    wanted = ["--target", "linux", "--runtime", "onnx", "--precision", "fp32", "-o", str(tmp_path / "out")]
+    CliRunner().invoke(command, [str(model), *wanted], catch_exceptions=False)
+    [run] = HostDevice().run(tmp_path / "out", settings(runtimes=("onnx",)))
+    assert run.harness == "python" and run.parity.golden.ids_equal and run.parity.golden.min_cosine > 0.999
+    assert any("reads SentencePiece only" in note for note in run.notes)

@@ -1,0 +1,162 @@
+"""The python device on a real, tiny bundle: every figure is there, and the checks bite."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from msdc.bench.devices.python import PythonDevice
+from msdc.bench.devices.python_worker import ordinary_texts, row_of_length, sample_ms
+from msdc.bench.devices.registry import DEVICES, open_devices
+from msdc.bench.devices.this_machine import host_info, short_cpu
+from msdc.bench.measure import compare_golden
+from msdc.bench.run import parity_failures
+from msdc.bench.settings import BenchSettings
+from msdc.bench.workload import collect
+from msdc.errors import InputError, MsdcError
+
+QUICK = {"lengths": (4, 16), "runs": 12, "warmup": 2}
+
+
+@pytest.fixture(scope="module")
+def runs(tiny_bundle):
+    return PythonDevice().run(tiny_bundle, BenchSettings(**QUICK, tasks=("graded-pairs",)))
+
+
+def test_both_runtimes_with_every_figure(runs, tiny_bundle):
+    assert [run.artifact.runtime for run in runs] == ["executorch", "onnx"]
+    for run in runs:
+        assert [t.length for t in run.latency] == [4, 16]
+        assert all(len(t.samples) == 12 and t.warmup == 2 for t in [*run.latency, run.tokenize, run.pipeline])
+        assert 0 < run.tokenize.minimum < run.pipeline.minimum
+        assert run.load_ms > 0 and run.first_ms > 0
+        assert run.memory.loaded.vmhwm_mib >= run.memory.start.vmhwm_mib
+        assert run.memory.warm.anon_mib > 0 and run.memory.warm.file_mib > 0
+        assert run.clock == "wall" and run.harness == "python" and not run.device.emulated
+        assert run.versions["python"]
+    manifest = json.loads((tiny_bundle / "bundle.json").read_text())
+    executorch, onnx = (run.artifact for run in runs)
+    assert executorch.bytes == (tiny_bundle / "model.pte").stat().st_size
+    assert onnx.bytes == sum((tiny_bundle / name).stat().st_size for name in ("model.onnx", "model.onnx.data"))
+    assert executorch.sha256 == manifest["files"]["model.pte"]["sha256"]
+    assert executorch.parameters == manifest["model"]["parameters"]
+
+
+def test_parity_with_the_golden_vectors(runs):
+    for run in runs:
+        golden = run.parity.golden
+        assert golden.ids_equal and golden.min_cosine > 0.99999 and golden.texts >= 60
+    assert parity_failures(runs) == []
+
+
+def test_accuracy_is_the_artifacts_own(runs, tiny_bundle):
+    """Equal to scoring the loaded bundle directly, for each runtime."""
+    from msdc.bench.accuracy import evaluate
+    from msdc.bench.accuracy.sets.place import QUICKSTART
+    from msdc.export.bundle import load_bundle
+
+    for run in runs:
+        bundle = load_bundle(tiny_bundle, runtime=run.artifact.runtime)
+        direct = evaluate(bundle, task="sts", path=QUICKSTART / "graded_pairs.tsv", resamples=0)
+        assert run.accuracy[0].spearman == pytest.approx(direct["spearman"], abs=1e-6)
+        assert run.accuracy[0].pairs == direct["pairs"]
+
+
+def test_only_the_asked_runtime(tiny_bundle):
+    (run,) = PythonDevice().run(tiny_bundle, BenchSettings(**QUICK, runtimes=("onnx",)))
+    assert run.artifact.runtime == "onnx" and run.accuracy == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"lengths": (8, 4000)}, "longest input"),
+        ({"threads": 200}, "cores"),
+        ({"affinity": (4095,)}, "affinity"),
+        ({"tasks": ("no-such-task",)}, "unknown task"),
+        ({"tasks": ("sts=/no/such/file.tsv",)}, "no such file"),
+    ],
+)
+def test_bad_settings_stop_before_any_work(tiny_bundle, settings, words):
+    with pytest.raises(InputError, match=words):
+        PythonDevice().run(tiny_bundle, BenchSettings(**(QUICK | settings)))
+
+
+def test_a_bundle_whose_hash_does_not_match_is_not_run(tiny_bundle, tmp_path):
+    copy = shutil.copytree(tiny_bundle, tmp_path / "copy")
+    program = copy / "model.pte"
+    data = bytearray(program.read_bytes())
+    data[len(data) // 2] ^= 1
+    program.write_bytes(bytes(data))
+    with pytest.raises(InputError, match="sha256"):
+        PythonDevice().run(copy, BenchSettings(**QUICK))
+    with pytest.raises(InputError, match="not a bundle"):
+        PythonDevice().run(tmp_path, BenchSettings(**QUICK))
+
+
+def test_a_run_past_its_timeout_is_stopped(tiny_bundle):
+    with pytest.raises(MsdcError, match="no result after"):
+        PythonDevice().run(tiny_bundle, BenchSettings(**QUICK, runtimes=("onnx",), timeout_s=0.2))
+
+
+def test_parity_finds_a_wrong_vector_and_wrong_ids():
+    vectors = np.eye(4, 8, dtype=np.float32)
+    golden = {"texts": list("abcd"), "ids": [[1], [2], [3], [4]], "vectors": {"onnx": vectors}}
+    wrong = vectors.copy()
+    wrong[2] = [0, 0, 0.6, 0.8, 0, 0, 0, 0]
+    found = compare_golden(golden, "onnx", [[1], [2], [3], [9]], wrong).golden
+    assert found.min_cosine == pytest.approx(0.6) and found.mean_cosine == pytest.approx(0.9)
+    assert not found.ids_equal and found.ids_differ == (3,)
+    wrong[1, 0] = np.nan
+    with pytest.raises(MsdcError, match="golden text 1"):
+        compare_golden(golden, "onnx", golden["ids"], wrong)
+    with pytest.raises(MsdcError, match="expected"):
+        compare_golden(golden, "onnx", golden["ids"], vectors[:3])
+
+
+def test_rows_have_the_asked_length_and_real_ids():
+    golden_ids = [[2, 3], [2, 7, 8, 3], [2, 9, 10, 11, 12, 3]]
+    for length in (2, 3, 8, 128):
+        row = row_of_length(golden_ids, length)
+        assert len(row) == length and row[0] == 2 and row[-1] == 3 and set(row[1:-1]) <= set(range(7, 13))
+    with pytest.raises(InputError):
+        row_of_length([[2, 3]], 8)
+
+
+def test_ordinary_texts_leave_out_the_corners():
+    texts = ["empty", "usual", "endless"]
+    assert ordinary_texts(texts, [[2, 3], [2] * 10, [2] * 200]) == ["usual"]
+
+
+def test_warm_up_is_not_among_the_samples():
+    calls = []
+    samples = sample_ms([lambda: calls.append(1), lambda: calls.append(2)], warmup=3, runs=5)
+    assert len(samples) == 5 and len(calls) == 8 and calls[3:] == [1, 2, 1, 2, 1]
+
+
+def test_device_names():
+    assert set(DEVICES) >= {"host", "python", "adb", "emulator"}
+    (device,) = open_devices("host, host")
+    assert device.spec == "host"
+    for bad, words in (("", "no device"), ("toaster", "known: host")):
+        with pytest.raises(InputError, match=words):
+            open_devices(bad)
+    with pytest.raises(InputError, match="takes no argument"):
+        open_devices("host:x")[0].run(None, BenchSettings())
+
+
+def test_the_machines_name_is_its_processor_not_its_host_name():
+    assert short_cpu("Intel(R) Xeon(R) Platinum 8488C CPU @ 2.40GHz") == "Intel Xeon Platinum 8488C"
+    assert host_info().name != os.uname().nodename
+
+
+def test_tasks_of_a_data_folder(tmp_path):
+    folder = tmp_path / "sts2017"
+    folder.mkdir()
+    for name in ("en-en", "es-en", "es-es"):
+        (folder / f"STS2017.{name}.tsv").write_text("4.0\ta cat\tthe cat\n1.0\ta dog\ta car\n2.5\tx y\tz y\n")
+    tasks = collect(BenchSettings(tasks=("sts17/en-en", "graded-pairs"), data=tmp_path))
+    assert [name for name, _, _ in tasks.loaded] == ["sts17/en-en", "graded-pairs"]
+    assert tasks.texts()[:2] == ["a cat", "a dog"] and len(set(tasks.texts())) == len(tasks.texts())

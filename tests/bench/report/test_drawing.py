@@ -1,0 +1,96 @@
+"""Axes hold what they are given, ticks are round, drawings are well-formed and carry no stranger's markup."""
+
+import math
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from msdc.bench.report.blocks import aligned, number
+from msdc.bench.report.data import Style
+from msdc.bench.report.pareto import pareto
+from msdc.bench.report.parts import charts
+from msdc.bench.report.svg import linear_axis, log_axis
+
+numbers = st.floats(-1e9, 1e9, allow_nan=False)
+
+
+@given(st.lists(numbers, min_size=1, max_size=20), st.booleans())
+def test_a_linear_axis_holds_its_values_and_round_ticks(values, zero):
+    axis = linear_axis(values, zero=zero)
+    assert axis.low <= min(values) and axis.high >= max(values)
+    assert axis.ticks and all(
+        axis.low - 1e-6 * abs(axis.low) <= t <= axis.high + 1e-6 * abs(axis.high) for t in axis.ticks
+    )
+    if zero:
+        assert axis.low <= 0 <= axis.high
+    if len(axis.ticks) > 1:
+        step = axis.ticks[1] - axis.ticks[0]
+        mantissa = step / 10 ** math.floor(math.log10(step) + 1e-9)
+        assert min(abs(mantissa - m) for m in (1, 2, 2.5, 5, 10)) < 0.01
+
+
+@given(st.lists(st.floats(1e-6, 1e9), min_size=1, max_size=20))
+def test_a_log_axis_holds_its_values(values):
+    axis = log_axis(values)
+    assert axis.low < min(values) and axis.high > max(values)
+    assert 1 <= len(axis.ticks) <= 12
+    assert axis.at(axis.low, 0, 100) == pytest.approx(0) and axis.at(axis.high, 0, 100) == pytest.approx(100)
+
+
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=12))
+def test_pareto_by_brute_force(points):
+    """A point is kept when no other is at least as good on both counts and better on one; equal ones count once."""
+
+    def beaten(p):
+        return any(q[0] <= p[0] and q[1] >= p[1] and q != p for q in points)
+
+    expected = {p for p in points if not beaten(p)}
+    kept = [points[i] for i in pareto(points)]
+    assert set(kept) == expected and len(kept) == len(expected) and kept == sorted(kept)
+
+
+def test_numbers_as_people_read_them():
+    assert [number(v) for v in (None, 0, 0.01234, 1.234, 12.34, 123.4, 1234.5, -2.5)] == [
+        "–", "0", "0.0123", "1.23", "12.3", "123", "1,234", "−2.50",
+    ]  # fmt: skip
+    assert aligned([1.5, 12.0, None, 130.0]) == ["1.50", "12.00", "–", "130.00"]
+
+
+EVIL = 'x"><script>alert(1)</script>&'
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        charts.bars(EVIL, [(Style(EVIL, "c1", "circle"), 5.0, EVIL)]),
+        charts.score_dots(
+            EVIL, [(Style(EVIL, "c1", "square"), 70.0, (60.0, 80.0)), (Style("b", "c2", "ring"), 71.0, None)]
+        ),
+        charts.trade_off("t", "MB", [(Style(EVIL, "c1", "diamond"), 5.0, 70.0, EVIL)], log=True),
+        charts.latency_lines([(Style(EVIL, "c1", "triangle"), [(8, 1.0, 1.2), (128, 9.0, 9.9)])], "ms", "t"),
+        charts.samples_over_time("t", "ms", [(Style(EVIL, "c1", "cross"), [1.0, 1.1, 50.0] * 700)]),
+        charts.loss_curve(EVIL, [(1, 10.0), (2, 1.0), (3, 0.1)]),
+        charts.loss_curve("one", [(1, 0.5)]),
+        charts.change_intervals("t", [(EVIL, 0.1, (0.05, 0.2), "slower"), ("b", -0.1, (-0.2, 0.1), "noise")]),
+    ],
+    ids=lambda figure: figure.title[:8],
+)
+def test_drawings_are_well_formed_and_escape_names(figure):
+    root = ElementTree.fromstring(figure.svg)
+    assert root.get("role") == "img" and root.get("aria-label") == figure.alt
+    assert "<script" not in figure.svg
+    names = {element.tag.split("}")[-1] for element in root.iter()}
+    assert names <= {"svg", "line", "polyline", "polygon", "path", "rect", "circle", "text", "title"}
+    for element in root.iter():
+        for key in ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy"):
+            assert math.isfinite(float(element.get(key, 0)))
+
+
+def test_thinning_hides_no_peak():
+    samples = [1.0] * 5000
+    samples[2501] = 1.2
+    figure = charts.samples_over_time("t", "ms", [(Style("a", "c1", "circle"), samples)])
+    heights = {part.split()[1].split("h")[0] for part in figure.svg.split(' d="')[1].split('"')[0].split("M")[1:]}
+    assert len(heights) == 2

@@ -1,0 +1,238 @@
+"""The report in a real browser: everything there, nothing from outside, no sideways scrolling on a phone."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from bench_results import make_file, make_run
+from browser import CHROMIUM, dump_dom, layout, screenshot
+
+from msdc.bench.report import build
+from msdc.bench.report.build import build_report, to_html, to_json, to_markdown, write_report
+from msdc.bench.result import Accuracy, BenchFile
+from msdc.errors import InputError
+
+browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (apt-get install chromium)")
+SECTIONS = ["artifacts", "accuracy", "trade-off", "comparison", "latency", "samples", "instructions", "memory",
+            "parameters", "training", "peers", "method"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    rows = []
+    for name in ("teach-assistant", "align-bottleneck", "teach-student", "contrast"):
+        rows += [{"stage": name, "step": s, "epoch": 0, "loss": 1.0 / s, "seconds": s * 0.5} for s in range(1, 60)]
+        rows.append({"stage": name, "step": 59, "epoch": 0, "evaluation": {"choice": 1.0, "heldout_accuracy": 55.0}})
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def report(run_folder):
+    before = BenchFile(runs=(make_run(scale=1.4, seed=7), make_run("onnx", seed=8)))
+    return build_report(
+        make_file(), created="2026-01-02 03:04 UTC", title="A <b>student</b> & its artifacts", run_folder=run_folder,
+        before=before, with_peers=True,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def page(report, tmp_path_factory):
+    return write_report(report, make_file(), tmp_path_factory.mktemp("page") / "report.html")
+
+
+class Reader(HTMLParser):
+    """Tags, and whether they close as they open."""
+
+    VOID = frozenset({"meta", "link", "br", "hr", "img", "input"})
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.attributes = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, key, value) for key, value in attrs]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, key, value) for key, value in attrs]
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open.pop() == tag, f"{tag} closes out of turn"
+
+
+def test_the_page_is_well_formed_and_asks_for_nothing_outside(page):
+    text = page.read_text(encoding="utf-8")
+    reader = Reader()
+    reader.feed(text)
+    assert reader.open == []
+    assert "script" not in reader.tags and "img" not in reader.tags and "iframe" not in reader.tags
+    for tag, key, value in reader.attributes:
+        if key in ("href", "src", "srcset", "action", "xlink:href"):
+            assert value.startswith(("#", "data:")), (tag, key, value)
+    # The SVG name space is a name, not a request; nothing else may look like an address.
+    addresses = set(re.findall(r"https?://[^\s\"'<)]+", text)) - {"http://www.w3.org/2000/svg"}
+    assert addresses == set()
+    assert "@import" not in text and "url(" not in text
+    assert "<b>student</b>" not in text and "&lt;b&gt;student&lt;/b&gt;" in text
+
+
+def test_every_section_table_and_figure_is_named(page):
+    reader = Reader()
+    reader.feed(page.read_text(encoding="utf-8"))
+    ids = [value for _, key, value in reader.attributes if key == "id"]
+    assert len(ids) == len(set(ids))
+    assert [i for i in ids if i in SECTIONS] == SECTIONS
+    for _, key, value in reader.attributes:
+        if key == "aria-labelledby":
+            assert value in ids
+    labels = [value for tag, key, value in reader.attributes if tag == "svg" and key == "aria-label"]
+    assert len(labels) >= 15 and all(len(label) > 20 for label in labels)
+    assert reader.tags.count("table") == sum(
+        1 for t, k, v in reader.attributes if t == "table" and k == "aria-labelledby"
+    )
+    assert reader.tags.count("thead") == reader.tags.count("table")
+
+
+def test_instruction_counts_are_never_shown_as_time(report):
+    emulated = next(s for s in report.sections if s.id == "instructions")
+    for table in emulated.tables:
+        assert not any(column.unit == "ms" for column in table.columns)
+        assert "3.000" in [cell for row in table.rows for cell in row]
+    for figure in emulated.figures:
+        assert not re.search(r"\bms\b", figure.svg + figure.caption + figure.alt)
+    for section in report.sections:
+        if section.id in ("latency", "samples"):
+            text = str(section)
+            assert "cortex-a53" not in text, section.id
+        for table in section.tables:
+            milliseconds = [i for i, column in enumerate(table.columns) if column.unit == "ms"]
+            for row in table.rows:
+                if any("cortex-a53" in cell for cell in row):
+                    assert all(row[i] == "–" for i in milliseconds)
+    timed = [tile for tile in report.tiles if "ms" in tile.value]
+    assert all("cortex" not in tile.detail for tile in timed)
+
+
+def test_peers_only_where_asked_and_each_with_a_source(report):
+    plain = build_report(make_file())
+    assert "peers" not in [section.id for section in plain.sections]
+    (table,) = next(s for s in report.sections if s.id == "peers").tables
+    source = [column.title for column in table.columns].index("Source")
+    assert table.rows and all("20" in row[source] for row in table.rows)
+
+
+def test_markdown_and_json_hold_the_same_tables(report):
+    text, data = to_markdown(report), to_json(report, make_file())
+    for section in report.sections:
+        assert f"## {section.title}" in text
+        for table in section.tables:
+            for row in table.rows:
+                assert all(cell.replace("|", "\\|") in text for cell in row)
+    assert [s["id"] for s in data["sections"]] == [s.id for s in report.sections]
+    assert BenchFile.model_validate(data["results"]) == make_file()
+    widths = [line.count("|") for line in text.splitlines() if line.startswith("|")]
+    assert all(w >= 3 for w in widths)
+
+
+def test_a_report_of_little_is_still_a_report():
+    bare = make_run(latency=(), memory=None, parity=None, accuracy=(), tokenize=None, pipeline=None, load_ms=None)
+    ids = [section.id for section in build_report(BenchFile(runs=(bare,))).sections]
+    assert ids == ["artifacts", "parameters", "method"]
+    assert "<html" in to_html(build_report(BenchFile(models=make_file().models)))
+    with pytest.raises(InputError, match="nothing to report"):
+        build_report(BenchFile())
+
+
+def test_many_runs_and_sets_do_not_break_it():
+    entries = tuple(Accuracy(task="sts", name=f"set-{i}", spearman=50.0 + i, pairs=10) for i in range(12))
+    runs = tuple(make_run("onnx" if i % 2 else "executorch", seed=i, accuracy=entries) for i in range(10))
+    report = build_report(BenchFile(runs=runs))
+    assert len(next(s for s in report.sections if s.id == "accuracy").figures) == 6
+    names = [row[0] for row in report.sections[0].tables[0].rows]
+    assert len(set(names)) == 10
+
+
+def test_no_file_is_overwritten_without_force(report, tmp_path):
+    target = tmp_path / "report.md"
+    write_report(report, make_file(), target)
+    with pytest.raises(InputError, match="exists already"):
+        write_report(report, make_file(), target)
+    write_report(report, make_file(), target, force=True)
+    with pytest.raises(InputError, match=r"\.html"):
+        write_report(report, make_file(), tmp_path / "report.pdf")
+
+
+@browser
+def test_a_browser_reads_it_whole(page):
+    dom = dump_dom(page)
+    for section in SECTIONS:
+        assert f'id="{section}"' in dom
+    assert dom.count("<svg") == page.read_text(encoding="utf-8").count("<svg")
+
+
+def luminance(color):
+    def linear(c):
+        c /= 255
+        return c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4
+
+    r, g, b = (linear(int(float(v))) for v in re.findall(r"[\d.]+", color)[:3])
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+def contrast(one, two):
+    high, low = sorted((luminance(one), luminance(two)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@browser
+@pytest.mark.parametrize("width", [390, 768, 1280])
+def test_no_sideways_scrolling_at_any_width(page, tmp_path, width):
+    found = layout(page, tmp_path, width)
+    assert found["scroll"] == found["client"] == width
+    assert found["wide"] == []
+    assert found["sections"] == SECTIONS
+    assert found["unnamed"] == 0 and found["requests"] == []
+    # Words in drawings stay readable on a phone.
+    assert found["smallest"] >= 11
+
+
+@browser
+@pytest.mark.parametrize(("flags", "dark"), [((), False), (("--blink-settings=preferredColorScheme=0",), True)])
+def test_light_and_dark_have_contrast(page, tmp_path, flags, dark):
+    found = layout(page, tmp_path, 1000, *flags)
+    assert (luminance(found["ground"]) < 0.2) == dark
+    for color in set(found["colors"]):
+        assert contrast(color, found["ground"]) >= 4.5, color
+
+
+def test_marks_have_contrast_in_both_schemes():
+    css = (Path(build.__file__).parent / "page.css").read_text(encoding="utf-8")
+    blocks = re.findall(r":root \{(.*?)\}", css, re.S)
+    assert len(blocks) == 2
+    for block in blocks:
+        colors = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", block))
+        rgb = {name: f"rgb({int(c[1:3], 16)}, {int(c[3:5], 16)}, {int(c[5:7], 16)})" for name, c in colors.items()}
+        for name, color in rgb.items():
+            if re.fullmatch(r"[cm]\d|good|bad|axis", name):
+                assert contrast(color, rgb["ground"]) >= 3, name
+        for ground in ("ground", "panel"):
+            assert all(contrast(rgb[ink], rgb[ground]) >= 4.5 for ink in ("ink", "ink2", "link"))
+
+
+@browser
+def test_screenshots_show_ink(page, tmp_path):
+    from PIL import Image
+
+    shot = screenshot(page, tmp_path / "desktop.png", 1280, 2000)
+    with Image.open(shot) as image:
+        assert image.size == (1280, 2000)
+        # More than a blank page: many colours, in the upper and the lower half.
+        for box in ((0, 0, 1280, 1000), (0, 1000, 1280, 2000)):
+            assert len(image.convert("RGB").crop(box).getcolors(10**6)) > 100

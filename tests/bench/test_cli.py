@@ -1,0 +1,153 @@
+"""`msdc bench` and `msdc report` as a user calls them: exit codes, one-line errors, what is written."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from bench_results import make_file, make_run
+
+from msdc.bench.devices import registry
+from msdc.bench.devices.base import Device
+from msdc.bench.result import BenchFile
+from msdc.bench.run import parity_failures
+from msdc.cli import main
+
+
+def call(*arguments):
+    with pytest.raises(SystemExit) as left:
+        main([str(a) for a in arguments])
+    return left.value.code
+
+
+@pytest.fixture(scope="module")
+def result_file(tiny_bundle, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli")
+    code = call("bench", tiny_bundle, "--lengths", "4,8", "--runs", 10, "--warmup", 1, "--runtime", "onnx",
+                "--json", folder / "r.json", "-o", folder / "r.html", "--results", folder / "single")  # fmt: skip
+    assert code == 0
+    return folder / "r.json"
+
+
+def test_bench_writes_results_report_and_single_files(result_file):
+    file = BenchFile.model_validate(json.loads(result_file.read_text()))
+    assert file.runs[0].artifact.bundle == "tiny" and file.runs[0].accuracy[0].name == "graded-pairs"
+    assert "<html" in result_file.with_suffix(".html").read_text()
+    (single,) = (result_file.parent / "single").iterdir()
+    assert json.loads(single.read_text())["kind"] == "device-run"
+
+
+def test_nothing_is_overwritten_without_force_and_that_is_said_first(result_file, tiny_bundle, capsys):
+    for flag in ("--json", "-o"):
+        target = result_file if flag == "--json" else result_file.with_suffix(".html")
+        assert call("bench", tiny_bundle, flag, target) == 2
+        assert "exists already" in capsys.readouterr().err
+
+
+def test_json_to_standard_output_is_only_json(tiny_bundle, capsys):
+    code = call(
+        "bench", tiny_bundle, "--lengths", "4", "--runs", 5, "--runtime", "onnx", "--tasks", "none", "--json", "-"
+    )
+    assert code == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "bench"
+
+
+def test_report_with_comparison(result_file, tmp_path, capsys):
+    assert call("report", result_file, "--compare", result_file, "-o", tmp_path / "c.md") == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "c.md")
+    assert "## Comparison with an earlier result" in (tmp_path / "c.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["bench"], 2, "name a bundle folder"),
+        (["bench", "/no/such/bundle"], 2, "not a bundle"),
+        (["bench", "x", "--lengths", "8,x"], 2, "whole numbers"),
+        (["bench", "x", "--lengths", "1"], 2, "at least 2"),
+        (["bench", "x", "--runs", "0"], 2, "--runs"),
+        (["bench", "x", "--device", "toaster"], 2, "unknown device"),
+        (["report", "/no/such.json"], 2, "no such file"),
+    ],
+)
+def test_errors_are_one_line(arguments, code, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert call(*arguments) == code
+    err = capsys.readouterr().err
+    assert words in err and "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+class Broken(Device):
+    kind = "broken"
+
+    def run(self, bundle, settings):
+        from msdc.errors import MsdcError
+
+        raise MsdcError("the device went away")
+
+
+@pytest.mark.parametrize(("mean", "least", "lines"), [(0.9991, 0.9905, 0), (0.9989, 0.9985, 1), (0.9998, 0.985, 1)])
+def test_parity_is_the_mean_and_no_text_far_off(mean, least, lines):
+    golden = {"texts": 90, "mean_cosine": mean, "min_cosine": least, "ids_equal": True}
+    assert len(parity_failures([make_run(parity={"golden": golden})])) == lines
+
+
+class Wrong(Device):
+    kind = "wrong"
+
+    def run(self, bundle, settings):
+        golden = {"texts": 90, "mean_cosine": 0.9, "min_cosine": 0.5, "ids_equal": False, "ids_differ": [4, 7]}
+        return [make_run(parity={"golden": golden})]
+
+
+def test_one_device_failing_keeps_the_others_and_fails_the_command(tiny_bundle, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(registry.DEVICES, "broken", f"{__name__}:Broken")
+    code = call("bench", tiny_bundle, "--device", "broken,host", "--lengths", "4", "--runs", 5, "--runtime", "onnx",
+                "--tasks", "none", "--json", tmp_path / "r.json")  # fmt: skip
+    assert code == 1
+    assert "the device went away" in capsys.readouterr().err
+    assert len(json.loads((tmp_path / "r.json").read_text())["runs"]) == 1
+
+
+def test_gate_on_an_earlier_result(tiny_bundle, tmp_path, capsys, monkeypatch):
+    class Slow(Device):
+        kind = "slow"
+
+        def run(self, bundle, settings):
+            return [make_run(clock="instructions", scale=1.03)]
+
+    monkeypatch.setattr(sys.modules[__name__], "Slow", Slow, raising=False)
+    monkeypatch.setitem(registry.DEVICES, "slow", f"{__name__}:Slow")
+    before = tmp_path / "before.json"
+    before.write_text(BenchFile(runs=(make_run(clock="instructions"),)).model_dump_json())
+    assert call("bench", tiny_bundle, "--device", "slow", "--compare", before, "--gate", 5) == 0
+    assert call("bench", tiny_bundle, "--device", "slow", "--compare", before, "--gate", 2, "--json",
+                tmp_path / "r.json") == 1  # fmt: skip
+    assert "rose by 3.0 %" in capsys.readouterr().err and (tmp_path / "r.json").is_file()
+    assert call("bench", tiny_bundle, "--gate", 2) == 2
+
+
+def test_parity_below_the_gate_fails_after_writing(tiny_bundle, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(registry.DEVICES, "wrong", f"{__name__}:Wrong")
+    assert call("bench", tiny_bundle, "--device", "wrong", "--json", tmp_path / "r.json") == 1
+    err = capsys.readouterr().err
+    assert "0.5000" in err and "2 golden texts" in err
+    assert (tmp_path / "r.json").is_file()
+
+
+def test_imported_results_alone_make_a_report(tmp_path, capsys):
+    (tmp_path / "r.json").write_text(make_file().model_dump_json())
+    assert call("bench", "--import", tmp_path / "r.json", "-o", tmp_path / "r.html") == 0
+    assert "cortex-a53" in (tmp_path / "r.html").read_text()
+
+
+def test_help_of_the_verbs_imports_no_torch():
+    code = (
+        "import sys\nfrom msdc.cli import main\n"
+        "for verb in ('bench', 'report', 'quickstart', 'doctor'):\n"
+        "    try: main([verb, '--help'])\n"
+        "    except SystemExit as left: assert left.code == 0, left.code\n"
+        "assert not {'torch', 'onnxruntime', 'matplotlib'} & set(sys.modules), 'heavy import'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)

@@ -1,0 +1,118 @@
+"""Comparison: what is noise is called noise, what is not is found, instruction counts are held to a tolerance."""
+
+import numpy as np
+import pytest
+from bench_results import make_run
+
+from msdc.bench.compare import compare, percentile_change, regressions
+from msdc.bench.result import BenchFile, make_timing
+from msdc.errors import InputError
+
+
+def file_of(*runs):
+    return BenchFile(runs=runs)
+
+
+def latencies(old, new):
+    (found,) = compare(file_of(old), file_of(new))
+    return [d for d in found.differences if d.what.startswith("latency")]
+
+
+def test_the_same_distribution_twice_is_noise():
+    generator = np.random.default_rng(3)
+    called = []
+    for _ in range(40):
+        old, new = (10 + generator.exponential(0.5, 80) for _ in range(2))
+        _, (low, high) = percentile_change([old], [new], resamples=400)
+        called.append(not low <= 0 <= high)
+    # A 95 % interval errs one time in twenty; blocks of correlated samples make it no sharper than that.
+    assert np.mean(called) <= 0.15
+
+
+def test_a_real_difference_is_found_with_its_size():
+    differences = latencies(make_run(), make_run(scale=1.3, seed=4))
+    assert [d.verdict for d in differences] == ["slower"] * 3
+    for difference in differences:
+        assert difference.interval is not None
+        assert difference.change == pytest.approx(0.3, abs=0.02)
+        assert difference.interval[0] < 0.3 < difference.interval[1]
+
+
+def test_faster_is_faster():
+    assert {d.verdict for d in latencies(make_run(scale=1.3), make_run(seed=4))} == {"faster"}
+
+
+def test_other_work_on_the_machine_is_noise_when_the_fastest_runs_did_not_move():
+    generator = np.random.default_rng(0)
+    quiet = 10 + 0.1 * np.abs(generator.standard_normal(200))
+    # More than half of the runs disturbed: the median moves far, the fastest tenth does not.
+    busy = np.where(generator.random(200) < 0.7, quiet * 1.8, quiet)
+    old = make_run(latency=[make_timing(quiet.tolist(), warmup=0, length=8)])
+    new = make_run(latency=[make_timing(busy.tolist(), warmup=0, length=8)])
+    (difference,) = latencies(old, new)
+    assert difference.change > 0.5
+    assert difference.verdict == "noise"
+
+
+def test_slow_waves_widen_the_interval():
+    """Blocks: samples that drift together must not count as independent evidence."""
+    generator = np.random.default_rng(1)
+    wave = 10 + np.repeat(generator.normal(0, 1, 10), 30)
+    shuffled = generator.permutation(wave)
+
+    def width(samples):
+        _, (low, high) = percentile_change([samples], [samples], resamples=800)
+        return high - low
+
+    assert width(wave) > 1.5 * width(shuffled)
+
+
+def test_several_runs_of_one_artifact_are_resampled_as_runs():
+    """Two processes that differ more between than within: the interval must span their difference."""
+    one, two = np.full(50, 10.0), np.full(50, 12.0)
+    _, (low, high) = percentile_change([one, two], [one, two], resamples=500)
+    assert low < -0.1 and high > 0.1
+
+
+def test_instruction_counts_have_a_tolerance_and_no_interval():
+    old = make_run(clock="instructions")
+    assert {d.verdict for d in latencies(old, make_run(clock="instructions", scale=1.0005))} == {"same"}
+    slower = latencies(old, make_run(clock="instructions", scale=1.01))
+    assert {(d.verdict, d.unit, d.interval) for d in slower} == {("slower", "instructions", None)}
+
+
+def test_bytes_and_scores_are_compared():
+    new = make_run(artifact={**make_run().artifact.model_dump(), "bytes": 9_000_000, "sha256": "c" * 64})
+    (found,) = compare(file_of(make_run()), file_of(new))
+    by_name = {d.what: d for d in found.differences}
+    assert by_name["program bytes"].verdict == "smaller"
+    assert by_name["Spearman, graded-pairs"].verdict == "same"
+    assert by_name["load"].verdict == "unknown"
+
+
+def test_the_same_artifact_twice_is_said():
+    (found,) = compare(file_of(make_run()), file_of(make_run(seed=2)))
+    assert any("same artifact" in note for note in found.notes)
+
+
+def test_two_precisions_of_one_runtime_can_be_compared():
+    new = make_run(artifact={**make_run().artifact.model_dump(), "precision": "int8-embed4"})
+    assert len(compare(file_of(make_run()), file_of(new))) == 1
+
+
+def test_nothing_in_common_is_an_error():
+    with pytest.raises(InputError, match="nothing to compare"):
+        compare(file_of(make_run()), file_of(make_run("onnx")))
+
+
+def test_gate_names_what_rose_and_leaves_noise_alone():
+    counted = make_run(clock="instructions"), make_run(clock="instructions", scale=1.03)
+    lines = regressions(compare(*map(file_of, counted)), 2)
+    assert len(lines) == 3
+    rose = "latency, 8 tokens, median rose by 3.0 % to 3,090,000 instructions (gate 2 %)"
+    assert lines[0] == f"executorch on cortex-a53, native: {rose}"
+    assert regressions(compare(*map(file_of, counted)), 5) == []
+    assert regressions(compare(*map(file_of, reversed(counted))), 0) == []
+    timed = make_run(), make_run(scale=1.3, seed=4)
+    assert len(regressions(compare(*map(file_of, timed)), 10)) == 3
+    assert regressions(compare(file_of(make_run(seed=1)), file_of(make_run(seed=2))), 0) == []

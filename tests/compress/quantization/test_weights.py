@@ -1,0 +1,192 @@
+"""Our integers are torchao's, the torchao copy is the model torchao makes, plans and bytes add up."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from msdc.compress.quantization.weights import (
+    PRECISIONS,
+    PrecisionPlan,
+    dequantize_rows,
+    integers,
+    plan_for,
+    quantize,
+    quantize_groups_int4,
+    quantize_rows_int8,
+    sqnr_db,
+    weight_bytes_by_dtype,
+)
+from msdc.compress.student.model import Student, StudentConfig
+from msdc.compress.student.shapes import POSITION, TABLE, matrix_names, parameter_counts, tensor_shapes
+from msdc.errors import InputError
+
+CONFIGS = [
+    StudentConfig(vocabulary=97, hidden=64, heads=4, intermediate=96, unit=2, repeats=2, bottleneck=32, positions=20),
+    StudentConfig(
+        vocabulary=97, hidden=64, heads=4, intermediate=96, unit=1, repeats=3, bottleneck=32, place="embedding",
+        positions=20, dense=48, dense_activation="tanh",
+    ),
+    StudentConfig(vocabulary=97, hidden=64, heads=4, intermediate=96, unit=2, positions=20, dense=32, dense_bias=False),
+]  # fmt: skip
+
+
+def build(config: StudentConfig, seed: int = 0) -> Student:
+    torch.manual_seed(seed)
+    student = Student(config).eval()
+    with torch.no_grad():
+        for parameter in student.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.05)
+    return student
+
+
+def torchao_copy(student: Student, table: torch.dtype, linear: torch.dtype) -> Student:
+    """The oracle: torchao's own one-call API."""
+    from torchao.quantization import Int8DynamicActivationIntxWeightConfig, IntxWeightOnlyConfig, quantize_
+    from torchao.quantization.granularity import PerAxis, PerGroup
+
+    def granularity(dtype):
+        return PerAxis(0) if dtype == torch.int8 else PerGroup(32)
+
+    copied = copy.deepcopy(student)
+    linears = Int8DynamicActivationIntxWeightConfig(weight_dtype=linear, weight_granularity=granularity(linear))
+    quantize_(copied, linears, lambda module, name: isinstance(module, nn.Linear))
+    tables = IntxWeightOnlyConfig(table, granularity(table))
+    quantize_(copied, tables, lambda module, name: name == "embedding.table")
+    return copied
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_names_and_shapes_are_the_students(config):
+    state = Student(config).state_dict()
+    assert tensor_shapes(config) == {name: tuple(value.shape) for name, value in state.items()}
+    assert parameter_counts(config)["total"] == sum(value.numel() for value in state.values())
+
+
+def test_int8_integers_equal_torchaos_bit_for_bit():
+    from torchao.quantization import IntxUnpackedToInt8Tensor
+
+    torch.manual_seed(1)
+    weight = torch.randn(300, 128) * torch.logspace(-6, 2, 300)[:, None]
+    weight[7] = 0
+    weight[8, 3] = float(weight[8].abs().max()) * 3
+    oracle = IntxUnpackedToInt8Tensor.from_hp(weight, (1, 128), torch.int8)
+    values, scale = quantize_rows_int8(weight)
+    assert torch.equal(values, oracle.qdata) and torch.equal(scale, oracle.scale)
+    assert torch.equal(dequantize_rows(values, scale), oracle.dequantize())
+
+
+def test_int4_integers_equal_torchaos_bit_for_bit():
+    from torchao.quantization import IntxUnpackedToInt8Tensor
+
+    torch.manual_seed(2)
+    weight = torch.randn(300, 128) * torch.logspace(-6, 2, 300)[:, None]
+    oracle = IntxUnpackedToInt8Tensor.from_hp(weight, (1, 32), torch.int4)
+    values, scale = quantize_groups_int4(weight, 32)
+    assert torch.equal(values, oracle.qdata) and torch.equal(scale, oracle.scale)
+    assert torch.equal(dequantize_rows(values, scale), oracle.dequantize())
+
+
+@pytest.mark.parametrize("scale_type", ["float16", "bfloat16"])
+def test_short_scales_are_exact_in_their_type_and_torchao_makes_the_same_integers_from_them(scale_type):
+    from torchao.quantization import IntxUnpackedToInt8Tensor
+
+    torch.manual_seed(3)
+    weight = torch.randn(50, 64)
+    values, scale = quantize_groups_int4(weight, 32, scale_type)
+    assert torch.equal(scale.to(getattr(torch, scale_type)).float(), scale)
+    oracle = IntxUnpackedToInt8Tensor.from_hp(
+        weight, (1, 32), torch.int4, intx_choose_qparams_algorithm=None, custom_scale=scale,
+        custom_zero_point=torch.zeros_like(scale, dtype=torch.int8),
+    )  # fmt: skip
+    assert torch.equal(values, oracle.qdata)
+    error = (dequantize_rows(values, scale) - weight).abs().view(50, 2, 32)
+    # Half a step inside the range; the largest positive number of a group is clamped from 7.5 to 7 steps.
+    assert bool((error <= scale.unsqueeze(2) * 0.54).all())
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_int8_copy_is_the_model_that_torchao_makes(config):
+    student = build(config)
+    before = {name: value.clone() for name, value in student.state_dict().items()}
+    ids = torch.randint(0, config.vocabulary, (3, 11))
+    mask = torch.ones(3, 11, dtype=torch.bool)
+    mask[1, 6:] = False
+    ours = quantize(student, plan_for(student, "int8"))
+    oracle = torchao_copy(student, torch.int8, torch.int8)
+    with torch.no_grad():
+        assert torch.equal(ours(ids, mask), oracle(ids, mask))
+    assert ours.embedding.table.padding_idx is None
+    # The original is untouched.
+    assert all(torch.equal(before[name], value) for name, value in student.state_dict().items())
+    assert all(parameter.requires_grad for parameter in student.parameters())
+
+
+def test_embed4_copy_is_torchaos_up_to_the_rounding_of_the_scales():
+    student = build(CONFIGS[0])
+    ids, mask = torch.randint(0, 97, (2, 9)), torch.ones(2, 9, dtype=torch.bool)
+    with torch.no_grad():
+        ours = quantize(student, plan_for(student, "int8-embed4"))(ids, mask)
+        oracle = torchao_copy(student, torch.int4, torch.int8)(ids, mask)
+        full = quantize(student, plan_for(student, "int4-embed4"))
+    assert float((ours * oracle).sum(1).min()) > 0.9999
+    assert full.layers[0].query.weight.target_dtype == torch.int4
+    assert full.embedding.project.weight.target_dtype == torch.int8
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_bytes_by_dtype_are_those_of_the_integers_made(config, precision):
+    student = build(config)
+    plan = plan_for(student, precision)
+    made = integers(student, plan)
+    positions = {POSITION} if precision.endswith("embed4") else set()
+    assert set(made) == ({*matrix_names(config)} | positions if precision != "fp32" else set())
+    rest = sum(4 * v.numel() for name, v in student.state_dict().items() if name not in made)
+    sizes = weight_bytes_by_dtype(config, plan)
+    assert sum(sizes.values()) == rest + sum(part.bytes for part in made.values())
+    assert sizes["fp32"] == rest
+
+
+def test_scales_that_were_stored_are_used_again_and_only_while_they_hold():
+    student = build(CONFIGS[0])
+    plan = plan_for(student, "int8")
+    first = integers(student, plan)
+    with torch.no_grad():
+        for name, part in first.items():
+            student.get_parameter(name).copy_(part.dequantize())
+    fresh = integers(student, plan)
+    assert not torch.equal(fresh[TABLE].scale, first[TABLE].scale)
+    student.stored_scales = {name: part.scale for name, part in first.items()}
+    again = integers(student, plan)
+    for name, part in first.items():
+        assert torch.equal(again[name].values, part.values) and torch.equal(again[name].scale, part.scale)
+    with torch.no_grad():
+        student.embedding.table.weight[3, 5] += 1e-4
+    assert not torch.equal(integers(student, plan)[TABLE].scale, first[TABLE].scale)
+
+
+def test_int8_positions_become_their_dequantized_numbers():
+    student = build(CONFIGS[0])
+    plan = PrecisionPlan(precision="mixed", weights={POSITION: "int8"})
+    part = integers(student, plan)[POSITION]
+    assert torch.equal(quantize(student, plan).embedding.position.weight, part.dequantize())
+
+
+def test_a_plan_that_does_not_fit_is_refused():
+    with pytest.raises(InputError, match="unknown; known: fp32"):
+        plan_for(CONFIGS[0], "int3")
+    narrow = StudentConfig(vocabulary=9, hidden=40, heads=4, intermediate=96, unit=1, positions=20)
+    with pytest.raises(InputError, match="40 columns, no multiple of the int4 group of 32"):
+        plan_for(narrow, "int8-embed4")
+    with pytest.raises(InputError, match="cannot quantize"):
+        integers(build(CONFIGS[0]), PrecisionPlan(precision="x", weights={"layers.9.query.weight": "int8"}))
+    with pytest.raises(ValueError, match="positions are fp32 or int8"):
+        PrecisionPlan(precision="x", weights={POSITION: "int4"})
+
+
+def test_sqnr_of_a_known_error():
+    reference = torch.ones(1000)
+    assert sqnr_db(reference, reference * 1.1) == pytest.approx(20.0, abs=1e-4)
+    assert sqnr_db(reference, reference) == float("inf")

@@ -1,0 +1,153 @@
+"""Sizes against the published tables and against brute force; the budget's Pareto set against its definition."""
+
+import csv
+import json
+
+import places
+import pytest
+import torch
+from click.testing import CliRunner
+
+from msdc.compress.cli import command
+from msdc.compress.size.estimate import Cut, cut, macs_per_token, size_plan
+from msdc.compress.size.search import _pareto, enumerate_students, kept_shares, parse_bytes
+from msdc.compress.student.model import Student, StudentConfig
+from msdc.compress.student.shapes import SHAPES, parameter_counts
+from msdc.errors import InputError
+
+REFERENCE = places.ROOT.parent / "shared" / "reference" / "multistage_sts2017.csv"
+BASES = {"XLM-R": "xlmr-base", "MiniLM": "minilm"}
+
+
+def plan(*arguments: str) -> dict:
+    result = CliRunner().invoke(command, ["plan", *arguments, "--json"], catch_exceptions=False)
+    assert result.exit_code == 0
+    return json.loads(result.stdout)
+
+
+def test_every_student_of_the_paper_has_the_papers_size():
+    if not REFERENCE.is_file():
+        pytest.skip("../shared/reference is absent")
+    lines = [line for line in REFERENCE.read_text().splitlines() if not line.startswith("#")]
+    ours = [row for row in csv.DictReader(lines) if row["model"] == "ours"]
+    assert len(ours) == 10
+    for row in ours:
+        arguments = ["--shape", BASES[row["base"]], "--unit", row["ru"]]
+        if row["bottleneck"] != "none":
+            arguments += ["--bottleneck", row["bottleneck"]]
+        sizes = plan(*arguments)
+        embedding = sizes["embedding_parameters"]
+        if row["base"] == "MiniLM" and row["bottleneck"] != "none":
+            # The paper leaves the positions out in these rows only.
+            embedding -= sizes["embedding_parts"]["positions"]
+        # The paper cuts or rounds the second decimal.
+        assert embedding / 1e6 == pytest.approx(float(row["embedding_M"]), abs=0.01)
+        assert sizes["encoder_parameters"] / 1e6 == pytest.approx(float(row["encoder_M"]), abs=0.01)
+        assert sizes["config"]["unit"] * sizes["config"]["repeats"] == 12
+
+
+def test_the_published_bases():
+    for name, embedding, encoder in (("mbert", 92.20, 85.05), ("xlmr-base", 192.40, 85.05), ("minilm", 96.21, 21.29),
+                                     ("labse", 385.28, 85.05)):  # fmt: skip
+        counts = parameter_counts(SHAPES[name])
+        assert counts["embedding"] / 1e6 == pytest.approx(embedding, abs=0.01)
+        assert counts["encoder"] / 1e6 == pytest.approx(encoder, abs=0.01)
+
+
+def test_macs_are_what_a_forward_pass_multiplies():
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+
+    config = StudentConfig(
+        vocabulary=50, hidden=32, heads=4, intermediate=80, unit=2, repeats=3, bottleneck=16, positions=40, dense=24
+    )
+    student = Student(config).eval()
+    ids = torch.zeros(1, 32, dtype=torch.int64)
+    # The counter knows matrix products, not the fused attention of the CPU.
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter, torch.no_grad():
+        student(ids, torch.ones(1, 32))
+    macs = counter.get_total_flops() / 2
+    assert macs_per_token(config, 32) * 32 == pytest.approx(macs, rel=1e-3)
+
+
+def test_a_model_folder_is_planned_as_its_shape(bert_folder):
+    sizes = plan(str(bert_folder), "--bottleneck", "8", "--unit", "1")
+    config = sizes["config"]
+    assert (config["unit"], config["repeats"], config["bottleneck"], config["vocabulary"]) == (1, 3, 8, 120)
+    assert sizes["parameters"] == sum(p.numel() for p in Student(StudentConfig(**config)).parameters())
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"unit": 13}, "13 layers out of a model that stores 12"),
+        ({"unit": 5}, "does not divide 12 layers"),
+        ({"bottleneck": 999}, "wider than the hidden size"),
+        ({"max_length": 4000}, "exceeds the 514 positions"),
+    ],
+)
+def test_a_cut_that_does_not_fit_is_refused(changes, said):
+    with pytest.raises(InputError, match=said):
+        cut(SHAPES["xlmr-base"], Cut(**changes))
+
+
+def test_usage_errors():
+    runner = CliRunner()
+    assert runner.invoke(command, ["plan"]).exit_code == 2
+    result = runner.invoke(command, ["plan", "--shape", "nonsense"])
+    assert isinstance(result.exception, InputError) and "known: all-minilm-l6" in str(result.exception)
+    assert runner.invoke(command, ["plan", "--list"]).output.split()[0] == "all-minilm-l6"
+
+
+def test_sizes_of_a_budget():
+    assert parse_bytes("10MB") == 10_000_000
+    assert parse_bytes("9.5 MiB") == int(9.5 * 1024**2)
+    assert parse_bytes("12000") == 12_000
+    for wrong in ("", "ten", "10QB", "-3MB", "nan", "10MB5"):
+        with pytest.raises(InputError, match=r"10MB or 9\.5MiB"):
+            parse_bytes(wrong)
+
+
+def test_the_pareto_set_is_what_its_definition_says():
+    generator = torch.Generator().manual_seed(0)
+    points = [tuple(row) for row in torch.randint(0, 6, (300, 3), generator=generator).tolist()]
+
+    def dominated(a):
+        return any(all(y <= x for x, y in zip(a, b, strict=True)) and b != a for b in points)
+
+    assert _pareto(points) == [not dominated(point) for point in points]
+
+
+def test_a_budget_lists_what_fits_and_marks_the_best():
+    base = SHAPES["all-minilm-l6"]
+    rows = enumerate_students(base, 6_000_000, max_length=128)
+    assert rows and all(row.bytes <= 6_000_000 for row in rows)
+    assert rows == sorted(rows, key=lambda row: row.expected_loss) and any(row.pareto for row in rows)
+    assert rows[0].pareto
+    assert {row.needs_qat for row in rows if row.precision != "int4-embed4"} == {False}
+    with pytest.raises(InputError, match="the smallest takes"):
+        enumerate_students(base, 1000)
+
+
+def test_the_share_a_bottleneck_keeps_is_the_svds():
+    from msdc.compress.student.cut import explained_share
+
+    torch.manual_seed(0)
+    table = torch.randn(200, 24) @ torch.diag(torch.logspace(0, -2, 24))
+    frequency = torch.rand(200)
+    shares = kept_shares(table, [4, 12, 24], frequency)
+    for width, share in shares.items():
+        assert share == pytest.approx(explained_share(table, frequency, width), abs=1e-5)
+
+
+def test_budget_command(bert_folder):
+    result = CliRunner().invoke(command, ["plan", str(bert_folder), "--budget", "60KB", "--json"])
+    rows = json.loads(result.stdout)
+    assert rows and all(row["pareto"] and row["bytes"] <= 60_000 for row in rows)
+    shown = CliRunner().invoke(command, ["plan", str(bert_folder), "--budget", "60KB", "--all", "--top", "3"])
+    assert "Pareto" in shown.output and shown.exit_code == 0
+
+
+def test_size_plan_lists_only_precisions_that_fit():
+    narrow = StudentConfig(vocabulary=50, hidden=40, heads=4, intermediate=80, unit=1, positions=20)
+    assert list(size_plan("narrow", narrow).bytes) == ["fp32", "int8"]

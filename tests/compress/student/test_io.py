@@ -1,0 +1,153 @@
+"""Student folders: round trips, stock classes, quantized weights, damage."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from stock_models import TEXTS, write_stock
+from torch import nn
+
+import msdc
+from msdc.compress.quantization.packing import pack_int4, read_plan, unpack_int4
+from msdc.compress.quantization.weights import integers, plan_for, quantize, weight_bytes_by_dtype
+from msdc.compress.student.from_transformers import from_stock
+from msdc.compress.student.io import load_student, open_student, save_stock, save_student, tokenizer_file
+from msdc.compress.student.model import Student, StudentConfig
+from msdc.encoders.encoder import Encoder
+from msdc.errors import InputError
+
+
+def student_of(**changes) -> Student:
+    settings = {
+        "vocabulary": 120, "hidden": 64, "heads": 4, "intermediate": 96, "unit": 2, "repeats": 2,
+        "bottleneck": 32, "positions": 24,
+    }  # fmt: skip
+    torch.manual_seed(0)
+    student = Student(StudentConfig(**(settings | changes))).eval()
+    with torch.no_grad():
+        for parameter in student.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    return student
+
+
+def vectors(student: Student, tokenizer) -> np.ndarray:
+    return Encoder(student, tokenizer, student.config.positions, "x").encode(TEXTS)
+
+
+DENSE = {"dense": 48, "dense_activation": "tanh"}
+
+
+@pytest.mark.parametrize("changes", [{}, {"place": "embedding"}, {"bottleneck": None, **DENSE}])
+def test_a_saved_student_comes_back_with_its_word_piece_tokenizer(tmp_path, bert_folder, changes):
+    student = student_of(**changes)
+    save_student(student, tokenizer_file(bert_folder), tmp_path / "s")
+    back = load_student(tmp_path / "s")
+    encoder = msdc.load_encoder(tmp_path / "s")
+    oracle = vectors(student, msdc.load_encoder(bert_folder).tokenizer)
+    assert back.config == student.config
+    assert np.abs(vectors(back, encoder.tokenizer) - oracle).max() == 0
+    assert np.abs(encoder.encode(TEXTS) - oracle).max() < 1e-6
+    with pytest.raises(InputError, match="exists already"):
+        save_student(student, tokenizer_file(bert_folder), tmp_path / "s")
+
+
+@pytest.mark.parametrize("changes", [{}, DENSE, {"pooling": "cls", "normalize": False}, {"activation": "gelu_new"}])
+def test_place_embedding_is_a_stock_albert_folder(tmp_path, bert_folder, changes):
+    from sentence_transformers import SentenceTransformer
+
+    student = student_of(place="embedding", **changes)
+    save_student(student, tokenizer_file(bert_folder), tmp_path / "s")
+    oracle = SentenceTransformer(str(tmp_path / "s"), device="cpu")
+    assert type(oracle[0].auto_model).__name__ == "AlbertModel"
+    ours = vectors(student, msdc.load_encoder(bert_folder).tokenizer)
+    assert np.abs(ours - oracle.encode(TEXTS)).max() < 1e-5
+    kinds = [row["type"] for row in json.loads((tmp_path / "s/modules.json").read_text())]
+    assert all(kind.startswith("sentence_transformers.models.") for kind in kinds)
+
+
+@pytest.mark.parametrize("changes", [{}, {"bottleneck": None}, DENSE, {"pooling": "max", "normalize": False}])
+def test_a_materialised_student_is_the_equal_plain_bert(tmp_path, bert_folder, changes):
+    from sentence_transformers import SentenceTransformer
+
+    student = student_of(**changes)
+    save_stock(student, tokenizer_file(bert_folder), tmp_path / "s")
+    oracle = SentenceTransformer(str(tmp_path / "s"), device="cpu")
+    body = oracle[0].auto_model
+    assert type(body).__name__ == "BertModel" and body.config.num_hidden_layers == 4
+    ours = vectors(student, msdc.load_encoder(bert_folder).tokenizer)
+    assert np.abs(ours - oracle.encode(TEXTS)).max() < 1e-5
+    assert from_stock(tmp_path / "s").config.unit == 4
+
+
+def test_int4_packing_is_lossless():
+    values = torch.arange(-8, 8, dtype=torch.int8).repeat(3, 2)
+    packed = pack_int4(values)
+    assert packed.dtype == torch.uint8 and packed.shape == (3, 16)
+    assert torch.equal(unpack_int4(packed), values)
+
+
+@pytest.mark.parametrize("precision", ["int8", "int8-embed4", "int4-embed4"])
+@pytest.mark.parametrize("place", ["word", "embedding"])
+def test_a_quantized_folder_holds_the_integers_and_gives_them_back(tmp_path, bert_folder, precision, place):
+    student = student_of(place=place)
+    plan = plan_for(student, precision)
+    save_student(student, tokenizer_file(bert_folder), tmp_path / "q", plan=plan)
+    assert read_plan(tmp_path / "q") == plan
+    back = load_student(tmp_path / "q")
+    for name, part in integers(student, plan).items():
+        again = integers(back, plan)[name]
+        assert torch.equal(again.values, part.values) and torch.equal(again.scale, part.scale)
+    ids, mask = torch.randint(0, 120, (2, 9)), torch.ones(2, 9, dtype=torch.bool)
+    with torch.no_grad():
+        assert torch.equal(quantize(back, plan)(ids, mask), quantize(student, plan)(ids, mask))
+    payload = sum(
+        value.numel() * value.element_size() for value in load_file(tmp_path / "q/model.safetensors").values()
+    )
+    assert payload == sum(weight_bytes_by_dtype(student, plan).values())
+    assert msdc.load_encoder(tmp_path / "q").encode(TEXTS).shape == (len(TEXTS), 64)
+
+
+def damage(folder, name, value):
+    tensors = load_file(folder / "model.safetensors")
+    if value is None:
+        del tensors[name]
+    else:
+        tensors[name] = value
+    save_file(tensors, str(folder / "model.safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("layers.0.up.weight", None, "layers.0.up.weight is missing"),
+        ("layers.0.up.weight", torch.zeros(96, 64), "not the int8 weight"),
+        ("layers.0.up.weight.scale", torch.full((96, 1), float("nan")), "scales of layers.0.up.weight are damaged"),
+        ("embedding.table.weight", torch.zeros(5, 32, dtype=torch.int8), "not the int8 weight"),
+        ("stranger", torch.zeros(1), "unknown tensor stranger"),
+    ],
+)
+def test_a_damaged_quantized_folder_is_refused_in_one_line(tmp_path, bert_folder, name, value, said):
+    student = student_of()
+    save_student(student, tokenizer_file(bert_folder), tmp_path / "q", plan=plan_for(student, "int8"))
+    damage(tmp_path / "q", name, value)
+    with pytest.raises(InputError, match=said) as caught:
+        load_student(tmp_path / "q")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", '{"plan": 3}', '{"plan": {"precision": "x", "weights": {"a": "int2"}}}'])
+def test_a_damaged_plan_is_refused(tmp_path, bert_folder, text):
+    student = student_of()
+    save_student(student, tokenizer_file(bert_folder), tmp_path / "q", plan=plan_for(student, "int8"))
+    (tmp_path / "q/precision.json").write_text(text)
+    with pytest.raises(InputError, match=r"precision\.json"):
+        load_student(tmp_path / "q")
+
+
+def test_open_student_takes_ours_and_stock(tmp_path, bert_folder):
+    assert isinstance(open_student(bert_folder), nn.Module)
+    save_student(student_of(), tokenizer_file(bert_folder), tmp_path / "s")
+    assert open_student(tmp_path / "s").config.repeats == 2
+    assert open_student(write_stock(tmp_path / "a", "albert")).config.place == "embedding"

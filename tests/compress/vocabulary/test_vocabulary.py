@@ -1,0 +1,273 @@
+"""Trimmed vocabularies: what stays, which ids, and that unchanged text keeps its vector, for every tokenizer kind."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from stock_models import TEXTS, write_stock
+
+import msdc
+from msdc.compress.cli import command
+from msdc.compress.quantization.weights import integers, plan_for
+from msdc.compress.student.io import load_student, open_student, save_student
+from msdc.compress.student.model import Student, StudentConfig
+from msdc.compress.texts import quickstart_texts, read_texts
+from msdc.compress.vocabulary.alphabets import Alphabet, known_languages
+from msdc.compress.vocabulary.sentencepiece import train_vocabulary
+from msdc.compress.vocabulary.trim import TrimRequest, prove, trim
+from msdc.errors import GateError, InputError
+from msdc.text.tokenizer import PieceTokenizer
+
+SENTENCES = quickstart_texts()
+
+
+def trimmed(model, out, **wish):
+    report = trim(TrimRequest(model=str(model), out=out, **wish))
+    return report, msdc.load_encoder(out)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("corpus") / "de.txt"
+    path.write_text("\n".join(quickstart_texts(["de"])), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def piece_student(tmp_path_factory):
+    """A tiny student with a SentencePiece vocabulary of 3,000 pieces over eight languages."""
+    folder = tmp_path_factory.mktemp("pieces")
+    train_vocabulary(SENTENCES, folder / "tokenizer.model", 3000, threads=1)
+    size = PieceTokenizer(folder / "tokenizer.model").size
+    torch.manual_seed(0)
+    student = Student(StudentConfig(vocabulary=size, hidden=32, heads=4, intermediate=48, unit=1, repeats=2,
+                                    bottleneck=16, positions=48)).eval()  # fmt: skip
+    save_student(student, folder / "tokenizer.model", folder / "student")
+    return folder / "student"
+
+
+@pytest.fixture(scope="module")
+def xlmr(tmp_path_factory):
+    """A stock XLM-R with fairseq's ids (everything one higher, pad 1, mask last), its `.model` and tokenizer.json."""
+    import io
+
+    import sentencepiece
+    import transformers
+    from sentencepiece import sentencepiece_model_pb2 as pb
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+    folder = tmp_path_factory.mktemp("xlmr") / "model"
+    write_stock(folder, "xlm-roberta", max_seq_length=None)
+    buffer = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(SENTENCES), model_writer=buffer, vocab_size=2500,
+                                             model_type="unigram", minloglevel=2, num_threads=1)  # fmt: skip
+    (folder / "sentencepiece.bpe.model").write_bytes(buffer.getvalue())
+    proto = pb.ModelProto()
+    proto.ParseFromString(buffer.getvalue())
+    head = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
+    vocabulary = head + [(p.piece, p.score) for p in proto.pieces[3:]] + [("<mask>", 0.0)]
+    backend = Tokenizer(models.Unigram(vocabulary, unk_id=3))
+    backend.normalizer = normalizers.Sequence([normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap)])
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
+    backend.decoder = decoders.Metaspace()
+    backend.post_processor = processors.TemplateProcessing(single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>",
+                                                           special_tokens=[("<s>", 0), ("</s>", 2)])  # fmt: skip
+    backend.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    backend.save(str(folder / "tokenizer.json"))
+    torch.manual_seed(3)
+    config = transformers.XLMRobertaConfig(
+        vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
+        max_position_embeddings=66, pad_token_id=1, bos_token_id=0, eos_token_id=2, type_vocab_size=1,
+    )  # fmt: skip
+    model = transformers.XLMRobertaModel(config)
+    model.save_pretrained(folder)
+    return folder
+
+
+def test_pieces_by_language(piece_student, tmp_path):
+    report, after = trimmed(piece_student, tmp_path / "out", languages=("de", "en"))
+    names = [after.tokenizer.processor.id_to_piece(i) for i in range(after.tokenizer.size)]
+    assert names[:4] == ["<pad>", "<unk>", "<s>", "</s>"]
+    assert not any("\u0600" <= letter <= "\u06ff" for name in names for letter in name)
+    assert "ß" in "".join(names) and report.vocabulary_after == len(names) < report.vocabulary_before
+    assert after.module.config.vocabulary == len(names)
+    proof = report.proofs[0]
+    assert proof.unchanged_max_abs == 0.0 and proof.changed_share < 0.05
+
+
+def test_pieces_that_stay_keep_their_rows(piece_student, tmp_path):
+    before = load_student(piece_student)
+    _, after = trimmed(piece_student, tmp_path / "out", languages=("ar",))
+    old = PieceTokenizer(piece_student / "tokenizer.model").processor
+    new = after.tokenizer.processor
+    for index in range(new.get_piece_size()):
+        row = before.embedding.table.weight[old.piece_to_id(new.id_to_piece(index))]
+        assert torch.equal(after.module.embedding.table.weight[index], row)
+        assert new.get_score(index) == old.get_score(old.piece_to_id(new.id_to_piece(index)))
+
+
+def test_pieces_by_corpus_leave_the_corpus_unchanged(piece_student, tmp_path, corpus):
+    report, after = trimmed(piece_student, tmp_path / "out", corpus=(corpus,), languages=("de",))
+    assert report.proofs[1].changed_share == 0.0 and report.proofs[1].unchanged_max_abs == 0.0
+    texts = read_texts(corpus)[:50]
+    before = msdc.load_encoder(piece_student)
+    assert np.array_equal(before.encode(texts), after.encode(texts))
+    # Nothing in the corpus became unknown.
+    assert not any(after.tokenizer.unk_id in row for row in after.tokenize(texts))
+
+
+@pytest.mark.parametrize("size", [400, 900])
+def test_a_size_is_met_and_the_frequent_pieces_win(piece_student, tmp_path, corpus, size):
+    report, after = trimmed(piece_student, tmp_path / f"o{size}", corpus=(corpus,), languages=("de",), size=size)
+    assert report.vocabulary_after == after.tokenizer.size <= size
+    assert report.vocabulary_after > size - 5
+    with pytest.raises(InputError, match="is too small: "):
+        trim(TrimRequest(model=str(piece_student), out=tmp_path / "no", languages=("ar",), size=20))
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_quantized_student_keeps_its_integers(piece_student, tmp_path):
+    student = load_student(piece_student)
+    plan = plan_for(student, "int8")
+    save_student(student, piece_student / "tokenizer.model", tmp_path / "q", plan=plan)
+    _, after = trimmed(tmp_path / "q", tmp_path / "out", languages=("en",))
+    old = PieceTokenizer(piece_student / "tokenizer.model").processor
+    new = after.tokenizer.processor
+    rows = [old.piece_to_id(new.id_to_piece(index)) for index in range(new.get_piece_size())]
+    name = "embedding.table.weight"
+    full, part = integers(student, plan)[name], integers(after.module, plan_for(after.module, "int8"))[name]
+    assert torch.equal(part.values, full.values[rows]) and torch.equal(part.scale, full.scale[rows])
+
+
+def test_xlmr_loses_fairseqs_offset(xlmr, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    report, after = trimmed(xlmr, tmp_path / "out", languages=("de", "fr", "en"))
+    assert report.tokenizer == "tokenizer.model" and report.vocabulary_after < report.vocabulary_before
+    pieces = after.tokenizer.processor
+    # The id of a piece is its row: the old row was the `.model`'s id + 1.
+    old = PieceTokenizer(xlmr / "sentencepiece.bpe.model").processor
+    table = open_student(xlmr).embedding.table.weight
+    small = open_student(tmp_path / "out")
+    for index in range(4, pieces.get_piece_size()):
+        row = table[old.piece_to_id(pieces.id_to_piece(index)) + 1]
+        assert torch.equal(small.embedding.table.weight[index], row)
+    assert [pieces.id_to_piece(i) for i in range(4)] == ["<pad>", "<unk>", "<s>", "</s>"]
+    assert torch.equal(small.embedding.table.weight[:4], table[[1, 3, 0, 2]])
+    # A stock model stays one that plain sentence-transformers loads, with the vectors it had.
+    texts = quickstart_texts(["de", "fr"], limit=60)
+    oracle = SentenceTransformer(str(xlmr), device="cpu").encode(texts)
+    stock = SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(texts)
+    same = np.abs(stock - oracle).max(1) < 1e-5
+    assert same.mean() > 0.9
+    assert np.abs(after.encode(texts) - stock).max() < 1e-5
+
+
+def test_xlmr_with_a_step_outside_its_model_keeps_its_tokenizer_json(xlmr, tmp_path):
+    folder = tmp_path / "lower"
+    shutil.copytree(xlmr, folder)
+    raw = json.loads((folder / "tokenizer.json").read_text())
+    raw["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "Lowercase"}, raw["normalizer"]]}
+    (folder / "tokenizer.json").write_text(json.dumps(raw))
+    report, after = trimmed(folder, tmp_path / "out", languages=("de",))
+    assert report.tokenizer == "tokenizer.json"
+    assert report.proofs[0].changed_share < 0.02 and report.proofs[0].unchanged_max_abs < 1e-6
+    assert after.tokenizer.encode(["HAUS"], 9) == after.tokenizer.encode(["haus"], 9)
+
+
+def test_word_pieces(bert_folder, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    text = tmp_path / "texts.txt"
+    text.write_text("\n".join(TEXTS[:4]))
+    report, after = trimmed(bert_folder, tmp_path / "out", corpus=(text,))
+    assert report.proofs[1].changed_share == 0.0
+    oracle = SentenceTransformer(str(bert_folder), device="cpu").encode(TEXTS[:4])
+    stock = SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(TEXTS[:4])
+    assert np.abs(stock - oracle).max() < 1e-6 and np.abs(after.encode(TEXTS[:4]) - oracle).max() < 1e-5
+    raw = json.loads((tmp_path / "out/tokenizer.json").read_text())
+    vocabulary = raw["model"]["vocab"]
+    assert sorted(vocabulary.values()) == list(range(len(vocabulary))) and len(vocabulary) == report.vocabulary_after
+    for token in raw["added_tokens"]:
+        assert vocabulary[token["content"]] == token["id"]
+
+
+def byte_level(folder, texts):
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    backend.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=900, special_tokens=special, show_progress=False,
+                                initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))  # fmt: skip
+    backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True)
+    backend.save(str(folder / "tokenizer.json"))
+    return backend.get_vocab_size()
+
+
+def test_byte_level_bpe(tmp_path, corpus):
+    import transformers
+
+    folder = write_stock(tmp_path / "roberta", "roberta", max_seq_length=None)
+    size = byte_level(folder, SENTENCES)
+    config = transformers.RobertaConfig(vocab_size=size, hidden_size=32, num_hidden_layers=1, num_attention_heads=4,
+                                        intermediate_size=48, max_position_embeddings=66, pad_token_id=1)  # fmt: skip
+    transformers.RobertaModel(config).save_pretrained(folder)
+    report, after = trimmed(folder, tmp_path / "out", corpus=(corpus,))
+    assert report.vocabulary_after < size
+    assert report.proofs[1].changed_share < 0.05 and report.proofs[1].unchanged_max_abs < 1e-6
+    texts = read_texts(corpus)[:40]
+    assert [after.tokenizer.backend.decode(row) for row in after.tokenize(texts)] == texts
+
+
+def test_a_wrong_vector_fails_the_proof(piece_student, tmp_path):
+    before, after = msdc.load_encoder(piece_student), msdc.load_encoder(piece_student)
+    with torch.no_grad():
+        after.module.embedding.table.weight[2] += 1
+    with pytest.raises(GateError, match="vectors of unchanged texts differ"):
+        prove(before, after, range(before.tokenizer.size), SENTENCES[:8], "x")
+
+
+def test_alphabets():
+    german = Alphabet(["de"])
+    assert german.writes("Straße") and german.writes("2,5€") and german.writes("é") and not german.writes("été")
+    assert not german.writes("дом") and german.writes("🙂")
+    assert Alphabet(["ar"]).writes("السلام؟") and not Alphabet(["ar"]).writes("hello")
+    assert Alphabet(["tr"]).writes("İstanbul") and Alphabet(["ja"]).writes("東京タワー")
+    assert Alphabet(["en", "ru"]).writes("Москва")
+    assert {"en", "de", "es", "fr", "it", "nl", "tr", "ar"} <= set(known_languages())
+    with pytest.raises(InputError, match="language 'xx' is unknown; known: af, am"):
+        Alphabet(["xx"])
+
+
+def test_command(piece_student, tmp_path):
+    run = CliRunner().invoke
+    arguments = ["vocabulary", str(piece_student), "-o", str(tmp_path / "out"), "--languages", "nl, it"]
+    result = run(command, arguments, catch_exceptions=False)
+    assert result.exit_code == 0 and "pieces" in result.stdout and "embedded corpus" in result.stdout
+    again = run(command, arguments)
+    assert isinstance(again.exception, InputError) and "exists already" in str(again.exception)
+    forced = run(command, [*arguments, "--force", "--json"], catch_exceptions=False)
+    assert json.loads(forced.stdout)["vocabulary_after"] == msdc.load_encoder(tmp_path / "out").tokenizer.size
+    nothing = run(command, ["vocabulary", str(piece_student), "-o", str(tmp_path / "x")])
+    assert "say what to keep" in str(nothing.exception)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("none.txt", None, "no such file"),
+        ("e.txt", b"\n\n", "no text"),
+        ("b.txt", b"\xff\xfe\xfa", "UTF-8"),
+        ("t.gz", b"\x1f\x8b\x08broken", "cannot be read"),
+    ],
+)
+def test_bad_text_files(tmp_path, name, content, said):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=said):
+        read_texts(tmp_path / name)

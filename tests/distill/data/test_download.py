@@ -1,0 +1,78 @@
+"""OPUS over a real HTTP server on the loopback; hub files by their language pair."""
+
+import functools
+import http.server
+import io
+import threading
+import zipfile
+
+import pytest
+
+from msdc.distill.data import download as remote
+from msdc.distill.data.sources import open_corpus
+from msdc.distill.recipe import Corpus
+from msdc.errors import InputError
+
+
+@pytest.fixture
+def opus(tmp_path, monkeypatch):
+    """A loopback server laid out as OPUS is; yields its folder."""
+    folder = tmp_path / "served"
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    base = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setattr(remote, "OPUS_URL", base + "/OPUS-{name}/{version}/moses/{pair}.txt.zip")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    moses = folder / "OPUS-Talks" / "v1" / "moses"
+    moses.mkdir(parents=True)
+    yield moses
+    server.shutdown()
+    server.server_close()
+
+
+def write_zip(path, files):
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    path.write_bytes(data.getvalue())
+
+
+def test_opus_pair_is_fetched_once_and_read(opus):
+    write_zip(
+        opus / "de-en.txt.zip", {"Talks.de-en.en": "Yes.\nNo.\n", "Talks.de-en.de": "Ja.\nNein.\n", "README": "x"}
+    )
+    corpus = Corpus(opus="Talks/v1", languages=["de"])
+    for _ in range(2):
+        (source,) = open_corpus(corpus)
+        assert [(r.source, r.target, r.language) for r in source.read()] == [
+            ("Yes.", "Ja.", "de"),
+            ("No.", "Nein.", "de"),
+        ]
+        (opus / "de-en.txt.zip").unlink(missing_ok=True)
+
+
+def test_opus_names_that_are_not_there_or_not_archives(opus):
+    with pytest.raises(InputError, match="cannot be fetched"):
+        open_corpus(Corpus(opus="Talks/v9", languages=["de"]))
+    (opus / "en-fr.txt.zip").write_bytes(b"not a zip")
+    with pytest.raises(InputError, match="not a zip archive"):
+        open_corpus(Corpus(opus="Talks/v1", languages=["fr"]))
+    write_zip(opus / "en-nl.txt.zip", {"../evil.en": "x\n", "evil.nl": "x\n"})
+    with pytest.raises(InputError, match="does not hold one"):
+        open_corpus(Corpus(opus="Talks/v1", languages=["nl"]))
+    with pytest.raises(InputError, match="expected NAME/VERSION"):
+        open_corpus(Corpus(opus="Talks", languages=["nl"]))
+
+
+def test_hub_files_keep_their_language(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for code in ("de", "fr"):
+        (tmp_path / "set" / f"en-{code}").mkdir(parents=True)
+        (tmp_path / "set" / f"en-{code}" / "train-00000.tsv").write_text(f"Yes.\t{code}\n")
+    corpus = Corpus(hub="owner/parallel", languages=["fr"])
+    (path,) = remote.link_by_language(tmp_path / "set", corpus)
+    assert path.name == "en-fr.train-00000.tsv" and path.read_text() == "Yes.\tfr\n"
+    with pytest.raises(InputError, match="nothing in tr"):
+        remote.link_by_language(tmp_path / "set", Corpus(hub="owner/parallel", languages=["tr"]))

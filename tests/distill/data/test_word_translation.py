@@ -1,0 +1,134 @@
+"""English-only text through the dictionary of the parallel text."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import msdc
+from msdc.distill.assistant import sample_rows
+from msdc.distill.data.batches import make_chunk
+from msdc.distill.data.sources import Row, join_punctuation, open_corpora, open_corpus
+from msdc.distill.data.stream import Stream
+from msdc.distill.data.word_translation import learn_dictionary, put_into_words
+from msdc.distill.recipe import Corpus, HeldOut
+from msdc.errors import InputError
+
+# A toy language: every English word has one counterpart, the article has none, "big" has two.
+WORDS = {"dog": "wuf", "cat": "mia", "house": "kas", "sleeps": "dor", "runs": "kor", "sees": "vid", "bird": "pip"}
+
+
+def toy_pairs() -> list[Row]:
+    rows = []
+    nouns, verbs = ["dog", "cat", "house", "bird"], ["sleeps", "runs", "sees"]
+    for repeat in range(4):
+        for noun in nouns:
+            for verb in verbs:
+                big = ("grand", "gross")[repeat % 2]
+                rows.append(Row(f"the big {noun} {verb}", f"{WORDS[noun]} {big} {WORDS[verb]}", "xx"))
+                rows.append(Row(f"the {noun} {verb}", f"{WORDS[noun]} {WORDS[verb]}", "xx"))
+    return rows
+
+
+def test_the_dictionary_finds_every_counterpart_and_leaves_the_article_out() -> None:
+    dictionary = learn_dictionary(toy_pairs())
+    entries = dictionary.by_language["xx"]
+    for word, counterpart in WORDS.items():
+        assert entries[word][0][0] == counterpart
+    assert set(entries["big"][0]) == {"grand", "gross"}
+    assert dictionary.translate("The cat sees, the Bird runs!", "xx") == "mia vid, pip kor!"
+
+
+def test_unknown_words_stay_and_a_text_has_one_translation() -> None:
+    dictionary = learn_dictionary(toy_pairs())
+    assert dictionary.translate("the zebra sleeps", "xx") == "zebra dor"
+    seen = {dictionary.translate("the big dog", "xx") for _ in range(20)}
+    assert len(seen) == 1
+    assert {dictionary.translate(f"big {i}", "xx").split()[0] for i in range(40)} == {"grand", "gross"}
+
+
+def _corpora(folder: Path) -> tuple[Corpus, Corpus]:
+    pairs = folder / "pairs.en-xx.tsv"
+    pairs.write_text("".join(f"{row.source}\t{row.target}\n" for row in toy_pairs()), encoding="utf-8")
+    with gzip.open(folder / "nli.tsv.gz", "wt", encoding="utf-8") as handle:
+        handle.write("gold_label\tpremise\thypothesis\n")
+        handle.write("entailment\tThe dog runs .\tThe big dog runs .\nneutral\tThe dog runs .\tThe cat sleeps .\n")
+    text = Corpus(
+        path=str(folder / "nli.tsv.gz"), kind="text", columns=("premise", "hypothesis"), tokenized=True,
+        word_by_word=("xx",),
+    )  # fmt: skip
+    return Corpus(path=str(pairs)), text
+
+
+def test_text_becomes_pairs_that_are_never_held_out_nor_learnt_from(tmp_path: Path) -> None:
+    corpora = _corpora(tmp_path)
+    stream = Stream(open_corpora(corpora), 1, HeldOut(share=0.4))
+    plain = {row.source for row in sample_rows(stream, 1000, 1) if row.language == "xx"}
+    stream.sources = put_into_words(stream.sources, learn_dictionary(toy_pairs()))
+    made = stream.sources[-1]
+    rows = list(made.read())
+    assert [row.source for row in rows] == ["The dog runs.", "The big dog runs.", "The cat sleeps."]
+    assert rows[0].target == "wuf kor." and rows[0].language == "xx"
+    assert {row.source for row in sample_rows(stream, 1000, 1)} == plain
+    held = {row.source for rows in stream.heldout_rows().values() for row in rows}
+    assert held and not held & {row.source for row in rows}
+
+
+def test_english_only_rows_among_pairs_stand_for_their_own_translation() -> None:
+    tokenizer = msdc.load_encoder("msdc-mini").tokenizer
+    rows = [Row("a dog runs", "ein hund", "de"), Row("a cat sleeps", "", "en")]
+    chunk = make_chunk(rows, tokenizer, 16, 2, None, np.random.default_rng(0))
+    assert chunk.target_ids is not None
+    assert chunk.target_ids[0] != chunk.source_ids[0] and chunk.target_ids[1] == chunk.source_ids[1]
+    alone = make_chunk(rows[1:], tokenizer, 16, 2, None, np.random.default_rng(0))
+    assert alone.target_ids is None
+
+
+def test_a_language_without_parallel_text_and_a_missing_column_are_named(tmp_path: Path) -> None:
+    _, text = _corpora(tmp_path)
+    other = text.model_copy(update={"word_by_word": ("qq",)})
+    with pytest.raises(InputError, match="word_by_word 'qq' needs parallel text"):
+        put_into_words(open_corpus(other), learn_dictionary(toy_pairs()))
+    with pytest.raises(InputError, match="no column 'sentence' \\(have gold_label, premise, hypothesis\\)"):
+        open_corpus(text.model_copy(update={"columns": ("sentence",)}))
+
+
+def rich_pairs() -> list[Row]:
+    """Two hundred nouns, each in half a percent of the sentences; a noun's counterpart is its mirror image."""
+    nouns = [a + b + c + "o" for a in "bdfgk" for b in "aeiou" for c in "lmnprstv"]
+    verbs = ["sleeps", "runs", "sees"]
+    return [Row(f"{noun} {verb}", f"{noun[::-1]} {WORDS[verb]}", "xx") for noun in nouns for verb in verbs]
+
+
+def test_recombined_text_keeps_its_frame_and_its_translation_follows() -> None:
+    dictionary = learn_dictionary(rich_pairs())
+    texts = [f"balo sleeps {i}." for i in range(200)]
+    made = [dictionary.recombine(text, 0.5) for text in texts]
+    assert made == [dictionary.recombine(text, 0.5) for text in texts]
+    nouns = [text.split()[0] for text in made]
+    assert 60 < sum(noun != "balo" for noun in nouns) < 140 and len(set(nouns)) > 40
+    for i, (text, noun) in enumerate(zip(made, nouns, strict=True)):
+        assert text == f"{noun} sleeps {i}." and noun in dictionary.content
+        assert dictionary.translate(text, "xx") == f"{noun[::-1]} dor {i}."
+    assert dictionary.recombine("zebra sleeps", 1.0) == "zebra sleeps"
+    assert dictionary.recombine(texts[0], 0.0) == texts[0]
+
+
+def test_columns_by_number_have_no_header(tmp_path: Path) -> None:
+    path = tmp_path / "rich.tsv"
+    path.write_text("".join(f"{row.source}\t{row.target}\n" for row in rich_pairs()), encoding="utf-8")
+    text = Corpus(path=str(path), kind="text", columns=(1,), word_by_word=("xx",), recombine=0.4)
+    [source] = put_into_words(open_corpus(text), learn_dictionary(rich_pairs()))
+    rows = list(source.read())
+    assert rows[0].target.split()[1] in WORDS.values() and rows[0].target.split()[0][::-1] == rows[0].source.split()[0]
+    with pytest.raises(InputError, match="no column 3"):
+        open_corpus(text.model_copy(update={"columns": (3,)}))
+
+
+def test_join_punctuation() -> None:
+    assert join_punctuation("a dog , a cat ( or two ) and i do n't know .") == "a dog, a cat (or two) and i don't know."
+    assert join_punctuation("the man 's hat !") == "the man's hat!"
+    assert join_punctuation("No change, here.") == "No change, here."

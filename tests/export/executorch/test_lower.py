@@ -1,0 +1,83 @@
+"""The written .pte: parity in both styles, exact tables, the gate that names what stayed outside the delegate."""
+
+import numpy as np
+import pytest
+import tiny_export as tiny
+import torch
+from torch import nn
+
+from msdc.compress.quantization.weights import integers, plan_for
+from msdc.errors import InputError
+from msdc.export.bundle import load_bundle
+from msdc.export.executorch.lower import outside_delegate
+from msdc.export.executorch.pte import read_pte
+from msdc.export.runtimes import ExecutorchRunner
+from msdc.export.writer import float_vectors
+
+
+def test_int8_multi_method_program():
+    bundle = load_bundle(tiny.bundle(), "executorch")
+    wanted, found = float_vectors(tiny.student(), tiny.rows()), bundle.encode_ids(tiny.rows())
+    assert (wanted * found).sum(1).mean() > 0.998
+    program = read_pte(bundle.folder / "model.pte")
+    constants = {method.name: method.constant for method in program.methods if method.constant is not None}
+    assert constants == {"repeats": 2, "width": 32, "max_length": tiny.MAX_LENGTH, "vocabulary": tiny.tokenizer().size}
+    assert {method.name for method in program.methods} - set(constants) == {"embed", "unit", "pool"}
+
+
+def test_token_table_is_exactly_the_integers():
+    """`embed` alone, against the table, positions and norm by hand; the bottleneck map is the only rounded part."""
+    bundle = load_bundle(tiny.bundle(), "executorch")
+    student = tiny.student()
+    part = integers(student, plan_for(student, "int8"))["embedding.table.weight"]
+    stored = [c for c in read_pte(bundle.folder / "model.pte").constants if c.shape == (tiny.tokenizer().size, 32)]
+    assert [c.dtype for c in stored] == ["int8"]
+    import hashlib
+
+    assert stored[0].sha256 == hashlib.sha256(part.values.numpy().tobytes()).hexdigest()
+
+
+@pytest.mark.slow
+def test_fp32_forward_style_equals_eager():
+    bundle = load_bundle(tiny.bundle("fp32", ("executorch",), "forward"), "executorch")
+    assert bundle.manifest.programs.executorch.style == "forward"
+    np.testing.assert_allclose(bundle.encode_ids(tiny.rows()), float_vectors(tiny.student(), tiny.rows()), atol=3e-6)
+    methods = {method.name for method in read_pte(bundle.folder / "model.pte").methods}
+    assert methods == {"forward", "repeats", "width", "max_length", "vocabulary"}
+
+
+@pytest.mark.slow
+def test_4_bit_table_runs_with_half_precision_scales():
+    bundle = load_bundle(tiny.bundle("int8-embed4", ("executorch",)), "executorch")
+    student = tiny.student()
+    parts = integers(student, plan_for(student, "int8-embed4"))
+    with torch.no_grad():
+        student.embedding.table.weight.copy_(parts["embedding.table.weight"].dequantize())
+    found, wanted = bundle.encode_ids(tiny.rows()), float_vectors(student, tiny.rows())
+    assert (wanted * found).sum(1).mean() > 0.998
+    dtypes = {c.dtype for c in read_pte(bundle.folder / "model.pte").constants}
+    assert "float16" in dtypes
+    assert bundle.manifest.parity["executorch"].low_bit_share == 1.0
+
+
+def test_gate_names_the_operator_outside_the_delegate():
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.inner(x).softmax(-1)
+
+    graph = torch.export.export(Odd().eval(), (torch.ones(1, 4),)).graph_module
+    found = outside_delegate(graph)
+    assert any(text.startswith("linear at inner") for text in found), found
+    assert any(text.startswith("softmax") for text in found), found
+
+
+def test_truncated_program_is_refused_without_a_crash(tmp_path):
+    data = (tiny.bundle() / "model.pte").read_bytes()
+    path = tmp_path / "cut.pte"
+    path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(InputError, match=r"cut\.pte"):
+        ExecutorchRunner(path, style="multi-method", repeats=2)

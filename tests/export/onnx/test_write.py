@@ -1,0 +1,256 @@
+"""The hand-written ONNX graph against eager torch, against integer arithmetic, and against its own promises."""
+
+import numpy as np
+import onnx
+import pytest
+import tiny_export as tiny
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from msdc.compress.quantization.weights import integers, plan_for
+from msdc.errors import InputError
+from msdc.export.gates import measure
+from msdc.export.onnx.builder import GraphBuilder
+from msdc.export.onnx.check import check_onnx_file
+from msdc.export.onnx.linear import LEVELS, pair_safe, quantize_tokens
+from msdc.export.onnx.write import low_bit_share, write_onnx
+from msdc.export.runtimes import OnnxRunner
+from msdc.export.smooth import not_smoothed, smooth
+from msdc.export.writer import float_vectors
+
+
+def write(tmp_path, precision="int8", target="linux", **shape):
+    student = tiny.student(**shape)
+    plan = plan_for(student, precision)
+    made = smooth(student, plan, tiny.tokenizer(), tiny.MAX_LENGTH)
+    path = tmp_path / "model.onnx"
+    return student, path, write_onnx(made, plan, path, max_length=tiny.MAX_LENGTH, target=target)
+
+
+@pytest.mark.parametrize("target", ["linux", "web"])
+@pytest.mark.parametrize("shape", tiny.SHAPES)
+def test_fp32_equals_eager_in_any_batch(shape, target, tmp_path):
+    student, path, written = write(tmp_path, "fp32", target, **tiny.SHAPES[shape])
+    wanted, runner = float_vectors(student, tiny.rows()), OnnxRunner(path, pad_id=0, threads=1)
+    one_by_one = np.concatenate([runner.run([row]) for row in tiny.rows()])
+    for found in (runner.run(tiny.rows()), one_by_one):
+        np.testing.assert_allclose(found, wanted, atol=3e-6, rtol=2e-5)
+    assert written.low_bit_share is None
+
+
+def dequantized(student, precision):
+    """The float student that a 4-bit artifact imitates: its 4-bit weights are the numbers that are stored."""
+    plan = plan_for(student, precision)
+    with torch.no_grad():
+        for name, part in integers(student, plan).items():
+            if part.dtype == "int4":
+                student.get_parameter(name).copy_(part.dequantize())
+    return student
+
+
+@pytest.mark.parametrize("precision", ["int8", "int8-embed4", "int4-embed4"])
+@pytest.mark.parametrize("shape", ["word", "plain table", "cls, dense", "max, relu"])
+def test_quantized_is_close_on_both_kinds_of_target(shape, precision, tmp_path):
+    student, path, written = write(tmp_path, precision, "linux", **tiny.SHAPES[shape])
+    wanted = float_vectors(dequantized(student, precision), tiny.rows())
+    found = OnnxRunner(path, threads=1).run(tiny.rows())
+    parity = measure(wanted, found, written.low_bit_share)
+    assert parity.mean_cosine >= 0.998 and parity.min_cosine >= 0.985
+    assert written.low_bit_share == 1.0
+    (tmp_path / "web").mkdir()
+    _, web, _ = write(tmp_path / "web", precision, "web", **tiny.SHAPES[shape])
+    again = measure(wanted if precision != "int8" else found, OnnxRunner(web, threads=1).run(tiny.rows()), None)
+    # int8 runs the same integers in either spelling; the look-up in 4 bits rounds to float16 in one of the two.
+    assert again.mean_cosine >= (0.99999 if precision == "int8" else 0.998)
+
+
+def test_web_uses_standard_operators_only(tmp_path):
+    for precision in ("fp32", "int8", "int8-embed4", "int4-embed4"):
+        _, path, _ = write(tmp_path, precision, "web")
+        assert {used.domain for used in check_onnx_file(path, full=True).opset_import} == {""}
+
+
+def test_recurrence_is_a_loop_with_its_weights_outside(tmp_path):
+    _, path, _ = write(tmp_path, repeats=3, unit=2)
+    model = onnx.load(path, load_external_data=False)
+    (loop,) = [node for node in model.graph.node if node.op_type == "Loop"]
+    body = next(attribute.g for attribute in loop.attribute if attribute.name == "body")
+    assert not body.initializer
+    assert sum(node.op_type == "MatMulIntegerToFloat" for node in body.node) == 6 * 2
+    trips = next(tensor for tensor in model.graph.initializer if tensor.name == loop.input[0])
+    assert onnx.numpy_helper.to_array(trips) == 3
+    _, path, _ = write(tmp_path, repeats=1)
+    assert "Loop" not in {node.op_type for node in onnx.load(path, load_external_data=False).graph.node}
+
+
+def test_query_key_and_value_share_one_quantization(tmp_path):
+    # quantizations: bottleneck map, qkv together, output, up, down; products: qkv are one on the web, three elsewhere
+    for target, product, count in (("web", "MatMulInteger", 5), ("linux", "MatMulIntegerToFloat", 7)):
+        _, path, _ = write(tmp_path, unit=1, repeats=1, target=target)
+        kinds = [node.op_type for node in onnx.load(path, load_external_data=False).graph.node]
+        assert kinds.count("QuantizeLinear") == 5 and kinds.count(product) == count
+
+
+def test_add_and_norm_are_not_fused_into_the_slow_kernel(tmp_path):
+    import onnxruntime
+
+    _, path, _ = write(tmp_path, unit=1, repeats=1)
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
+    options.log_severity_level = 4
+    onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    kinds = {node.op_type for node in onnx.load(tmp_path / "optimised.onnx", load_external_data=False).graph.node}
+    assert "SkipLayerNormalization" not in kinds and "LayerNormalization" in kinds
+
+
+def test_all_large_weights_are_external_and_aligned(tmp_path):
+    _, path, _ = write(tmp_path)
+    model = onnx.load(path, load_external_data=False)
+    for tensor in model.graph.initializer:
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        if entries:
+            assert entries["location"] == "model.onnx.data" and int(entries["offset"]) % 64 == 0
+        else:
+            assert len(tensor.raw_data) < 1024
+    assert path.stat().st_size < 40_000
+
+
+def test_share_of_low_bits_sees_a_float_matrix(tmp_path):
+    student = tiny.student()
+    plan = plan_for(student, "int8")
+    plan = plan.model_copy(update={"weights": {**plan.weights, "layers.0.up.weight": "fp32"}})
+    written = write_onnx(
+        smooth(student, plan, tiny.tokenizer(), 24), plan, tmp_path / "m.onnx", max_length=24, target="linux"
+    )
+    up = 32 * 64
+    total = sum(
+        value.numel() for name, value in student.state_dict().items() if value.dim() == 2 and "position" not in name
+    )
+    assert written.low_bit_share == pytest.approx((total - up) / (total + 3 * up), abs=1e-4)
+    assert low_bit_share(onnx.load(tmp_path / "m.onnx")) == pytest.approx(written.low_bit_share, abs=1e-4)
+
+
+def test_padding_ids_and_their_number_do_not_matter(tmp_path):
+    _, path, _ = write(tmp_path)
+    session = OnnxRunner(path, threads=1).session
+
+    def run(ids, mask):
+        feed = {"input_ids": np.array([ids]), "attention_mask": np.array([mask])}
+        return session.run(None, feed)[0]
+
+    bare = run([5, 9, 11], [1, 1, 1])
+    for pad in (0, 7):
+        padded = run([5, 9, 11, pad, pad, pad], [1, 1, 1, 0, 0, 0])
+        np.testing.assert_allclose(padded, bare, atol=1e-6)
+
+
+def test_unknown_target_is_refused(tmp_path):
+    with pytest.raises(InputError, match="android"):
+        write(tmp_path, target="toaster")
+
+
+def saturating_product(quantized_MK: np.ndarray, values_KN: np.ndarray) -> np.ndarray:
+    """What vpmaddubsw does: neighbours along K added in 16 bits with saturation, then exactly in 32."""
+    K = len(values_KN) - len(values_KN) % 2
+    total = np.zeros((len(quantized_MK), values_KN.shape[1]), dtype=np.int64)
+    for k in range(0, K, 2):
+        pair = (
+            quantized_MK[:, k, None].astype(np.int64) * values_KN[k]
+            + quantized_MK[:, k + 1, None].astype(np.int64) * values_KN[k + 1]
+        )
+        total += np.clip(pair, -32768, 32767)
+    if len(values_KN) > K:
+        total += quantized_MK[:, K, None].astype(np.int64) * values_KN[K]
+    return total
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 9), st.integers(1, 33), st.sampled_from(["normal", "spikes", "constant"]))
+def test_pair_safe_products_never_saturate(seed, N, K, kind):
+    generator = np.random.default_rng(seed)
+    weight_NK = generator.normal(size=(N, K)).astype(np.float32)
+    if kind == "spikes":
+        weight_NK[generator.random((N, K)) < 0.2] *= 30
+    if kind == "constant":
+        weight_NK[:] = 1.0
+    scale_N = np.abs(weight_NK).max(1) / 127.5 + 1e-12
+    values_NK, safe_N = pair_safe(weight_NK, scale_N)
+    assert (safe_N >= scale_N * 0.999999).all() and (safe_N <= scale_N * 2.1).all()
+    assert np.abs(values_NK * safe_N[:, None] - weight_NK).max() <= 0.5001 * safe_N.max()
+    worst_MK = np.vstack([np.full(K, LEVELS), generator.integers(0, LEVELS + 1, (20, K))]).astype(np.uint8)
+    exact = worst_MK.astype(np.int64) @ values_NK.T.astype(np.int64)
+    np.testing.assert_array_equal(saturating_product(worst_MK, values_NK.T), exact)
+
+
+def test_plain_int8_rows_would_saturate():
+    """The test above proves something: rows as torchao scales them do overflow 16 bits."""
+    generator = np.random.default_rng(0)
+    weight_NK = generator.normal(size=(64, 64)).astype(np.float32)
+    values_NK = np.rint(weight_NK / (np.abs(weight_NK).max(1, keepdims=True) / 127)).astype(np.int8)
+    high_MK = generator.integers(200, 256, (20, 64)).astype(np.uint8)
+    exact = high_MK.astype(np.int64) @ values_NK.T.astype(np.int64)
+    assert (saturating_product(high_MK, values_NK.T) != exact).mean() > 0.01
+
+
+def run_quantizer(x_MK: np.ndarray, floor: float | None):
+    """(quantized, step by row, zero point) as ONNX Runtime computes them."""
+    import onnxruntime
+
+    g = GraphBuilder()
+
+    def zeros(zero: int, step: str) -> str:
+        return g.op("Expand", g.const("z", np.full((1, 1), zero, np.uint8)), g.op("Shape", step))
+
+    quantized, step, zero = quantize_tokens(g, "x", x_MK.shape[1], floor, zeros)
+    g.rename(quantized, "quantized")
+    outputs = [
+        onnx.helper.make_tensor_value_info("quantized", onnx.TensorProto.UINT8, ["M", "K"]),
+        onnx.helper.make_tensor_value_info(step, onnx.TensorProto.FLOAT, ["M", 1]),
+    ]
+    inputs = [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["M", "K"])]
+    graph = onnx.helper.make_graph(g.nodes, "g", inputs, outputs, list(g.initializers.values()))
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return *session.run(None, {"x": x_MK}), zero
+
+
+@pytest.mark.parametrize("activation", [None, "gelu", "gelu_new", "relu"])
+def test_token_quantization_by_hand(activation):
+    generator = torch.Generator().manual_seed(0)
+    sizes = torch.tensor([0.01, 0.3, 1.0, 5.0, 40.0])[:, None]
+    x = torch.randn(5, 200, generator=generator) * sizes
+    floor = None
+    if activation is not None:
+        from msdc.compress.student.model import ACTIVATIONS
+        from msdc.export.onnx.linear import FLOORS
+
+        x, floor = ACTIVATIONS[activation](x), FLOORS[activation]
+        assert x.min() >= floor
+    x_MK = x.numpy()
+    quantized, step_M1, zero = run_quantizer(x_MK, floor)
+    assert quantized.max() <= LEVELS
+    back = (quantized.astype(np.float64) - zero) * step_M1
+    assert (np.abs(back - x_MK) <= 0.5001 * step_M1).all()
+    if activation is None:
+        np.testing.assert_allclose(step_M1[:, 0], np.abs(x_MK).max(1) / (LEVELS // 2), rtol=1e-6)
+
+
+def test_a_token_of_zeros_stays_zero_and_finite():
+    quantized, step_M1, zero = run_quantizer(np.zeros((2, 8), np.float32), None)
+    assert (((quantized.astype(np.float32) - zero) * step_M1) == 0).all()
+
+
+def test_a_sentence_of_zero_rows_is_finite(tmp_path):
+    """The bottleneck map of a row of zeros (a padding id's, often) is its bias, not 0 / 0."""
+    student = tiny.student(place="embedding")
+    with torch.no_grad():
+        student.embedding.table.weight[5] = 0
+        student.embedding.norm.weight.zero_()
+        student.embedding.norm.bias.zero_()
+    plan = plan_for(student, "int8")
+    path = tmp_path / "m.onnx"
+    for target in ("linux", "web"):
+        write_onnx(not_smoothed(student), plan, path, max_length=24, target=target)
+        found = OnnxRunner(path, threads=1).run([[5, 5, 5]])
+        assert (found * float_vectors(student, [[5, 5, 5]])).sum() > 0.99

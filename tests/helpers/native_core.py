@@ -1,0 +1,98 @@
+"""The native core as a library without a runtime, and bundles around SentencePiece models."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import subprocess
+from pathlib import Path
+
+from msdc.files import PACKAGE
+
+CORE = PACKAGE / "export" / "native"
+STRICT = ["-std=c++17", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wno-sign-conversion", "-Werror"]
+
+
+def core_sources() -> list[str]:
+    """The core with the engine that runs nothing."""
+    left_out = ("engine_executorch.cpp", "engine_onnx.cpp")
+    return [str(p) for p in sorted((CORE / "src").glob("*.cpp")) if p.name not in left_out]
+
+
+def compile_cpp(target: Path, *arguments: str) -> None:
+    done = subprocess.run(["g++", *arguments, "-o", str(target)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def seal(manifest: dict) -> str:
+    text = json.dumps(manifest | {"seal": "0" * 64}, ensure_ascii=False, indent=2)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return text.replace(f'"seal": "{"0" * 64}"', f'"seal": "{digest}"', 1)
+
+
+def write_piece_bundle(
+    folder: Path, model: bytes, *, max_length: int = 1 << 20, size: int | None = None, **changes
+) -> Path:
+    """A bundle of a tokenizer alone."""
+    import sentencepiece
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tokenizer.model").write_bytes(model)
+    ids = {"bos_id": 2, "eos_id": 3, "pad_id": 0, "unk_id": 1}
+    if size is None:
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        size = processor.get_piece_size()
+    manifest = {
+        "format": 1,
+        "seal": "",
+        "name": "pieces",
+        "width": 4,
+        "max_length": max_length,
+        "vocabulary": size,
+        "tokenizer": {"kind": "sentencepiece", "file": "tokenizer.model", **ids},
+        "programs": {"executorch": None, "onnx": None},
+        "files": {"tokenizer.model": {"sha256": hashlib.sha256(model).hexdigest(), "bytes": len(model)}},
+    }
+    (folder / "bundle.json").write_text(seal(manifest | changes), encoding="utf-8")
+    return folder
+
+
+class CoreTokenizer:
+    """The core's tokenizer through the C interface."""
+
+    def __init__(self, library: Path, folder: Path, check_files: bool = True) -> None:
+        self.library = ctypes.CDLL(str(library))
+        self.library.msdc_tokenizer_close.argtypes = [ctypes.c_void_p]
+        self.handle = ctypes.c_void_p()
+        self.error = ctypes.create_string_buffer(1024)
+        self.ids = (ctypes.c_int32 * (1 << 20))()
+        status = self.library.msdc_tokenizer_open(
+            str(folder).encode(), int(check_files), ctypes.byref(self.handle), self.error, len(self.error)
+        )
+        if status != 0:
+            raise CoreError(status, self.error.value.decode())
+
+    def encode(self, text: str | bytes) -> list[int]:
+        raw = text.encode() if isinstance(text, str) else text
+        count = ctypes.c_size_t()
+        status = self.library.msdc_tokenize(
+            self.handle, raw, ctypes.c_size_t(len(raw)), self.ids, ctypes.c_size_t(len(self.ids)),
+            ctypes.byref(count), self.error, len(self.error),
+        )  # fmt: skip
+        if status != 0:
+            raise CoreError(status, self.error.value.decode())
+        return list(self.ids[: count.value])
+
+    def __del__(self) -> None:
+        if getattr(self, "handle", None):
+            self.library.msdc_tokenizer_close(self.handle)
+
+
+class CoreError(Exception):
+    """A status of the core with its line."""
+
+    def __init__(self, status: int, line: str) -> None:
+        super().__init__(f"{status}: {line}")
+        self.status = status
+        self.line = line
