@@ -45,6 +45,14 @@ from msdc.scores import cosine_rows, spearman
 DICTIONARY_PAIRS = 60_000  # of each language; more pairs add rare words only
 
 
+def resolve_precision(precision: str, device: torch.device) -> str:
+    """`float32` or `bfloat16`; `auto` takes bfloat16 where the processor or the GPU multiplies it in hardware."""
+    if precision != "auto":
+        return precision
+    fast = torch.cuda.is_bf16_supported() if device.type == "cuda" else read_machine().bf16
+    return "bfloat16" if fast else "float32"
+
+
 @dataclass(frozen=True)
 class RunResult:
     """What a finished run left behind; `assistant` is None where the recipe has none."""
@@ -66,10 +74,7 @@ class Run:
         self.resume = resume
         self.device = parallel.start()
         self.rank, self.world = parallel.rank_and_world()
-        self.precision = recipe.precision
-        if self.precision == "auto":
-            fast = torch.cuda.is_bf16_supported() if self.device.type == "cuda" else read_machine().bf16
-            self.precision = "bfloat16" if fast else "float32"
+        self.precision = resolve_precision(recipe.precision, self.device)
         if recipe.threads is not None:
             torch.set_num_threads(recipe.threads)
         torch.manual_seed(recipe.seed)

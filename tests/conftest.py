@@ -36,7 +36,10 @@ def tiny_teacher(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def tiny_recipe_tree(tiny_teacher, parallel_tsv, tmp_path) -> dict:
-    """A recipe as a mapping: four stages, a few steps each, guide outputs cached inside the test's own folder."""
+    """A recipe as a mapping: four stages, a few steps each, guide outputs cached inside the test's own folder.
+
+    The precision is pinned: `auto` would be bfloat16 on some processors, and numbers would differ between machines.
+    """
     common = {"batch": 8, "max_length": 20, "learning_rate": 1e-3, "evaluate_every": 4}
     vocabulary = {"train": 500, "sentences_per_language": 60}
     mse, both = "multilingual_mse", ["multilingual_contrastive", "multilingual_mse"]
@@ -52,6 +55,7 @@ def tiny_recipe_tree(tiny_teacher, parallel_tsv, tmp_path) -> dict:
         "corpora": [{"path": str(parallel_tsv), "languages": ["de", "es"], "limit": 60}],
         "heldout": {"pairs": 5, "share": 0.1},
         "threads": 1,
+        "precision": "float32",
         "cache": str(tmp_path / "guides"),
         "stages": [
             one | common,

@@ -167,6 +167,7 @@ def plain_recipe(tiny_teacher, parallel_tsv, tmp_path, objective, **more) -> dic
         "corpora": [{"path": str(tmp_path / f"{name}.txt")} for name in ("one", "two")],
         "heldout": {"pairs": 5, "share": 0.1},
         "threads": 1,
+        "precision": "float32",
         "cache": str(tmp_path / "guides"),
         "stages": [{**stage, "learning_rate": 1e-3, "evaluate_every": 3, **more}],
     }
