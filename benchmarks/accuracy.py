@@ -1,13 +1,13 @@
 """Search at the papers' sizes: XSR among 200,000 candidates, mining 150,000 x 150,000 sentences.
 
-    python benchmarks/accuracy.py --threads 2 -o accuracy.json
+    python benchmarks/accuracy.py --threads 2 --write docs/results/search.md
 
-Each method runs in a process of its own on the same synthetic vectors (clusters of near neighbours, so that mining has
-something to get wrong), which gives its seconds and its peak memory; the answers are then compared.
+Each method runs in its own process on the same synthetic vectors (clusters of near neighbours, so that mining can make
+mistakes), which gives its time and peak memory; the answers are then compared.
 
-* ours:    one product for both directions (`msdc.bench.accuracy.neighbours`)
-* laser:   the procedure of LASER's miner: a flat faiss index searched once each way, margins one candidate at a time
-* brute:   all similarities in blocks of rows, once each way, largest K by sorting a partition
+* ours:    one matrix product for both directions (`msdc.bench.accuracy.neighbours`)
+* laser:   the procedure of LASER's miner: a flat faiss index per direction, margins one candidate at a time
+* brute:   all similarities in blocks of rows, once per direction, largest K by partial sort
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ import time
 from pathlib import Path
 
 import numpy as np
+from results_page import add_write_option, table, write_page
 
 K, WIDTH, CLUSTER = 4, 384, 8
-# neighbours in a cluster have cosine 0.89, a sentence and its translation about 0.5: hard enough to make mistakes
+# Neighbours in a cluster have cosine 0.89, a sentence and its translation about 0.5: hard enough for mistakes.
 OWN, NOISE = 0.35, 0.085
 
 
@@ -232,6 +233,30 @@ def agreement(problem: str, ours: Path, other: Path) -> dict[str, float]:
     return {"same_pairs": len(shared) / max(len(mine), len(theirs)), "largest_score_gap": gap}
 
 
+NAMES = {"ours": "msdc", "laser": "LASER's procedure", "brute": "brute force"}
+
+
+def page_body(results: list[dict[str, float | str]], arguments: argparse.Namespace) -> str:
+    """What was run and the table of the results page."""
+    rows = []
+    for one in results:
+        if one["method"] == "ours":
+            same = ""
+        elif "same_first" in one:
+            same = f"{100 * float(one['same_first']):.4f} % of queries"
+        else:
+            same = f"{100 * float(one['same_pairs']):.4f} % of pairs, scores to {float(one['largest_score_gap']):.0e}"
+        rows.append([one["problem"], NAMES[str(one["method"])], f"{one['seconds']:.2f}", f"{one['cpu_seconds']:.2f}",
+                     f"{one['peak_mib']:,.0f}", f"{one['score']:.3f}", same])  # fmt: skip
+    header = ("problem", "method", "wall s", "CPU s", "peak MiB", "score x 100", "same answers as msdc")
+    return (
+        f"Cross-lingual sentence retrieval (xsr): {arguments.queries:,} queries among {arguments.candidates:,} "
+        f"candidates, P@1. Margin mining (k = {K}, both directions): {arguments.sentences:,} x "
+        f"{arguments.sentences:,} sentences, F1 at the best threshold. Width {WIDTH}, {arguments.threads} threads, "
+        "synthetic vectors, one process per method. CPU seconds are the sum over all cores.\n\n" + table(header, rows)
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sentences", type=int, default=150_000)
@@ -240,6 +265,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path)
+    add_write_option(parser, "search")
     parser.add_argument("--keep", type=Path, help="keep answers here; a method measured there is not run again")
     parser.add_argument("--problems", nargs="+", choices=("xsr", "mining"), default=("xsr", "mining"))
     for name in ("problem", "method", "answer"):
@@ -265,6 +291,9 @@ def main() -> None:
     if arguments.output:
         settings = {n: getattr(arguments, n) for n in ("sentences", "candidates", "queries", "threads", "seed")}
         arguments.output.write_text(json.dumps({"settings": settings, "results": results}, indent=2) + "\n")
+    if arguments.write:
+        write_page(arguments.write, "Search at the papers' sizes", "none; synthetic vectors",
+                   page_body(results, arguments), libraries=("numpy", "faiss-cpu"))  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,17 +1,20 @@
-"""Bytes, memory, load time and latency of our artifacts beside sentence-transformers' own int8 export.
+"""Bytes, memory, load time and latency of our artifacts and of sentence-transformers' int8 export.
 
-    python benchmarks/artifacts.py --peer-python PEER/bin/python [--data DATA] -o artifacts.json
+    python benchmarks/artifacts.py --peer-python PEER/bin/python [--data DATA] --write docs/results/artifacts.md
 
-Everything runs through the native C++ runner (no Python in the measured process, files mapped, one thread), each
-artifact in a fresh process, in rounds that take the artifacts in turn, so that what else the machine does falls on all
-of them alike. A ratio is taken inside a round; the table gives the median over the rounds and, in brackets, the least
-and the largest. Bundles are made once and kept in --work.
+Everything runs in the native C++ runner (no Python in the measured process, files mapped, one thread), each artifact
+in a new process, in rounds over all artifacts, so that other load on the machine affects all of them alike. A ratio is
+taken within a round; the table gives the median over the rounds and, in brackets, the minimum and maximum. Bundles are
+made once and kept in --work.
 
-The peer is exported by sentence-transformers itself. Its exporter wants an environment of its own:
+The peer is exported by sentence-transformers itself, whose exporter needs a separate environment:
 
     python -m venv PEER && PEER/bin/pip install "sentence-transformers[onnx]==5.1.2" "transformers<5"
 
-To be comparable it gets mean pooling appended to its graph (the library pools outside) and the same runner.
+To be comparable it gets mean pooling appended to its graph (the library pools outside) and the same runner. Without
+--peer-python only our artifacts are measured; --only limits the run to the named ones (`--only msdc-mini` takes about
+two minutes).
+
 Shapes other than msdc-mini and all-MiniLM-L6-v2 have random weights: speed, bytes and memory do not depend on them.
 """
 
@@ -38,6 +41,7 @@ from artifact_models import (
     make_peer,
     make_random,
 )
+from results_page import add_write_option, model_version, write_page
 
 MIB = 1024 * 1024
 LENGTHS = (8, 32, 128)
@@ -46,7 +50,7 @@ STS = {TEACHER: ("sts17/en-en", "stsb"), SHIPPED: ("sts17/en-en", "sts17/es-es",
 
 @dataclass
 class Item:
-    """One artifact and what its processes said, one entry a round."""
+    """One artifact and the figures of its processes, one entry per round."""
 
     name: str
     folder: Path
@@ -55,6 +59,7 @@ class Item:
     rounds: list[dict[str, Any]] = field(default_factory=list)
 
     def values(self, key: str) -> list[float]:
+        """A figure by round."""
         return [one[key] for one in self.rounds]
 
 
@@ -72,7 +77,7 @@ def items_of(folder: Path, name: str) -> list[Item]:
 
 
 def measure(items: Sequence[Item], rounds: int, runs: int, cpu: int | None) -> None:
-    """All items in turn, `rounds` times, a fresh native process each."""
+    """Run all items in turn, `rounds` times, each in a new native process."""
     from msdc.bench.devices.host import HostDevice
     from msdc.bench.settings import BenchSettings
 
@@ -95,13 +100,13 @@ def measure(items: Sequence[Item], rounds: int, runs: int, cpu: int | None) -> N
 
 
 def ratio(item: Item, peer: Item, key: str) -> str:
-    """Median over the rounds of item / peer, and the span."""
+    """Median over the rounds of item / peer, with minimum and maximum."""
     found = [a / b for a, b in zip(item.values(key), peer.values(key), strict=True)]
     return f"{statistics.median(found):.3f} [{min(found):.3f}..{max(found):.3f}]"
 
 
 def gemm_gops(work: Path) -> float:
-    """Rate of XNNPACK's int8 product at the student's own widths (up and down, 128 tokens), 1e9 operations a second."""
+    """Rate of XNNPACK's int8 product at the student's widths (up and down, 128 tokens), 1e9 operations per second."""
     code = (
         "import sys, time, torch\nfrom torch import nn\ntorch.set_num_threads(1)\n"
         "from torchao.quantization import quantize_, Int8DynamicActivationIntxWeightConfig\n"
@@ -152,15 +157,17 @@ def accuracy(folders: dict[str, Path], data: str | None) -> list[dict[str, Any]]
     return rows
 
 
-def report(items: list[Item], peers: dict[str, Item], gops: float, scores: list[dict[str, Any]]) -> str:
-    """The table of measured figures, as markdown."""
+def report(items: list[Item], peers: dict[str, Item], gops: float | None, scores: list[dict[str, Any]]) -> str:
+    """The tables of measured figures, as Markdown. `gops` is None when no random shape was measured."""
     from msdc.compress.quantization.weights import plan_for, weight_bytes_by_dtype
     from msdc.compress.size.estimate import macs_per_token
     from msdc.compress.student.model import StudentConfig
     from msdc.compress.student.shapes import tensor_shapes
 
-    peer = peers[PEER]
     lines = [
+        "Whole process of the native runner, one thread. Times in milliseconds, median / minimum over all rounds; "
+        "latency at 8, 32 and 128 tokens.",
+        "",
         "| artifact | bytes | load ms | peak MiB | anonymous MiB | 8 | 32 | 128 |",
         "|---|---|---|---|---|---|---|---|",
     ]
@@ -174,10 +181,11 @@ def report(items: list[Item], peers: dict[str, Item], gops: float, scores: list[
         cells = [f"{item.name} {item.runtime}", f"{item.bytes:,}", f"{statistics.median(load):.1f} / {min(load):.1f}"]
         cells += [f"{statistics.median(item.values('peak_mib')):.1f}", f"{statistics.median(anon):.1f}"]
         lines.append("| " + " | ".join([*cells, *(both(item, n) for n in LENGTHS)]) + " |")
-    lines += ["", "Milliseconds: median / least. Ratios to a peer, median of the rounds [least..largest]:", ""]
-    lines += ["| artifact | peer | bytes | peak | load | 8 | 32 | 128 |", "|---|---|---|---|---|---|---|---|"]
-    for item in items:
-        other = peers[TEACHER_PEER] if item.name == SHIPPED else peer
+    if peers:
+        lines += ["", "Ratios to a peer, median of the rounds [minimum..maximum]:", ""]
+        lines += ["| artifact | peer | bytes | peak | load | 8 | 32 | 128 |", "|---|---|---|---|---|---|---|---|"]
+    for item in items if peers else ():
+        other = peers[TEACHER_PEER if item.name == SHIPPED else PEER]
         if item in peers.values() or not item.rounds:
             continue
         cells = [f"{item.name} {item.runtime}", other.name, f"{item.bytes / other.bytes:.4f}"]
@@ -192,7 +200,7 @@ def report(items: list[Item], peers: dict[str, Item], gops: float, scores: list[
         unit = sum(size[0] * (size[1] + 4 if len(size) == 2 else 4) for size in layers.values()) / MIB
         for item in (one for one in items if one.name == f"{name}-int8"):
             words = [f"* {item.name} {item.runtime}: file / payload {item.bytes / payload:.4f}"]
-            if item.rounds:
+            if item.rounds and gops:
                 anon = statistics.median(item.values("anon_mib"))
                 words.append(f"anonymous {anon:.2f} MiB, goal {1.2 * unit + 4:.2f} (unit {unit:.2f})")
                 floor = 2e3 * 32 * macs_per_token(config, 32) / (gops * 1e9)
@@ -200,48 +208,66 @@ def report(items: list[Item], peers: dict[str, Item], gops: float, scores: list[
                 words.append(f"length 32 {found:.2f} ms, floor {floor:.2f} at {gops:.0f} GOPS, {found / floor:.2f} x")
             lines.append("; ".join(words))
     lines.append("")
-    for row in scores:
-        lines.append("* " + ", ".join(f"{key} {value}" for key, value in row.items()))
+    parity = [row for row in scores if "task" not in row]
+    if parity:
+        lines += ["Cosine to the float model over the golden texts:", ""]
+        lines += ["| model | runtime | mean | minimum |", "|---|---|---|---|"]
+        lines += [f"| {row['model']} | {row['runtime']} | {row['mean']:.5f} | {row['min']:.5f} |" for row in parity]
+    spearman = [row for row in scores if "task" in row]
+    if spearman:
+        lines += ["", "Spearman x 100:", "", "| model | set | float | ExecuTorch | ONNX |", "|---|---|---|---|---|"]
+        lines += [
+            f"| {row['model']} | {row['task']} | {row['float']} | {row['executorch']} | {row['onnx']} |"
+            for row in spearman
+        ]
     return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, default=Path("artifacts-work"), help="folder for bundles (about 1 GB)")
-    parser.add_argument("--peer-python", required=True, help="python of the peer's environment")
+    parser.add_argument("--peer-python", help="python of the peer's environment; without it no peer is measured")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="measure these artifacts only, e.g. msdc-mini")
     parser.add_argument("--data", help="folder with sts2017, stsb and stsb-multi-mt; none: no STS rows")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--runs", type=int, default=60, help="timed runs per length, process and round")
     parser.add_argument("--cpu", type=int, help="CPU number to stay on")
     parser.add_argument("--make-only", action="store_true", help="make the bundles and stop")
-    parser.add_argument("-o", "--output", type=Path, default=Path("artifacts.json"))
+    parser.add_argument("-o", "--output", type=Path, help="all figures as JSON")
+    add_write_option(parser, "artifacts")
     options = parser.parse_args()
     work = options.work
     work.mkdir(parents=True, exist_ok=True)
-    # Exports are checked on one thread too; the measured processes are told by the runner's request.
+    # Exports are checked on one thread too; the measured processes get their threads with the runner's request.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    python = options.peer_python
-    peers = {PEER: make_peer(work, PEER, "minilm-l12", python, 250_002)}
-    peers[TEACHER_PEER] = make_peer(work, TEACHER_PEER, TEACHER, python, 30_522)
-    folders = {
-        f"minilm-student-{p}": make_random(work, "minilm-student", p) for p in ("int8", "int8-embed4", "int4-embed4")
-    }
-    folders["xlmr-student-int8"] = make_random(work, "xlmr-student", "int8")
-    real = {SHIPPED: make_model(work, SHIPPED, None), TEACHER: make_model(work, TEACHER, "int8")}
+
+    def wanted(name: str) -> bool:
+        return not options.only or name in options.only
+
+    peers: dict[str, Path] = {}
+    if options.peer_python:
+        peers[PEER] = make_peer(work, PEER, "minilm-l12", options.peer_python, 250_002)
+        peers[TEACHER_PEER] = make_peer(work, TEACHER_PEER, TEACHER, options.peer_python, 30_522)
+    shapes = [("minilm-student", p) for p in ("int8", "int8-embed4", "int4-embed4")] + [("xlmr-student", "int8")]
+    folders = {f"{name}-{p}": make_random(work, name, p) for name, p in shapes if wanted(f"{name}-{p}")}
+    real = {name: make_model(work, name, p) for name, p in ((SHIPPED, None), (TEACHER, "int8")) if wanted(name)}
     if options.make_only:
         return
-    # The teacher's tokenizer is WordPiece, which the native runner does not read; its vectors are what it is here for.
-    timed = {**peers, **folders, SHIPPED: real[SHIPPED]}
+    # The teacher's tokenizer is WordPiece, which the native runner does not read; only its vectors are compared.
+    timed = peers | folders | {name: folder for name, folder in real.items() if name == SHIPPED}
     items = [item for name, folder in timed.items() for item in items_of(folder, name)]
     measure(items, options.rounds, options.runs, options.cpu)
-    gops = gemm_gops(work)
+    gops = gemm_gops(work) if folders else None
     by_name = {name: next(item for item in items if item.name == name) for name in peers}
     scores = accuracy(real, options.data)
     text = report(items, by_name, gops, scores)
-    value = {"gemm_gops": gops, "scores": scores, "table": text, "items": [
-        {"name": i.name, "runtime": i.runtime, "bytes": i.bytes, "rounds": i.rounds} for i in items
-    ]}  # fmt: skip
-    options.output.write_text(json.dumps(value, indent=2), encoding="utf-8")
+    if options.output:
+        rounds = [{"name": i.name, "runtime": i.runtime, "bytes": i.bytes, "rounds": i.rounds} for i in items]
+        value = {"gemm_gops": gops, "scores": scores, "table": text, "items": rounds}
+        options.output.write_text(json.dumps(value, indent=2), encoding="utf-8")
+    if options.write:
+        write_page(options.write, "Exported artifacts: bytes, memory, latency", model_version(SHIPPED), text,
+                   libraries=("torch", "executorch", "torchao", "onnxruntime"))  # fmt: skip
     print(text)
 
 

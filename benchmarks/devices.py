@@ -1,6 +1,6 @@
 """Memory of the MiniLM-shaped int8 student on this machine and on an emulated phone with 256 MB.
 
-    python benchmarks/devices.py -o devices.json
+    python benchmarks/devices.py --write docs/results/devices.md
 
 The student has the shape of the paper's Multilingual-MiniLM one: 250,002 pieces, bottleneck 128, hidden 384, a unit of
 three layers applied four times; random weights. It is exported as a multi-method program and as one `forward` (whose
@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from results_page import add_write_option, table, write_page
+
 from msdc.bench.devices.adb import AdbDevice
 from msdc.bench.devices.emulator.image import create_image
 from msdc.bench.devices.emulator.machine import EmulatorMachine
@@ -29,7 +31,7 @@ from msdc.bench.settings import BenchSettings
 VOCABULARY, BOTTLENECK, HIDDEN, HEADS, UNIT_LAYERS, REPEATS = 250_002, 128, 384, 12, 3, 4
 STYLES = ("multi-method", "forward")
 MIB = 1024 * 1024
-# Four H x H and two H x 4H matrices a layer, one byte a weight.
+# Four H x H and two H x 4H matrices per layer, one byte per weight.
 UNIT_BYTES = UNIT_LAYERS * 12 * HIDDEN * HIDDEN
 PEAK_GOAL_MIB = 40.0
 ANON_GOAL_MIB = 1.2 * UNIT_BYTES / MIB + 4.0
@@ -107,7 +109,24 @@ def figures(style: str, where: str, run: DeviceRun) -> dict[str, Any]:
     }
 
 
+def page_body(rows: list[dict[str, Any]]) -> str:
+    """Goals and the table of the results page."""
+    header = ("program", "device", "bytes", "start anon", "loaded anon", "warm anon", "warm file-backed", "peak")
+    cells = [
+        (row["style"], row["where"], f"{row['program_bytes']:,}",
+         *(f"{row['anon_mib'][phase]:.2f}" for phase in ("start", "loaded", "warm")),
+         f"{row['file_mib']['warm']:.2f}", f"{row['peak_mib']:.1f}")
+        for row in rows
+    ]  # fmt: skip
+    return (
+        f"Goals, MiB: peak at most {PEAK_GOAL_MIB:.0f}; anonymous memory after warm-up at most 1.2 x the unit's bytes "
+        f"({UNIT_BYTES:,}) + 4 MiB = {ANON_GOAL_MIB:.2f}. Texts of up to 128 tokens, one thread, native runner. "
+        "Memory in MiB of the whole process:\n\n" + table(header, cells)
+    )
+
+
 def measured() -> Iterator[dict[str, Any]]:
+    """One row per program style and device."""
     with tempfile.TemporaryDirectory(prefix="msdc-devices-") as folder:
         for style in STYLES:
             bundle = student_bundle(Path(folder), style)
@@ -118,6 +137,7 @@ def measured() -> Iterator[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path)
+    add_write_option(parser, "devices")
     arguments = parser.parse_args()
     rows = []
     for row in measured():
@@ -125,6 +145,10 @@ def main() -> None:
         print(json.dumps(row), flush=True)
     if arguments.output:
         arguments.output.write_text(json.dumps(rows, indent=2) + "\n")
+    if arguments.write:
+        write_page(arguments.write, "Memory of the paper's student on a phone with 256 MB",
+                   f"random weights; {VOCABULARY:,} pieces x {BOTTLENECK}, unit of {UNIT_LAYERS} layers of {HIDDEN} "
+                   f"applied {REPEATS} times, int8", page_body(rows), libraries=("torch", "executorch"))  # fmt: skip
 
 
 if __name__ == "__main__":
