@@ -131,11 +131,11 @@ def strongest(score: sparse.csr_matrix, candidates: int = CANDIDATES, power: flo
     return sparse.diags(1.0 / np.maximum(total, 1e-30)) @ weights
 
 
-def transplant_rows(weights: sparse.csr_matrix, teacher_table_WH: Tensor, fallback_PH: Tensor | None = None) -> Tensor:
-    """New table [P, H]: weighted means of the teacher's rows; a piece never seen gets the fallback or the mean row."""
+def transplant_rows(weights: sparse.csr_matrix, teacher_table_WH: Tensor) -> Tensor:
+    """New table [P, H]: weighted means of the teacher's rows; a piece without any weight gets the mean row."""
     table = teacher_table_WH.detach().float().numpy()
     rows = np.asarray(weights @ table, dtype=np.float32)
     unseen = np.asarray(weights.sum(1)).ravel() < 1e-6
     if unseen.any():
-        rows[unseen] = table.mean(0) if fallback_PH is None else fallback_PH.numpy()[unseen]
+        rows[unseen] = table.mean(0)
     return torch.from_numpy(rows)

@@ -135,26 +135,6 @@ def quantize_block(weight_RC: Tensor, columns: int, dtype: Dtype, scale_type: Sc
     return values_RGC.to(torch.int8).reshape(R, C), scale_RG
 
 
-def quantize_rows_int8(weight_RC: Tensor) -> tuple[Tensor, Tensor]:
-    """int8 [R, C] and float32 scale [R, 1] with weight ~ values * scale; one scale a row."""
-    return quantize_block(weight_RC, weight_RC.shape[1], "int8", "float32")
-
-
-def quantize_groups_int4(
-    weight_RC: Tensor, group: int = GROUP, scale_type: ScaleDtype = "float32"
-) -> tuple[Tensor, Tensor]:
-    """Values -8..7 as int8 [R, C] and float32 scale [R, C / group], one scale for `group` columns.
-
-    The scales are numbers that `scale_type` can hold exactly.
-
-    Raises:
-        InputError: C is no multiple of `group`.
-    """
-    if weight_RC.shape[1] % group:
-        raise InputError(f"{weight_RC.shape[1]} columns are no multiple of the int4 group of {group}")
-    return quantize_block(weight_RC, group, "int4", scale_type)
-
-
 def dequantize_rows(values_RC: Tensor, scale_RG: Tensor) -> Tensor:
     """float32 [R, C] of integers and their scales (one a row, or one a group)."""
     R, C = values_RC.shape

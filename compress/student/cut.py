@@ -160,14 +160,6 @@ def weighted_svd(table_VH: Tensor, frequency_V: Tensor | None, rank: int) -> tup
     return table_VE.to(table_VH.dtype), project_EH.to(table_VH.dtype)
 
 
-def explained_share(table_VH: Tensor, frequency_V: Tensor | None, rank: int) -> float:
-    """Share of the table's weighted squared norm that `rank` keeps, 0..1."""
-    table_VE, _ = weighted_svd(table_VH, frequency_V, rank)
-    weight = torch.ones(len(table_VH)) if frequency_V is None else frequency_V
-    kept = (table_VE.double().square().sum(1) * weight.double()).sum()
-    return float(kept / (table_VH.double().square().sum(1) * weight.double()).sum())
-
-
 class StudentRequest(BaseModel):
     """Which layers of which model, and how narrow its table."""
 

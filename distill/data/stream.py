@@ -6,7 +6,6 @@ cut into chunks. Everything follows from (seed, epoch): a resumed run re-reads t
 
 from __future__ import annotations
 
-import sys
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -56,7 +55,6 @@ class Stream:
     balance: str = "root"
     buffer: int = 1_000_000
     sample: float = 1.0
-    epoch_rows: int | None = None
     reported: set[str] = field(default_factory=set, repr=False)
 
     def is_heldout(self, source: str) -> bool:
@@ -106,28 +104,18 @@ class Stream:
         """Training rows of one epoch in shuffled order."""
         rng = np.random.default_rng([self.seed, epoch, 1])
         held: list[Row] = []
-        taken = 0
-        limit = self.epoch_rows if self.epoch_rows is not None else sys.maxsize
-        # A bounded epoch needs no larger buffer than its own rows a few times over.
-        room = min(self.buffer, max(BLOCK, 4 * limit)) if limit < sys.maxsize else self.buffer
         for row in self._interleaved(rng):
             if not self.is_sampled(row.source):
                 continue
-            if len(held) < room:
+            if len(held) < self.buffer:
                 held.append(row)
                 continue
-            at = int(rng.integers(room))
+            at = int(rng.integers(self.buffer))
             out, held[at] = held[at], row
             yield out
-            taken += 1
-            if taken >= limit:
-                return
         for at in rng.permutation(len(held)):
             yield held[at]
-            taken += 1
-            if taken >= limit:
-                return
-        if not taken:
+        if not held:
             raise InputError("the corpora hold no sentence to train on after the held-out share is set aside")
 
     def chunks(self, epoch: int, size: int, skip: int = 0) -> Iterator[list[Row]]:

@@ -38,9 +38,6 @@ class Objective:
         optional: tensors it uses where they are given.
         options: numbers and words a recipe may set.
         preset: options that this name fixes.
-        in_batch: the rows of a batch are each other's negatives or neighbours, so that with many processes the
-            batches have to be gathered (with gradients) before the call for the value of one big batch. The others
-            are means over rows, which averaging gradients over equal batches gives anyway.
         source: paper and equation.
     """
 
@@ -51,7 +48,6 @@ class Objective:
     optional: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     preset: Mapping[str, Any] = field(default_factory=dict)
-    in_batch: bool = False
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Refuse options this objective does not know, before any training.
@@ -109,7 +105,6 @@ _ALL = (
         "Ding et al. 2022, eq. 5 (labels: soft), eq. 8 (labels: hard)",
         optional=("sentence_B",),
         options=("labels",),
-        in_batch=True,
     ),
     Objective(
         "contrastive_cross_entropy",
@@ -117,7 +112,6 @@ _ALL = (
         _PAIR,
         "Ding et al. 2022, eq. 9",
         options=("temperature", "reduction"),
-        in_batch=True,
     ),
     Objective(
         "contrastive_distillation",
@@ -125,7 +119,6 @@ _ALL = (
         ("student_BD", "teacher_BD", "bank_KD"),
         "Gao et al. 2021 (DistilCSE), L_CKD",
         options=("temperature",),
-        in_batch=True,
     ),
     Objective(
         "supervised_contrastive",
@@ -133,7 +126,6 @@ _ALL = (
         ("anchor_BD", "positive_BD", "negative_BD"),
         "Gao et al. 2021 (DistilCSE), L_CL",
         options=("temperature",),
-        in_batch=True,
     ),
     Objective("kd", kd, ("teacher_BD", "student_BD"), "baseline KD of Gao et al. 2021 (DistilCSE)"),
     Objective("pkd", pkd, _STATES, "Sun et al. 2019; baseline PKD of Gao et al. 2021 (DistilCSE)"),
@@ -151,7 +143,6 @@ _ALL = (
         ("source_BD", "target_BD"),
         "Mao et al. 2021, eq. 5",
         options=("reduction",),
-        in_batch=True,
     ),
     Objective(
         "sentence_similarity",
@@ -159,7 +150,6 @@ _ALL = (
         ("source_BD", "target_BD"),
         "Mao et al. 2021, eq. 6",
         options=("reduction",),
-        in_batch=True,
     ),
     _generative("unified_generative", "ugt", "Mao et al. 2021, eq. 4 (UGT)"),
     _generative("xtr", "xtr", "Mao et al. 2021, eq. 3 (XTR)"),

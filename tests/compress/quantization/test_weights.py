@@ -13,8 +13,7 @@ from msdc.compress.quantization.weights import (
     integers,
     plan_for,
     quantize,
-    quantize_groups_int4,
-    quantize_rows_int8,
+    quantize_block,
     sqnr_db,
     weight_bytes_by_dtype,
 )
@@ -72,7 +71,7 @@ def test_int8_integers_equal_torchaos_bit_for_bit():
     weight[7] = 0
     weight[8, 3] = float(weight[8].abs().max()) * 3
     oracle = IntxUnpackedToInt8Tensor.from_hp(weight, (1, 128), torch.int8)
-    values, scale = quantize_rows_int8(weight)
+    values, scale = quantize_block(weight, 128, "int8", "float32")
     assert torch.equal(values, oracle.qdata) and torch.equal(scale, oracle.scale)
     assert torch.equal(dequantize_rows(values, scale), oracle.dequantize())
 
@@ -83,7 +82,7 @@ def test_int4_integers_equal_torchaos_bit_for_bit():
     torch.manual_seed(2)
     weight = torch.randn(300, 128) * torch.logspace(-6, 2, 300)[:, None]
     oracle = IntxUnpackedToInt8Tensor.from_hp(weight, (1, 32), torch.int4)
-    values, scale = quantize_groups_int4(weight, 32)
+    values, scale = quantize_block(weight, 32, "int4", "float32")
     assert torch.equal(values, oracle.qdata) and torch.equal(scale, oracle.scale)
     assert torch.equal(dequantize_rows(values, scale), oracle.dequantize())
 
@@ -94,7 +93,7 @@ def test_short_scales_are_exact_in_their_type_and_torchao_makes_the_same_integer
 
     torch.manual_seed(3)
     weight = torch.randn(50, 64)
-    values, scale = quantize_groups_int4(weight, 32, scale_type)
+    values, scale = quantize_block(weight, 32, "int4", scale_type)
     assert torch.equal(scale.to(getattr(torch, scale_type)).float(), scale)
     oracle = IntxUnpackedToInt8Tensor.from_hp(
         weight, (1, 32), torch.int4, intx_choose_qparams_algorithm=None, custom_scale=scale,

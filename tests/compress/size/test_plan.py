@@ -130,7 +130,13 @@ def test_a_budget_lists_what_fits_and_marks_the_best():
 
 
 def test_the_share_a_bottleneck_keeps_is_the_svds():
-    from msdc.compress.student.cut import explained_share
+    from msdc.compress.student.cut import weighted_svd
+
+    def explained_share(table_VH, frequency_V, rank):
+        """Share of the weighted squared norm that the narrow table of the SVD still has."""
+        table_VE, _ = weighted_svd(table_VH, frequency_V, rank)
+        kept = (table_VE.double().square().sum(1) * frequency_V.double()).sum()
+        return float(kept / (table_VH.double().square().sum(1) * frequency_V.double()).sum())
 
     torch.manual_seed(0)
     table = torch.randn(200, 24) @ torch.diag(torch.logspace(0, -2, 24))
