@@ -1,27 +1,28 @@
-"""`msdc bench`: measure a bundle on devices. Subverbs of devices (`msdc bench emulator create`) load by name."""
+"""`msdc bench`: measure a bundle on devices."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-# First word after `bench` -> module:attribute of a click command of a device.
-SUBVERBS = {"emulator": "msdc.bench.devices.emulator.cli:command"}
+from msdc.bench.devices.registry import DEVICES, load, usage
 
 
 class BenchCommand(click.Command):
-    """One command whose first word may also be a subverb; a bundle folder of such a name is written `./emulator`."""
+    """A command whose first argument may also name a device's own command (`msdc bench emulator create`).
+
+    A bundle folder with the name of such a device is written `./emulator`.
+    """
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        if args and args[0] in SUBVERBS:
-            module, attribute = SUBVERBS[args[0]].split(":")
-            command: click.Command = getattr(importlib.import_module(module), attribute)
+        kind = DEVICES.get(args[0]) if args else None
+        if kind is not None and kind.command is not None:
+            command: click.Command = load(kind.command)
             return command.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
 
@@ -56,7 +57,7 @@ def _settings(values: MutableMapping[str, Any]) -> Any:
 @click.command(cls=BenchCommand)
 @click.argument("bundle", required=False, type=click.Path(path_type=Path))
 @click.option("--device", default="host", show_default=True,
-              help="host, python, adb[:SERIAL], emulator[:a53|a76|i8mm], with commas, or all.")  # fmt: skip
+              help=f"Comma-separated list of {usage()}; or all.")  # fmt: skip
 @click.option("--runtime", type=click.Choice(["executorch", "onnx", "both"]), help="Default: all the bundle holds.")
 @click.option(
     "--lengths", type=Numbers(), help="Tokens, special ids included.  [default: 8,32,128, as far as the artifact reads]"

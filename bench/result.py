@@ -46,7 +46,7 @@ class DeviceInfo(Record):
     """The machine. `isa` lists the instruction sets that matter to int8 kernels (avx2, avx512_vnni, asimddp, i8mm)."""
 
     name: str
-    kind: Literal["host", "adb", "emulator", "other"]
+    kind: str = Field(pattern=r"^[a-z][a-z0-9_]{0,31}$", description="a device of msdc bench, or other")
     cpu: str = ""
     isa: tuple[str, ...] = ()
     cores: int = Field(ge=1)

@@ -27,10 +27,11 @@ from msdc.bench.devices.runner_protocol import (
     runner_error,
     sentinel,
 )
-from msdc.bench.devices.tools import find, last_words, missing, require
 from msdc.bench.result import Clock, DeviceRun, DeviceState
 from msdc.bench.settings import BenchSettings
-from msdc.bench.toolchain.build import RunnerBuild
+from msdc.bench.system_programs import find, last_words, require
+from msdc.bench.toolchain.build import can_build
+from msdc.bench.toolchain.runner import RunnerBuild
 from msdc.bench.workload import Tasks
 from msdc.errors import InputError, MsdcError
 from msdc.export.manifest import Manifest
@@ -314,7 +315,7 @@ class AdbDevice(Device):
     @classmethod
     def available(cls) -> Sequence[str]:
         program = find("adb")
-        if program is None or missing(["aarch64-linux-gnu-g++"]):
+        if program is None or not can_build("aarch64"):
             return ()
         with contextlib.suppress(MsdcError):
             return [f"adb:{serial}" for serial, state in attached(program).items() if state == "device"]

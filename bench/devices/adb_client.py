@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from msdc.bench.devices.tools import last_words, require, run_tool
+from msdc.bench.system_programs import last_words, require, run_tool
 from msdc.errors import InputError, MsdcError
 
 DEFAULT_SERVER_PORT = 5037

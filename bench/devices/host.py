@@ -25,9 +25,9 @@ from msdc.bench.devices.runner_protocol import (
     sentinel,
 )
 from msdc.bench.devices.this_machine import ThisMachine, host_info, host_state
-from msdc.bench.devices.tools import last_words
 from msdc.bench.result import DeviceRun, Runtime
 from msdc.bench.settings import BenchSettings
+from msdc.bench.system_programs import last_words
 from msdc.bench.workload import Tasks
 from msdc.errors import InputError, MsdcError
 from msdc.export.manifest import Manifest

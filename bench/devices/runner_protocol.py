@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-import platform
 import re
 import secrets
 from collections.abc import Sequence
@@ -32,7 +31,8 @@ from msdc.bench.result import (
     make_timing,
 )
 from msdc.bench.settings import BenchSettings
-from msdc.bench.toolchain.build import RunnerBuild, build_runner, own_runner
+from msdc.bench.toolchain.build import native_runner
+from msdc.bench.toolchain.runner import RunnerBuild
 from msdc.bench.workload import Tasks
 from msdc.errors import InputError, MsdcError
 from msdc.export.golden import read_golden
@@ -115,19 +115,8 @@ class Job:
         return [request, texts]
 
     def runner(self, machine: str | None = None) -> RunnerBuild:
-        """The user's own runner, or ours: for a device's machine (as `uname -m` says), or for this one (None).
-
-        Raises:
-            InputError: the user's is not there.
-            MsdcError: it is for another machine, or ours cannot be built.
-        """
-        if self.settings.runner is None:
-            return build_runner(self.runtime, machine)
-        own = own_runner(self.settings.runner)
-        wanted = machine or platform.machine()
-        if own.machine not in (None, wanted):
-            raise MsdcError(f"{self.settings.runner}: a runner for {own.machine}, but the device is {wanted}")
-        return own
+        """The runner for a device's machine (as `uname -m` prints it), or for this one (None); see `native_runner`."""
+        return native_runner(self.runtime, machine, self.settings.runner)
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ def command(output: Path, runs: int, overrides: tuple[str, ...], force: bool) ->
 
     An unfinished run is taken up where it stopped. The last line printed is the path of the report.
     """
-    from msdc.bench.quickstart.road import QuickstartConfig, walk
+    from msdc.bench.quickstart.pipeline import QuickstartConfig, run_quickstart
     from msdc.bench.report.build import build_report, to_text
 
-    done = walk(QuickstartConfig(output, force, runs, overrides))
+    done = run_quickstart(QuickstartConfig(output, force, runs, overrides))
     click.echo(to_text(build_report(done.results)))
     minutes = sum(done.seconds.values()) / 60
     steps = ", ".join(f"{name} {value:.0f} s" for name, value in done.seconds.items())

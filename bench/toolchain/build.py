@@ -1,5 +1,7 @@
 """Build the native benchmark runner with g++ or the aarch64 cross compiler; kept in the user's cache by hash.
 
+Devices ask for a runner with one call, `native_runner`, and know no compiler themselves.
+
 A build for this machine uses the libraries where they are installed. One for another machine is a folder that needs
 nothing on the device, not even a C library: `msdc-runner`, and `lib/` with the runtime's and glibc's shared objects
 and the loader that starts it.
@@ -11,76 +13,30 @@ import platform
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from msdc.bench.devices.tools import require, run_tool
 from msdc.bench.result import Runtime
+from msdc.bench.system_programs import missing, require, run_tool
 from msdc.bench.toolchain.cache import cached_folder
+from msdc.bench.toolchain.runner import LOADERS, RUNNER, RunnerBuild, own_runner
 from msdc.bench.toolchain.sdk import NativeSdk, native_sdk
-from msdc.errors import InputError, MsdcError
+from msdc.errors import MsdcError
 from msdc.files import PACKAGE, sha256_files
 
-RUNNER = "msdc-runner"
 CORE = PACKAGE / "export" / "native"
 SOURCES = PACKAGE / "bench" / "runner"
 FLAGS = ("-std=c++17", "-O2", "-g0", "-Wall", "-Wextra")
-# Glibc's dynamic loader of each machine, by which a payload is started where the system has none or another libc.
-LOADERS = {"aarch64": "ld-linux-aarch64.so.1", "x86_64": "ld-linux-x86-64.so.2"}
-# ELF e_machine
-ELF_MACHINES = {0x3E: "x86_64", 0xB7: "aarch64", 0x28: "arm", 0x03: "i686", 0xF3: "riscv64"}
 
 
-@dataclass(frozen=True)
-class RunnerBuild:
-    """A runner ready to be pushed. `loader` is the name in lib/ that starts it, None where the system's own does."""
-
-    program: Path
-    libraries: tuple[Path, ...]
-    machine: str | None
-    loader: str | None
-    runtime: Runtime | None
-    version: str
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        return (self.program, *self.libraries)
+def compiler_name(machine: str, host: str) -> str:
+    """The C++ compiler that makes programs for `machine` on `host` (both as `uname -m` prints them)."""
+    return "g++" if machine == host else f"{machine}-linux-gnu-g++"
 
 
-def elf_machine(path: Path) -> str | None:
-    """Machine of an ELF file as `uname -m` says it, None for anything else (a script).
-
-    Raises:
-        InputError: an ELF file for a machine this tool has no name of.
-    """
-    with open(path, "rb") as handle:
-        head = handle.read(20)
-    if head[:4] != b"\x7fELF" or len(head) < 20:
-        return None
-    code = int.from_bytes(head[18:20], "little" if head[5] == 1 else "big")
-    if code not in ELF_MACHINES:
-        raise InputError(f"{path}: an ELF program for an unknown machine (code {code})")
-    return ELF_MACHINES[code]
-
-
-def own_runner(path: Path) -> RunnerBuild:
-    """A runner that the user built (with an NDK, say): a program, and the libraries of `lib/` beside it.
-
-    Raises:
-        InputError: there is no such file.
-    """
-    program = path / RUNNER if path.is_dir() else path
-    if not program.is_file():
-        raise InputError(f"{path}: no such runner; build one with --build-runner")
-    libraries = tuple(sorted(p for p in (program.parent / "lib").glob("*") if p.is_file()))
-    loader = next((p.name for p in libraries if p.name in LOADERS.values()), None)
-    return RunnerBuild(program, libraries, elf_machine(program), loader, None, "")
-
-
-def _compiler(machine: str, host: str) -> str:
-    name = "g++" if machine == host else f"{machine}-linux-gnu-g++"
-    return require(name)[0]
+def can_build(machine: str) -> bool:
+    """Whether this machine has the compiler to build a runner for `machine`."""
+    return not missing([compiler_name(machine, platform.machine())])
 
 
 def _sources(runtime: Runtime) -> list[Path]:
@@ -167,7 +123,7 @@ def build_runner(runtime: Runtime, machine: str | None = None, *, force: bool = 
     payload = machine is not None
     machine = machine or host
     sdk = native_sdk(runtime, machine, host)
-    compiler = _compiler(machine, host)
+    (compiler,) = require(compiler_name(machine, host))
     sources = [*_sources(runtime), *(CORE / "src").glob("*.h"), *(CORE / "include").glob("*.h"), *SOURCES.glob("*.h")]
     recipe: dict[str, Any] = {
         "format": 1,
@@ -184,3 +140,21 @@ def build_runner(runtime: Runtime, machine: str | None = None, *, force: bool = 
     folder = cached_folder("runner", recipe, lambda stage: _build(stage, sdk, machine, compiler, payload), force=force)
     libraries = tuple(sorted((folder / "lib").glob("*"))) if payload else ()
     return RunnerBuild(folder / RUNNER, libraries, machine, LOADERS[machine] if payload else None, runtime, sdk.version)
+
+
+def native_runner(runtime: Runtime, machine: str | None = None, own: Path | None = None) -> RunnerBuild:
+    """The runner of `runtime` for a device's `machine` (as `uname -m` prints it), or for this machine (None).
+
+    `own` is a runner that the user built; without it ours is built, or taken from the cache.
+
+    Raises:
+        InputError: the user's runner does not exist.
+        MsdcError: the user's runner is for another machine, or ours cannot be built.
+    """
+    if own is None:
+        return build_runner(runtime, machine)
+    found = own_runner(own)
+    wanted = machine or platform.machine()
+    if found.machine not in (None, wanted):
+        raise MsdcError(f"{own}: a runner for {found.machine}, but the device is {wanted}")
+    return found

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from msdc.bench.devices.tools import find, require, run_tool
+from msdc.bench.system_programs import find, require, run_tool
 from msdc.errors import MsdcError
 
 SUITE = "trixie"

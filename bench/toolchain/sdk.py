@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from msdc.bench.devices.tools import run_tool
 from msdc.bench.result import Runtime
+from msdc.bench.system_programs import run_tool
 from msdc.bench.toolchain.cache import cached_folder
 from msdc.bench.toolchain.debian import SUITE, extract, only_deb, unpack
 from msdc.errors import InputError, MsdcError

@@ -102,7 +102,7 @@ class Wrong(Device):
 
 
 def test_one_device_failing_keeps_the_others_and_fails_the_command(tiny_bundle, tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(registry.DEVICES, "broken", f"{__name__}:Broken")
+    monkeypatch.setitem(registry.DEVICES, "broken", registry.DeviceKind("broken", f"{__name__}:Broken"))
     code = call("bench", tiny_bundle, "--device", "broken,host", "--lengths", "4", "--runs", 5, "--runtime", "onnx",
                 "--tasks", "none", "--json", tmp_path / "r.json")  # fmt: skip
     assert code == 1
@@ -118,7 +118,7 @@ def test_gate_on_an_earlier_result(tiny_bundle, tmp_path, capsys, monkeypatch):
             return [make_run(clock="instructions", scale=1.03)]
 
     monkeypatch.setattr(sys.modules[__name__], "Slow", Slow, raising=False)
-    monkeypatch.setitem(registry.DEVICES, "slow", f"{__name__}:Slow")
+    monkeypatch.setitem(registry.DEVICES, "slow", registry.DeviceKind("slow", f"{__name__}:Slow"))
     before = tmp_path / "before.json"
     before.write_text(BenchFile(runs=(make_run(clock="instructions"),)).model_dump_json())
     assert call("bench", tiny_bundle, "--device", "slow", "--compare", before, "--gate", 5) == 0
@@ -129,7 +129,7 @@ def test_gate_on_an_earlier_result(tiny_bundle, tmp_path, capsys, monkeypatch):
 
 
 def test_parity_below_the_gate_fails_after_writing(tiny_bundle, tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(registry.DEVICES, "wrong", f"{__name__}:Wrong")
+    monkeypatch.setitem(registry.DEVICES, "wrong", registry.DeviceKind("wrong", f"{__name__}:Wrong"))
     assert call("bench", tiny_bundle, "--device", "wrong", "--json", tmp_path / "r.json") == 1
     err = capsys.readouterr().err
     assert "0.5000" in err and "2 golden texts" in err

@@ -13,9 +13,10 @@ from msdc.bench.devices.adb import Remote, run_remote
 from msdc.bench.devices.base import Device, open_bundle
 from msdc.bench.devices.emulator.image import PROGRAMS, create_image, find_image
 from msdc.bench.devices.emulator.machine import CPUS, EmulatorMachine
-from msdc.bench.devices.tools import missing
 from msdc.bench.result import DeviceRun
 from msdc.bench.settings import BenchSettings
+from msdc.bench.system_programs import missing
+from msdc.bench.toolchain.build import can_build
 from msdc.errors import InputError
 from msdc.progress import say
 
@@ -47,7 +48,7 @@ class EmulatorDevice(Device):
 
     @classmethod
     def available(cls) -> Sequence[str]:
-        ready = not missing([*PROGRAMS, "aarch64-linux-gnu-g++"]) and find_image() is not None
+        ready = not missing(PROGRAMS) and can_build("aarch64") and find_image() is not None
         return [f"emulator:{cpu}" for cpu in CPUS] if ready else ()
 
     def run(self, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from msdc.bench.devices.tools import require, run_tool
+from msdc.bench.system_programs import require, run_tool
 from msdc.bench.toolchain.cache import cached_folder, recipe_key
 from msdc.bench.toolchain.debian import SUITE, extract, only_deb, unpack
 from msdc.errors import MsdcError

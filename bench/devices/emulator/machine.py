@@ -18,7 +18,7 @@ from types import TracebackType
 
 from msdc.bench.devices.adb_client import Adb, attached, connect, disconnect, server_port
 from msdc.bench.devices.emulator.image import GUEST_ADBD_PORT, READY, EmulatorImage, make_disk
-from msdc.bench.devices.tools import find, last_words, require
+from msdc.bench.system_programs import find, last_words, require
 from msdc.errors import MsdcError
 
 

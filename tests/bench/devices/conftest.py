@@ -11,7 +11,7 @@ import pytest
 
 from msdc.bench.devices.emulator.image import PROGRAMS, create_image
 from msdc.bench.devices.emulator.machine import EmulatorMachine, free_port
-from msdc.bench.devices.tools import PACKAGES, missing
+from msdc.bench.system_programs import PACKAGES, missing
 from msdc.errors import MsdcError
 
 CROSS = "aarch64-linux-gnu-g++"

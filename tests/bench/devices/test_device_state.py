@@ -6,7 +6,7 @@ import re
 import subprocess
 
 from msdc.bench.devices.device_state import SCRIPT, parse_state
-from msdc.bench.devices.tools import last_words
+from msdc.bench.system_programs import last_words
 
 PHONE = """
 /sys/class/thermal/thermal_zone0/type=cpu-0-0

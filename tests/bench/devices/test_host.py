@@ -13,7 +13,8 @@ import pytest
 from msdc.bench.devices.host import HostDevice
 from msdc.bench.devices.runner_protocol import Job, read_answer, runner_error, sentinel
 from msdc.bench.settings import BenchSettings
-from msdc.bench.toolchain.build import build_runner, elf_machine, own_runner
+from msdc.bench.toolchain.build import build_runner
+from msdc.bench.toolchain.runner import elf_machine, own_runner
 from msdc.bench.toolchain.sdk import native_sdk
 from msdc.bench.workload import Tasks
 from msdc.errors import InputError, MsdcError
@@ -106,7 +107,7 @@ def test_without_a_compiler_python_measures_and_the_result_says_so(tiny_bundle, 
     def nothing(*_):
         raise MsdcError("g++ not found: apt-get install g++")
 
-    monkeypatch.setattr("msdc.bench.devices.runner_protocol.build_runner", nothing)
+    monkeypatch.setattr("msdc.bench.toolchain.build.build_runner", nothing)
     (run,) = HostDevice().run(tiny_bundle, settings())
     assert run.harness == "python" and run.device.kind == "host" and run.parity.golden.ids_equal
     assert any("apt-get install g++" in note for note in run.notes)
@@ -164,7 +165,7 @@ def test_build_is_found_again(tmp_path):
 
 
 def test_payload_needs_nothing_of_the_device():
-    from msdc.bench.devices.tools import missing
+    from msdc.bench.system_programs import missing
 
     if missing(["aarch64-linux-gnu-g++"]):
         pytest.skip("aarch64-linux-gnu-g++ is not installed: apt-get install g++-aarch64-linux-gnu")

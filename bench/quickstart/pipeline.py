@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from msdc.bench.devices.python import PythonDevice
-from msdc.bench.models import score_model
+from msdc.bench.quickstart.float_models import score_model
 from msdc.bench.report.build import build_report, write_report
 from msdc.bench.result import BenchFile, ModelScores
 from msdc.bench.run import parity_failures
@@ -81,7 +81,7 @@ def _float_models(recipe: Recipe, taught: RunResult, settings: BenchSettings) ->
     return tuple(models)
 
 
-def walk(config: QuickstartConfig, told: Callable[[str], None] = say) -> Quickstart:
+def run_quickstart(config: QuickstartConfig, told: Callable[[str], None] = say) -> Quickstart:
     """Distill, export, bench, report.
 
     Raises:
