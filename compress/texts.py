@@ -1,8 +1,7 @@
-"""Sentences for counting, calibration and proofs: one a line, or every cell of a tab-separated file."""
+"""Sentences for counting, calibration and proofs: one per line, or every cell of a tab-separated file."""
 
 from __future__ import annotations
 
-import gzip
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,32 +10,25 @@ import torch
 from torch import Tensor
 
 from msdc.errors import InputError
-from msdc.files import PACKAGE, read_json
+from msdc.files import read_json
+from msdc.text.quickstart import parallel_table
+from msdc.text.text_files import iterate_lines
 from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, Tokenizer
-
-QUICKSTART = PACKAGE / "data" / "quickstart" / "parallel.tsv"
 
 
 def read_texts(path: str | Path, limit: int | None = None) -> list[str]:
-    """Non-empty texts of a UTF-8 file (`.gz` too), at most `limit`.
+    """Non-empty texts of a UTF-8 file, plain or gzip, at most `limit`.
 
     Raises:
-        InputError: no such file, not UTF-8, damaged, or empty.
+        InputError: as `iterate_lines`, or a file without text.
     """
-    path = Path(path)
     texts: list[str] = []
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else open(path, encoding="utf-8") as lines:
-            for line in lines:
-                texts += [cell.strip() for cell in line.rstrip("\n").split("\t") if cell.strip()]
-                if limit is not None and len(texts) >= limit:
-                    break
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file") from error
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as UTF-8 text ({error})") from error
+    for _, line in iterate_lines(path):
+        texts += [cell.strip() for cell in line.split("\t") if cell.strip()]
+        if limit is not None and len(texts) >= limit:
+            break
     if not texts:
-        raise InputError(f"{path}: holds no text")
+        raise InputError(f"{path}: no text in it")
     return texts[:limit]
 
 
@@ -45,8 +37,7 @@ def quickstart_texts(languages: Sequence[str] = (), limit: int | None = None) ->
 
     Taken row by row across the languages, so that a limit keeps them balanced.
     """
-    with open(QUICKSTART, encoding="utf-8") as lines:
-        header, *rows = [line.rstrip("\n").split("\t") for line in lines if line.strip()]
+    header, rows = parallel_table()
     columns = [index for index, language in enumerate(header) if language in languages] or list(range(len(header)))
     texts = [row[index] for row in rows for index in columns]
     if limit is None or limit >= len(texts):

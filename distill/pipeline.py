@@ -304,7 +304,7 @@ class Run:
         numbers = {}
         for graded in (read_graded(path, choosing=False) for path in self.recipe.report):
             cosines = cosine_rows(encoder.encode(graded.first), encoder.encode(graded.second))
-            numbers[graded.name] = spearman(cosines, np.array(graded.scores))
+            numbers[graded.name] = spearman(cosines, graded.gold_N)
         if numbers:
             self.log({"report": numbers})
         return numbers

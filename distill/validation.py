@@ -5,8 +5,7 @@ Never a test set: the paper's own code chose on STS2017, this does not.
 
 from __future__ import annotations
 
-import csv
-import gzip
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,67 +17,27 @@ from msdc.distill.guide import Guide
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 from msdc.scores import cosine_rows, mse, nearest_accuracy, spearman
+from msdc.text.scored_pairs import ScoredPairs, read_pairs
+
+ANY_SCORE = (-math.inf, math.inf)
 
 
-@dataclass(frozen=True)
-class Graded:
-    """A graded development file: (score, sentence, sentence)."""
+def read_graded(path: str, choosing: bool = True, limit: int | None = None) -> ScoredPairs:
+    """A development file in any layout of `msdc.text.scored_pairs`, whatever the range of its scores.
 
-    name: str
-    scores: list[float]
-    first: list[str]
-    second: list[str]
-
-
-def _number(cell: str) -> float | None:
-    try:
-        return float(cell)
-    except ValueError:
-        return None
-
-
-def read_graded(path: str, choosing: bool = True, limit: int | None = None) -> Graded:
-    """A development file: tsv or csv, gzipped or not; the score in any column, the sentences in the last two others.
-
-    Knows STSb's own form (genre, file, year, id, score, s1, s2), (score, s1, s2) and (s1, s2, score); a header is
-    passed over. Rows without a score are left out; of the others at most `limit` are taken, evenly spread.
+    Rows without a score are left out; of the others at most `limit` are taken, evenly spread.
 
     Raises:
-        InputError: missing, a name that says it is a test set while `choosing`, or no graded pair in it.
+        InputError: missing, a name that says it is a test set while `choosing`, or fewer than two graded pairs.
     """
     file = Path(path).expanduser()
     if choosing and re.search(r"test|sts-?20\d\d|sts1[2-6]", file.name.lower()):
-        raise InputError(f"{path}: a test set is not for choosing checkpoints; name a development set")
-    if not file.is_file():
-        raise InputError(f"{path}: no such graded file")
-    comma = ".csv" in file.suffixes
-    scores, first, second = [], [], []
-    with (
-        gzip.open(file, "rt", encoding="utf-8", newline="")
-        if file.suffix == ".gz"
-        else open(file, encoding="utf-8", newline="")
-    ) as handle:
-        rows = csv.reader(handle) if comma else (line.rstrip("\r\n").split("\t") for line in handle)
-        for cells in rows:
-            if comma and len(cells) == 3:
-                score, one, two = _number(cells[2]), cells[0], cells[1]
-            elif len(cells) >= 7:
-                score, one, two = _number(cells[4]), cells[5], cells[6]
-            elif len(cells) == 5:
-                score, one, two = _number(cells[0]), cells[3], cells[4]
-            elif len(cells) == 3:
-                score, one, two = _number(cells[0]), cells[1], cells[2]
-            else:
-                continue
-            if score is not None:
-                scores.append(score)
-                first.append(one)
-                second.append(two)
-    if len(scores) < 2:
-        raise InputError(f"{path}: no graded pairs found")
-    step = 1 if limit is None else -(-len(scores) // limit)
-    scores, first, second = scores[::step], first[::step], second[::step]
-    return Graded(re.sub(r"(\.(tsv|csv|txt|gz))+$", "", file.name), scores, first, second)
+        raise InputError(f"{path}: a test set must not choose checkpoints; name a development set")
+    name = re.sub(r"(\.(tsv|csv|txt|gz))+$", "", file.name)
+    pairs = read_pairs(file, name, ANY_SCORE, skip_bad=True)
+    if len(pairs) < 2:
+        raise InputError(f"{path}: one graded pair, at least two are required")
+    return pairs if limit is None else pairs.spread(limit)
 
 
 @dataclass
@@ -86,7 +45,7 @@ class Judge:
     """Scores a student: MSE and nearest-neighbour accuracy on held-out pairs by language, Spearman on graded pairs."""
 
     heldout: dict[str, list[Row]]
-    graded: list[Graded]
+    graded: list[ScoredPairs]
     guide: Guide | None
     choose: str = "auto"
 
@@ -107,7 +66,7 @@ class Judge:
         for graded in self.graded:
             cosines = cosine_rows(encoder.encode(graded.first), encoder.encode(graded.second))
             # A collapsed student has no ranking at all; that is a score of zero, not a reason to stop the run.
-            value = 0.0 if np.ptp(cosines) == 0 else spearman(cosines, np.array(graded.scores))
+            value = 0.0 if np.ptp(cosines) == 0 else spearman(cosines, graded.gold_N)
             numbers[f"spearman_{graded.name}"] = value
             correlations.append(value)
         if errors:

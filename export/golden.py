@@ -6,7 +6,6 @@ Shapes: N texts, D sentence width.
 from __future__ import annotations
 
 import base64
-import importlib.resources
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,11 @@ import numpy as np
 from msdc.errors import InputError
 from msdc.export.manifest import GOLDEN_FILE
 from msdc.files import read_json, write_json
+from msdc.text.quickstart import golden_lines
 
 
 def golden_texts() -> list[str]:
     """Texts in many scripts, and the corners that code makes: empty, blank, odd spaces, marks, over-long."""
-    lines = importlib.resources.files("msdc").joinpath("data/quickstart/golden_texts.txt").read_text(encoding="utf-8")
-    texts = [line for line in lines.splitlines() if line.strip()]
     corners = [
         "",
         " ",
@@ -41,7 +39,7 @@ def golden_texts() -> list[str]:
         "1234567890 " * 30 + "3.14 50%",
         " ".join(["much longer than any input"] * 200),
     ]
-    return texts + corners
+    return golden_lines() + corners
 
 
 def encode_vectors(sentence_ND: np.ndarray) -> str:

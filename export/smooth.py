@@ -11,7 +11,6 @@ Shapes: T tokens, H hidden.
 from __future__ import annotations
 
 import copy
-import importlib.resources
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 
 from msdc.compress.quantization.weights import NORM_READERS, PrecisionPlan, reads_int8
 from msdc.compress.student.model import Layer, Student
+from msdc.text.quickstart import parallel_table
 from msdc.text.tokenizer import Tokenizer
 
 CALIBRATION_ROWS = 20
@@ -59,10 +59,9 @@ def not_smoothed(student: Student) -> Smoothed:
 
 def calibration_texts() -> list[str]:
     """Sentences of the embedded corpus, every language, evenly spread."""
-    table = importlib.resources.files("msdc").joinpath("data/quickstart/parallel.tsv").read_text(encoding="utf-8")
-    lines = table.splitlines()[1:]
-    step = max(1, len(lines) // CALIBRATION_ROWS)
-    return [text for line in lines[::step] for text in line.split("\t") if text]
+    _, rows = parallel_table()
+    step = max(1, len(rows) // CALIBRATION_ROWS)
+    return [text for row in rows[::step] for text in row if text]
 
 
 @torch.inference_mode()

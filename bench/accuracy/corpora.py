@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from msdc.bench.accuracy.readers.lines import MAX_TEXT_BYTES
 from msdc.errors import InputError
 from msdc.files import sha256_file
+from msdc.text.text_files import MAX_TEXT_BYTES, iterate_lines
 
 SUFFIXES = (".tsv", ".txt", ".csv")
 MAX_CORPUS_BYTES = 16 * MAX_TEXT_BYTES
@@ -68,22 +66,11 @@ def file_sentences(path: Path) -> Iterator[tuple[int, str]]:
     """(line number, sentence) of every column of every line, streamed.
 
     Raises:
-        InputError: not UTF-8, a damaged gzip, or more text than is read.
+        InputError: as `iterate_lines`.
     """
-    total = 0
-    number = 0
-    try:
-        with gzip.open(path, "rb") if path.name.endswith(".gz") else open(path, "rb") as handle:
-            for number, raw in enumerate(handle, start=1):
-                total += len(raw)
-                if total > MAX_CORPUS_BYTES:
-                    raise InputError(f"{path} line {number}: more than {MAX_CORPUS_BYTES >> 30} GiB of text")
-                for cell in raw.decode("utf-8-sig" if number == 1 else "utf-8").split("\t"):
-                    yield number, cell
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} line {number}: not valid UTF-8") from error
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path}: damaged gzip file ({error})") from error
+    for number, line in iterate_lines(path, max_bytes=MAX_CORPUS_BYTES):
+        for cell in line.split("\t"):
+            yield number, cell
 
 
 def _is_recipe(name: str) -> bool:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from msdc.bench.accuracy.readers.lines import Source
 from msdc.bench.accuracy.statistics import RESAMPLES, Items
 from msdc.bench.accuracy.vectors import VectorStore
+from msdc.text.text_files import SourceFile
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Data(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def sources(self) -> list[Source]: ...
+    def sources(self) -> list[SourceFile]: ...
     @property
     def notes(self) -> list[str]: ...
 

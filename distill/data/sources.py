@@ -8,20 +8,20 @@ lines is an error.
 from __future__ import annotations
 
 import glob
-import gzip
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError
+from msdc.text.text_files import iterate_lines
 from msdc.text.tokenizer import clean
 
 LANGUAGE_IN_NAME = re.compile(r"(?:^|[._-])([a-z]{2,3})-([a-z]{2,3})(?=[._]|$)")
-MAX_LINE = 1_000_000
+MAX_LINE_BYTES = 1_000_000
 
 
 class Row(NamedTuple):
@@ -81,28 +81,9 @@ class Source:
             self.first_bad = f"line {line}: {why}"
 
 
-def _open(path: Path) -> Any:
-    return (
-        gzip.open(path, "rt", encoding="utf-8", newline="\n")
-        if path.suffix == ".gz"
-        else open(path, encoding="utf-8", newline="\n")
-    )
-
-
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    number = 0
-    try:
-        with _open(path) as handle:
-            # Bounded: a file without line ends must not become one gigantic string.
-            while line := handle.readline(MAX_LINE):
-                number += 1
-                if number == 1:
-                    line = line.removeprefix("\ufeff")
-                yield number, line.rstrip("\r\n")
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such corpus file") from error
-    except (EOFError, gzip.BadGzipFile, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: damaged after line {number} ({error})") from error
+    # Bounded: a file without line ends must not become one gigantic string.
+    return iterate_lines(path, max_line_bytes=MAX_LINE_BYTES)
 
 
 def _text_bytes(path: Path) -> int:

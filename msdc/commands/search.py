@@ -24,10 +24,10 @@ from msdc.errors import InputError
 from msdc.files import read_json, staged_folder, user_cache, write_json
 from msdc.progress import track
 from msdc.scores import unit_rows
+from msdc.text.text_files import MAX_TEXT_BYTES, iterate_lines
 from msdc.text.tokenizer import text_key
 
 BLOCK = 1024
-MAX_BYTES = 1 << 30  # a larger file wants a database, not a line-by-line index in memory
 
 
 @dataclass(frozen=True)
@@ -49,24 +49,16 @@ class Found:
     search_ms: float
 
 
-def read_lines(file: Path) -> dict[str, int]:
+def distinct_lines(file: Path) -> dict[str, int]:
     """Distinct non-empty lines and the number of each one's first occurrence.
 
     Raises:
-        InputError: missing, too large, not UTF-8, or without text.
+        InputError: missing, more than 1 GiB, not UTF-8, or without text.
     """
-    if not file.is_file():
-        raise InputError(f"{file}: no such file")
-    if file.stat().st_size > MAX_BYTES:
-        raise InputError(f"{file}: {file.stat().st_size} bytes, more than the {MAX_BYTES} that search takes")
     found: dict[str, int] = {}
-    try:
-        with open(file, encoding="utf-8-sig") as handle:
-            for number, line in enumerate(handle, 1):
-                if text := line.strip():
-                    found.setdefault(text, number)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+    for number, line in iterate_lines(file, max_bytes=MAX_TEXT_BYTES):
+        if text := line.strip():
+            found.setdefault(text, number)
     if not found:
         raise InputError(f"{file}: no line with text in it")
     return found
@@ -87,7 +79,7 @@ class Index:
         identity = _model_id(model)
         name = hashlib.sha256(f"{file.resolve()}\0{identity}".encode()).hexdigest()[:32]
         self.folder = folder if folder is not None else user_cache() / "search" / name
-        self.lines = read_lines(file) if lines is None else lines
+        self.lines = distinct_lines(file) if lines is None else lines
         self.texts = list(self.lines)
         began = time.perf_counter()
         self.encoded = self._open(identity)
@@ -163,7 +155,7 @@ def search(
     folder: Path | None = None,
     lines: dict[str, int] | None = None,
 ) -> tuple[Index, list[Found]]:
-    """Index `file` (or take the index on disk) and answer `queries`; `lines`: what `read_lines` gave, if it was asked.
+    """Index `file` (or take the index on disk) and answer `queries`; `lines`: `distinct_lines(file)`, if already read.
 
     Raises:
         InputError: no text in `file`, or an empty query.
@@ -192,10 +184,10 @@ def command(
 
     msdc search notes.txt "wo habe ich das Auto geparkt?"
     """
-    from msdc.commands.search import read_lines, search
+    from msdc.commands.search import distinct_lines, search
     from msdc.encoders.encoder import open_model
 
-    lines = read_lines(file)  # before the model is loaded: a wrong file is said at once
+    lines = distinct_lines(file)  # before the model is loaded: a wrong file is said at once
     opened, answers = search(file, queries, open_model(model, runtime), top, index, lines)
     if as_json:
         head = {"file": str(file), "lines": len(opened.texts), "encoded": opened.encoded, "open_s": opened.open_s}

@@ -15,7 +15,7 @@ def write(tmp_path, name, rows=9):
 @pytest.mark.parametrize("name", ["sts-test.tsv", "STS2017.en-en.tsv", "STS12.MSRpar.tsv", "STSb.en-de.test.tsv"])
 def test_test_sets_may_be_reported_but_never_chosen_by(tmp_path, name):
     path = write(tmp_path, name)
-    with pytest.raises(InputError, match="a test set is not for choosing"):
+    with pytest.raises(InputError, match="a test set must not choose"):
         read_graded(path)
     assert read_graded(path, choosing=False).name == name.removesuffix(".tsv")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from msdc.bench.accuracy.readers.lines import Lines, Source, read_lines
 from msdc.errors import InputError
+from msdc.text.text_files import Lines, SourceFile, read_lines
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Mining:
     name: str
     training: Split
     test: Split | None
-    sources: list[Source]
+    sources: list[SourceFile]
     notes: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:

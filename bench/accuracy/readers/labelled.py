@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from msdc.bench.accuracy.readers.lines import Lines, Source, read_lines
 from msdc.errors import InputError
+from msdc.text.text_files import Lines, SourceFile, read_lines
 
 MLDOC_LANGUAGES = {
     "english": "en", "german": "de", "french": "fr", "spanish": "es",
@@ -47,7 +47,7 @@ class CrossLingual:
     source_language: str
     training: Labelled
     tests: dict[str, Labelled]
-    sources: list[Source]
+    sources: list[SourceFile]
     notes: list[str] = field(default_factory=list)
     development: Labelled | None = None
 

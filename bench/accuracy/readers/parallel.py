@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from msdc.bench.accuracy.readers.lines import Lines, Source, read_lines
 from msdc.errors import InputError
+from msdc.text.text_files import Lines, SourceFile, read_lines
 
 # tatoeba.deu-eng.deu -> prefix "tatoeba", languages "deu" and "eng", this side "deu"
 CODE = "[A-Za-z_]{2,8}"
@@ -23,7 +23,7 @@ class Parallel:
     name: str
     sides: dict[str, list[str]]
     lines: list[int]
-    sources: list[Source]
+    sources: list[SourceFile]
     notes: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from msdc.bench.accuracy.readers.labelled import Labelled
-from msdc.bench.accuracy.readers.lines import Lines, Source, read_lines
 from msdc.errors import InputError
+from msdc.text.text_files import Lines, SourceFile, read_lines
 
 # task -> file of each class (SentEval keeps these four as one file a class, in latin-1)
 BY_CLASS = {
@@ -28,7 +28,7 @@ class Transfer:
 
     name: str
     training: Labelled
-    sources: list[Source]
+    sources: list[SourceFile]
     notes: list[str] = field(default_factory=list)
     test: Labelled | None = None
     development: Labelled | None = None

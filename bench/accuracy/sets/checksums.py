@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from msdc.bench.accuracy.readers.lines import Source, read_lines
 from msdc.errors import InputError
+from msdc.text.text_files import SourceFile, read_lines
 
 SUMS_FILE = "SHA256SUMS"
 
@@ -31,7 +31,7 @@ def read_sums(folder: Path) -> dict[str, str]:
     return sums
 
 
-def check_sums(folder: Path | None, sources: Iterable[Source]) -> int:
+def check_sums(folder: Path | None, sources: Iterable[SourceFile]) -> int:
     """Compare what was read with the folder's list; returns how many files it vouched for.
 
     Raises:

@@ -9,12 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from msdc.bench.accuracy.readers.pairs import read_pairs
 from msdc.bench.accuracy.sets.languages import SHIPPED
 from msdc.bench.accuracy.task import Task
-from msdc.files import PACKAGE
+from msdc.text.scored_pairs import read_pairs
 
-QUICKSTART = PACKAGE / "data" / "quickstart"
 ENVIRONMENT = "MSDC_DATA"
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from msdc.bench.accuracy.readers.lines import Source
-from msdc.bench.accuracy.readers.pairs import GOLD_RANGE, ScoredPairs, parse_gold
 from msdc.bench.accuracy.task import Task
 from msdc.errors import InputError
 from msdc.files import sha256_file
+from msdc.text.scored_pairs import GOLD_RANGE, ScoredPairs, parse_gold
+from msdc.text.text_files import SourceFile
 
 MAX_PARQUET_ROWS = 5_000_000
 READABLE = (".tsv", ".tsv.gz", ".csv", ".csv.gz", ".txt", ".txt.gz", ".parquet")
@@ -79,7 +79,7 @@ def read_parquet(path: Path, name: str) -> ScoredPairs:
     if not set(wanted) <= set(columns) or rows > MAX_PARQUET_ROWS:
         raise InputError(f"{path}: needs columns {', '.join(wanted)}; it has {', '.join(columns)} and {rows} rows")
     table = handle.read(columns=wanted).to_pydict()
-    source = Source(path.name, path.stat().st_size, sha256_file(path))
+    source = SourceFile(path.name, path.stat().st_size, sha256_file(path))
     return pairs_of_columns(name, table["sentence1"], table["sentence2"], table["score"], source)
 
 
@@ -88,7 +88,7 @@ def _row_error(name: str, row: int, problem: str) -> InputError:
 
 
 def pairs_of_columns(
-    name: str, first: Iterable[Any], second: Iterable[Any], gold: Iterable[Any], source: Source
+    name: str, first: Iterable[Any], second: Iterable[Any], gold: Iterable[Any], source: SourceFile
 ) -> ScoredPairs:
     """Scored pairs from columns, each row checked as a line of a file is.
 
@@ -138,4 +138,4 @@ def pairs_of_mteb(loaded: Any, subset: str, name: str) -> ScoredPairs:
         known = ", ".join(subsets)
         raise InputError(f"{name}: name one subset, as {name.split('/')[0]}/SUBSET; it has: {known}")
     rows = subsets[subset]["test"]
-    return pairs_of_columns(name, rows["sentence1"], rows["sentence2"], rows["score"], Source(name, 0, ""))
+    return pairs_of_columns(name, rows["sentence1"], rows["sentence2"], rows["score"], SourceFile(name, 0, ""))

@@ -7,14 +7,15 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from msdc.bench.accuracy.readers.pairs import ScoredPairs, join_pairs, read_pairs
 from msdc.bench.accuracy.readers.parallel import Parallel, pair_of, read_parallel
 from msdc.bench.accuracy.sets.languages import flores
-from msdc.bench.accuracy.sets.place import QUICKSTART, NamedSet, Part, Place, pairs_part
+from msdc.bench.accuracy.sets.place import NamedSet, Part, Place, pairs_part
 from msdc.bench.accuracy.sets.translation import flores_parallel
 from msdc.bench.accuracy.tasks import bias, geometry, sts
 from msdc.bench.accuracy.tasks.bias import BiasData
 from msdc.bench.accuracy.tasks.geometry import GeometryData
+from msdc.text.quickstart import GRADED_PAIRS, PARALLEL
+from msdc.text.scored_pairs import ScoredPairs, join_pairs, read_pairs
 
 TRACKS = ("ar-ar", "es-es", "en-en", "en-ar", "en-de", "en-tr", "en-es", "en-fr", "en-it", "en-nl")
 STSB = ("stsb/sts-test.tsv*", "stsbenchmark/sts-test.csv", "stsb/sts-test.csv*")
@@ -84,7 +85,7 @@ def _by_language(name: str, pattern: str) -> Callable[[Place], Iterator[Part]]:
 
 
 def _graded(place: Place) -> Iterator[Part]:
-    yield Part("graded-pairs", partial(read_pairs, QUICKSTART / "graded_pairs.tsv", "graded-pairs"))
+    yield Part("graded-pairs", partial(read_pairs, GRADED_PAIRS, "graded-pairs"))
 
 
 def _load_bias(name: str, parts: list[Part], picture: Callable[[], Parallel] | None) -> BiasData:
@@ -103,7 +104,7 @@ def _picture(place: Place) -> Callable[[], Parallel] | None:
 
 
 def _shipped_pair(code: str) -> Parallel:
-    parallel = read_parallel(QUICKSTART / "parallel.tsv")
+    parallel = read_parallel(PARALLEL)
     return pair_of(parallel, "en", code if code in parallel.sides else "de", f"quickstart/en-{code}")
 
 
@@ -118,7 +119,7 @@ def _bias(place: Place) -> Iterator[Part]:
 
 
 def _load_graded_bias(picture: Callable[[], Parallel] | None) -> BiasData:
-    pairs = read_pairs(QUICKSTART / "graded_pairs.tsv", "graded-pairs").renamed("bias/graded-pairs")
+    pairs = read_pairs(GRADED_PAIRS, "graded-pairs").renamed("bias/graded-pairs")
     return BiasData(pairs, picture() if picture else None)
 
 

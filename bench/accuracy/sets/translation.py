@@ -8,13 +8,14 @@ from functools import partial
 from pathlib import Path
 
 from msdc.bench.accuracy.readers.bucc import Mining, Split, read_bucc
-from msdc.bench.accuracy.readers.lines import read_lines
 from msdc.bench.accuracy.readers.parallel import Parallel, pair_of, read_aligned, read_parallel
 from msdc.bench.accuracy.sets.languages import SHIPPED, TWO_OF_THREE, flores, three
-from msdc.bench.accuracy.sets.place import QUICKSTART, NamedSet, Part, Place
+from msdc.bench.accuracy.sets.place import NamedSet, Part, Place
 from msdc.bench.accuracy.tasks import drift, mining, mse, retrieval, tatoeba
 from msdc.bench.accuracy.tasks.drift import DriftData
 from msdc.bench.accuracy.tasks.retrieval import Pool
+from msdc.text.quickstart import GOLDEN_TEXTS, PARALLEL
+from msdc.text.text_files import read_lines
 
 DRIFT_ROWS = 250
 
@@ -65,7 +66,7 @@ def _flores(place: Place) -> Iterator[Part]:
 
 
 def _shipped_pair(code: str, name: str) -> Parallel:
-    return pair_of(read_parallel(QUICKSTART / "parallel.tsv"), "en", code, name)
+    return pair_of(read_parallel(PARALLEL), "en", code, name)
 
 
 def _quickstart(place: Place) -> Iterator[Part]:
@@ -140,7 +141,7 @@ def _mse(place: Place) -> Iterator[Part]:
 
 
 def _shipped_texts() -> DriftData:
-    parallel, golden = read_parallel(QUICKSTART / "parallel.tsv"), read_lines(QUICKSTART / "golden_texts.txt")
+    parallel, golden = read_parallel(PARALLEL), read_lines(GOLDEN_TEXTS)
     sides = parallel.sides | {"golden texts": [line for line in golden.lines if line.strip()]}
     return DriftData("drift/quickstart", sides, [*parallel.sources, golden.source])
 

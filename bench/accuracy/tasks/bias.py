@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from msdc.bench.accuracy.readers.lines import Source
-from msdc.bench.accuracy.readers.pairs import ScoredPairs, join_pairs, read_pairs
 from msdc.bench.accuracy.readers.parallel import Parallel
 from msdc.bench.accuracy.statistics import CHUNK_NUMBERS, percentiles, resampled_spearman
 from msdc.bench.accuracy.task import Options, Outcome, Task
@@ -21,6 +19,8 @@ from msdc.bench.accuracy.tasks.sts import pair_cosines
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError
 from msdc.scores import spearman
+from msdc.text.scored_pairs import ScoredPairs, join_pairs, read_pairs
+from msdc.text.text_files import SourceFile
 
 PICTURE_POINTS = 250
 
@@ -37,7 +37,7 @@ class BiasData:
         return self.pairs.name
 
     @property
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[SourceFile]:
         return self.pairs.sources + (self.picture.sources if self.picture else [])
 
     @property

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from msdc.bench.accuracy.readers.lines import Source, read_lines
 from msdc.bench.accuracy.readers.parallel import read_parallel
 from msdc.bench.accuracy.statistics import Items, interval
 from msdc.bench.accuracy.task import Options, Outcome, Task
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError
 from msdc.scores import cosine_rows
+from msdc.text.text_files import SourceFile, read_lines
 
 EDGES = (-1.0, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 1.0)
 # characters: about a phrase, a short sentence, a sentence, a long one
@@ -30,7 +30,7 @@ class DriftData:
 
     name: str
     sides: dict[str, list[str]]
-    sources: list[Source]
+    sources: list[SourceFile]
     notes: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:

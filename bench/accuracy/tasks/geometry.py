@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from msdc.bench.accuracy.readers.lines import Source
-from msdc.bench.accuracy.readers.pairs import ScoredPairs, read_pairs
 from msdc.bench.accuracy.readers.parallel import Parallel
 from msdc.bench.accuracy.task import Options, Outcome, Task
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError
 from msdc.scores import unit_rows
+from msdc.text.scored_pairs import ScoredPairs, read_pairs
+from msdc.text.text_files import SourceFile
 
 # Pairs above this gold score are positives: DCSE follows SimCSE, "STS-B pairs with a score higher than 4".
 POSITIVE_ABOVE = 4.0
@@ -38,7 +38,7 @@ class GeometryData:
         return f"geometry/{self.pairs.name}"
 
     @property
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[SourceFile]:
         return self.pairs.sources + (self.parallel.sources if self.parallel else [])
 
     @property

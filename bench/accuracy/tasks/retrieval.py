@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from msdc.bench.accuracy.neighbours import gold_ranks
-from msdc.bench.accuracy.readers.lines import Source, read_lines
 from msdc.bench.accuracy.readers.parallel import Parallel, read_parallel
 from msdc.bench.accuracy.statistics import Items, interval
 from msdc.bench.accuracy.task import Options, Outcome, Task
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError
 from msdc.scores import unit_rows
+from msdc.text.text_files import SourceFile, read_lines
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Pool:
 
     pairs: Parallel
     distractors: list[str]
-    sources: list[Source]
+    sources: list[SourceFile]
     notes: list[str] = field(default_factory=list)
 
     @property

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from msdc.bench.accuracy.readers.pairs import ScoredPairs, read_pairs
 from msdc.bench.accuracy.statistics import Items, interval
 from msdc.bench.accuracy.task import Options, Outcome, Task
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError, MsdcError
 from msdc.scores import cosine_rows, spearman
+from msdc.text.scored_pairs import ScoredPairs, read_pairs
 
 # Cosines of one and the same vector differ by rounding alone; a rank correlation of rounding noise means nothing.
 CONSTANT_SPREAD = 1e-6

@@ -7,10 +7,10 @@ import pytest
 from accuracy_models import Constant, Table, WordBag, write_pairs
 
 from msdc.bench.accuracy import evaluate
-from msdc.bench.accuracy.readers.lines import read_lines
-from msdc.bench.accuracy.readers.pairs import read_pairs
 from msdc.bench.accuracy.readers.parallel import read_parallel
 from msdc.errors import InputError, MsdcError
+from msdc.text.scored_pairs import read_pairs
+from msdc.text.text_files import read_lines
 
 GOOD = "2.5\ta b\tc d\n4.0\ta b c\ta b d\n0.5\tx\ty z\n"
 
@@ -75,12 +75,11 @@ def test_missing_and_folder(tmp_path):
         read_pairs(tmp_path)
 
 
-def test_too_large_is_refused_before_it_is_held(tmp_path, monkeypatch):
-    monkeypatch.setattr("msdc.bench.accuracy.readers.lines.MAX_TEXT_BYTES", 1000)
+def test_too_large_is_refused_before_it_is_held(tmp_path):
     file = tmp_path / "bomb.tsv.gz"
     file.write_bytes(gzip.compress(b"1\ta\tb\n" * 10_000))
     with pytest.raises(InputError, match="more than"):
-        read_lines(file)
+        read_lines(file, max_bytes=1000)
 
 
 def test_byte_order_mark_and_windows_line_ends_do_not_change_the_score(tmp_path, graded_rows, bag):
@@ -90,15 +89,15 @@ def test_byte_order_mark_and_windows_line_ends_do_not_change_the_score(tmp_path,
     one, two = (evaluate(bag, task="sts", path=file) for file in (plain, dirty))
     assert one["spearman"] == two["spearman"] and "notes" not in one
     assert two["notes"] == [
-        "line 1: byte order mark taken off",
-        f"line 1: Windows line end taken off ({len(graded_rows)} lines)",
+        "line 1: byte order mark removed",
+        f"line 1: Windows line end removed ({len(graded_rows)} lines)",
     ]
 
 
 def test_one_windows_line_end_is_named(tmp_path):
     file = tmp_path / "mixed.tsv"
     file.write_bytes(b"2.5\ta\tb\n3.0\ta\tb\r\n1\tx\ty\n")
-    assert read_pairs(file).notes == ["line 2: Windows line end taken off (1 lines)"]
+    assert read_pairs(file).notes == ["line 2: Windows line end removed (1 lines)"]
     assert read_pairs(file).second == ["b", "b", "y"]
 
 

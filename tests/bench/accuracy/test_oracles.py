@@ -9,12 +9,12 @@ from scipy.stats import pearsonr, rankdata, spearmanr
 
 from msdc.bench.accuracy import evaluate
 from msdc.bench.accuracy.binary import binary_scores
-from msdc.bench.accuracy.readers.pairs import read_pairs
 from msdc.bench.accuracy.readers.parallel import pair_of, read_parallel
 from msdc.bench.accuracy.task import Options
 from msdc.bench.accuracy.tasks import mse, tatoeba
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.scores import cosine_rows
+from msdc.text.scored_pairs import read_pairs
 
 CLOSE = 1e-6
 

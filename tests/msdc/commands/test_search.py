@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import msdc
-from msdc.commands.search import Index, read_lines, search
+from msdc.commands.search import Index, distinct_lines, search
 from msdc.errors import InputError
 from msdc.scores import unit_rows
 
@@ -78,11 +78,12 @@ def test_a_damaged_index_is_made_anew(model: msdc.Encoder, file: Path, tmp_path:
 
 def test_bad_input_is_one_line(model: msdc.Encoder, file: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
-        read_lines(tmp_path / "none.txt")
-    for name, data, message in [("e.txt", b"\n \n", "no line with text"), ("b.txt", b"ok\n\xff\xfe\n", "not UTF-8")]:
+        distinct_lines(tmp_path / "none.txt")
+    cases = [("e.txt", b"\n \n", "no line with text"), ("b.txt", b"ok\n\xff\xfe\n", "line 2: not valid UTF-8")]
+    for name, data, message in cases:
         (tmp_path / name).write_bytes(data)
         with pytest.raises(InputError, match=message):
-            read_lines(tmp_path / name)
+            distinct_lines(tmp_path / name)
     with pytest.raises(InputError, match="a query holds no text"):
         search(file, [" "], model)
     strange = tmp_path / "mine"

@@ -1,6 +1,6 @@
 """Scored sentence pairs in every published layout: STS2017 and STS12-16, STSb, SICK, STSb-multi, KorSTS, graded pairs.
 
-A layout is read off the first line, then demanded of every line.
+The layout is inferred from the first line and then required of every line.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from msdc.bench.accuracy.readers.lines import Lines, Source, read_csv_rows, read_lines
 from msdc.errors import InputError
+from msdc.text.text_files import Lines, SourceFile, read_csv_rows, read_lines
 
 GOLD_RANGE = (0.0, 5.0)
 # column names in the wild -> ours
@@ -36,7 +36,7 @@ class ScoredPairs:
     gold_N: np.ndarray
     subsets: list[str]
     lines: list[int]
-    sources: list[Source]
+    sources: list[SourceFile]
     notes: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -47,12 +47,25 @@ class ScoredPairs:
         return self.first + self.second
 
     def where(self, position: int) -> str:
-        """Where text `position` of `texts()` stands."""
+        """Set name, line and side of text `position` of `texts()`."""
         row, side = position % len(self), 1 + position // len(self)
         return f"{self.name} line {self.lines[row]} (sentence {side})"
 
     def renamed(self, name: str) -> ScoredPairs:
+        """The same pairs under another name."""
         return replace(self, name=name)
+
+    def spread(self, limit: int) -> ScoredPairs:
+        """At most `limit` pairs, evenly spread over the file."""
+        rows = slice(None, None, -(-len(self) // limit) or 1)
+        return replace(
+            self,
+            first=self.first[rows],
+            second=self.second[rows],
+            gold_N=self.gold_N[rows],
+            subsets=self.subsets[rows],
+            lines=self.lines[rows],
+        )
 
 
 @dataclass(frozen=True)
@@ -92,7 +105,7 @@ def _named_columns(cells: list[str]) -> _Columns | None:
 
 
 def _columns(cells: list[str]) -> _Columns | None:
-    """Layout of a file, from its first row."""
+    """Layout of a file, inferred from its first row."""
     named = _named_columns(cells)
     if named is not None:
         return named
@@ -100,6 +113,9 @@ def _columns(cells: list[str]) -> _Columns | None:
         return _Columns(0, 1, 2)
     if len(cells) == 3 and _is_number(cells[2]):
         return _Columns(2, 0, 1)
+    if len(cells) == 5 and _is_number(cells[0]):
+        # graded pairs without their header: score, both languages, s1, s2
+        return _Columns(0, 3, 4, (1, 2), (5, 5))
     if len(cells) in (7, 8, 9) and _is_number(cells[4]):
         # STSb: genre, file, year, id, score, s1, s2 and on some rows the sources of both sentences
         return _Columns(4, 5, 6, width=(7, 9))
@@ -107,7 +123,11 @@ def _columns(cells: list[str]) -> _Columns | None:
 
 
 def parse_gold(text: str, limits: tuple[float, float], fail: Callable[[str], InputError]) -> float:
-    """A gold score inside `limits`."""
+    """A gold score within `limits`.
+
+    Raises:
+        InputError: made by `fail`, when the text is not a number or the number is outside `limits`.
+    """
     try:
         value = float(text)
     except ValueError:
@@ -118,15 +138,24 @@ def parse_gold(text: str, limits: tuple[float, float], fail: Callable[[str], Inp
     return value
 
 
-def read_pairs(path: str | Path, name: str | None = None, limits: tuple[float, float] = GOLD_RANGE) -> ScoredPairs:
+def read_pairs(
+    path: str | Path, name: str | None = None, limits: tuple[float, float] = GOLD_RANGE, skip_bad: bool = False
+) -> ScoredPairs:
     """Read scored pairs from a .tsv, .csv or .txt file, plain or gzip.
 
-    Layouts: `score s1 s2`, `s1 s2 score`, STSb's seven columns, and any file with a header that names score and
-    sentences (SICK, KorSTS, GLUE, graded pairs with languages). An official `STS.input.X.txt` finds its `STS.gs.X.txt`.
+    Layouts: `score s1 s2`, `s1 s2 score`, `score language1 language2 s1 s2`, STSb's seven columns, and any file with a
+    header that names score and sentences (SICK, KorSTS, GLUE, graded pairs with languages). An official
+    `STS.input.X.txt` finds its `STS.gs.X.txt`.
+
+    Args:
+        path: the file.
+        name: name of the set; None: the file's name without its endings.
+        limits: lowest and highest gold score.
+        skip_bad: leave out rows that do not fit the layout, and say how many in `notes`, instead of raising.
 
     Raises:
         InputError: unknown layout, a wrong column count, a score that is no number or outside `limits`, an empty
-            sentence; each with the line number.
+            sentence, each with the line number; or no pair at all.
     """
     path = Path(path)
     if ".input." in path.name:
@@ -138,6 +167,10 @@ def read_pairs(path: str | Path, name: str | None = None, limits: tuple[float, f
         source = read_lines(path)
         rows = [(number, line.split("\t")) for number, line in enumerate(source.lines, start=1)]
         separator = "tab"
+    if skip_bad:
+        # Rows before the first one of a known layout are a header that names its columns in another way.
+        known = next((index for index, (_, cells) in enumerate(rows) if _columns(cells) is not None), 0)
+        rows = rows[known:]
     columns = _columns(rows[0][1])
     if columns is None:
         raise source.error(
@@ -145,7 +178,8 @@ def read_pairs(path: str | Path, name: str | None = None, limits: tuple[float, f
             f"{len(rows[0][1])} {separator}-separated columns without a known layout; expected: score, sentence 1, "
             "sentence 2 (or a header with score, sentence1, sentence2)",
         )
-    return _collect(source, rows[1:] if columns.header else rows, columns, separator, name or _stem(path), limits)
+    rows = rows[1:] if columns.header else rows
+    return _collect(source, rows, columns, separator, name or _stem(path), limits, skip_bad)
 
 
 def _collect(
@@ -155,29 +189,40 @@ def _collect(
     separator: str,
     name: str,
     limits: tuple[float, float],
+    skip_bad: bool = False,
 ) -> ScoredPairs:
-    first: list[str] = []
-    second: list[str] = []
-    gold, subsets, lines = [], [], []
     low, high = columns.width
-    for number, cells in rows:
+
+    def parse(number: int, cells: list[str]) -> tuple[float, str, str]:
         if not low <= len(cells) <= high:
             raise source.error(number, f"{len(cells)} {separator}-separated columns, expected {columns.needs()}")
-        gold.append(parse_gold(cells[columns.score], limits, partial(source.error, number)))
-        for side, cell in ((first, cells[columns.first]), (second, cells[columns.second])):
-            text = cell.strip()
-            if not text:
-                raise source.error(number, f"sentence {1 if side is first else 2} is empty")
-            side.append(text)
-        if columns.languages is not None:
-            subsets.append("-".join(cells[column].strip() for column in columns.languages))
-        else:
-            subsets.append(name)
+        score = parse_gold(cells[columns.score], limits, partial(source.error, number))
+        one, two = cells[columns.first].strip(), cells[columns.second].strip()
+        if not one or not two:
+            raise source.error(number, f"sentence {2 if one else 1} is empty")
+        return score, one, two
+
+    pairs: list[tuple[float, str, str]] = []
+    subsets: list[str] = []
+    lines: list[int] = []
+    skipped: list[str] = []
+    for number, cells in rows:
+        try:
+            pairs.append(parse(number, cells))
+        except InputError as error:
+            if not skip_bad:
+                raise
+            skipped.append(str(error).removeprefix(f"{source.path} "))
+            continue
+        languages = columns.languages
+        subsets.append(name if languages is None else "-".join(cells[column].strip() for column in languages))
         lines.append(number)
-    if not first:
-        raise InputError(f"{source.path}: a header and no pairs")
-    gold_N = np.array(gold, dtype=np.float64)
-    return ScoredPairs(name, first, second, gold_N, subsets, lines, [source.source], source.notes)
+    if not pairs:
+        raise InputError(f"{source.path}: no pairs" + (f"; {skipped[0]}" if skipped else ", only a header"))
+    notes = [*source.notes, *([f"{len(skipped)} rows left out; the first: {skipped[0]}"] if skipped else [])]
+    gold_N = np.array([score for score, _, _ in pairs], dtype=np.float64)
+    first, second = [one for _, one, _ in pairs], [two for _, _, two in pairs]
+    return ScoredPairs(name, first, second, gold_N, subsets, lines, [source.source], notes)
 
 
 def _stem(path: Path) -> str:
@@ -185,7 +230,7 @@ def _stem(path: Path) -> str:
 
 
 def _read_official(input_path: Path, gold_path: Path, name: str | None, limits: tuple[float, float]) -> ScoredPairs:
-    """SemEval's own two files: sentences, and one score a line; a pair nobody judged has an empty score line."""
+    """SemEval's own two files: sentences, and one score per line, which is empty where a pair was not annotated."""
     sentences, scores = read_lines(input_path), read_lines(gold_path)
     if len(sentences.lines) != len(scores.lines):
         last = min(len(sentences.lines), len(scores.lines)) + 1
