@@ -5,6 +5,7 @@ Shapes: N texts, D sentence width.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,13 @@ class Bundle:
         self.name = manifest.name
         self.width = manifest.width
         self.max_length = manifest.max_length
+
+    def __repr__(self) -> str:
+        return f"Bundle({self.name!r}, runtime={self.runtime!r}, width={self.width}, max_length={self.max_length})"
+
+    def fingerprint(self) -> str:
+        """sha256 over the runtime and the manifest, which holds the hashes of all files."""
+        return hashlib.sha256(f"{self.runtime} {self.manifest.model_dump_json()}".encode()).hexdigest()
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids with special ids, truncated to `max_length`."""

@@ -1,6 +1,6 @@
-"""msdc: teach, shrink, export and measure small multilingual sentence encoders.
+"""msdc: train, shrink, export and measure small multilingual sentence encoders.
 
-The facade loads by name, so that importing `msdc` costs nothing and imports no torch.
+`load_encoder` and `load_bundle` are imported on first use, so that `import msdc` is fast and does not import torch.
 """
 
 from __future__ import annotations

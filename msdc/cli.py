@@ -1,4 +1,4 @@
-"""The front door: one command, verbs loaded by name when they are called, every failure one line."""
+"""The `msdc` command line: subcommands are imported when they are called, every failure is one line."""
 
 from __future__ import annotations
 
@@ -12,36 +12,38 @@ import click
 from msdc import __version__
 from msdc.errors import MsdcError
 
-# verb -> (module:attribute, one line of help). The help stands here so that `msdc --help` imports no verb.
+# subcommand -> (module:attribute, help line). The help lines are here so that `msdc --help` imports no subcommand.
 VERBS = {
     "quickstart": (
         "msdc.bench.quickstart.cli:command",
-        "The whole road on the embedded corpus and teacher, in minutes.",
+        "The whole workflow on the embedded corpus and teacher, in minutes.",
     ),
-    "distill": ("msdc.distill.cli:command", "Teach a small student from a recipe."),
+    "distill": ("msdc.distill.cli:command", "Train a small student from a recipe."),
     "compress": ("msdc.compress.cli:command", "Plan sizes; make, trim or quantize a student."),
     "export": (
         "msdc.export.cli:command",
         "Write the bundle for a target: ExecuTorch, ONNX, tokenizer, golden vectors.",
     ),
     "bench": ("msdc.bench.cli:command", "Measure a bundle on a device: latency, memory, parity, accuracy."),
-    "evaluate": ("msdc.bench.accuracy.cli:command", "Accuracy of any encoder or bundle."),
-    "report": ("msdc.bench.report.cli:command", "One page for many results."),
-    "encode": ("msdc.commands.encode:encode", "Print the vectors of texts."),
-    "compare": ("msdc.commands.encode:compare", "Print the similarity of texts."),
-    "search": ("msdc.commands.search:command", "Find the lines of a text file that mean what a query says."),
-    "inspect": ("msdc.export.inspect.cli:command", "What is inside an artifact."),
-    "doctor": ("msdc.commands.doctor:command", "Versions, kernels and devices; what is missing and how to get it."),
+    "evaluate": ("msdc.bench.accuracy.cli:command", "Measure the accuracy of any encoder or bundle."),
+    "report": ("msdc.bench.report.cli:command", "Write one page for many results."),
+    "encode": ("msdc.commands.encode:command", "Print the vectors of texts."),
+    "compare": ("msdc.commands.compare:command", "Print the similarity of texts."),
+    "search": ("msdc.commands.search:command", "Find the lines of a text file closest in meaning to a query."),
+    "inspect": ("msdc.export.inspect.cli:command", "Show what is inside an artifact."),
+    "doctor": ("msdc.commands.doctor:command", "Check versions, kernels and devices; say how to get what is missing."),
 }
 
 
 class LazyVerbs(click.Group):
-    """Click group that imports a verb's module only when that verb is called."""
+    """Click group that imports a subcommand's module only when that subcommand is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of the help page."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """The subcommand of that name, imported now; None for an unknown name."""
         if name not in VERBS:
             return None
         target, _ = VERBS[name]
@@ -50,19 +52,20 @@ class LazyVerbs(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of subcommands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
 
 
 @click.group(cls=LazyVerbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="msdc")
-@click.option("--debug", is_flag=True, help="Show the traceback of a failure.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def msdc(debug: bool) -> None:
     """Multilingual sentence encoders for phones: distill, compress, export, bench."""
 
 
-def hush() -> None:
-    """Libraries print bars and warnings of their own; a user asked for our lines only."""
+def quiet_libraries() -> None:
+    """Switch off the progress bars and warnings of libraries, unless the user's environment sets them."""
     import logging
 
     for name, value in (
@@ -85,9 +88,9 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exit code 0, 1 (failed or a gate fell short) or 2 (usage or bad input)."""
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
-    hush()
+    quiet_libraries()
     try:
-        # --debug is welcome anywhere on the line, not only before the verb.
+        # --debug is accepted anywhere on the line, not only before the subcommand.
         code: Any = msdc.main([a for a in arguments if a != "--debug"], prog_name="msdc", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except click.exceptions.Exit as error:

@@ -13,7 +13,8 @@ from msdc.errors import InputError
 def unit_rows(vectors_ND: np.ndarray) -> np.ndarray:
     """Rows of length 1, float32, contiguous; a zero row stays zero."""
     norms_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
-    return np.ascontiguousarray(vectors_ND / np.where(norms_N1 == 0, 1.0, norms_N1), dtype=np.float32)
+    rows_ND: np.ndarray = np.ascontiguousarray(vectors_ND / np.where(norms_N1 == 0, 1.0, norms_N1), dtype=np.float32)
+    return rows_ND
 
 
 def cosine_rows(first_ND: np.ndarray, second_ND: np.ndarray) -> np.ndarray:

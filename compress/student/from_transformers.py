@@ -219,5 +219,7 @@ def to_student(encoder: Encoder) -> Student:
     """
     if isinstance(encoder.module, Student):
         return encoder.module
-    # Copied, because the encoder lives on: training the student must not move its own guide.
+    if not isinstance(encoder.module, SentenceModel):
+        raise InputError(f"{encoder.name}: a {type(encoder.module).__name__} cannot be converted into a student")
+    # Copied, because the encoder is still used: training the student must not change its guide.
     return copy.deepcopy(convert(encoder.module, encoder.max_length, encoder.name))

@@ -1,7 +1,7 @@
-"""Search a text file by meaning: one line is one entry, the index stays on disk, only new lines are encoded.
+"""`msdc search`: find the lines of a text file by meaning. The index is kept on disk; only new lines are encoded.
 
 The index folder holds `index.faiss` (float16 rows, inner product of unit vectors, exact search), `keys.u64` (a hash of
-each row's text) and `index.json` (which model). It is a cache: one that is damaged or of another model is made anew.
+each row's text) and `index.json` (which model). It is a cache: a damaged one, or one of another model, is rebuilt.
 
 Shapes: N lines, D width.
 """
@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -27,12 +27,15 @@ from msdc.scores import unit_rows
 from msdc.text.text_files import MAX_TEXT_BYTES, iterate_lines
 from msdc.text.tokenizer import text_key
 
+if TYPE_CHECKING:
+    from msdc.encoders.encoder import SentenceEncoder
+
 BLOCK = 1024
 
 
 @dataclass(frozen=True)
 class Hit:
-    """One entry found: its cosine with the query, its line number from 1, its text."""
+    """One entry: its cosine with the query, its line number (from 1) and its text."""
 
     cosine: float
     line: int
@@ -41,7 +44,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class Found:
-    """Hits of one query, best first, and what they cost."""
+    """Hits of one query, best first, and the time they took."""
 
     query: str
     hits: list[Hit]
@@ -64,19 +67,17 @@ def distinct_lines(file: Path) -> dict[str, int]:
     return found
 
 
-def _model_id(model: Any) -> str:
-    """What a bundle's programs or a model's weights are; vectors of another must not be mixed in."""
-    if hasattr(model, "manifest"):
-        return hashlib.sha256(f"{model.runtime} {model.manifest.model_dump_json()}".encode()).hexdigest()
-    return str(model.fingerprint())
-
-
 class Index:
-    """Lines of one file under one model."""
+    """Lines of one file under one model.
 
-    def __init__(self, model: Any, file: Path, folder: Path | None = None, lines: dict[str, int] | None = None) -> None:
+    `encoded` is the number of lines that had to be encoded, `open_s` the seconds until the index was ready.
+    """
+
+    def __init__(
+        self, model: SentenceEncoder, file: Path, folder: Path | None = None, lines: dict[str, int] | None = None
+    ) -> None:
         self.model = model
-        identity = _model_id(model)
+        identity = model.fingerprint()
         name = hashlib.sha256(f"{file.resolve()}\0{identity}".encode()).hexdigest()[:32]
         self.folder = folder if folder is not None else user_cache() / "search" / name
         self.lines = distinct_lines(file) if lines is None else lines
@@ -86,12 +87,12 @@ class Index:
         self.open_s = time.perf_counter() - began
 
     def _stored(self, identity: str) -> tuple[Any, np.ndarray] | None:
-        """The index on disk and its keys; None where there is none of use."""
+        """The index on disk and its keys; None if there is none or it cannot be used."""
         import faiss
 
         if not (self.folder / "index.json").is_file():
             if self.folder.exists() and any(self.folder.iterdir()):
-                raise InputError(f"{self.folder}: exists and is no search index; choose another folder")
+                raise InputError(f"{self.folder}: exists and is not a search index; choose another folder")
             return None
         try:
             head = read_json(self.folder / "index.json")
@@ -103,7 +104,7 @@ class Index:
         return (index, keys_N) if whole and head.get("model") == identity else None
 
     def _open(self, identity: str) -> int:
-        """Load or bring up to date; returns how many lines had to be encoded."""
+        """Load or update the index; returns the number of lines that had to be encoded."""
         import faiss
 
         keys_N = np.fromiter((text_key(text) for text in self.texts), dtype="<u8", count=len(self.texts))
@@ -150,18 +151,26 @@ class Index:
 def search(
     file: Path,
     queries: Sequence[str],
-    model: Any,
+    model: SentenceEncoder,
     top: int = 5,
     folder: Path | None = None,
     lines: dict[str, int] | None = None,
 ) -> tuple[Index, list[Found]]:
-    """Index `file` (or take the index on disk) and answer `queries`; `lines`: `distinct_lines(file)`, if already read.
+    """Index `file`, or reuse the index on disk, and answer `queries`.
+
+    Args:
+        file: text file, one entry per line.
+        queries: texts to look for.
+        model: what encodes lines and queries.
+        top: hits per query.
+        folder: folder of the index; None: in the user's cache.
+        lines: what `distinct_lines(file)` returned, if it was called already.
 
     Raises:
         InputError: no text in `file`, or an empty query.
     """
     if any(not query.strip() for query in queries):
-        raise InputError("a query holds no text")
+        raise InputError("a query is empty")
     index = Index(model, file, folder, lines)
     model.encode(["warm"])  # the first text through a model pays for its set-up
     return index, [index.search(query, top) for query in queries]
@@ -180,14 +189,13 @@ def search(
 def command(
     file: Path, queries: tuple[str, ...], model: str, runtime: str | None, top: int, index: Path | None, as_json: bool
 ) -> None:
-    """Find the lines of FILE that mean what QUERY says, in any of the model's languages.
+    """Find the lines of FILE whose meaning is closest to QUERY, in any of the model's languages.
 
     msdc search notes.txt "wo habe ich das Auto geparkt?"
     """
-    from msdc.commands.search import distinct_lines, search
     from msdc.encoders.encoder import open_model
 
-    lines = distinct_lines(file)  # before the model is loaded: a wrong file is said at once
+    lines = distinct_lines(file)  # before the model is loaded, so that a wrong file fails early
     opened, answers = search(file, queries, open_model(model, runtime), top, index, lines)
     if as_json:
         head = {"file": str(file), "lines": len(opened.texts), "encoded": opened.encoded, "open_s": opened.open_s}

@@ -1,4 +1,6 @@
-"""Text in, vectors out: the face that every command and every floor uses for a float model.
+"""Text in, vectors out: the interface that every command and package uses for a model.
+
+`SentenceEncoder` is what float models and exported bundles have in common; `Encoder` is a float model.
 
 Shapes: N texts, B batch, T tokens, D sentence width.
 """
@@ -6,12 +8,13 @@ Shapes: N texts, B batch, T tokens, D sentence width.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Protocol, cast
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from msdc.encoders.layout import read_layout
 from msdc.encoders.locate import locate_model
@@ -22,18 +25,76 @@ from msdc.text.packing import pack_by_length, pad
 from msdc.text.tokenizer import Tokenizer, load_tokenizer
 
 BATCH_TOKENS = 4096
-# model_type of our own folders -> loader; by name, because the class lives on a floor above this one
+# model_type of our own folders -> loader; by name, because the class belongs to a package above this one
 OWN_LOADERS = {"msdc-student": ("msdc.compress.student.io", "load_student")}
 
 
-class Encoder:
-    """A sentence encoder with its tokenizer.
+class SentenceEncoder(Protocol):
+    """What float models (`Encoder`) and exported bundles (`msdc.export.bundle.Bundle`) offer."""
 
-    `module` is a torch module with `forward(ids_BT, mask_BT) -> sentence_BD` and `embed(ids_BT)`.
-    """
+    @property
+    def name(self) -> str:
+        """Name for messages and results."""
+
+    @property
+    def width(self) -> int:
+        """D, the width of a sentence vector."""
+
+    @property
+    def max_length(self) -> int:
+        """Longest input in tokens, special ids included; longer texts are truncated."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Text to ids."""
+
+    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids with special ids, truncated to `max_length`."""
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors of `texts`, float32 [N, D].
+
+        Raises:
+            InputError: `texts` is one string, or holds something that is not text.
+        """
+
+    def fingerprint(self) -> str:
+        """Hash of everything that decides a vector; equal fingerprints mean interchangeable vectors."""
+
+
+class SentenceModule(Protocol):
+    """The torch module of a float model: a stock `SentenceModel` or a `Student`."""
+
+    training: bool
+
+    @property
+    def width(self) -> int:
+        """D, the width of a sentence vector."""
+
+    def __call__(self, ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
+        """Sentence vectors [B, D] of token ids [B, T] whose mask is 1 on real tokens."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """As `torch.nn.Module.parameters`."""
+
+    def train(self, mode: bool = True) -> nn.Module:
+        """As `torch.nn.Module.train`."""
+
+    def eval(self) -> nn.Module:
+        """As `torch.nn.Module.eval`."""
+
+    def requires_grad_(self, requires_grad: bool = True) -> nn.Module:
+        """As `torch.nn.Module.requires_grad_`."""
+
+    def to(self, device: torch.device) -> nn.Module:
+        """As `torch.nn.Module.to`."""
+
+
+class Encoder:
+    """A float model with its tokenizer. `folder` is where it was loaded from, None for one that lives in memory."""
 
     def __init__(
-        self, module: Any, tokenizer: Tokenizer, max_length: int, name: str, folder: Path | None = None
+        self, module: SentenceModule, tokenizer: Tokenizer, max_length: int, name: str, folder: Path | None = None
     ) -> None:
         self.module = module
         self.tokenizer = tokenizer
@@ -42,13 +103,20 @@ class Encoder:
         self.folder = folder
         self._fingerprint: str | None = None
 
+    def __repr__(self) -> str:
+        return f"Encoder({self.name!r}, width={self.width}, max_length={self.max_length})"
+
     @property
     def width(self) -> int:
-        """D."""
+        """D, the width of a sentence vector."""
         return int(self.module.width)
 
     def fingerprint(self) -> str:
-        """sha256 over weights, settings and tokenizer: the key under which this encoder's outputs are cached."""
+        """sha256 over weights, settings and tokenizer: the key under which this encoder's outputs are cached.
+
+        Raises:
+            InputError: the encoder was not loaded from a folder.
+        """
         if self._fingerprint is None:
             if self.folder is None:
                 raise InputError("an encoder that lives only in memory has no fingerprint; save it first")
@@ -71,7 +139,12 @@ class Encoder:
     ) -> np.ndarray:
         """Vectors of `texts`, float32 [N, D], L2-normalised when the model says so.
 
-        Rows are packed by length under `batch_tokens`; the order of the result is the order of `texts`.
+        Args:
+            texts: N texts; longer ones are truncated to `max_length` tokens.
+            batch_tokens: tokens per batch. Texts of similar length are batched together; the order of the result is
+                the order of `texts`.
+            progress: show a progress bar on standard error.
+            precision: float32, or bfloat16 to run under autocast.
 
         Raises:
             InputError: `texts` is one string, or holds something that is not text.
@@ -98,7 +171,11 @@ class Encoder:
 
 
 def load_encoder(path_or_name: str | Path, trust_remote_code: bool = False) -> Encoder:
-    """Load a student of ours, any sentence-transformers folder, the offline teacher, or a hub id.
+    """Load a student, a sentence-transformers model, the offline teacher, or a model of the Hugging Face hub.
+
+    Args:
+        path_or_name: a shipped name (`msdc-mini`), a folder, or a hub id.
+        trust_remote_code: let `transformers` run code that comes with the model.
 
     Raises:
         InputError: no such model, or one that is damaged or of an unknown kind.
@@ -110,23 +187,28 @@ def load_encoder(path_or_name: str | Path, trust_remote_code: bool = False) -> E
     name = Path(str(path_or_name)).name
     if layout.model_type in OWN_LOADERS:
         module_name, function = OWN_LOADERS[layout.model_type]
-        module = getattr(importlib.import_module(module_name), function)(folder)
-        max_length = module.config.positions
+        student = getattr(importlib.import_module(module_name), function)(folder)
+        module, max_length = cast(SentenceModule, student), int(student.config.positions)
     else:
         from msdc.encoders.sentence_model import load_sentence_model
 
-        module = load_sentence_model(layout, trust_remote_code)
-        max_length = layout.max_length
+        module, max_length = load_sentence_model(layout, trust_remote_code), layout.max_length
     pad_id = int(layout.config.get("pad_token_id") or layout.config.get("pad_id") or 0)
     return Encoder(module, load_tokenizer(layout.body, pad_id), max_length, name, folder)
 
 
-def open_model(name: str, runtime: str | None = None) -> Any:
-    """Encoder of a model, or of a bundle when `name` is a folder with a bundle.json.
+def open_model(name: str, runtime: str | None = None) -> SentenceEncoder:
+    """A bundle when `name` is a folder with a bundle.json, else a float model.
 
-    The bundle's class lives on the export floor and is loaded by name. `runtime` is executorch or onnx; None takes
-    the first the bundle holds.
+    Args:
+        name: a shipped name, a folder, or a hub id.
+        runtime: runtime of a bundle; None takes the first that it holds.
+
+    Raises:
+        InputError: as `load_encoder` and `msdc.load_bundle`.
     """
     if (Path(name) / "bundle.json").is_file():
-        return importlib.import_module("msdc.export.bundle").load_bundle(name, runtime=runtime)
+        # Imported by name: the class belongs to a package above this one.
+        load_bundle = importlib.import_module("msdc.export.bundle").load_bundle
+        return cast(SentenceEncoder, load_bundle(name, runtime=runtime))
     return load_encoder(name)

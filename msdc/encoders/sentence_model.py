@@ -18,7 +18,7 @@ DENSE_ACTIVATIONS = {"identity": nn.Identity(), "tanh": nn.Tanh(), "relu": nn.Re
 
 
 class SentenceModel(nn.Module):
-    """(ids_BT, mask_BT) -> sentence_BD for any encoder that `transformers` loads without remote code."""
+    """(ids_BT, mask_BT) -> sentence_BD for any encoder that `transformers` loads."""
 
     def __init__(self, body: nn.Module, layout: Layout, dense: nn.Linear | None = None) -> None:
         super().__init__()
@@ -33,15 +33,19 @@ class SentenceModel(nn.Module):
     def embed(self, ids_BT: Tensor) -> Tensor:
         """Output of the embedding layer, [B, T, H or E]."""
         embeddings: Any = self.body.embeddings
-        return embeddings(ids_BT)
+        hidden_BTH: Tensor = embeddings(ids_BT)
+        return hidden_BTH
 
     def hidden(self, ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
         """Last hidden states, [B, T, H]."""
-        return self.body(input_ids=ids_BT, attention_mask=mask_BT.long()).last_hidden_state
+        hidden_BTH: Tensor = self.body(input_ids=ids_BT, attention_mask=mask_BT.long()).last_hidden_state
+        return hidden_BTH
 
     def states(self, ids_BT: Tensor, mask_BT: Tensor) -> tuple[Tensor, ...]:
         """Hidden states after the embedding and after every layer, each [B, T, H]."""
-        return self.body(input_ids=ids_BT, attention_mask=mask_BT.long(), output_hidden_states=True).hidden_states
+        output = self.body(input_ids=ids_BT, attention_mask=mask_BT.long(), output_hidden_states=True)
+        states: tuple[Tensor, ...] = output.hidden_states
+        return states
 
     def head(self, hidden_BTH: Tensor, mask_BT: Tensor) -> Tensor:
         """Pooling, dense and normalisation: [B, T, H] -> [B, D]."""
@@ -71,7 +75,7 @@ def load_sentence_model(layout: Layout, trust_remote_code: bool = False) -> Sent
     from transformers import AutoModel
     from transformers.utils.logging import disable_progress_bar
 
-    disable_progress_bar()
+    disable_progress_bar()  # type: ignore[no-untyped-call]
     if not list(layout.body.glob("*.safetensors")):
         raise InputError(f"{layout.body}: no .safetensors weights; other weight files are not read")
     for path in sorted(layout.body.glob("*.safetensors")):

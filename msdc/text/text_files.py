@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from msdc.errors import InputError
 
@@ -57,7 +57,7 @@ def _unpacked(raw: BinaryIO) -> BinaryIO:
     packed = raw.read(2) == GZIP_MAGIC
     raw.seek(0)
     # GzipFile reads line by line in Python; a buffer in front of it does so in C.
-    return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=raw), BUFFER_BYTES) if packed else raw)
+    return io.BufferedReader(gzip.GzipFile(fileobj=raw), BUFFER_BYTES) if packed else raw
 
 
 def _raw_lines(path: Path, max_line_bytes: int | None, max_bytes: int | None) -> Iterator[tuple[int, int, bytes]]:
@@ -67,7 +67,7 @@ def _raw_lines(path: Path, max_line_bytes: int | None, max_bytes: int | None) ->
     bound = min(value + 1 for value in (max_line_bytes, max_bytes, MAX_TEXT_BYTES) if value is not None)
     try:
         with open(path, "rb", buffering=BUFFER_BYTES) as raw:
-            stream = _unpacked(cast(BinaryIO, raw))
+            stream = _unpacked(raw)
             while line := stream.readline(bound):
                 number += 1
                 start, offset = offset, offset + len(line)

@@ -157,7 +157,7 @@ def write_fast_copy(model_file: Path, target: Path) -> None:
     vocabulary = [(piece.piece, piece.score) for piece in proto.pieces]
     unk, bos, eos = (proto.trainer_spec.unk_id, proto.trainer_spec.bos_id, proto.trainer_spec.eos_id)
     backend = Tokenizer(models.Unigram(vocabulary, unk_id=unk, byte_fallback=proto.trainer_spec.byte_fallback))
-    steps: list = []
+    steps: list[Any] = []
     if proto.normalizer_spec.name.endswith("_cf"):
         # `tokenizers` reads the character map by grapheme and loses the mark of a capital with a combining mark; small
         # letters pass unharmed. SentencePiece leaves the dotted capital I as it is, lower-casing would take it apart.

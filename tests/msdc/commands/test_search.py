@@ -84,12 +84,12 @@ def test_bad_input_is_one_line(model: msdc.Encoder, file: Path, tmp_path: Path) 
         (tmp_path / name).write_bytes(data)
         with pytest.raises(InputError, match=message):
             distinct_lines(tmp_path / name)
-    with pytest.raises(InputError, match="a query holds no text"):
+    with pytest.raises(InputError, match="a query is empty"):
         search(file, [" "], model)
     strange = tmp_path / "mine"
     strange.mkdir()
     (strange / "thesis.txt").write_text("do not lose me")
-    with pytest.raises(InputError, match="is no search index"):
+    with pytest.raises(InputError, match="is not a search index"):
         Index(model, file, strange)
     assert (strange / "thesis.txt").read_text() == "do not lose me"
 

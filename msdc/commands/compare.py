@@ -1,0 +1,41 @@
+"""`msdc compare`: print the cosine similarity of a few texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from msdc.commands.options import given_texts, model_options
+
+if TYPE_CHECKING:
+    from msdc.encoders.encoder import SentenceEncoder
+
+
+def similarities(model: SentenceEncoder, texts: Sequence[str]) -> list[float]:
+    """Cosine of the first text with each of the others."""
+    from msdc.scores import cosine_rows
+
+    vectors_ND = model.encode(texts)
+    cosines: list[float] = cosine_rows(vectors_ND[:1].repeat(len(texts) - 1, axis=0), vectors_ND[1:]).tolist()
+    return cosines
+
+
+@click.command()
+@model_options
+def command(model: str, texts: tuple[str, ...], runtime: str | None, as_json: bool) -> None:
+    """Print the cosine of the first TEXT with each of the others."""
+    from msdc.encoders.encoder import open_model
+
+    lines = given_texts(texts)
+    if len(lines) < 2:
+        raise click.UsageError("compare needs at least two texts")
+    cosines = similarities(open_model(model, runtime), lines)
+    if as_json:
+        answer = {"query": lines[0], "texts": lines[1:], "cosine": [round(cosine, 6) for cosine in cosines]}
+        click.echo(json.dumps(answer, ensure_ascii=False))
+        return
+    for text, cosine in sorted(zip(lines[1:], cosines, strict=True), key=lambda pair: -pair[1]):
+        click.echo(f"{cosine:7.4f}  {text}")
