@@ -29,8 +29,6 @@ from msdc.bench.result import (
 from msdc.errors import InputError
 from msdc.files import read_json
 
-EVALUATION = "accuracy"  # kind of what `msdc evaluate` writes
-
 
 class ForeignTiming(BaseModel):
     """Raw samples; a percentile beside them is ignored."""
@@ -140,18 +138,6 @@ def result_files(paths: Sequence[Path]) -> list[Path]:
     if not files:
         raise InputError("no result file named")
     return files
-
-
-def split_evaluations(paths: Sequence[Path]) -> tuple[list[Path], list[dict[str, Any]]]:
-    """Bench results as paths, and the documents of `msdc evaluate` among the files, read."""
-    results, documents = [], []
-    for path in result_files(paths):
-        raw = read_json(path)
-        if isinstance(raw, dict) and raw.get("kind") == EVALUATION:
-            documents.append(raw)
-        else:
-            results.append(path)
-    return results, documents
 
 
 def read_results(paths: Sequence[Path]) -> BenchFile:

@@ -145,7 +145,8 @@ def run_job(job: BenchJob, out: Callable[[str], None]) -> BenchFile:
     """
     from msdc.bench.compare import compare, regressions
     from msdc.bench.import_results import read_result, read_results
-    from msdc.bench.report.build import build_report, check_output, to_text, write_report
+    from msdc.bench.report.build import build_report
+    from msdc.bench.report.write import check_output, to_text, write_report
 
     to_stdout = job.json_file is not None and str(job.json_file) == "-"
     # Everything that can be refused is refused before minutes of measuring.

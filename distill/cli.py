@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 
@@ -51,7 +52,9 @@ def command(
         from msdc.distill.sweep import Sweep, run_sweep
 
         name = Path(recipe).stem.replace(":", "-")
-        folder = run_sweep(Sweep(recipe, sweep, overrides, output or Path("runs") / f"{name}-sweep"))
+        # Loaded by name: reports are written on the floor above, which imports this one.
+        draw = importlib.import_module("msdc.bench.report.build").plot_sweep
+        folder = run_sweep(Sweep(recipe, sweep, overrides, output or Path("runs") / f"{name}-sweep"), draw)
         click.echo((folder / "table.json").read_text(encoding="utf-8") if as_json else str(folder / "table.md"))
         return
     resolved = load_recipe(recipe, overrides)

@@ -1,9 +1,11 @@
-"""Scores that teaching and benching share.
+"""Scores shared by training, size planning and benchmarks.
 
-Shapes: N pairs, D sentence width.
+Shapes: N pairs or points, D sentence width, K costs of a point.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -58,3 +60,23 @@ def nearest_accuracy(source_ND: np.ndarray, target_ND: np.ndarray) -> tuple[floa
     forward = float((similarity_NN.argmax(1) == own).mean() * 100.0)
     backward = float((similarity_NN.argmax(0) == own).mean() * 100.0)
     return forward, backward
+
+
+def pareto(costs_NK: Sequence[Sequence[float]]) -> list[bool]:
+    """Which points no other point dominates: none is at most as costly in all K and less in one. Equal points all stay.
+
+    Every value is a cost (smaller is better); pass a gain negated.
+    """
+    values_NK = np.asarray(costs_NK, dtype=np.float64)
+    front_N = np.zeros(len(values_NK), dtype=bool)
+    if not len(values_NK):
+        return []
+    kept = np.empty((0, values_NK.shape[1]))
+    # In lexicographic order a point can only be dominated by one before it.
+    for index in np.lexsort(values_NK.T[::-1]):
+        value = values_NK[index]
+        if len(kept) and bool(((kept <= value).all(1) & (kept < value).any(1)).any()):
+            continue
+        front_N[index] = True
+        kept = np.vstack([kept, value])
+    return front_N.tolist()

@@ -124,10 +124,10 @@ def command(
         return
     if not tasks:
         raise click.UsageError("give --tasks; `msdc evaluate --list` shows what there is")
-    from msdc.bench.accuracy.output import check_output, write_document
-    from msdc.bench.accuracy.render import markdown
     from msdc.bench.accuracy.run import EvaluateConfig, run
     from msdc.bench.accuracy.task import Options
+    from msdc.bench.report.build import evaluation_report, write_evaluation
+    from msdc.bench.report.write import check_output, to_markdown
 
     if output is not None:
         check_output(output, force)
@@ -158,5 +158,8 @@ def command(
         )
     )
     if output is not None:
-        write_document(output, document)
-    click.echo(json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) if as_json else markdown(document))
+        write_evaluation(document, output, force)
+    if as_json:
+        click.echo(json.dumps(document.as_json(), ensure_ascii=False, indent=2, allow_nan=False))
+    else:
+        click.echo(to_markdown(evaluation_report(document)))

@@ -17,6 +17,7 @@ from typing import Any
 
 from msdc.bench import model_card as card
 from msdc.bench.accuracy.contamination import NEAR, Findings, check
+from msdc.bench.accuracy.document import FORMAT, KIND, Document, read_document
 from msdc.bench.accuracy.evaluate import plain, result_of
 from msdc.bench.accuracy.published import tables
 from msdc.bench.accuracy.sets import SETS, SUITES, Job, Plan, data_place, plan
@@ -28,8 +29,6 @@ from msdc.compress.quantization.packing import read_plan
 from msdc.encoders.encoder import open_model
 from msdc.errors import InputError
 from msdc.progress import say
-
-FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,7 @@ def _read_all(found: Plan) -> list[tuple[Job, Any]]:
     return [(job, job.load()) for job in found.jobs]
 
 
-def run(config: EvaluateConfig) -> dict[str, Any]:
+def run(config: EvaluateConfig) -> Document:
     """Score every model on every data set; see the module's head for the order.
 
     Raises:
@@ -189,7 +188,7 @@ def run(config: EvaluateConfig) -> dict[str, Any]:
         return _run(config, kept)
 
 
-def _run(config: EvaluateConfig, kept: contextlib.ExitStack) -> dict[str, Any]:
+def _run(config: EvaluateConfig, kept: contextlib.ExitStack) -> Document:
     main = _contender(config, config.model, config.runtime, set())
     place = data_place(config.data, _languages(config, main))
     found = plan(config.tasks, place)
@@ -204,9 +203,9 @@ def _run(config: EvaluateConfig, kept: contextlib.ExitStack) -> dict[str, Any]:
     by_model: dict[str, dict[str, Any]] = {one.label: {} for one in contenders}
     for result in results:
         by_model[result["model"]][result["name"]] = result
-    return {
+    raw = {
         "format": FORMAT,
-        "kind": "accuracy",
+        "kind": KIND,
         "tasks": list(config.tasks),
         "models": [one.record for one in contenders],
         "results": results,
@@ -222,6 +221,7 @@ def _run(config: EvaluateConfig, kept: contextlib.ExitStack) -> dict[str, Any]:
         },
         "versions": _versions(),
     }
+    return read_document(raw)
 
 
 def _contamination(config: EvaluateConfig, loaded: list[tuple[Job, Any]], unread: str) -> Findings | None:

@@ -19,7 +19,8 @@ def command(output: Path, runs: int, overrides: tuple[str, ...], force: bool) ->
     An unfinished run is taken up where it stopped. The last line printed is the path of the report.
     """
     from msdc.bench.quickstart.pipeline import QuickstartConfig, run_quickstart
-    from msdc.bench.report.build import build_report, to_text
+    from msdc.bench.report.build import build_report
+    from msdc.bench.report.write import to_text
 
     done = run_quickstart(QuickstartConfig(output, force, runs, overrides))
     click.echo(to_text(build_report(done.results)))

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from msdc.bench.devices.python import PythonDevice
 from msdc.bench.quickstart.float_models import score_model
-from msdc.bench.report.build import build_report, write_report
+from msdc.bench.report.build import build_report
+from msdc.bench.report.write import write_report
 from msdc.bench.result import BenchFile, ModelScores
 from msdc.bench.run import parity_failures
 from msdc.bench.settings import BenchSettings, usual_lengths

@@ -1,24 +1,26 @@
-"""From result files to a report, and a report to a file: one HTML page, Markdown, or JSON."""
+"""From results to a report."""
 
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from msdc.bench.accuracy.document import Document, as_documents
 from msdc.bench.compare import Comparison, compare
-from msdc.bench.report.blocks import Report, joined
 from msdc.bench.report.data import ReportData
-from msdc.bench.report.parts import accuracy, comparison, evaluation, memory, method, overview, peers, speed, teaching
-from msdc.bench.report.training import read_training
+from msdc.bench.report.inputs import read_inputs, read_training
+from msdc.bench.report.model import Report, Section
+from msdc.bench.report.sections import accuracy, comparison, evaluation, method, overview, performance, sweep, training
+from msdc.bench.report.write import check_output, section_to_html, to_html, to_markdown
 from msdc.bench.result import BenchFile
+from msdc.distill.sweep_table import SweepTable
 from msdc.errors import InputError
-from msdc.files import refuse_existing, write_json, write_text
+from msdc.files import atomic_path, write_json, write_text
+from msdc.tables import joined
 
-TEMPLATES = Path(__file__).resolve().parent
-KINDS = (".html", ".md", ".json")
+CONVERGENCE = "convergence.png"
 
 
 def build_report(
@@ -29,24 +31,25 @@ def build_report(
     run_folder: Path | None = None,
     before: BenchFile | None = None,
     with_peers: bool = False,
-    evaluations: Sequence[dict[str, Any]] = (),
+    evaluations: Sequence[Document] = (),
+    sweeps: Sequence[SweepTable] = (),
 ) -> Report:
-    """A report of `results`; with the training of `run_folder`, a comparison with `before`, and documents of `msdc
-    evaluate` when given.
+    """A report of `results`, with the training run in `run_folder`, a comparison with `before`, documents of `msdc
+    evaluate`, and sweeps when given.
 
     Raises:
         InputError: nothing to report, a bad run folder, or nothing in common with `before`.
     """
-    if not results.runs and not results.models and not evaluations:
+    if not (results.runs or results.models or evaluations or sweeps):
         raise InputError("the result files hold no run and no model: nothing to report")
     comparisons: tuple[Comparison, ...] = tuple(compare(before, results)) if before is not None else ()
-    bundles = list(dict.fromkeys(run.artifact.bundle for run in results.runs))
+    names = [run.artifact.bundle for run in results.runs] or [model.name for model in results.models]
+    names = names or [evaluation.subject(document) for document in evaluations] or [one.recipe for one in sweeps]
     data = ReportData(
         results=results,
-        title=title or joined(bundles or [model.name for model in results.models]) or "Evaluation",
+        title=title or joined(list(dict.fromkeys(names))),
         training=read_training(run_folder) if run_folder is not None else None,
         comparisons=comparisons,
-        peers=with_peers,
     )
     found = (
         overview.artifacts(data),
@@ -54,16 +57,17 @@ def build_report(
         accuracy.trade(data),
         *evaluation.sections(evaluations),
         comparison.section(data),
-        speed.latency(data),
-        speed.samples(data),
-        speed.counted(data),
-        memory.section(data),
+        performance.latency(data),
+        performance.samples(data),
+        performance.counted(data),
+        performance.memory(data),
         overview.parameters(data),
-        teaching.section(data),
-        peers.section(with_peers),
+        training.section(data),
+        *sweep.sections(sweeps),
+        accuracy.peers() if with_peers else None,
         method.section(data),
     )
-    devices = list(dict.fromkeys(f"{run.device.name}" for run in results.runs))
+    devices = list(dict.fromkeys(run.device.name for run in results.runs))
     return Report(
         title=data.title,
         subtitle=f"Size, accuracy and latency on {joined(devices)}" if devices else "Size and accuracy",
@@ -73,128 +77,56 @@ def build_report(
     )
 
 
-def to_html(report: Report) -> str:
-    """The page: one file, no outside link, no script."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-
-    from msdc.bench.report.svg import marker
-
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-    def swatch(color: str, shape: str) -> Markup:
-        # Our own drawing code, no text of a stranger in it.
-        drawn = marker(shape, 8, 8, color, size=5)
-        return Markup(f'<svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">{drawn}</svg>')
-
-    environment.globals["swatch"] = swatch
-    environment.filters["drawing"] = Markup
-    return environment.get_template("page.html.j2").render(report=report)
+def evaluation_report(document: Document) -> Report:
+    """The report of one `msdc evaluate`. It has no date, so the same document gives the same file."""
+    return Report("Accuracy", evaluation.subject(document), sections=tuple(evaluation.parts(document)))
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
-def to_markdown(report: Report) -> str:
-    """Tables and sentences; a figure becomes its description."""
-    out = [f"# {report.title}", "", f"{report.subtitle}. {report.created}.", ""]
-    out += [f"* {tile.label}: **{tile.value}**{f' ({tile.detail})' if tile.detail else ''}" for tile in report.tiles]
-    for section in report.sections:
-        out += ["", f"## {section.title}", ""]
-        if section.lead:
-            out += [section.lead, ""]
-        for table in section.tables:
-            heads = [c.title + (f" ({c.unit})" if c.unit else "") for c in table.columns]
-            out += [f"**{table.caption}**", "", "| " + " | ".join(map(_cell, heads)) + " |"]
-            out.append("|" + "|".join(":---" if c.align == "left" else "---:" for c in table.columns) + "|")
-            out += ["| " + " | ".join(map(_cell, row)) + " |" for row in table.rows]
-            out += ["", *([table.note, ""] if table.note else [])]
-        out += [line for note in section.notes for line in (note, "")]
-        if not section.tables:
-            out += [line for figure in section.figures for line in (f"*{figure.alt}*", "")]
-    return "\n".join(out).rstrip() + "\n"
-
-
-TERMINAL_SECTIONS = ("artifacts", "accuracy", "comparison", "latency", "instructions")
-
-
-def to_text(report: Report) -> str:
-    """The tables a terminal wants, columns aligned."""
-    out: list[str] = []
-    for section in report.sections:
-        if section.id not in TERMINAL_SECTIONS:
-            continue
-        for table in section.tables:
-            heads = tuple(c.title + (f" [{c.unit}]" if c.unit else "") for c in table.columns)
-            rows = [heads, *table.rows]
-            widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
-            out += ["", table.caption]
-            for row in rows:
-                cells = [
-                    cell.ljust(width) if column.align == "left" else cell.rjust(width)
-                    for cell, width, column in zip(row, widths, table.columns, strict=True)
-                ]
-                out.append("  " + "  ".join(cells).rstrip())
-    return "\n".join(out).lstrip("\n")
-
-
-def to_json(report: Report, results: BenchFile) -> dict[str, Any]:
-    """Tables as lists, and the results they were made from."""
-    sections = [
-        {
-            "id": section.id,
-            "title": section.title,
-            "lead": section.lead,
-            "tables": [
-                {
-                    "caption": table.caption,
-                    "columns": [{"title": c.title, "unit": c.unit} for c in table.columns],
-                    "rows": [list(row) for row in table.rows],
-                    "note": table.note,
-                }
-                for table in section.tables
-            ],
-            "notes": list(section.notes),
-        }
-        for section in report.sections
-    ]
-    return {
-        "format": 1,
-        "kind": "report",
-        "title": report.title,
-        "created": report.created,
-        "sections": sections,
-        "results": results.model_dump(mode="json"),
-    }
-
-
-def check_output(target: Path, force: bool) -> None:
-    """Refuse a bad place before any long work.
+def write_evaluation(document: Document, target: Path, force: bool = False) -> Path:
+    """Write a document as JSON, Markdown or a page, by the suffix of `target`; returns `target`.
 
     Raises:
-        InputError: an unknown ending, or the file exists and `force` is false.
-    """
-    if target.suffix not in KINDS:
-        raise InputError(f"{target}: a report ends in {', '.join(KINDS)}")
-    refuse_existing(target, force)
-
-
-def write_report(report: Report, results: BenchFile, target: Path, force: bool = False) -> Path:
-    """Write the report in the form that the file's ending names.
-
-    Raises:
-        InputError: see `check_output`.
+        InputError: see `msdc.bench.report.write.check_output`.
     """
     check_output(target, force)
     if target.suffix == ".json":
-        write_json(target, json.loads(json.dumps(to_json(report, results))))
+        write_json(target, document.as_json())
     else:
+        report = evaluation_report(document)
         write_text(target, to_html(report) if target.suffix == ".html" else to_markdown(report))
     return target
+
+
+def report_section(results: Any) -> str:
+    """A `<section class="accuracy">` with tables and figures to put into another page; all text is escaped.
+
+    `results` is a document of `msdc evaluate --json`, a list of them, or results of `msdc.bench.accuracy.evaluate`.
+
+    Raises:
+        InputError: none of these.
+    """
+    own = evaluation.sections(as_documents(results))
+    return section_to_html(
+        Section(
+            "accuracy",
+            "Accuracy",
+            figures=tuple(figure for section in own for figure in section.figures),
+            tables=tuple(table for section in own for table in section.tables),
+            notes=tuple(note for section in own for note in section.notes),
+        ),
+        "accuracy",
+    )
+
+
+def plot_sweep(folder: Path) -> Path:
+    """Draw the curves of the sweep in `folder` into its convergence.png; returns that path.
+
+    Raises:
+        InputError: no sweep in `folder`.
+    """
+    from msdc.bench.report.raster import write_png
+
+    sweeps = read_inputs([folder]).sweeps
+    with atomic_path(folder / CONVERGENCE) as temporary:
+        write_png([sweep.convergence(one) for one in sweeps], temporary)
+    return folder / CONVERGENCE

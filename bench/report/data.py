@@ -1,4 +1,4 @@
-"""What a report is made from, and how each run and model is named and coloured in all of it."""
+"""What the sections are generated from: runs and models, each with one name, color and marker in all of the report."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from msdc.bench.compare import Comparison
-from msdc.bench.report.svg import SHAPES
-from msdc.bench.report.training import TrainingLog
+from msdc.bench.report.drawing import SHAPES
+from msdc.bench.report.inputs import TrainingLog
 from msdc.bench.result import Accuracy, BenchFile, DeviceRun, ModelScores
 
 RUN_COLORS = ("c1", "c2", "c3", "c4", "c5", "c6")
@@ -22,7 +22,7 @@ MODEL_STYLES = {
 
 @dataclass(frozen=True)
 class Style:
-    """Name, colour variable and marker shape of one run or model; never colour alone."""
+    """Name, color variable and marker shape of one run or model; color alone never tells two apart."""
 
     name: str
     color: str
@@ -30,7 +30,7 @@ class Style:
 
 
 def _label(run: DeviceRun, runs: Sequence[DeviceRun]) -> str:
-    """The shortest name that tells `run` from the others."""
+    """The shortest name that distinguishes `run` from the others."""
     parts = [run.artifact.runtime, run.artifact.precision]
     if len({r.artifact.bundle for r in runs}) > 1:
         parts.insert(0, run.artifact.bundle)
@@ -45,7 +45,7 @@ def _label(run: DeviceRun, runs: Sequence[DeviceRun]) -> str:
 
 
 def style_runs(runs: Sequence[DeviceRun]) -> list[Style]:
-    """One style a run, in order; equal names are numbered."""
+    """One style per run, in order; equal names are numbered."""
     names = [_label(run, runs) for run in runs]
     styles = []
     for i, name in enumerate(names):
@@ -57,19 +57,18 @@ def style_runs(runs: Sequence[DeviceRun]) -> list[Style]:
 
 
 def style_models(models: Sequence[ModelScores]) -> list[Style]:
-    """One style a float model, by its role."""
+    """One style per float model, by its role."""
     return [Style(f"{model.role}: {model.name}", *MODEL_STYLES[model.role]) for model in models]
 
 
 @dataclass(frozen=True)
 class ReportData:
-    """Everything the parts draw from. `runs` and `styles` go together, so do `models` and `model_styles`."""
+    """Everything the sections read; one of `styles` per run and one of `model_styles` per model, in order."""
 
     results: BenchFile
     title: str
     training: TrainingLog | None = None
     comparisons: tuple[Comparison, ...] = ()
-    peers: bool = False
     styles: list[Style] = field(default_factory=list)
     model_styles: list[Style] = field(default_factory=list)
 
@@ -86,9 +85,11 @@ class ReportData:
         return [(r, s) for r, s in zip(self.results.runs, self.styles, strict=True) if r.clock == "instructions"]
 
     def everything(self) -> list[tuple[DeviceRun, Style]]:
+        """All runs with their styles."""
         return list(zip(self.results.runs, self.styles, strict=True))
 
     def models(self) -> list[tuple[ModelScores, Style]]:
+        """All float models with their styles."""
         return list(zip(self.results.models, self.model_styles, strict=True))
 
     def tasks(self) -> list[tuple[str, str]]:
@@ -104,7 +105,7 @@ def score_of(entries: Sequence[Accuracy], task: tuple[str, str]) -> Accuracy | N
 
 
 def mean_spearman(entries: Sequence[Accuracy], tasks: Sequence[tuple[str, str]]) -> float | None:
-    """Mean over `tasks`; None unless every one is there, since a mean over fewer sets is another number."""
+    """Mean over `tasks`; None unless all are there, because a mean over fewer sets is a different number."""
     found = [score_of(entries, task) for task in tasks]
     if not found or any(entry is None for entry in found):
         return None

@@ -28,6 +28,7 @@ from msdc.compress.quantization.weights import plan_for
 from msdc.compress.size.estimate import Cut, cut, macs_per_token, precisions_for, predict_bytes
 from msdc.compress.student.model import StudentConfig
 from msdc.errors import InputError
+from msdc.scores import pareto
 
 BOTTLENECK_POINTS = 15.0
 HALVING_POINTS = 2.5
@@ -151,7 +152,7 @@ def enumerate_students(
                     found.append((size, macs, round(points, 3), config, precision))
     if not found:
         raise InputError(f"no student of this model fits {budget_bytes} bytes; the smallest takes {smallest}")
-    best = _pareto([row[:3] for row in found])
+    best = pareto([row[:3] for row in found])
     rows = [_candidate(row, on_front) for row, on_front in zip(found, best, strict=True)]
     return sorted(rows, key=lambda row: (row.expected_loss, row.bytes, row.macs_per_token))
 
@@ -173,21 +174,3 @@ def _candidate(row: tuple[int, int, float, StudentConfig, str], on_front: bool) 
         expected_loss=points,
         pareto=on_front,
     )
-
-
-def _pareto(points: Sequence[tuple[float, ...]]) -> list[bool]:
-    """Which points no other point dominates (all three values: smaller is better); of equal points all stay."""
-    import numpy as np
-
-    values = np.asarray(points, dtype=np.float64)
-    front = np.zeros(len(values), dtype=bool)
-    # In lexicographic order a point can only be dominated by one that came before it.
-    order = np.lexsort(values.T[::-1])
-    kept = np.empty((0, values.shape[1]))
-    for index in order:
-        value = values[index]
-        if len(kept) and bool(((kept <= value).all(1) & (kept < value).any(1)).any()):
-            continue
-        front[index] = True
-        kept = np.vstack([kept, value])
-    return front.tolist()

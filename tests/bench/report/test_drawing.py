@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from msdc.bench.report.blocks import aligned, number
+from msdc.bench.report import charts
+from msdc.bench.report.charts import pareto_line
 from msdc.bench.report.data import Style
-from msdc.bench.report.pareto import pareto
-from msdc.bench.report.parts import charts
-from msdc.bench.report.svg import linear_axis, log_axis
+from msdc.bench.report.drawing import linear_axis, log_axis
+from msdc.tables import aligned, number
 
 numbers = st.floats(-1e9, 1e9, allow_nan=False)
 
@@ -47,7 +47,7 @@ def test_pareto_by_brute_force(points):
         return any(q[0] <= p[0] and q[1] >= p[1] and q != p for q in points)
 
     expected = {p for p in points if not beaten(p)}
-    kept = [points[i] for i in pareto(points)]
+    kept = [points[i] for i in pareto_line(points)]
     assert set(kept) == expected and len(kept) == len(expected) and kept == sorted(kept)
 
 

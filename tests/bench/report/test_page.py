@@ -10,7 +10,8 @@ from bench_results import make_file, make_run
 from browser import CHROMIUM, dump_dom, layout, screenshot
 
 from msdc.bench.report import build
-from msdc.bench.report.build import build_report, to_html, to_json, to_markdown, write_report
+from msdc.bench.report.build import build_report
+from msdc.bench.report.write import to_html, to_json, to_markdown, write_report
 from msdc.bench.result import Accuracy, BenchFile
 from msdc.errors import InputError
 

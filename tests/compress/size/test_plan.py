@@ -10,10 +10,11 @@ from click.testing import CliRunner
 
 from msdc.compress.cli import command
 from msdc.compress.size.estimate import Cut, cut, macs_per_token, size_plan
-from msdc.compress.size.search import _pareto, enumerate_students, kept_shares, parse_bytes
+from msdc.compress.size.search import enumerate_students, kept_shares, parse_bytes
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.shapes import SHAPES, parameter_counts
 from msdc.errors import InputError
+from msdc.scores import pareto
 
 REFERENCE = places.ROOT.parent / "shared" / "reference" / "multistage_sts2017.csv"
 BASES = {"XLM-R": "xlmr-base", "MiniLM": "minilm"}
@@ -115,7 +116,7 @@ def test_the_pareto_set_is_what_its_definition_says():
     def dominated(a):
         return any(all(y <= x for x, y in zip(a, b, strict=True)) and b != a for b in points)
 
-    assert _pareto(points) == [not dominated(point) for point in points]
+    assert pareto(points) == [not dominated(point) for point in points]
 
 
 def test_a_budget_lists_what_fits_and_marks_the_best():

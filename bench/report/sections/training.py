@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from msdc.bench.report.blocks import Column, Section, Table, fixed, number
+from msdc.bench.report.charts import loss_curve
 from msdc.bench.report.data import ReportData
-from msdc.bench.report.parts.charts import loss_curve
+from msdc.bench.report.model import Section
+from msdc.tables import Column, Table, fixed, number
 
 
 def section(data: ReportData) -> Section | None:

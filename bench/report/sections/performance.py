@@ -1,15 +1,18 @@
-"""Latency by length, over time, of tokenization and the whole pipeline; instruction counts apart from all times."""
+"""Latency by length and over time, tokenization, instruction counts (never mixed with times), and memory."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msdc.bench.report.blocks import Column, Section, Table, aligned, fixed, number
+from msdc.bench.report.charts import bars, latency_lines, samples_over_time, stacked_memory
 from msdc.bench.report.data import ReportData, Style
-from msdc.bench.report.parts.charts import bars, latency_lines, samples_over_time
+from msdc.bench.report.drawing import linear_axis
+from msdc.bench.report.model import Section
 from msdc.bench.result import DeviceRun, Timing
+from msdc.tables import Column, Table, aligned, fixed, number
 
 MEGA = 1e6
+PHASES = ("start", "loaded", "warm")
 
 
 def _lengths(pairs: Sequence[tuple[DeviceRun, Style]]) -> list[int]:
@@ -17,13 +20,13 @@ def _lengths(pairs: Sequence[tuple[DeviceRun, Style]]) -> list[int]:
 
 
 def _whole(run: DeviceRun) -> list[tuple[str, Timing]]:
-    """The timings that start from text."""
+    """The timings of tokenization and from text to vector."""
     named = (("tokenization", run.tokenize), ("text to vector", run.pipeline))
     return [(name, timing) for name, timing in named if timing is not None]
 
 
 def _rows(timed: Sequence[tuple[Style, str, Timing]]) -> tuple[tuple[str, ...], ...]:
-    """Rows of a table of times, the points of each column under each other."""
+    """Rows of a table of times; the decimal points of a column are aligned."""
     figures = [value for _, _, t in timed for value in (t.minimum, t.p50, t.p90, t.p99)]
     texts = aligned(figures, most=3)
     rows = []
@@ -35,7 +38,7 @@ def _rows(timed: Sequence[tuple[Style, str, Timing]]) -> tuple[tuple[str, ...], 
 
 
 def latency(data: ReportData) -> Section | None:
-    """Times by length, for runs measured in time."""
+    """Times by length, for runs measured in time; None without any."""
     pairs = [(run, style) for run, style in data.wall() if run.latency]
     if not pairs:
         return None
@@ -56,7 +59,7 @@ def latency(data: ReportData) -> Section | None:
         Table("Latency", columns, _rows(inference), "One sentence at a time; warm-up runs are not among the samples.")
     ]
     if whole:
-        note = "Golden texts of 5 to 40 tokens in turn. Text to vector is tokenization and inference together."
+        note = "Golden texts of 5 to 40 tokens in turn. Text to vector is tokenization plus inference."
         tables.append(Table("From text", columns, _rows(whole), note))
     lead = ""
     longest = _lengths(pairs)[-1]
@@ -74,7 +77,7 @@ def latency(data: ReportData) -> Section | None:
 
 
 def samples(data: ReportData) -> Section | None:
-    """Raw samples in order: throttling and other work on the machine show here and in no percentile."""
+    """Raw samples in order. They show throttling and other load on the machine, which no percentile does."""
     pairs = [(run, style) for run, style in data.wall() if run.latency]
     if not pairs:
         return None
@@ -82,12 +85,12 @@ def samples(data: ReportData) -> Section | None:
     for length in _lengths(pairs):
         rows = [(style, timing.samples) for run, style in pairs for timing in run.latency if timing.length == length]
         figures.append(samples_over_time(f"{length} tokens", "ms", rows))
-    lead = "Every timed run in the order it was made. A rising trend is heat; lone peaks are other work on the machine."
+    lead = "Every timed run in order. A rising trend means heat; single peaks mean other load on the machine."
     return Section("samples", "Samples over time", lead, tuple(figures))
 
 
 def counted(data: ReportData) -> Section | None:
-    """Emulated devices: instruction counts, which are no times and are never drawn beside them."""
+    """Instruction counts of emulated devices; they are not times and never share a figure or table with times."""
     pairs = data.counted()
     if not pairs:
         return None
@@ -110,8 +113,41 @@ def counted(data: ReportData) -> Section | None:
     ]
     figure = latency_lines(series, "million instructions", "Instructions by length")
     lead = (
-        "These devices are emulated. What is counted is instructions executed: the same in every run, good for telling "
-        "whether a change made the artifact cheaper, and no measure of a phone's time."
+        "These devices are emulated. Executed instructions are counted: the count is the same in every run and shows "
+        "whether a change made the artifact cheaper, but it does not measure time on a phone."
     )
     table = Table("Instructions executed, in millions", columns, tuple(rows))
     return Section("instructions", "Emulated devices: instruction counts", lead, (figure,), (table,))
+
+
+def memory(data: ReportData) -> Section | None:
+    """Anonymous and file-backed memory at start, loaded and warm."""
+    pairs = [(run, style) for run, style in data.everything() if run.memory is not None]
+    if not pairs:
+        return None
+    peaks = [getattr(run.memory, key).vmhwm_mib for run, _ in pairs for key in PHASES]
+    axis = linear_axis(peaks, zero=True)
+    figures, rows = [], []
+    for run, style in pairs:
+        assert run.memory is not None
+        phases = []
+        for name in PHASES:
+            phase = getattr(run.memory, name)
+            phases.append((name, phase.anon_mib, phase.file_mib, phase.vmhwm_mib))
+            values = (phase.anon_mib, phase.file_mib, phase.pss_mib, phase.vmhwm_mib)
+            start = run.memory.start
+            rows.append((style.name, name, *(fixed(v, 1) for v in values), fixed(phase.anon_mib - start.anon_mib, 1)))
+        figures.append(stacked_memory(style, phases, axis))
+    columns = (
+        Column("Artifact", align="left"), Column("Phase", align="left"), Column("Anonymous", "MiB"),
+        Column("File-backed", "MiB"), Column("PSS", "MiB"), Column("Peak", "MiB"), Column("Anonymous rise", "MiB"),
+    )  # fmt: skip
+    notes = []
+    if any(run.harness == "python" for run, _ in pairs):
+        notes.append(
+            "Runs made from Python include the interpreter and the runtime's libraries in every phase: compare with "
+            "the start phase, or measure with the native runner to see what an app would use."
+        )
+    note = "Start: before the artifact is opened; loaded: program and tokenizer ready; warm: after all timed runs."
+    table = Table("Memory by phase", columns, tuple(rows), note)
+    return Section("memory", "Memory by phase", "", tuple(figures), (table,), tuple(notes))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from msdc.bench.report.blocks import Column, Section, Table, fixed
 from msdc.bench.report.data import ReportData
+from msdc.bench.report.model import Section
 from msdc.bench.result import DeviceState
+from msdc.tables import Column, Table, fixed
 
 
 def _state(state: DeviceState | None) -> str:

@@ -61,7 +61,7 @@ def linear_axis(
     high = high if zero and high == 0 else high + spread
     step = _step(high - low, count)
     first = math.ceil(low / step - 1e-9)
-    ticks = tuple(round(k * step, 12) for k in range(first, math.floor(high / step + 1e-9) + 1))
+    ticks = tuple(float(f"{k * step:.12g}") for k in range(first, math.floor(high / step + 1e-9) + 1))
     return Axis(low, high, ticks)
 
 

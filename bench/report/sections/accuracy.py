@@ -1,19 +1,24 @@
-"""Accuracy of teacher, assistant, float student and artifacts side by side, and what it costs in bytes and time."""
+"""Accuracy of teacher, assistant, float student and artifacts, its cost in bytes and time, and published figures."""
 
 from __future__ import annotations
 
-from msdc.bench.report.blocks import Column, Figure, Section, Table, fixed, megabytes, number
-from msdc.bench.report.data import ReportData, Style, mean_spearman, score_of
-from msdc.bench.report.parts.charts import score_dots, trade_off
-from msdc.bench.report.parts.overview import latency_at, middle_length
-from msdc.bench.result import Accuracy
+import csv
+from pathlib import Path
 
-# Above this many data sets a chart each is a wall; the table has them all.
+from msdc.bench.report.charts import score_dots, trade_off
+from msdc.bench.report.data import ReportData, Style, mean_spearman, score_of
+from msdc.bench.report.model import Figure, Section
+from msdc.bench.report.sections.overview import latency_at, middle_length
+from msdc.bench.result import Accuracy
+from msdc.tables import Column, Table, fixed, megabytes, number
+
+# At most this many data sets get a chart; the table lists all.
 MAX_CHARTS = 6
+PEERS = Path(__file__).resolve().parent.parent / "peers.csv"
 
 
 def span_of(entry: Accuracy) -> tuple[float, float] | None:
-    """The entry's 95 % interval, when the task computed one."""
+    """The 95 % interval of a score; None when its task computed none."""
     interval = (entry.model_extra or {}).get("interval")
     if isinstance(interval, (list, tuple)) and len(interval) == 2:
         return float(interval[0]), float(interval[1])
@@ -26,7 +31,7 @@ def _owners(data: ReportData) -> list[tuple[Style, tuple[Accuracy, ...]]]:
 
 
 def _lead(data: ReportData, tasks: list[tuple[str, str]]) -> str:
-    """How much of the float student an artifact keeps, or of the teacher where there is no student."""
+    """The lowest artifact against the float student, or the teacher where there is no student."""
     runs = [(m, s) for r, s in data.everything() if (m := mean_spearman(r.accuracy, tasks)) is not None]
     base = {
         model.role: value for model, _ in data.models() if (value := mean_spearman(model.accuracy, tasks)) is not None
@@ -43,7 +48,7 @@ def _lead(data: ReportData, tasks: list[tuple[str, str]]) -> str:
 
 
 def section(data: ReportData) -> Section | None:
-    """Charts for up to six data sets, a table of all."""
+    """A table of all data sets and charts of the first six; None without scores."""
     tasks = data.tasks()
     owners = [(style, entries) for style, entries in _owners(data) if any(score_of(entries, task) for task in tasks)]
     if not tasks or not owners:
@@ -71,7 +76,7 @@ def section(data: ReportData) -> Section | None:
 
 
 def trade(data: ReportData) -> Section | None:
-    """Size against accuracy, and latency against accuracy, each with its Pareto line."""
+    """Size against accuracy and latency against accuracy with their Pareto lines; None without scores."""
     tasks = data.tasks()
     scored = [(run, style, value) for run, style in data.everything()
               if (value := mean_spearman(run.accuracy, tasks)) is not None]  # fmt: skip
@@ -100,3 +105,23 @@ def trade(data: ReportData) -> Section | None:
     return Section(
         "trade-off", "Size, accuracy and latency", "Up and to the left is better.", tuple(figures), notes=(note,)
     )
+
+
+def peers() -> Section:
+    """Published figures of other systems, each with its source: the table in peers.csv."""
+    lines = [line for line in PEERS.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    reader = csv.DictReader(lines)
+    names = list(reader.fieldnames or [])
+    rows = tuple(tuple(row[name] or "–" for name in names) for row in reader)
+    titles = {"system": "System", "embedding_M": "Embedding", "encoder_M": "Encoder", "source": "Source"}
+    columns = tuple(
+        Column(
+            titles.get(name, name),
+            "million" if name.endswith("_M") else "",
+            "left" if name in ("system", "source") else "right",
+        )
+        for name in names
+    )
+    note = "Not measured here: figures for float models as printed in the papers; parameters as the papers count them."
+    table = Table("Published: Spearman × 100 on STS2017", columns, rows, note)
+    return Section("peers", "Published peers", "Figures from the literature, for scale.", (), (table,))

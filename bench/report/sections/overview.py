@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from msdc.bench.report.blocks import Column, Section, Table, Tile, aligned, fixed, joined, megabytes, millions, number
+from msdc.bench.report.charts import bars
 from msdc.bench.report.data import ReportData, mean_spearman
-from msdc.bench.report.parts.charts import bars
+from msdc.bench.report.model import Section, Tile
 from msdc.bench.result import DeviceRun
+from msdc.tables import Column, Table, aligned, fixed, joined, megabytes, millions, number
 
 
 def latency_at(run: DeviceRun, length: int) -> float | None:

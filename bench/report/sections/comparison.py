@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from msdc.bench.compare import Difference
-from msdc.bench.report.blocks import Column, Section, Table, fixed, megabytes, minus, number, percent
+from msdc.bench.report.charts import change_intervals
 from msdc.bench.report.data import ReportData
-from msdc.bench.report.parts.charts import change_intervals
+from msdc.bench.report.model import Section
+from msdc.tables import Column, Table, fixed, megabytes, minus, number, percent
 
 WORDS = {"unknown": "one sample"}
 

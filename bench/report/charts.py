@@ -1,14 +1,15 @@
-"""The drawings, each from plain numbers."""
+"""The figures of a report, each drawn from plain numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from msdc.bench.report.blocks import Figure, LegendEntry, fixed, minus, number
 from msdc.bench.report.data import Style
-from msdc.bench.report.pareto import pareto
-from msdc.bench.report.svg import FONT, WIDTH, Axis, Canvas, linear_axis, log_axis, plot, tick_text
+from msdc.bench.report.drawing import FONT, SHAPES, WIDTH, Axis, Canvas, linear_axis, log_axis, plot, tick_text
+from msdc.bench.report.model import Figure, LegendEntry
 from msdc.bench.result import percentile
+from msdc.scores import pareto
+from msdc.tables import fixed, minus, number
 
 ROW = 34.0
 MAX_DOTS = 600
@@ -17,11 +18,12 @@ SCORE_SPAN = 5.0
 
 
 def legend(entries: Sequence[tuple[Style, str]]) -> tuple[LegendEntry, ...]:
+    """Legend lines of (style, value) pairs."""
     return tuple(LegendEntry(style.color, style.shape, style.name, value) for style, value in entries)
 
 
 def bars(title: str, rows: Sequence[tuple[Style, float, str]], caption: str = "") -> Figure:
-    """One bar each with its name above, so that long names fit a phone; rows are (style, value, its text)."""
+    """One bar per row with its name above it, so that long names fit a phone; rows are (style, value, its text)."""
     canvas = Canvas(ROW * len(rows) + 6)
     axis = linear_axis([value for _, value, _ in rows], zero=True, pad=0)
     for i, (style, value, shown) in enumerate(rows):
@@ -35,7 +37,7 @@ def bars(title: str, rows: Sequence[tuple[Style, float, str]], caption: str = ""
 
 
 def score_dots(title: str, rows: Sequence[tuple[Style, float, tuple[float, float] | None]]) -> Figure:
-    """Scores as dots with their interval, one row a model, names above."""
+    """Scores as dots with their intervals, one row per model with its name above; rows are (style, score, interval)."""
     values = [v for _, value, span in rows for v in (value, *(span or ()))]
     axis = linear_axis(values, count=4, least=SCORE_SPAN)
     height = ROW * len(rows) + 26
@@ -57,15 +59,25 @@ def score_dots(title: str, rows: Sequence[tuple[Style, float, tuple[float, float
     return Figure(title, canvas.svg(alt), alt, "Spearman × 100; lines: 95 % bootstrap interval over pairs.")
 
 
+def pareto_line(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Indices of the points (cost, gain) on the Pareto line, by rising cost; of equal points the first."""
+    front = pareto([(cost, -gain) for cost, gain in points])
+    first: dict[tuple[float, float], int] = {}
+    for i, point in enumerate(points):
+        if front[i]:
+            first.setdefault(point, i)
+    return [first[point] for point in sorted(first)]
+
+
 def trade_off(title: str, x_title: str, rows: Sequence[tuple[Style, float, float, str]], *, log: bool) -> Figure:
-    """Cost against accuracy with the Pareto line; rows are (style, cost, accuracy, value for the legend)."""
+    """Cost against accuracy with the Pareto line; rows are (style, cost, accuracy, text for the legend)."""
     costs, gains = [row[1] for row in rows], [row[2] for row in rows]
     x = log_axis(costs) if log else linear_axis(costs, zero=True)
     frame = plot(
         x, linear_axis(gains, pad=0.15, least=SCORE_SPAN), x_title, "Spearman × 100, mean of the sets", height=260
     )
-    best = pareto(list(zip(costs, gains, strict=True)))
-    # Steps, not slopes: between two points nothing is known to be reachable.
+    best = pareto_line(list(zip(costs, gains, strict=True)))
+    # Steps instead of slopes: nothing is known to be reachable between two points.
     steps: list[tuple[float, float]] = []
     for previous, i in zip([None, *best[:-1]], best, strict=True):
         if previous is not None:
@@ -84,7 +96,7 @@ def trade_off(title: str, x_title: str, rows: Sequence[tuple[Style, float, float
 
 
 def latency_lines(rows: Sequence[tuple[Style, Sequence[tuple[int, float, float]]]], unit: str, title: str) -> Figure:
-    """Median by length with the band up to p90; rows are (style, [(length, p50, p90)])."""
+    """Median by length with a band up to p90; rows are (style, [(length, p50, p90)])."""
     lengths = sorted({length for _, series in rows for length, _, _ in series})
     x = log_axis([float(length) for length in lengths])
     x = Axis(x.low, x.high, tuple(float(length) for length in lengths), True)
@@ -105,7 +117,7 @@ def latency_lines(rows: Sequence[tuple[Style, Sequence[tuple[int, float, float]]
 
 
 def samples_over_time(title: str, unit: str, rows: Sequence[tuple[Style, Sequence[float]]]) -> Figure:
-    """Every sample in the order it was taken; far outliers sit at the upper edge and are counted."""
+    """Every sample in measuring order; far outliers are drawn at the upper edge and counted."""
     ordered = [sorted(samples) for _, samples in rows]
     ceiling = max(s[min(len(s) - 1, int(len(s) * 0.98))] for s in ordered) * 1.25
     top = min(ceiling, max(s[-1] for s in ordered))
@@ -118,7 +130,7 @@ def samples_over_time(title: str, unit: str, rows: Sequence[tuple[Style, Sequenc
         inside: list[tuple[float, float]] = []
         over: list[tuple[float, float]] = []
         for i in range(0, len(samples), stride):
-            # A stretch is shown by its slowest run, so that thinning hides no peak.
+            # Thinning keeps the slowest run of each stretch, so that no peak is hidden.
             value = max(samples[i : i + stride])
             (inside if value <= y.high else over).append(frame.point(i, y.clamp(value)))
         frame.canvas.dots(inside, style.color)
@@ -176,7 +188,7 @@ def loss_curve(name: str, losses: Sequence[tuple[int, float]]) -> Figure:
 
 
 def change_intervals(title: str, rows: Sequence[tuple[str, float, tuple[float, float], str]]) -> Figure:
-    """Relative changes with their intervals around zero; rows are (what, change, interval, verdict)."""
+    """Relative changes with their intervals; rows are (what, change, interval, verdict)."""
     bounds = [100 * v for _, change, span, _ in rows for v in (change, *span)]
     axis = linear_axis([*bounds, -2.0, 2.0], count=4)
     height = ROW * len(rows) + 26
@@ -196,3 +208,52 @@ def change_intervals(title: str, rows: Sequence[tuple[str, float, tuple[float, f
         canvas.text(WIDTH, y + 4, verdict, anchor="end", color="ink", bold=verdict != "noise")
     alt = f"{title}: " + "; ".join(f"{what} {100 * change:+.1f} %, {verdict}" for what, change, _, verdict in rows)
     return Figure(title, canvas.svg(alt), alt, "Change of the median; lines: 95 % block-bootstrap interval.")
+
+
+def curves(
+    title: str, x_title: str, y_title: str, rows: Sequence[tuple[Style, Sequence[tuple[float, float]]]]
+) -> Figure:
+    """Several curves with their points; rows are (style, [(x, y)]). The legend states each curve's last value."""
+    known = [(style, points) for style, points in rows if points]
+    xs = [x for _, points in known for x, _ in points]
+    ys = [y for _, points in known for _, y in points]
+    frame = plot(linear_axis([0.0, *xs], zero=True, pad=0), linear_axis(ys, pad=0.1), x_title, y_title, height=280)
+    for style, points in known:
+        placed = [frame.point(x, y) for x, y in points]
+        frame.canvas.polyline(placed, style.color)
+        for (x, y), at in zip(points, placed, strict=True):
+            text = f"{style.name}, {x_title} {number(x)}: {number(y)}"
+            frame.canvas.marker(style.shape, *at, style.color, text, 3.5)
+    last = [(style, number(points[-1][1])) for style, points in known]
+    alt = f"{title}. At the end: " + "; ".join(f"{style.name} {value}" for style, value in last)
+    return Figure(title, frame.canvas.svg(alt), alt, legend=legend(last))
+
+
+def scatter(title: str, groups: Mapping[str, Sequence[tuple[float, float]]], caption: str = "") -> Figure:
+    """Points of several groups (languages) in the plane of their first two principal components."""
+    xs = [x for side in groups.values() for x, _ in side]
+    ys = [y for side in groups.values() for _, y in side]
+    frame = plot(linear_axis(xs), linear_axis(ys), "first component", "second component", height=300)
+    entries = []
+    for i, (name, side) in enumerate(groups.items()):
+        color, shape = f"c{i % 6 + 1}", SHAPES[i % 4]
+        for x, y in side:
+            frame.canvas.marker(shape, *frame.point(x, y), color, size=2.6)
+        entries.append(LegendEntry(color, shape, name, f"{len(side)} sentences"))
+    alt = f"{title}: " + ", ".join(f"{len(side)} sentences in {name}" for name, side in groups.items())
+    return Figure(title, frame.canvas.svg(alt), alt, caption, tuple(entries))
+
+
+def histogram(title: str, labels: Sequence[str], counts: Sequence[int], caption: str = "") -> Figure:
+    """One row per bin."""
+    row, total = 20.0, sum(counts) or 1
+    canvas = Canvas(row * len(labels) + 4)
+    axis = linear_axis([float(count) for count in counts], zero=True, pad=0)
+    for i, (label, count) in enumerate(zip(labels, counts, strict=True)):
+        canvas.text(0, i * row + FONT + 2, label, color="ink")
+        width = axis.at(count, 0, WIDTH - 220)
+        shown = f"{count} ({100 * count / total:.1f} %)" if count else "0"
+        canvas.rect(110, i * row + 3, max(width, 1), 12, "c1", f"{label}: {shown}")
+        canvas.text(116 + max(width, 1), i * row + FONT + 2, shown)
+    alt = f"{title}: " + "; ".join(f"{name} {count}" for name, count in zip(labels, counts, strict=True))
+    return Figure(title, canvas.svg(alt), alt, caption)

@@ -1,0 +1,279 @@
+"""The document that `msdc evaluate` writes as JSON and `msdc.bench.report` renders.
+
+Fields that a task adds and no table reads are kept as they are (`extra="allow"`), so documents of earlier versions
+remain readable. All scores are x 100 unless their task says otherwise; a value that is not finite is null.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+
+from msdc.errors import InputError
+
+FORMAT: Literal[1] = 1
+KIND: Literal["accuracy"] = "accuracy"
+
+Interval = tuple[float | None, float | None]
+
+
+class Record(BaseModel):
+    """Base of all parts: immutable, unknown keys kept."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+class ModelRecord(Record):
+    """What was scored: a float model, the same cut to its first numbers, or an artifact on one runtime."""
+
+    label: str
+    kind: str = "float"
+    model: str = ""
+    width: int | None = None
+    weights_stored_as: str | None = None
+    runtime: str | None = None
+    precision: str | None = None
+    bytes: int | None = None
+    gates_kept: bool | None = None
+
+
+class Contamination(Record):
+    """Test sentences of one set found in the training text; `near` is None when only exact copies were counted."""
+
+    exact: int
+    near: int | None = None
+    sentences: int
+
+
+class Against(Record):
+    """Paired test on the same items: the model's score minus that of `model`. Without resamples there is no test."""
+
+    model: str
+    difference: float | None = None
+    interval: Interval | None = None
+    p: float | None = None
+
+
+class Score(Record):
+    """One model on one data set. `main` is the key of the headline score."""
+
+    task: str
+    name: str
+    model: str
+    main: str
+    interval: Interval | None = None
+    pairs: int | None = None
+    contamination: Contamination | None = None
+    against: Against | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def value(self) -> float | None:
+        """The headline score; None when it is absent or not finite."""
+        found = getattr(self, self.main, None)
+        return float(found) if isinstance(found, (int, float)) else None
+
+
+class PartScore(Record):
+    """One part of a set; no score where it has fewer than two pairs or constant gold scores."""
+
+    pairs: int
+    spearman: float | None = None
+    interval: Interval | None = None
+
+
+class StsScore(Score):
+    """Spearman of cosine and gold score; `mean` is the mean over `subsets`."""
+
+    subsets: dict[str, PartScore] | None = None
+    mean: float | None = None
+
+
+class LanguageScore(Record):
+    """Classification of one test language."""
+
+    accuracy: float | None
+    interval: Interval | None = None
+    texts: int
+
+
+class ClassificationScore(Score):
+    """Classifier trained on the embeddings of one language and tested on others."""
+
+    languages: dict[str, LanguageScore]
+    training_texts: int
+    training_language: str
+    majority_class: float | None
+
+
+class Picture(Record):
+    """Points of two languages in the plane of their first two principal components."""
+
+    points: dict[str, tuple[tuple[float, float], ...]]
+    explained: tuple[float, float]
+    gap: float
+    source: str
+
+
+class BiasScore(Score):
+    """Language bias: `joint` (one pool) minus `mean` (over the sets)."""
+
+    joint: float | None
+    mean: float | None
+    bias: float | None
+    p: float | None = None
+    picture: Picture | None = None
+
+
+class Separability(Record):
+    """Accuracy of a linear classifier that predicts the language of a vector."""
+
+    accuracy: float | None
+    chance: float
+
+
+class GeometryScore(Score):
+    """Shape of the embedding space, none of it x 100."""
+
+    alignment: float | None
+    uniformity: float | None
+    isotropy: float | None
+    mean_cosine: float | None
+    language_separability: Separability | None = None
+
+
+class CosineSummary(Record):
+    """Cosines of one group of texts."""
+
+    texts: int
+    mean: float | None
+    min: float | None
+
+
+class Histogram(Record):
+    """`counts[i]` values between `edges[i]` and `edges[i + 1]`."""
+
+    edges: tuple[float, ...] = Field(min_length=2)
+    counts: tuple[int, ...]
+
+
+class DriftScore(Score):
+    """Cosine of an artifact's vectors with those of its float model `reference`."""
+
+    languages: dict[str, CosineSummary]
+    lengths: dict[str, CosineSummary]
+    histogram: Histogram
+    reference: str
+
+
+TYPED: tuple[str, ...] = ("sts", "classification", "bias", "geometry", "drift")
+
+
+def _tag(value: Any) -> str:
+    task = value.get("task") if isinstance(value, dict) else getattr(value, "task", "")
+    return task if task in TYPED else "other"
+
+
+AnyScore = Annotated[
+    Annotated[StsScore, Tag("sts")]
+    | Annotated[ClassificationScore, Tag("classification")]
+    | Annotated[BiasScore, Tag("bias")]
+    | Annotated[GeometryScore, Tag("geometry")]
+    | Annotated[DriftScore, Tag("drift")]
+    | Annotated[Score, Tag("other")],
+    Discriminator(_tag),
+]
+
+
+class PublishedRow(Record):
+    """One system of a published table, or one of our models (`published` false) in the same columns."""
+
+    system: str
+    published: bool
+    values: dict[str, float | None]
+
+
+class PublishedTable(Record):
+    """A table of a paper with our models' rows after the published ones."""
+
+    title: str
+    source: str
+    columns: tuple[str, ...]
+    rows: tuple[PublishedRow, ...]
+    note: str = ""
+
+
+class Absent(Record):
+    """A set that was asked for through a suite and not found."""
+
+    name: str
+    looked_for: str
+
+
+class Corpus(Record):
+    """A training corpus that was searched for test sentences."""
+
+    file: str
+    sentences: int
+    exact: int
+    near: int | None = None
+
+
+class ContaminationCheck(Record):
+    """Whether training text was searched for test sentences, in which corpora, or why not."""
+
+    checked: bool
+    reason: str = "not checked"
+    corpora: tuple[Corpus, ...] = ()
+
+
+class Document(Record):
+    """Everything that one `msdc evaluate` measured."""
+
+    format: Literal[1] = FORMAT
+    kind: Literal["accuracy"] = KIND
+    models: tuple[ModelRecord, ...] = ()
+    results: tuple[AnyScore, ...]
+    tables: tuple[PublishedTable, ...] = ()
+    absent: tuple[Absent, ...] = ()
+    contamination: ContaminationCheck | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON values, without the fields that were not given."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+def read_document(raw: Any, where: str = "this accuracy document") -> Document:
+    """The document in `raw`, parsed JSON of `msdc evaluate`. `where` names it in an error.
+
+    Raises:
+        InputError: not what `msdc evaluate` writes; names the first field that does not fit.
+    """
+    try:
+        return Document.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{where} is not what msdc evaluate writes: {field}: {first['msg']}") from error
+
+
+def as_documents(results: Any) -> list[Document]:
+    """One or several documents (or their JSON), or bare results of `evaluate`, as a list of documents.
+
+    Raises:
+        InputError: see `read_document`.
+    """
+    if isinstance(results, Document):
+        return [results]
+    if isinstance(results, dict):
+        return [read_document(results if "results" in results else {"results": [results]})]
+    items = list(results)
+    if any(isinstance(item, Document) or "results" in item for item in items):
+        return [item if isinstance(item, Document) else read_document(item) for item in items]
+    return [read_document({"results": items})] if items else []
+
+
+def is_document(raw: Any) -> bool:
+    """Whether parsed JSON claims to be written by `msdc evaluate`."""
+    return isinstance(raw, dict) and raw.get("kind") == KIND

@@ -1,0 +1,1 @@
+"""The sections of a report, one file per subject; each function returns one, or None without data."""

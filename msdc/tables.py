@@ -1,0 +1,122 @@
+"""Tables of text and the format of their numbers, shared by every command that writes one.
+
+A cell is text that is already formatted; the unit stands in the column's head. `to_markdown` and `to_text` write a
+table; the HTML page of a report is written by `msdc.bench.report`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Align = Literal["left", "right"]
+NONE = "–"
+
+
+@dataclass(frozen=True)
+class Column:
+    """Head of a column; with `unit` there, cells are bare numbers."""
+
+    title: str
+    unit: str = ""
+    align: Align = "right"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of formatted text; the first column names its row."""
+
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+def escape_cell(text: str) -> str:
+    """`text` as the content of one Markdown cell or list item."""
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def to_markdown(table: Table) -> str:
+    """The table without its caption and note."""
+    heads = [c.title + (f" ({c.unit})" if c.unit else "") for c in table.columns]
+    lines = ["| " + " | ".join(map(escape_cell, heads)) + " |"]
+    lines.append("|" + "|".join(":---" if c.align == "left" else "---:" for c in table.columns) + "|")
+    lines += ["| " + " | ".join(map(escape_cell, row)) + " |" for row in table.rows]
+    return "\n".join(lines)
+
+
+def to_text(table: Table) -> str:
+    """The caption and the table with aligned columns, for a terminal."""
+    heads = tuple(c.title + (f" [{c.unit}]" if c.unit else "") for c in table.columns)
+    rows = [heads, *table.rows]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
+    lines = [table.caption]
+    for row in rows:
+        cells = [
+            cell.ljust(width) if column.align == "left" else cell.rjust(width)
+            for cell, width, column in zip(row, widths, table.columns, strict=True)
+        ]
+        lines.append("  " + "  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def minus(text: str) -> str:
+    """`text` with the minus sign that is as wide as a plus."""
+    return text.replace("-", "−")
+
+
+def fixed(value: float | None, decimals: int) -> str:
+    """`value` with `decimals` places, so that a column aligns at the point; a dash for None."""
+    return NONE if value is None else minus(f"{value:,.{decimals}f}")
+
+
+def signed(value: float | None, decimals: int) -> str:
+    """A difference: `fixed` with a plus or minus sign."""
+    return NONE if value is None else minus(f"{value:+,.{decimals}f}")
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """`value` with `digits` significant digits and no exponent; a dash for None."""
+    if value is None:
+        return NONE
+    if value == 0:
+        return "0"
+    magnitude = abs(value)
+    decimals = 0
+    while decimals < 8 and magnitude * 10**decimals < 10 ** (digits - 1) - 0.5:
+        decimals += 1
+    return fixed(value, decimals)
+
+
+def aligned(values: Sequence[float | None], digits: int = 3, most: int = 4) -> list[str]:
+    """A column with one number of decimals: as many as its smallest value needs for `digits`, at most `most`."""
+    magnitudes = [abs(value) for value in values if value]
+    decimals = 0
+    if magnitudes:
+        decimals = min(max(digits - 1 - math.floor(math.log10(min(magnitudes))), 0), most)
+    return [fixed(value, decimals) for value in values]
+
+
+def megabytes(count: float | None) -> str:
+    """Bytes in MB (10^6) with two decimals, the unit of app stores and download limits."""
+    return NONE if count is None else fixed(count / 1e6, 2)
+
+
+def millions(count: float | None) -> str:
+    """A count in millions with two decimals."""
+    return NONE if count is None else fixed(count / 1e6, 2)
+
+
+def percent(value: float | None, decimals: int = 1) -> str:
+    """A ratio as a signed percentage."""
+    return NONE if value is None else f"{signed(100 * value, decimals)} %"
+
+
+def joined(items: Sequence[str]) -> str:
+    """ "a", "a and b", "a, b and c"; empty text for no item."""
+    if len(items) < 2:
+        return "".join(items)
+    return ", ".join(items[:-1]) + " and " + items[-1]
