@@ -1,4 +1,4 @@
-# Two commands on a fresh machine: `make quickstart` and `make test`. Both set up .venv themselves.
+# On a fresh machine: `make quickstart`, `make test`, `make check`. Each sets up .venv first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,8 +6,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .PHONY: quickstart test test-slow check setup clean
 
-# torch first and by its exact version: where a CPU wheel is offered (a local folder, or PyTorch's CPU index on
-# Linux through TORCH_INDEX) it is taken, and the later install then finds torch satisfied and pulls no CUDA.
+# torch first, by its exact version: from TORCH_INDEX (PyTorch's CPU index on Linux) if set. The second install then
+# finds torch satisfied and downloads no CUDA.
 TORCH_INDEX ?=
 $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -20,13 +20,17 @@ setup: $(VENV)/.ready
 quickstart: setup
 	$(BIN)/msdc quickstart
 
+# One worker per core. A file's tests stay together, so that its fixtures are made once.
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
+
 test: setup
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 test-slow: setup
-	$(BIN)/python -m pytest -m slow
+	$(PYTEST) -m slow
 
 check: setup
+	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports

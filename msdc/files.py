@@ -1,4 +1,4 @@
-"""Files that are either whole or absent: atomic writes, staged folders, hashes, bounded reads."""
+"""Files that are complete or absent: atomic writes, staged folders, hashes, bounded reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from msdc.errors import InputError, MsdcError
 
-# Everything that ships lies below this folder, in a checkout (through its links) as in an installed package.
+# Everything that ships is below this folder, in a checkout (through its links) as in an installed package.
 PACKAGE = Path(__file__).resolve().parent
 MAX_JSON_BYTES = 64 * 1024 * 1024
 
@@ -25,7 +25,7 @@ def disk_errors(target: Path) -> Iterator[None]:
     """Turn a full disk or a missing permission under `target` into one line.
 
     Raises:
-        MsdcError: the disk is full or the place cannot be written.
+        MsdcError: the disk is full or `target` cannot be written.
     """
     try:
         yield
@@ -80,12 +80,12 @@ def write_text(target: str | os.PathLike[str], text: str) -> None:
 
 
 def write_json(target: str | os.PathLike[str], value: Any) -> None:
-    """Write JSON atomically: sorted by insertion, two spaces, one final line end, no NaN."""
+    """Write JSON atomically: insertion order, two spaces of indentation, a final line end, no NaN."""
     write_text(target, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
 
 
 def read_json(path: str | os.PathLike[str], max_bytes: int = MAX_JSON_BYTES) -> Any:
-    """Read a JSON file that may come from a stranger.
+    """Read a JSON file from an untrusted source.
 
     Raises:
         InputError: missing, larger than `max_bytes`, not UTF-8, or not JSON.
@@ -107,25 +107,25 @@ def read_json(path: str | os.PathLike[str], max_bytes: int = MAX_JSON_BYTES) -> 
 def user_cache() -> Path:
     """`$XDG_CACHE_HOME/msdc`, or `~/.cache/msdc`."""
     base = os.environ.get("XDG_CACHE_HOME") or ""
-    # The XDG specification has relative paths ignored.
+    # The XDG specification requires that relative paths are ignored.
     return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "msdc"
 
 
 def refuse_existing(target: Path, force: bool) -> None:
-    """Nothing is overwritten without `force`.
+    """Refuse to overwrite `target` without `force`.
 
     Raises:
         InputError: `target` exists and `force` is false.
     """
     if target.exists() and not force:
-        raise InputError(f"{target} exists already: choose another place or pass --force")
+        raise InputError(f"{target} exists already: choose another path or pass --force")
 
 
 @contextlib.contextmanager
 def staged_folder(target: str | os.PathLike[str], force: bool = False) -> Iterator[Path]:
     """Yield an empty folder beside `target`; on success it becomes `target`, on failure it is removed.
 
-    With `force` an existing folder gives way only after the new one is complete.
+    With `force` an existing folder is replaced only after the new one is complete.
     """
     target = Path(target)
     refuse_existing(target, force)
@@ -137,7 +137,7 @@ def staged_folder(target: str | os.PathLike[str], force: bool = False) -> Iterat
             for path in stage.rglob("*"):
                 if path.is_file():
                     _fsync(path)
-                    # Some writers below (safetensors) leave files that only their owner can read.
+                    # Some writers (safetensors) create files that only their owner can read.
                     os.chmod(path, path.stat().st_mode | 0o444)
             os.chmod(stage, 0o755)
             if target.exists():

@@ -1,4 +1,4 @@
-"""What this machine is: processor, instruction sets, memory, heat. Read from /proc and /sys, without torch."""
+"""This machine: processor, instruction sets, memory, temperatures. Read from /proc and /sys, without torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-# Instruction sets that int8, bf16 and fp16 kernels ask for, in the kernel's spelling (x86 "flags", arm64 "Features").
+# Instruction sets that int8, bf16 and fp16 kernels use, in the kernel's spelling (x86 "flags", arm64 "Features").
 NOTABLE_X86 = ("sse4_2", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512vl", "avx512_vnni",
                "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16")  # fmt: skip
 NOTABLE_ARM = ("asimd", "asimdhp", "fphp", "asimddp", "i8mm", "bf16", "sve", "sve2", "sme", "svei8mm")
@@ -75,7 +75,7 @@ def _os_name() -> str:
 
 
 def read_machine() -> Machine:
-    """This machine. `cores` are those the process may run on."""
+    """Describe this machine; `cores` counts those that the process may run on."""
     cpu, isa = parse_cpuinfo(_read("/proc/cpuinfo"))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return Machine(cpu or platform.processor(), platform.machine(), isa, cores, _memory_mib(), _os_name())
@@ -83,7 +83,7 @@ def read_machine() -> Machine:
 
 @dataclass(frozen=True)
 class Heat:
-    """Load, heat and energy at one moment; what the machine does not tell is None or empty."""
+    """Load, temperatures, frequencies and battery at one moment; unknown values are None or empty."""
 
     load_1min: float | None = None
     thermal_c: dict[str, float] = field(default_factory=dict)
@@ -119,7 +119,7 @@ PACKAGES = (
 
 
 def versions() -> dict[str, str]:
-    """Installed versions of what decides a result."""
+    """Installed versions of the packages that affect a result."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -130,5 +130,5 @@ def versions() -> dict[str, str]:
 
 
 def environment() -> dict[str, Any]:
-    """Versions and machine."""
+    """`versions` and `machine`, as run folders and results record them."""
     return {"versions": versions(), "machine": asdict(read_machine())}

@@ -1,4 +1,4 @@
-"""Progress bars and messages on standard error, so that standard output stays for results."""
+"""Progress bars and messages on standard error; standard output is for results."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ Item = TypeVar("Item")
 
 
 def track(items: Iterable[Item], label: str, *, enabled: bool = True, total: int | None = None) -> Iterator[Item]:
-    """Iterate with a progress bar on standard error; silent when disabled or when nobody watches a terminal."""
-    if not enabled or not sys.stderr.isatty():
+    """Iterate with a progress bar on standard error; silent if disabled or without a terminal.
+
+    Args:
+        items: what to iterate over.
+        label: text in front of the bar.
+        enabled: whether to show the bar at all.
+        total: number of items, where `items` has no length.
+    """
+    if not enabled or not in_terminal():
         yield from items
         return
     from rich.console import Console
@@ -22,6 +29,11 @@ def track(items: Iterable[Item], label: str, *, enabled: bool = True, total: int
     yield from rich_track(items, description=label, total=total, console=Console(stderr=True), transient=True)
 
 
+def in_terminal() -> bool:
+    """Whether standard error is a terminal, so that a bar can be drawn."""
+    return sys.stderr.isatty()
+
+
 def say(message: str) -> None:
-    """One line for the person watching, on standard error."""
+    """Print one line on standard error."""
     print(message, file=sys.stderr, flush=True)

@@ -1,0 +1,1 @@
+"""Subcommands that belong to no other package: encode, compare, search, doctor."""

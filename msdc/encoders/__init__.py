@@ -1,1 +1,1 @@
-"""Sentence encoders of any origin behind one small interface."""
+"""Sentence encoders: find a model, read its layout, encode texts."""

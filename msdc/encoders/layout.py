@@ -1,7 +1,7 @@
-"""What a sentence-transformers folder says about its pooling, dense layer and normalisation.
+"""Pooling, dense layer and normalisation of a sentence-transformers folder, read without running its code.
 
-The stock classes are known by their dotted names, old and new; anything else would run a stranger's code and is
-refused.
+The stock classes are known by their dotted names, old and new. Any other class is refused, because loading it would run
+code that comes with the model.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class Layout:
 
     @property
     def model_type(self) -> str:
+        """`model_type` of config.json, empty if absent."""
         return str(self.config.get("model_type", ""))
 
 
@@ -83,13 +84,13 @@ def _dense(path: Path) -> DenseLayout:
 
 
 def read_layout(folder: str | Path) -> Layout:
-    """Read `modules.json` and what it points to.
+    """Read `modules.json` and the folders that it lists.
 
     A folder with a bare transformer (a config.json and no modules.json) gets mean pooling, as
     sentence-transformers does.
 
     Raises:
-        InputError: not a model folder, or a module of a kind this tool does not run.
+        InputError: not a model folder, or a module of an unsupported kind.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -115,7 +116,7 @@ def read_layout(folder: str | Path) -> Layout:
         elif kind == "Normalize":
             normalize = True
         else:
-            raise InputError(f"{folder}: module {module.get('type')!r} is not one of the stock classes; not run")
+            raise InputError(f"{folder}: module {module.get('type')!r} is not a stock class; it is not loaded")
     config = read_json(body / "config.json")
     return Layout(folder, body, config, pooling, dense, normalize, _max_length(body, config), kinds)
 

@@ -1,4 +1,4 @@
-"""From a model's name to a folder on this machine: shipped, given by path, packaged offline, or from the hub."""
+"""Resolve a model's name to a folder: a shipped model, a path, the offline package, or the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -40,10 +40,14 @@ def _offline(name: str) -> Path | None:
 
 
 def locate_model(name: str | Path) -> Path:
-    """Folder of a shipped model, a path, the offline teacher, or a hub id (fetched: safetensors and JSON only).
+    """Folder of a model.
+
+    Args:
+        name: a shipped name, a folder, the offline teacher, or a hub id. From the hub only safetensors, JSON, text and
+            tokenizer files are downloaded.
 
     Raises:
-        InputError: nothing of that name can be had, and what to do.
+        InputError: no model of that name is found; the message says where it was looked for.
     """
     name = str(name)
     path = Path(name)
@@ -64,9 +68,9 @@ def locate_model(name: str | Path) -> Path:
     except Exception as error:
         hint = ""
         if any(hub_id == hub for hub, _ in OFFLINE.values()):
-            hint = "; `pip install msdc[offline]` brings it without a network"
+            hint = "; `pip install 'msdc[offline]'` installs it without the hub"
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         known = ", ".join(shipped_names()) or "none"
         raise InputError(
-            f"{name}: no folder, no shipped model (shipped: {known}), and the hub did not give it: {reason[:160]}{hint}"
+            f"{name}: no folder, no shipped model (shipped: {known}), and not found on the hub: {reason[:160]}{hint}"
         ) from error

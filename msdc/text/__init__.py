@@ -1,1 +1,1 @@
-"""Text to ids: tokenizers as they are stored, and batches packed by length."""
+"""Texts: files of lines and scored pairs, tokenizers, batches packed by length."""

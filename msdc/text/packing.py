@@ -1,4 +1,4 @@
-"""Batches of near-equal length under a token budget: almost no padding, whatever the corpus.
+"""Batches of texts of similar length under a token budget, which needs almost no padding.
 
 Shapes: B batch, T tokens.
 """
@@ -15,7 +15,7 @@ from torch import Tensor
 def pack_by_length(lengths: Sequence[int] | np.ndarray, batch_tokens: int, max_batch: int = 4096) -> list[np.ndarray]:
     """Indices grouped so that (rows x longest row) stays within `batch_tokens`; longest first.
 
-    Longest first makes an out-of-memory show at once and the progress bar's estimate pessimistic, not optimistic.
+    Longest first, so that an out-of-memory error is raised by the first batch and the estimated time left shrinks.
     """
     lengths = np.asarray(lengths)
     order = np.argsort(-lengths, kind="stable")

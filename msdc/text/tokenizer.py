@@ -1,4 +1,4 @@
-"""One small face over the two tokenizer kinds a model folder may carry.
+"""One interface to the two kinds of tokenizer in model folders.
 
 `PieceTokenizer` reads a SentencePiece `.model` (our students; the same file the phone reads), `FastTokenizer` a
 `tokenizer.json`. Both add the special ids themselves and truncate so that the last special id survives.
@@ -28,16 +28,18 @@ class Tokenizer(Protocol):
     size: int
     files: list[Path]
 
-    def encode(self, texts: Sequence[str], max_length: int) -> list[list[int]]: ...
+    def encode(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        """Ids of each text with special ids, at most `max_length` of them; the last special id is kept."""
 
-    def pieces(self, text: str) -> list[str]: ...
+    def pieces(self, text: str) -> list[str]:
+        """The pieces of a text without special ids."""
 
 
 def _bounded(path: Path) -> Path:
     if not path.is_file():
         raise InputError(f"{path}: no such tokenizer file")
     if path.stat().st_size > MAX_TOKENIZER_BYTES:
-        raise InputError(f"{path}: {path.stat().st_size} bytes, larger than any tokenizer this tool reads")
+        raise InputError(f"{path}: {path.stat().st_size} bytes, more than the {MAX_TOKENIZER_BYTES} allowed")
     return path
 
 
@@ -62,14 +64,16 @@ class PieceTokenizer:
             raise InputError(f"{path}: the SentencePiece model defines no <s> and </s>, which a sentence encoder needs")
 
     def encode(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        """See `Tokenizer`."""
         room = max_length - 2
-        # A list goes through a pool of threads made anew for each call: for a few texts that costs more than it saves.
+        # A list goes through a thread pool that is created per call: for a few texts that costs more than it saves.
         few = len(texts) < 32
         encode = self.processor.encode
         rows = [encode(text, out_type=int) for text in texts] if few else encode(list(texts), out_type=int)
         return [[self.bos_id, *row[:room], self.eos_id] for row in rows]
 
     def pieces(self, text: str) -> list[str]:
+        """See `Tokenizer`."""
         return list(self.processor.encode(text, out_type=str))
 
 
@@ -91,20 +95,22 @@ class FastTokenizer:
         self.pad_id = pad_id
 
     def encode(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        """See `Tokenizer`."""
         self.backend.enable_truncation(max_length)
         return [row.ids for row in self.backend.encode_batch_fast(list(texts))]
 
     def pieces(self, text: str) -> list[str]:
-        # `encode` leaves its length behind, which would cut here too.
+        """See `Tokenizer`."""
+        # `encode` leaves its truncation set, which would apply here too.
         self.backend.no_truncation()
         return list(self.backend.encode(text, add_special_tokens=False).tokens)
 
 
 def load_tokenizer(folder: str | Path, pad_id: int = 0) -> Tokenizer:
-    """The tokenizer of a model folder: our `tokenizer.model` where there is one, else `tokenizer.json`.
+    """The tokenizer of a model folder: `tokenizer.model` if it exists, else `tokenizer.json`.
 
     Raises:
-        InputError: neither is there, or it is damaged.
+        InputError: neither exists, or it is damaged.
     """
     folder = Path(folder)
     if (folder / MODEL_FILE).is_file():
@@ -115,10 +121,10 @@ def load_tokenizer(folder: str | Path, pad_id: int = 0) -> Tokenizer:
 
 
 def _special_cuts(pieces: Sequence[Any]) -> list[str]:
-    """Patterns that keep the text `<s>` from becoming the special id of that name.
+    """Patterns that prevent the text `<s>` from being tokenized as the special id of that name.
 
-    SentencePiece never reads a control piece out of text; the `tokenizers` library's unigram model does. A cut inside
-    the name, at a place that no ordinary piece crosses, hinders that and changes no other segmentation.
+    SentencePiece never reads a control piece from text; the `tokenizers` library's unigram model does. A split inside
+    the name, at a position that no ordinary piece crosses, prevents that and changes no other tokenization.
     """
     ordinary = [piece.piece for piece in pieces if piece.type == piece.NORMAL]
     known = set("".join(ordinary))
@@ -128,7 +134,7 @@ def _special_cuts(pieces: Sequence[Any]) -> list[str]:
         name = piece.piece
         if piece.type == piece.NORMAL or len(name) < 2:
             continue
-        # Two unknown characters side by side are one unknown piece; a cut between them would make two.
+        # Adjacent unknown characters are one unknown piece; a split between them would make two.
         places = [i for i in range(1, len(name)) if name[i - 1] in known or name[i] in known]
         free = [i for i in places if name[i - 1 : i + 1] not in crossed]
         if free or places:
@@ -138,10 +144,10 @@ def _special_cuts(pieces: Sequence[Any]) -> list[str]:
 
 
 def write_fast_copy(model_file: Path, target: Path) -> None:
-    """Write the `tokenizer.json` that segments as the SentencePiece unigram `.model` does.
+    """Write a `tokenizer.json` that tokenizes as the SentencePiece unigram `.model` does.
 
-    SentencePiece's own C++ and the `tokenizers` library differ in a few corners of white space; the golden texts of
-    an export compare both and the export's gate fails where they do.
+    SentencePiece's C++ and the `tokenizers` library differ in a few cases of white space. The golden texts of an export
+    compare both, and the export's gate fails where they differ.
 
     Raises:
         InputError: the `.model` is not a unigram model.
@@ -153,14 +159,14 @@ def write_fast_copy(model_file: Path, target: Path) -> None:
     proto = pb.ModelProto()
     proto.ParseFromString(Path(model_file).read_bytes())
     if proto.trainer_spec.model_type != pb.TrainerSpec.UNIGRAM:
-        raise InputError(f"{model_file}: only unigram SentencePiece models have a tokenizer.json twin here")
+        raise InputError(f"{model_file}: only unigram SentencePiece models can be written as tokenizer.json")
     vocabulary = [(piece.piece, piece.score) for piece in proto.pieces]
     unk, bos, eos = (proto.trainer_spec.unk_id, proto.trainer_spec.bos_id, proto.trainer_spec.eos_id)
     backend = Tokenizer(models.Unigram(vocabulary, unk_id=unk, byte_fallback=proto.trainer_spec.byte_fallback))
     steps: list[Any] = []
     if proto.normalizer_spec.name.endswith("_cf"):
-        # `tokenizers` reads the character map by grapheme and loses the mark of a capital with a combining mark; small
-        # letters pass unharmed. SentencePiece leaves the dotted capital I as it is, lower-casing would take it apart.
+        # `tokenizers` applies the character map per grapheme and drops the mark of a capital with a combining mark;
+        # lower-case letters are not affected. SentencePiece keeps the dotted capital I, lower-casing decomposes it.
         keep = "\ufdd0"
         steps += [normalizers.Replace("\u0130", keep), normalizers.Lowercase(), normalizers.Replace(keep, "\u0130")]
     if proto.normalizer_spec.precompiled_charsmap:
@@ -183,7 +189,7 @@ def write_fast_copy(model_file: Path, target: Path) -> None:
 
 
 def write_tokenizer_folder(model_file: Path, folder: Path, max_length: int) -> None:
-    """Write `tokenizer.model`, its `tokenizer.json` twin and the stock config files into a model folder."""
+    """Write `tokenizer.model`, the equal `tokenizer.json` and the stock config files into a model folder."""
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / MODEL_FILE
     if Path(model_file).resolve() != target.resolve():
@@ -211,10 +217,10 @@ def write_tokenizer_folder(model_file: Path, folder: Path, max_length: int) -> N
 
 
 def text_key(text: str) -> int:
-    """64-bit key of a text: what stored vectors are found by."""
+    """64-bit hash of a text, the key of stored vectors."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def clean(text: str) -> str:
-    """NFC and one space between words, as corpora are read."""
+    """NFC, with one space between words; applied to every corpus sentence."""
     return " ".join((text if text.isascii() else unicodedata.normalize("NFC", text)).split())
