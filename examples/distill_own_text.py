@@ -1,0 +1,57 @@
+"""Train a student on your own parallel text.
+
+    python examples/distill_own_text.py OUT
+    python examples/distill_own_text.py OUT --corpus mine.en-de.tsv --languages de --steps 2000
+
+A corpus is a tab-separated file: English, then the translation, its name ending in .en-de.tsv (or a table whose header
+has language codes, as the embedded corpus that is used by default). The default number of steps shows the workflow in
+about a minute; it does not make a good model.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import msdc
+from msdc.distill.pipeline import run
+from msdc.distill.recipe import parse_recipe
+from msdc.files import PACKAGE
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, help="run folder")
+    parser.add_argument("--corpus", default=str(PACKAGE / "data" / "quickstart" / "parallel.tsv"))
+    parser.add_argument("--languages", default="de,es", help="target languages")
+    parser.add_argument("--teacher", default="all-MiniLM-L6-v2", help="any English sentence encoder")
+    parser.add_argument("--layers", default="0,4,5", help="layers of the teacher that the student keeps")
+    parser.add_argument("--steps", type=int, default=20)
+    options = parser.parse_args()
+    layers = [int(number) for number in options.layers.split(",")]
+
+    # The same mapping in a YAML file is a recipe for `msdc distill FILE`.
+    recipe = parse_recipe(
+        {
+            "name": "own-text",
+            "teacher": options.teacher,
+            # The teacher's layers under a SentencePiece vocabulary trained on the corpus; rows by word alignment.
+            "assistant": {"vocabulary": {"train": 2000}, "rows": "alignment", "max_length": 64},
+            "student": {"bottleneck": 64, "layers": layers, "repeats": 1, "max_length": 64},
+            "corpora": [{"path": options.corpus, "languages": options.languages.split(",")}],
+            "heldout": {"pairs": 20, "share": 0.05},
+            "stages": [
+                {"name": "teach", "guide": "teacher", "objective": "multilingual_mse", "steps": options.steps,
+                 "batch": 32, "max_length": 64, "learning_rate": 2e-4, "table_learning_rate": 2e-3},
+            ],
+        },
+        "examples/distill_own_text.py",
+    )  # fmt: skip
+    result = run(recipe, options.out)
+    student = msdc.load_encoder(result.student)
+    one, two = student.encode(["Where is the station?", "Wo ist der Bahnhof?"])
+    print(f"student: {result.student}, width {student.width}, cosine of a translation {float(one @ two):.3f}")
+
+
+if __name__ == "__main__":
+    main()
