@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from msdc.bench.devices.registry import DEVICES, load, usage
+from msdc.export.runtimes import expand, runtime_choices
 
 
 class BenchCommand(click.Command):
@@ -58,7 +59,7 @@ def _settings(values: MutableMapping[str, Any]) -> Any:
 @click.argument("bundle", required=False, type=click.Path(path_type=Path))
 @click.option("--device", default="host", show_default=True,
               help=f"Comma-separated list of {usage()}; or all.")  # fmt: skip
-@click.option("--runtime", type=click.Choice(["executorch", "onnx", "both"]), help="Default: all the bundle holds.")
+@click.option("--runtime", type=click.Choice(runtime_choices()), help="Default: all the bundle holds.")
 @click.option(
     "--lengths", type=Numbers(), help="Tokens, special ids included.  [default: 8,32,128, as far as the artifact reads]"
 )
@@ -128,7 +129,7 @@ def command(
     no_lengths = measuring["lengths"] is None
     if no_lengths:
         del measuring["lengths"]
-    runtimes = {None: (), "both": ("executorch", "onnx")}.get(runtime, (runtime,))
+    runtimes = expand(runtime) if runtime else ()
     asked = "graded-pairs" if tasks is None else tasks
     names = tuple(part.strip() for part in asked.split(",") if part.strip() and part.strip() != "none")
     settings = _settings(

@@ -11,17 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from msdc.bench.result import Artifact, GoldenParity, Parity, Runtime
+from msdc.bench.result import Artifact, GoldenParity, Parity
 from msdc.errors import MsdcError
 from msdc.export.manifest import GOLDEN_FILE, Manifest
+from msdc.export.runtimes import RuntimeName
 from msdc.scores import cosine_rows
 
 
-def artifact_of(bundle: Path, manifest: Manifest, runtime: Runtime) -> Artifact:
+def artifact_of(bundle: Path, manifest: Manifest, runtime: RuntimeName) -> Artifact:
     """The artifact of one runtime: its program with external data, and what the device needs beside it."""
-    part = getattr(manifest.programs, runtime)
-    files = [part.file] + ([part.data] if getattr(part, "data", None) else [])
-    program_bytes = sum(manifest.files[name].bytes for name in files)
+    part, program_bytes = manifest.part(runtime), manifest.program_bytes(runtime)
     return Artifact(
         bundle=manifest.name,
         runtime=runtime,
@@ -35,7 +34,7 @@ def artifact_of(bundle: Path, manifest: Manifest, runtime: Runtime) -> Artifact:
 
 
 def compare_golden(
-    golden: dict[str, Any], runtime: Runtime, ids: Sequence[Sequence[int]], sentence_ND: np.ndarray
+    golden: dict[str, Any], runtime: RuntimeName, ids: Sequence[Sequence[int]], sentence_ND: np.ndarray
 ) -> Parity:
     """The device's ids and vectors of the golden texts against those stored at export.
 

@@ -15,10 +15,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from msdc.errors import InputError
+from msdc.export.runtimes import RuntimeName
 
 FORMAT = 1
 Clock = Literal["wall", "instructions"]
-Runtime = Literal["executorch", "onnx"]
 Sample = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 MAX_SAMPLES = 1_000_000
 
@@ -33,7 +33,7 @@ class Artifact(Record):
     """The measured file. `bytes` counts the program with its external data; `bundle` is the bundle's name."""
 
     bundle: str
-    runtime: Runtime
+    runtime: RuntimeName
     precision: str
     file: str
     bytes: int = Field(ge=0)

@@ -12,9 +12,10 @@ from pathlib import Path
 from msdc.bench.devices.base import Device
 from msdc.bench.devices.registry import open_devices
 from msdc.bench.result import BenchFile, DeviceRun
-from msdc.bench.settings import RUNTIMES, BenchSettings, usual_lengths
+from msdc.bench.settings import BenchSettings, usual_lengths
 from msdc.errors import GateError, MsdcError
 from msdc.export.manifest import read_manifest
+from msdc.export.runtimes import RUNTIMES
 from msdc.files import refuse_existing, write_json
 from msdc.progress import say
 
@@ -108,7 +109,7 @@ def parity_failures(runs: Sequence[DeviceRun]) -> list[str]:
 
 
 def build_runners(machines: Sequence[str | None] = (None, "aarch64")) -> list[str]:
-    """Build the native runner of both runtimes for this machine (None) and for devices; one line each.
+    """Build the native runner of every runtime for this machine (None) and for devices; one line each.
 
     Raises:
         MsdcError: none could be built; says what is missing.
@@ -117,7 +118,7 @@ def build_runners(machines: Sequence[str | None] = (None, "aarch64")) -> list[st
 
     lines, built = [], 0
     for machine in machines:
-        for runtime in RUNTIMES:
+        for runtime in RUNTIMES.names():
             name = f"{runtime} for {machine or 'this machine'}"
             try:
                 lines.append(f"{name}: {build_runner(runtime, machine).program}")

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from msdc.bench.result import Runtime
+from msdc.export.runtimes import RuntimeName
 
-RUNTIMES: tuple[Runtime, ...] = ("executorch", "onnx")
 USUAL_LENGTHS = (8, 32, 128)
 
 
@@ -22,7 +21,7 @@ class BenchSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    runtimes: tuple[Runtime, ...] = Field(default=(), description="empty: every program the bundle holds")
+    runtimes: tuple[RuntimeName, ...] = Field(default=(), description="empty: every program the bundle holds")
     lengths: tuple[int, ...] = Field(default=USUAL_LENGTHS, min_length=1, description="tokens with special ids")
     runs: int = Field(default=100, ge=1, le=100_000, description="timed runs per length")
     warmup: int = Field(default=10, ge=0, le=10_000, description="untimed runs before them, per length")

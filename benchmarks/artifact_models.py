@@ -36,8 +36,7 @@ def make_random(work: Path, name: str, precision: str) -> Path:
     import torch
 
     from msdc.compress.student.model import Student, StudentConfig
-    from msdc.export.bundle import write_bundle
-    from msdc.export.writer import BundleOptions
+    from msdc.export.writer import BundleOptions, write_bundle
     from msdc.text.tokenizer import PieceTokenizer
 
     out = work / f"{name}-{precision}"
@@ -102,7 +101,7 @@ def make_peer(work: Path, name: str, model: str, python: str, vocabulary: int) -
     from msdc.encoders.locate import locate_model
     from msdc.export.golden import golden_texts, write_golden
     from msdc.export.manifest import Manifest, list_files, write_manifest
-    from msdc.export.runtimes import OnnxRunner
+    from msdc.export.onnx.runner import OnnxRunner
     from msdc.files import staged_folder
     from msdc.text.tokenizer import PieceTokenizer
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from msdc.cli import runtime_names
+
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 FORCE = click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 OUT = click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder to write.")
@@ -49,7 +51,7 @@ def _print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
 @click.option("--max-length", type=int, help="Longest input in tokens.")
 @PLACE
 @click.option("--budget", help="List every student that fits, e.g. 10MB, and mark the Pareto set.")
-@click.option("--runtime", type=click.Choice(["executorch", "onnx"]), default="executorch", show_default=True,
+@click.option("--runtime", type=click.Choice(runtime_names()), default="executorch", show_default=True,
               help="Whose file the budget is for.")  # fmt: skip
 @click.option("--all", "show_all", is_flag=True, help="With --budget: also what is not on the Pareto set.")
 @click.option("--top", type=int, default=25, show_default=True, help="With --budget: rows to print; --json prints all.")
@@ -80,7 +82,7 @@ def plan(model: str | None, shape: str | None, list_shapes: bool, as_json: bool,
                    f"{sizes.encoder_parameters / 1e6:.2f} M, all {sizes.parameters / 1e6:.2f} M")  # fmt: skip
         click.echo(f"{sizes.macs_per_token / 1e6:.2f} M multiply-accumulates a token at length {sizes.macs_length}")
         rows = [[name, *(_mb(value) for value in row.values())] for name, row in sizes.bytes.items()]
-        _print_table("predicted bytes", ["precision", "weights", ".pte", "ONNX"], rows)
+        _print_table("predicted bytes", ["precision", *next(iter(sizes.bytes.values()))], rows)
         return
     found = run_budget(request, budget)
     shown = found if show_all else [row for row in found if row.pareto]

@@ -14,23 +14,17 @@ import numpy as np
 
 from msdc.errors import InputError
 from msdc.export.manifest import Manifest, check_files, read_manifest
-from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, Tokenizer
+from msdc.export.records import Runner
+from msdc.export.runtimes import RUNTIMES
+from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, Tokenizer, require_texts
 
-__all__ = ["Bundle", "load_bundle", "write_bundle"]
-
-
-def write_bundle(*arguments: Any, **options: Any) -> Manifest:
-    """See `msdc.export.writer.write_bundle`; imported late, because loading a bundle must not import what writes
-    one."""
-    from msdc.export import writer
-
-    return writer.write_bundle(*arguments, **options)
+__all__ = ["Bundle", "load_bundle"]
 
 
 class Bundle:
     """An exported encoder. Texts longer than `max_length` tokens are truncated, as the float encoder does."""
 
-    def __init__(self, folder: Path, manifest: Manifest, tokenizer: Tokenizer, runner: Any) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, tokenizer: Tokenizer, runner: Runner) -> None:
         self.folder = folder
         self.manifest = manifest
         self.tokenizer = tokenizer
@@ -51,18 +45,16 @@ class Bundle:
         """Ids with special ids, truncated to `max_length`."""
         return self.tokenizer.encode(texts, self.max_length)
 
-    def encode(self, texts: Sequence[str], **_ignored: Any) -> np.ndarray:
+    def encode(self, texts: Sequence[str], **unknown: Any) -> np.ndarray:
         """Vectors of `texts`, float32 [N, D], normalised inside the graph when the model says so.
 
-        Options of a float encoder (batch size, precision) mean nothing here and are accepted.
-
         Raises:
-            InputError: `texts` is one string, or holds something that is not text.
+            InputError: `texts` is one string or holds something that is not a string, or an option was given: those of
+                the float encoder (`batch_tokens`, `precision`) have no meaning here.
         """
-        if isinstance(texts, str):
-            raise InputError("encode takes a list of texts, not one string")
-        if not all(isinstance(text, str) for text in texts):
-            raise InputError("encode takes texts; a value in the list is not a string")
+        if unknown:
+            raise InputError(f"encode of a bundle takes texts only; unknown: {', '.join(sorted(unknown))}")
+        require_texts(texts)
         if not len(texts):
             return np.zeros((0, self.width), dtype=np.float32)
         return self.encode_ids(self.tokenize(texts))
@@ -104,33 +96,16 @@ def open_tokenizer(folder: Path, manifest: Manifest) -> Tokenizer:
     return pieces
 
 
-def open_runner(folder: Path, manifest: Manifest, runtime: str, threads: int | None = None) -> Any:
+def open_runner(folder: Path, manifest: Manifest, runtime: str, threads: int | None = None) -> Runner:
     """The runner of one runtime of a bundle whose files were checked.
 
     Raises:
-        InputError: the program is refused by its runtime.
+        InputError: the bundle holds no program for `runtime`, or the runtime refuses the program.
     """
-    from msdc.export.executorch.pte import check_pte
-    from msdc.export.runtimes import ExecutorchRunner, OnnxRunner
-
-    programs = manifest.programs
-    if runtime == "executorch" and programs.executorch is not None:
-        part = programs.executorch
-        constants = {
-            "repeats": part.repeats,
-            "width": manifest.width,
-            "max_length": manifest.max_length,
-            "vocabulary": manifest.vocabulary,
-        }
-        check_pte(folder / part.file, style=part.style, constants=constants)
-        return ExecutorchRunner(folder / part.file, style=part.style, repeats=part.repeats, threads=threads)
-    if runtime == "onnx" and programs.onnx is not None:
-        from msdc.export.onnx.check import check_onnx_file
-
-        check_onnx_file(folder / programs.onnx.file)
-        return OnnxRunner(folder / programs.onnx.file, pad_id=manifest.tokenizer.pad_id, threads=threads)
-    known = ", ".join(manifest.runtimes) or "none"
-    raise InputError(f"{folder}: holds no program for runtime {runtime!r}; it holds: {known}")
+    manifest.part(runtime)
+    record = RUNTIMES[runtime]
+    record.check(folder, manifest)
+    return record.open(folder, manifest, threads)
 
 
 def load_bundle(folder: str | Path, runtime: str | None = None, threads: int | None = None) -> Bundle:

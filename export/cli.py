@@ -6,16 +6,17 @@ from pathlib import Path
 
 import click
 
-TARGETS = ("android", "ios", "linux", "web")
+from msdc.export.runtimes import runtime_choices
+from msdc.export.targets import TARGETS, default_runtimes_help
 
 
 @click.command()
 @click.argument("model", default="msdc-mini")
-@click.option("--target", type=click.Choice(TARGETS), required=True, help="What the bundle is for.")
+@click.option("--target", type=click.Choice(TARGETS.names()), required=True, help="What the bundle is for.")
 @click.option(
     "--runtime",
-    type=click.Choice(["executorch", "onnx", "both"]),
-    help="Default: executorch for android and ios, onnx for web, both for linux.",
+    type=click.Choice(runtime_choices()),
+    help=f"Default: {default_runtimes_help()}.",
 )
 @click.option(
     "--precision",
@@ -55,7 +56,7 @@ def command(
 
     request = ExportRequest(
         model=model,
-        target=target,  # type: ignore[arg-type]
+        target=target,
         runtime=runtime,
         precision=precision,
         out=out,
@@ -69,9 +70,7 @@ def command(
         click.echo(manifest.model_dump_json(indent=2))
         return
     for runtime_name, parity in manifest.parity.items():
-        part = getattr(manifest.programs, runtime_name)
-        names = [part.file] + ([part.data] if getattr(part, "data", None) else [])
-        size = sum(manifest.files[name].bytes for name in names)
+        size = manifest.program_bytes(runtime_name)
         click.echo(
             f"{runtime_name:<10}  {size:>12,} bytes  mean cosine {parity.mean_cosine:.6f}  min {parity.min_cosine:.6f}"
         )

@@ -7,14 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from msdc.errors import InputError
-from msdc.export.manifest import Manifest, Runtime, Target
+from msdc.export.manifest import Manifest
+from msdc.export.runtimes import expand
+from msdc.export.targets import TargetName
 from msdc.progress import say
-
-RUNTIME_CHOICES: dict[str, tuple[Runtime, ...]] = {
-    "executorch": ("executorch",),
-    "onnx": ("onnx",),
-    "both": ("executorch", "onnx"),
-}
 
 
 @dataclass(frozen=True)
@@ -22,7 +18,7 @@ class ExportRequest:
     """What the command line asked for; `runtime`, `out` and `precision` None take the target's and the model's own."""
 
     model: str
-    target: Target
+    target: TargetName
     runtime: str | None = None
     precision: str | None = None
     out: Path | None = None
@@ -83,7 +79,7 @@ def export_model(request: ExportRequest) -> tuple[Path, Manifest]:
     student = to_student(encoder)
     options = BundleOptions(
         target=request.target,
-        runtimes=RUNTIME_CHOICES[request.runtime] if request.runtime else None,
+        runtimes=expand(request.runtime) if request.runtime else None,
         precision=precision,
         style=request.style,
         max_length=request.max_length or min(encoder.max_length, student.config.positions),

@@ -5,6 +5,7 @@ Shapes: N texts, D sentence width.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,21 @@ def shortfalls(parity: Parity, wanted: Thresholds) -> list[str]:
     if parity.low_bit_share is not None and parity.low_bit_share < MIN_LOW_BIT_SHARE:
         found.append(f"only {100 * parity.low_bit_share:.1f} % of weight bytes are 8-bit or less")
     return found
+
+
+def run_once(
+    run: Callable[[list[list[int]]], np.ndarray], vocabulary: int, width: int, max_length: int, what: str
+) -> None:
+    """Execute a fresh artifact at lengths 1, 2 and the longest.
+
+    Raises:
+        GateError: a vector is missing, of another width, or not finite.
+    """
+    for length in sorted({1, min(2, max_length), max_length}):
+        ids = [(7 * step + 3) % vocabulary for step in range(length)]
+        sentence_ND = run([ids])
+        if sentence_ND.shape != (1, width) or not np.isfinite(sentence_ND).all():
+            raise GateError(f"{what}: no finite vector of width {width} at length {length}")
 
 
 def tokenizers_agree(model_file: Path, texts: list[str], max_length: int, scratch: Path) -> None:

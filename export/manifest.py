@@ -9,46 +9,28 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, create_model, model_validator
 
 from msdc.errors import InputError
+from msdc.export.records import MANIFEST_FILE, InsidePath, ProgramPart, Section, Small
+from msdc.export.runtimes import RUNTIMES, RuntimeName
+from msdc.export.targets import TargetName
 from msdc.files import sha256_file, write_text
 
-MANIFEST_FILE = "bundle.json"
 GOLDEN_FILE = "golden.json"
-RUNTIMES = ("executorch", "onnx")
 MAX_MANIFEST_BYTES = 1024 * 1024
 MAX_FILE_BYTES = 4 * 1024**3
 MAX_FILES = 4096
 _UNSEALED = "0" * 64
 _SEAL = re.compile(rb'"seal": "([0-9a-f]{64})"')
 
-Target = Literal["android", "ios", "linux", "web"]
-Runtime = Literal["executorch", "onnx"]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Small = Annotated[int, Field(gt=0, le=2**24)]
 
 
-def _inside_path(name: str) -> str:
-    path = PurePosixPath(name)
-    if not name or path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or ":" in path.parts[0]:
-        raise ValueError(f"path {name!r} would leave the bundle")
-    if str(path) != name or name == MANIFEST_FILE:
-        raise ValueError(f"path {name!r} is not a plain file name of a bundle")
-    return name
-
-
-InsidePath = Annotated[str, AfterValidator(_inside_path)]
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class TokenizerPart(_Part):
+class TokenizerPart(Section):
     """The tokenizer file and its special ids; an id is null where the tokenizer has no such token."""
 
     kind: Literal["sentencepiece", "tokenizer-json"]
@@ -59,30 +41,16 @@ class TokenizerPart(_Part):
     unk_id: int | None
 
 
-class ExecutorchPart(_Part):
-    """A `.pte`: `multi-method` (embed, unit x repeats, pool) or one `forward`."""
-
-    file: InsidePath
-    style: Literal["multi-method", "forward"]
-    repeats: Small
-
-
-class OnnxPart(_Part):
-    """An `.onnx` and its external data file."""
-
-    file: InsidePath
-    data: InsidePath | None
-    opset: Small
+if TYPE_CHECKING:
+    Programs = Section
+else:
+    # One optional entry per runtime, in the registry's order.
+    Programs = create_model(
+        "Programs", __base__=Section, **{runtime.name: (runtime.part | None, None) for runtime in RUNTIMES}
+    )
 
 
-class Programs(_Part):
-    """What a bundle can run on."""
-
-    executorch: ExecutorchPart | None = None
-    onnx: OnnxPart | None = None
-
-
-class ModelPart(_Part):
+class ModelPart(Section):
     """The float model the artifacts were made from."""
 
     parameters: Annotated[int, Field(gt=0)]
@@ -92,7 +60,7 @@ class ModelPart(_Part):
     source_sha256: Sha256
 
 
-class Parity(_Part):
+class Parity(Section):
     """How one artifact's golden vectors lie to the float model's, and whether that keeps the gates' promises."""
 
     mean_cosine: float
@@ -103,20 +71,20 @@ class Parity(_Part):
     passed: bool | None = None
 
 
-class FileRecord(_Part):
+class FileRecord(Section):
     """Size and hash of one file of the bundle."""
 
     sha256: Sha256
     bytes: Annotated[int, Field(ge=0, le=MAX_FILE_BYTES)]
 
 
-class Manifest(_Part):
+class Manifest(Section):
     """The schema of `bundle.json`."""
 
     format: Literal[1] = 1
     seal: Sha256 = _UNSEALED
     name: Annotated[str, Field(min_length=1, max_length=200)]
-    target: Target
+    target: TargetName
     width: Small
     max_length: Small
     vocabulary: Small
@@ -127,7 +95,7 @@ class Manifest(_Part):
     tokenizer: TokenizerPart
     programs: Programs
     model: ModelPart
-    parity: dict[Runtime, Parity]
+    parity: dict[RuntimeName, Parity]
     files: dict[InsidePath, FileRecord]
     versions: dict[str, str]
     licenses: list[str]
@@ -135,11 +103,8 @@ class Manifest(_Part):
 
     @model_validator(mode="after")
     def _files_are_listed(self) -> Manifest:
-        named = [self.tokenizer.file, GOLDEN_FILE]
-        if self.programs.executorch:
-            named.append(self.programs.executorch.file)
-        if self.programs.onnx:
-            named += [name for name in (self.programs.onnx.file, self.programs.onnx.data) if name]
+        programs = [name for runtime in self.runtimes for name in self.program_files(runtime)]
+        named = [self.tokenizer.file, GOLDEN_FILE, *programs]
         for name in named:
             if name not in self.files:
                 raise ValueError(f"{name} is named but has no hash under files")
@@ -149,8 +114,32 @@ class Manifest(_Part):
 
     @property
     def runtimes(self) -> list[str]:
-        """Runtimes the bundle can run on, the preferred one first."""
-        return [name for name in RUNTIMES if getattr(self.programs, name) is not None]
+        """Runtimes the bundle holds a program for, the preferred one first."""
+        return [name for name in RUNTIMES.names() if getattr(self.programs, name) is not None]
+
+    def part(self, runtime: str) -> ProgramPart:
+        """The entry of one runtime's program.
+
+        Raises:
+            InputError: the bundle holds no program for it.
+        """
+        if runtime not in self.runtimes:
+            known = ", ".join(self.runtimes) or "none"
+            raise InputError(f"{self.name} holds no program for runtime {runtime!r}; it holds: {known}")
+        part: ProgramPart = getattr(self.programs, runtime)
+        return part
+
+    def program_files(self, runtime: str) -> list[str]:
+        """Names of the files of one runtime's program, the program itself first.
+
+        Raises:
+            InputError: the bundle holds no program for it.
+        """
+        return self.part(runtime).files()
+
+    def program_bytes(self, runtime: str) -> int:
+        """Bytes of the files of one runtime's program together."""
+        return sum(self.files[name].bytes for name in self.program_files(runtime))
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE, Manifest
+from msdc.export.runtimes import RUNTIMES
 
 
 def _programs(manifest: Manifest) -> list[str]:
     lines = ["| runtime | files | bytes | mean cosine to float | min |", "|---|---|---|---|---|"]
     for name in manifest.runtimes:
-        part = getattr(manifest.programs, name)
-        files = [part.file] + ([part.data] if getattr(part, "data", None) else [])
-        size = sum(manifest.files[file].bytes for file in files)
-        parity = manifest.parity[name]  # type: ignore[index]
-        names = " + ".join(f"`{file}`" for file in files)
+        size, parity = manifest.program_bytes(name), manifest.parity[name]
+        names = " + ".join(f"`{file}`" for file in manifest.program_files(name))
         lines.append(f"| {name} | {names} | {size:,} | {parity.mean_cosine:.5f} | {parity.min_cosine:.5f} |")
     return lines
 
@@ -29,45 +27,6 @@ def _tokenizer(manifest: Manifest) -> list[str]:
         first,
         f"Special ids: {named}. A row is the first id, the text's ids, the last id; at most {manifest.max_length} in",
         f"all: cut the text's ids to {manifest.max_length - 2}, then add the two special ones.",
-    ]
-
-
-def _executorch(manifest: Manifest) -> list[str]:
-    part = manifest.programs.executorch
-    if part is None:
-        return []
-    if part.style == "forward":
-        steps = ["`forward(ids int64 [1, T]) -> float32 [1, D]`."]
-    else:
-        steps = [
-            "`embed(ids int64 [1, T]) -> hidden [1, T, H]`, then `unit(hidden) -> hidden` called "
-            f"**{part.repeats}** time{'s' if part.repeats > 1 else ''}, then `pool(hidden) -> float32 [1, D]`.",
-            "The unit's weights are stored and packed once, however often it is called.",
-        ]
-    return [
-        "## ExecuTorch",
-        "",
-        *steps,
-        f"T is 1 to {manifest.max_length}, without padding; D is {manifest.width}.",
-        "Constant methods `repeats`, `width`, `max_length` and `vocabulary` give the same numbers as the manifest.",
-        "Link the XNNPACK backend and the optimized and quantized kernels. Load the program memory-mapped: the token",
-        "table is then paged in row by row instead of being read whole.",
-        "",
-    ]
-
-
-def _onnx(manifest: Manifest) -> list[str]:
-    part = manifest.programs.onnx
-    if part is None:
-        return []
-    return [
-        "## ONNX Runtime",
-        "",
-        "Inputs `input_ids` and `attention_mask`, int64 [B, T], mask 1 on real tokens and 0 on padding; output",
-        f"`sentence_embedding`, float32 [B, {manifest.width}]. Opset {part.opset}. `{part.data}` must lie beside",
-        f"`{part.file}`: it holds the weights and is memory-mapped. On a busy machine set the session option",
-        "`session.intra_op.allow_spinning` to 0.",
-        "",
     ]
 
 
@@ -90,8 +49,7 @@ def bundle_readme(manifest: Manifest) -> str:
         "",
         *_tokenizer(manifest),
         "",
-        *_executorch(manifest),
-        *_onnx(manifest),
+        *(line for name in manifest.runtimes for line in RUNTIMES[name].readme(manifest)),
         "## Is it right on my device?",
         "",
         f"`{GOLDEN_FILE}` holds texts in many scripts, their ids, and the vectors of the float model and of each",

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,40 +19,30 @@ from msdc.compress.quantization.weights import PrecisionPlan, check_plan, plan_f
 from msdc.compress.student.model import Student
 from msdc.compress.student.shapes import parameter_counts
 from msdc.errors import GateError, InputError
-from msdc.export.executorch.lower import Style, write_executorch
+from msdc.export.executorch.record import Style
 from msdc.export.gates import Thresholds, measure, shortfalls, thresholds_for, tokenizers_agree
 from msdc.export.golden import golden_texts, write_golden
 from msdc.export.manifest import (
-    ExecutorchPart,
     Manifest,
     ModelPart,
-    OnnxPart,
     Parity,
     Programs,
-    Runtime,
-    Target,
     TokenizerPart,
     list_files,
     read_manifest,
     write_manifest,
 )
 from msdc.export.mobile.module import write_native_module
-from msdc.export.onnx.write import write_onnx
 from msdc.export.readme import bundle_readme
-from msdc.export.runtimes import ExecutorchRunner, OnnxRunner
-from msdc.export.smooth import Smoothed, smooth
+from msdc.export.records import ProgramPart, ProgramRequest
+from msdc.export.runtimes import RUNTIMES, RuntimeName
+from msdc.export.smooth import smooth
+from msdc.export.targets import TARGETS, TargetName
 from msdc.files import staged_folder, write_text
 from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, FastTokenizer, PieceTokenizer, Tokenizer
 
-PROGRAM_FILE = "model.pte"
-ONNX_FILE, ONNX_DATA_FILE = "model.onnx", "model.onnx.data"
-VERSIONED = ("msdc", "torch", "executorch", "torchao", "onnx", "onnxruntime", "sentencepiece", "tokenizers")
-DEFAULT_RUNTIMES: dict[Target, tuple[Runtime, ...]] = {
-    "android": ("executorch",),
-    "ios": ("executorch",),
-    "web": ("onnx",),
-    "linux": ("executorch", "onnx"),
-}
+# Versions recorded in the manifest beside those of the runtimes' own packages.
+BEFORE, AFTER = ("msdc", "torch"), ("sentencepiece", "tokenizers")
 
 Say = Callable[[str], None]
 
@@ -63,8 +52,8 @@ class BundleOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    target: Target = "linux"
-    runtimes: tuple[Runtime, ...] | None = Field(default=None, description="None: the target's own")
+    target: TargetName = "linux"
+    runtimes: tuple[RuntimeName, ...] | None = Field(default=None, description="None: the target's own")
     precision: str | PrecisionPlan = "fp32"
     style: Style = "multi-method"
     max_length: int | None = Field(default=None, gt=1, description="tokens; None: the model's own")
@@ -78,7 +67,7 @@ class BundleOptions(BaseModel):
 
 def _versions() -> dict[str, str]:
     found = {}
-    for name in VERSIONED:
+    for name in (*BEFORE, *(package for runtime in RUNTIMES for package in runtime.made_with), *AFTER):
         try:
             found[name] = version(name)
         except PackageNotFoundError:
@@ -149,20 +138,20 @@ def _silent(message: str) -> None:
 
 
 @dataclass(frozen=True)
-class _Job:
+class _Export:
     """What one export works with, checked."""
 
     student: Student
     tokenizer: Tokenizer
     options: BundleOptions
-    runtimes: tuple[Runtime, ...]
+    runtimes: tuple[str, ...]
     plan: PrecisionPlan
     wanted: Thresholds
     max_length: int
     say: Say
 
 
-def _job(student: Student, tokenizer: Tokenizer, options: BundleOptions, say: Say) -> _Job:
+def _check(student: Student, tokenizer: Tokenizer, options: BundleOptions, say: Say) -> _Export:
     config = student.config
     max_length = options.max_length or config.positions
     if max_length > config.positions:
@@ -171,11 +160,11 @@ def _job(student: Student, tokenizer: Tokenizer, options: BundleOptions, say: Sa
         raise InputError(f"the tokenizer has {tokenizer.size} ids, the model's table {config.vocabulary} rows")
     plan = options.precision if isinstance(options.precision, PrecisionPlan) else plan_for(config, options.precision)
     check_plan(config, plan)
-    return _Job(
+    return _Export(
         student=student.eval(),
         tokenizer=tokenizer,
         options=options,
-        runtimes=options.runtimes or DEFAULT_RUNTIMES[options.target],
+        runtimes=options.runtimes or TARGETS[options.target].runtimes,
         plan=plan,
         wanted=options.thresholds or thresholds_for(set(plan.weights.values())),
         max_length=max_length,
@@ -183,30 +172,16 @@ def _job(student: Student, tokenizer: Tokenizer, options: BundleOptions, say: Sa
     )
 
 
-def _write_tokenizer(job: _Job, stage: Path, texts: list[str]) -> TokenizerPart:
+def _write_tokenizer(job: _Export, stage: Path, texts: list[str]) -> TokenizerPart:
     part = _tokenizer_part(job.tokenizer)
     source = job.tokenizer.files[0]
     (stage / part.file).write_bytes(source.read_bytes())
     if part.kind == "sentencepiece":
         job.say("tokenizer: compare tokenizer.model and its tokenizer.json twin")
         tokenizers_agree(source, texts, job.max_length, stage)
-        if job.options.target != "web":
-            # A browser reads tokenizer.json; everything else here reads the .model.
+        if JSON_FILE not in TARGETS[job.options.target].tokenizer_files:
             (stage / JSON_FILE).unlink(missing_ok=True)
     return part
-
-
-def _write_program(job: _Job, runtime: Runtime, smoothed: Smoothed, stage: Path) -> tuple[Any, Any, float | None]:
-    """Manifest part, runner and share of low-bit weight bytes (None where every weight is float)."""
-    repeats = job.student.config.repeats
-    if runtime == "executorch":
-        path, style = stage / PROGRAM_FILE, job.options.style
-        share = write_executorch(smoothed, job.plan, path, max_length=job.max_length, style=style)
-        runner = ExecutorchRunner(path, style=style, repeats=repeats)
-        return ExecutorchPart(file=PROGRAM_FILE, style=style, repeats=repeats), runner, share
-    written = write_onnx(smoothed, job.plan, stage / ONNX_FILE, max_length=job.max_length, target=job.options.target)
-    part = OnnxPart(file=ONNX_FILE, data=ONNX_DATA_FILE, opset=written.opset)
-    return part, OnnxRunner(stage / ONNX_FILE, pad_id=job.tokenizer.pad_id), written.low_bit_share
 
 
 def write_bundle(
@@ -226,21 +201,28 @@ def write_bundle(
         GateError: a promise fell short (see export/gates.py); nothing is left.
         MsdcError: a step failed.
     """
-    job = _job(student, tokenizer, options or BundleOptions(), say)
+    job = _check(student, tokenizer, options or BundleOptions(), say)
     options, config, out = job.options, student.config, Path(out)
     with staged_folder(out, force) as stage:
         texts = golden_texts()
         part = _write_tokenizer(job, stage, texts)
         rows = tokenizer.encode(texts, job.max_length)
         vectors = {"float": float_vectors(job.student, rows)}
-        smoothed = smooth(job.student, job.plan, tokenizer, job.max_length)
-        parity: dict[Runtime, Parity] = {}
-        programs: dict[str, Any] = {}
+        request = ProgramRequest(
+            smoothed=smooth(job.student, job.plan, tokenizer, job.max_length),
+            plan=job.plan,
+            max_length=job.max_length,
+            target=options.target,
+            style=options.style,
+            pad_id=tokenizer.pad_id,
+        )
+        parity: dict[str, Parity] = {}
+        programs: dict[str, ProgramPart] = {}
         for runtime in job.runtimes:
             say(f"{runtime}: lower {job.plan.precision} for {options.target}, lengths 1 to {job.max_length}")
-            programs[runtime], runner, share = _write_program(job, runtime, smoothed, stage)
-            vectors[runtime] = runner.run(rows)
-            found = measure(vectors["float"], vectors[runtime], share)
+            written = RUNTIMES[runtime].write(request, stage)
+            programs[runtime], vectors[runtime] = written.part, written.runner.run(rows)
+            found = measure(vectors["float"], vectors[runtime], written.low_bit_share)
             say(f"{runtime}: mean cosine {found.mean_cosine:.6f}, min {found.min_cosine:.6f}, max abs {found.max_abs}")
             short = shortfalls(found, job.wanted)
             if short and options.gates:
@@ -258,7 +240,7 @@ def write_bundle(
             normalized=config.normalize,
             gates="passed" if options.gates else "skipped",
             tokenizer=part,
-            programs=Programs(**programs),
+            programs=Programs.model_validate(programs),
             model=_model_part(student, options.source_sha256),
             parity=parity,
             files=list_files(stage),

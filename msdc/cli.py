@@ -64,6 +64,12 @@ def msdc(debug: bool) -> None:
     """Multilingual sentence encoders for phones: distill, compress, export, bench."""
 
 
+def runtime_names() -> tuple[str, ...]:
+    """Names of a bundle's runtimes. Their registry lies in a layer above this one, so it is imported by name."""
+    names: tuple[str, ...] = importlib.import_module("msdc.export.runtimes").RUNTIMES.names()
+    return names
+
+
 def quiet_libraries() -> None:
     """Switch off the progress bars and warnings of libraries, unless the user's environment sets them."""
     import logging

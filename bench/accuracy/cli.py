@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from msdc.bench.cli import Numbers
+from msdc.export.runtimes import RUNTIMES
 
 
 def _words(text: str | None) -> tuple[str, ...] | None:
@@ -42,7 +43,7 @@ def _listing() -> str:
 @click.option(
     "--reference", metavar="MODEL", help="Float model for drift, teacher for mse; otherwise --against serves."
 )
-@click.option("--runtime", type=click.Choice(["executorch", "onnx"]), help="Runtime when MODEL is a bundle.")
+@click.option("--runtime", type=click.Choice(RUNTIMES.names()), help="Runtime when MODEL is a bundle.")
 @click.option(
     "--data", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Data folder [env MSDC_DATA]."
 )

@@ -69,8 +69,7 @@ def _record(name: str, model: Any) -> dict[str, Any]:
         own_plan = read_plan(model.folder)
         stored = {"weights_stored_as": own_plan.precision} if own_plan else {}
         return plain_record | stored | {"sha256": model.fingerprint()}
-    program = getattr(manifest.programs, model.runtime)
-    files = [file for file in (program.file, getattr(program, "data", None)) if file]
+    files = manifest.program_files(model.runtime)
     return {
         "label": f"{name} ({model.runtime})",
         "model": name,
@@ -80,7 +79,7 @@ def _record(name: str, model: Any) -> dict[str, Any]:
         "gates_kept": manifest.parity[model.runtime].passed if model.runtime in manifest.parity else None,
         "width": int(model.width),
         "files": {file: manifest.files[file].sha256 for file in files},
-        "bytes": sum(manifest.files[file].bytes for file in files),
+        "bytes": manifest.program_bytes(model.runtime),
         "languages": list(manifest.languages),
         "data_sources": list(manifest.data_sources),
     }

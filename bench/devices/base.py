@@ -11,11 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
-from msdc.bench.result import DeviceRun, Runtime
-from msdc.bench.settings import RUNTIMES, BenchSettings
+from msdc.bench.result import DeviceRun
+from msdc.bench.settings import BenchSettings
 from msdc.bench.workload import Tasks, collect
 from msdc.errors import InputError
 from msdc.export.manifest import Manifest, check_files, read_manifest
+from msdc.export.runtimes import RUNTIMES, RuntimeName
 
 
 class Device(ABC):
@@ -48,13 +49,13 @@ class Device(ABC):
         """
 
 
-def chosen_runtimes(programs: Sequence[str], settings: BenchSettings, bundle: Path) -> list[Runtime]:
+def chosen_runtimes(programs: Sequence[str], settings: BenchSettings, bundle: Path) -> list[RuntimeName]:
     """The runtimes to measure, in the settings' order.
 
     Raises:
         InputError: an asked one is not in the bundle.
     """
-    held: list[Runtime] = [name for name in RUNTIMES if name in programs]
+    held: list[RuntimeName] = [name for name in RUNTIMES.names() if name in programs]
     if not held:
         raise InputError(f"{bundle}: the bundle holds no program")
     missing = [name for name in settings.runtimes if name not in held]

@@ -25,12 +25,13 @@ from msdc.bench.devices.runner_protocol import (
     sentinel,
 )
 from msdc.bench.devices.this_machine import ThisMachine, host_info, host_state
-from msdc.bench.result import DeviceRun, Runtime
+from msdc.bench.result import DeviceRun
 from msdc.bench.settings import BenchSettings
 from msdc.bench.system_programs import last_words
 from msdc.bench.workload import Tasks
 from msdc.errors import InputError, MsdcError
 from msdc.export.manifest import Manifest
+from msdc.export.runtimes import RuntimeName
 from msdc.progress import say
 
 
@@ -45,7 +46,7 @@ class HostDevice(ThisMachine):
         return ("host",)
 
     def measure(
-        self, bundle: Path, manifest: Manifest, runtime: Runtime, settings: BenchSettings, tasks: Tasks
+        self, bundle: Path, manifest: Manifest, runtime: RuntimeName, settings: BenchSettings, tasks: Tasks
     ) -> DeviceRun:
         job = Job(bundle.resolve(), manifest, runtime, settings, tasks)
         where = f"{job.runtime} on host"

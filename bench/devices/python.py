@@ -22,12 +22,13 @@ import numpy as np
 from msdc.bench.devices.python_worker import ChildRequest
 from msdc.bench.devices.this_machine import ThisMachine, host_info, host_state
 from msdc.bench.measure import artifact_of, compare_golden
-from msdc.bench.result import DeviceRun, Memory, Runtime, make_timing
+from msdc.bench.result import DeviceRun, Memory, make_timing
 from msdc.bench.settings import BenchSettings
 from msdc.bench.workload import Tasks
 from msdc.errors import InputError, MsdcError
 from msdc.export.golden import read_golden
 from msdc.export.manifest import Manifest
+from msdc.export.runtimes import RuntimeName
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 PYTHON_NOTE = "memory includes the Python interpreter and the runtime's libraries; read the differences between phases"
@@ -63,7 +64,12 @@ def run_child(request: ChildRequest, folder: Path, timeout_s: float) -> dict[str
 
 
 def run_python(
-    bundle: Path, manifest: Manifest, runtime: Runtime, settings: BenchSettings, tasks: Tasks, notes: Sequence[str] = ()
+    bundle: Path,
+    manifest: Manifest,
+    runtime: RuntimeName,
+    settings: BenchSettings,
+    tasks: Tasks,
+    notes: Sequence[str] = (),
 ) -> DeviceRun:
     """One artifact in one fresh process. `notes` are added to the result's own.
 
@@ -123,6 +129,6 @@ class PythonDevice(ThisMachine):
     way = "through Python"
 
     def measure(
-        self, bundle: Path, manifest: Manifest, runtime: Runtime, settings: BenchSettings, tasks: Tasks
+        self, bundle: Path, manifest: Manifest, runtime: RuntimeName, settings: BenchSettings, tasks: Tasks
     ) -> DeviceRun:
         return run_python(bundle, manifest, runtime, settings, tasks)

@@ -90,24 +90,14 @@ def start_runtime(
     """Import the runtime's library; its versions, and the call that opens the artifact (what load_ms times)."""
     from importlib.metadata import version
 
-    from msdc.export.runtimes import ExecutorchRunner, OnnxRunner, set_executorch_threads
+    from msdc.export.runtimes import RUNTIMES
 
+    record = RUNTIMES[runtime]
+    manifest.part(runtime)
+    record.start(threads)
     versions = {"python": ".".join(map(str, sys.version_info[:3]))}
-    programs = manifest.programs
-    if runtime == "executorch" and (part := programs.executorch) is not None:
-        import executorch.kernels.quantized
-        import executorch.runtime  # noqa: F401
-
-        set_executorch_threads(threads)
-        versions |= {name: version(name) for name in ("executorch", "torch")}
-        return versions, lambda: ExecutorchRunner(bundle / part.file, style=part.style, repeats=part.repeats)
-    if runtime == "onnx" and (onnx_part := programs.onnx) is not None:
-        import onnxruntime  # noqa: F401
-
-        versions["onnxruntime"] = version("onnxruntime")
-        path, pad_id = bundle / onnx_part.file, manifest.tokenizer.pad_id
-        return versions, lambda: OnnxRunner(path, pad_id=pad_id, threads=threads)
-    raise InputError(f"{bundle}: no {runtime} program")
+    versions |= {name: version(name) for name in record.runs_with}
+    return versions, lambda: record.open(bundle, manifest, threads)
 
 
 def measure(request: ChildRequest) -> dict[str, Any]:

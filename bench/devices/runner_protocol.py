@@ -26,7 +26,6 @@ from msdc.bench.result import (
     DeviceState,
     Memory,
     MemoryPhase,
-    Runtime,
     Timing,
     make_timing,
 )
@@ -37,6 +36,7 @@ from msdc.bench.workload import Tasks
 from msdc.errors import InputError, MsdcError
 from msdc.export.golden import read_golden
 from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE, Manifest
+from msdc.export.runtimes import RUNTIMES, RuntimeName
 from msdc.machine import parse_cpuinfo
 
 DONE = "msdc-runner done"
@@ -53,7 +53,7 @@ class Job:
 
     bundle: Path
     manifest: Manifest
-    runtime: Runtime
+    runtime: RuntimeName
     settings: BenchSettings
     tasks: Tasks
     clock: Clock = "wall"
@@ -72,14 +72,7 @@ class Job:
     @property
     def bundle_files(self) -> list[str]:
         """Files of the bundle that the device needs."""
-        programs = self.manifest.programs
-        if self.runtime == "executorch" and programs.executorch:
-            program = [programs.executorch.file]
-        elif self.runtime == "onnx" and programs.onnx:
-            program = [programs.onnx.file, *([programs.onnx.data] if programs.onnx.data else [])]
-        else:
-            raise InputError(f"{self.bundle}: no {self.runtime} program in it")
-        return [MANIFEST_FILE, self.manifest.tokenizer.file, GOLDEN_FILE, *program]
+        return [MANIFEST_FILE, self.manifest.tokenizer.file, GOLDEN_FILE, *self.manifest.program_files(self.runtime)]
 
     def request(self, bundle: str, folder: str) -> dict[str, Any]:
         """The runner's request, for a bundle and a folder for answers as the runner's machine names them."""
@@ -220,7 +213,7 @@ def device_run(
         harness="native",
         artifact=artifact_of(job.bundle, job.manifest, job.runtime),
         device=device,
-        versions={"executorch" if job.runtime == "executorch" else "onnxruntime": version} if version else {},
+        versions={RUNTIMES[job.runtime].runs_with[0]: version} if version else {},
         threads=value["threads"],
         clock=job.clock,
         **singles,

@@ -9,10 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from msdc.bench.devices.base import BenchSettings, Device, chosen_runtimes, open_bundle
-from msdc.bench.result import DeviceInfo, DeviceRun, DeviceState, Runtime
+from msdc.bench.result import DeviceInfo, DeviceRun, DeviceState
 from msdc.bench.workload import Tasks
 from msdc.errors import InputError
 from msdc.export.manifest import Manifest
+from msdc.export.runtimes import RuntimeName
 from msdc.machine import read_heat, read_machine
 from msdc.progress import track
 
@@ -74,6 +75,6 @@ class ThisMachine(Device):
 
     @abstractmethod
     def measure(
-        self, bundle: Path, manifest: Manifest, runtime: Runtime, settings: BenchSettings, tasks: Tasks
+        self, bundle: Path, manifest: Manifest, runtime: RuntimeName, settings: BenchSettings, tasks: Tasks
     ) -> DeviceRun:
         """One artifact of a bundle whose files were checked."""

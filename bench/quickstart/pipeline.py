@@ -26,6 +26,7 @@ from msdc.distill.pipeline import RunResult, run
 from msdc.distill.recipe import Recipe
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import GateError, InputError
+from msdc.export.runtimes import RUNTIMES
 from msdc.export.writer import BundleOptions, write_bundle
 from msdc.files import write_json
 from msdc.progress import say
@@ -111,7 +112,7 @@ def run_quickstart(config: QuickstartConfig, told: Callable[[str], None] = say) 
     encoder = load_encoder(taught.student)
     options = BundleOptions(
         target="linux",
-        runtimes=("executorch", "onnx"),
+        runtimes=RUNTIMES.names(),
         precision="int8",
         languages=("en", *(recipe.corpora[0].languages)),
         licenses=recipe.licenses,

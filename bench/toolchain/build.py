@@ -16,12 +16,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from msdc.bench.result import Runtime
 from msdc.bench.system_programs import missing, require, run_tool
 from msdc.bench.toolchain.cache import cached_folder
 from msdc.bench.toolchain.runner import LOADERS, RUNNER, RunnerBuild, own_runner
 from msdc.bench.toolchain.sdk import NativeSdk, native_sdk
 from msdc.errors import MsdcError
+from msdc.export.runtimes import RUNTIMES, RuntimeName
 from msdc.files import PACKAGE, sha256_files
 
 CORE = PACKAGE / "export" / "native"
@@ -39,9 +39,9 @@ def can_build(machine: str) -> bool:
     return not missing([compiler_name(machine, platform.machine())])
 
 
-def _sources(runtime: Runtime) -> list[Path]:
-    engines = {"executorch": "engine_executorch.cpp", "onnx": "engine_onnx.cpp"}
-    left_out = {"c_interface.cpp", "engine_none.cpp", *engines.values()} - {engines[runtime]}
+def _sources(runtime: RuntimeName) -> list[Path]:
+    engines = {record.engine for record in RUNTIMES if record.engine}
+    left_out = {"c_interface.cpp", "engine_none.cpp", *engines} - {RUNTIMES[runtime].engine}
     core = [path for path in sorted((CORE / "src").glob("*.cpp")) if path.name not in left_out]
     return core + sorted(SOURCES.glob("*.cpp"))
 
@@ -111,7 +111,7 @@ def _build(stage: Path, sdk: NativeSdk, machine: str, compiler: str, payload: bo
         (shipped / _ship_name(path)).chmod(0o755)
 
 
-def build_runner(runtime: Runtime, machine: str | None = None, *, force: bool = False) -> RunnerBuild:
+def build_runner(runtime: RuntimeName, machine: str | None = None, *, force: bool = False) -> RunnerBuild:
     """The runner of `runtime`, built now or found in the cache: for this machine, or as a payload for a device's
     `machine` (which may be the same kind of machine, with another C library).
 
@@ -142,7 +142,7 @@ def build_runner(runtime: Runtime, machine: str | None = None, *, force: bool = 
     return RunnerBuild(folder / RUNNER, libraries, machine, LOADERS[machine] if payload else None, runtime, sdk.version)
 
 
-def native_runner(runtime: Runtime, machine: str | None = None, own: Path | None = None) -> RunnerBuild:
+def native_runner(runtime: RuntimeName, machine: str | None = None, own: Path | None = None) -> RunnerBuild:
     """The runner of `runtime` for a device's `machine` (as `uname -m` prints it), or for this machine (None).
 
     `own` is a runner that the user built; without it ours is built, or taken from the cache.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from msdc.bench.result import Runtime
 from msdc.errors import InputError
+from msdc.export.runtimes import RuntimeName
 
 RUNNER = "msdc-runner"
 # Glibc's dynamic loader per machine: it starts a payload on a system that has another C library or none.
@@ -27,7 +27,7 @@ class RunnerBuild:
     libraries: tuple[Path, ...]
     machine: str | None
     loader: str | None
-    runtime: Runtime | None
+    runtime: RuntimeName | None
     version: str
 
     @property

@@ -1,7 +1,7 @@
 """What a native runner is compiled against: headers and libraries of a runtime for a machine, from package registries.
 
 ExecuTorch: the installed wheel's own SDK (headers, libraries); for aarch64 the libraries of the same version's aarch64
-wheel. ONNX Runtime: the library inside its wheel, with the C API header of Debian's libonnxruntime-dev, which the
+wheel. ONNX RuntimeName: the library inside its wheel, with the C API header of Debian's libonnxruntime-dev, which the
 library promises to stay compatible with.
 """
 
@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import sys
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from msdc.bench.result import Runtime
 from msdc.bench.system_programs import run_tool
 from msdc.bench.toolchain.cache import cached_folder
 from msdc.bench.toolchain.debian import SUITE, extract, only_deb, unpack
 from msdc.errors import InputError, MsdcError
+from msdc.export.runtimes import RuntimeName
 from msdc.files import sha256_file
 
 HOST_MACHINES = ("x86_64", "aarch64")
@@ -31,7 +32,7 @@ MAX_LIBRARY_BYTES = 256 * 1024 * 1024
 class NativeSdk:
     """How to compile and link against one runtime for one machine. `libraries` are the shared objects to ship."""
 
-    runtime: Runtime
+    runtime: RuntimeName
     version: str
     machine: str
     includes: tuple[Path, ...]
@@ -132,13 +133,19 @@ def _onnx(machine: str, host: str) -> NativeSdk:
     return NativeSdk("onnx", version, machine, (onnx_headers(),), (), (library,))
 
 
-def native_sdk(runtime: Runtime, machine: str, host: str) -> NativeSdk:
+# A runtime of msdc.export.runtimes -> what makes its SDK.
+SDKS: dict[str, Callable[[str, str], NativeSdk]] = {"executorch": _executorch, "onnx": _onnx}
+
+
+def native_sdk(runtime: RuntimeName, machine: str, host: str) -> NativeSdk:
     """Headers and libraries of `runtime` for `machine`, when building on `host` (both as `uname -m` says).
 
     Raises:
-        InputError: a machine without published libraries.
+        InputError: a machine without published libraries, or a runtime without a native runner.
         MsdcError: a package is missing or cannot be fetched.
     """
     if machine not in HOST_MACHINES:
         raise InputError(f"no published {runtime} libraries for {machine}: build a runner yourself and pass it by path")
-    return _executorch(machine, host) if runtime == "executorch" else _onnx(machine, host)
+    if runtime not in SDKS:
+        raise InputError(f"no native runner can be built for runtime {runtime!r}; known: {', '.join(SDKS)}")
+    return SDKS[runtime](machine, host)

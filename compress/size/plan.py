@@ -26,7 +26,7 @@ class PlanRequest(BaseModel):
     vocabulary: int | None = None
     max_length: int | None = None
     place: Literal["word", "embedding"] = "word"
-    runtime: Literal["executorch", "onnx"] = "executorch"
+    runtime: str = "executorch"
 
 
 def known_shapes() -> list[str]:

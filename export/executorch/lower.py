@@ -9,9 +9,8 @@ Shapes: T tokens, H hidden, D sentence width.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
@@ -23,10 +22,12 @@ from msdc.errors import GateError, MsdcError
 from msdc.export.executorch.modules import ExportEmbed, ExportForward, ExportPool, ExportUnit
 from msdc.export.executorch.pte import read_pte
 from msdc.export.executorch.quiet import quiet
+from msdc.export.executorch.record import Style
+from msdc.export.executorch.runner import ExecutorchRunner
+from msdc.export.gates import run_once
 from msdc.export.smooth import Smoothed
 from msdc.files import atomic_path
 
-Style = Literal["multi-method", "forward"]
 # Outside the delegate these cost a portable kernel's loop; a float linear outside also doubles its bytes.
 HEAVY = ("linear", "addmm", "mm", "bmm", "matmul", "softmax", "scaled_dot_product_attention", "gelu", "convolution")
 LOW_BIT = ("int8", "uint8", "int4")
@@ -132,14 +133,12 @@ def write_executorch(
         GateError: an operator outside the delegate, or a run that gives no finite vector.
         MsdcError: the lowering or the written program failed.
     """
-    from msdc.export.runtimes import ExecutorchRunner
-
     student = smoothed.student
     program = lower(smoothed, plan, max_length, style)
     with atomic_path(target) as temporary, open(temporary, "wb") as handle:
         program.write_to_file(handle)
     runner = ExecutorchRunner(target, style=style, repeats=student.config.repeats)
-    run_once(runner.run, student, max_length, target)
+    run_once(runner.run, student.config.vocabulary, student.width, max_length, target.name)
     quantized = any(dtype != "fp32" for dtype in plan.weights.values())
     return round(low_bit_share(target, student, max_length), 4) if quantized else None
 
@@ -159,19 +158,3 @@ def low_bit_share(path: Path, student: Student, max_length: int) -> float:
         total += constant.bytes
         low += constant.bytes if constant.dtype in LOW_BIT else 0
     return low / total if total else 0.0
-
-
-def run_once(run: Callable[[list[list[int]]], Any], student: Student, max_length: int, target: Path) -> None:
-    """Execute a fresh artifact at lengths 1, 2 and the longest.
-
-    Raises:
-        GateError: a vector is missing, of another width, or not finite.
-    """
-    import numpy as np
-
-    vocabulary = student.config.vocabulary
-    for length in sorted({1, min(2, max_length), max_length}):
-        ids = [(7 * step + 3) % vocabulary for step in range(length)]
-        sentence_ND = run([ids])
-        if sentence_ND.shape != (1, student.width) or not np.isfinite(sentence_ND).all():
-            raise GateError(f"{target.name}: no finite vector of width {student.width} at length {length}")

@@ -8,12 +8,15 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import onnx
 
 from msdc.errors import InputError
 from msdc.export.executorch.pte import Constant
+from msdc.export.inspect.format import Format, operator_counts, tensor_figures
 from msdc.export.onnx.check import check_onnx_file, external_files
+from msdc.files import sha256_file
 
 BITS = {"float32": 32, "float16": 16, "bfloat16": 16, "float64": 64, "int64": 64, "int32": 32, "int16": 16,
         "uint64": 64, "uint32": 32, "uint16": 16, "int8": 8, "uint8": 8, "bool": 8, "int4": 4, "uint4": 4}  # fmt: skip
@@ -128,3 +131,44 @@ def _describe(model: onnx.ModelProto, path: Path) -> OnnxFile:
         constants=constants,
         float_weight_products=floats,
     )
+
+
+def inspect_onnx(path: Path) -> dict[str, Any]:
+    """Report of an ONNX model."""
+    model = read_onnx(path)
+    return {
+        "kind": "onnx",
+        "file": path.name,
+        "bytes": model.bytes + sum(model.data_files.values()),
+        "sha256": sha256_file(path),
+        "data_files": [
+            {"file": name, "bytes": size, "sha256": sha256_file(path.parent / name)}
+            for name, size in model.data_files.items()
+        ],
+        "opsets": model.opsets,
+        "ir_version": model.ir_version,
+        "producer": model.producer,
+        "inputs": model.inputs,
+        "outputs": model.outputs,
+        "operators": model.operators,
+        "subgraphs": model.subgraphs,
+        "float_weight_products": model.float_weight_products,
+        **tensor_figures(model.constants),
+    }
+
+
+def _lines(report: dict[str, Any]) -> list[str]:
+    opsets = ", ".join(f"{domain} {number}" for domain, number in report["opsets"].items())
+    lines = [
+        f"  opset {opsets}; IR {report['ir_version']}; producer {report['producer'] or 'not named'}",
+        f"  {', '.join(report['inputs'])} -> {', '.join(report['outputs'])}",
+        f"  operators: {operator_counts(report['operators'])}",
+    ]
+    for name, counts in report["subgraphs"].items():
+        lines.append(f"  inside {name}: {operator_counts(counts)}")
+    if report["float_weight_products"]:
+        lines.append(f"  products over float32 weights: {', '.join(report['float_weight_products'][:8])}")
+    return lines
+
+
+ONNX = Format("onnx", ".onnx", None, inspect_onnx, _lines)

@@ -7,30 +7,28 @@ import shutil
 from pathlib import Path
 
 from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE, Manifest
+from msdc.export.runtimes import EVERY, RUNTIMES
+from msdc.export.targets import TARGETS
 from msdc.files import PACKAGE
 
 HERE = Path(__file__).resolve().parent
 CORE = PACKAGE / "export" / "native"
-# target -> (template folder, where the core's sources go in it)
-MODULES = {"android": ("android", "src/main/cpp/core"), "ios": ("ios", "Sources/MSDCCore")}
 # Only these hold placeholders; in code two braces mean something else.
 FILLED = ("build.gradle.kts", "Package.swift", "README.md")
 
 
-def _values(manifest: Manifest) -> dict[str, str]:
-    programs = manifest.programs
-    files = [MANIFEST_FILE, GOLDEN_FILE, manifest.tokenizer.file]
-    files += [programs.executorch.file] if programs.executorch else []
+def _values(manifest: Manifest, runtime: str) -> dict[str, str]:
+    files = [MANIFEST_FILE, GOLDEN_FILE, manifest.tokenizer.file, *manifest.program_files(runtime)]
     return {
         "name": manifest.name,
         "width": str(manifest.width),
-        # Which release the .pte was lowered with; an app's runtime should be the same.
-        "executorch": manifest.versions["executorch"].split("+")[0],
+        # The release that wrote the program; an app's runtime should be the same.
+        runtime: manifest.versions[RUNTIMES[runtime].runs_with[0]].split("+")[0],
         "files": ", ".join(json.dumps(name) for name in files),
     }
 
 
-def why_not(manifest: Manifest) -> str | None:
+def why_not(manifest: Manifest, runtime: str) -> str | None:
     """Why the native core cannot run a bundle, None where it can."""
     if manifest.tokenizer.kind != "sentencepiece":
         return (
@@ -38,8 +36,9 @@ def why_not(manifest: Manifest) -> str | None:
             "runs on the device with ids that the app makes itself. To have text in and vector out, give the model a "
             "SentencePiece vocabulary (`msdc distill` with an `assistant.vocabulary`) and export that."
         )
-    if manifest.programs.executorch is None:
-        return "The module runs ExecuTorch programs and the bundle holds none: export with `--runtime both`."
+    if runtime not in manifest.runtimes:
+        title = RUNTIMES[runtime].title
+        return f"The module runs {title} programs and the bundle holds none: export with `--runtime {EVERY}`."
     return None
 
 
@@ -49,19 +48,19 @@ def write_native_module(stage: Path, target: str, manifest: Manifest) -> None:
     Called before the bundle's files are listed, so that the module's are hashed with them. A bundle that the core
     cannot run gets a page that says so in the module's place.
     """
-    if target not in MODULES:
+    module = TARGETS[target].module
+    if module is None:
         return
-    template, core = MODULES[target]
-    out = stage / template
-    reason = why_not(manifest)
+    out = stage / module.template
+    reason = why_not(manifest, module.runtime)
     if reason is not None:
         out.mkdir()
-        text = f"# No {template} module for {manifest.name}\n\n{reason}\n"
+        text = f"# No {module.template} module for {manifest.name}\n\n{reason}\n"
         (out / "README.md").write_text(text, encoding="utf-8")
         return
-    shutil.copytree(HERE / template, out, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
-    shutil.copytree(CORE, out / core)
-    values = _values(manifest)
+    shutil.copytree(HERE / module.template, out, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+    shutil.copytree(CORE, out / module.core)
+    values = _values(manifest, module.runtime)
     for path in sorted(p for p in out.rglob("*") if p.is_file() and p.name in FILLED):
         text = path.read_text(encoding="utf-8")
         for name, value in values.items():

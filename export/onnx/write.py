@@ -20,20 +20,16 @@ from onnx import TensorProto, helper
 from msdc.compress.quantization.weights import PrecisionPlan
 from msdc.compress.student.shapes import POSITION
 from msdc.errors import GateError, InputError
+from msdc.export.gates import run_once
 from msdc.export.onnx.builder import GraphBuilder, save_external
 from msdc.export.onnx.check import check_onnx_file
 from msdc.export.onnx.linear import MICROSOFT, Weights
+from msdc.export.onnx.runner import OnnxRunner
 from msdc.export.smooth import Smoothed
+from msdc.export.targets import TARGETS
 
-# Opset 21 (ONNX Runtime >= 1.18) has Gelu and 4-bit types. `microsoft`: may the graph use operators of ONNX Runtime's
-# own (attention in one operator, products that scale their result, 4-bit look-up and products)? On the web it may
-# not: engines other than ONNX Runtime can then run the file.
-TARGETS = {
-    "linux": {"opset": 21, "microsoft": True},
-    "android": {"opset": 21, "microsoft": True},
-    "ios": {"opset": 21, "microsoft": True},
-    "web": {"opset": 21, "microsoft": False},
-}
+# Opset 21 (ONNX Runtime >= 1.18) has Gelu and 4-bit types.
+OPSET = 21
 IR_VERSION = 10
 NEGATIVE = -1e9
 LOW_BIT = {TensorProto.INT8, TensorProto.UINT8, TensorProto.INT4, TensorProto.UINT4}
@@ -177,10 +173,8 @@ def _head(g: GraphBuilder, weights: Weights, sentence: str) -> str:
 
 def build_onnx(smoothed: Smoothed, plan: PrecisionPlan, max_length: int, target: str) -> onnx.ModelProto:
     """The model with its weights inside."""
-    if target not in TARGETS:
-        raise InputError(f"target {target!r} is unknown; known: {', '.join(TARGETS)}")
-    settings = TARGETS[target]
-    weights = Weights(smoothed, plan, bool(settings["microsoft"]))
+    # Microsoft's operators: attention in one operator, products that scale their result, 4-bit look-up and products.
+    weights = Weights(smoothed, plan, TARGETS[target].microsoft_operators)
     config = weights.config
     g = GraphBuilder()
     mask_BT = g.op("Cast", "attention_mask", name="mask", to=TensorProto.FLOAT)
@@ -200,7 +194,7 @@ def build_onnx(smoothed: Smoothed, plan: PrecisionPlan, max_length: int, target:
         [helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["batch", config.width])],
         list(g.initializers.values()),
     )
-    opsets = [helper.make_opsetid("", int(settings["opset"]))]
+    opsets = [helper.make_opsetid("", OPSET)]
     if any(node.domain == MICROSOFT for node in g.nodes) or weights.uses_microsoft:
         opsets.append(helper.make_opsetid(MICROSOFT, 1))
     return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="msdc")
@@ -230,9 +224,6 @@ def write_onnx(
         GateError: onnx.checker refuses it, or a run gives no finite vector.
         InputError: unknown target.
     """
-    from msdc.export.executorch.lower import run_once
-    from msdc.export.runtimes import OnnxRunner
-
     student = smoothed.student
     model = build_onnx(smoothed, plan, max_length, target)
     quantized = any(dtype != "fp32" for dtype in plan.weights.values())
@@ -242,5 +233,6 @@ def write_onnx(
         check_onnx_file(target_file, full=True)
     except InputError as error:
         raise GateError(f"the written ONNX model is not valid: {error}") from error
-    run_once(OnnxRunner(target_file, pad_id=student.config.pad_id).run, student, max_length, target_file)
-    return OnnxWritten(opset=int(TARGETS[target]["opset"]), low_bit_share=share)
+    runner = OnnxRunner(target_file, pad_id=student.config.pad_id)
+    run_once(runner.run, student.config.vocabulary, student.width, max_length, target_file.name)
+    return OnnxWritten(opset=OPSET, low_bit_share=share)

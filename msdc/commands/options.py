@@ -8,6 +8,8 @@ from typing import TypeVar
 
 import click
 
+from msdc.cli import runtime_names
+
 Command = TypeVar("Command", bound=Callable[..., object])
 
 
@@ -15,7 +17,7 @@ def model_options(command: Command) -> Command:
     """MODEL, TEXT..., --runtime and --json."""
     for add in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
-        click.option("--runtime", type=click.Choice(["executorch", "onnx"]), help="Runtime of a bundle."),
+        click.option("--runtime", type=click.Choice(runtime_names()), help="Runtime of a bundle."),
         click.argument("texts", nargs=-1, metavar="[TEXT]..."),
         click.argument("model"),
     ):

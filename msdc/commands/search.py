@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from msdc.cli import runtime_names
 from msdc.errors import InputError
 from msdc.files import read_json, staged_folder, user_cache, write_json
 from msdc.progress import track
@@ -180,7 +181,7 @@ def search(
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("queries", nargs=-1, required=True, metavar="QUERY...")
 @click.option("--model", "-m", default="msdc-mini", show_default=True, help="A shipped name, a folder, or a bundle.")
-@click.option("--runtime", type=click.Choice(["executorch", "onnx"]), help="Runtime of a bundle.")
+@click.option("--runtime", type=click.Choice(runtime_names()), help="Runtime of a bundle.")
 @click.option("--top", "-k", type=click.IntRange(1, 1000), default=5, show_default=True, help="Entries shown.")
 @click.option(
     "--index", type=click.Path(file_okay=False, path_type=Path), help="Folder of the index [the user's cache]."

@@ -22,7 +22,7 @@ from msdc.errors import InputError
 from msdc.files import sha256_files
 from msdc.progress import track
 from msdc.text.packing import pack_by_length, pad
-from msdc.text.tokenizer import Tokenizer, load_tokenizer
+from msdc.text.tokenizer import Tokenizer, load_tokenizer, require_texts
 
 BATCH_TOKENS = 4096
 # model_type of our own folders -> loader; by name, because the class belongs to a package above this one
@@ -149,10 +149,7 @@ class Encoder:
         Raises:
             InputError: `texts` is one string, or holds something that is not text.
         """
-        if isinstance(texts, str):
-            raise InputError("encode takes a list of texts, not one string")
-        if not all(isinstance(text, str) for text in texts):
-            raise InputError("encode takes texts; a value in the list is not a string")
+        require_texts(texts)
         vectors_ND = np.zeros((len(texts), self.width), dtype=np.float32)
         if not len(texts):
             return vectors_ND

@@ -21,6 +21,18 @@ JSON_FILE = "tokenizer.json"
 MAX_TOKENIZER_BYTES = 128 * 1024 * 1024
 
 
+def require_texts(texts: Sequence[str]) -> None:
+    """Refuse what `encode` cannot take.
+
+    Raises:
+        InputError: `texts` is one string, or a value in it is not a string.
+    """
+    if isinstance(texts, str):
+        raise InputError("encode takes a list of texts, not one string")
+    if not all(isinstance(text, str) for text in texts):
+        raise InputError("encode takes texts; a value in the list is not a string")
+
+
 class Tokenizer(Protocol):
     """Text to ids with special ids, truncated to `max_length`."""
 

@@ -9,11 +9,11 @@ import pytest
 import tiny_export as tiny
 
 from msdc.errors import GateError, InputError
-from msdc.export.bundle import load_bundle, write_bundle
+from msdc.export.bundle import load_bundle
 from msdc.export.gates import Thresholds
 from msdc.export.golden import golden_texts, read_golden
 from msdc.export.manifest import read_manifest
-from msdc.export.writer import BundleOptions, float_vectors
+from msdc.export.writer import BundleOptions, float_vectors, write_bundle
 from msdc.files import sha256_file
 
 RUNTIMES = ["executorch", "onnx"]

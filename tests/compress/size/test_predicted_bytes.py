@@ -8,8 +8,7 @@ from msdc.compress.size.estimate import predict_bytes
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.texts import quickstart_texts
 from msdc.compress.vocabulary.sentencepiece import train_vocabulary
-from msdc.export.bundle import write_bundle
-from msdc.export.writer import BundleOptions
+from msdc.export.writer import BundleOptions, write_bundle
 from msdc.text.tokenizer import PieceTokenizer
 
 LENGTH = 40

@@ -11,7 +11,7 @@ from msdc.errors import InputError
 from msdc.export.bundle import load_bundle
 from msdc.export.executorch.lower import outside_delegate
 from msdc.export.executorch.pte import read_pte
-from msdc.export.runtimes import ExecutorchRunner
+from msdc.export.executorch.runner import ExecutorchRunner
 from msdc.export.writer import float_vectors
 
 

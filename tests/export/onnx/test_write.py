@@ -14,8 +14,8 @@ from msdc.export.gates import measure
 from msdc.export.onnx.builder import GraphBuilder
 from msdc.export.onnx.check import check_onnx_file
 from msdc.export.onnx.linear import LEVELS, pair_safe, quantize_tokens
+from msdc.export.onnx.runner import OnnxRunner
 from msdc.export.onnx.write import low_bit_share, write_onnx
-from msdc.export.runtimes import OnnxRunner
 from msdc.export.smooth import not_smoothed, smooth
 from msdc.export.writer import float_vectors
 

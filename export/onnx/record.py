@@ -1,0 +1,75 @@
+"""The record of ONNX Runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msdc.export.records import InsidePath, ProgramPart, ProgramRequest, Runner, Runtime, Small, WrittenProgram
+
+if TYPE_CHECKING:
+    from msdc.export.manifest import Manifest
+
+PROGRAM_FILE = "model.onnx"
+
+
+class OnnxPart(ProgramPart):
+    """An `.onnx` and its external data file."""
+
+    data: InsidePath | None
+    opset: Small
+
+    def files(self) -> list[str]:
+        return [self.file] + ([self.data] if self.data else [])
+
+
+class OnnxRuntime(Runtime):
+    """An `.onnx` with its weights in an external data file."""
+
+    name = "onnx"
+    title = "ONNX Runtime"
+    part = OnnxPart
+    made_with = ("onnx", "onnxruntime")
+    runs_with = ("onnxruntime",)
+    engine = "engine_onnx.cpp"
+
+    @staticmethod
+    def _part(manifest: Manifest) -> OnnxPart:
+        part = manifest.part("onnx")
+        assert isinstance(part, OnnxPart)
+        return part
+
+    def write(self, request: ProgramRequest, folder: Path) -> WrittenProgram:
+        from msdc.export.onnx.runner import OnnxRunner
+        from msdc.export.onnx.write import write_onnx
+
+        path = folder / PROGRAM_FILE
+        written = write_onnx(request.smoothed, request.plan, path, max_length=request.max_length, target=request.target)
+        part = OnnxPart(file=PROGRAM_FILE, data=f"{PROGRAM_FILE}.data", opset=written.opset)
+        return WrittenProgram(part, OnnxRunner(path, pad_id=request.pad_id), written.low_bit_share)
+
+    def check(self, folder: Path, manifest: Manifest) -> None:
+        from msdc.export.onnx.check import check_onnx_file
+
+        check_onnx_file(folder / self._part(manifest).file)
+
+    def start(self, threads: int) -> None:
+        # Threads belong to a session: `open` sets them.
+        import onnxruntime  # noqa: F401
+
+    def open(self, folder: Path, manifest: Manifest, threads: int | None = None) -> Runner:
+        from msdc.export.onnx.runner import OnnxRunner
+
+        return OnnxRunner(folder / self._part(manifest).file, pad_id=manifest.tokenizer.pad_id, threads=threads)
+
+    def readme(self, manifest: Manifest) -> list[str]:
+        part = self._part(manifest)
+        return [
+            "## ONNX Runtime",
+            "",
+            "Inputs `input_ids` and `attention_mask`, int64 [B, T], mask 1 on real tokens and 0 on padding; output",
+            f"`sentence_embedding`, float32 [B, {manifest.width}]. Opset {part.opset}. `{part.data}` must lie beside",
+            f"`{part.file}`: it holds the weights and is memory-mapped. On a busy machine set the session option",
+            "`session.intra_op.allow_spinning` to 0.",
+            "",
+        ]

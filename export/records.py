@@ -1,0 +1,194 @@
+"""The record types of this package: what a runtime and a target must state, and the registry that holds them.
+
+Shapes: N texts, D sentence width.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Generic, Protocol, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from msdc.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from msdc.compress.quantization.weights import PrecisionPlan
+    from msdc.export.manifest import Manifest
+    from msdc.export.smooth import Smoothed
+
+MANIFEST_FILE = "bundle.json"
+Small = Annotated[int, Field(gt=0, le=2**24)]
+
+
+def _inside_path(name: str) -> str:
+    path = PurePosixPath(name)
+    if not name or path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or ":" in path.parts[0]:
+        raise ValueError(f"path {name!r} would leave the bundle")
+    if str(path) != name or name == MANIFEST_FILE:
+        raise ValueError(f"path {name!r} is not a plain file name of a bundle")
+    return name
+
+
+InsidePath = Annotated[str, AfterValidator(_inside_path)]
+
+
+class Section(BaseModel):
+    """An object of `bundle.json`: frozen, strict types, unknown keys refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class ProgramPart(Section):
+    """The entry of one runtime under `programs` in `bundle.json`; `file` is the program itself."""
+
+    file: InsidePath
+
+    def files(self) -> list[str]:
+        """Names of all files of the program inside the bundle, `file` first."""
+        return [self.file]
+
+
+class Runner(Protocol):
+    """An opened program."""
+
+    name: str
+
+    def run(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
+        """float32 [N, D] of ragged rows of token ids."""
+        ...
+
+
+@dataclass(frozen=True)
+class ProgramRequest:
+    """The input of `Runtime.write`: the smoothed float student, its precision plan, and the export options."""
+
+    smoothed: Smoothed
+    plan: PrecisionPlan
+    max_length: int
+    target: str
+    style: str
+    pad_id: int
+
+
+@dataclass(frozen=True)
+class WrittenProgram:
+    """The result of `Runtime.write`. `low_bit_share` is None where every weight is float."""
+
+    part: ProgramPart
+    runner: Runner
+    low_bit_share: float | None
+
+
+class Runtime(ABC):
+    """One runtime. Subclasses import the runtime's libraries inside their methods: a record must be cheap to load.
+
+    Attributes:
+        name: key in `bundle.json`, value of `--runtime`.
+        title: name in prose.
+        part: schema of the runtime's entry under `programs`.
+        made_with: Python packages whose versions `bundle.json` records.
+        runs_with: Python packages whose versions a measurement records; the first is the runtime itself.
+        engine: C++ source under native/src that runs the program, None without a native runner.
+    """
+
+    name: str
+    title: str
+    part: type[ProgramPart]
+    made_with: tuple[str, ...]
+    runs_with: tuple[str, ...]
+    engine: str | None = None
+
+    @abstractmethod
+    def write(self, request: ProgramRequest, folder: Path) -> WrittenProgram:
+        """Write the program into `folder`, check it, and open it."""
+
+    @abstractmethod
+    def check(self, folder: Path, manifest: Manifest) -> None:
+        """Check the program against the manifest without running it.
+
+        Raises:
+            InputError: damaged, or not the program that the manifest describes.
+        """
+
+    @abstractmethod
+    def start(self, threads: int) -> None:
+        """Import the runtime's libraries and set their process-wide thread count."""
+
+    @abstractmethod
+    def open(self, folder: Path, manifest: Manifest, threads: int | None = None) -> Runner:
+        """Open a checked program. `threads` None keeps the runtime's default."""
+
+    @abstractmethod
+    def readme(self, manifest: Manifest) -> list[str]:
+        """Markdown lines of the runtime's section in the bundle's README."""
+
+
+@dataclass(frozen=True)
+class NativeModule:
+    """A target's native module: template folder in export/mobile, path of the core's sources in it, its runtime."""
+
+    template: str
+    core: str
+    runtime: str
+
+
+@dataclass(frozen=True)
+class Target:
+    """One target.
+
+    Attributes:
+        name: value of `--target`.
+        runtimes: default runtimes.
+        tokenizer_files: files written beside the model's own tokenizer file.
+        microsoft_operators: may ONNX programs use operators of the `com.microsoft` domain?
+        module: native module written into the bundle, if any.
+    """
+
+    name: str
+    runtimes: tuple[str, ...]
+    tokenizer_files: tuple[str, ...] = ()
+    microsoft_operators: bool = True
+    module: NativeModule | None = None
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+_R = TypeVar("_R", bound=_Named)
+
+
+class Registry(Generic[_R]):
+    """Records by name, in the order of preference."""
+
+    def __init__(self, kind: str, records: Iterable[_R]) -> None:
+        self.kind = kind
+        self._records = {record.name: record for record in records}
+
+    def add(self, record: _R) -> None:
+        """Append a record. Schemas and option lists are built on import: add before importing other modules."""
+        self._records[record.name] = record
+
+    def names(self) -> tuple[str, ...]:
+        """All names."""
+        return tuple(self._records)
+
+    def __iter__(self) -> Iterator[_R]:
+        return iter(self._records.values())
+
+    def __getitem__(self, name: str) -> _R:
+        """The record called `name`.
+
+        Raises:
+            InputError: unknown name; lists the known ones.
+        """
+        if name not in self._records:
+            raise InputError(f"{self.kind} {name!r} is unknown; known: {', '.join(self._records)}")
+        return self._records[name]

@@ -1,0 +1,36 @@
+"""The targets a bundle can be written for. To add one, add its record (a `Target`) to `TARGETS`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from msdc.export.records import NativeModule, Registry, Target
+from msdc.export.runtimes import EVERY, RUNTIMES
+from msdc.text.tokenizer import JSON_FILE
+
+__all__ = ["TARGETS", "TargetName", "default_runtimes_help"]
+
+TARGETS: Registry[Target] = Registry(
+    "target",
+    [
+        Target("android", ("executorch",), module=NativeModule("android", "src/main/cpp/core", "executorch")),
+        Target("ios", ("executorch",), module=NativeModule("ios", "Sources/MSDCCore", "executorch")),
+        Target("linux", ("executorch", "onnx")),
+        # Browsers read tokenizer.json, and engines other than ONNX Runtime should be able to run the program.
+        Target("web", ("onnx",), tokenizer_files=(JSON_FILE,), microsoft_operators=False),
+    ],
+)
+
+if TYPE_CHECKING:
+    TargetName = str
+else:
+    TargetName = Literal[TARGETS.names()]
+
+
+def default_runtimes_help() -> str:
+    """The default runtimes of all targets in words: "executorch for android and ios, both for linux"."""
+    groups: dict[str, list[str]] = {}
+    for target in TARGETS:
+        label = EVERY if set(target.runtimes) == set(RUNTIMES.names()) else " and ".join(target.runtimes)
+        groups.setdefault(label, []).append(target.name)
+    return ", ".join(f"{label} for {' and '.join(names)}" for label, names in groups.items())
