@@ -1,4 +1,8 @@
-"""The assistant: the teacher's body under a multilingual vocabulary of its own, or a ready multilingual encoder."""
+"""The untrained assistant and student of a recipe.
+
+The assistant is the teacher's body with a multilingual vocabulary of its own, or a ready multilingual encoder; the
+student is cut from the assistant, starts from random weights, or is a model by name.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from msdc.compress.student.io import save_student, tokenizer_file
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.vocabulary.sentencepiece import train_vocabulary
 from msdc.distill.data.sources import Row
-from msdc.distill.data.stream import Stream
+from msdc.distill.data.stream import TextStream
 from msdc.distill.recipe import Assistant, Recipe, StudentShape, VocabularyTraining
 from msdc.distill.vocabulary_transfer import align, association, cooccurrence, strongest, transplant_rows
 from msdc.encoders.encoder import Encoder, load_encoder
@@ -25,13 +29,13 @@ from msdc.progress import say
 from msdc.text.tokenizer import PieceTokenizer, Tokenizer
 
 
-def sample_rows(stream: Stream, per_language: int, seed: int) -> list[Row]:
+def sample_rows(stream: TextStream, per_language: int, seed: int) -> list[Row]:
     """Up to `per_language` training rows of each language, drawn evenly from the front of each source."""
     rng = np.random.default_rng([seed, 3])
     by_language: dict[str, list[Row]] = {}
     for source in (source for source in stream.sources if not source.made):
         rows = by_language.setdefault(source.language, [])
-        # Bounded: four times what is wanted is read, then drawn from, so sorted files still give a mixture.
+        # Bounded: four times as many rows are read and drawn from, so that sorted files still give a mixture.
         for number, row in enumerate(source.read()):
             if number >= 4 * per_language:
                 break
@@ -57,18 +61,23 @@ def piece_frequency(tokenizer: Tokenizer, rows: Sequence[Row], max_length: int) 
 
 
 def _special_ids(teacher: Encoder) -> tuple[int, int]:
-    """First and last special id of the teacher, from what its tokenizer makes of an empty text."""
+    """First and last special id of the teacher: those of an empty text."""
     ids = teacher.tokenizer.encode([""], 16)[0]
     if len(ids) < 2:
         raise InputError(
-            f"{teacher.name}: its tokenizer adds no special ids, a transplant needs a first and a last one"
+            f"{teacher.name}: its tokenizer adds no special ids; a transplanted vocabulary needs a first and a last one"
         )
     return ids[0], ids[-1]
 
 
 def transplant(teacher: Encoder, tokenizer: PieceTokenizer, rows: Sequence[Row], how: str, max_length: int) -> Student:
-    """The teacher's body with a table for `tokenizer`, its rows made of the teacher's own
-    (msdc.distill.vocabulary_transfer)."""
+    """The teacher's body with a table for `tokenizer`, whose rows are made from the teacher's own rows.
+
+    `how` is alignment, cooccurrence or random (msdc.distill.vocabulary_transfer).
+
+    Raises:
+        InputError: the teacher's tokenizer adds no special ids.
+    """
     body = to_student(teacher)
     table_WH = body.embedding.table.weight.detach()
     first_id, last_id = _special_ids(teacher)
@@ -103,8 +112,8 @@ def transplant(teacher: Encoder, tokenizer: PieceTokenizer, rows: Sequence[Row],
     return assistant.eval()
 
 
-def make_vocabulary(wanted: VocabularyTraining, stream: Stream, work: Path, seed: int) -> tuple[Path, list[Row]]:
-    """The `.model` file a recipe asks for, trained once a run folder, and the rows it was trained on."""
+def make_vocabulary(wanted: VocabularyTraining, stream: TextStream, work: Path, seed: int) -> tuple[Path, list[Row]]:
+    """The `.model` file of a recipe, trained once per run folder, and the rows it was trained on."""
     work.mkdir(parents=True, exist_ok=True)
     say("vocabulary: reading the corpora")
     rows = sample_rows(stream, wanted.sentences_per_language, seed)
@@ -118,8 +127,8 @@ def make_vocabulary(wanted: VocabularyTraining, stream: Stream, work: Path, seed
     return model_file, rows
 
 
-def make_assistant(recipe: Recipe, teacher: Encoder, stream: Stream, folder: Path) -> Path:
-    """Write the untaught assistant's model folder (once; a finished one is kept) and return it.
+def make_assistant(recipe: Recipe, teacher: Encoder, stream: TextStream, folder: Path) -> Path:
+    """Write the untrained assistant's model folder (once; a finished one is kept) and return it.
 
     Raises:
         InputError: the vocabulary cannot be trained, or the named model cannot be converted.
@@ -143,8 +152,12 @@ def make_assistant(recipe: Recipe, teacher: Encoder, stream: Stream, folder: Pat
     return save_student(student, model_file, folder)
 
 
-def make_student(recipe: Recipe, assistant_folder: Path, stream: Stream, folder: Path) -> Path:
-    """Cut the student out of the assistant (bottleneck from the weighted SVD) and write its model folder."""
+def make_student(recipe: Recipe, assistant_folder: Path, stream: TextStream, folder: Path) -> Path:
+    """Write the untrained student's model folder (once; a finished one is kept) and return it.
+
+    Raises:
+        InputError: the student cannot be cut from the assistant, or the named model cannot be converted.
+    """
     if (folder / "config.json").is_file():
         return folder
     shape = recipe.student
@@ -158,6 +171,17 @@ def make_student(recipe: Recipe, assistant_folder: Path, stream: Stream, folder:
     assert shape is not None
     if shape.scratch is not None:
         return _from_scratch(shape, stream, folder, recipe.seed)
+    return save_student(*cut_student(recipe, shape, assistant_folder, stream), folder)
+
+
+def cut_student(
+    recipe: Recipe, shape: StudentShape, assistant_folder: Path, stream: TextStream
+) -> tuple[Student, Path]:
+    """The student cut from an assistant, its bottleneck from the frequency-weighted SVD, and its tokenizer's file.
+
+    Raises:
+        InputError: the shape does not fit the assistant.
+    """
     encoder = load_encoder(assistant_folder)
     large = to_student(encoder)
     count = len(large.layers)
@@ -174,11 +198,11 @@ def make_student(recipe: Recipe, assistant_folder: Path, stream: Stream, folder:
         max_length=min(shape.max_length, large.config.positions),
         dropout=shape.dropout,
     )
-    files = encoder.tokenizer.files[0]
-    return save_student(student, files if files.suffix == ".json" else tokenizer_file(assistant_folder), folder)
+    file = encoder.tokenizer.files[0]
+    return student, file if file.suffix == ".json" else tokenizer_file(assistant_folder)
 
 
-def _from_scratch(shape: StudentShape, stream: Stream, folder: Path, seed: int) -> Path:
+def _from_scratch(shape: StudentShape, stream: TextStream, folder: Path, seed: int) -> Path:
     """A student of random weights under a joint vocabulary of its languages (Mao et al. 2021)."""
     plan = shape.scratch
     assert plan is not None

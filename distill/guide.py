@@ -1,10 +1,10 @@
-"""Guide outputs, computed once: an append-only, memory-mapped store of sentence vectors keyed by text.
+"""Guide outputs, computed once: an append-only, memory-mapped store keyed by text.
 
-The folder is named by the guide's fingerprint, so another model never meets another's vectors. Vectors are float16
-(relative error 5e-4, far below any teaching signal) so that ten million sentences of 384 numbers take 7.7 GB of disk
-and none of memory.
+A folder holds the outputs of one guide at one maximum length, one choice of layers and one precision, so that outputs
+of different models or settings never mix. Numbers are float16 (relative error 5e-4, far below any training signal):
+ten million sentence vectors of 384 numbers take 7.7 GB of disk and no memory.
 
-Shapes: N sentences, D width.
+Shapes: N sentences, D sentence width, L layers, H hidden.
 """
 
 from __future__ import annotations
@@ -12,16 +12,22 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 
-from msdc.encoders.encoder import Encoder
+from msdc.compress.student.from_transformers import to_student
+from msdc.distill import parallel
+from msdc.encoders.encoder import BATCH_TOKENS, Encoder
 from msdc.errors import InputError
 from msdc.files import disk_errors, user_cache
+from msdc.progress import track
+from msdc.text.packing import pack_by_length, pad
 from msdc.text.tokenizer import text_key
 
-RECENT = 65_536  # keys that may wait, unsorted, before the index is sorted anew
+RECENT = 65_536  # keys that may wait, unsorted, before the index is sorted again
 
 
 def default_cache() -> Path:
@@ -29,8 +35,28 @@ def default_cache() -> Path:
     return user_cache() / "guides"
 
 
+@dataclass(frozen=True)
+class GuideOutput:
+    """What a guide says of N sentences: vectors float32 [N, D], and states of chosen layers float32 [N, L, H].
+
+    A state is the first token's ([CLS], <s>): guide and student may tokenize a sentence differently. `states_NLH` is
+    None where no layer is chosen.
+    """
+
+    sentence_ND: np.ndarray
+    states_NLH: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.sentence_ND)
+
+    def rows(self, start: int, end: int) -> GuideOutput:
+        """The output for sentences `start` to `end`."""
+        states = None if self.states_NLH is None else self.states_NLH[start:end]
+        return GuideOutput(self.sentence_ND[start:end], states)
+
+
 class GuideStore:
-    """Vectors of one guide on disk: `keys.u64` and `vectors.f16`, rows in the order they were computed."""
+    """Rows of numbers on disk by key: `keys.u64` and `vectors.f16`, in the order they were computed."""
 
     def __init__(self, folder: Path, width: int) -> None:
         self.folder = folder
@@ -42,13 +68,13 @@ class GuideStore:
         self._recent: dict[int, int] = {}
         self._sorted, self._order = np.zeros(0, np.uint64), np.zeros(0, np.int64)
         self._vectors: np.memmap | None = None
-        self._load()
+        self.reload()
 
-    def _load(self) -> None:
-        """Index what is whole; a tail that a killed process left half-written is ignored.
+    def reload(self) -> None:
+        """Index what other processes have added; a tail that a killed process left half-written is ignored.
 
-        Only what came since the last call is read. It is looked up in a small dict and sorted into the big index when
-        there is enough of it: with ten million keys, sorting all of them after every append would take the day.
+        Only what is new since the last call is read. It is looked up in a small dict and sorted into the large index
+        once there is enough of it: sorting ten million keys after every append would take a day.
         """
         row_bytes = 2 * self.width
         keys = self._keys_path.stat().st_size // 8 if self._keys_path.is_file() else 0
@@ -84,10 +110,10 @@ class GuideStore:
         return rows
 
     def append(self, keys: np.ndarray, vectors_ND: np.ndarray) -> None:
-        """Add rows; safe beside other processes and against being killed half-way."""
+        """Add rows; other processes may append at the same time, and a process may be killed at any point."""
         with disk_errors(self.folder), open(self.folder / "lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            self._load()
+            self.reload()
             fresh = self.find(keys) < 0
             with open(self._vectors_path, "r+b" if self._vectors_path.exists() else "w+b") as handle:
                 handle.seek(self.count * 2 * self.width)
@@ -101,51 +127,106 @@ class GuideStore:
                 handle.write(np.ascontiguousarray(keys[fresh], dtype=np.uint64).tobytes())
                 handle.flush()
                 os.fsync(handle.fileno())
-            self._load()
+            self.reload()
 
     def read(self, rows: np.ndarray) -> np.ndarray:
-        """float32 [N, D] of row numbers."""
+        """float32 [N, width] of row numbers."""
         if self._vectors is None:
             return np.zeros((0, self.width), np.float32)
         return np.asarray(self._vectors[rows], dtype=np.float32)
 
 
 class Guide:
-    """A frozen encoder whose sentence vectors come from the store when they are known, else are computed and kept."""
+    """A frozen encoder whose outputs come from the store where they are known, and are computed and stored otherwise.
 
-    def __init__(self, encoder: Encoder, cache: Path, max_length: int, precision: str = "float32") -> None:
+    Args:
+        encoder: the guide; frozen here. With `layers` its module becomes the equal `Student`.
+        cache: folder of all stores.
+        max_length: longer texts are truncated to so many tokens.
+        precision: `float32` or `bfloat16`, of the forward pass.
+        layers: applied layers, from 1, whose states are part of the output.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        cache: Path,
+        max_length: int,
+        precision: str = "float32",
+        layers: tuple[int, ...] = (),
+    ) -> None:
         encoder.max_length = min(encoder.max_length, max_length)
-        module = encoder.module
-        module.eval()
+        student = to_student(encoder) if layers else None
+        if student is not None:
+            encoder.module = student
+        self._student = student
+        encoder.module.eval()
         # The published DistilCSE code left its teacher in train mode: here it is checked at every use.
-        module.requires_grad_(False)
+        encoder.module.requires_grad_(False)
         self.encoder = encoder
         self.precision = precision
-        folder = cache / f"{encoder.fingerprint()[:32]}-{encoder.max_length}"
-        self.store = GuideStore(folder, encoder.width)
-        # Of a guide that also gives layer states (msdc.distill.tasks.hidden_states), the sentence vector comes first.
-        self.sentence_width: int = getattr(module, "sentence_width", encoder.width)
+        self.layers = layers
+        self.width = encoder.width
+        self.hidden = 0 if student is None else student.config.hidden
+        name = f"{encoder.fingerprint()[:32]}-{encoder.max_length}"
+        if layers:
+            name += f"-layers-{'-'.join(map(str, layers))}"
+        if precision != "float32":
+            name += f"-{precision}"
+        self.store = GuideStore(cache / name, self.width + len(layers) * self.hidden)
 
     def _check_frozen(self) -> None:
         if self.encoder.module.training or any(p.requires_grad for p in self.encoder.module.parameters()):
             raise InputError(f"guide {self.encoder.name} is not frozen: it must be in eval mode without gradients")
 
-    def vectors(self, texts: Sequence[str], rank: int = 0, world: int = 1, barrier: object = None) -> np.ndarray:
-        """float32 [N, D]; missing ones are encoded once, split over `world` processes."""
+    def vectors(self, texts: Sequence[str], progress: bool = False) -> np.ndarray:
+        """Sentence vectors alone, float32 [N, D]; see `outputs`."""
+        return self.outputs(texts, progress=progress).sentence_ND
+
+    def outputs(self, texts: Sequence[str], shared: bool = False, progress: bool = False) -> GuideOutput:
+        """The outputs for `texts`; missing ones are computed once and stored.
+
+        Args:
+            shared: every process asks for the same texts, and each computes its part of the missing ones.
+            progress: show a bar while computing.
+        """
         self._check_frozen()
         keys = np.fromiter((text_key(text) for text in texts), dtype=np.uint64, count=len(texts))
         rows = self.store.find(keys)
         missing = np.flatnonzero(rows < 0)
+        rank, world = parallel.rank_and_world() if shared else (0, 1)
         if len(missing):
             _, first = np.unique(keys[missing], return_index=True)
             mine = missing[np.sort(first)][rank::world]
             if len(mine):
-                self.store.append(
-                    keys[mine], self.encoder.encode([texts[i] for i in mine], progress=True, precision=self.precision)
-                )
-        if callable(barrier):
-            barrier()
+                self.store.append(keys[mine], self._compute([texts[i] for i in mine], progress))
+        if shared:
+            parallel.barrier()
         if len(missing):
-            self.store._load()
+            self.store.reload()
             rows = self.store.find(keys)
-        return self.store.read(rows)
+        stored = self.store.read(rows)
+        states_NLH = None
+        if self.layers:
+            states_NLH = stored[:, self.width :].reshape(len(stored), len(self.layers), self.hidden)
+        return GuideOutput(stored[:, : self.width], states_NLH)
+
+    def _compute(self, texts: Sequence[str], progress: bool) -> np.ndarray:
+        """Rows of the store: the sentence vector, then the states, float32 [N, D + L x H]."""
+        student = self._student
+        if student is None:
+            return self.encoder.encode(texts, progress=progress, precision=self.precision)
+        device = next(student.parameters()).device
+        ids = self.encoder.tokenize(texts)
+        rows = np.zeros((len(texts), self.store.width), dtype=np.float32)
+        batches = pack_by_length([len(row) for row in ids], BATCH_TOKENS)
+        for batch in track(batches, f"encode with {self.encoder.name}", enabled=progress):
+            ids_BT, mask_BT = pad([ids[i] for i in batch], self.encoder.tokenizer.pad_id)
+            with (
+                torch.inference_mode(),
+                torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bfloat16"),
+            ):
+                sentence_BD, states_BLH = student.layer_states(ids_BT.to(device), mask_BT.to(device), self.layers)
+            rows[batch, : self.width] = sentence_BD.float().cpu().numpy()
+            rows[batch, self.width :] = states_BLH.flatten(1).float().cpu().numpy()
+        return rows

@@ -1,4 +1,4 @@
-"""Optimizers of a stage, and how the learning rate runs over it."""
+"""Optimizers of a stage and its learning rate schedule."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from msdc.distill.tasks.sentence import Task
 SPARSE_TABLE_ROWS = 100_000  # a dense Adam step over a table larger than this costs more than the batch itself
 
 
-@dataclass
-class Plan:
-    """How long the stage is and how the learning rate runs over it."""
+@dataclass(frozen=True)
+class Schedule:
+    """Learning rate over `steps` steps: linear warm-up, then `shape` (linear, cosine, constant)."""
 
     steps: int
     warmup: int
-    schedule: str
+    shape: str
 
     def factor(self, step: int) -> float:
         """Multiplier of the learning rate at `step` (0-based)."""
         if step < self.warmup:
             return (step + 1) / self.warmup
         progress = (step - self.warmup) / max(1, self.steps - self.warmup)
-        if self.schedule == "constant":
+        if self.shape == "constant":
             return 1.0
-        if self.schedule == "cosine":
+        if self.shape == "cosine":
             return 0.5 * (1.0 + math.cos(math.pi * min(1.0, progress)))
         return max(0.0, 1.0 - progress)
 
@@ -43,9 +43,9 @@ def _table(student: Any) -> nn.Embedding:
 
 
 def make_optimizers(task: Task, stage: Stage, sparse: bool) -> list[torch.optim.Optimizer]:
-    """Fused AdamW, no decay on biases, norms and the table; the table at its own learning rate.
+    """Fused AdamW without decay of biases, norms and the table; the table has its own learning rate.
 
-    A large table (over 100,000 rows) gets sparse gradients and SparseAdam, which touches only the rows of the batch;
+    A large table (over 100,000 rows) gets sparse gradients and SparseAdam, which updates only the rows of the batch;
     `sparse` is false with many processes, where gathering sparse gradients costs more than the dense step it saves.
     """
     embedding = _table(task.student)

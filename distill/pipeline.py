@@ -1,12 +1,10 @@
-"""Run a recipe: assistant, student, stages, and a run folder that tells the whole story.
+"""Run a recipe: make assistant and student, train the stages one after the other, write the finished student.
 
-Run folder: recipe.yaml (as resolved), environment.json, metrics.jsonl, assistant/, stages/N-name/{checkpoints/, model/,
-done.json}, student/, result.json.
+What the run folder holds is listed in msdc.distill.run_folder.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
@@ -15,34 +13,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-import yaml
 
 from msdc.compress.student.from_transformers import to_student
 from msdc.compress.student.io import save_student
+from msdc.compress.student.model import Student
 from msdc.distill import parallel
-from msdc.distill.assistant import make_assistant, make_student, sample_rows
-from msdc.distill.data.batches import CHUNK_PAIRS, make_chunk
+from msdc.distill.assistant import cut_student, make_assistant, make_student, sample_rows
+from msdc.distill.checkpoint import checkpoints
+from msdc.distill.data.batches import CHUNK_PAIRS, BatchFeed
 from msdc.distill.data.sources import open_corpora
-from msdc.distill.data.stream import Stream
+from msdc.distill.data.stream import TextStream
 from msdc.distill.data.word_translation import Dictionary, learn_dictionary, put_into_words
 from msdc.distill.guide import Guide, default_cache
 from msdc.distill.model_card import model_card
+from msdc.distill.progress import StageProgress
 from msdc.distill.recipe import Recipe, Stage, StudentShape
-from msdc.distill.run_folder import adopt, read_recipe
-from msdc.distill.tasks import make_task
-from msdc.distill.tasks.hidden_states import StatesTask, prepare_states, prototypes, state_use
+from msdc.distill.run_folder import RunFolder, StageFolder
+from msdc.distill.tasks import Task, make_task
+from msdc.distill.tasks.hidden_states import layer_pairs
 from msdc.distill.trainer import Trainer
-from msdc.distill.validation import Judge, read_graded
+from msdc.distill.validation import Validator, read_graded
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import InputError
-from msdc.files import disk_errors, read_json, staged_folder, write_json, write_text
-from msdc.machine import environment, read_machine
+from msdc.files import staged_folder, write_json, write_text
+from msdc.machine import read_machine
 from msdc.progress import say
 from msdc.scores import cosine_rows, spearman
 
-DICTIONARY_PAIRS = 60_000  # of each language; more pairs add rare words only
+DICTIONARY_PAIRS = 60_000  # per language; more pairs add rare words only
 
 
 def resolve_precision(precision: str, device: torch.device) -> str:
@@ -55,7 +54,7 @@ def resolve_precision(precision: str, device: torch.device) -> str:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a finished run left behind; `assistant` is None where the recipe has none."""
+    """What a finished run leaves; `assistant` is None where the recipe has none."""
 
     folder: Path
     student: Path
@@ -64,13 +63,34 @@ class RunResult:
     seconds: float
 
 
+@dataclass(frozen=True)
+class StageModels:
+    """The models of a stage: who learns, who guides, and which of the guide's layers are compared.
+
+    `student` is the module of `learner`. `guide_targets` says whether the guide can read the target side: the assistant is multilingual, a teacher is not.
+    """
+
+    learner: Encoder
+    student: Student
+    guide: Encoder | None
+    guide_targets: bool
+    guide_layers: tuple[int, ...]
+
+
 class Run:
-    """One recipe in one folder; finished stages of the run folders `beside` it that would come out equal are taken."""
+    """One recipe in one folder.
+
+    Args:
+        recipe: what to run.
+        folder: where; see msdc.distill.run_folder.
+        resume: continue a run that was stopped.
+        beside: run folders whose finished stages are taken over where this run would repeat them.
+    """
 
     def __init__(self, recipe: Recipe, folder: Path, resume: bool = False, beside: Sequence[Path] = ()) -> None:
         self.recipe = recipe
         self.beside = beside
-        self.folder = folder
+        self.folder = RunFolder(folder)
         self.resume = resume
         self.device = parallel.start()
         self.rank, self.world = parallel.rank_and_world()
@@ -85,46 +105,29 @@ class Run:
         """Create or reopen the run folder.
 
         Raises:
-            InputError: it exists and `resume` is false, it belongs to another recipe, or a compiler is missing.
+            InputError: the folder is not this run's (see `RunFolder.check`), or a compiler is missing.
         """
         compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
         if self.recipe.compile and self.device.type == "cpu" and not compiler:
             raise InputError("compile: true needs a C++ compiler on a CPU (g++), and none is installed")
-        recipe_file = self.folder / "recipe.yaml"
-        text = yaml.safe_dump(json.loads(self.recipe.model_dump_json()), allow_unicode=True, sort_keys=False)
-        if recipe_file.is_file():
-            if not self.resume:
-                raise InputError(f"{self.folder} exists already: pass --resume to go on, or -o another folder")
-            if read_recipe(self.folder) != self.recipe:
-                raise InputError(
-                    f"{self.folder}/recipe.yaml differs from this recipe: resume with the one it was begun with"
-                )
-        elif self.folder.exists() and any(self.folder.iterdir()):
-            raise InputError(f"{self.folder} exists and is no run folder: choose another with -o")
+        self.folder.check(self.recipe, self.resume)
         parallel.barrier()
-        if self.rank == 0 and self.resume:
-            # What a killed process was writing when it died.
-            for left in self.folder.rglob("*.partial"):
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
-        if self.rank == 0 and not recipe_file.is_file():
-            write_json(self.folder / "environment.json", environment())
-            write_text(recipe_file, text)
-        for other in self.beside if self.rank == 0 else ():
-            if taken := adopt(self.recipe, self.folder, other):
-                say(f"taken over from {other}: {', '.join(taken)}")
+        if self.rank == 0:
+            self.folder.create(self.recipe)
+            for other in self.beside:
+                if taken := self.folder.take_over(self.recipe, other):
+                    say(f"taken over from {other}: {', '.join(taken)}")
         parallel.barrier()
 
     def log(self, row: dict[str, Any]) -> None:
         """Append one line to metrics.jsonl."""
-        if self.rank:
-            return
-        with disk_errors(self.folder), open(self.folder / "metrics.jsonl", "a", encoding="utf-8") as handle:
-            handle.write(json.dumps(row, ensure_ascii=False) + "\n")
+        if self.rank == 0:
+            self.folder.log(row)
 
-    def stream(self, stage: Stage | None = None) -> Stream:
-        """The text of a stage."""
+    def stream(self, stage: Stage | None = None) -> TextStream:
+        """The text of a stage, or of the recipe."""
         corpora = stage.corpora if stage is not None and stage.corpora is not None else self.recipe.corpora
-        stream = Stream(
+        stream = TextStream(
             open_corpora(corpora),
             self.recipe.seed,
             self.recipe.heldout,
@@ -137,119 +140,166 @@ class Run:
         return stream
 
     def _dictionary(self) -> Dictionary:
-        """What the recipe's own parallel text says of words; made once a run."""
+        """The dictionary aligned from the recipe's own parallel text; made once per run."""
         if self._words is None:
             say("dictionary: aligning the words of the recipe's parallel text")
-            stream = Stream(open_corpora(self.recipe.corpora), self.recipe.seed, self.recipe.heldout)
+            stream = TextStream(open_corpora(self.recipe.corpora), self.recipe.seed, self.recipe.heldout)
             self._words = learn_dictionary(sample_rows(stream, DICTIONARY_PAIRS, self.recipe.seed))
         return self._words
 
-    def _model(self, role: str) -> Path:
-        """Folder of the newest form of `assistant` or `student`: after the last finished stage that taught it."""
-        newest = self.folder / f"{role}-start"
-        for number, stage in enumerate(self.recipe.stages):
-            done = self.folder / "stages" / f"{number}-{stage.name}"
-            if stage.train.split(".")[0] == role and (done / "done.json").is_file():
-                newest = done / "model"
-        return newest
+    # --- assistant and student ----------------------------------------------------------------------------------
 
     def _make(self, role: str) -> None:
-        """Write the untaught form of a role, once."""
+        """Write the untrained model of a role, once."""
+        folder = self.folder.untrained(role)
         if role == "assistant":
-            teacher = load_encoder(self.recipe.teacher)
-            make_assistant(self.recipe, teacher, self.stream(), self.folder / "assistant-start")
-        elif not (self.folder / "student-start" / "config.json").is_file():
-            shape = self.recipe.student
-            cut = isinstance(shape, StudentShape) and shape.scratch is None
-            if self.recipe.assistant is not None and cut:
+            make_assistant(self.recipe, load_encoder(self.recipe.teacher), self.stream(), folder)
+        elif not (folder / "config.json").is_file():
+            if self.recipe.assistant is not None and self._cut_shape() is not None:
                 self._make("assistant")
-            make_student(self.recipe, self._model("assistant"), self.stream(), self.folder / "student-start")
+            make_student(self.recipe, self.folder.newest(self.recipe, "assistant"), self.stream(), folder)
 
-    def _start(self, role: str) -> Path:
+    def _newest(self, role: str) -> Path:
+        """The model folder of a role as trained so far, made where it is not there yet."""
         if self.rank == 0:
             self._make(role)
         parallel.barrier()
-        return self._model(role)
+        return self.folder.newest(self.recipe, role)
 
-    def _guide(self, stage: Stage) -> tuple[Encoder | None, bool]:
-        """The guide's encoder and whether it can read the target side."""
+    def _cut_shape(self) -> StudentShape | None:
+        """The shape of a student that is cut from the assistant; None for one by name or from random weights."""
+        shape = self.recipe.student
+        return shape if isinstance(shape, StudentShape) and shape.scratch is None else None
+
+    def _set_start(self, stage: Stage, student: Student, folder: Path) -> None:
+        """Apply `start` of a stage to the learner that was read from `folder`."""
+        if stage.start == "random":
+            student.embedding.apply(student._initialise)
+        elif stage.start in ("svd", "body"):
+            shape = self._cut_shape()
+            if shape is None or self.recipe.assistant is None or stage.role != "student":
+                say(f"stage {stage.name}: start: {stage.start} has no effect, the learner is not cut from an assistant")
+            elif folder != self.folder.untrained("student"):
+                # A student's first stage starts from a fresh cut in any case; a later one is cut again in part.
+                assistant = self.folder.newest(self.recipe, "assistant")
+                fresh, _ = cut_student(self.recipe, shape, assistant, self.stream())
+                table = stage.start == "svd"
+                part = {k: v for k, v in fresh.state_dict().items() if k.startswith("embedding.") == table}
+                student.load_state_dict(student.state_dict() | part)
+
+    def _guide_encoder(self, stage: Stage) -> Encoder | None:
         if stage.guide is None:
-            return None, False
+            return None
         if stage.guide.split(".")[0] == "assistant":
             if self.recipe.assistant is None:
                 raise InputError(f"stage {stage.name}: the guide is the assistant, but the recipe has none")
-            return load_encoder(self._start("assistant")), True
-        name = self.recipe.teacher if stage.guide == "teacher" else stage.guide
-        return load_encoder(name), False
+            return load_encoder(self._newest("assistant"))
+        return load_encoder(self.recipe.teacher if stage.guide == "teacher" else stage.guide)
 
-    def steps(self, stage: Stage, stream: Stream) -> int:
-        """Steps of a stage: given, or epochs over the training rows, counted by reading them once."""
-        if stage.steps is not None:
-            return stage.steps
-        if stage.batch_tokens is None:
-            rows = sum(len(chunk) for chunk in stream.chunks(0, CHUNK_PAIRS))
-            return max(1, round(stage.epochs * rows / stage.batch))
-        # Under a token budget the number of steps depends on the lengths: count the cuts of one epoch.
-        encoder = load_encoder(self._model(stage.train.split(".")[0]))
-        cuts = 0
-        for number, chunk in enumerate(stream.chunks(0, CHUNK_PAIRS)):
-            rng = np.random.default_rng([self.recipe.seed, 0, number, 2])
-            cuts += len(
-                make_chunk(chunk, encoder.tokenizer, stage.max_length, stage.batch, stage.batch_tokens, rng).cuts
-            )
-        return max(1, round(stage.epochs * cuts))
+    # --- one stage: models, task, training, end -----------------------------------------------------------------
 
     def run_stage(self, number: int, stage: Stage) -> dict[str, float]:
-        """Teach one stage, or read what a finished one left."""
-        folder = self.folder / "stages" / f"{number}-{stage.name}"
-        if (folder / "done.json").is_file():
-            done: dict[str, float] = read_json(folder / "done.json")
+        """Train one stage; numbers of its chosen weights, of a finished stage as recorded.
+
+        Raises:
+            InputError: the stage does not fit the models or the corpora.
+            MsdcError: training failed.
+        """
+        folder = self.folder.stage(number, stage)
+        if (done := folder.done()) is not None:
             return done
-        role = stage.train.split(".")[0]
-        start = self._start(role)
-        learner = load_encoder(start)
-        # A student with stock classes (place: embedding) is taught in the canonical one.
-        learner.module = to_student(learner)
-        torch.manual_seed(self.recipe.seed * 1000 + number)
-        if stage.start == "random":
-            learner.module.embedding.apply(learner.module._initialise)
-        guide_encoder, guide_targets = self._guide(stage)
-        if guide_encoder is not None and state_use(stage) is not None:
-            guide_encoder = prepare_states(stage, guide_encoder, learner)
+        reading = self._start_reading(stage, folder)
+        models = self._prepare_models(number, stage)
         stream = self.stream(stage)
-        steps = self.steps(stage, stream)
+        reading.reported = stream.reported  # bad lines are reported once
+        steps = self._count_steps(stage, stream)
+        task = self._make_task(stage, models, stream)
+        numbers = self._train(number, stage, models, task, stream, reading, steps)
+        self._finish(stage, folder, models, task, numbers)
+        return numbers
+
+    def _start_reading(self, stage: Stage, folder: StageFolder) -> TextStream:
+        """The stage's text, whose shuffle buffer a thread fills while the models are made."""
+        stream = self.stream(stage)
+        if not (self.resume and checkpoints(folder.checkpoints)):
+            stream.start_reading(0, CHUNK_PAIRS)
+        return stream
+
+    def _prepare_models(self, number: int, stage: Stage) -> StageModels:
+        """Learner and guide of a stage."""
+        start = self._newest(stage.role)
+        learner = load_encoder(start)
+        # A student with stock classes (place: embedding) is trained in the canonical class.
+        student = to_student(learner)
+        learner.module = student
+        torch.manual_seed(self.recipe.seed * 1000 + number)
+        self._set_start(stage, student, start)
+        guide = self._guide_encoder(stage)
+        layers = () if guide is None else tuple(theirs for theirs, _ in layer_pairs(stage, guide, learner))
+        return StageModels(learner, student, guide, (stage.guide or "").split(".")[0] == "assistant", layers)
+
+    def _count_steps(self, stage: Stage, stream: TextStream) -> int:
+        """Steps of a stage: as given, or epochs over the training rows, counted by reading them once."""
+        if stage.steps is not None:
+            return stage.steps
+        with StageProgress(f"{stage.name}: counting", enabled=self.rank == 0) as progress:
+            stream.on_rows = progress.reading
+            if stage.batch_tokens is None:
+                rows = sum(len(chunk) for chunk in stream.chunks(0, CHUNK_PAIRS))
+                return max(1, round(stage.epochs * rows / stage.batch))
+            # Under a token budget the number of steps depends on the lengths: count the batches of one epoch.
+            tokenizer = load_encoder(self.folder.newest(self.recipe, stage.role)).tokenizer
+            feed = BatchFeed(stage, stream, tokenizer, self.recipe.seed)
+            chunks = enumerate(stream.chunks(0, CHUNK_PAIRS))
+            return max(1, round(stage.epochs * sum(len(feed.chunk(rows, 0, n).cuts) for n, rows in chunks)))
+
+    def _make_task(self, stage: Stage, models: StageModels, stream: TextStream) -> Task:
+        """The task with its guide; the student is made ready for quantization-aware training and compilation."""
         guide = None
-        if guide_encoder is not None:
-            guide_encoder.module.to(self.device)
-            guide = Guide(guide_encoder, self.cache, stage.max_length, self.precision)
+        if models.guide is not None:
+            models.guide.module.to(self.device)
+            guide = Guide(models.guide, self.cache, stage.max_length, self.precision, models.guide_layers)
+        learner = models.learner
         learner.max_length = min(learner.max_length, stage.max_length)
         if stage.quantize is not None:
             from msdc.compress.quantization import qat
 
-            qat.prepare(learner.module, stage.quantize)
+            qat.prepare(models.student, stage.quantize)
         if self.recipe.compile:
             # Layer by layer: one graph serves all of them, and lengths stay free.
-            for layer in learner.module.layers:
+            for layer in models.student.layers:
                 layer.compile(dynamic=True)
-        mask_id = getattr(learner.tokenizer, "unk_id", None)
-        frozen = None if guide_encoder is None else guide_encoder.module
-        width = None if guide_encoder is None else guide_encoder.width
-        task = make_task(learner.module, stage, frozen, width, mask_id).train()
-        if guide is not None and isinstance(task, StatesTask):
-            task.prototypes_PD = prototypes(stream, guide)
+        task = make_task(models.student, stage, guide, getattr(learner.tokenizer, "unk_id", None)).train()
+        task.prepare(stream)
+        return task
+
+    def _train(
+        self,
+        number: int,
+        stage: Stage,
+        models: StageModels,
+        task: Task,
+        stream: TextStream,
+        reading: TextStream,
+        steps: int,
+    ) -> dict[str, float]:
+        """Train the task; `stream` gives the held-out rows, `reading` the batches."""
         heldout = self.recipe.heldout
         graded = [read_graded(path, limit=heldout.graded_pairs) for path in heldout.graded]
-        judge = Judge(stream.heldout_rows(), graded, guide, stage.choose)
+        feed = BatchFeed(
+            stage,
+            reading,
+            models.learner.tokenizer,
+            self.recipe.seed,
+            task.guide if task.needs_guide_vectors else None,
+            models.guide_targets,
+        )
         trainer = Trainer(
             task=task,
             stage=stage,
-            stream=stream,
-            tokenizer=learner.tokenizer,
-            guide=guide,
-            guide_targets=guide_targets,
-            judge=judge,
-            folder=folder / "checkpoints",
-            seed=self.recipe.seed,
+            feed=feed,
+            validate=Validator(stream.heldout_rows(), graded, task.guide, stage.choose),
+            folder=self.folder.stage(number, stage).checkpoints,
             steps=steps,
             precision=self.precision,
             device=self.device,
@@ -259,6 +309,12 @@ class Run:
         began = time.monotonic()
         numbers = trainer.run(self.resume, self.log)
         numbers["seconds"] = round(time.monotonic() - began, 1)
+        return numbers
+
+    def _finish(
+        self, stage: Stage, folder: StageFolder, models: StageModels, task: Task, numbers: dict[str, float]
+    ) -> None:
+        """Write the trained model and mark the stage as finished."""
         if self.rank == 0:
             student = task.student
             if stage.quantize is not None:
@@ -266,41 +322,40 @@ class Run:
 
                 student = qat.convert(student)
             # A model without done.json is from a run that was killed between the two; this one is equal to it.
-            save_student(student.cpu(), learner.tokenizer.files[0], folder / "model", force=True)
-            write_json(folder / "done.json", numbers)
-            for path in (folder / "checkpoints").glob("step-*"):
-                path.unlink()
+            save_student(student.cpu(), models.learner.tokenizer.files[0], folder.model, force=True)
+            folder.finish(numbers)
         parallel.barrier()
         self.log({"stage": stage.name, "done": numbers})
-        return numbers
+
+    # --- the whole run ------------------------------------------------------------------------------------------
 
     def run(self) -> RunResult:
         """All stages, then the student's folder with its card.
 
         Raises:
-            MsdcError: whatever went wrong; a resumed run goes on from the last checkpoint.
+            MsdcError: whatever went wrong; a resumed run continues from the last checkpoint.
         """
         began = time.monotonic()
         self.prepare()
-        # The student is cut when its first stage begins: out of the assistant that the stages before have taught.
+        # The student is cut when its first stage begins: from the assistant as the stages before have trained it.
         results = {stage.name: self.run_stage(number, stage) for number, stage in enumerate(self.recipe.stages)}
         role = "student" if self.recipe.student is not None else "assistant"
-        student = self.folder / "student"
+        student = self.folder.student
         seconds = round(time.monotonic() - began, 1)
-        self._start(role)
+        model = self._newest(role)
         if self.rank == 0 and not student.exists():
-            encoder = load_encoder(self._model(role))
+            encoder = load_encoder(model)
             report = self._report(encoder)
             with staged_folder(student) as stage_folder:
-                shutil.copytree(self._model(role), stage_folder, dirs_exist_ok=True)
+                shutil.copytree(model, stage_folder, dirs_exist_ok=True)
                 write_text(stage_folder / "README.md", model_card(self.recipe, encoder, results, seconds))
-            write_json(self.folder / "result.json", {"stages": results, "report": report, "seconds": seconds})
+            write_json(self.folder.path / "result.json", {"stages": results, "report": report, "seconds": seconds})
         parallel.barrier()
-        assistant = self._model("assistant")
-        return RunResult(self.folder, student, assistant if assistant.is_dir() else None, results, seconds)
+        assistant = self.folder.newest(self.recipe, "assistant")
+        return RunResult(self.folder.path, student, assistant if assistant.is_dir() else None, results, seconds)
 
     def _report(self, encoder: Encoder) -> dict[str, float]:
-        """Spearman x 100 of the finished student on the files of `report`, seen here for the first time."""
+        """Spearman x 100 of the finished student on the files of `report`, which are not read before."""
         numbers = {}
         for graded in (read_graded(path, choosing=False) for path in self.recipe.report):
             cosines = cosine_rows(encoder.encode(graded.first), encoder.encode(graded.second))

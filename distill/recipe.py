@@ -121,7 +121,11 @@ class Stage(Strict):
     train: Literal["assistant", "student", "student.embedding"] = "student"
     guide: str | None = Field(default="teacher", description="teacher, assistant, assistant.embedding, or a model")
     objective: tuple[ObjectiveUse, ...]
-    start: Literal["keep", "svd", "random", "body"] = "keep"
+    start: Literal["keep", "svd", "random", "body"] = Field(
+        default="keep",
+        description="what of the learner is set anew first: keep nothing is; svd the embedding, from the SVD of the "
+        "assistant's table; body the layers, from the assistant; random the embedding, at random",
+    )
     epochs: float = Field(default=1.0, gt=0)
     steps: int | None = Field(default=None, gt=0, description="in place of epochs")
     batch: int = Field(default=64, gt=0, description="pairs a step (paper: 64)")
@@ -149,6 +153,11 @@ class Stage(Strict):
     average: float | None = Field(
         default=None, gt=0, lt=1, description="decay of a weight average that is kept instead"
     )
+
+    @property
+    def role(self) -> str:
+        """`assistant` or `student`: whose model folder this stage changes."""
+        return self.train.split(".")[0]
 
     @field_validator("objective", mode="before")
     @classmethod

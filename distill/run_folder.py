@@ -1,7 +1,17 @@
-"""What two runs have in common is taught once: finished stages of a related run are linked into a new one.
+"""The folder of a run: what lies where, how it is created and reopened, and what a related run can take over.
 
-Runs of a sweep differ in a few settings; the assistant and often the first stages are the same. A stage may be taken
-over when everything that it follows from is equal: models, text, seed, and the stages before it.
+    recipe.yaml          the recipe as resolved
+    environment.json     versions and machine
+    metrics.jsonl        one JSON object per line: losses, evaluations, finished stages
+    vocabulary/          tokenizer.model, where the recipe trains one
+    assistant-start/     the untrained assistant, a model folder (where the recipe has one)
+    student-start/       the untrained student, a model folder
+    stages/N-NAME/       checkpoints/ (step-*.pt until the stage is finished, best.safetensors), model/, done.json
+    student/             the finished student with its model card
+    result.json          numbers of all stages and of the `report` files
+
+Runs of a sweep differ in a few settings; the assistant and often the first stages are the same. A stage is taken over
+from another run when everything that it follows from is equal: models, text, seed, and the stages before it.
 """
 
 from __future__ import annotations
@@ -9,19 +19,139 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from msdc.distill.recipe import Recipe
+from msdc.distill.recipe import Recipe, Stage
 from msdc.errors import InputError
+from msdc.files import disk_errors, read_json, write_json, write_text
+from msdc.machine import environment
 
-# What no stage follows from: names, and what is said about the run.
-APART = {"name", "about", "paper", "report", "student", "stages", "data_sources", "licenses"}
+# Keys that no trained stage depends on: names, and what is said about the run.
+INDEPENDENT = {"name", "about", "paper", "report", "student", "stages", "data_sources", "licenses"}
+
+
+@dataclass(frozen=True)
+class StageFolder:
+    """The folder of one stage."""
+
+    path: Path
+
+    @property
+    def checkpoints(self) -> Path:
+        """Checkpoints of the unfinished stage, and the best weights so far."""
+        return self.path / "checkpoints"
+
+    @property
+    def model(self) -> Path:
+        """The model folder that the finished stage leaves."""
+        return self.path / "model"
+
+    def done(self) -> dict[str, float] | None:
+        """Numbers of the finished stage; None while it is unfinished."""
+        file = self.path / "done.json"
+        return read_json(file) if file.is_file() else None
+
+    def finish(self, numbers: dict[str, float]) -> None:
+        """Mark the stage as finished and drop its checkpoints."""
+        write_json(self.path / "done.json", numbers)
+        for path in self.checkpoints.glob("step-*"):
+            path.unlink()
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of one run."""
+
+    path: Path
+
+    @property
+    def recipe_file(self) -> Path:
+        """The recipe as resolved."""
+        return self.path / "recipe.yaml"
+
+    @property
+    def student(self) -> Path:
+        """The finished student."""
+        return self.path / "student"
+
+    def stage(self, number: int, stage: Stage) -> StageFolder:
+        """The folder of stage `number` (from 0)."""
+        return StageFolder(self.path / "stages" / f"{number}-{stage.name}")
+
+    def untrained(self, role: str) -> Path:
+        """The model folder that `assistant` or `student` starts from."""
+        return self.path / f"{role}-start"
+
+    def newest(self, recipe: Recipe, role: str) -> Path:
+        """Model folder of `assistant` or `student` after the last finished stage that trained it."""
+        newest = self.untrained(role)
+        for number, stage in enumerate(recipe.stages):
+            folder = self.stage(number, stage)
+            if stage.role == role and folder.done() is not None:
+                newest = folder.model
+        return newest
+
+    def check(self, recipe: Recipe, resume: bool) -> None:
+        """Refuse a folder that this run may not write to.
+
+        Raises:
+            InputError: it holds a run and `resume` is false, it belongs to another recipe, or it is no run folder.
+        """
+        if self.recipe_file.is_file():
+            if not resume:
+                raise InputError(f"{self.path} exists already: pass --resume to continue it, or -o another folder")
+            if read_recipe(self.path) != recipe:
+                raise InputError(
+                    f"{self.path}/recipe.yaml differs from this recipe: resume with the recipe it was started with"
+                )
+        elif self.path.exists() and any(self.path.iterdir()):
+            raise InputError(f"{self.path} exists and is no run folder: choose another with -o")
+
+    def create(self, recipe: Recipe) -> None:
+        """Write the recipe and the environment, once; remove what a killed process left half-written."""
+        for left in self.path.rglob("*.partial"):
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+        if not self.recipe_file.is_file():
+            write_json(self.path / "environment.json", environment())
+            tree = json.loads(recipe.model_dump_json())
+            write_text(self.recipe_file, yaml.safe_dump(tree, allow_unicode=True, sort_keys=False))
+
+    def log(self, row: dict[str, Any]) -> None:
+        """Append one line to metrics.jsonl."""
+        with disk_errors(self.path), open(self.path / "metrics.jsonl", "a", encoding="utf-8") as handle:
+            handle.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+    def take_over(self, recipe: Recipe, other: Path) -> list[str]:
+        """Link what the run in `other` has finished and `recipe` would repeat; names of the stages taken over."""
+        theirs = read_recipe(other)
+        if recipe.model_dump(exclude=INDEPENDENT) != theirs.model_dump(exclude=INDEPENDENT):
+            return []
+        before = next((n for n, stage in enumerate(recipe.stages) if stage.role != "assistant"), len(recipe.stages))
+        for part in ("vocabulary", "assistant-start"):
+            _link(other / part, self.path / part)
+        if recipe.student == theirs.student and recipe.stages[:before] == theirs.stages[:before]:
+            _link(other / "student-start", self.path / "student-start")
+        taken = []
+        for number in common_stages(recipe, theirs):
+            stage = recipe.stages[number]
+            source, target = RunFolder(other).stage(number, stage), self.stage(number, stage)
+            if source.done() is not None and not target.path.exists():
+                _link(source.path, target.path)
+                taken.append(stage.name)
+        if taken:
+            lines = (other / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+            for line in lines:
+                if (row := json.loads(line)).get("stage") in taken:
+                    self.log(row)
+        return taken
 
 
 def read_recipe(folder: Path) -> Recipe:
-    """The recipe of a run folder; values that came after it was begun have their defaults.
+    """The recipe of a run folder; keys that are newer than the run have their defaults.
 
     Raises:
         InputError: there is none, or it is not a recipe.
@@ -34,7 +164,7 @@ def read_recipe(folder: Path) -> Recipe:
 
 def common_stages(one: Recipe, other: Recipe) -> list[int]:
     """Numbers of the stages of `one` that end with equal weights in `other`."""
-    if one.model_dump(exclude=APART) != other.model_dump(exclude=APART):
+    if one.model_dump(exclude=INDEPENDENT) != other.model_dump(exclude=INDEPENDENT):
         return []
     found = []
     for number, (mine, theirs) in enumerate(zip(one.stages, other.stages, strict=False)):
@@ -48,28 +178,3 @@ def common_stages(one: Recipe, other: Recipe) -> list[int]:
 def _link(source: Path, target: Path) -> None:
     if source.is_dir() and not target.exists():
         shutil.copytree(source, target, copy_function=os.link)
-
-
-def adopt(recipe: Recipe, folder: Path, other: Path) -> list[str]:
-    """Link what `other` has finished and `recipe` would do again into `folder`; names of the stages taken over."""
-    theirs = read_recipe(other)
-    if recipe.model_dump(exclude=APART) != theirs.model_dump(exclude=APART):
-        return []
-    common = common_stages(recipe, theirs)
-    before = next((n for n, stage in enumerate(recipe.stages) if stage.train != "assistant"), len(recipe.stages))
-    for part in ("vocabulary", "assistant-start"):
-        _link(other / part, folder / part)
-    if recipe.student == theirs.student and recipe.stages[:before] == theirs.stages[:before]:
-        _link(other / "student-start", folder / "student-start")
-    taken = []
-    for number in common:
-        name = f"{number}-{recipe.stages[number].name}"
-        if (other / "stages" / name / "done.json").is_file() and not (folder / "stages" / name).exists():
-            _link(other / "stages" / name, folder / "stages" / name)
-            taken.append(recipe.stages[number].name)
-    if taken:
-        lines = (other / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        kept = [line for line in lines if json.loads(line).get("stage") in taken]
-        with open(folder / "metrics.jsonl", "a", encoding="utf-8") as handle:
-            handle.writelines(line + "\n" for line in kept)
-    return taken

@@ -1,4 +1,4 @@
-"""The loop: batches in, gradients, steps; every so often judge, choose, checkpoint. Resumed runs are exact.
+"""The training loop of a stage: steps, validation, choice of the best weights, checkpoints. Resumed runs are exact.
 
 Shapes: B pairs, T tokens.
 """
@@ -8,58 +8,49 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from msdc.distill import parallel
 from msdc.distill.checkpoint import checkpoints, load_checkpoint, random_states, restore_random_states, save_checkpoint
-from msdc.distill.data.batches import CHUNK_PAIRS, WINDOW, Batch, Chunk, make_chunk
-from msdc.distill.data.stream import Stream
-from msdc.distill.guide import Guide
-from msdc.distill.optimization import Plan, make_optimizers
+from msdc.distill.data.batches import Batch, BatchFeed, Position
+from msdc.distill.optimization import Schedule, make_optimizers
+from msdc.distill.progress import StageProgress
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import Task
 from msdc.encoders.encoder import Encoder
 from msdc.errors import MsdcError
-from msdc.files import disk_errors
+from msdc.files import atomic_path, disk_errors
 from msdc.progress import say
-from msdc.text.tokenizer import Tokenizer
 
 CHECKPOINT_SECONDS = 120.0
 
 
 @dataclass
-class Position:
-    """Where in the text a run is."""
-
-    step: int = 0
-    epoch: int = 0
-    chunk: int = 0
-    batch: int = 0
-
-    def as_list(self) -> list[int]:
-        return [self.step, self.epoch, self.chunk, self.batch]
-
-
-@dataclass
 class Trainer:
-    """One stage. `run` returns the numbers of the chosen checkpoint; the student then holds its weights."""
+    """Trains one stage. `run` returns the numbers of the chosen weights; the student then holds them.
+
+    Attributes:
+        task: student and objectives.
+        stage: the settings.
+        feed: the batches.
+        validate: numbers of an encoder by name; weights are chosen by the largest `choice`.
+        folder: of the checkpoints.
+        steps: optimizer steps of the stage.
+    """
 
     task: Task
     stage: Stage
-    stream: Stream
-    tokenizer: Tokenizer
-    guide: Guide | None
-    guide_targets: bool
-    judge: Callable[[Encoder], dict[str, float]]
+    feed: BatchFeed
+    validate: Callable[[Encoder], dict[str, float]]
     folder: Path
-    seed: int
     steps: int
     precision: str = "float32"
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
@@ -67,8 +58,8 @@ class Trainer:
     history: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.plan = Plan(self.steps, max(1, round(self.steps * self.stage.warmup_ratio)), self.stage.schedule)
-        self.position = Position()
+        warmup = max(1, round(self.steps * self.stage.warmup_ratio))
+        self.schedule = Schedule(self.steps, warmup, self.stage.schedule)
         self.best: tuple[float, int, dict[str, float]] | None = None
         self.rank, self.world = parallel.rank_and_world()
         self.task.to(self.device)
@@ -79,7 +70,7 @@ class Trainer:
         if self.stage.average is not None:
             self.average = {name: p.detach().clone() for name, p in self._trained()}
         self._sums: dict[str, list[float]] = {}
-        # Judge four times a stage unless told otherwise, and at the end.
+        # Four times per stage by default; always at the end.
         self.evaluate_every = self.stage.evaluate_every or max(1, math.ceil(self.steps / 4))
 
     def _freeze(self) -> None:
@@ -95,50 +86,10 @@ class Trainer:
     def _trained(self) -> list[tuple[str, nn.Parameter]]:
         return [(name, p) for name, p in self.task.named_parameters() if p.requires_grad]
 
-    # --- text ---------------------------------------------------------------------------------------------------
-
-    def _prepare(self, rows: list[Any], epoch: int, number: int) -> Chunk:
-        rng = np.random.default_rng([self.seed, epoch, number, 2])
-        return make_chunk(rows, self.tokenizer, self.stage.max_length, self.stage.batch, self.stage.batch_tokens, rng)
-
-    def _guided(self, chunk: Chunk, start: int) -> Iterator[Batch]:
-        """Batches of a chunk from `start` on, with guide vectors, which are made ready a window at a time.
-
-        Windows begin at fixed places: a resumed run asks the guide for the same texts together.
-        """
-        for first in range(start - start % WINDOW, len(chunk.cuts), WINDOW):
-            cuts = chunk.cuts[first : first + WINDOW]
-            source: list[np.ndarray | None] = [None] * len(cuts)
-            target = source
-            if self.guide is not None and self.task.needs_guide_vectors:
-                picked = [chunk.rows[i] for i in np.concatenate(cuts)]
-                texts = [row.source for row in picked]
-                texts += [row.target or row.source for row in picked if self.guide_targets]
-                vectors = self.guide.vectors(texts, self.rank, self.world, parallel.barrier)
-                ends = np.cumsum([len(cut) for cut in cuts])[:-1]
-                source = np.split(vectors[: len(picked)], ends)  # type: ignore[assignment]
-                if self.guide_targets:
-                    target = np.split(vectors[len(picked) :], ends)  # type: ignore[assignment]
-            for at in range(max(first, start), first + len(cuts)):
-                yield chunk.batch(at, source[at - first], target[at - first])
-
-    def _batches(self) -> Iterator[Batch]:
-        """Batches from the current position on, for ever; moves the position past each before yielding it."""
-        while True:
-            start = self.position.chunk
-            found = False
-            for number, rows in enumerate(self.stream.chunks(self.position.epoch, CHUNK_PAIRS, skip=start), start):
-                found = True
-                chunk = self._prepare(rows, self.position.epoch, number)
-                self.position.chunk = number
-                for at, batch in enumerate(self._guided(chunk, self.position.batch), self.position.batch):
-                    self.position.batch = at + 1
-                    yield batch
-                self.position.batch = 0
-                self.position.chunk = number + 1
-            if not found and start == 0:
-                raise MsdcError(f"stage {self.stage.name}: the corpora gave no batch")
-            self.position = Position(self.position.step, self.position.epoch + 1, 0, 0)
+    @property
+    def position(self) -> Position:
+        """Where in the text the stage is."""
+        return self.feed.position
 
     def _local(self, batch: Batch) -> Batch:
         """This process' rows, on its device."""
@@ -154,21 +105,18 @@ class Trainer:
         assert source is not None
         return Batch(
             batch.rows[rows], source, side(batch.target), side(batch.third),
-            vectors(batch.guide_source_BD), vectors(batch.guide_target_BD),
+            vectors(batch.guide_source_BD), vectors(batch.guide_target_BD), vectors(batch.guide_states_BLH),
         )  # fmt: skip
 
-    # --- the loop -----------------------------------------------------------------------------------------------
-
     def _rate(self) -> float:
-        factor = self.plan.factor(self.position.step)
+        factor = self.schedule.factor(self.position.step)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["base"] * factor
         return factor * self.stage.learning_rate
 
     def _step(self, batch: Batch) -> dict[str, float]:
-        self._rate()
-        # Which steps teach the source side follows from the step's number, so a resumed run agrees.
+        # Which steps train the source side follows from the step's number, so a resumed run agrees.
         share = self.stage.source_share
         teach_source = math.floor((self.position.step + 1) * share) > math.floor(self.position.step * share)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
@@ -179,7 +127,7 @@ class Trainer:
                 f"stage {self.stage.name}, step {self.position.step}, epoch {self.position.epoch}: the loss is "
                 f"{loss.item()}; first sentence of the batch: {batch.rows[0].source[:60]!r}. "
                 f"Lower learning_rate (now {self.stage.learning_rate}) or look at the corpus; "
-                f"--resume goes on from the last checkpoint"
+                f"--resume continues from the last checkpoint"
             )
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
@@ -190,7 +138,7 @@ class Trainer:
             optimizer.step()
         self.task.after_step()
         if self.average is not None and self.stage.average is not None:
-            # The usual warm-up of an average: young averages follow quickly.
+            # The usual warm-up of an average: at first it follows quickly.
             decay = min(self.stage.average, (1 + self.position.step) / (10 + self.position.step))
             for name, parameter in self._trained():
                 self.average[name].lerp_(parameter.detach(), 1.0 - decay)
@@ -198,7 +146,7 @@ class Trainer:
         return {name: float(value.detach()) for name, value in result.items()}
 
     def run(self, resume: bool = False, log: Callable[[dict[str, Any]], None] = lambda row: None) -> dict[str, float]:
-        """Train to the end of the stage.
+        """Train to the end of the stage; each row of numbers goes to `log`.
 
         Raises:
             MsdcError: the loss is not finite, a checkpoint is damaged, or the disk is full.
@@ -208,16 +156,27 @@ class Trainer:
         if resume and (found := checkpoints(self.folder)):
             self._restore(load_checkpoint(found[0]))
             say(f"{self.stage.name}: resumed at step {self.position.step} of {self.steps}")
+        if self.position.step < self.steps:
+            with StageProgress(self.stage.name, self.steps, enabled=self.rank == 0) as progress:
+                self.feed.stream.on_rows = progress.reading
+                self._loop(log, progress)
+        assert self.best is not None
+        self._take(load_file(self._best_path()))
+        return {"step": float(self.best[1]), **self.best[2]}
+
+    def _loop(self, log: Callable[[dict[str, Any]], None], progress: StageProgress) -> None:
         started = saved = time.monotonic()
         first_step = self.position.step
         losses: list[float] = []
         stop = False
-        for batch in self._batches() if self.position.step < self.steps else ():
+        for batch in self.feed.batches():
             epoch = self.position.epoch
+            rate = self._rate()
             parts = self._step(batch)
             losses.append(parts["loss"])
             self._by_language(batch, parts["loss"])
             at = self.position.step
+            progress.step(at, parts["loss"], rate, len(batch))
             if at % max(1, self.steps // 100) == 0 or at == self.steps:
                 seconds = time.monotonic() - started
                 row = {
@@ -232,7 +191,8 @@ class Trainer:
                 losses = []
                 log(row)
             if at % self.evaluate_every == 0 or at >= self.steps:
-                stop = self._judge(log, epoch)
+                progress.validating()
+                stop = self._validate(log, epoch)
             if (
                 time.monotonic() - saved > self.checkpoint_seconds or at % self.evaluate_every == 0
             ) and at < self.steps:
@@ -240,9 +200,6 @@ class Trainer:
                 saved = time.monotonic()
             if stop or at >= self.steps:
                 break
-        assert self.best is not None
-        self._take(self._read_best())
-        return {"step": float(self.best[1]), **self.best[2]}
 
     def _by_language(self, batch: Batch, loss: float) -> None:
         for code in set(batch.languages):
@@ -250,8 +207,6 @@ class Trainer:
             share = batch.languages.count(code)
             sums[0] += loss * share
             sums[1] += share
-
-    # --- judging, choosing, saving ------------------------------------------------------------------------------
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: value.detach().clone() for name, value in self.task.student.state_dict().items()}
@@ -262,15 +217,8 @@ class Trainer:
     def _best_path(self) -> Path:
         return self.folder / "best.safetensors"
 
-    def _read_best(self) -> dict[str, Tensor]:
-        from safetensors.torch import load_file
-
-        return load_file(self._best_path())
-
-    def _judge(self, log: Callable[[dict[str, Any]], None], epoch: int) -> bool:
-        """Score the student (its average, where one is kept); keep it when it is the best. True: stop early."""
-        from safetensors.torch import save_file
-
+    def _validate(self, log: Callable[[dict[str, Any]], None], epoch: int) -> bool:
+        """Score the student (its average, if there is one) and keep the best weights; whether to stop early."""
         kept = None
         if self.average is not None:
             kept = self._weights()
@@ -278,9 +226,9 @@ class Trainer:
                 name.removeprefix("student."): v for name, v in self.average.items() if name.startswith("student.")
             }
             self.task.student.load_state_dict({**kept, **averaged})
-        encoder = Encoder(self.task.student, self.tokenizer, self.stage.max_length, self.stage.name)
+        encoder = Encoder(self.task.student, self.feed.tokenizer, self.stage.max_length, self.stage.name)
         state = random_states()
-        numbers = self.judge(encoder)
+        numbers = self.validate(encoder)
         restore_random_states(state)
         self.task.train()
         by_language = {f"loss_{code}": s / n for code, (s, n) in sorted(self._sums.items()) if n}
@@ -293,8 +241,6 @@ class Trainer:
         if self.best is None or choice > self.best[0]:
             self.best = (choice, self.position.step, numbers)
             if self.rank == 0:
-                from msdc.files import atomic_path
-
                 with atomic_path(self._best_path()) as temporary:
                     save_file({k: v.contiguous().cpu() for k, v in self._weights().items()}, str(temporary))
             parallel.barrier()
@@ -332,8 +278,8 @@ class Trainer:
                 optimizer.load_state_dict(saved)
         except (RuntimeError, ValueError, KeyError) as error:
             first = str(error).splitlines()[0]
-            raise MsdcError(f"stage {self.stage.name}: the checkpoint is of another recipe ({first})") from error
-        self.position = Position(*state["position"])
+            raise MsdcError(f"stage {self.stage.name}: the checkpoint belongs to another recipe ({first})") from error
+        self.feed.position = Position(*state["position"])
         self.average = state["average"]
         self.best = None if state["best"] is None else tuple(json.loads(state["best"]))  # type: ignore[assignment]
         self.history = json.loads(state["history"])

@@ -1,6 +1,6 @@
-"""How a checkpoint is judged while it is being taught: held-out parallel sentences and a graded development set.
+"""Validation during training: held-out parallel sentences and graded development sets.
 
-Never a test set: the paper's own code chose on STS2017, this does not.
+Never a test set: the paper's own code chose checkpoints on STS2017, this does not.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read_graded(path: str, choosing: bool = True, limit: int | None = None) -> S
 
 
 @dataclass
-class Judge:
+class Validator:
     """Scores a student: MSE and nearest-neighbour accuracy on held-out pairs by language, Spearman on graded pairs."""
 
     heldout: dict[str, list[Row]]
@@ -50,14 +50,14 @@ class Judge:
     choose: str = "auto"
 
     def __call__(self, encoder: Encoder) -> dict[str, float]:
-        """Numbers by name; `choice` is the one to choose by, larger is better."""
+        """Numbers by name; weights are chosen by `choice`, larger is better."""
         numbers: dict[str, float] = {}
         errors, accuracies = [], []
         for code, rows in sorted(self.heldout.items()):
             source_ND = encoder.encode([row.source for row in rows])
             target_ND = encoder.encode([row.target for row in rows]) if any(row.target for row in rows) else source_ND
-            if self.guide is not None and self.guide.sentence_width == source_ND.shape[1]:
-                guide_ND = self.guide.vectors([row.source for row in rows])[:, : self.guide.sentence_width]
+            if self.guide is not None and self.guide.width == source_ND.shape[1]:
+                guide_ND = self.guide.vectors([row.source for row in rows])
                 numbers[f"mse_{code}"] = mse(guide_ND, target_ND)
                 errors.append(numbers[f"mse_{code}"])
             numbers[f"accuracy_{code}"] = float(np.mean(nearest_accuracy(source_ND, target_ND)))
@@ -65,7 +65,7 @@ class Judge:
         correlations = []
         for graded in self.graded:
             cosines = cosine_rows(encoder.encode(graded.first), encoder.encode(graded.second))
-            # A collapsed student has no ranking at all; that is a score of zero, not a reason to stop the run.
+            # A collapsed student ranks nothing; that is a score of zero, not a reason to stop the run.
             value = 0.0 if np.ptp(cosines) == 0 else spearman(cosines, graded.gold_N)
             numbers[f"spearman_{graded.name}"] = value
             correlations.append(value)
@@ -79,7 +79,7 @@ class Judge:
         return numbers
 
     def _choice(self, numbers: dict[str, float], graded: bool, errors: bool, width: int) -> float:
-        """Both kinds of evidence count where the stage does not say otherwise: graded pairs, and held-out pairs."""
+        """The number to choose by: from graded and held-out pairs together, or from those that the stage names."""
         graded = graded and self.choose != "heldout"
         errors = errors and (self.choose != "graded" or not graded)
         spearmans = [value for name, value in numbers.items() if name.startswith("spearman_")]

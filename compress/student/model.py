@@ -196,6 +196,27 @@ class Student(nn.Module):
             hidden_BTH = self.unit(hidden_BTH, attend)
         return hidden_BTH
 
+    @property
+    def depth(self) -> int:
+        """Applied layers; a recurring one counts each time."""
+        return len(self.layers) * self.config.repeats
+
+    def layer_states(self, ids_BT: Tensor, mask_BT: Tensor, wanted: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """Sentence vectors [B, D] and the first token's states after the `wanted` applied layers, [B, L, H].
+
+        Layers are counted from 1 to `depth`.
+        """
+        attend = None if bool(mask_BT.all()) else mask_BT.bool()[:, None, None, :]
+        hidden_BTH = self.embed(ids_BT)
+        states = {}
+        for number in range(1, self.depth + 1):
+            hidden_BTH = self.layers[(number - 1) % len(self.layers)](hidden_BTH, attend)
+            if number in wanted:
+                states[number] = hidden_BTH[:, 0]
+        empty_BLH = hidden_BTH.new_zeros(len(ids_BT), 0, hidden_BTH.shape[2])
+        states_BLH = torch.stack([states[number] for number in wanted], 1) if wanted else empty_BLH
+        return self.head(hidden_BTH, mask_BT), states_BLH
+
     def forward(self, ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
         """Sentence vectors [B, D] of token ids [B, T] whose mask is 1 on real tokens."""
         return self.head(self.hidden(ids_BT, mask_BT), mask_BT)

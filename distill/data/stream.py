@@ -1,14 +1,16 @@
-"""From many sources to one shuffled stream of chunks, with bounded memory and an exact position.
+"""Many sources as one shuffled stream of chunks, with bounded memory and an exact position.
 
 Sources are interleaved by weight, shuffled through a buffer (a corpus smaller than the buffer is shuffled whole) and
-cut into chunks. Everything follows from (seed, epoch): a resumed run re-reads the text and arrives at the same chunk.
+cut into chunks. The order follows from (seed, epoch): a resumed run reads the text again and arrives at the same chunk.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from threading import Thread
 
 import numpy as np
 
@@ -21,7 +23,7 @@ BLOCK = 4096
 
 
 def bucket(text: str) -> float:
-    """A number in [0, 1) that depends on the text alone, its case apart."""
+    """A number in [0, 1) that depends on the text alone, whatever its case."""
     return zlib.crc32(text.lower().encode()) / 2**32
 
 
@@ -46,8 +48,21 @@ def weights(sources: list[Source], balance: str) -> np.ndarray:
 
 
 @dataclass
-class Stream:
-    """Rows of one stage. `heldout` sentences are set aside by hash, in every language alike."""
+class _Started:
+    """Chunks of an epoch whose first one is being read by a thread."""
+
+    epoch: int
+    size: int
+    chunks: Iterator[list[Row]]
+    first: Future[list[Row] | None]
+
+
+@dataclass
+class TextStream:
+    """Rows of one stage. `heldout` sentences are set aside by hash, the same ones in every language.
+
+    `on_rows` is called with the number of rows read so far, every few thousand rows, until the first chunk is full.
+    """
 
     sources: list[Source]
     seed: int
@@ -56,13 +71,15 @@ class Stream:
     buffer: int = 1_000_000
     sample: float = 1.0
     reported: set[str] = field(default_factory=set, repr=False)
+    on_rows: Callable[[int], None] | None = field(default=None, repr=False)
+    _started: _Started | None = field(default=None, init=False, repr=False)
 
     def is_heldout(self, source: str) -> bool:
-        """True for the share of source sentences that is never trained on."""
+        """Whether a source sentence is in the share that is never trained on."""
         return bucket(source) < self.heldout.share
 
     def is_sampled(self, source: str) -> bool:
-        """True for the share of source sentences that is trained on, with all their translations."""
+        """Whether a source sentence is in the share that is trained on, with all its translations."""
         place = bucket(source)
         return self.heldout.share <= place < self.heldout.share + self.sample * (1.0 - self.heldout.share)
 
@@ -81,7 +98,7 @@ class Stream:
                 if row is None:
                     self._report(self.sources[pick])
                     finished_once[pick] = True
-                    # An epoch ends when every source was read through; small ones come round again until then.
+                    # An epoch ends when every source was read to its end; small ones repeat until then.
                     if not repeat:
                         live[pick] = False
                     elif all(finished_once):
@@ -98,7 +115,7 @@ class Stream:
     def _report(self, source: Source) -> None:
         if source.bad and source.name not in self.reported:
             self.reported.add(source.name)
-            say(f"{source.name}: {source.bad} bad lines left out, the first: {source.first_bad}")
+            say(f"{source.name}: skipped {source.bad} bad lines, the first: {source.first_bad}")
 
     def rows(self, epoch: int) -> Iterator[Row]:
         """Training rows of one epoch in shuffled order."""
@@ -109,6 +126,8 @@ class Stream:
                 continue
             if len(held) < self.buffer:
                 held.append(row)
+                if len(held) % BLOCK == 0 and self.on_rows is not None:
+                    self.on_rows(len(held))
                 continue
             at = int(rng.integers(self.buffer))
             out, held[at] = held[at], row
@@ -118,8 +137,40 @@ class Stream:
         if not held:
             raise InputError("the corpora hold no sentence to train on after the held-out share is set aside")
 
+    def start_reading(self, epoch: int, size: int) -> None:
+        """Fill the shuffle buffer in a thread, for the next call of `chunks` with the same epoch and size.
+
+        The order of rows does not change: it follows from the seed alone, and one thread at a time reads.
+        """
+        chunks = self._chunks(epoch, size, 0)
+        first: Future[list[Row] | None] = Future()
+
+        def read() -> None:
+            try:
+                first.set_result(next(chunks, None))
+            except BaseException as error:
+                first.set_exception(error)
+
+        self._started = _Started(epoch, size, chunks, first)
+        # A daemon: a run that fails meanwhile need not wait for it.
+        Thread(target=read, name="read-corpora", daemon=True).start()
+
     def chunks(self, epoch: int, size: int, skip: int = 0) -> Iterator[list[Row]]:
-        """Lists of `size` rows; the first `skip` chunks are read past."""
+        """Lists of `size` rows; the first `skip` chunks are read and dropped.
+
+        Raises:
+            InputError: no sentence to train on, or a source cannot be read.
+        """
+        started, self._started = self._started, None
+        if started is None or (started.epoch, started.size, 0) != (epoch, size, skip):
+            yield from self._chunks(epoch, size, skip)
+            return
+        first = started.first.result()
+        if first is not None:
+            yield first
+            yield from started.chunks
+
+    def _chunks(self, epoch: int, size: int, skip: int) -> Iterator[list[Row]]:
         chunk: list[Row] = []
         number = 0
         for row in self.rows(epoch):
@@ -133,7 +184,7 @@ class Stream:
             yield chunk
 
     def heldout_rows(self) -> dict[str, list[Row]]:
-        """Up to `heldout.pairs` held-out rows per language, the first that each source gives."""
+        """Up to `heldout.pairs` held-out rows per language, the first ones of each source."""
         found: dict[str, list[Row]] = {}
         for source in (source for source in self.sources if not source.made):
             rows = found.setdefault(source.language, [])

@@ -1,34 +1,46 @@
-"""Which task a stage is: the one place that knows them all."""
+"""The tasks of training stages. To add one: a file with its class, and one record in TASKS."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+from msdc.distill.guide import Guide
 from msdc.distill.recipe import Stage
-from msdc.distill.tasks.generative import GENERATIVE, GenerativeTask
-from msdc.distill.tasks.hidden_states import StatesModule, StatesTask, state_use
-from msdc.distill.tasks.sentence import EmbeddingTask, SentenceTask, Task
-from msdc.errors import InputError
+from msdc.distill.tasks.generative import GenerativeTask
+from msdc.distill.tasks.hidden_states import HiddenStatesTask
+from msdc.distill.tasks.sentence import EmbeddingTask, SentenceTask, Task, stage_inputs
 
 
-def make_task(student: Any, stage: Stage, guide: Any, guide_width: int | None, mask_id: int | None = None) -> Task:
-    """The task a stage asks for.
+@dataclass(frozen=True)
+class TaskRecord:
+    """One kind of task.
 
-    `train: student.embedding` compares embedding layers; PKD and MetaKD need the guide's layer states
-    (msdc.distill.tasks.hidden_states), the lightweight model's generative objectives a masked token; all else is about
-    sentence vectors.
+    Attributes:
+        name: for messages.
+        applies: whether a stage is of this kind; follows from the tensors that its objectives need.
+        make: (student, stage, guide, id of the mask token) -> the task.
+    """
+
+    name: str
+    applies: Callable[[Stage], bool]
+    make: Callable[[Any, Stage, Guide | None, int | None], Task]
+
+
+# The first that applies is taken.
+TASKS = (
+    TaskRecord("embedding", lambda stage: stage.train == "student.embedding", EmbeddingTask),
+    TaskRecord("hidden states", HiddenStatesTask.applies, HiddenStatesTask),
+    TaskRecord("generative", lambda stage: "logits_BV" in stage_inputs(stage), GenerativeTask),
+    TaskRecord("sentence", lambda stage: True, SentenceTask),
+)
+
+
+def make_task(student: Any, stage: Stage, guide: Guide | None = None, mask_id: int | None = None) -> Task:
+    """The task of a stage.
 
     Raises:
         InputError: the stage lacks what its objectives need.
     """
-    if stage.train == "student.embedding":
-        return EmbeddingTask(student, stage, guide, guide_width)
-    if state_use(stage) is not None:
-        if not isinstance(guide, StatesModule):
-            raise InputError(f"stage {stage.name}: {stage.objective[0].name} needs a guide to compare states with")
-        return StatesTask(student, stage, guide)
-    if any(use.name in GENERATIVE for use in stage.objective):
-        if mask_id is None:
-            raise InputError(f"stage {stage.name}: a masked token needs a SentencePiece vocabulary")
-        return GenerativeTask(student, stage, mask_id, guide, guide_width)
-    return SentenceTask(student, stage, guide, guide_width)
+    return next(record for record in TASKS if record.applies(stage)).make(student, stage, guide, mask_id)

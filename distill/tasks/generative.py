@@ -1,8 +1,8 @@
-"""The lightweight model's tasks: one masked token a pair, both sides through the same student, and a tied output.
+"""The lightweight model's tasks: one masked token per pair, both sides through the same student, and a tied output.
 
-One pass of each side serves all objectives: the side that has the mask is encoded with it. The pooled vector is what
-the sentence losses (and later the user) see; the generative loss sees it after a dense layer, GELU and layer norm,
-through the transposed token table. That head belongs to the task and is dropped with it.
+One pass of each side serves all objectives: the side that has the mask is encoded with it. The sentence losses (and
+later the user) see the pooled vector; the generative loss sees it after a dense layer, GELU and layer norm, through the
+transposed token table. That head belongs to the task and is not saved.
 
 Source: Mao et al. 2021. Simplified: the mask is the unknown piece's id (nothing else trains that row), the vocabulary
 a unigram one.
@@ -19,16 +19,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from msdc.distill.data.batches import Batch
+from msdc.distill.guide import Guide
+from msdc.distill.objectives import find_objective
 from msdc.distill.parallel import gather
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import SentenceTask, encode_sides
 from msdc.errors import InputError
 
-GENERATIVE = ("unified_generative", "xtr", "smlm", "mlm")
-
 
 def mask_one(ids_BT: Tensor, mask_BT: Tensor, here_B: Tensor, draw_B: Tensor, mask_id: int) -> tuple[Tensor, Tensor]:
-    """Mask one token of each row where `here_B`: the new ids, and the id that stood there [B].
+    """Mask one token of each row where `here_B`; returns the new ids [B, T] and the masked token's id [B].
 
     `draw_B` in [0, 1) picks it, evenly, among the tokens between the first and the last, which are special.
     """
@@ -42,8 +42,10 @@ def mask_one(ids_BT: Tensor, mask_BT: Tensor, here_B: Tensor, draw_B: Tensor, ma
 class GenerativeTask(SentenceTask):
     """MLM, SMLM, XTR, UGT, with sentence alignment and similarity where the stage asks for them."""
 
-    def __init__(self, student: Any, stage: Stage, mask_id: int, guide: Any = None, guide_width: int | None = None):
-        super().__init__(student, stage, guide, guide_width)
+    def __init__(self, student: Any, stage: Stage, guide: Guide | None = None, mask_id: int | None = None) -> None:
+        super().__init__(student, stage, guide, mask_id)
+        if mask_id is None:
+            raise InputError(f"stage {stage.name}: a masked token needs a SentencePiece vocabulary")
         width = student.width
         if width != student.config.hidden:
             raise InputError(f"stage {stage.name}: the generative objectives need a student without a dense head")
@@ -61,6 +63,11 @@ class GenerativeTask(SentenceTask):
         return F.linear(inner, embedding.table.weight, self.bias_V)
 
     def forward(self, batch: Batch, teach_source: bool = True) -> dict[str, Tensor]:
+        """The loss and its parts.
+
+        Raises:
+            InputError: a batch without a target side.
+        """
         if batch.target is None:
             raise InputError(f"stage {self.stage.name}: the generative objectives need sentence pairs")
         sides = (batch.source, batch.target)
@@ -94,10 +101,11 @@ class GenerativeTask(SentenceTask):
         parts: dict[str, Tensor] = {}
         total = source.new_zeros(())
         for use, objective in self.uses:
-            # Generative terms are means over this process' own rows, one a side; averaging the gradients of processes
+            # Generative terms are means over this process' own rows, one per side; averaging the gradients of processes
             # with equally many rows gives the whole batch's.
-            given = generated if use.name in GENERATIVE else [tensors]
-            if use.name in GENERATIVE and not len(batch):
+            masked_token = "logits_BV" in find_objective(use.name).inputs
+            given = generated if masked_token else [tensors]
+            if masked_token and not len(batch):
                 value = sum((one["logits_BV"].sum() for one in generated), source.new_zeros(()))
             else:
                 value = torch.stack([objective(one, **use.options) for one in given]).sum()

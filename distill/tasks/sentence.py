@@ -1,6 +1,6 @@
-"""A stage's task holds the student, what belongs to teaching only (projection, memory bank), and the criterion.
+"""A task holds the student, what only training needs (projection, memory bank), and the objectives of a stage.
 
-`forward(batch)` returns a dict with `loss` and its named parts; nothing of a task but the student is saved as a model.
+`forward(batch)` returns a dict with `loss` and its named parts; only the student is saved as a model.
 
 Shapes: B pairs, T tokens, H hidden, D sentence width.
 """
@@ -16,13 +16,25 @@ from torch import Tensor, nn
 
 from msdc.distill import objectives
 from msdc.distill.data.batches import Batch
+from msdc.distill.data.stream import TextStream
+from msdc.distill.guide import Guide
 from msdc.distill.parallel import gather
 from msdc.distill.recipe import ObjectiveUse, Stage
+from msdc.errors import InputError
 
 BANK_SIZE = 65_536  # Gao et al. 2021
-GROUP_TOKENS = 768  # fewer a group, and the products get too small to be fast
-# options a recipe gives to an objective that are the task's to read
+GROUP_TOKENS = 768  # with fewer tokens per group the matrix products get too small to be fast
+# Options of an objective in a recipe that the task reads, not the objective.
 TASK_OPTIONS = ("bank", "layers")
+
+
+def stage_inputs(stage: Stage) -> set[str]:
+    """Names of all tensors that the objectives of a stage need.
+
+    Raises:
+        InputError: an unknown objective.
+    """
+    return {name for use in stage.objective for name in objectives.find_objective(use.name).inputs}
 
 
 def encode_sides(student: Any, sides: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
@@ -58,12 +70,12 @@ class Task(nn.Module):
 
     needs_guide_vectors = True
 
-    def __init__(self, student: Any, stage: Stage, guide: Any = None, guide_width: int | None = None) -> None:
+    def __init__(self, student: Any, stage: Stage, guide: Guide | None = None, mask_id: int | None = None) -> None:
         super().__init__()
         self.student = student
         self.stage = stage
-        # Not a submodule: the guide is frozen, not trained, not saved.
-        self._guide = [guide]
+        # A Guide is no module: frozen, not trained, not saved.
+        self.guide = guide
         self.uses: list[tuple[ObjectiveUse, objectives.Objective]] = []
         for use in stage.objective:
             objective = objectives.find_objective(use.name)
@@ -80,24 +92,27 @@ class Task(nn.Module):
         assert total is not None
         return {"loss": total, **parts}
 
+    def prepare(self, stream: TextStream) -> None:
+        """Compute what the task needs from the stage's text before training; most tasks need nothing."""
+
     def after_step(self) -> None:
-        """What may only happen once the gradients are computed."""
+        """Called once the gradients of a step are computed and applied."""
 
 
 class SentenceTask(Task):
     """Sentence vectors of both sides against the guide's (MSD stages 1, 3, 4; MKD; DistilCSE)."""
 
-    def __init__(self, student: Any, stage: Stage, guide: Any = None, guide_width: int | None = None) -> None:
-        super().__init__(student, stage, guide, guide_width)
+    def __init__(self, student: Any, stage: Stage, guide: Guide | None = None, mask_id: int | None = None) -> None:
+        super().__init__(student, stage, guide, mask_id)
         self.project: nn.Linear | None = None
-        if guide_width is not None and guide_width != student.width:
+        if guide is not None and guide.width != student.width:
             # DistilCSE's learned map M to the teacher's width; dropped with the task.
-            self.project = nn.Linear(student.width, guide_width, bias=False)
+            self.project = nn.Linear(student.width, guide.width, bias=False)
         self.bank: objectives.MemoryBank | None = None
         self._newest: Tensor | None = None
         if any("bank_KD" in objective.inputs for _, objective in self.uses):
             size = next((int(use.options["bank"]) for use, _ in self.uses if "bank" in use.options), BANK_SIZE)
-            self.bank = objectives.MemoryBank(guide_width or student.width, size)
+            self.bank = objectives.MemoryBank(student.width if guide is None else guide.width, size)
 
     def _vectors(self, *sides: tuple[Tensor, Tensor] | None) -> list[Tensor | None]:
         given = iter(encode_sides(self.student, [side for side in sides if side is not None]))
@@ -105,10 +120,11 @@ class SentenceTask(Task):
         return [v if v is None else gather(v if self.project is None else self.project(v)) for v in found]
 
     def forward(self, batch: Batch, teach_source: bool = True) -> dict[str, Tensor]:
+        """The loss and its parts; without `teach_source` the target side alone is compared with the guide."""
         guide_source = None if batch.guide_source_BD is None else gather(batch.guide_source_BD)
         guide_target = None if batch.guide_target_BD is None else gather(batch.guide_target_BD)
         if not teach_source and batch.target is not None and guide_source is not None:
-            # The source side is learnt fast; such a step pays for the target side alone.
+            # The source side is learned fast; such a step computes the target side alone.
             (target,) = self._vectors(batch.target)
             assert target is not None
             loss = objectives.kd(guide_source if guide_target is None else guide_target, target)
@@ -135,7 +151,8 @@ class SentenceTask(Task):
         return result
 
     def after_step(self) -> None:
-        # The bank is a view inside the loss' graph: it may only move on after the backward pass.
+        """Push the guide's vectors of this step into the memory bank."""
+        # The bank is a view inside the loss' graph: it may only change after the backward pass.
         if self.bank is not None and self._newest is not None:
             self.bank.push(self._newest)
             self._newest = None
@@ -147,11 +164,19 @@ class EmbeddingTask(Task):
     needs_guide_vectors = False
 
     def forward(self, batch: Batch, teach_source: bool = True) -> dict[str, Tensor]:
+        """The loss and its parts, summed over the sides.
+
+        Raises:
+            InputError: the stage has no guide.
+        """
+        if self.guide is None:
+            raise InputError(f"stage {self.stage.name}: train: student.embedding needs a guide")
+        module: Any = self.guide.encoder.module
         total: dict[str, Tensor] = {}
         sides = [batch.source] + ([batch.target] if batch.target is not None else [])
         for ids_BT, mask_BT in sides:
             with torch.no_grad():
-                guide_BTH = self._guide[0].embed(ids_BT)
+                guide_BTH = module.embed(ids_BT)
             part = self._sum({"guide_BTH": guide_BTH, "student_BTH": self.student.embed(ids_BT), "mask_BT": mask_BT})
             total = part if not total else {key: total[key] + part[key] for key in total}
         return total

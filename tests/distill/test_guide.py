@@ -70,7 +70,7 @@ def test_a_big_store_answers_as_a_small_one(tmp_path, monkeypatch):
     keys = rng.permutation(200).astype(np.uint64)
     for number, part in enumerate(np.split(keys, 50)):
         (store, other)[number % 2].append(part, np.repeat(part[:, None], 2, 1).astype(np.float32))
-    store._load()
+    store.reload()
     assert store.count == 200 and len(store._sorted) > 100
     np.testing.assert_array_equal(store.read(store.find(keys))[:, 0], keys.astype(np.float32))
     assert (store.find(np.array([777, 888], dtype=np.uint64)) == -1).all()

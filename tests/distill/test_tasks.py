@@ -14,13 +14,13 @@ from msdc.compress.student.from_transformers import to_student
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.distill.data.batches import Batch
 from msdc.distill.data.sources import Row, open_corpora
-from msdc.distill.data.stream import Stream
+from msdc.distill.data.stream import TextStream
 from msdc.distill.guide import Guide
 from msdc.distill.pipeline import run
 from msdc.distill.recipe import Corpus, HeldOut, Stage, parse_recipe
 from msdc.distill.tasks import make_task
 from msdc.distill.tasks.generative import GenerativeTask, inside, mask_one
-from msdc.distill.tasks.hidden_states import depth, layer_states, prototypes, states_encoder
+from msdc.distill.tasks.hidden_states import prototypes
 from msdc.distill.tasks.sentence import encode_sides
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
@@ -53,7 +53,7 @@ def test_groups_of_near_length_change_nothing(monkeypatch, tokens):
 
 
 def test_a_process_without_rows_has_a_loss_to_go_backward_from():
-    made = make_task(student(), Stage(name="g", guide=None, objective=["unified_generative"]), None, None, mask_id=1)
+    made = make_task(student(), Stage(name="g", guide=None, objective=["unified_generative"]), mask_id=1)
     empty = (torch.zeros(0, 4, dtype=torch.long), torch.zeros(0, 4, dtype=torch.bool))
     loss = made(Batch([], empty, empty))["loss"]
     loss.backward()
@@ -79,7 +79,7 @@ def test_generative_loss_equals_the_oracle(task):
     name = "unified_generative" if task == "ugt" else task
     alignment = {"name": "sentence_alignment", "weight": 2.0, "options": {"reduction": "mean"}}
     stage = Stage(name="g", guide=None, objective=[name, alignment])
-    made = make_task(student(), stage, None, None, mask_id=1)
+    made = make_task(student(), stage, mask_id=1)
     assert isinstance(made, GenerativeTask)
     given = batch()
     torch.manual_seed(5)
@@ -119,29 +119,38 @@ def test_layer_states_are_those_the_layers_give():
     expected = net(ids, mask)
     for hook in hooks:
         hook.remove()
-    sentence, states = layer_states(net, ids, mask, (1, 3))
-    assert depth(net) == 4 == len(caught)
+    sentence, states = net.layer_states(ids, mask, (1, 3))
+    assert net.depth == 4 == len(caught)
     torch.testing.assert_close(sentence, expected)
     torch.testing.assert_close(states, torch.stack([caught[0], caught[2]], 1))
 
 
 def test_states_of_the_guide_come_from_the_store(tiny_teacher, tmp_path):
     plain = load_encoder(tiny_teacher)
-    guide = Guide(states_encoder(load_encoder(tiny_teacher), (1,)), tmp_path, 20)
+    guide = Guide(load_encoder(tiny_teacher), tmp_path, 20, layers=(1, 2))
     texts = ["a cat sat", "house"]
-    wide = guide.vectors(texts)
-    np.testing.assert_allclose(wide[:, : plain.width], plain.encode(texts), atol=2e-3)
+    output = guide.outputs(texts)
+    np.testing.assert_allclose(output.sentence_ND, plain.encode(texts), atol=2e-3)
     ids, mask = pad(plain.tokenize(texts), plain.tokenizer.pad_id)
-    _, states = layer_states(to_student(plain), ids, mask, (1,))
-    np.testing.assert_allclose(wide[:, guide.sentence_width :], states[:, 0].detach().numpy(), atol=5e-3)
-    assert Guide(plain, tmp_path, 20).store.folder != guide.store.folder
+    _, states = to_student(plain).layer_states(ids, mask, (1, 2))
+    np.testing.assert_allclose(output.states_NLH, states.detach().numpy(), atol=5e-3)
+    # Computed once, found again, and kept apart from other layers, other precisions and plain vectors.
+    again = Guide(load_encoder(tiny_teacher), tmp_path, 20, layers=(1, 2))
+    assert again.store.count == 2
+    np.testing.assert_array_equal(again.outputs(texts).states_NLH, output.states_NLH)
+    others = [
+        Guide(load_encoder(tiny_teacher), tmp_path, 20, **settings).store.folder
+        for settings in ({}, {"layers": (1,)}, {"precision": "bfloat16"}, {"layers": (1,), "precision": "bfloat16"})
+    ]
+    assert len({guide.store.folder, *others}) == 5
+    assert Guide(plain, tmp_path, 20).outputs(texts).states_NLH is None
 
 
 def test_prototypes_are_mean_directions_by_corpus(tiny_teacher, tmp_path):
     for name in ("one", "two"):
         (tmp_path / f"{name}.txt").write_text("".join(f"{name} sentence {i}\n" for i in range(30)))
     sources = open_corpora(tuple(Corpus(path=str(tmp_path / f"{n}.txt")) for n in ("one", "two")))
-    stream = Stream(sources, 1, HeldOut(share=0.1))
+    stream = TextStream(sources, 1, HeldOut(share=0.1))
     guide = Guide(load_encoder(tiny_teacher), tmp_path / "cache", 20)
     found = prototypes(stream, guide)
     for number, source in enumerate(sources):

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from msdc.distill.data.sources import open_corpora
-from msdc.distill.data.stream import Stream, weights
+from msdc.distill.data.stream import TextStream, weights
 from msdc.distill.recipe import Corpus, HeldOut
+from msdc.errors import InputError
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ def two_languages(tmp_path):
 
 
 def stream(sources, **settings):
-    return Stream(sources(), 7, HeldOut(pairs=20, share=0.05), **{"balance": "proportional", **settings})
+    return TextStream(sources(), 7, HeldOut(pairs=20, share=0.05), **{"balance": "proportional", **settings})
 
 
 def test_every_row_once_and_heldout_never(two_languages):
@@ -48,6 +49,23 @@ def test_a_small_buffer_still_gives_every_row(two_languages):
 def test_skipping_chunks_arrives_at_the_same_place(two_languages, skip):
     chunks = list(stream(two_languages).chunks(2, 128))
     assert list(stream(two_languages).chunks(2, 128, skip=skip)) == chunks[skip:]
+
+
+@pytest.mark.parametrize(("epoch", "skip"), [(0, 0), (0, 2), (1, 0)])
+def test_reading_that_was_started_early_changes_no_order(two_languages, epoch, skip):
+    early = stream(two_languages, buffer=200)
+    early.start_reading(0, 128)
+    expected = list(stream(two_languages, buffer=200).chunks(epoch, 128, skip=skip))
+    assert list(early.chunks(epoch, 128, skip=skip)) == expected
+    assert list(early.chunks(0, 128)) == list(stream(two_languages, buffer=200).chunks(0, 128))
+
+
+def test_an_error_of_reading_started_early_is_raised_at_the_first_chunk(tmp_path):
+    (tmp_path / "bad.en-de.tsv").write_text("one column\n" * 5)
+    early = TextStream(open_corpora((Corpus(path=str(tmp_path / "*.tsv")),)), 7, HeldOut(share=0.05))
+    early.start_reading(0, 8)
+    with pytest.raises(InputError, match="no usable sentence"):
+        next(early.chunks(0, 8))
 
 
 @pytest.mark.parametrize(("balance", "share"), [("proportional", 0.1), ("root", 0.25), ("equal", 0.5)])

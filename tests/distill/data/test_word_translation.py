@@ -12,7 +12,7 @@ import msdc
 from msdc.distill.assistant import sample_rows
 from msdc.distill.data.batches import make_chunk
 from msdc.distill.data.sources import Row, join_punctuation, open_corpora, open_corpus
-from msdc.distill.data.stream import Stream
+from msdc.distill.data.stream import TextStream
 from msdc.distill.data.word_translation import learn_dictionary, put_into_words
 from msdc.distill.recipe import Corpus, HeldOut
 from msdc.errors import InputError
@@ -65,7 +65,7 @@ def _corpora(folder: Path) -> tuple[Corpus, Corpus]:
 
 def test_text_becomes_pairs_that_are_never_held_out_nor_learnt_from(tmp_path: Path) -> None:
     corpora = _corpora(tmp_path)
-    stream = Stream(open_corpora(corpora), 1, HeldOut(share=0.4))
+    stream = TextStream(open_corpora(corpora), 1, HeldOut(share=0.4))
     plain = {row.source for row in sample_rows(stream, 1000, 1) if row.language == "xx"}
     stream.sources = put_into_words(stream.sources, learn_dictionary(toy_pairs()))
     made = stream.sources[-1]

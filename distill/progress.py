@@ -1,0 +1,115 @@
+"""Progress of a training stage on standard error: a bar in a terminal, else one line every 30 seconds."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from msdc.progress import say
+
+LINE_SECONDS = 30.0
+
+
+def _duration(seconds: float) -> str:
+    """`45 s`, `12 min`, `3 h 05 min`."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+class StageProgress:
+    """Shows rows read, then steps with loss, learning rate, pairs per second and time left.
+
+    A context manager. Loss and speed are means since the last line (the last half second of a bar).
+
+    Args:
+        label: what is being trained.
+        steps: the last step of the stage.
+        enabled: false in all processes but the first.
+        seconds: time between lines where standard error is no terminal.
+        clock: seconds, increasing; a test passes its own.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        steps: int | None = None,
+        *,
+        enabled: bool = True,
+        seconds: float = LINE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.label = label
+        self.steps = steps
+        self.enabled = enabled
+        self.clock = clock
+        self._bar: Any = None
+        self._task: Any = None
+        self._terminal = enabled and sys.stderr.isatty()
+        self._every = 0.5 if self._terminal else seconds
+        self._shown = clock()
+        self._losses: list[float] = []
+        self._pairs = 0
+        self._first: tuple[float, int] | None = None
+
+    def __enter__(self) -> Self:
+        if self._terminal:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+            text = TextColumn("{task.description}"), TextColumn("{task.fields[text]}")
+            columns = text[0], BarColumn(), MofNCompleteColumn(), text[1]
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task(self.label, total=self.steps, text="")
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def _due(self) -> bool:
+        return self.enabled and self.clock() - self._shown >= self._every
+
+    def _show(self, text: str, step: int | None = None) -> None:
+        self._shown = self.clock()
+        if self._bar is not None:
+            self._bar.update(self._task, completed=step, text=text)
+        else:
+            at = "" if step is None else f"step {step}/{self.steps}, "
+            say(f"{self.label}: {at}{text}")
+
+    def reading(self, rows: int) -> None:
+        """Rows of text read so far, before the first step."""
+        if self._due():
+            self._show(f"reading the corpora, {rows:,} rows")
+
+    def validating(self) -> None:
+        """A validation begins; only a bar shows it."""
+        if self._bar is not None:
+            self._bar.update(self._task, text="validation")
+
+    def step(self, step: int, loss: float, learning_rate: float, pairs: int) -> None:
+        """A step is done: its number from 1, its loss, its learning rate, and the pairs of its batch."""
+        now = self.clock()
+        if self._first is None:
+            # Speed and time left are counted from here: filling the buffer and starting up are not training.
+            self._first, self._shown, pairs = (now, step), now, 0
+        self._losses.append(loss)
+        self._pairs += pairs
+        if not self._due():
+            return
+        spent = max(now - self._shown, 1e-9)
+        began, first = self._first
+        parts = [f"loss {sum(self._losses) / len(self._losses):.4g}", f"lr {learning_rate:.2g}"]
+        parts.append(f"{self._pairs / spent:,.0f} pairs/s")
+        if self.steps is not None and step > first:
+            parts.append(f"{_duration((now - began) / (step - first) * (self.steps - step))} left")
+        self._losses, self._pairs = [], 0
+        self._show(", ".join(parts), step)
