@@ -32,7 +32,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         document = Path(folder) / "document.md"
         command = [sys.executable, "-m", "msdc.cli", "evaluate", options.model, *passed, "-o", str(document)]
-        done = subprocess.run(command, check=False)
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
         if done.returncode:
             raise SystemExit(done.returncode)
         text = document.read_text(encoding="utf-8")

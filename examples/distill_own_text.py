@@ -20,6 +20,7 @@ from msdc.files import PACKAGE
 
 
 def main() -> None:
+    """Train a student on a corpus and try it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, help="run folder")
     parser.add_argument("--corpus", default=str(PACKAGE / "data" / "quickstart" / "parallel.tsv"))

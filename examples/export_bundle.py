@@ -18,6 +18,7 @@ TEXTS = ["Where is the station?", "Wo ist der Bahnhof?", "¿Dónde está la esta
 
 
 def main() -> None:
+    """Export, then compare each runtime with the float model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, help="bundle folder to write")
     parser.add_argument("--model", default="msdc-mini")

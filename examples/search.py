@@ -24,6 +24,7 @@ NOTES = [
 
 
 def main() -> None:
+    """Rank the notes for a query."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("query", nargs="?", default="Wo habe ich das Auto geparkt?")
     parser.add_argument("--model", default="msdc-mini")
