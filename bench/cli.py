@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from msdc.bench.devices.registry import DEVICES, load, usage
+from msdc.bench.option_types import Numbers
 from msdc.export.runtimes import expand, runtime_choices
 
 
@@ -26,20 +27,6 @@ class BenchCommand(click.Command):
             command: click.Command = load(kind.command)
             return command.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
-
-
-class Numbers(click.ParamType):
-    """Whole numbers with commas between."""
-
-    name = "N,N"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        try:
-            return tuple(int(part) for part in str(value).split(",") if part.strip())
-        except ValueError:
-            self.fail(f"{value!r} is not a list of whole numbers; expected numbers such as 8,32,128", param, ctx)
 
 
 def _settings(values: MutableMapping[str, Any]) -> Any:

@@ -1,35 +1,66 @@
-"""What a model card states, in one command: `msdc evaluate MODEL --tasks card`.
+"""The evaluation behind a model card, in one command: `msdc evaluate MODEL --tasks card`.
 
-The suite's sets are in `sets`. Beyond them the card fills in what the user did not name: the artifacts (MODEL exported
-for both runtimes, in its own precision or int8), the languages (those of the model's card), and the training text to
-look for test sentences in (the recipe of the model's run folder, or the shipped recipe of its name).
+The sets of the suite are in `msdc.bench.accuracy.sets.registry`. `evaluate_card` composes an export and an evaluation:
+what the user did not name is filled in. Artifacts are MODEL exported for both runtimes, in its own precision or int8;
+languages are those of the model's card; the training text to search for test sentences is that of the recipe in the
+model's run folder, or of the shipped recipe with the model's name.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from msdc.bench.accuracy.config import EvaluateConfig
+from msdc.bench.accuracy.contamination.corpora import corpus_streams
+from msdc.bench.accuracy.contender import Contender, Opener
+from msdc.bench.accuracy.document import Document
+from msdc.bench.accuracy.run import check_tasks, evaluate_loaded, load_sets
 from msdc.bench.accuracy.sets.languages import SHIPPED
+from msdc.bench.accuracy.sets.named_set import find_data_folder
 from msdc.errors import InputError
 from msdc.progress import say
 
-SUITE = "card"
 RECIPE = "recipe.yaml"
 
 
+def evaluate_card(config: EvaluateConfig) -> Document:
+    """Export the model, then score it and its artifacts on `config.tasks`; returns the result document.
+
+    All data is read before the export, so that a bad file stops the command early.
+
+    Raises:
+        InputError: absent or bad data, or a model that cannot be opened or exported.
+        MsdcError: vectors that cannot be scored.
+    """
+    check_tasks(config)
+    opener = Opener(config)
+    main = opener.open(config.model, config.runtime)
+    languages = config.languages or tuple(main.record.get("languages") or card_languages(main.folder))
+    loaded = load_sets(replace(config, languages=languages))
+    corpora, why = _training_text(config, main)
+    with contextlib.ExitStack() as kept:
+        artifacts = config.artifacts
+        if main.record["kind"] == "float" and not artifacts:
+            artifacts = (kept.enter_context(exported(config.model)),)
+        complete = replace(
+            config, languages=languages, artifacts=artifacts, corpora=corpora, no_corpora=why or config.no_corpora
+        )
+        return evaluate_loaded(complete, opener, main, loaded)
+
+
 def card_languages(folder: Path | None) -> tuple[str, ...]:
-    """Languages of a model folder's card, or those of the shipped student."""
+    """Languages named in a model folder's card, or those of the shipped student."""
     from msdc.export.model_card import read_card
 
     return read_card(folder).languages or SHIPPED
 
 
 def training_recipe(folder: Path | None, name: str) -> str | None:
-    """The recipe a model was taught with: of the run folder it lies in, or the shipped one of its name."""
+    """The recipe a model was trained with: that of its run folder, or the shipped one of its name."""
     from msdc.distill.catalog import shipped
 
     beside = folder.resolve().parent / RECIPE if folder is not None else None
@@ -40,9 +71,9 @@ def training_recipe(folder: Path | None, name: str) -> str | None:
 
 @contextlib.contextmanager
 def exported(model: str, runtimes: str = "both") -> Iterator[str]:
-    """A bundle of `model` for as long as the context lasts.
+    """A bundle of `model` in a temporary folder that is removed when the context ends.
 
-    Gates are left out: the card is to say what an artifact scores, also of one that an export would refuse.
+    Gates are not enforced: the card states what an artifact scores, also where `msdc export` would refuse it.
 
     Raises:
         InputError: a model that cannot be exported.
@@ -54,33 +85,22 @@ def exported(model: str, runtimes: str = "both") -> Iterator[str]:
         _, manifest = export_model(ExportRequest(model, "linux", runtime=runtimes, out=out, gates=False))
         short = [runtime for runtime, parity in manifest.parity.items() if not parity.passed]
         if short:
-            say(f"card: msdc export would refuse this model for {' and '.join(short)}: a gate falls short")
+            say(f"card: msdc export would refuse this model for {' and '.join(short)}: a gate is not met")
         yield str(out)
 
 
-@contextlib.contextmanager
-def data_variable(folder: Path | None) -> Iterator[None]:
-    """Recipes look for their corpora under MSDC_DATA: the folder given, for as long as the context lasts."""
-    from msdc.bench.accuracy.sets.place import ENVIRONMENT
+def _training_text(config: EvaluateConfig, main: Contender) -> tuple[tuple[str | Path, ...], str]:
+    """The corpora to search, and why there are none."""
+    recipe = training_recipe(main.folder, main.record["model"])
+    if config.corpora or recipe is None:
+        return config.corpora, ""
+    return readable_corpora(recipe, find_data_folder(config.data).folder)
 
-    before = os.environ.get(ENVIRONMENT)
-    if folder is not None:
-        os.environ[ENVIRONMENT] = str(folder)
+
+def readable_corpora(recipe: str, data: Path | None = None) -> tuple[tuple[str, ...], str]:
+    """(the recipe as a corpus, ""), or ((), the reason) where its text cannot be read; `data` is the data folder."""
     try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(ENVIRONMENT, None)
-        else:
-            os.environ[ENVIRONMENT] = before
-
-
-def readable_corpora(recipe: str) -> tuple[tuple[str, ...], str]:
-    """(the recipe as a corpus, ""), or ((), why its text cannot be read here)."""
-    from msdc.bench.accuracy.corpora import corpus_streams
-
-    try:
-        corpus_streams([recipe])
+        corpus_streams([recipe], data)
     except InputError as error:
         return (), str(error)
     return (recipe,), ""

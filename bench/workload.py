@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from msdc.bench.accuracy.evaluate import plain
-from msdc.bench.accuracy.sets import data_place, plan
+from msdc.bench.accuracy.sets.named_set import find_data_folder
+from msdc.bench.accuracy.sets.registry import select_sets
 from msdc.bench.accuracy.task import Options, Task
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.bench.result import Accuracy
@@ -77,8 +78,8 @@ def collect(settings: BenchSettings) -> Tasks:
     Raises:
         InputError: an unknown task, absent or bad data, or a task that needs a second model.
     """
-    found = plan(settings.tasks, data_place(settings.data))
-    for job in found.jobs:
+    found = select_sets(settings.tasks, find_data_folder(settings.data))
+    for job in found.sets:
         if job.task.needs_reference:
             raise InputError(f"task {job.name} compares two models: run it with msdc evaluate")
-    return Tasks(tuple((job.name, job.task, job.load()) for job in found.jobs))
+    return Tasks(tuple((job.name, job.task, job.load()) for job in found.sets))

@@ -25,7 +25,7 @@ VERBS = {
         "Write the bundle for a target: ExecuTorch, ONNX, tokenizer, golden vectors.",
     ),
     "bench": ("msdc.bench.cli:command", "Measure a bundle on a device: latency, memory, parity, accuracy."),
-    "evaluate": ("msdc.bench.accuracy.cli:command", "Measure the accuracy of any encoder or bundle."),
+    "evaluate": ("msdc.bench.evaluate_cli:command", "Measure the accuracy of any encoder or bundle."),
     "report": ("msdc.bench.report.cli:command", "Write one page for many results."),
     "encode": ("msdc.commands.encode:command", "Print the vectors of texts."),
     "compare": ("msdc.commands.compare:command", "Print the similarity of texts."),

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from msdc.bench.accuracy.registry import find_task
+from msdc.bench.accuracy.sets.named_set import find_data_folder
+from msdc.bench.accuracy.sets.registry import select_sets
 from msdc.bench.accuracy.task import Data, Options, Outcome, Task
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError
@@ -61,10 +63,8 @@ def evaluate(
     if path is not None:
         chosen = find_task(task)
         return result_of(chosen, store, chosen.read(Path(path)), Options(**settings))[0]
-    from msdc.bench.accuracy.sets import data_place, plan
-
-    jobs = plan([task], data_place(data)).jobs
-    if len(jobs) != 1:
-        raise InputError(f"{task} is {len(jobs)} data sets; name one of: {', '.join(job.name for job in jobs)}")
-    result, _ = result_of(jobs[0].task, store, jobs[0].load(), Options(**settings))
-    return result | {"name": jobs[0].name}
+    found = select_sets([task], find_data_folder(data)).sets
+    if len(found) != 1:
+        raise InputError(f"{task} is {len(found)} data sets; name one of: {', '.join(one.name for one in found)}")
+    result, _ = result_of(found[0].task, store, found[0].load(), Options(**settings))
+    return result | {"name": found[0].name}

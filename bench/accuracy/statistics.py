@@ -96,7 +96,7 @@ def interval(
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairedTest:
     """Model A minus model B on the same items: points, their interval, and the paired permutation test's p."""
 
     difference: float
@@ -105,7 +105,7 @@ class Comparison:
     p: float
 
 
-def compare(first: Items, second: Items, resamples: int = RESAMPLES, seed: int = 0) -> Comparison:
+def paired_test(first: Items, second: Items, resamples: int = RESAMPLES, seed: int = 0) -> PairedTest:
     """Paired test of two models: bootstrap over items for the interval, permutation for p.
 
     The permutation swaps the two models' answers item by item with probability one half: what they would do if
@@ -122,7 +122,7 @@ def compare(first: Items, second: Items, resamples: int = RESAMPLES, seed: int =
     bounds = percentiles(scores[0] - scores[1])
     observed, p = _permutation(first, second, resamples, seed + 1)
     low, high = bounds if bounds is not None else (float("nan"), float("nan"))
-    return Comparison(observed, low, high, p)
+    return PairedTest(observed, low, high, p)
 
 
 def _permutation(first: Items, second: Items, resamples: int, seed: int) -> tuple[float, float]:

@@ -120,20 +120,22 @@ class VectorStore:
             self._rows = {key.tobytes(): row for row, key in enumerate(keys)}
 
 
-class FirstNumbers:
-    """A model whose vectors are the first `width` numbers of another's: what a smaller index would hold.
+class TruncatedVectors:
+    """A model whose vectors are the first `width` dimensions of another's, as a smaller index would hold them.
 
     Raises:
-        InputError: `width` is not less than the model's own.
+        InputError: `width` is not smaller than the model's own.
     """
 
     def __init__(self, store: VectorStore, width: int) -> None:
         if not 0 < width < store.width:
-            raise InputError(f"width {width}: {store.name} has {store.width} numbers, so fewer than that")
+            raise InputError(
+                f"--truncate-dim {width}: {store.name} has {store.width} dimensions, expected fewer than that"
+            )
         self.store = store
         self.width = width
         self.name = f"{store.name} (first {width})"
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
-        """[N, width]; not of length 1, which no cosine needs."""
+        """Vectors [N, width], not normalized: cosine does not need it."""
         return self.store.encode(texts)[:, : self.width]

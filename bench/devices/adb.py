@@ -20,7 +20,7 @@ from msdc.bench.devices.runner_protocol import (
     USAGE_CODE,
     VECTORS,
     Answer,
-    Job,
+    RunnerJob,
     device_info,
     device_run,
     read_answer,
@@ -148,7 +148,7 @@ class RemoteFolder:
                 raise MsdcError(f"device {self.adb.serial}: {path.name} was damaged on its way there; run again")
 
 
-def _pushed_bytes(job: Job, runner: RunnerBuild) -> int:
+def _pushed_bytes(job: RunnerJob, runner: RunnerBuild) -> int:
     listed = job.manifest.files
     bundle = sum(listed[name].bytes for name in job.bundle_files if name in listed)
     return bundle + sum(path.stat().st_size for path in runner.files)
@@ -187,7 +187,7 @@ def out_of_memory(adb: Adb, elapsed_s: float) -> str | None:
     return None
 
 
-def _killed(remote: Remote, job: Job, elapsed_s: float) -> MsdcError:
+def _killed(remote: Remote, job: RunnerJob, elapsed_s: float) -> MsdcError:
     """Why a runner ended by SIGKILL: its time limit, or the kernel for want of memory."""
     where = f"{job.runtime} on {remote.adb.serial}"
     if elapsed_s >= job.settings.timeout_s:
@@ -198,7 +198,7 @@ def _killed(remote: Remote, job: Job, elapsed_s: float) -> MsdcError:
     return MsdcError(f"{where}: the runner was killed (out of memory? the device's log does not say)")
 
 
-def _failure(remote: Remote, job: Job, done: Shell, elapsed_s: float) -> MsdcError:
+def _failure(remote: Remote, job: RunnerJob, done: Shell, elapsed_s: float) -> MsdcError:
     where = f"{job.runtime} on {remote.adb.serial}"
     # Devices without adb's newer protocol mix both streams.
     said = f"{done.errors}\n{done.output}"
@@ -226,7 +226,7 @@ def _failure(remote: Remote, job: Job, done: Shell, elapsed_s: float) -> MsdcErr
     return MsdcError(f"{where}: the runner ended with code {done.code} and no result" + (f" ({tail})" if tail else ""))
 
 
-def _run_in(folder: RemoteFolder, remote: Remote, job: Job, runner: RunnerBuild, local: Path) -> Answer:
+def _run_in(folder: RemoteFolder, remote: Remote, job: RunnerJob, runner: RunnerBuild, local: Path) -> Answer:
     """Push, run, pull."""
     where = f"{job.runtime} on {remote.adb.serial}"
     asked = job.write_request(local, f"{folder.path}/bundle", folder.path)
@@ -294,7 +294,7 @@ def run_remote(
     machine = remote.adb.shell("uname -m").output.strip()
     name, system = _names(remote)
     for index, runtime in enumerate(chosen_runtimes(manifest.runtimes, settings, bundle)):
-        job = Job(bundle.resolve(), manifest, runtime, settings, tasks, remote.clock)
+        job = RunnerJob(bundle.resolve(), manifest, runtime, settings, tasks, remote.clock)
         job.check_tokenizer()
         runner = job.runner(machine)
         if index and settings.cooldown_s:

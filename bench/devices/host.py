@@ -18,7 +18,7 @@ from msdc.bench.devices.runner_protocol import (
     REQUEST,
     USAGE_CODE,
     VECTORS,
-    Job,
+    RunnerJob,
     device_run,
     read_answer,
     runner_error,
@@ -48,7 +48,7 @@ class HostDevice(ThisMachine):
     def measure(
         self, bundle: Path, manifest: Manifest, runtime: RuntimeName, settings: BenchSettings, tasks: Tasks
     ) -> DeviceRun:
-        job = Job(bundle.resolve(), manifest, runtime, settings, tasks)
+        job = RunnerJob(bundle.resolve(), manifest, runtime, settings, tasks)
         where = f"{job.runtime} on host"
         try:
             job.check_tokenizer()

@@ -48,7 +48,7 @@ USAGE_CODE = 2
 
 
 @dataclass(frozen=True)
-class Job:
+class RunnerJob:
     """A bundle's artifact to be run natively, with everything that is the same on every device."""
 
     bundle: Path
@@ -133,7 +133,7 @@ def sentinel(output: str, nonce: str) -> tuple[str, str] | None:
     return (match[1], match[2]) if match else None
 
 
-def read_answer(job: Job, where: str, answer: Path, vectors: Path, hashes: tuple[str, str]) -> Answer:
+def read_answer(job: RunnerJob, where: str, answer: Path, vectors: Path, hashes: tuple[str, str]) -> Answer:
     """Parse what the runner wrote.
 
     Raises:
@@ -191,7 +191,7 @@ def device_info(value: dict[str, Any], *, name: str, kind: str, os: str = "", em
 
 
 def device_run(
-    job: Job, answer: Answer, device: DeviceInfo, runner: RunnerBuild, *,
+    job: RunnerJob, answer: Answer, device: DeviceInfo, runner: RunnerBuild, *,
     before: DeviceState | None = None, after: DeviceState | None = None, notes: Sequence[str] = (),
 ) -> DeviceRun:  # fmt: skip
     """The result of a run. `load` is the program's, `init` the tokenizer's; files come from a warm page cache."""

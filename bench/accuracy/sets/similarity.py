@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msdc.bench.accuracy.readers.parallel import Parallel, pair_of, read_parallel
 from msdc.bench.accuracy.sets.languages import flores
-from msdc.bench.accuracy.sets.place import NamedSet, Part, Place, pairs_part
+from msdc.bench.accuracy.sets.named_set import DataFolder, NamedSet, Part, pairs_part
 from msdc.bench.accuracy.sets.translation import flores_parallel
 from msdc.bench.accuracy.tasks import bias, geometry, sts
 from msdc.bench.accuracy.tasks.bias import BiasData
@@ -21,10 +21,10 @@ TRACKS = ("ar-ar", "es-es", "en-en", "en-ar", "en-de", "en-tr", "en-es", "en-fr"
 STSB = ("stsb/sts-test.tsv*", "stsbenchmark/sts-test.csv", "stsb/sts-test.csv*")
 
 
-def _sts17(place: Place) -> Iterator[Part]:
+def _sts17(data: DataFolder) -> Iterator[Part]:
     for track in TRACKS:
         a, b = track.split("-")
-        if place.languages and not {a, b} <= {*place.languages, "en"}:
+        if data.languages and not {a, b} <= {*data.languages, "en"}:
             continue
         patterns: list[str] = []
         for pair in dict.fromkeys((f"{a}-{b}", f"{b}-{a}")):
@@ -35,9 +35,9 @@ def _sts17(place: Place) -> Iterator[Part]:
                 f"[Ss][Tt][Ss]2017*/**/STS.{pair}.txt*",
                 f"[Ss][Tt][Ss]2017*/**/STS.input.track*.{pair}.txt",
             ]
-        yield pairs_part(place, f"sts17/{track}", *patterns)
+        yield pairs_part(data, f"sts17/{track}", *patterns)
     # the machine-translation-quality track is no similarity track: only when named
-    yield pairs_part(place, "sts17/es-en.4b", "sts2017/STS2017.es-en.4b.tsv*", extra=True)
+    yield pairs_part(data, "sts17/es-en.4b", "sts2017/STS2017.es-en.4b.tsv*", extra=True)
 
 
 def _part_name(file: Path) -> str:
@@ -48,43 +48,43 @@ def _join_files(name: str, files: list[Path], names: list[str]) -> ScoredPairs:
     return join_pairs(name, [read_pairs(file, part) for file, part in zip(files, names, strict=True)])
 
 
-def _sts_year(year: str) -> Callable[[Place], Iterator[Part]]:
-    def parts(place: Place) -> Iterator[Part]:
+def _sts_year(year: str) -> Callable[[DataFolder], Iterator[Part]]:
+    def parts(data: DataFolder) -> Iterator[Part]:
         looked = f"sts12-16/STS{year}.*.tsv*"
-        files = place.all(looked) or place.all(f"**/STS{year}-en-test/STS.input.*.txt")
+        files = data.all(looked) or data.all(f"**/STS{year}-en-test/STS.input.*.txt")
         names = [_part_name(file) for file in files]
         yield Part(f"sts{year}", partial(_join_files, f"sts{year}", files, names) if files else None, looked)
 
     return parts
 
 
-def _sick_all(place: Place) -> Iterator[Part]:
+def _sick_all(data: DataFolder) -> Iterator[Part]:
     """All 9,927 pairs, as MTEB scores SICK-R; DCSE and SentEval score the test part alone."""
     names = ("train", "trial", "test_annotated")
-    files = [file for name in names if (file := place.first(f"sick/SICK_{name}.txt*", f"SICK/SICK_{name}.txt"))]
+    files = [file for name in names if (file := data.first(f"sick/SICK_{name}.txt*", f"SICK/SICK_{name}.txt"))]
     whole = len(files) == len(names)
     load = partial(_join_files, "sickr-all", files, ["train", "trial", "test"]) if whole else None
     yield Part("sickr-all", load, "sick/SICK_{train,trial,test_annotated}.txt*")
 
 
-def _one(name: str, *patterns: str, language: str | None = None) -> Callable[[Place], Iterator[Part]]:
-    def parts(place: Place) -> Iterator[Part]:
+def _one(name: str, *patterns: str, language: str | None = None) -> Callable[[DataFolder], Iterator[Part]]:
+    def parts(data: DataFolder) -> Iterator[Part]:
         # a set of one language is no part of a suite for others; named by itself it always is
-        foreign = language is not None and language not in (place.languages or (language,))
-        yield replace(pairs_part(place, name, *patterns), extra=foreign)
+        foreign = language is not None and language not in (data.languages or (language,))
+        yield replace(pairs_part(data, name, *patterns), extra=foreign)
 
     return parts
 
 
-def _by_language(name: str, pattern: str) -> Callable[[Place], Iterator[Part]]:
-    def parts(place: Place) -> Iterator[Part]:
-        for code in place.others():
-            yield pairs_part(place, name.format(code), pattern.format(code))
+def _by_language(name: str, pattern: str) -> Callable[[DataFolder], Iterator[Part]]:
+    def parts(data: DataFolder) -> Iterator[Part]:
+        for code in data.others():
+            yield pairs_part(data, name.format(code), pattern.format(code))
 
     return parts
 
 
-def _graded(place: Place) -> Iterator[Part]:
+def _graded(data: DataFolder) -> Iterator[Part]:
     yield Part("graded-pairs", partial(read_pairs, GRADED_PAIRS, "graded-pairs"))
 
 
@@ -93,13 +93,13 @@ def _load_bias(name: str, parts: list[Part], picture: Callable[[], Parallel] | N
     return BiasData(join_pairs(f"bias/{name}", read), picture() if picture else None)
 
 
-def _picture(place: Place) -> Callable[[], Parallel] | None:
+def _picture(data: DataFolder) -> Callable[[], Parallel] | None:
     """FLORES where it is, else the shipped sentences: English with the first other language."""
-    others = place.others()
+    others = data.others()
     if not others:
         return None
-    if place.folder is not None and place.first("flores200/devtest/eng_Latn.devtest*"):
-        return partial(flores_parallel, place.folder, ["en", others[0]], f"flores/en-{others[0]}")
+    if data.folder is not None and data.first("flores200/devtest/eng_Latn.devtest*"):
+        return partial(flores_parallel, data.folder, ["en", others[0]], f"flores/en-{others[0]}")
     return partial(_shipped_pair, others[0])
 
 
@@ -108,14 +108,14 @@ def _shipped_pair(code: str) -> Parallel:
     return pair_of(parallel, "en", code if code in parallel.sides else "de", f"quickstart/en-{code}")
 
 
-def _bias(place: Place) -> Iterator[Part]:
-    stsb = [*_one("stsb", *STSB)(place), *_by_language("stsb-multi/{}", MULTI_TEST)(place)]
-    stsb += _by_language("stsb-cross/en-{}", CROSS)(place)
-    for name, parts in (("sts17", list(_sts17(place))), ("stsb", stsb)):
+def _bias(data: DataFolder) -> Iterator[Part]:
+    stsb = [*_one("stsb", *STSB)(data), *_by_language("stsb-multi/{}", MULTI_TEST)(data)]
+    stsb += _by_language("stsb-cross/en-{}", CROSS)(data)
+    for name, parts in (("sts17", list(_sts17(data))), ("stsb", stsb)):
         found = [part for part in parts if part.load is not None and not part.extra]
-        load = partial(_load_bias, name, found, _picture(place)) if len(found) >= 2 else None
+        load = partial(_load_bias, name, found, _picture(data)) if len(found) >= 2 else None
         yield Part(f"bias/{name}", load, f"at least two parts of {name}")
-    yield Part("bias/graded-pairs", partial(_load_graded_bias, _picture(place)), extra=True)
+    yield Part("bias/graded-pairs", partial(_load_graded_bias, _picture(data)), extra=True)
 
 
 def _load_graded_bias(picture: Callable[[], Parallel] | None) -> BiasData:
@@ -123,16 +123,16 @@ def _load_graded_bias(picture: Callable[[], Parallel] | None) -> BiasData:
     return BiasData(pairs, picture() if picture else None)
 
 
-def _geometry(place: Place) -> Iterator[Part]:
-    file = place.first(*STSB)
-    yield Part("geometry", partial(_load_geometry, file, place) if file else None, STSB[0])
+def _geometry(data: DataFolder) -> Iterator[Part]:
+    file = data.first(*STSB)
+    yield Part("geometry", partial(_load_geometry, file, data) if file else None, STSB[0])
 
 
-def _load_geometry(file: Path, place: Place) -> GeometryData:
+def _load_geometry(file: Path, data: DataFolder) -> GeometryData:
     parallel = None
-    codes = [code for code in place.codes() if place.first(f"flores200/devtest/{flores(code)}.devtest*")]
-    if place.folder is not None and len(codes) >= 2:
-        parallel = flores_parallel(place.folder, codes, "flores")
+    codes = [code for code in data.codes() if data.first(f"flores200/devtest/{flores(code)}.devtest*")]
+    if data.folder is not None and len(codes) >= 2:
+        parallel = flores_parallel(data.folder, codes, "flores")
     return GeometryData(read_pairs(file, "stsb"), parallel)
 
 

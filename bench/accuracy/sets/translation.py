@@ -10,7 +10,7 @@ from pathlib import Path
 from msdc.bench.accuracy.readers.bucc import Mining, Split, read_bucc
 from msdc.bench.accuracy.readers.parallel import Parallel, pair_of, read_aligned, read_parallel
 from msdc.bench.accuracy.sets.languages import SHIPPED, TWO_OF_THREE, flores, three
-from msdc.bench.accuracy.sets.place import NamedSet, Part, Place
+from msdc.bench.accuracy.sets.named_set import DataFolder, NamedSet, Part
 from msdc.bench.accuracy.tasks import drift, mining, mse, retrieval, tatoeba
 from msdc.bench.accuracy.tasks.drift import DriftData
 from msdc.bench.accuracy.tasks.retrieval import Pool
@@ -33,22 +33,22 @@ def flores_parallel(folder: Path, codes: list[str], name: str, split: str = "dev
     return read_aligned(paths, name)
 
 
-def _flores_file(place: Place, code: str, split: str = "devtest") -> tuple[Path | None, str]:
+def _flores_file(data: DataFolder, code: str, split: str = "devtest") -> tuple[Path | None, str]:
     looked = f"flores200/{split}/{flores(code)}.{split}*"
-    return place.first(looked), looked
+    return data.first(looked), looked
 
 
-def _tatoeba(place: Place) -> Iterator[Part]:
-    if place.languages:
-        codes = [three(code) for code in place.others()]
+def _tatoeba(data: DataFolder) -> Iterator[Part]:
+    if data.languages:
+        codes = [three(code) for code in data.others()]
     else:
-        files = place.all("laser-tatoeba/tatoeba.*-eng.eng*", "tatoeba/v1/tatoeba.*-eng.eng")
+        files = data.all("laser-tatoeba/tatoeba.*-eng.eng*", "tatoeba/v1/tatoeba.*-eng.eng")
         codes = [file.name.split(".")[1].split("-")[0] for file in files]
         if not codes:
             yield Part("tatoeba", None, "laser-tatoeba/tatoeba.XXX-eng.eng")
     for code in codes:
         looked = f"laser-tatoeba/tatoeba.{code}-eng.{code}"
-        file = place.first(looked, f"tatoeba/v1/tatoeba.{code}-eng.{code}")
+        file = data.first(looked, f"tatoeba/v1/tatoeba.{code}-eng.{code}")
         name = f"tatoeba/{TWO_OF_THREE.get(code, code)}"
         yield Part(name, partial(_read_named, file, name) if file else None, looked)
 
@@ -57,11 +57,11 @@ def _read_named(file: Path, name: str) -> Parallel:
     return replace(read_parallel(file), name=name)
 
 
-def _flores(place: Place) -> Iterator[Part]:
-    for code in place.others():
-        file, looked = _flores_file(place, code)
+def _flores(data: DataFolder) -> Iterator[Part]:
+    for code in data.others():
+        file, looked = _flores_file(data, code)
         name = f"flores/en-{code}"
-        load = partial(flores_parallel, place.folder, ["en", code], name) if file and place.folder else None
+        load = partial(flores_parallel, data.folder, ["en", code], name) if file and data.folder else None
         yield Part(name, load, looked)
 
 
@@ -69,15 +69,15 @@ def _shipped_pair(code: str, name: str) -> Parallel:
     return pair_of(read_parallel(PARALLEL), "en", code, name)
 
 
-def _quickstart(place: Place) -> Iterator[Part]:
-    for code in place.others():
+def _quickstart(data: DataFolder) -> Iterator[Part]:
+    for code in data.others():
         if code in SHIPPED:
             yield Part(f"quickstart/en-{code}", partial(_shipped_pair, code, f"quickstart/en-{code}"))
 
 
-def _bucc(place: Place) -> Iterator[Part]:
+def _bucc(data: DataFolder) -> Iterator[Part]:
     looked = "bucc*/**/*.training.gold*"
-    files = place.all(looked)
+    files = data.all(looked)
     if not files:
         yield Part("bucc", None, looked)
     for file in files:
@@ -102,10 +102,10 @@ def _load_flores_mining(folder: Path, code: str) -> Mining:
     return Mining(first.name, training, test, first.sources + second.sources, first.notes + second.notes)
 
 
-def _flores_mining(place: Place) -> Iterator[Part]:
-    for code in place.others():
-        file, looked = _flores_file(place, code, "dev")
-        load = partial(_load_flores_mining, place.folder, code) if file and place.folder else None
+def _flores_mining(data: DataFolder) -> Iterator[Part]:
+    for code in data.others():
+        file, looked = _flores_file(data, code, "dev")
+        load = partial(_load_flores_mining, data.folder, code) if file and data.folder else None
         yield Part(f"flores-mining/{code}-en", load, looked)
 
 
@@ -120,23 +120,23 @@ def _load_xsr(folder: Path, query: str, answer: str, distractors: list[Path]) ->
     return Pool(joined, texts, joined.sources + [lines.source for lines in files])
 
 
-def _xsr(place: Place) -> Iterator[Part]:
-    english = place.all("english/*.txt*")
-    for code in place.others():
-        file, looked = _flores_file(place, code, "dev")
+def _xsr(data: DataFolder) -> Iterator[Part]:
+    english = data.all("english/*.txt*")
+    for code in data.others():
+        file, looked = _flores_file(data, code, "dev")
         for query, answer in ((code, "en"), ("en", code)):
-            pools = english if answer == "en" else place.all(f"*/*.en-{code}.tsv*")
-            found = file is not None and place.folder is not None and pools
-            load = partial(_load_xsr, place.folder, query, answer, pools) if found and place.folder else None
+            pools = english if answer == "en" else data.all(f"*/*.en-{code}.tsv*")
+            found = file is not None and data.folder is not None and pools
+            load = partial(_load_xsr, data.folder, query, answer, pools) if found and data.folder else None
             wanted = "english/*.txt*" if answer == "en" else f"*/*.en-{code}.tsv*"
             yield Part(f"xsr/{query}-{answer}", load, f"{looked} and {wanted}")
 
 
-def _mse(place: Place) -> Iterator[Part]:
-    for code in place.others():
-        file, looked = _flores_file(place, code)
+def _mse(data: DataFolder) -> Iterator[Part]:
+    for code in data.others():
+        file, looked = _flores_file(data, code)
         name = f"mse/en-{code}"
-        load = partial(flores_parallel, place.folder, ["en", code], name) if file and place.folder else None
+        load = partial(flores_parallel, data.folder, ["en", code], name) if file and data.folder else None
         yield Part(name, load, looked)
 
 
@@ -155,11 +155,11 @@ def _load_drift(folder: Path, codes: list[str]) -> DriftData:
     )
 
 
-def _drift(place: Place) -> Iterator[Part]:
+def _drift(data: DataFolder) -> Iterator[Part]:
     yield Part("drift/quickstart", _shipped_texts)
-    file, looked = _flores_file(place, "en")
-    codes = [code for code in place.codes() if _flores_file(place, code)[0]]
-    yield Part("drift/flores", partial(_load_drift, place.folder, codes) if file and place.folder else None, looked)
+    file, looked = _flores_file(data, "en")
+    codes = [code for code in data.codes() if _flores_file(data, code)[0]]
+    yield Part("drift/flores", partial(_load_drift, data.folder, codes) if file and data.folder else None, looked)
 
 
 SETS = (

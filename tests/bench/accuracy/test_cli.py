@@ -12,11 +12,12 @@ from accuracy_models import QUICKSTART, WordBag, write_pairs
 
 from msdc import cli
 from msdc.bench.accuracy import evaluate
+from msdc.bench.accuracy.config import EvaluateConfig
 from msdc.bench.accuracy.document import as_documents
-from msdc.bench.accuracy.published import LAYOUTS, read_published, tables
-from msdc.bench.accuracy.run import EvaluateConfig
+from msdc.bench.accuracy.published.tables import TABLES, read_published, tables
 from msdc.bench.accuracy.run import run as run_evaluation
-from msdc.bench.accuracy.sets import SETS, SUITES, data_place, plan
+from msdc.bench.accuracy.sets.named_set import find_data_folder
+from msdc.bench.accuracy.sets.registry import SETS, SUITES, select_sets
 from msdc.bench.accuracy.task import Options
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.bench.report.build import evaluation_report, report_section
@@ -126,7 +127,7 @@ def test_vectors_cut_to_their_first_numbers(tiny_student, tiny_bundle, capsys):
     texts = ("graded-pairs", f"drift={QUICKSTART / 'parallel.tsv'}")
     options = Options(resamples=20)
     document = run(
-        EvaluateConfig(str(tiny_student), texts, artifacts=(str(tiny_bundle),), widths=(8,), options=options)
+        EvaluateConfig(str(tiny_student), texts, artifacts=(str(tiny_bundle),), truncate_dims=(8,), options=options)
     )
     label = "tiny-student (first 8)"
     assert [model["label"] for model in document["models"]][:2] == ["tiny-student", label]
@@ -140,8 +141,10 @@ def test_vectors_cut_to_their_first_numbers(tiny_student, tiny_bundle, capsys):
     assert row["against"]["model"] == "tiny-student" and "p" in row["against"]
     assert label in markdown(document)
     for widths, word in (("99", "fewer than that"), ("0", "fewer than that"), ("x", "expected numbers")):
-        code, _, err = msdc(capsys, "evaluate", tiny_student, "--tasks", "graded-pairs", "--widths", widths)
-        assert code == 2 and word in err
+        for option in ("--truncate-dim", "--widths"):
+            code, _, err = msdc(capsys, "evaluate", tiny_student, "--tasks", "graded-pairs", option, widths)
+            assert code == 2 and word in err
+    assert "--truncate-dim" in (text := msdc(capsys, "evaluate", "--help")[1]) and "--widths" not in text
 
 
 def test_contamination_counts_stand_beside_the_score(card):
@@ -197,7 +200,7 @@ def test_help_imports_no_torch():
     import subprocess
     import sys
 
-    code = "import sys, bench.accuracy.cli; assert not {'torch', 'faiss', 'sklearn', 'scipy'} & set(sys.modules)"
+    code = "import sys, msdc.bench.evaluate_cli; assert not {'torch', 'faiss', 'sklearn', 'scipy'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -322,22 +325,22 @@ def test_languages_choose_the_tracks(tmp_path):
     for pair in ("en-en", "es-es", "ar-ar", "en-de"):
         write_pairs(folder / f"STS2017.{pair}.tsv", [(1, "a", "b"), (2, "c", "d")])
     write_pairs(folder / "STS2017.es-en.4b.tsv", [(1, "a", "b"), (2, "c", "d")])
-    names = lambda languages: [job.name for job in plan(["sts17"], data_place(tmp_path, languages)).jobs]  # noqa: E731
+    names = lambda languages: [job.name for job in select_sets(["sts17"], find_data_folder(tmp_path, languages)).sets]  # noqa: E731
     assert names(None) == ["sts17/ar-ar", "sts17/es-es", "sts17/en-en", "sts17/en-de"]
     assert names(("de",)) == ["sts17/en-en", "sts17/en-de"]
-    assert [j.name for j in plan(["sts17/es-en.4b"], data_place(tmp_path)).jobs] == ["sts17/es-en.4b"]
+    assert [j.name for j in select_sets(["sts17/es-en.4b"], find_data_folder(tmp_path)).sets] == ["sts17/es-en.4b"]
 
 
 def test_reversed_and_official_file_names(tmp_path):
     folder = tmp_path / "STS2017-extended"
     folder.mkdir()
     (folder / "STS.fr-en.txt").write_text("un\tone\t2.0\ndeux\ttwo\t3\n", encoding="utf-8")
-    (job,) = plan(["sts17/en-fr"], data_place(tmp_path)).jobs
+    (job,) = select_sets(["sts17/en-fr"], find_data_folder(tmp_path)).sets
     assert job.load().gold_N.tolist() == [2.0, 3.0]
 
 
 def test_published_tables_are_read_and_add_up():
-    for layout in LAYOUTS:
+    for layout in TABLES:
         source, columns, rows = read_published(layout.file)
         assert "20" in source and rows and columns[0] == "system"
         filled = tables((layout.suites[0],), {"none": {}})
@@ -369,7 +372,7 @@ def test_hub_data_set_from_its_cache(monkeypatch, tmp_path, bag):
     monkeypatch.setattr(
         huggingface_hub, "snapshot_download", lambda *a, **k: real(*a, cache_dir=tmp_path, local_files_only=True, **k)
     )
-    (job,) = plan(["sts=hub:me/toy"], data_place(None)).jobs
+    (job,) = select_sets(["sts=hub:me/toy"], find_data_folder(None)).sets
     data = job.load()
     assert data.first == columns["sentence1"] and data.gold_N.tolist() == columns["score"]
     columns["score"][1] = 7.0
@@ -377,12 +380,13 @@ def test_hub_data_set_from_its_cache(monkeypatch, tmp_path, bag):
     with pytest.raises(InputError, match=r"row 2: the gold score 7\.0 is outside"):
         job.load()
     with pytest.raises(InputError, match="hub did not give"):
-        plan(["sts=hub:me/other"], data_place(None)).jobs[0].load()
+        select_sets(["sts=hub:me/other"], find_data_folder(None)).sets[0].load()
 
 
 def test_card_exports_and_finds_the_training_text_by_itself(tiny_student, tmp_path, monkeypatch):
     """Nothing but the model is named: artifacts, languages and corpora come from the model and its run folder."""
-    import msdc.bench.accuracy.sets as sets
+    import msdc.bench.accuracy.sets.registry as sets
+    from msdc.bench.model_card import evaluate_card
 
     run_folder = tmp_path / "run"
     student = shutil.copytree(tiny_student, run_folder / "student")
@@ -399,7 +403,7 @@ def test_card_exports_and_finds_the_training_text_by_itself(tiny_student, tmp_pa
     monkeypatch.setitem(sets.SUITES, "card", ("graded-pairs", "quickstart", "drift/quickstart"))
     monkeypatch.setenv("MSDC_DATA", "/nowhere")
     config = EvaluateConfig(str(student), ("card",), data=tmp_path / "data", options=Options(resamples=0))
-    document = run(config)
+    document = json.loads(json.dumps(evaluate_card(config).as_json()))
     assert os.environ["MSDC_DATA"] == "/nowhere"
     labels = [model["label"] for model in document["models"]]
     assert labels == ["student", "student (executorch)", "student (onnx)"]

@@ -6,9 +6,9 @@ import string
 import numpy as np
 import pytest
 
-from msdc.bench.accuracy.contamination import check, normalise
-from msdc.bench.accuracy.corpora import corpus_streams
-from msdc.bench.accuracy.minhash import NearIndex, shingles
+from msdc.bench.accuracy.contamination.check import check, normalise
+from msdc.bench.accuracy.contamination.corpora import corpus_streams
+from msdc.bench.accuracy.contamination.minhash import NearIndex, shingles
 from msdc.errors import InputError
 
 TESTS = {

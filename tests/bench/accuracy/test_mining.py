@@ -251,9 +251,10 @@ def test_retrieval_equals_brute_force_and_breaks_ties_fairly(tmp_path):
 
 
 def test_flores_mining_set_is_one_third_parallel(data_folder):
-    from msdc.bench.accuracy.sets import data_place, plan
+    from msdc.bench.accuracy.sets.named_set import find_data_folder
+    from msdc.bench.accuracy.sets.registry import select_sets
 
-    (job,) = plan(["flores-mining/de-en"], data_place(data_folder)).jobs
+    (job,) = select_sets(["flores-mining/de-en"], find_data_folder(data_folder)).sets
     data = job.load()
     both = {pair for pair in data.test.gold}
     assert len(data.test.source) == len(data.test.target) == 2 * len(both)

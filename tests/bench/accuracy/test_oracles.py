@@ -8,10 +8,10 @@ from accuracy_models import QUICKSTART, Table, WordBag, write_pairs
 from scipy.stats import pearsonr, rankdata, spearmanr
 
 from msdc.bench.accuracy import evaluate
-from msdc.bench.accuracy.binary import binary_scores
 from msdc.bench.accuracy.readers.parallel import pair_of, read_parallel
 from msdc.bench.accuracy.task import Options
 from msdc.bench.accuracy.tasks import mse, tatoeba
+from msdc.bench.accuracy.tasks.transfer import binary_scores
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.scores import cosine_rows
 from msdc.text.scored_pairs import read_pairs

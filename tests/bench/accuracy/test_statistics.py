@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from msdc.bench.accuracy.statistics import Items, compare, interval, resampled_ranks, resampled_scores
+from msdc.bench.accuracy.statistics import Items, interval, paired_test, resampled_ranks, resampled_scores
 
 
 def correlated(count: int, strength: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -72,7 +72,7 @@ def test_permutation_p_equals_all_permutations():
     observed = abs((first - second).mean())
     every = [abs((first - second) @ np.array(signs)) / 10 for signs in itertools.product((1, -1), repeat=10)]
     exact = np.mean([value >= observed - 1e-12 for value in every])
-    result = compare(Items("mean", first), Items("mean", second), resamples=20_000, seed=0)
+    result = paired_test(Items("mean", first), Items("mean", second), resamples=20_000, seed=0)
     assert result.p == pytest.approx(exact, abs=0.01)
     assert result.difference == pytest.approx(100 * (first - second).mean())
 
@@ -84,7 +84,9 @@ def test_false_alarms_are_as_rare_as_promised():
         gold = generator.standard_normal(60)
         signal = gold + generator.standard_normal(60)
         first, second = signal + 0.5 * generator.standard_normal(60), signal + 0.5 * generator.standard_normal(60)
-        alarms += compare(Items("correlation", first, gold), Items("correlation", second, gold), 200, trial).p < 0.05
+        alarms += (
+            paired_test(Items("correlation", first, gold), Items("correlation", second, gold), 200, trial).p < 0.05
+        )
     assert alarms <= 16
 
 
@@ -92,17 +94,17 @@ def test_a_real_difference_is_found_and_signed():
     generator = np.random.default_rng(5)
     gold = generator.standard_normal(300)
     good, bad = gold + 0.3 * generator.standard_normal(300), gold + 1.5 * generator.standard_normal(300)
-    result = compare(Items("correlation", good, gold), Items("correlation", bad, gold), 500, 0)
+    result = paired_test(Items("correlation", good, gold), Items("correlation", bad, gold), 500, 0)
     expected = 100 * (stats.spearmanr(good, gold).statistic - stats.spearmanr(bad, gold).statistic)
     assert result.difference == pytest.approx(expected, abs=1e-9)
     assert result.p < 0.01 and 0 < result.low < result.difference < result.high
-    back = compare(Items("correlation", bad, gold), Items("correlation", good, gold), 500, 0)
+    back = paired_test(Items("correlation", bad, gold), Items("correlation", good, gold), 500, 0)
     assert back.difference == pytest.approx(-expected) and back.high < 0
 
 
 def test_equal_models_do_not_differ():
     predicted, gold = correlated(50, 1.0, seed=6)
-    result = compare(Items("correlation", predicted, gold), Items("correlation", predicted, gold), 100, 0)
+    result = paired_test(Items("correlation", predicted, gold), Items("correlation", predicted, gold), 100, 0)
     assert (result.difference, result.low, result.high, result.p) == (0.0, 0.0, 0.0, 1.0)
 
 
@@ -115,7 +117,7 @@ def test_other_items_are_refused():
         Items("correlation", predicted, gold + 1),
     ):
         with pytest.raises(ValueError, match="same"):
-            compare(one, other, 10)
+            paired_test(one, other, 10)
 
 
 def test_resamples_are_shared_between_models():

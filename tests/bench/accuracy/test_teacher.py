@@ -3,8 +3,9 @@
 import pytest
 
 from msdc.bench.accuracy import evaluate
-from msdc.bench.accuracy.published import read_published
-from msdc.bench.accuracy.sets import data_place, plan
+from msdc.bench.accuracy.published.tables import read_published
+from msdc.bench.accuracy.sets.named_set import find_data_folder
+from msdc.bench.accuracy.sets.registry import select_sets
 from msdc.bench.accuracy.task import Options
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.files import PACKAGE
@@ -27,7 +28,7 @@ def store(teacher):
 
 @pytest.mark.slow
 def test_stsb_test(store, data_folder):
-    (job,) = plan(["stsb"], data_place(data_folder)).jobs
+    (job,) = select_sets(["stsb"], find_data_folder(data_folder)).sets
     scores = job.task.score(store, job.load(), Options(resamples=0)).scores
     assert scores["spearman"] == pytest.approx(82.0, abs=0.1)
     assert scores["spearman"] == pytest.approx(PUBLISHED["stsb"], abs=0.01)
@@ -36,7 +37,7 @@ def test_stsb_test(store, data_folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["sts12", "sts13", "sts14", "sts15", "sts16", "sickr-all"])
 def test_published_sts12_to_16_and_sick(store, data_folder, name):
-    (job,) = plan([name], data_place(data_folder)).jobs
+    (job,) = select_sets([name], find_data_folder(data_folder)).sets
     scores = job.task.score(store, job.load(), Options(resamples=0)).scores
     # the issue allows 0.3; what separates us is a handful of characters in the copies of the data
     assert scores["spearman"] == pytest.approx(PUBLISHED[name], abs=0.05)
@@ -46,14 +47,14 @@ def test_published_sts12_to_16_and_sick(store, data_folder, name):
     ("name", "rows"), [("sts12", 3108), ("sts13", 1500), ("sts14", 3750), ("sts15", 3000), ("sts16", 1186)]
 )
 def test_row_counts_are_the_official_ones(data_folder, name, rows):
-    (job,) = plan([name], data_place(data_folder)).jobs
+    (job,) = select_sets([name], find_data_folder(data_folder)).sets
     assert len(job.load()) == rows
 
 
 def test_other_sets_are_read_whole(data_folder):
     words = ["sickr", "sickr-all", "stsb", "stsb-dev", "stsb-multi", "stsb-cross", "stsb-tr-dev", "korsts-dev"]
-    place = data_place(data_folder, ("de", "es"))
-    sizes = {job.name: len(job.load()) for job in plan(words, place).jobs}
+    place = find_data_folder(data_folder, ("de", "es"))
+    sizes = {job.name: len(job.load()) for job in select_sets(words, place).sets}
     assert sizes == {
         "sickr": 4927, "sickr-all": 9927, "stsb": 1379, "stsb-dev": 1500, "stsb-multi/de": 1379, "stsb-multi/es": 1379,
         "stsb-cross/en-de": 1379, "stsb-cross/en-es": 1379, "stsb-tr-dev": 1500, "korsts-dev": 1500,
@@ -61,7 +62,7 @@ def test_other_sets_are_read_whole(data_folder):
 
 
 def test_every_tatoeba_language_is_read(data_folder):
-    jobs = plan(["tatoeba"], data_place(data_folder)).jobs
+    jobs = select_sets(["tatoeba"], find_data_folder(data_folder)).sets
     assert sum(len(job.load()) for job in jobs) == 43163 and len(jobs) == 55
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from msdc.bench.devices.host import HostDevice
-from msdc.bench.devices.runner_protocol import Job, read_answer, runner_error, sentinel
+from msdc.bench.devices.runner_protocol import RunnerJob, read_answer, runner_error, sentinel
 from msdc.bench.settings import BenchSettings
 from msdc.bench.toolchain.build import build_runner
 from msdc.bench.toolchain.runner import elf_machine, own_runner
@@ -130,7 +130,7 @@ def test_answer_is_checked_against_its_hashes(tiny_bundle, tmp_path):
     import hashlib
 
     manifest = read_manifest(tiny_bundle)
-    job = Job(tiny_bundle, manifest, "executorch", settings(), Tasks(()))
+    job = RunnerJob(tiny_bundle, manifest, "executorch", settings(), Tasks(()))
     answer, vectors = tmp_path / "answer.json", tmp_path / "vectors.bin"
     value = {"format": 1, "kind": "runner-answer", "clock": "wall", "runtime": "executorch", "embedded": 1,
              "golden": {"texts": 2}}  # fmt: skip

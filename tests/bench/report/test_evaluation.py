@@ -6,8 +6,9 @@ from xml.etree import ElementTree
 import pytest
 from bench_results import make_file
 
+from msdc.bench.accuracy.config import EvaluateConfig
 from msdc.bench.accuracy.document import as_documents, read_document
-from msdc.bench.accuracy.run import EvaluateConfig, run
+from msdc.bench.accuracy.run import run
 from msdc.bench.accuracy.task import Options
 from msdc.bench.report.build import build_report
 from msdc.bench.report.inputs import read_inputs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -17,33 +18,34 @@ MAX_CORPUS_BYTES = 16 * MAX_TEXT_BYTES
 
 
 @dataclass(frozen=True)
-class Stream:
-    """One corpus: a name for the result, its sha256 where it is one file, and (line or row number, sentence) pairs."""
+class CorpusText:
+    """One corpus: its name in the result, its sha256 where it is one file, and (line or row number, sentence) pairs."""
 
     name: str
     sha256: str | None
     sentences: Callable[[], Iterator[tuple[int, str]]]
 
 
-def corpus_streams(words: Iterable[str | Path]) -> list[Stream]:
+def corpus_streams(words: Iterable[str | Path], data: Path | None = None) -> list[CorpusText]:
     """Streams of files, of the text files of folders, and of recipes (a .yaml file, or the name of a shipped one).
 
-    A recipe gives the very rows it teaches with: its languages, limits and longest sentence.
+    A recipe yields the rows that it trains on: its languages, limits and longest sentence apply. `data` is the folder
+    that {data} stands for in a recipe.
 
     Raises:
         InputError: a corpus that is not there, or a folder without text files.
     """
-    streams: dict[str, Stream] = {}
+    streams: dict[str, CorpusText] = {}
     for word in words:
-        for stream in _streams(word):
+        for stream in _streams(word, data):
             streams.setdefault(stream.name, stream)
     return list(streams.values())
 
 
-def _streams(word: str | Path) -> list[Stream]:
+def _streams(word: str | Path, data: Path | None) -> list[CorpusText]:
     path = Path(word)
     if path.suffix in (".yaml", ".yml"):
-        return _recipe_streams(str(word))
+        return _recipe_streams(str(word), data)
     if path.is_dir():
         inside = sorted(p for p in path.rglob("*") if p.is_file() and p.name.removesuffix(".gz").endswith(SUFFIXES))
         if not inside:
@@ -52,14 +54,14 @@ def _streams(word: str | Path) -> list[Stream]:
     if path.is_file():
         return [_file_stream(path)]
     if _is_recipe(str(word)):
-        return _recipe_streams(str(word))
+        return _recipe_streams(str(word), data)
     raise InputError(f"{path}: no such training corpus, and no shipped recipe of that name")
 
 
-def _file_stream(path: Path) -> Stream:
+def _file_stream(path: Path) -> CorpusText:
     # the folder's name is kept: many corpora are called train.en-de.tsv
     name = f"{path.parent.name}/{path.name}" if path.parent.name else path.name
-    return Stream(name, sha256_file(path), partial(file_sentences, path))
+    return CorpusText(name, sha256_file(path), partial(file_sentences, path))
 
 
 def file_sentences(path: Path) -> Iterator[tuple[int, str]]:
@@ -79,14 +81,27 @@ def _is_recipe(name: str) -> bool:
     return name in shipped()
 
 
-def _recipe_streams(name: str) -> list[Stream]:
+def _load_recipe(name: str, data: Path | None) -> Any:
     from msdc.distill.catalog import load_recipe
+
+    before = os.environ.get("MSDC_DATA")
+    if data is not None:
+        os.environ["MSDC_DATA"] = str(data)
+    try:
+        return load_recipe(name)
+    finally:
+        os.environ.pop("MSDC_DATA", None)
+        if before is not None:
+            os.environ["MSDC_DATA"] = before
+
+
+def _recipe_streams(name: str, data: Path | None) -> list[CorpusText]:
     from msdc.distill.data.sources import open_corpora
 
     # a source may be named by a long path; a result names no folder of this machine
     return [
-        Stream("/".join(Path(source.name).parts[-2:]), None, partial(_row_sentences, source))
-        for source in open_corpora(load_recipe(name).corpora)
+        CorpusText("/".join(Path(source.name).parts[-2:]), None, partial(_row_sentences, source))
+        for source in open_corpora(_load_recipe(name, data).corpora)
     ]
 
 

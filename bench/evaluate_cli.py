@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from msdc.bench.cli import Numbers
+from msdc.bench.option_types import Numbers, RenamedOption
 from msdc.export.runtimes import RUNTIMES
 
 
@@ -17,7 +17,7 @@ def _words(text: str | None) -> tuple[str, ...] | None:
 
 def _listing() -> str:
     from msdc.bench.accuracy.registry import TASKS
-    from msdc.bench.accuracy.sets import SETS, SUITES
+    from msdc.bench.accuracy.sets.registry import SETS, SUITES
 
     lines = ["Tasks (with a file or folder of yours: TASK=PATH):"]
     lines += [f"  {task.name:15} {task.summary}" for task in TASKS.values()]
@@ -39,7 +39,15 @@ def _listing() -> str:
     metavar="BUNDLE",
     help="A bundle of MODEL: same scores on each runtime it holds, drift, paired test. Repeatable.",
 )
-@click.option("--widths", type=Numbers(), default="", help="Score vectors cut to their first so many numbers, too.")
+@click.option(
+    "--truncate-dim",
+    "truncate_dims",
+    type=Numbers(),
+    default="",
+    cls=RenamedOption,
+    old=("--widths",),
+    help="Also score vectors truncated to their first N dimensions.",
+)
 @click.option(
     "--reference", metavar="MODEL", help="Float model for drift, teacher for mse; otherwise --against serves."
 )
@@ -91,7 +99,7 @@ def command(
     listing: bool,
     against: str | None,
     artifacts: tuple[str, ...],
-    widths: tuple[int, ...],
+    truncate_dims: tuple[int, ...],
     reference: str | None,
     runtime: str | None,
     data: Path | None,
@@ -125,8 +133,11 @@ def command(
         return
     if not tasks:
         raise click.UsageError("give --tasks; `msdc evaluate --list` shows what there is")
-    from msdc.bench.accuracy.run import EvaluateConfig, run
+    from msdc.bench.accuracy.config import EvaluateConfig
+    from msdc.bench.accuracy.run import run
+    from msdc.bench.accuracy.sets.registry import CARD
     from msdc.bench.accuracy.task import Options
+    from msdc.bench.model_card import evaluate_card
     from msdc.bench.report.build import evaluation_report, write_evaluation
     from msdc.bench.report.write import check_output, to_markdown
 
@@ -141,23 +152,22 @@ def command(
         threads=threads,
         progress=not quiet,
     )
-    document = run(
-        EvaluateConfig(
-            model=model,
-            tasks=_words(tasks) or (),
-            against=against,
-            artifacts=artifacts,
-            widths=widths,
-            reference=reference,
-            runtime=runtime,
-            data=data,
-            languages=_words(languages),
-            corpora=corpora,
-            near=near or None,
-            cache=cache,
-            options=options,
-        )
+    config = EvaluateConfig(
+        model=model,
+        tasks=_words(tasks) or (),
+        against=against,
+        artifacts=artifacts,
+        truncate_dims=truncate_dims,
+        reference=reference,
+        runtime=runtime,
+        data=data,
+        languages=_words(languages),
+        corpora=corpora,
+        near=near or None,
+        cache=cache,
+        options=options,
     )
+    document = evaluate_card(config) if CARD in config.tasks else run(config)
     if output is not None:
         write_evaluation(document, output, force)
     if as_json:

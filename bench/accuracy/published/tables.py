@@ -1,6 +1,6 @@
 """The papers' result tables, with our rows beside the published ones.
 
-The numbers lie in `published/*.csv`, each with its source in the first line.
+The numbers are in the `*.csv` files of this folder; the first line of each is its source.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from msdc.errors import MsdcError
 
-FOLDER = Path(__file__).resolve().parent / "published"
+FOLDER = Path(__file__).resolve().parent
 MSD = ("ar-ar", "es-es", "en-en"), ("en-ar", "en-de", "en-tr", "en-es", "en-fr", "en-it", "en-nl")
 # LXS names a direction by first letters: e2f trains on (or queries in) English and tests on (or searches) French
 LXS = {"e2f": ("en", "fr"), "f2e": ("fr", "en"), "e2d": ("en", "de"), "d2e": ("de", "en"), "e2s": ("en", "es")}
@@ -91,7 +91,7 @@ def _lxs_ablations(scores: Scores) -> Cells:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableSpec:
     """One published table and how our results fill its columns."""
 
     file: str
@@ -102,25 +102,25 @@ class Layout:
 
 
 XSR_NOTE = "ours: FLORES queries among sentences of the data folder, not the paper's Europarl and Wikipedia pools"
-LAYOUTS = (
-    Layout("msd_sts2017", "STS2017 and its extension (MSD)", ("paper-msd", "paper-mkd"), _msd),
-    Layout("msd_ablations", "Ablations on STS2017 (MSD)", ("paper-msd",), _msd),
-    Layout(
+TABLES = (
+    TableSpec("msd_sts2017", "STS2017 and its extension (MSD)", ("paper-msd", "paper-mkd"), _msd),
+    TableSpec("msd_ablations", "Ablations on STS2017 (MSD)", ("paper-msd",), _msd),
+    TableSpec(
         "mkd_bucc",
         "BUCC bitext mining, F1 (MKD)",
         ("paper-mkd",),
         _bucc,
         "ours: training split where test gold is absent",
     ),
-    Layout(
+    TableSpec(
         "mkd_bias", "Language bias (MKD)", ("paper-mkd",), _bias, "ours: the sets of STS2017 found in the data folder"
     ),
-    Layout(
+    TableSpec(
         "dcse_sts", "STS12-16, STS-B, SICK-R (DistilCSE)", ("paper-dcse",), _dcse, "all pairs of a year in one list"
     ),
-    Layout("lxs_mldoc", "MLDoc, zero-shot accuracy (LXS)", ("paper-lxs",), _mldoc),
-    Layout("lxs_xsr", "XSR, P@1 (LXS)", ("paper-lxs",), _xsr, XSR_NOTE),
-    Layout("lxs_ablations", "Ablations on MLDoc and XSR (LXS)", ("paper-lxs",), _lxs_ablations, XSR_NOTE),
+    TableSpec("lxs_mldoc", "MLDoc, zero-shot accuracy (LXS)", ("paper-lxs",), _mldoc),
+    TableSpec("lxs_xsr", "XSR, P@1 (LXS)", ("paper-lxs",), _xsr, XSR_NOTE),
+    TableSpec("lxs_ablations", "Ablations on MLDoc and XSR (LXS)", ("paper-lxs",), _lxs_ablations, XSR_NOTE),
 )
 
 
@@ -136,19 +136,19 @@ def tables(words: tuple[str, ...], by_model: dict[str, Scores]) -> list[dict[str
     """
     wanted = set(words)
     if "paper" in wanted:
-        wanted |= {suite for layout in LAYOUTS for suite in layout.suites}
+        wanted |= {suite for one in TABLES for suite in one.suites}
     out = []
-    for layout in LAYOUTS:
-        if not wanted & set(layout.suites):
+    for one in TABLES:
+        if not wanted & set(one.suites):
             continue
-        source, columns, published = read_published(layout.file)
+        source, columns, published = read_published(one.file)
         rows = [
             {"system": row["system"], "published": True, "values": {c: _number(row[c]) for c in columns[1:]}}
             for row in published
         ]
         for label, scores in by_model.items():
-            cells = layout.fill(scores)
+            cells = one.fill(scores)
             rows.append({"system": label, "published": False, "values": {c: cells.get(c) for c in columns[1:]}})
-        table = {"title": layout.title, "source": source, "columns": columns[1:], "rows": rows}
-        out.append(table | ({"note": layout.note} if layout.note else {}))
+        table = {"title": one.title, "source": source, "columns": columns[1:], "rows": rows}
+        out.append(table | ({"note": one.note} if one.note else {}))
     return out

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from msdc.bench.accuracy.corpora import Stream, corpus_streams
-from msdc.bench.accuracy.minhash import NearIndex
+from msdc.bench.accuracy.contamination.corpora import CorpusText, corpus_streams
+from msdc.bench.accuracy.contamination.minhash import NearIndex
 from msdc.errors import InputError
 from msdc.progress import track
 
@@ -92,7 +92,7 @@ class _Seen:
         return [self._found.get(key, []) for key in keys]
 
 
-def _batches(stream: Stream) -> Iterator[tuple[list[int], list[str]]]:
+def _batches(stream: CorpusText) -> Iterator[tuple[list[int], list[str]]]:
     """(lines, sentences in normal form), thousands at a time."""
     lines: list[int] = []
     normals: list[str] = []
@@ -110,12 +110,18 @@ def _batches(stream: Stream) -> Iterator[tuple[list[int], list[str]]]:
 
 
 def check(
-    tests: dict[str, list[str]], corpora: Iterable[str | Path], *, near: float | None = NEAR, progress: bool = False
+    tests: dict[str, list[str]],
+    corpora: Iterable[str | Path],
+    *,
+    near: float | None = NEAR,
+    progress: bool = False,
+    data: Path | None = None,
 ) -> Findings:
     """Look for the sentences of every test set in every corpus.
 
     `tests` maps a set's name to its sentences. Counts are of distinct test sentences by normal form: `exact`, and
-    `near` (similar at or above `near` and not exact). near=None looks for exact ones only.
+    `near` (similar at or above `near` and not exact). near=None searches for exact ones only. `data` is the folder
+    that {data} stands for in a recipe.
 
     Raises:
         InputError: a corpus that is missing or damaged, or `near` outside 0..1.
@@ -126,7 +132,7 @@ def check(
     seen = _Seen(where, near)
     counts = {name: _Counts() for name in tests}
     by_corpus: list[dict[str, Any]] = []
-    for stream in track(corpus_streams(corpora), "contamination", enabled=progress):
+    for stream in track(corpus_streams(corpora, data), "contamination", enabled=progress):
         entry: dict[str, Any] = {"file": stream.name, "sha256": stream.sha256, "sentences": 0, "exact": 0, "near": 0}
         hits: dict[str, set[str]] = {"exact": set(), "near": set()}
         for lines, normals in _batches(stream):

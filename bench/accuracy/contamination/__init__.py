@@ -1,0 +1,1 @@
+"""Test sentences in training text: exact and near duplicates."""
