@@ -53,8 +53,9 @@ def test_parity_with_the_golden_vectors(runs):
 
 def test_accuracy_is_the_artifacts_own(runs, tiny_bundle):
     """Equal to scoring the loaded bundle directly, for each runtime."""
-    from msdc.bench.accuracy import evaluate
     from accuracy_models import QUICKSTART
+
+    from msdc.bench.accuracy import evaluate
     from msdc.export.bundle import load_bundle
 
     for run in runs:
