@@ -1,24 +1,26 @@
-"""The recipes that ship, their variants, and finding one by name or path.
+"""The shipped recipes, their variants, and loading one by name or path.
 
 A recipe file may end in `variants`: named changes to it, one for each row of a paper's table.
 
     variants:
       bool: {tables: ["5"], row: "Bool (hard labels)", paper: {cross: 79.0}, set: {KEY: VALUE}, stages: [NAME, ..]}
 
-`set` takes the keys of `--set`; `stages` keeps the named stages only; the other entries are the paper's own row, its
-numbers (Spearman x 100) and the tables it stands in. `spare_stages` of a recipe are there for its variants alone.
-`RECIPE:VARIANT` names one, `RECIPE:ONE+TWO` lays two over the recipe in that order.
+`set` takes the keys of `--set`; `stages` keeps the named stages only; the other entries are the paper's row, its
+numbers (Spearman x 100) and its tables. `spare_stages` of a recipe are used by its variants only. `RECIPE:VARIANT`
+names one variant, `RECIPE:ONE+TWO` applies two in that order.
+
+Texts of a recipe may use two placeholders: `{embedded}` is the folder of the shipped data, `{data}` a folder that the
+caller names.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from msdc.distill.recipe import Recipe, parse_recipe, read_tree, set_value
+from msdc.distill.recipe import Recipe, apply_overrides, parse_recipe, read_tree, set_value
 from msdc.errors import InputError
 from msdc.files import PACKAGE
 
@@ -40,7 +42,11 @@ class Variant:
     stages: tuple[str, ...] | None = None
 
     def apply(self, tree: dict[str, Any], spare: list[dict[str, Any]]) -> None:
-        """Change the recipe's mapping in place; `spare` are stages it has for variants."""
+        """Change the recipe's mapping in place; `spare` are the stages that it has for variants.
+
+        Raises:
+            InputError: `stages` names a stage that the recipe does not have.
+        """
         if self.stages is not None:
             have = {stage["name"]: stage for stage in [*tree["stages"], *spare]}
             missing = [name for name in self.stages if name not in have]
@@ -53,7 +59,7 @@ class Variant:
             place = key.split(".")
             if place[0] == "stages" and len(place) > 1 and place[1] in spare_names - names:
                 set_value({"stages": spare}, key, value)
-            # What is said of a stage that another variant left out is not an error.
+            # A setting of a stage that another variant left out is not an error.
             elif not (place[0] == "stages" and len(place) > 1 and place[1] not in names):
                 set_value(tree, key, value)
         if self.row:
@@ -69,7 +75,7 @@ def _read(name: str) -> tuple[dict[str, Any], dict[str, Variant], list[dict[str,
     path = RECIPES / f"{name}.yaml" if name in shipped() else Path(name)
     if not path.is_file():
         raise InputError(f"{name}: no such recipe file; shipped recipes: {', '.join(shipped())}")
-    tree = _embedded(read_tree(path))
+    tree = read_tree(path)
     variants: dict[str, Variant] = {}
     for key, entry in (tree.pop("variants", None) or {}).items():
         unknown = set(entry) - VARIANT_KEYS if isinstance(entry, Mapping) else {"not a mapping"}
@@ -91,13 +97,16 @@ def split_name(name: str) -> tuple[str, str]:
     return (base, chosen) if base else (chosen or name, "")
 
 
-def load_recipe(name: str, overrides: tuple[str, ...] = ()) -> Recipe:
-    """A recipe by path or shipped name, `NAME:VARIANT` too, with `--set` overrides last.
+def load_recipe(name: str, overrides: tuple[str, ...] = (), data: str | Path | None = None) -> Recipe:
+    """A recipe by path or shipped name, `NAME:VARIANT` too.
 
-    Texts in it may use {embedded} for the shipped data and {data} for MSDC_DATA.
+    Args:
+        name: the recipe.
+        overrides: `key=value` as of `--set`, applied last.
+        data: the folder that `{data}` in the recipe stands for.
 
     Raises:
-        InputError: no such recipe or variant, or something in it is wrong.
+        InputError: no such recipe or variant, something in it is wrong, or it needs `data` and none is given.
     """
     base, chosen = split_name(name)
     tree, variants, spare, path = _read(base)
@@ -107,15 +116,17 @@ def load_recipe(name: str, overrides: tuple[str, ...] = ()) -> Recipe:
             raise InputError(f"{base}: no variant {part!r}; it has {', '.join(variants) or 'none'}")
         variants[part].apply(tree, spare)
         tree["name"] += f"-{part}"
-    return parse_recipe(tree, str(path), overrides)
+    apply_overrides(tree, overrides)
+    return parse_recipe(_fill_in(tree, base, data), str(path))
 
 
 def listing(name: str | None = None) -> list[dict[str, Any]]:
     """What `--list` shows: every shipped recipe (or the one named) and its variants, with the paper's row."""
     rows: list[dict[str, Any]] = []
     for recipe in shipped() if name is None else [name]:
-        entry = Variant(recipe, about=load_recipe(recipe).about)
-        for label, variant in {recipe: entry, **{f"{recipe}:{k}": v for k, v in variants_of(recipe).items()}}.items():
+        tree, variants, _, _ = _read(split_name(recipe)[0])
+        entry = Variant(recipe, about=str(tree.get("about", "")))
+        for label, variant in {recipe: entry, **{f"{recipe}:{k}": v for k, v in variants.items()}}.items():
             rows.append(
                 {
                     "name": label,
@@ -128,13 +139,20 @@ def listing(name: str | None = None) -> list[dict[str, Any]]:
     return rows
 
 
-def _embedded(value: Any) -> Any:
+def _fill_in(value: Any, name: str, data: str | Path | None) -> Any:
+    """A part of a recipe's mapping with its placeholders replaced."""
     if isinstance(value, dict):
-        return {key: _embedded(inner) for key, inner in value.items()}
+        return {key: _fill_in(inner, name, data) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_embedded(inner) for inner in value]
-    if isinstance(value, str):
-        return value.replace("{embedded}", str(EMBEDDED)).replace(
-            "{data}", os.environ.get("MSDC_DATA", "../shared/data")
-        )
+        return [_fill_in(inner, name, data) for inner in value]
+    if not isinstance(value, str):
+        return value
+    value = value.replace("{embedded}", str(EMBEDDED))
+    if "{data}" in value:
+        if data is None:
+            raise InputError(
+                f"{name} needs corpora that are not shipped ({value}): pass --data FOLDER or set MSDC_DATA; "
+                f"docs/training.md lists them and where to download them"
+            )
+        value = value.replace("{data}", str(data))
     return value

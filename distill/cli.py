@@ -15,23 +15,30 @@ import click
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value; dots for depth, stages by name."
 )
-@click.option("--resume", is_flag=True, help="Go on from the last checkpoint.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    envvar="MSDC_DATA",
+    help="Folder of the corpora that a recipe calls {data} [env MSDC_DATA].",
+)
+@click.option("--resume", is_flag=True, help="Continue from the last checkpoint.")
 @click.option("--list", "list_recipes", is_flag=True, help="List the shipped recipes.")
-@click.option("--sweep", metavar="KEY=A,B,C", help="One run for each value; table=N or variant=A,B for the paper's.")
+@click.option("--sweep", metavar="KEY=A,B,C", help="One run per value; table=N or variant=A,B for rows of a paper.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(
     recipe: str | None,
     output: Path | None,
     overrides: tuple[str, ...],
+    data: Path | None,
     resume: bool,
     list_recipes: bool,
     sweep: str | None,
     as_json: bool,
 ) -> None:
-    """Teach a student from RECIPE: a file, or the name of a shipped recipe; RECIPE:VARIANT for a row of its paper.
+    """Train a student with RECIPE: a file or the name of a shipped recipe; RECIPE:VARIANT for a row of its paper.
 
-    A sweep writes one table (table.md, table.json) and one plot (convergence.png) beside its runs, and goes on where
-    it was stopped. Under torchrun every process takes its share of each batch.
+    A sweep writes one table (table.md, table.json) and one plot (convergence.png) beside its runs, and continues where
+    it was stopped. Under torchrun every process computes its share of each batch.
     """
     from msdc.distill.catalog import listing, load_recipe
 
@@ -54,10 +61,10 @@ def command(
         name = Path(recipe).stem.replace(":", "-")
         # Loaded by name: reports are written on the floor above, which imports this one.
         draw = importlib.import_module("msdc.bench.report.build").plot_sweep
-        folder = run_sweep(Sweep(recipe, sweep, overrides, output or Path("runs") / f"{name}-sweep"), draw)
+        folder = run_sweep(Sweep(recipe, sweep, overrides, output or Path("runs") / f"{name}-sweep", data), draw)
         click.echo((folder / "table.json").read_text(encoding="utf-8") if as_json else str(folder / "table.md"))
         return
-    resolved = load_recipe(recipe, overrides)
+    resolved = load_recipe(recipe, overrides, data)
     from msdc.distill.pipeline import run
 
     result = run(resolved, output or Path("runs") / resolved.name, resume)

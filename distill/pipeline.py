@@ -67,7 +67,8 @@ class RunResult:
 class StageModels:
     """The models of a stage: who learns, who guides, and which of the guide's layers are compared.
 
-    `student` is the module of `learner`. `guide_targets` says whether the guide can read the target side: the assistant is multilingual, a teacher is not.
+    `student` is the module of `learner`. `guide_targets` says whether the guide can read the target side: the
+    assistant is multilingual, a teacher is not.
     """
 
     learner: Encoder

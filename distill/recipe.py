@@ -281,11 +281,11 @@ def read_tree(path: Path) -> dict[str, Any]:
     return tree
 
 
-def parse_recipe(tree: dict[str, Any], origin: str, overrides: tuple[str, ...] = ()) -> Recipe:
-    """Validate a recipe; `overrides` are `key=value` with dots for depth (a stage by its name).
+def apply_overrides(tree: dict[str, Any], overrides: tuple[str, ...]) -> None:
+    """Change a recipe's mapping by texts `key=value`, with dots for depth and stages by name.
 
     Raises:
-        InputError: the first thing that is wrong, with its place.
+        InputError: not `key=value`, a value that is not YAML, or a key that leads nowhere.
     """
     for override in overrides:
         key, separator, value = override.partition("=")
@@ -295,11 +295,20 @@ def parse_recipe(tree: dict[str, Any], origin: str, overrides: tuple[str, ...] =
             parsed = yaml.load(value, Loader=_SafeLoader)
         except yaml.YAMLError as error:
             raise InputError(f"--set {override!r}: the value is not valid YAML") from error
-        # YAML 1.1 reads 2e-5 as text; a learning rate written so is meant as a number.
+        # YAML 1.1 reads 2e-5 as text; a learning rate written like this is a number.
         if isinstance(parsed, str):
             with contextlib.suppress(ValueError):
                 parsed = float(parsed)
         set_value(tree, key.strip(), parsed)
+
+
+def parse_recipe(tree: dict[str, Any], origin: str, overrides: tuple[str, ...] = ()) -> Recipe:
+    """Validate a recipe after `apply_overrides`; `origin` names it in messages.
+
+    Raises:
+        InputError: the first thing that is wrong, with its place.
+    """
+    apply_overrides(tree, overrides)
     try:
         return Recipe(**tree)
     except ValidationError as error:

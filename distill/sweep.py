@@ -30,15 +30,18 @@ PAIR = re.compile(r"(?<![a-z])([a-z]{2})-([a-z]{2})(?![a-z])")
 
 @dataclass(frozen=True)
 class Sweep:
-    """What to run: a recipe, the points (`over`), further overrides, and the folder to write."""
+    """What to run: a recipe, the points (`over`), further overrides, the folder to write, the data folder."""
 
     recipe: str
     over: str
     overrides: tuple[str, ...]
     folder: Path
+    data: Path | None = None
 
 
-def points(recipe: str, over: str, overrides: tuple[str, ...] = ()) -> dict[str, Recipe]:
+def points(
+    recipe: str, over: str, overrides: tuple[str, ...] = (), data: str | Path | None = None
+) -> dict[str, Recipe]:
     """The recipes of a sweep by label.
 
     Raises:
@@ -57,8 +60,8 @@ def points(recipe: str, over: str, overrides: tuple[str, ...] = ()) -> dict[str,
                 tables = sorted({table for variant in variants.values() for table in variant.tables})
                 raise InputError(f"{recipe} has no variants of table {value}; it has tables {', '.join(tables)}")
         join = "+" if ":" in recipe else ":"
-        return {name: load_recipe(f"{recipe}{join}{name}", overrides) for name in names}
-    return {f"{key}={one}": load_recipe(recipe, (*overrides, f"{key}={one}")) for one in values}
+        return {name: load_recipe(f"{recipe}{join}{name}", overrides, data) for name in names}
+    return {f"{key}={one}": load_recipe(recipe, (*overrides, f"{key}={one}"), data) for one in values}
 
 
 def run_sweep(sweep: Sweep, draw: Callable[[Path], object] | None = None) -> Path:
@@ -69,7 +72,7 @@ def run_sweep(sweep: Sweep, draw: Callable[[Path], object] | None = None) -> Pat
     Raises:
         MsdcError: a point failed; the others are kept, and the same command continues from there.
     """
-    recipes = points(sweep.recipe, sweep.over, sweep.overrides)
+    recipes = points(sweep.recipe, sweep.over, sweep.overrides, sweep.data)
     folders = {label: sweep.folder / re.sub(r"[^A-Za-z0-9._=+-]", "_", label) for label in recipes}
     for number, (label, recipe) in enumerate(recipes.items()):
         folder = folders[label]

@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner
 from safetensors.torch import load_file
 
-from msdc.distill.catalog import load_recipe, shipped, variants_of
+from msdc.distill.catalog import RECIPES, load_recipe, shipped, variants_of
 from msdc.distill.cli import command
 from msdc.distill.pipeline import run
 from msdc.distill.sweep import points
@@ -21,13 +21,13 @@ from msdc.errors import InputError
 REFERENCE = places.ROOT.parent / "shared" / "reference"
 
 
-def test_every_variant_is_a_valid_recipe():
+def test_every_variant_is_a_valid_recipe(tmp_path):
     for name in shipped():
         for variant in variants_of(name):
-            recipe = load_recipe(f"{name}:{variant}")
+            recipe = load_recipe(f"{name}:{variant}", data=tmp_path)
             assert recipe.name == f"{name}-{variant}"
             if "small" in variants_of(name) and variant not in ("small", "dictionary"):
-                load_recipe(f"{name}:small+{variant}")
+                load_recipe(f"{name}:small+{variant}", data=tmp_path)
 
 
 def _reference(name):
@@ -115,11 +115,11 @@ def test_sweep_of_a_table_shares_stages_and_writes_table_and_plot(recipe_file, t
     assert (out / "full" / "result.json").stat().st_mtime_ns == before
 
 
-def test_points_of_a_sweep(recipe_file):
+def test_points_of_a_sweep(recipe_file, tmp_path):
     widths = points(str(recipe_file), "student.bottleneck=4,null")
     assert [r.student.bottleneck for r in widths.values()] == [4, None]
     assert [s.name for s in points(str(recipe_file), "variant=short")["short"].stages] == ["one", "two"]
-    assert points("msd:small", "table=5", ("seed=7",))["bool"].seed == 7
+    assert points("msd:small", "table=5", ("seed=7",), tmp_path)["bool"].seed == 7
     for words, said in (
         ("nothing", "expected table="),
         ("table=12", "no variants of table 12"),
@@ -127,3 +127,40 @@ def test_points_of_a_sweep(recipe_file):
     ):
         with pytest.raises(InputError, match=said):
             points(str(recipe_file), words)
+
+
+def test_the_data_folder_is_an_argument_and_its_absence_is_one_line(monkeypatch, tmp_path):
+    monkeypatch.setenv("MSDC_DATA", "/nowhere")
+    # The environment is the command line's business: the function never reads it.
+    with pytest.raises(InputError, match=r"msdc-mini needs corpora .* pass --data FOLDER or set MSDC_DATA") as caught:
+        load_recipe("msdc-mini")
+    assert "\n" not in str(caught.value)
+    assert load_recipe("msdc-mini", data=tmp_path).corpora[0].path == f"{tmp_path}/tatoeba/*.tsv.gz"
+    # What is not used need not be there: `small` alone reads the data folder.
+    assert load_recipe("msd").corpora[0].opus == "TED2020/v1"
+    named = load_recipe("mkd", ('corpora=[{path: "{data}/a.tsv"}]',), data=tmp_path)
+    assert named.corpora[0].path == f"{tmp_path}/a.tsv"
+
+
+@pytest.mark.parametrize("how", ["option", "environment", "none"])
+def test_the_command_line_names_the_data_folder(monkeypatch, tmp_path, parallel_tsv, tiny_tree, how):
+    monkeypatch.delenv("MSDC_DATA", raising=False)
+    corpus = {"path": "{data}/" + parallel_tsv.name, "languages": ["de"], "limit": 60}
+    stage = tiny_tree["stages"][0] | {"steps": 2}
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(yaml.safe_dump(tiny_tree | {"corpora": [corpus], "student": None, "stages": [stage]}))
+    arguments = [str(recipe), "-o", str(tmp_path / "run")]
+    if how == "option":
+        arguments += ["--data", str(parallel_tsv.parent)]
+    elif how == "environment":
+        monkeypatch.setenv("MSDC_DATA", str(parallel_tsv.parent))
+    done = CliRunner().invoke(command, arguments)
+    if how == "none":
+        assert isinstance(done.exception, InputError) and done.exception.exit_code == 2
+    else:
+        assert done.exit_code == 0 and (tmp_path / "run" / "result.json").is_file()
+
+
+def test_no_recipe_names_a_folder_of_a_checkout():
+    for path in RECIPES.glob("*.yaml"):
+        assert "../" not in path.read_text(encoding="utf-8"), path.name

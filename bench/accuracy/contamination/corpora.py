@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -81,27 +80,14 @@ def _is_recipe(name: str) -> bool:
     return name in shipped()
 
 
-def _load_recipe(name: str, data: Path | None) -> Any:
-    from msdc.distill.catalog import load_recipe
-
-    before = os.environ.get("MSDC_DATA")
-    if data is not None:
-        os.environ["MSDC_DATA"] = str(data)
-    try:
-        return load_recipe(name)
-    finally:
-        os.environ.pop("MSDC_DATA", None)
-        if before is not None:
-            os.environ["MSDC_DATA"] = before
-
-
 def _recipe_streams(name: str, data: Path | None) -> list[CorpusText]:
+    from msdc.distill.catalog import load_recipe
     from msdc.distill.data.sources import open_corpora
 
     # a source may be named by a long path; a result names no folder of this machine
     return [
         CorpusText("/".join(Path(source.name).parts[-2:]), None, partial(_row_sentences, source))
-        for source in open_corpora(_load_recipe(name, data).corpora)
+        for source in open_corpora(load_recipe(name, data=data).corpora)
     ]
 
 
