@@ -6,7 +6,7 @@ Schemas, option values and error messages of all packages derive from this regis
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msdc.export.executorch.record import ExecutorchRuntime
 from msdc.export.onnx.record import OnnxRuntime
@@ -22,7 +22,12 @@ EVERY = "both"
 if TYPE_CHECKING:
     RuntimeName = str
 else:
-    RuntimeName = Literal[RUNTIMES.names()]
+
+    def __getattr__(name: str) -> Any:
+        # Made on import by a schema, so that it holds the records added until then.
+        if name == "RuntimeName":
+            return Literal[RUNTIMES.names()]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def runtime_choices() -> list[str]:

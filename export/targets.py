@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msdc.export.records import NativeModule, Registry, Target
 from msdc.export.runtimes import EVERY, RUNTIMES
@@ -24,7 +24,12 @@ TARGETS: Registry[Target] = Registry(
 if TYPE_CHECKING:
     TargetName = str
 else:
-    TargetName = Literal[TARGETS.names()]
+
+    def __getattr__(name: str) -> Any:
+        # Made on import by a schema, so that it holds the records added until then.
+        if name == "TargetName":
+            return Literal[TARGETS.names()]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def default_runtimes_help() -> str:

@@ -1,0 +1,120 @@
+"""The built wheel: one top-level name, every shipped file, and no clash with a user's own modules of the same names."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+import tiny_export as tiny
+from places import ROOT
+
+PACKAGES = ("bench", "compress", "distill", "export", "msdc")
+
+
+def tracked(*paths: str) -> list[str]:
+    listed = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-z", "--", *paths], capture_output=True, check=True)
+    return [name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).exists()]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    """Built from a copy of the tracked files, links included: a build leaves folders behind."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in tracked():
+        target = source / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / name).is_symlink():
+            target.symlink_to(os.readlink(ROOT / name))
+        else:
+            target.write_bytes((ROOT / name).read_bytes())
+    command = [sys.executable, "-m", "pip", "wheel", str(source), "--no-deps", "--no-build-isolation", "-q", "-w", out]
+    subprocess.run(command, check=True, capture_output=True)
+    (made,) = out.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def python(wheel, tmp_path_factory) -> Path:
+    """An environment with the wheel alone; this one's packages lie behind it, its editable msdc does not."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    own = subprocess.run(
+        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], capture_output=True, text=True
+    ).stdout.strip()
+    command = [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", "-q", wheel]
+    subprocess.run(command, check=True, capture_output=True)
+    # A folder named in a .pth file has no .pth files of its own read.
+    behind = dict.fromkeys([sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
+    Path(own, "behind.pth").write_text("\n".join(behind) + "\n")
+    return python
+
+
+@pytest.fixture
+def desk(tmp_path) -> Path:
+    """A user's folder with modules named as our packages."""
+    for name in ("export", "bench", "compress"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong module was imported')\n")
+    (tmp_path / "distill").mkdir()
+    (tmp_path / "distill" / "__init__.py").write_text("raise SystemExit('the wrong package was imported')\n")
+    return tmp_path
+
+
+def run(python: Path, desk: Path, *arguments: str) -> str:
+    clean = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
+    done = subprocess.run([python, *arguments], cwd=desk, env=clean, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_wheel_installs_one_name(wheel):
+    names = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    assert {name for name in names if not name.endswith(".dist-info")} == {"msdc"}
+
+
+def test_the_wheel_holds_every_tracked_file(wheel):
+    held = set(zipfile.ZipFile(wheel).namelist())
+    files = [name for name in tracked(*PACKAGES) if not (ROOT / name).is_symlink()]
+    wanted = {name if name.startswith("msdc/") else f"msdc/{name}" for name in files}
+    assert not wanted - held
+    others = {name.split(".")[-1] for name in wanted}
+    assert others >= {
+        "py",
+        "yaml",
+        "cpp",
+        "h",
+        "kt",
+        "kts",
+        "swift",
+        "css",
+        "csv",
+        "tsv",
+        "safetensors",
+        "model",
+        "typed",
+    }
+    assert "msdc/export/mobile/android/check_page_size.py" in held
+
+
+def test_a_bundle_loads_beside_modules_of_the_same_names(python, desk):
+    code = (
+        "import sys; sys.path.insert(0, ''); import msdc\n"
+        f"bundle = msdc.load_bundle({str(tiny.bundle())!r}, 'onnx')\n"
+        "print(bundle.encode(['a sentence']).shape); print(msdc.__file__)"
+    )
+    shape, file = run(python, desk, "-c", code).splitlines()
+    assert shape == "(1, 32)" and Path(file).is_relative_to(python.parents[1])
+
+
+@pytest.mark.parametrize("verb", ["", "distill", "compress", "export", "bench", "evaluate", "report", "inspect"])
+def test_every_verb_starts_beside_them(python, desk, verb):
+    assert "Usage: msdc" in run(python, desk, "-m", "msdc.cli", *([verb] if verb else []), "--help")
+
+
+def test_the_installed_command_encodes(python, desk):
+    script = python.parent / "msdc"
+    assert len(run(script, desk, "encode", "msdc-mini", "one", "two").splitlines()) == 2
