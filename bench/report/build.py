@@ -113,6 +113,7 @@ def report_section(results: Any) -> str:
             figures=tuple(figure for section in own for figure in section.figures),
             tables=tuple(table for section in own for table in section.tables),
             notes=tuple(note for section in own for note in section.notes),
+            tables_first=True,
         ),
         "accuracy",
     )

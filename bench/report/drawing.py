@@ -1,7 +1,7 @@
-"""A little drawing: scales with round ticks, and shapes as SVG text whose colours are the page's.
+"""Axes with round ticks, and shapes as SVG in the colors of the page.
 
-Drawn by hand rather than by a plotting library: the text stays text, colours are CSS variables and so follow light
-and dark, and a figure is a few kilobytes. User units are CSS pixels at a width of `WIDTH`.
+There is no plotting library: text stays text, colors are CSS variables and follow the light and dark scheme, and a
+figure takes a few kilobytes. User units are CSS pixels at a width of `WIDTH`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SHAPES = ("circle", "square", "triangle", "diamond", "cross", "ring")
 
 @dataclass(frozen=True)
 class Axis:
-    """A mapping of values onto a span of the drawing, with the ticks to print."""
+    """A mapping of values to positions, and the ticks to print."""
 
     low: float
     high: float
@@ -26,13 +26,14 @@ class Axis:
     log: bool = False
 
     def at(self, value: float, start: float, end: float) -> float:
-        """Where `value` lies between `start` and `end`."""
+        """Position of `value` between `start` and `end`."""
         low, high = self.low, self.high
         if self.log:
             low, high, value = math.log10(low), math.log10(high), math.log10(max(value, 1e-12))
         return start + (value - low) / (high - low) * (end - start)
 
     def clamp(self, value: float) -> float:
+        """`value` limited to the axis."""
         return min(max(value, self.low), self.high)
 
 
@@ -51,7 +52,7 @@ def linear_axis(
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
     if high - low <= 1e-12 * max(abs(low), abs(high), 1e-12):
-        # Nothing to spread: a round unit around the one value.
+        # All values are equal: show one unit around them.
         unit = max(abs(high) * 0.1, 1.0)
         low, high = (low - unit, high + unit) if not zero else (low, low + 1.0)
     if high - low < least:
@@ -66,7 +67,7 @@ def linear_axis(
 
 
 def log_axis(values: Iterable[float], pad: float = 0.08) -> Axis:
-    """A logarithmic axis around positive `values`, ticks at 1, 2, 5 of each decade (thinned when there are many)."""
+    """A logarithmic axis around positive `values`; ticks at 1, 2, 5 of each decade, fewer when there are many."""
     known = [value for value in values if value > 0 and math.isfinite(value)] or [1.0, 10.0]
     low, high = math.log10(min(known)), math.log10(max(known))
     spread = max((high - low) * pad, 0.08)
@@ -82,7 +83,7 @@ def log_axis(values: Iterable[float], pad: float = 0.08) -> Axis:
 
 
 def tick_text(value: float) -> str:
-    """Short text of a tick."""
+    """Short text of a tick: 20k, 1.5M."""
     if value == 0:
         return "0"
     magnitude = abs(value)
@@ -94,7 +95,7 @@ def tick_text(value: float) -> str:
 
 
 class Canvas:
-    """Shapes in order of drawing. `color` is the name of a CSS variable of the page (`c1`, `ink`)."""
+    """Shapes in drawing order. `color` is the name of a CSS variable of the page (`c1`, `ink`)."""
 
     def __init__(self, height: float, width: float = WIDTH) -> None:
         self.width, self.height = width, height
@@ -103,6 +104,7 @@ class Canvas:
     def line(
         self, x1: float, y1: float, x2: float, y2: float, color: str = "grid", width: float = 1, dash: str = ""
     ) -> None:
+        """A straight line."""
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
         self.parts.append(
             f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" '
@@ -110,6 +112,7 @@ class Canvas:
         )
 
     def polyline(self, points: Sequence[tuple[float, float]], color: str, width: float = 2, dash: str = "") -> None:
+        """Connected lines; nothing for fewer than two points."""
         if len(points) < 2:
             return
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
@@ -120,6 +123,7 @@ class Canvas:
         )
 
     def area(self, points: Sequence[tuple[float, float]], color: str, opacity: float = 0.15) -> None:
+        """A filled polygon."""
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         self.parts.append(f'<polygon points="{path}" style="fill:var(--{color})" fill-opacity="{opacity:g}"/>')
 
@@ -127,7 +131,7 @@ class Canvas:
         self, points: Sequence[tuple[float, float]], color: str, radius: float = 1.3, opacity: float = 0.6
     ) -> None:
         """Many small dots as one path."""
-        # A round cap on a zero-length stroke is a dot: far fewer bytes than a circle each.
+        # A zero-length stroke with a round cap is a dot, and takes far fewer bytes than a circle.
         path = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in points)
         self.parts.append(
             f'<path d="{path}" fill="none" style="stroke:var(--{color})" stroke-opacity="{opacity:g}" '
@@ -137,6 +141,7 @@ class Canvas:
     def rect(
         self, x: float, y: float, width: float, height: float, color: str, title: str = "", opacity: float = 1
     ) -> None:
+        """A rectangle with slightly rounded corners; `title` is its tooltip."""
         inside = f"<title>{html.escape(title)}</title>" if title else ""
         self.parts.append(
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{height:.1f}" rx="1.5" '
@@ -145,6 +150,7 @@ class Canvas:
 
     def text(self, x: float, y: float, text: str, *, anchor: str = "start", color: str = "ink2", size: float = FONT,
              bold: bool = False) -> None:  # fmt: skip
+        """A line of text with its baseline at `y`."""
         weight = ' font-weight="600"' if bold else ""
         self.parts.append(
             f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size:g}"{weight} '
@@ -152,10 +158,11 @@ class Canvas:
         )
 
     def marker(self, shape: str, x: float, y: float, color: str, title: str = "", size: float = 5) -> None:
+        """A data point; see `marker` below."""
         self.parts.append(marker(shape, x, y, color, title, size))
 
     def svg(self, alt: str) -> str:
-        """The finished drawing; its text for those who do not see it is `alt`."""
+        """The finished drawing; `alt` describes it to readers who cannot see it."""
         return (
             f'<svg viewBox="0 0 {self.width:g} {self.height:g}" role="img" aria-label="{html.escape(alt, quote=True)}" '
             f'xmlns="http://www.w3.org/2000/svg">{"".join(self.parts)}</svg>'
@@ -163,7 +170,7 @@ class Canvas:
 
 
 def marker(shape: str, x: float, y: float, color: str, title: str = "", size: float = 5) -> str:
-    """One marker with a rim in the page's ground colour, so that overlapping ones stay apart."""
+    """One marker with a rim in the background color of the page, so that overlapping ones stay distinct."""
     rim = f'style="fill:var(--{color});stroke:var(--ground)" stroke-width="1.5"'
     inside = f"<title>{html.escape(title)}</title>" if title else ""
     s = size
@@ -187,7 +194,7 @@ def marker(shape: str, x: float, y: float, color: str, title: str = "", size: fl
 
 @dataclass(frozen=True)
 class Plot:
-    """A canvas with a frame: where the two axes lie on it."""
+    """A canvas with two axes; the four numbers are the edges of the plotting area."""
 
     canvas: Canvas
     x: Axis
@@ -198,14 +205,14 @@ class Plot:
     bottom: float
 
     def point(self, x: float, y: float) -> tuple[float, float]:
-        """Canvas position of a value pair."""
+        """Canvas position of a pair of values."""
         return self.x.at(x, self.left, self.right), self.y.at(y, self.bottom, self.top)
 
 
 def plot(
     x: Axis, y: Axis, x_title: str, y_title: str, *, height: float = 250, x_labels: Sequence[str] | None = None
 ) -> Plot:
-    """An empty plot with grid, ticks and axis titles; the y title stands above, where it needs no turning."""
+    """An empty plot with grid, ticks and axis titles; the y title is above the plot, where it is horizontal."""
     canvas = Canvas(height)
     widest = max((len(tick_text(tick)) for tick in y.ticks), default=2)
     frame = Plot(canvas, x, y, left=12 + 6.6 * widest, right=WIDTH - 12, top=28, bottom=height - 40)

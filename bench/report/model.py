@@ -30,7 +30,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """One section of the report; `lead` states its main finding in one sentence, generated from the numbers."""
+    """One section of the report; `lead` states its main finding in one sentence, generated from the numbers.
+
+    Figures stand above the tables unless `tables_first`.
+    """
 
     id: str
     title: str
@@ -38,6 +41,7 @@ class Section:
     figures: tuple[Figure, ...] = ()
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
+    tables_first: bool = False
 
 
 @dataclass(frozen=True)

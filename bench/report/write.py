@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).resolve().parent
 SUFFIXES = (".html", ".md", ".json")
+# A longer title is cut at its colon in the navigation.
+NAVIGATION_LETTERS = 32
 TERMINAL_SECTIONS = ("artifacts", "accuracy", "comparison", "latency", "instructions")
 
 
@@ -40,6 +42,9 @@ def _templates() -> Environment:
         return Markup(f'<svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">{drawn}</svg>')
 
     environment.globals["swatch"] = swatch
+    environment.globals["short_title"] = lambda title: (
+        title if len(title) <= NAVIGATION_LETTERS else title.split(":")[0]
+    )
     environment.filters["drawing"] = Markup
     return environment
 

@@ -10,7 +10,7 @@ from msdc.bench.report.data import ReportData, Style, mean_spearman, score_of
 from msdc.bench.report.model import Figure, Section
 from msdc.bench.report.sections.overview import latency_at, middle_length
 from msdc.bench.result import Accuracy
-from msdc.tables import Column, Table, fixed, megabytes, number
+from msdc.tables import Column, Table, fixed, megabytes, number, signed
 
 # At most this many data sets get a chart; the table lists all.
 MAX_CHARTS = 6
@@ -42,7 +42,7 @@ def _lead(data: ReportData, tasks: list[tuple[str, str]]) -> str:
     for role in ("student", "teacher"):
         if role in base:
             name = "float student" if role == "student" else "teacher"
-            lowest = f"the lowest artifact, {style.name}, {worst:.1f} ({worst - base[role]:+.1f})"
+            lowest = f"the lowest artifact, {style.name}, {fixed(worst, 1)} ({signed(worst - base[role], 1)})"
             return f"The {name} scores {base[role]:.1f}; {lowest}."
     return f"The lowest artifact, {style.name}, scores {worst:.1f}."
 
@@ -70,7 +70,7 @@ def section(data: ReportData) -> Section | None:
     columns = [Column("Model or artifact", align="left"), *(Column(name) for _, name in tasks)]
     if len(tasks) > 1:
         columns.append(Column("Mean"))
-    note = "Spearman × 100 of cosines against gold scores. An artifact is scored on the vectors it computed itself."
+    note = "Spearman × 100 of cosines against gold scores. An artifact is scored on the vectors that it computed."
     table = Table("Spearman × 100", tuple(columns), tuple(table_rows), note)
     return Section("accuracy", "Accuracy", _lead(data, tasks), tuple(figures), (table,))
 
@@ -124,4 +124,4 @@ def peers() -> Section:
     )
     note = "Not measured here: figures for float models as printed in the papers; parameters as the papers count them."
     table = Table("Published: Spearman × 100 on STS2017", columns, rows, note)
-    return Section("peers", "Published peers", "Figures from the literature, for scale.", (), (table,))
+    return Section("peers", "Published peers", "Figures from the literature, for orientation.", (), (table,))

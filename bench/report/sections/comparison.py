@@ -1,4 +1,4 @@
-"""Two results: differences, intervals, and whether they are noise."""
+"""Comparison of two results: differences, their intervals, and whether they exceed noise."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def _row(difference: Difference) -> tuple[str, ...]:
 
 
 def section(data: ReportData) -> Section | None:
-    """One table and one picture of intervals for each pair of runs."""
+    """One table and one figure of intervals per pair of runs; None without an earlier result."""
     if not data.comparisons:
         return None
-    # The answer first: on a phone the rest is one swipe away.
+    # Change and verdict first: a phone shows the other columns after scrolling.
     columns = (
         Column("Figure", align="left"), Column("Change"), Column("Verdict", align="left"), Column("95 % interval"),
         Column("Before"), Column("Now"),
@@ -52,7 +52,7 @@ def section(data: ReportData) -> Section | None:
     notes.append(
         "The interval is a bootstrap over blocks of consecutive samples (95 %). A timing counts as changed when its "
         "median and its fastest tenth both moved beyond their intervals; a machine that was slower throughout cannot "
-        "be told from a slower artifact, so measure both in one sitting."
+        "be distinguished from a slower artifact, so measure both in one session."
     )
     timed = [d for c in data.comparisons for d in c.differences if d.verdict in ("faster", "slower")]
     noise = sum(d.verdict == "noise" for c in data.comparisons for d in c.differences)

@@ -315,7 +315,7 @@ def parts(document: Document) -> list[Section]:
     for task, results in _group(document.results, lambda result: result.task).items():
         table = _score_table(task, results)
         tables, figures = DETAILS[task](results) if task in DETAILS else ([], [])
-        found.append(Section(f"task-{task}", table.caption, figures=tuple(figures), tables=(table, *tables)))
+        found.append(Section(f"task-{task}", table.caption, "", tuple(figures), (table, *tables), tables_first=True))
     add(_differences(document.results), "differences")
     for i, published in enumerate(document.tables):
         add(_published(published), f"published-{i + 1}")
@@ -342,6 +342,7 @@ def sections(documents: Sequence[Document]) -> list[Section]:
                 figures=tuple(figure for part in own for figure in part.figures),
                 tables=tuple(table for part in own for table in part.tables),
                 notes=tuple(f"{part.title}: {note}" for part in own for note in part.notes),
+                tables_first=True,
             )
         )
     return found

@@ -1,4 +1,4 @@
-"""How it was measured: machines, versions, states. Every number says where it came from."""
+"""How the results were measured: machines, versions, and the state of the device before and after."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def _state(state: DeviceState | None) -> str:
         parts.append(f"hottest zone {max(state.thermal_c.values()):.1f} °C")
     if state.cpu_mhz:
         parts.append(f"{min(state.cpu_mhz):.0f} to {max(state.cpu_mhz):.0f} MHz")
-    return ", ".join(parts) or "not told"
+    return ", ".join(parts) or "unknown"
 
 
 def section(data: ReportData) -> Section | None:
-    """Devices, then one row a run with its versions and state before and after."""
+    """A table of devices, and one row per run with its versions and device state; None without runs."""
     runs = data.everything()
     if not runs:
         return None

@@ -1,4 +1,4 @@
-"""The key figures at the top, and the artifacts' table."""
+"""The key figures at the top, the table of artifacts, and parameters and bytes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from msdc.tables import Column, Table, aligned, fixed, joined, megabytes, millio
 
 
 def latency_at(run: DeviceRun, length: int) -> float | None:
-    """Median at one length, in the run's own unit."""
+    """Median at one length in tokens, in the unit of the run's clock; None where it was not measured."""
     return next((timing.p50 for timing in run.latency if timing.length == length), None)
 
 
 def middle_length(data: ReportData) -> int | None:
-    """The length that headline latencies are given at: 32, or the middle one of those measured by all."""
+    """The length in tokens of headline latencies: 32, or the middle one of those that all runs measured."""
     sets = [{t.length for t in run.latency if t.length} for run in data.results.runs if run.latency]
     shared = sorted(set.intersection(*sets)) if sets else []
     if not shared:
@@ -24,7 +24,7 @@ def middle_length(data: ReportData) -> int | None:
 
 
 def tiles(data: ReportData) -> tuple[Tile, ...]:
-    """Smallest program, fastest median, best accuracy of an artifact, worst parity."""
+    """Smallest program, fastest median, best accuracy of an artifact, lowest parity."""
     found = []
     runs = data.everything()
     if runs:
@@ -44,12 +44,12 @@ def tiles(data: ReportData) -> tuple[Tile, ...]:
     parities = [(r.parity.golden.mean_cosine, s) for r, s in runs if r.parity is not None]
     if parities:
         worst, style = min(parities, key=lambda pair: pair[0])
-        found.append(Tile("parity on the worst device (mean cosine)", fixed(worst, 4), style.name))
+        found.append(Tile("lowest parity of a device (mean cosine)", fixed(worst, 4), style.name))
     return tuple(found)
 
 
 def _parity_cells(run: DeviceRun) -> tuple[str, str, str]:
-    """Mean and lowest golden cosine, and whether the ids are equal."""
+    """Mean and lowest cosine on the golden texts, and whether the token ids are equal."""
     if run.parity is None:
         return "–", "–", "–"
     golden = run.parity.golden
@@ -58,15 +58,15 @@ def _parity_cells(run: DeviceRun) -> tuple[str, str, str]:
 
 
 def artifacts(data: ReportData) -> Section | None:
-    """Every artifact on every device: bytes, load, first run, parity."""
+    """One row per run: bytes, load and first run, parity; None without runs."""
     if not data.results.runs:
         return None
     runs = data.results.runs
     loads, firsts = aligned([run.load_ms for run in runs]), aligned([run.first_ms for run in runs])
     rows = []
     for (run, style), load, first in zip(data.everything(), loads, firsts, strict=True):
-        said = "emulated" in run.device.name
-        device = run.device.name + (" (emulated)" if run.device.emulated and not said else "")
+        known = "emulated" in run.device.name
+        device = run.device.name + (" (emulated)" if run.device.emulated and not known else "")
         sizes = (megabytes(run.artifact.bytes), megabytes(run.artifact.bundle_bytes))
         # The device has a column of its own here.
         artifact = style.name.replace(f" on {run.device.name}", "", 1)
@@ -77,9 +77,9 @@ def artifacts(data: ReportData) -> Section | None:
         Column("Mean cosine"), Column("Lowest cosine"), Column("Token ids", align="left"),
     )  # fmt: skip
     note = (
-        "Program: the file with its external data, in millions of bytes. Load: file to runnable program, files "
-        "already in the page cache. Cosines, token ids: golden texts on the device against those of the export."
-        " Kernels of different processors round activations differently; wrong ones are far off."
+        "Program: the file with its external data, in millions of bytes. Load: from file to runnable program, with the "
+        "files already in the page cache. Cosines and token ids: golden texts on the device against those of the "
+        "export. Kernels round differently on different processors; a wrong kernel deviates far more."
     )
     bundles = list(dict.fromkeys(run.artifact.bundle for run in data.results.runs))
     devices = list(dict.fromkeys(run.device.name for run in data.results.runs))
@@ -88,7 +88,7 @@ def artifacts(data: ReportData) -> Section | None:
 
 
 def parameters(data: ReportData) -> Section | None:
-    """Parameters and bytes of every model and artifact."""
+    """Parameters and bytes of every model and artifact; None without any."""
     models = data.models()
     if not models and not data.results.runs:
         return None

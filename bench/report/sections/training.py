@@ -1,4 +1,4 @@
-"""The teaching's stages: loss curves and what each stage's chosen checkpoint scored on held-out text."""
+"""The training stages: loss curves, and the validation of the checkpoint that each stage kept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msdc.tables import Column, Table, fixed, number
 
 
 def section(data: ReportData) -> Section | None:
-    """One curve a stage, in the order they were taught."""
+    """One loss curve per stage in training order, and a table; None without a run."""
     if data.training is None or not data.training.stages:
         return None
     figures, rows = [], []
@@ -36,12 +36,12 @@ def section(data: ReportData) -> Section | None:
         Column("Development Spearman", "× 100"), Column("Time", "s"),
     )  # fmt: skip
     note = (
-        "Held-out figures are those of the checkpoint that was kept, on parallel sentences left out of training; "
-        "no test set is looked at here. Losses of different stages are different quantities."
+        "Held-out figures are those of the checkpoint that was kept, on parallel sentences left out of training, "
+        "not on a test set. Losses of different stages are different quantities."
     )
     total = sum(stage.seconds for stage in data.training.stages)
     count = len(data.training.stages)
-    lead = f"{count} stage{'s' if count != 1 else ''}, {total / 60:.1f} minutes of teaching."
+    lead = f"{count} stage{'s' if count != 1 else ''}, {total / 60:.1f} minutes of training."
     return Section(
         "training", "Training loss by stage", lead, tuple(figures), (Table("Stages", columns, tuple(rows), note),)
     )

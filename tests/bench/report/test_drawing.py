@@ -11,7 +11,6 @@ from msdc.bench.report import charts
 from msdc.bench.report.charts import pareto_line
 from msdc.bench.report.data import Style
 from msdc.bench.report.drawing import linear_axis, log_axis
-from msdc.tables import aligned, number
 
 numbers = st.floats(-1e9, 1e9, allow_nan=False)
 
@@ -49,13 +48,6 @@ def test_pareto_by_brute_force(points):
     expected = {p for p in points if not beaten(p)}
     kept = [points[i] for i in pareto_line(points)]
     assert set(kept) == expected and len(kept) == len(expected) and kept == sorted(kept)
-
-
-def test_numbers_as_people_read_them():
-    assert [number(v) for v in (None, 0, 0.01234, 1.234, 12.34, 123.4, 1234.5, -2.5)] == [
-        "–", "0", "0.0123", "1.23", "12.3", "123", "1,234", "−2.50",
-    ]  # fmt: skip
-    assert aligned([1.5, 12.0, None, 130.0]) == ["1.50", "12.00", "–", "130.00"]
 
 
 EVIL = 'x"><script>alert(1)</script>&'

@@ -1,6 +1,7 @@
 """Documents of `msdc evaluate` in the report: tables, pictures, and refusal of what is none."""
 
 import json
+import re
 from xml.etree import ElementTree
 
 import pytest
@@ -10,10 +11,10 @@ from msdc.bench.accuracy.config import EvaluateConfig
 from msdc.bench.accuracy.document import as_documents, read_document
 from msdc.bench.accuracy.run import run
 from msdc.bench.accuracy.task import Options
-from msdc.bench.report.build import build_report
+from msdc.bench.report.build import build_report, evaluation_report
 from msdc.bench.report.inputs import read_inputs
 from msdc.bench.report.sections.evaluation import sections
-from msdc.bench.report.write import to_html
+from msdc.bench.report.write import to_html, to_markdown
 from msdc.bench.result import BenchFile
 from msdc.errors import InputError
 
@@ -53,3 +54,36 @@ def test_it_stands_beside_bench_results_in_one_page(document, tmp_path):
 def test_what_is_no_such_document_is_refused():
     with pytest.raises(InputError, match="msdc evaluate"):
         read_document({"kind": "accuracy", "results": [{"task": "sts"}]})
+
+
+def test_a_page_of_its_own_names_each_table_once(document):
+    report = evaluation_report(*as_documents(document))
+    page = to_html(report)
+    assert [section.id for section in report.sections] == ["task-sts", "task-bias", "training-text"]
+    assert page.count("Semantic textual similarity: Spearman x 100</h2>") == 1
+    assert '<p class="caption" id="task-sts-table-1">' not in page and 'aria-labelledby="task-sts-title"' in page
+    for key in re.findall(r'aria-labelledby="([^"]+)"', page):
+        assert f'id="{key}"' in page
+    text = to_markdown(report)
+    assert text.startswith(
+        "# Accuracy\n\ntiny\n\n## Semantic textual similarity: Spearman x 100\n\n| set | tiny | items |"
+    )
+
+
+def test_a_document_keeps_what_no_table_reads(document):
+    assert "settings" in document and document["results"][0]["data"][0]["sha256"]
+    (read,) = as_documents(document)
+    assert read.as_json() == document
+
+
+def test_results_one_by_one_and_documents_in_a_list(document):
+    first, second = document["results"]
+    assert [len(read.results) for read in as_documents([first, second])] == [2]
+    assert [len(read.results) for read in as_documents([document, document])] == [2, 2]
+    assert as_documents([]) == [] and len(as_documents(first)[0].results) == 1
+
+
+def test_a_score_that_is_not_finite_is_a_dash(document):
+    broken = json.loads(json.dumps(document))
+    broken["results"][0] |= {"spearman": None, "interval": [None, None]}
+    assert "| graded-pairs | – [–, –] | 112 |" in to_markdown(evaluation_report(*as_documents(broken)))
