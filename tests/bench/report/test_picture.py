@@ -1,0 +1,36 @@
+"""The README's picture of a report: whole sections, small, and one line where it cannot be made."""
+
+import importlib.util
+
+import places
+import pytest
+from bench_results import make_file
+from browser import CHROMIUM
+from PIL import Image
+
+from msdc.bench.report.build import build_report
+from msdc.bench.report.write import write_report
+from msdc.errors import InputError, MsdcError
+
+SPEC = importlib.util.spec_from_file_location("report_picture", places.ROOT / "benchmarks" / "report_picture.py")
+report_picture = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(report_picture)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (apt-get install chromium)")
+def test_the_picture_ends_with_a_whole_section(tmp_path):
+    page = write_report(build_report(make_file()), make_file(), tmp_path / "report.html")
+    target = report_picture.picture(page, tmp_path / "images" / "report.png", 1200, 1000)
+    assert target.stat().st_size <= report_picture.MAX_BYTES
+    with Image.open(target) as image:
+        assert image.width == 1200 and 500 < image.height < 1000
+        last = image.convert("RGB").crop((0, image.height - 8, 1200, image.height))
+        assert len(last.getcolors()) == 1, "the last rows are empty: no table or figure is cut"
+
+
+def test_what_cannot_be_made_is_named(tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="no such report"):
+        report_picture.picture(tmp_path / "none.html", tmp_path / "x.png", 1200, 1000)
+    monkeypatch.setattr(report_picture.shutil, "which", lambda name: None)
+    with pytest.raises(MsdcError, match="no Chromium"):
+        report_picture.browser()
