@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import json
+import re
 
-import places
 import pytest
 import torch
 import yaml
 from click.testing import CliRunner
+from paper_rows import msd_students, read_table
 from safetensors.torch import load_file
 
 from msdc.distill.catalog import RECIPES, load_recipe, shipped, variants_of
@@ -17,8 +17,6 @@ from msdc.distill.cli import command
 from msdc.distill.pipeline import run
 from msdc.distill.sweep import points
 from msdc.errors import InputError
-
-REFERENCE = places.ROOT.parent / "shared" / "reference"
 
 
 def test_every_variant_is_a_valid_recipe(tmp_path):
@@ -30,33 +28,24 @@ def test_every_variant_is_a_valid_recipe(tmp_path):
                 load_recipe(f"{name}:small+{variant}", data=tmp_path)
 
 
-def _reference(name):
-    if not (REFERENCE / name).is_file():
-        pytest.skip("the papers' tables (../shared/reference) are not here")
-    with open(REFERENCE / name, encoding="utf-8") as handle:
-        return list(csv.DictReader(line for line in handle if not line.startswith("#")))
-
-
 def test_our_rows_of_the_sts2017_table_have_a_name_and_its_numbers():
-    rows = [row for row in _reference("multistage_sts2017.csv") if row["model"] == "ours"]
-    assert len(rows) == 10
-    for row in rows:
-        label = f"{row['base'].replace('-', '').lower()}-{row['bottleneck']}-{row['ru']}"
+    students = msd_students()
+    assert len(students) == 10
+    for known in students:
+        label = f"{known.base.replace('-', '').lower()}-{known.bottleneck or 'none'}-{known.unit}"
         variant = variants_of("msd")[label]
-        assert variant.paper == {"mono": float(row["mono_avg"]), "cross": float(row["cross_avg"])}
+        assert variant.paper == {"mono": float(known.row["mono_avg"]), "cross": float(known.row["cross_avg"])}
         student = load_recipe(f"msd:{label}").student
-        assert (student.bottleneck or "none", student.unit) == (
-            row["bottleneck"] if row["bottleneck"] == "none" else int(row["bottleneck"]),
-            int(row["ru"]),
-        )
+        assert (student.bottleneck, student.unit) == (known.bottleneck, known.unit)
 
 
 def test_every_row_of_the_ablations_has_a_name_and_its_numbers():
     by_row = {(table, v.row): v for v in variants_of("msd").values() for table in v.tables}
-    rows = _reference("multistage_ablations.csv")
+    rows = read_table("msd_ablations.csv")
     assert len(rows) == 13
     for row in rows:
-        paper = by_row[row["table"], row["setting"]].paper
+        table, setting = row["system"].removeprefix("table ").split(": ", 1)
+        paper = by_row[table, setting].paper
         assert paper["cross"] == float(row["cross_avg"])
         assert paper.get("mono", row["mono_avg"] and float(row["mono_avg"])) == (
             row["mono_avg"] and float(row["mono_avg"])
@@ -64,11 +53,13 @@ def test_every_row_of_the_ablations_has_a_name_and_its_numbers():
 
 
 def test_distilcse_and_lightweight_rows_carry_the_papers_numbers():
-    table = {(r["stage"], r["model"]): float(r["avg"]) for r in _reference("distilcse_sts.csv")}
+    table = {re.sub(r" \(\w+, (stage \d)\)", r", \1", row["system"]): row["avg"] for row in read_table("dcse_sts.csv")}
+    checked = 0
     for variant in variants_of("distilcse").values():
-        model, _, stage = variant.row.partition(", stage ")
-        if stage:
-            assert variant.paper == {"avg": table[stage, model]}
+        if ", stage " in variant.row:
+            assert variant.paper == {"avg": float(table[variant.row])}
+            checked += 1
+    assert checked == 8
 
 
 def test_list_shows_the_papers_rows():

@@ -1,12 +1,11 @@
 """Sizes against the published tables and against brute force; the budget's Pareto set against its definition."""
 
-import csv
 import json
 
-import places
 import pytest
 import torch
 from click.testing import CliRunner
+from paper_rows import msd_students
 
 from msdc.compress.cli import command
 from msdc.compress.size.estimate import Cut, cut, macs_per_token, size_plan
@@ -16,7 +15,6 @@ from msdc.compress.student.shapes import SHAPES, parameter_counts
 from msdc.errors import InputError
 from msdc.scores import pareto
 
-REFERENCE = places.ROOT.parent / "shared" / "reference" / "multistage_sts2017.csv"
 BASES = {"XLM-R": "xlmr-base", "MiniLM": "minilm"}
 
 
@@ -27,23 +25,20 @@ def plan(*arguments: str) -> dict:
 
 
 def test_every_student_of_the_paper_has_the_papers_size():
-    if not REFERENCE.is_file():
-        pytest.skip("../shared/reference is absent")
-    lines = [line for line in REFERENCE.read_text().splitlines() if not line.startswith("#")]
-    ours = [row for row in csv.DictReader(lines) if row["model"] == "ours"]
-    assert len(ours) == 10
-    for row in ours:
-        arguments = ["--shape", BASES[row["base"]], "--unit", row["ru"]]
-        if row["bottleneck"] != "none":
-            arguments += ["--bottleneck", row["bottleneck"]]
+    students = msd_students()
+    assert len(students) == 10
+    for student in students:
+        arguments = ["--shape", BASES[student.base], "--unit", str(student.unit)]
+        if student.bottleneck is not None:
+            arguments += ["--bottleneck", str(student.bottleneck)]
         sizes = plan(*arguments)
         embedding = sizes["embedding_parameters"]
-        if row["base"] == "MiniLM" and row["bottleneck"] != "none":
+        if student.base == "MiniLM" and student.bottleneck is not None:
             # The paper leaves the positions out in these rows only.
             embedding -= sizes["embedding_parts"]["positions"]
         # The paper cuts or rounds the second decimal.
-        assert embedding / 1e6 == pytest.approx(float(row["embedding_M"]), abs=0.01)
-        assert sizes["encoder_parameters"] / 1e6 == pytest.approx(float(row["encoder_M"]), abs=0.01)
+        assert embedding / 1e6 == pytest.approx(float(student.row["embedding_M"]), abs=0.01)
+        assert sizes["encoder_parameters"] / 1e6 == pytest.approx(float(student.row["encoder_M"]), abs=0.01)
         assert sizes["config"]["unit"] * sizes["config"]["repeats"] == 12
 
 
