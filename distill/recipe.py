@@ -33,9 +33,7 @@ class Corpus(Strict):
         default=None, description="hub data set id, e.g. sentence-transformers/parallel-sentences-tatoeba"
     )
     opus: str | None = Field(default=None, description="OPUS corpus name, e.g. TED2020/v1")
-    kind: Literal["auto", "pairs", "text", "triples", "nli", "dictionary", "gettext"] = Field(
-        default="auto", description="nli: label, premise, hypothesis; becomes triples"
-    )
+    kind: str = Field(default="auto", description="a format of msdc.distill.data.formats; auto goes by the suffix")
     source: str = "en"
     languages: tuple[str, ...] = Field(default=(), description="target languages; empty takes all that are found")
     limit: int | None = Field(default=None, gt=0, description="rows taken from each file")
@@ -51,6 +49,16 @@ class Corpus(Strict):
     )
     max_characters: int = Field(default=250, gt=0, description="longer sentences are left out (MSD code: 250)")
     weight: float = Field(default=1.0, gt=0)
+
+    @field_validator("kind")
+    @classmethod
+    def _known_kind(cls, kind: str) -> str:
+        # Imported here: the readers are made of this class.
+        from msdc.distill.data.formats import KINDS
+
+        if kind not in KINDS:
+            raise ValueError(f"unknown kind {kind!r}; known: {', '.join(KINDS)}")
+        return kind
 
     @model_validator(mode="after")
     def _fits_together(self) -> Corpus:

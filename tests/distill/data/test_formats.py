@@ -1,0 +1,41 @@
+"""Which format reads a corpus file, by `kind` and suffix."""
+
+from pathlib import Path
+
+import pytest
+
+from msdc.distill.data.formats import FORMATS, KINDS, find_format, has_target
+from msdc.distill.recipe import parse_recipe
+from msdc.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "reader"),
+    [
+        ("a.en-de.tsv.gz", "auto", "_tsv"),
+        ("a.tsv", "triples", "_tsv"),
+        ("a.txt", "auto", "_text"),
+        ("a.txt.gz", "auto", "_text"),
+        ("a.txt", "pairs", "_tsv"),
+        ("a.tsv", "text", "_text"),
+        ("a.po", "pairs", "_gettext"),
+        ("a.mo.txt", "gettext", "_gettext"),
+        ("a.parquet", "text", "_parquet"),
+        ("a.po", "dictionary", "_dictionary"),
+        ("a.parquet", "nli", "_nli"),
+    ],
+)
+def test_kind_and_suffix_choose_the_format(name, kind, reader):
+    assert find_format(Path(name), kind).read.__name__ == reader
+
+
+def test_kinds_are_those_of_the_records():
+    assert KINDS == ("auto", "nli", "dictionary", "gettext", "text", "triples", "pairs")
+    assert [kind for kind in KINDS if not has_target(kind)] == ["nli", "text", "triples"]
+    assert len({one.kind for one in FORMATS}) == len(FORMATS)
+
+
+def test_an_unknown_kind_lists_the_known_ones():
+    stage = {"name": "teach", "objective": "multilingual_mse"}
+    with pytest.raises(InputError, match=r"corpora.0.kind: .*unknown kind 'html'; known: auto, nli"):
+        parse_recipe({"name": "r", "corpora": [{"path": "a", "kind": "html"}], "stages": [stage]}, "r.yaml")
