@@ -26,9 +26,10 @@ def test_search():
 
 
 def test_export_bundle(tmp_path):
-    out = run("export_bundle.py", str(tmp_path / "bundle"))
+    # ONNX alone takes a fraction of the time; README's commands, which test_readme runs, export for ExecuTorch.
+    out = run("export_bundle.py", str(tmp_path / "bundle"), "--runtime", "onnx")
     cosines = dict(re.findall(r"^(\w+): lowest cosine with the float model (\S+)$", out, re.MULTILINE))
-    assert set(cosines) == {"executorch", "onnx"}
+    assert set(cosines) == {"onnx"}
     assert all(float(value) > 0.99 for value in cosines.values())
     assert (tmp_path / "bundle" / "bundle.json").is_file()
 
