@@ -152,7 +152,7 @@ def _fill_in(value: Any, name: str, data: str | Path | None) -> Any:
         if data is None:
             raise InputError(
                 f"{name} needs corpora that are not shipped ({value}): pass --data FOLDER or set MSDC_DATA; "
-                f"docs/training.md lists them and where to download them"
+                f"docs/guides/data.md lists them and where to download them"
             )
         value = value.replace("{data}", str(data))
     return value
