@@ -1,20 +1,33 @@
-"""Fixtures shared by all floors."""
+"""Fixtures shared by all tests."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from msdc.files import PACKAGE
+from msdc.text import quickstart
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-QUICKSTART = PACKAGE / "data" / "quickstart"
+
+def pytest_configure(config) -> None:
+    """The folder of `tiny_models`, made here so that all workers of pytest-xdist inherit it."""
+    if "MSDC_TESTS_SCRATCH" not in os.environ:
+        config.scratch = tempfile.TemporaryDirectory(prefix="msdc-tests-")
+        os.environ["MSDC_TESTS_SCRATCH"] = config.scratch.name
+
+
+def pytest_unconfigure(config) -> None:
+    """Only the process that made the folder removes it."""
+    if hasattr(config, "scratch"):
+        del os.environ["MSDC_TESTS_SCRATCH"]
+        config.scratch.cleanup()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread():
-    """Tests share small machines; one thread each also makes their numbers the same everywhere."""
+    """Tests run on small machines; one thread each also makes their numbers the same everywhere."""
     import torch
 
     torch.set_num_threads(1)
@@ -23,7 +36,7 @@ def _one_thread():
 @pytest.fixture(scope="session")
 def parallel_tsv() -> Path:
     """The embedded corpus."""
-    return QUICKSTART / "parallel.tsv"
+    return quickstart.PARALLEL
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +45,22 @@ def tiny_teacher(tmp_path_factory) -> Path:
     from stock_models import write_stock
 
     return write_stock(tmp_path_factory.mktemp("teacher") / "bert", "bert")
+
+
+@pytest.fixture(scope="session")
+def tiny_student() -> Path:
+    """The folder of a tiny student of ours."""
+    import tiny_models
+
+    return tiny_models.student_folder()
+
+
+@pytest.fixture(scope="session")
+def tiny_bundle() -> Path:
+    """The tiny student as an int8 bundle for both runtimes."""
+    import tiny_models
+
+    return tiny_models.bundle()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ code that comes with the model.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,6 @@ class Layout:
     dense: DenseLayout | None = None
     normalize: bool = False
     max_length: int = 128
-    modules: list[str] = field(default_factory=list)
 
     @property
     def model_type(self) -> str:
@@ -100,11 +99,10 @@ def read_layout(folder: str | Path) -> Layout:
             raise InputError(f"{folder}: not a model folder (no modules.json and no config.json)")
         config = read_json(folder / "config.json")
         return Layout(folder, folder, config, max_length=_max_length(folder, config))
-    body, pooling, dense, normalize, kinds = folder, "mean", None, False, []
+    body, pooling, dense, normalize = folder, "mean", None, False
     for module in read_json(folder / "modules.json"):
         kind = str(module.get("type", "")).rsplit(".", 1)[-1]
         path = _inside(folder, str(module.get("path", "")))
-        kinds.append(kind)
         if kind in ("Transformer", "Student"):
             body = path
         elif kind == "Pooling":
@@ -118,7 +116,7 @@ def read_layout(folder: str | Path) -> Layout:
         else:
             raise InputError(f"{folder}: module {module.get('type')!r} is not a stock class; it is not loaded")
     config = read_json(body / "config.json")
-    return Layout(folder, body, config, pooling, dense, normalize, _max_length(body, config), kinds)
+    return Layout(folder, body, config, pooling, dense, normalize, _max_length(body, config))
 
 
 def _max_length(body: Path, config: dict[str, Any]) -> int:

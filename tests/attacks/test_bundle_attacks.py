@@ -1,4 +1,4 @@
-"""A stranger's or a damaged bundle: one clear line of `MsdcError` each, never a crash, nothing run."""
+"""Malicious and damaged bundles: each gives a one-line `MsdcError`; nothing crashes, no program runs."""
 
 import json
 import shutil
@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import onnx
 import pytest
-import tiny_export as tiny
+import tiny_models as tiny
 from refusals import one_line
 
 from msdc.errors import MsdcError
@@ -26,7 +26,7 @@ def copy(tmp_path):
 
 
 def reseal(folder, change=None) -> None:
-    """What an attacker can do: new hashes, new seal."""
+    """Recompute hashes and seal, as an attacker can."""
     manifest = read_manifest(tiny.bundle())
     manifest = manifest.model_copy(update={"files": list_files(folder), **(change or {})})
     (folder / MANIFEST_FILE).unlink()
@@ -37,7 +37,7 @@ def test_every_byte_of_the_manifest_flipped(copy):
     path = copy / MANIFEST_FILE
     raw = path.read_bytes()
     for index in range(len(raw)):
-        # Case, a near character, white space to mark, no UTF-8: another way to be wrong at each place in turn.
+        # In turn: case, an adjacent character, white space to a mark, invalid UTF-8.
         flip = (0x01, 0x20, 0x80, 0x10)[index % 4]
         path.write_bytes(raw[:index] + bytes([raw[index] ^ flip]) + raw[index + 1 :])
         one_line(lambda: read_manifest(copy))
@@ -93,7 +93,7 @@ def test_a_link_that_leads_outside(copy, tmp_path):
 
 
 def damage(data: bytes, generator: np.random.Generator) -> bytes:
-    """One of the ways in which a file goes wrong."""
+    """One kind of damage to a file."""
     kind = generator.integers(5)
     at = int(generator.integers(1, len(data)))
     if kind == 0:
@@ -111,13 +111,13 @@ def damage(data: bytes, generator: np.random.Generator) -> bytes:
 
 
 def test_our_own_reader_of_programs_survives_any_damage(tmp_path):
-    """Thousands of damaged programs: an error of ours or a report, never another exception, never a hang."""
+    """Thousands of damaged programs: an `MsdcError` or a report, never another exception or a hang."""
     data = (tiny.bundle() / "model.pte").read_bytes()
     head = read_pte(tiny.bundle() / "model.pte").flatbuffer_bytes
     generator, path = np.random.default_rng(0), tmp_path / "x.pte"
     refused = 0
     for _ in range(1500):
-        # Most of the file is numbers that cannot be wrong; aim at the structure.
+        # Most of the file is weights, where any value is valid; damage the structure.
         path.write_bytes(damage(data[:head], generator) + data[head:])
         try:
             read_pte(path, digests=False)
@@ -128,7 +128,7 @@ def test_our_own_reader_of_programs_survives_any_damage(tmp_path):
 
 
 def test_resealed_damage_in_the_program_never_crashes_the_process(copy, tmp_path):
-    """An attacker who recomputes the hashes: the load runs in a child here, and the child must end by itself."""
+    """With recomputed hashes: the load runs in a child process, which must end by itself."""
     import subprocess
     import sys
 
@@ -182,7 +182,7 @@ def test_oversized_files_are_refused_by_their_size_alone(tmp_path):
 
 
 def external(folder, location: str, offset="0", length="64") -> None:
-    """Point the first external tensor of a bundle's model somewhere else."""
+    """Change where the first external tensor of a bundle's model is stored."""
     model = onnx.load(folder / "model.onnx", load_external_data=False)
     tensor = next(t for t in model.graph.initializer if t.external_data)
     del tensor.external_data[:]
@@ -238,7 +238,7 @@ def test_damaged_onnx_never_crashes(tmp_path):
 
 
 def field(number: int, body: bytes) -> bytes:
-    """A length-delimited field of a protobuf message, on the wire."""
+    """An encoded length-delimited field of a protobuf message."""
     length, rest = b"", len(body)
     while rest >= 128:
         length, rest = length + bytes([rest & 127 | 128]), rest >> 7
@@ -246,7 +246,7 @@ def field(number: int, body: bytes) -> bytes:
 
 
 def test_onnx_of_a_million_empty_parts_or_endless_graphs(tmp_path):
-    """2 bytes a node on disk, hundreds in memory: refused by counting, before anything is parsed."""
+    """2 bytes per node on disk, hundreds in memory: refused by counting nodes before parsing."""
     path = tmp_path / "bomb.onnx"
     opset = onnx.helper.make_opsetid("", 21)
     head = onnx.ModelProto(ir_version=10, opset_import=[opset]).SerializeToString()
@@ -254,7 +254,7 @@ def test_onnx_of_a_million_empty_parts_or_endless_graphs(tmp_path):
     assert "parts" in one_line(lambda: inspect_path(path))
     graph = b""
     for _ in range(5000):
-        # graph.node.attribute.g, one inside the other, deeper than any stack
+        # graph.node.attribute.g, nested deeper than the stack allows
         graph = field(1, field(5, field(6, graph)))
     path.write_bytes(head + field(7, graph))
     one_line(lambda: inspect_path(path))

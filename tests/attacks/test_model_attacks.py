@@ -1,4 +1,4 @@
-"""Damaged model folders and tokenizer files: one clear line each, and no crash of a C++ loader."""
+"""Damaged model folders and tokenizer files: each gives a one-line error; no C++ loader crashes."""
 
 import json
 import shutil
@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-import tiny_export as tiny
+import tiny_models as tiny
 from refusals import one_line
 
 from msdc.compress.student.io import load_student, read_tensors, save_student
@@ -23,7 +23,7 @@ def model(tmp_path):
 
 
 def bad_headers(raw: bytes) -> dict[str, bytes]:
-    """safetensors headers that lie."""
+    """safetensors headers with false values."""
     size = struct.unpack("<Q", raw[:8])[0]
     header = json.loads(raw[8 : 8 + size])
     name = next(key for key in header if key != "__metadata__")
@@ -60,7 +60,7 @@ def test_damaged_safetensors(model, kind, tmp_path):
 
 
 def test_oversized_weights_are_refused_before_memory_is_taken(model):
-    """A sparse 40 GB file whose header is in order: half-precision numbers that reading would double."""
+    """A sparse 40 GB file with a valid header: half-precision numbers whose size doubles when they are read."""
     path = model / "model.safetensors"
     raw = path.read_bytes()
     size = struct.unpack("<Q", raw[:8])[0]
@@ -81,7 +81,7 @@ def test_weights_of_another_shape(model):
 
 
 def test_damaged_tokenizers_in_a_child_process(model, tmp_path):
-    """SentencePiece and tokenizers are C++ and Rust: whatever they do with damage, a process must survive it."""
+    """SentencePiece and tokenizers are C++ and Rust: the process must survive whatever damage they are given."""
     source = (model / "tokenizer.model").read_bytes()
     fast = (model / "tokenizer.json").read_bytes()
     generator = np.random.default_rng(0)

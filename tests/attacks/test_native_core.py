@@ -1,4 +1,4 @@
-"""Bundles of strangers against the native core, under the address and undefined-behaviour sanitizers."""
+"""Malicious bundles against the native core, with the address and undefined-behaviour sanitizers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from native_bundle import train_pieces
 from native_core import CORE, compile_cpp, core_sources, seal, write_piece_bundle
+from tiny_models import train_pieces
 
-# Opens each folder named on standard input and, where that works, tokenizes; one line a folder.
+# Opens each folder named on standard input and, if that works, tokenizes; one line per folder.
 DRIVER = r"""
 #include <cstdio>
 #include <iostream>
@@ -91,7 +91,7 @@ def test_damaged_tokenizers(driver, model, tmp_path):
     mutants = [model[: chosen.randrange(len(model))] for _ in range(40)]
     for _ in range(200):
         raw = bytearray(model)
-        # The front holds pieces, the back the specifications and the character map: both get their share.
+        # Pieces are at the front, specifications and the character map at the back: damage both.
         for _ in range(chosen.choice([1, 2, 8])):
             where = chosen.randrange(len(raw)) if chosen.random() < 0.5 else len(raw) - 1 - chosen.randrange(3000)
             raw[where] = chosen.randrange(256)
@@ -144,7 +144,7 @@ def test_hostile_manifests(driver, model, tmp_path):
 
 
 def test_damaged_golden_vectors(driver, model, tmp_path):
-    """The self-test reads golden.json; whatever stands there, it answers."""
+    """The self-test reads golden.json and must answer whatever its content."""
     import hashlib
 
     rows = {"texts": ["a"], "ids": [[2, 3]], "width": 4, "vectors": {"executorch": "AACAPwAAAAAAAAAAAAAAAA=="}}

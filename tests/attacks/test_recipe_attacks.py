@@ -1,4 +1,4 @@
-"""Recipes and model cards of strangers: a YAML bomb, a tag that would run code; one line each, and at once."""
+"""Malicious recipes and model cards: a YAML bomb, a tag that would run code. Each is refused early, in one line."""
 
 import resource
 import subprocess
@@ -11,7 +11,7 @@ from refusals import one_line
 from msdc.distill.recipe import read_tree
 from msdc.export.model_card import CardFacts, read_card
 
-# The classic: ten times ten times ten ...; a kilobyte that wants 10^9 strings.
+# Ten times ten times ten ...: a kilobyte that expands to 10^9 strings.
 LAUGHS = "a0: &a0 [lol]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 10))
 CODE = "name: !!python/object/apply:os.system ['touch owned']\n"
 
@@ -39,7 +39,7 @@ def test_bomb_at_once(tmp_path):
 
 @pytest.mark.parametrize("text", [LAUGHS, CODE, "a: [" * 5000, "\udcff"])
 def test_model_card(tmp_path, text, monkeypatch):
-    """An export reads the card of any model folder: a bad block gives no facts and runs nothing."""
+    """An export reads the card of any model folder: a bad block gives no facts and runs no code."""
     monkeypatch.chdir(tmp_path)
     card = f"---\n{text}---\n# x\n".encode("utf-8", "surrogateescape")
     (tmp_path / "README.md").write_bytes(card)

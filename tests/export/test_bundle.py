@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tiny_export as tiny
+import tiny_models as tiny
 
 from msdc.errors import GateError, InputError
 from msdc.export.bundle import load_bundle
@@ -128,7 +128,7 @@ def test_two_exports_are_byte_identical(tmp_path):
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import torch; torch.set_num_threads(1)\n"
-        "import tiny_export as tiny\n"
+        "import tiny_models as tiny\n"
         "from pathlib import Path; from msdc.export.writer import *; from msdc.text.tokenizer import PieceTokenizer\n"
         "options = BundleOptions.model_validate_json(sys.argv[2])\n"
         "tokenizer, out = PieceTokenizer(sys.argv[3]), Path(sys.argv[4])\n"

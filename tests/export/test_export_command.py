@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-import tiny_export as tiny
+import tiny_models as tiny
 from click.testing import CliRunner
 from stock_models import TEXTS, write_stock
 

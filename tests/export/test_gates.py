@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import tiny_export as tiny
+import tiny_models as tiny
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 

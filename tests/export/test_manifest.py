@@ -3,7 +3,7 @@
 import json
 
 import pytest
-import tiny_export as tiny
+import tiny_models as tiny
 from pydantic import ValidationError
 
 from msdc.errors import InputError

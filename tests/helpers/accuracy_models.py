@@ -1,17 +1,17 @@
-"""Encoders that really encode, given by hand or by words, and a writer of scored pairs."""
+"""Simple encoders with known vectors, and a writer of scored pairs."""
 
 import zlib
 from pathlib import Path
 
 import numpy as np
 
-from msdc.files import PACKAGE
+from msdc.text import quickstart
 
-QUICKSTART = PACKAGE / "data" / "quickstart"
+QUICKSTART = quickstart.FOLDER
 
 
 class WordBag:
-    """A real, if simple, encoder: the sum of a fixed random vector for each word and each letter trigram."""
+    """Sum of a fixed random vector per word and per letter trigram."""
 
     def __init__(self, width: int = 48, seed: int = 0, name: str = "bag"):
         self.width, self.seed, self.name, self.calls = width, seed, name, 0
@@ -34,7 +34,7 @@ class WordBag:
 
 
 class Table:
-    """Vectors given by hand."""
+    """Vectors given by the test."""
 
     def __init__(self, vectors: dict[str, np.ndarray], name: str = "table"):
         self.vectors, self.name = vectors, name
@@ -48,7 +48,7 @@ class Table:
 
 
 class Constant:
-    """Every text the same vector."""
+    """The same vector for every text."""
 
     width, name = 8, "constant"
 

@@ -1,4 +1,4 @@
-"""Made-up results for tests of reading, comparing and drawing. Nothing here claims to have been measured."""
+"""Invented results for tests of reading, comparing and drawing; none of them was measured."""
 
 import numpy as np
 

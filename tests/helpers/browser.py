@@ -1,4 +1,4 @@
-"""A real headless Chromium: the page as a browser lays it out."""
+"""Pages laid out by a headless Chromium."""
 
 import html
 import json
@@ -34,7 +34,7 @@ def screenshot(page: Path, target: Path, width: int, height: int) -> Path:
     return target
 
 
-# A desktop browser's window has a least width; a frame of the page's own origin can be as narrow as a phone.
+# A browser window has a minimum width; a frame can be as narrow as a phone.
 FRAME = """<!doctype html><meta charset="utf-8"><body style="margin:0">
 <iframe id="frame" style="border:0;width:{width}px;height:{height}px" srcdoc="{page}"></iframe>
 <script>
@@ -62,7 +62,7 @@ frame.onload = () => {{
 
 
 def framed(page: Path, folder: Path, width: int, height: int = 900) -> Path:
-    """A page that shows `page` in a frame of `width` CSS pixels and writes what it measured into itself."""
+    """A page that shows `page` in a frame of `width` CSS pixels and writes its measurements into itself."""
     target = folder / f"frame-{width}.html"
     text = html.escape(page.read_text(encoding="utf-8"), quote=True)
     target.write_text(FRAME.format(width=width, height=height, page=text), encoding="utf-8")

@@ -15,7 +15,7 @@ STRICT = ["-std=c++17", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wno-si
 
 
 def core_sources() -> list[str]:
-    """The core with the engine that runs nothing."""
+    """Sources of the core, with the engine that has no runtime."""
     left_out = ("engine_executorch.cpp", "engine_onnx.cpp")
     return [str(p) for p in sorted((CORE / "src").glob("*.cpp")) if p.name not in left_out]
 
@@ -34,7 +34,7 @@ def seal(manifest: dict) -> str:
 def write_piece_bundle(
     folder: Path, model: bytes, *, max_length: int = 1 << 20, size: int | None = None, **changes
 ) -> Path:
-    """A bundle of a tokenizer alone."""
+    """A bundle that holds only a tokenizer."""
     import sentencepiece
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ class CoreTokenizer:
 
 
 class CoreError(Exception):
-    """A status of the core with its line."""
+    """A status of the core with its message."""
 
     def __init__(self, status: int, line: str) -> None:
         super().__init__(f"{status}: {line}")

@@ -1,4 +1,4 @@
-"""The equations once more, by brute force: plain Python floats (64 bits) and loops, no tensor library.
+"""The equations by brute force: plain Python floats (64 bits) and loops, no tensor library.
 
 Every argument is a nested list. `None` of this shares code or ideas of vectorisation with the product.
 """
@@ -6,8 +6,6 @@ Every argument is a nested list. `None` of this shares code or ideas of vectoris
 from __future__ import annotations
 
 import math
-
-Matrix = list[list[float]]
 
 
 def dot(x, y):

@@ -1,4 +1,4 @@
-"""Where the tests find the checkout, and the data folder where there is one."""
+"""The checkout, and the data folder if there is one."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ _GIVEN = os.environ.get("MSDC_DATA")
 
 
 def data_folder() -> Path | None:
-    """MSDC_DATA, or `shared/data` beside the checkout; None where neither is a folder."""
+    """MSDC_DATA, or `shared/data` beside the checkout; None if neither is a folder."""
     for place in (_GIVEN, ROOT.parent / "shared" / "data"):
         if place and Path(place).is_dir():
             return Path(place)

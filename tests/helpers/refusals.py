@@ -1,4 +1,4 @@
-"""What every refusal must be: one line."""
+"""Errors must be one line."""
 
 import pytest
 

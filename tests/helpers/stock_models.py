@@ -1,4 +1,4 @@
-"""Tiny stock encoders of every family, made on the spot with random weights and a WordPiece tokenizer."""
+"""Tiny stock encoders of every family, with random weights and a WordPiece tokenizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: real processes, exit codes, one line each."""
+"""The command line in real processes: exit codes, and one line per error."""
 
 import os
 import shutil

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import places
 import pytest
-from accuracy_models import QUICKSTART, WordBag
+from accuracy_models import WordBag
 
 
 @pytest.fixture
@@ -63,42 +63,8 @@ def graded_rows():
 
 
 @pytest.fixture(scope="session")
-def tiny_student(tmp_path_factory):
-    """A student folder with random weights and a real SentencePiece vocabulary of the shipped sentences."""
-    import sentencepiece
-    import torch
+def tiny_bundle() -> Path:
+    """The tiny student exported for both runtimes without loss."""
+    import tiny_models
 
-    from msdc.compress.student.io import save_student
-    from msdc.compress.student.model import Student, StudentConfig
-
-    folder = tmp_path_factory.mktemp("tiny")
-    rows = (QUICKSTART / "parallel.tsv").read_text(encoding="utf-8").splitlines()[1:]
-    text = folder / "text.txt"
-    text.write_text("\n".join(cell for row in rows for cell in row.split("\t")), encoding="utf-8")
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(text), model_prefix=str(folder / "spm"), vocab_size=900, model_type="unigram",
-        character_coverage=1.0, pad_id=0, bos_id=1, eos_id=2, unk_id=3, minloglevel=2, num_threads=1,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    config = StudentConfig(
-        vocabulary=900, hidden=32, heads=4, intermediate=48, unit=1, repeats=2, bottleneck=16, positions=48
-    )
-    student = Student(config).eval()
-    # words differ enough for cosines to spread: the default of 0.02 leaves all sentences alike
-    for name, weight in student.named_parameters():
-        if "token" in name or "table" in name:
-            torch.nn.init.normal_(weight, std=1.0)
-    return save_student(student, folder / "spm.model", folder / "tiny-student")
-
-
-@pytest.fixture(scope="session")
-def tiny_bundle(tiny_student):
-    """The tiny student exported for both runtimes."""
-    import msdc
-    from msdc.export.writer import BundleOptions, write_bundle
-
-    encoder = msdc.load_encoder(tiny_student)
-    out = tiny_student.parent / "tiny-bundle"
-    options = BundleOptions(target="linux", precision="fp32", languages=("en", "de"))
-    write_bundle(encoder.module, encoder.tokenizer, out, name="tiny", options=options)
-    return out
+    return tiny_models.bundle("fp32")

@@ -17,14 +17,6 @@ from msdc.errors import MsdcError
 CROSS = "aarch64-linux-gnu-g++"
 
 
-@pytest.fixture(scope="session")
-def tiny_bundle():
-    """An int8 bundle for both runtimes; gates off."""
-    from native_bundle import tiny_bundle as make
-
-    return make()
-
-
 @pytest.fixture(scope="session", autouse=True)
 def adb_server():
     """A server of our own: the user's phones and server stay out of the tests."""

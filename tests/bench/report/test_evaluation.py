@@ -20,18 +20,14 @@ from msdc.errors import InputError
 
 
 @pytest.fixture(scope="module")
-def document(tiny_student, tmp_path_factory):
-    from msdc.compress.student.io import save_student
-
-    student, tokenizer = tiny_student
-    folder = save_student(student, tokenizer.path, tmp_path_factory.mktemp("student") / "tiny")
-    config = EvaluateConfig(str(folder), ("graded-pairs", "bias/graded-pairs"), options=Options(resamples=50))
+def document(tiny_student):
+    config = EvaluateConfig(str(tiny_student), ("graded-pairs", "bias/graded-pairs"), options=Options(resamples=50))
     return json.loads(json.dumps(run(config).as_json()))
 
 
 def test_a_document_becomes_a_section_with_its_numbers(document):
     (section,) = sections(as_documents(document))
-    assert section.title == "Evaluation: tiny"
+    assert section.title == "Evaluation: tiny-student"
     text = str(section.tables)
     scored = next(r for r in document["results"] if r["task"] == "sts")
     assert f"{scored['spearman']:.1f} [" in text

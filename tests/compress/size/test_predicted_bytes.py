@@ -1,15 +1,13 @@
 """Predicted bytes within 1 % of the files that export writes, for small artifacts, where overhead weighs most."""
 
 import pytest
+import tiny_models
 import torch
 
 from msdc.compress.quantization.weights import plan_for
 from msdc.compress.size.estimate import predict_bytes
 from msdc.compress.student.model import Student, StudentConfig
-from msdc.compress.texts import quickstart_texts
-from msdc.compress.vocabulary.sentencepiece import train_vocabulary
 from msdc.export.writer import BundleOptions, write_bundle
-from msdc.text.tokenizer import PieceTokenizer
 
 LENGTH = 40
 # Runtimes and precisions for one shape each: lowering to XNNPACK takes long, the ONNX graph does not.
@@ -24,9 +22,8 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.model"
-    return PieceTokenizer(train_vocabulary(quickstart_texts(), path, 3000, threads=1))
+def tokenizer():
+    return tiny_models.tokenizer(3000)
 
 
 @pytest.mark.parametrize(("runtime", "precision", "changes"), CASES)

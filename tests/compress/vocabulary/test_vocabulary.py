@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+import tiny_models
 import torch
 from click.testing import CliRunner
 from stock_models import TEXTS, write_stock
@@ -16,7 +17,6 @@ from msdc.compress.student.io import load_student, open_student, save_student
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.texts import quickstart_texts, read_texts
 from msdc.compress.vocabulary.alphabets import Alphabet, known_languages
-from msdc.compress.vocabulary.sentencepiece import train_vocabulary
 from msdc.compress.vocabulary.trim import TrimRequest, prove, trim
 from msdc.errors import GateError, InputError
 from msdc.text.tokenizer import PieceTokenizer
@@ -39,14 +39,11 @@ def corpus(tmp_path_factory):
 @pytest.fixture(scope="module")
 def piece_student(tmp_path_factory):
     """A tiny student with a SentencePiece vocabulary of 3,000 pieces over eight languages."""
-    folder = tmp_path_factory.mktemp("pieces")
-    train_vocabulary(SENTENCES, folder / "tokenizer.model", 3000, threads=1)
-    size = PieceTokenizer(folder / "tokenizer.model").size
+    tokenizer = tiny_models.tokenizer(3000)
     torch.manual_seed(0)
-    student = Student(StudentConfig(vocabulary=size, hidden=32, heads=4, intermediate=48, unit=1, repeats=2,
+    student = Student(StudentConfig(vocabulary=tokenizer.size, hidden=32, heads=4, intermediate=48, unit=1, repeats=2,
                                     bottleneck=16, positions=48)).eval()  # fmt: skip
-    save_student(student, folder / "tokenizer.model", folder / "student")
-    return folder / "student"
+    return save_student(student, tokenizer.path, tmp_path_factory.mktemp("pieces") / "student")
 
 
 @pytest.fixture(scope="module")

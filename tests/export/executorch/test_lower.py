@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import tiny_export as tiny
+import tiny_models as tiny
 import torch
 from torch import nn
 

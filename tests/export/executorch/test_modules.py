@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-import tiny_export as tiny
+import tiny_models as tiny
 import torch
 
 from msdc.compress.quantization.weights import dequantize_rows, integers, plan_for

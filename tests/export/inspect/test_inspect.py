@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import onnx
 import pytest
-import tiny_export as tiny
+import tiny_models as tiny
 from click.testing import CliRunner
 
 from msdc.compress.quantization.weights import plan_for, weight_bytes_by_dtype

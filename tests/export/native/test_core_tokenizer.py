@@ -9,8 +9,8 @@ import pytest
 import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from native_bundle import train_pieces
 from native_core import CoreError, CoreTokenizer, write_piece_bundle
+from tiny_models import train_pieces
 
 from msdc.export.golden import golden_texts
 

@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 import pytest
-import tiny_export as tiny
+import tiny_models as tiny
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""The doctor: right about this machine, and about machines that it is not."""
+"""`msdc doctor` on this machine and on described machines."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The corpus that ships inside: complete, well formed, and free of overlap between what teaches and what tests."""
+"""The embedded corpus: complete, well formed, and without overlap between training and test texts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUESTION_MARKS = ("?", "؟")
 
 
 def lines(name: str) -> list[str]:
-    """Lines by \\n alone: the golden texts hold other characters that `splitlines` would break at."""
+    """Lines end at \\n only; `splitlines` breaks at other characters too."""
     text = (FOLDER / name).read_bytes().decode("utf-8")
     assert text.endswith("\n")
     return text[:-1].split("\n")
@@ -35,7 +35,7 @@ def graded() -> list[list[str]]:
 
 
 def same(sentence: str) -> str:
-    """What makes two sentences the same one: letters and digits, whatever the case and punctuation."""
+    """Normal form: letters and digits, without case and punctuation."""
     return "".join(c for c in unicodedata.normalize("NFKD", sentence).casefold() if c.isalnum())
 
 
@@ -56,7 +56,7 @@ def test_graded_pairs_are_complete() -> None:
         assert len(sentences) == 2
     assert min(scores) == 0
     assert max(scores) == 5
-    # Ranks need spread: no score is on more than a quarter of the pairs.
+    # Ranks need variety: no score belongs to more than a quarter of the pairs.
     assert max(Counter(scores).values()) <= len(scores) / 4
     pairs_of = Counter(row[2] for row in graded())
     assert all(pairs_of[language] >= 10 for language in LANGUAGES)
@@ -85,7 +85,7 @@ def test_every_sentence_is_clean() -> None:
 
 
 def test_translations_agree_in_what_can_be_counted() -> None:
-    """Questions stay questions, digits stay, and no translation is empty talk or cut off."""
+    """Translations keep question marks and digits, and have a plausible length."""
     for row in parallel():
         english = row[0]
         for language, cell in zip(LANGUAGES[1:], row[1:], strict=True):
@@ -118,7 +118,7 @@ def test_golden_texts() -> None:
     assert len(golden) >= 60
     assert len(set(golden)) == len(golden)
     assert all(text.strip() for text in golden)
-    # Many scripts, and on purpose some texts that no normaliser would leave alone.
+    # Many scripts, and some texts that every normalizer changes.
     scripts = {unicodedata.name(c, "").split(" ")[0] for text in golden for c in text if c.isalpha()}
     assert {"LATIN", "CYRILLIC", "GREEK", "ARABIC", "HEBREW", "DEVANAGARI", "THAI", "CJK", "HANGUL"} <= scripts
     assert any(not unicodedata.is_normalized("NFC", text) for text in golden)
@@ -130,7 +130,7 @@ def test_golden_texts() -> None:
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="../shared/data is absent")
 def test_written_for_this_project() -> None:
-    """No sentence of ours is a line or a cell of a data set we train or test on."""
+    """No sentence is a line or a cell of a data set used for training or testing."""
     ours = {cell for _, cell in cells()}
     found: dict[str, set[str]] = {}
     for path in sorted(SHARED.rglob("*")):

@@ -1,0 +1,123 @@
+"""Tiny students, vocabularies and bundles, real in every part. Each is made once per test run and then read-only.
+
+pytest-xdist's workers share what is on disk: `SCRATCH` is set by tests/conftest.py before they start.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from msdc.compress.student.io import save_student
+from msdc.compress.student.model import Student, StudentConfig
+from msdc.compress.texts import quickstart_texts
+from msdc.compress.vocabulary.sentencepiece import train_vocabulary
+from msdc.export.gates import Thresholds
+from msdc.export.writer import BundleOptions, write_bundle
+from msdc.text.tokenizer import PieceTokenizer
+
+SCRATCH = "MSDC_TESTS_SCRATCH"
+# Rows of 32 random numbers are rounded more coarsely than a trained table's: looser bounds than for real models.
+LOOSE = Thresholds(mean_cosine=0.95, min_cosine=0.8)
+MAX_LENGTH = 48
+SHAPES = {
+    "word": {},
+    "plain table": {"bottleneck": None},
+    "albert": {"place": "embedding", "bottleneck": 16},
+    "cls, dense": {"pooling": "cls", "dense": 24, "dense_activation": "tanh"},
+    "max, relu": {"pooling": "max", "activation": "relu", "normalize": False},
+    "gelu_new, deep": {"activation": "gelu_new", "unit": 2, "repeats": 3, "dense": 40, "dense_bias": False},
+}
+
+
+@functools.cache
+def scratch() -> Path:
+    """A folder that lives as long as the test run."""
+    if SCRATCH in os.environ:
+        return Path(os.environ[SCRATCH])
+    keep = tempfile.TemporaryDirectory(prefix="msdc-tests-")
+    scratch.keep = keep  # type: ignore[attr-defined]
+    return Path(keep.name)
+
+
+def once(name: str, make: Callable[[Path], object]) -> Path:
+    """`scratch() / name`, made by the first process that asks; the others wait for it."""
+    target = scratch() / name
+    with open(scratch() / f".{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            partial = target.with_name(f"{name}.partial") / target.name
+            partial.parent.mkdir(exist_ok=True)
+            make(partial)
+            partial.replace(target)
+    return target
+
+
+@functools.cache
+def tokenizer(size: int = 400) -> PieceTokenizer:
+    """At most `size` SentencePiece pieces, trained on the embedded corpus as our students' vocabularies are."""
+    train = functools.partial(train_vocabulary, quickstart_texts(), size=size, threads=1)
+    return PieceTokenizer(once(f"pieces-{size}.model", train))
+
+
+def train_pieces(target: Path, **changes) -> Path:
+    """A SentencePiece model of any kind on the embedded corpus, without our normalization; ids as our students'."""
+    import sentencepiece
+
+    settings = {"vocab_size": 600, "hard_vocab_limit": False, "character_coverage": 0.99, "num_threads": 1,
+                "pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3, "minloglevel": 2}  # fmt: skip
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(quickstart_texts()), model_prefix=str(target), **(settings | changes)
+    )
+    return target.with_suffix(".model")
+
+
+def rows(count: int = 12) -> list[list[int]]:
+    """Rows of random ids, the first ones of length 1, 2 and MAX_LENGTH."""
+    generator = torch.Generator().manual_seed(1)
+    size = tokenizer().size
+    lengths = [1, 2, MAX_LENGTH, *torch.randint(1, MAX_LENGTH, (count - 3,), generator=generator).tolist()]
+    return [torch.randint(0, size, (n,), generator=generator).tolist() for n in lengths]
+
+
+def student(seed: int = 3, **changes) -> Student:
+    """A student whose every tensor matters: wide tables, random biases and norms, a few outlier channels."""
+    common = {
+        "vocabulary": tokenizer().size, "hidden": 32, "heads": 4, "intermediate": 64, "unit": 1, "repeats": 2,
+        "bottleneck": 32, "positions": MAX_LENGTH, "pad_id": tokenizer().pad_id,
+    }  # fmt: skip
+    torch.manual_seed(seed)
+    made = Student(StudentConfig(**{**common, **changes}))
+    with torch.no_grad():
+        for name, value in made.named_parameters():
+            if value.dim() == 2:
+                value.normal_(std=0.6 if "embedding" in name else 0.2)
+            else:
+                value.add_(0.1 * torch.randn_like(value))
+        for layer in made.layers:
+            layer.output_norm.weight[:2] *= 6
+    return made.eval()
+
+
+def student_folder() -> Path:
+    """`student()` with its tokenizer as a model folder."""
+    return once("tiny-student", lambda folder: save_student(student(), tokenizer().path, folder))
+
+
+def bundle(precision: str = "int8", runtimes: tuple = ("executorch", "onnx"), style: str = "multi-method") -> Path:
+    """`student()` as a bundle folder; copy it to change it."""
+    options = BundleOptions(
+        runtimes=runtimes, precision=precision, style=style, thresholds=None if precision == "fp32" else LOOSE,
+        languages=("en", "de"), licenses=("CC0",), data_sources=("the embedded corpus",),
+    )  # fmt: skip
+
+    def make(folder: Path) -> None:
+        write_bundle(student(), tokenizer(), folder, name="tiny", options=options)
+
+    return once(f"{precision}-{'-'.join(runtimes)}-{style}", make)
