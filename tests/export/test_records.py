@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-import tiny_export as tiny
+import tiny_models as tiny
 
 from msdc.compress.size.estimate import PROGRAM_BYTES
 from msdc.errors import InputError

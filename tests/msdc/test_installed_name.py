@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-import tiny_export as tiny
+import tiny_models as tiny
 from places import ROOT
 
 PACKAGES = ("bench", "compress", "distill", "export", "msdc")

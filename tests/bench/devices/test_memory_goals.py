@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from benchmarks.devices import ANON_GOAL_MIB, PEAK_GOAL_MIB, PHONE_MIB, STYLES, on_host, on_phone, student_bundle
+from devices import ANON_GOAL_MIB, PEAK_GOAL_MIB, PHONE_MIB, STYLES, on_host, on_phone, student_bundle
 
 pytestmark = pytest.mark.slow
 
