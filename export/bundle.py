@@ -1,4 +1,4 @@
-"""A bundle folder, loaded: the exported artifact with its own tokenizer.
+"""Load a bundle folder: the exported artifact with its tokenizer.
 
 Shapes: N texts, D sentence width.
 """
@@ -76,7 +76,7 @@ class Bundle:
 
 
 def open_tokenizer(folder: Path, manifest: Manifest) -> Tokenizer:
-    """The tokenizer of a bundle, held to the manifest's ids.
+    """The tokenizer of a bundle, checked against the manifest's ids.
 
     Raises:
         InputError: damaged, or its size or special ids are not the manifest's.

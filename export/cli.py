@@ -1,4 +1,4 @@
-"""`msdc export`: parse, and call one function."""
+"""`msdc export`: parses options and calls `export_model`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msdc.export.targets import TARGETS, default_runtimes_help
 
 @click.command()
 @click.argument("model", default="msdc-mini")
-@click.option("--target", type=click.Choice(TARGETS.names()), required=True, help="What the bundle is for.")
+@click.option("--target", type=click.Choice(TARGETS.names()), required=True, help="Platform the bundle is written for.")
 @click.option(
     "--runtime",
     type=click.Choice(runtime_choices()),
@@ -31,8 +31,8 @@ from msdc.export.targets import TARGETS, default_runtimes_help
     show_default=True,
     help="ExecuTorch: embed, unit and pool, or one forward method.",
 )
-@click.option("--max-length", type=click.IntRange(min=2), help="Longest input in tokens. Default: the model's own.")
-@click.option("--no-gates", is_flag=True, help="Write the bundle though a gate falls short; it is marked so.")
+@click.option("--max-length", type=click.IntRange(min=2), help="Longest input in tokens. Default: that of the model.")
+@click.option("--no-gates", is_flag=True, help="Write the bundle even if a gate fails; the manifest records it.")
 @click.option("--force", is_flag=True, help="Replace an existing folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 def command(
@@ -49,7 +49,7 @@ def command(
 ) -> None:
     """Write the bundle of MODEL for a target: programs, tokenizer, golden vectors, manifest.
 
-    MODEL is a shipped name, a folder, or a hub id: a student of ours or a stock BERT, RoBERTa / XLM-R, DistilBERT or
+    MODEL is a shipped name, a folder, or a hub id: a student or a stock BERT, RoBERTa / XLM-R, DistilBERT or
     ALBERT sentence encoder.
     """
     from msdc.export.export import ExportRequest, export_model

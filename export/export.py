@@ -15,7 +15,7 @@ from msdc.progress import say
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """What the command line asked for; `runtime`, `out` and `precision` None take the target's and the model's own."""
+    """Options of `msdc export`. `runtime`, `out`, `precision` None: the defaults of the target and the model."""
 
     model: str
     target: TargetName
@@ -52,17 +52,17 @@ def load_precision(text: str) -> Any:
 
 
 def export_model(request: ExportRequest) -> tuple[Path, Manifest]:
-    """Load the model, write the bundle, tell each step; the folder and its manifest.
+    """Load the model, write the bundle and report each step; returns the folder and its manifest.
 
     Raises:
         InputError: no such model, or one that cannot be exported; `out` exists without force.
-        GateError: a promise fell short; nothing is left.
+        GateError: a gate failed; nothing is left on disk.
     """
     out = request.out or Path(f"{Path(request.model).name}-{request.target}")
     precision = None if request.precision is None else load_precision(request.precision)
     if out.exists() and not request.force:
-        # Said before minutes of work, not after.
-        raise InputError(f"{out} exists already: choose another place with -o or pass --force")
+        # Fail before minutes of work.
+        raise InputError(f"{out} exists already: choose another folder with -o or pass --force")
 
     from msdc.compress.quantization.packing import read_plan
     from msdc.compress.student.from_transformers import to_student
@@ -73,7 +73,7 @@ def export_model(request: ExportRequest) -> tuple[Path, Manifest]:
     say(f"load {request.model}")
     encoder = load_encoder(request.model)
     if precision is None:
-        # A folder of `msdc compress quantize` says itself which weight gets which precision.
+        # A folder written by `msdc compress quantize` holds its own precision plan.
         precision = (encoder.folder and read_plan(encoder.folder)) or "int8"
     card = read_card(encoder.folder)
     student = to_student(encoder)

@@ -1,4 +1,4 @@
-"""The promises an export keeps or fails: parity with the float model, bytes of 8 bits or less, equal tokenizers.
+"""The gates of an export: parity with the float model, finite vectors, equal tokenizers.
 
 Shapes: N texts, D sentence width.
 """
@@ -20,7 +20,7 @@ MIN_LOW_BIT_SHARE = 0.95
 
 
 class Thresholds(BaseModel):
-    """What an artifact's golden vectors must reach against the eager float model; None is not asked."""
+    """Thresholds for an artifact's golden vectors against the eager float model; None disables one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -41,7 +41,7 @@ def thresholds_for(dtypes: set[str]) -> Thresholds:
 
 
 def measure(reference_ND: np.ndarray, found_ND: np.ndarray, low_bit_share: float | None) -> Parity:
-    """How `found_ND` lies to `reference_ND`, row by row."""
+    """Parity of `found_ND` with `reference_ND`, row by row."""
     cosines = cosine_rows(reference_ND, found_ND)
     # Unnormalised vectors are compared at the scale of a unit vector's numbers, or max_abs would mean nothing.
     unit = np.maximum(1.0, np.linalg.norm(reference_ND, axis=1, keepdims=True))
@@ -55,7 +55,7 @@ def measure(reference_ND: np.ndarray, found_ND: np.ndarray, low_bit_share: float
 
 
 def shortfalls(parity: Parity, wanted: Thresholds) -> list[str]:
-    """What falls short, in words; empty when the gate holds."""
+    """Thresholds that are not met, in words; empty when the gate passes."""
     found = []
     if wanted.mean_cosine is not None and not parity.mean_cosine >= wanted.mean_cosine:
         found.append(f"mean cosine {parity.mean_cosine:.6f} below {wanted.mean_cosine}")

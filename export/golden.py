@@ -1,4 +1,4 @@
-"""Golden texts and vectors: what a device must reproduce.
+"""Golden texts and vectors, which every device must reproduce.
 
 Shapes: N texts, D sentence width.
 """
@@ -19,7 +19,7 @@ from msdc.text.quickstart import golden_lines
 
 
 def golden_texts() -> list[str]:
-    """Texts in many scripts, and the corners that code makes: empty, blank, odd spaces, marks, over-long."""
+    """Texts in many scripts and edge cases: empty, blank, unusual spaces, combining marks, over-long."""
     corners = [
         "",
         " ",
@@ -65,7 +65,7 @@ def decode_vectors(text: str, count: int, width: int) -> np.ndarray:
 def write_golden(
     folder: Path, texts: Sequence[str], ids: Sequence[Sequence[int]], vectors: dict[str, np.ndarray]
 ) -> None:
-    """Write `golden.json`; `vectors` has "float" and one entry a runtime, each [N, D]."""
+    """Write `golden.json`; `vectors` has "float" and one entry per runtime, each [N, D]."""
     width = next(iter(vectors.values())).shape[1]
     value = {
         "texts": list(texts),

@@ -1,7 +1,7 @@
-"""`bundle.json`: what a bundle says about itself, and the checks that hold before anything in it is read.
+"""`bundle.json`: the description of a bundle, and the checks made before any other file of it is read.
 
-The manifest is sealed: it carries the sha256 of its own bytes, so a damaged manifest is told from a whole one. That
-finds accidents, not forgers: whoever can write the folder can also write a new seal.
+The manifest is sealed: it carries the sha256 of its own bytes, so damage is detected. It does not protect against
+forgery: whoever can write the folder can also write a new seal.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ModelPart(Section):
 
 
 class Parity(Section):
-    """How one artifact's golden vectors lie to the float model's, and whether that keeps the gates' promises."""
+    """Agreement of one artifact's golden vectors with the float model's, and whether the gates passed."""
 
     mean_cosine: float
     min_cosine: float
@@ -107,7 +107,7 @@ class Manifest(Section):
         named = [self.tokenizer.file, GOLDEN_FILE, *programs]
         for name in named:
             if name not in self.files:
-                raise ValueError(f"{name} is named but has no hash under files")
+                raise ValueError(f"{name} is referenced but not listed under files")
         if len(self.files) > MAX_FILES:
             raise ValueError(f"{len(self.files)} files, more than {MAX_FILES}")
         return self
@@ -152,7 +152,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def read_manifest(folder: str | Path) -> Manifest:
@@ -165,14 +165,14 @@ def read_manifest(folder: str | Path) -> Manifest:
     if not path.is_file():
         raise InputError(f"{folder}: not a bundle (no {MANIFEST_FILE})")
     if path.stat().st_size > MAX_MANIFEST_BYTES:
-        raise InputError(f"{path}: {path.stat().st_size} bytes, larger than any manifest")
+        raise InputError(f"{path}: {path.stat().st_size} bytes, more than the {MAX_MANIFEST_BYTES} allowed")
     raw = path.read_bytes()
     try:
         value = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
         manifest = Manifest.model_validate(value)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the whole"
+        where = ".".join(map(str, first["loc"])) or "manifest"
         raise InputError(f"{path}: {where}: {first['msg']}") from error
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not valid JSON ({error})") from error

@@ -1,4 +1,4 @@
-"""What a model folder's card says that a bundle must carry on: languages, licenses, data sources."""
+"""Facts of a model card that a bundle repeats: languages, licenses, data sources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CARD = "README.md"
 
 @dataclass(frozen=True)
 class CardFacts:
-    """Facts of a model card; empty where the card is silent."""
+    """Facts of a model card; empty where the card states none."""
 
     languages: tuple[str, ...] = ()
     licenses: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ def _section(text: str, title: str) -> tuple[str, ...]:
 def read_card(folder: Path | None) -> CardFacts:
     """Facts of `folder`'s README.md: its metadata block, then the bullets of its sections Licenses and Data.
 
-    A missing or unreadable card gives no facts; it never stops an export.
+    A missing or unreadable card gives no facts; it never fails an export.
     """
     path = folder / CARD if folder is not None else None
     if path is None or not path.is_file() or path.stat().st_size > MAX_CARD_BYTES:
@@ -47,7 +47,7 @@ def read_card(folder: Path | None) -> CardFacts:
     block: Any = {}
     if text.startswith("---\n") and "\n---" in text[4:]:
         head = text[4:].split("\n---", 1)[0]
-        # An alias in a metadata block is either a mistake or a bomb.
+        # An alias in a metadata block is a mistake or an expansion attack.
         if "&" not in head and "*" not in head:
             try:
                 block = yaml.safe_load(head)

@@ -1,4 +1,4 @@
-"""The README.md inside a bundle: what an engineer needs to use it, with this bundle's own numbers."""
+"""The README.md inside a bundle: how to use it, with its own numbers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _tokenizer(manifest: Manifest) -> list[str]:
     return [
         first,
         f"Special ids: {named}. A row is the first id, the text's ids, the last id; at most {manifest.max_length} in",
-        f"all: cut the text's ids to {manifest.max_length - 2}, then add the two special ones.",
+        f"all: truncate the text's ids to {manifest.max_length - 2}, then add the two special ones.",
     ]
 
 
@@ -50,11 +50,11 @@ def bundle_readme(manifest: Manifest) -> str:
         *_tokenizer(manifest),
         "",
         *(line for name in manifest.runtimes for line in RUNTIMES[name].readme(manifest)),
-        "## Is it right on my device?",
+        "## Check a device",
         "",
         f"`{GOLDEN_FILE}` holds texts in many scripts, their ids, and the vectors of the float model and of each",
         "program (base64, little-endian float32). Your ids must be equal; the cosines of your vectors to the program's",
-        "own must have a mean of at least 0.999, none under 0.99 (processors round activations in their own way).",
+        "own must have a mean of at least 0.999, none under 0.99 (rounding of activations differs between processors).",
         f"`{MANIFEST_FILE}` lists size and sha256 of every file; check them before you load.",
         "",
         "From Python:",
@@ -67,7 +67,7 @@ def bundle_readme(manifest: Manifest) -> str:
         "",
     ]
     if manifest.gates == "skipped":
-        lines += ["**Written with --no-gates: nobody checked that this bundle is good enough.**", ""]
+        lines += ["**Written with --no-gates: this bundle was not held to the quality gates.**", ""]
     if manifest.licenses:
         lines += ["## Licenses", "", *[f"* {text}" for text in manifest.licenses], ""]
     if manifest.data_sources:

@@ -1,8 +1,8 @@
 """Make activations easy to quantize: move the outliers of a few channels from activations into weights.
 
-The idea is SmoothQuant's (Xiao et al. 2023): x W^T = (x / s) (s W)^T for any s > 0 a channel. The outputs of layer
-norms are divided by s through the norm's own weight and bias; where a residual needs the full value again, one product
-a norm is paid. On all-MiniLM-L6-v2 the mean cosine of an int8 artifact to float over the golden texts rises from
+The idea is SmoothQuant's (Xiao et al. 2023): x W^T = (x / s) (s W)^T for any s > 0 per channel. The outputs of layer
+norms are divided by s through the norm's own weight and bias; where a residual needs the full value, one product per
+norm is added. On all-MiniLM-L6-v2 the mean cosine of an int8 artifact to float over the golden texts rises from
 0.9980 to 0.9989 (ExecuTorch, asymmetric activations) and from 0.9955 to 0.9986 (ONNX, symmetric ones).
 
 Shapes: T tokens, H hidden.
@@ -25,7 +25,7 @@ from msdc.text.tokenizer import Tokenizer
 
 CALIBRATION_ROWS = 20
 SMALLEST, LARGEST = 2.0**-4, 2.0**8
-# A power mean: close to the largest value of a channel, without hanging on one token. Chosen with ALPHA on
+# A power mean: close to the largest value of a channel, without depending on one token. Chosen with ALPHA on
 # all-MiniLM-L6-v2 among p = 2, 4, 8, maximum and ALPHA = 0.4 to 0.8; neighbours differ by 0.0002 of mean cosine.
 POWER = 8
 ALPHA = 0.65
@@ -47,12 +47,12 @@ class Smoothed:
 
     @property
     def end(self) -> Tensor | None:
-        """What the last hidden state must be multiplied by."""
+        """Scale by which the last hidden state must be multiplied, None for none."""
         return self.entry[0]
 
 
 def not_smoothed(student: Student) -> Smoothed:
-    """`student` as it is."""
+    """`student` without any scaling."""
     nothing: list[Tensor | None] = [None] * len(student.layers)
     return Smoothed(student, nothing, nothing)
 
@@ -66,7 +66,7 @@ def calibration_texts() -> list[str]:
 
 @torch.inference_mode()
 def channel_sizes(student: Student, rows: Sequence[Sequence[int]]) -> tuple[list[Tensor], list[Tensor]]:
-    """Power mean of |x| a channel at each layer's input and at its feed-forward input, [H] each, over all tokens."""
+    """Power mean of |x| per channel at each layer's input and at its feed-forward input, [H] each, over all tokens."""
     entry = [torch.zeros(student.config.hidden, dtype=torch.float64) for _ in student.layers]
     middle = [torch.zeros(student.config.hidden, dtype=torch.float64) for _ in student.layers]
     tokens = sum(len(row) for row in rows) * student.config.repeats
@@ -93,7 +93,7 @@ def channel_sizes(student: Student, rows: Sequence[Sequence[int]]) -> tuple[list
 
 
 def scales_for(activation_H: Tensor, weights: Sequence[Tensor]) -> Tensor:
-    """size(x)^ALPHA / max|W|^(1 - ALPHA) a channel, relative to the median channel, on the grid; float32 [H]."""
+    """size(x)^ALPHA / max|W|^(1 - ALPHA) per channel, relative to the median channel, on the grid; float32 [H]."""
     weight_H = torch.stack([weight_RH.abs().amax(0) for weight_RH in weights]).amax(0).double()
     wanted_H = activation_H.clamp(min=1e-6) ** ALPHA / weight_H.clamp(min=1e-6) ** (1 - ALPHA)
     steps_H = torch.round(torch.log2(wanted_H / wanted_H.median()) * GRID)
@@ -104,7 +104,7 @@ def smooth(student: Student, plan: PrecisionPlan, tokenizer: Tokenizer, max_leng
     """Smooth the inputs of the int8 products of `student` (eval mode); the float function stays the same.
 
     Left as they are: inputs of float and of 4-bit products (a student for those was trained against its own groups).
-    Integers read from an int8 folder are made anew for the scaled weights; on msdc-mini that costs far less than plain
+    Integers read from an int8 folder are recomputed for the scaled weights; on msdc-mini that costs far less than plain
     activations do (mean cosine on ONNX 0.9995 in place of 0.9978).
     """
     layers = range(len(student.layers))

@@ -1,4 +1,4 @@
-"""Write a bundle: programs, tokenizer, golden vectors, gates, manifest; whole or not at all.
+"""Write a bundle: programs, tokenizer, golden vectors, manifest; the folder appears complete or not at all.
 
 Shapes: N texts, D sentence width.
 """
@@ -96,7 +96,7 @@ def _tokenizer_part(tokenizer: Tokenizer) -> TokenizerPart:
             unk_id=tokenizer.unk_id if tokenizer.unk_id >= 0 else None,
         )
     if isinstance(tokenizer, FastTokenizer):
-        # The template's own ids: what it puts around an empty text.
+        # The special ids that the template adds to an empty text.
         ends = tokenizer.encode([""], 8)[0]
         unk = tokenizer.backend.token_to_id("[UNK]")
         unk = tokenizer.backend.token_to_id("<unk>") if unk is None else unk
@@ -139,7 +139,7 @@ def _silent(message: str) -> None:
 
 @dataclass(frozen=True)
 class _Export:
-    """What one export works with, checked."""
+    """The checked inputs of one export."""
 
     student: Student
     tokenizer: Tokenizer
@@ -177,7 +177,7 @@ def _write_tokenizer(job: _Export, stage: Path, texts: list[str]) -> TokenizerPa
     source = job.tokenizer.files[0]
     (stage / part.file).write_bytes(source.read_bytes())
     if part.kind == "sentencepiece":
-        job.say("tokenizer: compare tokenizer.model and its tokenizer.json twin")
+        job.say("tokenizer: compare tokenizer.model with its tokenizer.json")
         tokenizers_agree(source, texts, job.max_length, stage)
         if JSON_FILE not in TARGETS[job.options.target].tokenizer_files:
             (stage / JSON_FILE).unlink(missing_ok=True)
@@ -194,11 +194,11 @@ def write_bundle(
     force: bool = False,
     say: Say = _silent,
 ) -> Manifest:
-    """Export `student` into the bundle folder `out`; the folder appears whole, gates passed, or not at all.
+    """Export `student` into the bundle folder `out`; the folder appears complete, with all gates passed, or not at all.
 
     Raises:
         InputError: `out` exists without force, or the student, tokenizer and options do not fit each other.
-        GateError: a promise fell short (see export/gates.py); nothing is left.
+        GateError: a gate failed (see export/gates.py); nothing is left on disk.
         MsdcError: a step failed.
     """
     job = _check(student, tokenizer, options or BundleOptions(), say)

@@ -1,0 +1,1 @@
+"""ExecuTorch programs: lowering, running, and reading `.pte` files."""

@@ -1,4 +1,4 @@
-"""Read a stranger's flatbuffer: every offset is checked against the buffer, all work against a budget.
+"""Read an untrusted flatbuffer: every offset is checked against the buffer, all work against a budget.
 
 No generated code, no C++: a damaged file can only raise `InputError`. Field numbers are the slots of the schema (a
 union takes two: its type and its value).
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from msdc.errors import InputError
 
-# Far above any program of ours (a 12-layer one has about 5,000 tables), far below what would hang a machine.
+# Far above any program of ours (a 12-layer one has about 5,000 tables), far below what would exhaust a machine.
 MAX_TABLES = 2_000_000
 MAX_NUMBERS = 20_000_000
 _SIZES = {code: struct.calcsize("<" + code) for code in "bBhHiIqQfd?"}
 
 
 class Flatbuffer:
-    """One buffer and what may still be read from it."""
+    """One buffer and its remaining read budget."""
 
     def __init__(self, data: memoryview, what: str) -> None:
         self.data = data
@@ -28,7 +28,7 @@ class Flatbuffer:
 
     def fail(self, reason: str) -> InputError:
         """The error for a damaged buffer."""
-        return InputError(f"{self.what}: damaged or not what its name says ({reason})")
+        return InputError(f"{self.what}: damaged or of another format ({reason})")
 
     def number(self, code: str, position: int) -> int:
         """One number of struct code `code` at `position`."""

@@ -1,4 +1,4 @@
-"""The ExecuTorch program: the student lowered to XNNPACK, whole or refused.
+"""The ExecuTorch program: the student lowered to XNNPACK; an operator left outside the delegate is an error.
 
 Multi-method (the default): `embed`, `unit` (called `repeats` times by the host) and `pool`, so that XNNPACK packs the
 recurring weights once. `forward`: one method that unrolls the recurrence. Both carry the constant methods `repeats`,
@@ -28,7 +28,7 @@ from msdc.export.gates import run_once
 from msdc.export.smooth import Smoothed
 from msdc.files import atomic_path
 
-# Outside the delegate these cost a portable kernel's loop; a float linear outside also doubles its bytes.
+# Outside the delegate these run on slow portable kernels; a float linear there also doubles its bytes.
 HEAVY = ("linear", "addmm", "mm", "bmm", "matmul", "softmax", "scaled_dot_product_attention", "gelu", "convolution")
 LOW_BIT = ("int8", "uint8", "int4")
 QUANTIZED = ("quantize", "dequantize", "choose_qparams")
@@ -40,7 +40,7 @@ def methods_of(
     """Method name -> (module, example input) of one style; the student is a float one, the modules are under `plan`."""
     student = smoothed.student
     parts = {name: part for name, part in integers(student, plan).items() if name in (TABLE, POSITION)}
-    # Table and positions have their own stored form here; torchao's copy is for the linears alone.
+    # Table and positions are stored by this package's own modules; torchao quantizes the linears alone.
     linears = plan.model_copy(update={"weights": {n: d for n, d in plan.weights.items() if n not in (TABLE, POSITION)}})
     student = quantize(student, linears)
     config = student.config
@@ -84,14 +84,14 @@ def lower(smoothed: Smoothed, plan: PrecisionPlan, max_length: int, style: Style
         GateError: an attention or linear operator stayed outside the delegate; it is named.
         MsdcError: `torch.export` or the lowering failed.
     """
-    chatter = None
+    captured = None
     try:
-        with quiet() as chatter:
+        with quiet() as captured:
             return _lower(smoothed, plan, max_length, style)
     except MsdcError:
         raise
     except Exception as error:
-        words = " ".join(str(error).split())[:300] or (chatter.last_line() if chatter else "")
+        words = " ".join(str(error).split())[:300] or (captured.last_line() if captured else "")
         raise MsdcError(f"ExecuTorch cannot lower this model: {type(error).__name__}: {words}") from error
 
 
@@ -151,7 +151,7 @@ def low_bit_share(path: Path, student: Student, max_length: int) -> float:
     positions = (max_length, student.embedding.position.weight.shape[1])
     low = total = 0
     for constant in read_pte(path, digests=False).constants:
-        # float16 is the type of a 4-bit table's scales alone; one column is a scale a row.
+        # float16 is the type of a 4-bit table's scales alone; one column holds one scale per row.
         scale = constant.dtype == "float16" or constant.shape[-1:] == (1,)
         if len(constant.shape) < 2 or constant.shape == positions or scale:
             continue

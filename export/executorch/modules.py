@@ -1,7 +1,7 @@
-"""The student once more, written for export: batch 1, attention by hand in a 2-D form.
+"""The student rewritten for export: batch 1, attention spelled out over 2-D tensors.
 
 Stock attention decomposes into a safe softmax on portable kernels and breaks the delegate into pieces; these modules
-share the student's own layers (quantized or not) and spell the same function in operators that XNNPACK takes whole.
+share the student's layers (quantized or not) and compute the same function with operators that XNNPACK delegates whole.
 
 Shapes: T tokens, E table width, H hidden, N heads, D sentence width.
 """
@@ -29,12 +29,13 @@ class TableInt8(nn.Module):
         self.register_buffer("scale", scale_V1.reshape(-1).float())
 
     def forward(self, ids_1T: Tensor) -> Tensor:
-        # The operator that the runtime has a kernel for, called by name: no pattern has to be found again later.
+        """Shapes as in the class docstring."""
+        # Called by name: the runtime has a kernel for this operator, so lowering needs no pattern matching.
         return torch.ops.quantized_decomposed.embedding_byte(self.values, self.scale, None, -128, 127, ids_1T)
 
 
 class TableInt4(nn.Module):
-    """Token table in 4 bits, two numbers a byte, one float16 scale a group: ids [1, T] -> [1, T, E]."""
+    """Token table in 4 bits, two numbers per byte, one float16 scale per group: ids [1, T] -> [1, T, E]."""
 
     def __init__(self, values_VE: Tensor, scale_VG: Tensor) -> None:
         super().__init__()
@@ -43,24 +44,26 @@ class TableInt4(nn.Module):
         self.register_buffer("scale", scale_VG.half())
 
     def forward(self, ids_1T: Tensor) -> Tensor:
+        """Shapes as in the class docstring."""
         look_up = torch.ops.quantized_decomposed.embedding_4bit.dtype
         return look_up(self.values, self.scale, None, -8, 7, ids_1T, dtype=torch.float32)
 
 
 class Positions(nn.Module):
-    """The first T rows of the position table, float32 or int8 with a scale a row: [T, H]."""
+    """The first T rows of the position table, float32 or int8 with one scale per row: [T, H]."""
 
     values: Tensor
     scale: Tensor | None
 
     def __init__(self, weight_PH: Tensor, part: QuantizedWeight | None, max_length: int) -> None:
         super().__init__()
-        # Cut: rows beyond the longest input would only add bytes.
+        # Truncated: rows beyond the longest input would only add bytes.
         values_TH = weight_PH.detach() if part is None else part.values
         self.register_buffer("values", values_TH[:max_length].clone())
         self.register_buffer("scale", None if part is None else part.scale[:max_length].clone())
 
     def forward(self, length: int) -> Tensor:
+        """Shapes as in the class docstring."""
         values_TH = self.values[:length]
         return values_TH if self.scale is None else values_TH.to(torch.float32) * self.scale[:length]
 
@@ -84,6 +87,7 @@ class ExportEmbed(nn.Module):
         self.at_word = student.config.place == "word"
 
     def forward(self, ids_1T: Tensor) -> Tensor:
+        """Shapes as in the class docstring."""
         hidden = self.table(ids_1T)
         if self.project is not None and self.at_word:
             hidden = self.project(hidden)
@@ -111,6 +115,7 @@ class ExportLayer(nn.Module):
         self.scale = 1.0 / math.sqrt(self.head_width)
 
     def forward(self, hidden_TH: Tensor, last: bool = False) -> Tensor:
+        """Shapes as in the class docstring."""
         layer = self.layer
 
         def split(x_TH: Tensor) -> Tensor:
@@ -144,6 +149,7 @@ class ExportUnit(nn.Module):
         )
 
     def forward(self, hidden_1TH: Tensor) -> Tensor:
+        """Shapes as in the class docstring."""
         hidden_TH = hidden_1TH.view(-1, self.hidden)
         *first, last = self.layers
         for layer in first:
@@ -165,6 +171,7 @@ class ExportPool(nn.Module):
         self.normalize = student.config.normalize
 
     def forward(self, hidden_1TH: Tensor) -> Tensor:
+        """Shapes as in the class docstring."""
         if self.how == "cls":
             sentence_1D = hidden_1TH[:, 0]
         elif self.how == "max":
@@ -179,7 +186,7 @@ class ExportPool(nn.Module):
 
 
 class ExportForward(nn.Module):
-    """The whole road in one method, ids [1, T] -> [1, D]."""
+    """The whole encoder in one method, ids [1, T] -> [1, D]."""
 
     def __init__(
         self, student: Student, parts: dict[str, QuantizedWeight], max_length: int, smoothed: Smoothed | None = None
@@ -191,6 +198,7 @@ class ExportForward(nn.Module):
         self.repeats = student.config.repeats
 
     def forward(self, ids_1T: Tensor) -> Tensor:
+        """Shapes as in the class docstring."""
         hidden_1TH = self.embed(ids_1T)
         for _ in range(self.repeats):
             hidden_1TH = self.unit(hidden_1TH)

@@ -1,4 +1,4 @@
-"""What is in a `.pte`, read without running it: methods, operators, delegates, constants, and where their bytes lie.
+"""Read a `.pte` without running it: methods, operators, delegates, constants, and the offsets of their bytes.
 
 Source of the layout: ExecuTorch's schema/program.fbs and XNNPACK's serialization/schema.fbs, release 1.5.
 """
@@ -77,7 +77,6 @@ class PteFile:
     methods: list[Method]
     constants: list[Constant]
     flatbuffer_bytes: int
-    segment_bytes: int
 
 
 class _Reader:
@@ -107,7 +106,7 @@ class _Reader:
             length = header.number("I", 12)
             segments = header.number("Q", 32) if length >= 32 else 0
             if size > len(self.data) or base + segments > len(self.data):
-                raise self._fail("the header promises more bytes than the file has: truncated?")
+                raise self._fail("the header states more bytes than the file has: truncated?")
         if size > MAX_FLATBUFFER_BYTES:
             raise self._fail(f"{size} bytes of program")
         return Flatbuffer(self.data[:size], str(self.path)).root(b"ET12"), base, size
@@ -120,7 +119,7 @@ class _Reader:
         return self.base + offset, size
 
     def keep(self, start: int, size: int, name: str, dtype: str, shape: tuple[int, ...]) -> None:
-        """Note a stored tensor once, however often it is used."""
+        """Record a stored tensor once, however often it is used."""
         if size < 0 or start < 0 or start + size > len(self.data):
             raise self._fail(f"constant {name} lies outside the file")
         if (start, size) not in self.constants and size:
@@ -233,7 +232,7 @@ def read_pte(path: Path, digests: bool = True) -> PteFile:
     if size == 0:
         raise InputError(f"{path}: empty")
     with open(path, "rb") as handle:
-        # Never closed by hand: views into it live as long as the values read from it.
+        # Not closed explicitly: views into it live as long as the values read from it.
         mapped = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
     reader = _Reader(path, memoryview(mapped), digests)
     methods = [reader.method(plan) for plan in reader.program.tables(1)]
@@ -246,12 +245,11 @@ def read_pte(path: Path, digests: bool = True) -> PteFile:
         methods=sorted(methods, key=lambda method: method.name),
         constants=list(reader.constants.values()),
         flatbuffer_bytes=reader.limit,
-        segment_bytes=sum(length for _, length in reader.segments),
     )
 
 
 def check_pte(path: Path, *, style: str, constants: dict[str, int]) -> None:
-    """Hold a program to what its manifest says, before the C++ runtime sees it.
+    """Check a program against its manifest, before the C++ runtime opens it.
 
     Raises:
         InputError: damaged, a method or constant that is missing or differs, a foreign operator or backend.
@@ -270,7 +268,7 @@ def check_pte(path: Path, *, style: str, constants: dict[str, int]) -> None:
     for method in program.methods:
         for operator in method.operators:
             if not operator.startswith(OPERATORS):
-                raise InputError(f"{path}: method {method.name} calls {operator}, which no bundle of ours holds")
+                raise InputError(f"{path}: method {method.name} calls {operator}, which is not allowed in a bundle")
         for delegate in method.delegates:
             if delegate.backend != BACKEND:
                 raise InputError(f"{path}: method {method.name} uses backend {delegate.backend!r}, not {BACKEND}")

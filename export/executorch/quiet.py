@@ -1,4 +1,4 @@
-"""Keep a C++ library's chatter off the user's terminal, and its last words for the error message."""
+"""Capture what C++ libraries print on standard error; the last line goes into error messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_KEPT = 64 * 1024
 
 
 @dataclass
-class Chatter:
+class Captured:
     """What was written to standard error while it was captured."""
 
     text: str = ""
@@ -28,14 +28,14 @@ class Chatter:
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[Chatter]:
+def quiet() -> Iterator[Captured]:
     """Send file descriptor 2 (C++ logs included) to a temporary file, and silence Python's warnings.
 
     The text is readable in the yielded object after the block, also when the block raised.
     """
     import logging
 
-    chatter = Chatter()
+    captured = Captured()
     with _LOCK, tempfile.TemporaryFile() as sink:
         sys.stderr.flush()
         kept = os.dup(2)
@@ -45,7 +45,7 @@ def quiet() -> Iterator[Chatter]:
             logging.disable(logging.WARNING)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                yield chatter
+                yield captured
         finally:
             logging.disable(level)
             sys.stderr.flush()
@@ -53,4 +53,4 @@ def quiet() -> Iterator[Chatter]:
             os.close(kept)
             sink.seek(0, os.SEEK_END)
             sink.seek(max(0, sink.tell() - _MAX_KEPT))
-            chatter.text = sink.read().decode("utf-8", "replace")
+            captured.text = sink.read().decode("utf-8", "replace")

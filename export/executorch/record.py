@@ -38,6 +38,7 @@ class ExecutorchRuntime(Runtime):
         return part
 
     def write(self, request: ProgramRequest, folder: Path) -> WrittenProgram:
+        """Write, check and open the program."""
         from msdc.export.executorch.lower import write_executorch
         from msdc.export.executorch.runner import ExecutorchRunner
 
@@ -47,6 +48,7 @@ class ExecutorchRuntime(Runtime):
         return WrittenProgram(part, ExecutorchRunner(path, style=part.style, repeats=repeats), share)
 
     def check(self, folder: Path, manifest: Manifest) -> None:
+        """Check the file without running it."""
         from msdc.export.executorch.pte import check_pte
 
         part = self._part(manifest)
@@ -59,6 +61,7 @@ class ExecutorchRuntime(Runtime):
         check_pte(folder / part.file, style=part.style, constants=constants)
 
     def start(self, threads: int) -> None:
+        """Import the libraries and set the thread count."""
         import executorch.kernels.quantized
         import executorch.runtime  # noqa: F401
 
@@ -67,12 +70,14 @@ class ExecutorchRuntime(Runtime):
         set_executorch_threads(threads)
 
     def open(self, folder: Path, manifest: Manifest, threads: int | None = None) -> Runner:
+        """Open a checked program."""
         from msdc.export.executorch.runner import ExecutorchRunner
 
         part = self._part(manifest)
         return ExecutorchRunner(folder / part.file, style=part.style, repeats=part.repeats, threads=threads)
 
     def readme(self, manifest: Manifest) -> list[str]:
+        """Markdown section for the bundle's README."""
         part = self._part(manifest)
         if part.style == "forward":
             steps = ["`forward(ids int64 [1, T]) -> float32 [1, D]`."]

@@ -56,13 +56,13 @@ class ExecutorchRunner:
         runtime = _executorch()
         if threads is not None:
             set_executorch_threads(threads)
-        chatter = None
+        captured = None
         try:
-            with quiet() as chatter:
+            with quiet() as captured:
                 self.program = runtime.load_program(path, verification=Verification.InternalConsistency)
                 self.methods: dict[str, Any] = {name: self.program.load_method(name) for name in METHODS[style]}
         except Exception as error:
-            said = chatter.last_line() if chatter else ""
+            said = captured.last_line() if captured else ""
             raise InputError(f"{path}: ExecuTorch refuses the program ({said or error})") from error
 
     def _one(self, ids: Sequence[int]) -> np.ndarray:

@@ -1,1 +1,1 @@
-"""What is inside an artifact, read without running it."""
+"""The content of an artifact, read without running it."""

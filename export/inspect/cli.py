@@ -1,4 +1,4 @@
-"""`msdc inspect`: parse, and call one function."""
+"""`msdc inspect`: parses options and calls `inspect_path`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import click
 @click.option("--tensors", type=click.IntRange(min=0), default=12, show_default=True, help="Largest tensors to list.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def command(path: Path, tensors: int, as_json: bool) -> None:
-    """What is in a .pte, an .onnx or a bundle folder: methods, operators, delegates, bytes, hashes. Nothing is run."""
+    """Show the content of a .pte, an .onnx or a bundle folder without running it: methods, operators, delegates, bytes,
+    hashes."""
     from msdc.export.inspect.report import as_text, inspect_path
 
     report = inspect_path(path)

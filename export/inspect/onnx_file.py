@@ -1,4 +1,4 @@
-"""What is in an `.onnx` and its external data, without creating a session."""
+"""The content of an `.onnx` and its external data, read without creating a session, and its report."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from msdc.files import sha256_file
 BITS = {"float32": 32, "float16": 16, "bfloat16": 16, "float64": 64, "int64": 64, "int32": 32, "int16": 16,
         "uint64": 64, "uint32": 32, "uint16": 16, "int8": 8, "uint8": 8, "bool": 8, "int4": 4, "uint4": 4}  # fmt: skip
 NAMES = {"float": "float32", "double": "float64"}
-# Products in float although the model may call itself quantized: what an int8 artifact must not hold over weights.
+# Float products over weights: an int8 artifact must hold none.
 FLOAT_PRODUCTS = ("MatMul", "Gemm")
 
 
 @dataclass(frozen=True)
 class OnnxFile:
-    """The whole model."""
+    """The content of one model."""
 
     path: Path
     bytes: int
@@ -50,7 +50,7 @@ def _dtype(tensor: onnx.TensorProto) -> str:
 
 def _bytes_of(tensor: onnx.TensorProto, path: Path) -> Iterator[bytes]:
     if tensor.data_location != onnx.TensorProto.EXTERNAL:
-        # Whatever field the numbers stand in, their serialized form tells two tensors apart.
+        # Whichever field holds the numbers, the serialized form distinguishes two tensors.
         nameless = onnx.TensorProto()
         nameless.CopyFrom(tensor)
         nameless.ClearField("name")

@@ -1,4 +1,4 @@
-"""The target's own part of a bundle: a Kotlin module for Android, a Swift package for iOS, over one C++ core."""
+"""The native module of a bundle: a Kotlin module for Android, a Swift package for iOS, over one C++ core."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msdc.files import PACKAGE
 
 HERE = Path(__file__).resolve().parent
 CORE = PACKAGE / "export" / "native"
-# Only these hold placeholders; in code two braces mean something else.
+# Only these files hold placeholders; in source code double braces mean something else.
 FILLED = ("build.gradle.kts", "Package.swift", "README.md")
 
 
@@ -29,11 +29,11 @@ def _values(manifest: Manifest, runtime: str) -> dict[str, str]:
 
 
 def why_not(manifest: Manifest, runtime: str) -> str | None:
-    """Why the native core cannot run a bundle, None where it can."""
+    """The reason why the native core cannot run a bundle, None if it can."""
     if manifest.tokenizer.kind != "sentencepiece":
         return (
             f"The native core reads SentencePiece tokenizers; this model's is a {manifest.tokenizer.kind}. The program "
-            "runs on the device with ids that the app makes itself. To have text in and vector out, give the model a "
+            "runs on the device with ids computed by the app. For text in and vector out, give the model a "
             "SentencePiece vocabulary (`msdc distill` with an `assistant.vocabulary`) and export that."
         )
     if runtime not in manifest.runtimes:
@@ -45,8 +45,8 @@ def why_not(manifest: Manifest, runtime: str) -> str | None:
 def write_native_module(stage: Path, target: str, manifest: Manifest) -> None:
     """Write `stage`/android or `stage`/ios; nothing for the other targets.
 
-    Called before the bundle's files are listed, so that the module's are hashed with them. A bundle that the core
-    cannot run gets a page that says so in the module's place.
+    Called before the bundle's files are listed, so that the module's are hashed with them. For a bundle that the
+    core cannot run, a README with the reason is written instead.
     """
     module = TARGETS[target].module
     if module is None:

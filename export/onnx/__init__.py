@@ -1,0 +1,1 @@
+"""ONNX programs: writing, checking and running `.onnx` files."""

@@ -1,4 +1,4 @@
-"""A thin hand for writing ONNX graphs: named nodes, initializers in the outer graph, external data beside the model."""
+"""A small builder of ONNX graphs: named nodes, initializers in the outer graph, external data beside the model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-# Tensors from this size on go to the external data file, which runtimes map instead of reading.
+# Tensors from this size on go to the external data file, which runtimes memory-map.
 EXTERNAL_FROM_BYTES = 1024
 ALIGNMENT = 64
 
@@ -57,7 +57,7 @@ class GraphBuilder:
 def save_external(model: onnx.ModelProto, target: Path, data_name: str) -> None:
     """Write `target` and, beside it, `data_name` with every large initializer at an aligned offset.
 
-    Written by hand rather than by onnx.save_model: offsets and order are then ours, and two exports byte-identical.
+    Not written by onnx.save_model: fixed offsets and order make two exports byte-identical.
     """
     offset = 0
     with open(target.parent / data_name, "wb") as data:

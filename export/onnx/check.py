@@ -1,4 +1,4 @@
-"""Is this `.onnx` safe to hand to a runtime? Bounded, parsed, external data inside its folder, checked by onnx."""
+"""Checks of an `.onnx` before a runtime opens it: size, structure, external data inside its folder, onnx.checker."""
 
 from __future__ import annotations
 
@@ -97,10 +97,10 @@ def check_onnx_file(path: Path, full: bool = False) -> onnx.ModelProto:
         external_files(model, path)
         foreign = [used.domain for used in model.opset_import if used.domain not in DOMAINS]
     except (TypeError, ValueError) as error:
-        # protobuf hands out a name that is no UTF-8 as bytes.
+        # protobuf returns a name that is not UTF-8 as bytes.
         raise InputError(f"{path}: damaged ONNX model ({error})") from error
     if foreign:
-        raise InputError(f"{path}: operators of domain {foreign[0]!r} are not run")
+        raise InputError(f"{path}: operators of domain {foreign[0]!r} are not supported")
     try:
         onnx.checker.check_model(str(path), full_check=full)
     except Exception as error:
@@ -156,7 +156,7 @@ def check_objects(data: bytes, descriptor: Any, what: str, limit: int = MAX_OBJE
                 wire = tag & 7
                 seen += 1
                 if seen > limit:
-                    raise InputError(f"{what}: more than {limit:,} parts, which no encoder has")
+                    raise InputError(f"{what}: more than {limit:,} objects, more than any encoder has")
                 if wire == VARINT:
                     _, at = _varint(data, at, end)
                 elif wire == BYTES:

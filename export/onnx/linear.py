@@ -1,7 +1,7 @@
 """Weights of a student as ONNX initializers, and the linear maps over them, float or quantized.
 
-A quantized linear: x [.., K] -> uint8 with one scale a token (symmetric, or anchored at the activation's floor),
-MatMulInteger with int8 [K, N], scale by token and by channel, bias.
+A quantized linear: x [.., K] -> uint8 with one scale per token (symmetric, or anchored at the activation's minimum),
+MatMulInteger with int8 [K, N], scale per token and per channel, bias.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from msdc.export.onnx.builder import GraphBuilder
 from msdc.export.smooth import Smoothed
 
 MICROSOFT = "com.microsoft"
-# The least value of an activation: what lies below 0 needs few of the steps, so the zero point can stand near 0.
+# Minimum of each activation: few steps are needed below 0, so the zero point can lie near 0.
 FLOORS = {"gelu": -0.17, "gelu_new": -0.1701, "relu": 0.0}
 FLOOR_ZERO = 32
 # Steps of a quantized activation; see pair_safe for why not 255.
 LEVELS = 225
 
 
-# uint8 tensor, steps by token, zero point
+# uint8 tensor, step per token, zero point
 Quantized = tuple[str, str, int]
 
 
 class Weights:
-    """Numbers of a student under a plan, handed to a graph as they are asked for."""
+    """Weights of a student under a precision plan; methods add them to a graph on first use."""
 
     def __init__(self, smoothed: Smoothed, plan: PrecisionPlan, microsoft: bool) -> None:
         student = smoothed.student
@@ -48,14 +48,17 @@ class Weights:
 
     @staticmethod
     def int64(value: int) -> np.ndarray:
+        """A scalar for an initializer."""
         return np.asarray(value, dtype=np.int64)
 
     @staticmethod
     def float32(value: float) -> np.ndarray:
+        """A scalar for an initializer."""
         return np.asarray(value, dtype=np.float32)
 
     @staticmethod
     def boolean(value: bool) -> np.ndarray:
+        """A scalar for an initializer."""
         return np.asarray(value, dtype=np.bool_)
 
     def array(self, name: str) -> np.ndarray:
@@ -70,7 +73,7 @@ class Weights:
         )
 
     def unsmoothed(self, g: GraphBuilder, kind: str, index: int, value: str) -> str:
-        """A hidden state at its full scale again; `kind` is entry or middle."""
+        """A hidden state multiplied back to its full scale; `kind` is entry or middle."""
         scale_H = getattr(self.smoothed, kind)[index]
         if scale_H is None:
             return value
@@ -78,7 +81,7 @@ class Weights:
 
     @staticmethod
     def floor_of(activation: str) -> float | None:
-        """Least value of an activation, None where there is none."""
+        """Minimum of an activation, None where it has none."""
         return FLOORS.get(activation)
 
     def activate(self, g: GraphBuilder, kind: str, value: str) -> str:
@@ -119,7 +122,7 @@ class Weights:
         return list(three), ""
 
     def linear(self, g: GraphBuilder, name: str, value: str, floor: float | None = None) -> str:
-        """x W^T + b for the linear `name`; `floor` is the least value that x can have, where it is known."""
+        """x W^T + b for the linear `name`; `floor` is the minimum of x, where it is known."""
         return self._biased(g, name, self._product(g, name, [name], value, floor=floor), self._bias([name]))
 
     def unbiased(self, g: GraphBuilder, name: str, value: str, floor: float | None = None) -> tuple[str, str]:
@@ -211,7 +214,7 @@ class Weights:
         scale_NG = np.concatenate([part.scale.numpy() for part in parts])
         scale_NG = scale_NG if factor is None else scale_NG * factor[:, None]
         (N, K), group = values_NK.shape, parts[0].group
-        # Stored in two bytes, as they were chosen; unfolded once when a session is made.
+        # Stored as bfloat16, as they were chosen; converted once when a session is created.
         stored = helper.make_tensor(
             f"{label}.scale", TensorProto.BFLOAT16, (N, K // group), _bfloat16(scale_NG), raw=True
         )
@@ -276,7 +279,7 @@ class Weights:
 
 
 def _pack_pairs(half_bytes: np.ndarray) -> np.ndarray:
-    """Two numbers of 4 bits a byte, the first in the low half; uint8, flat."""
+    """Two 4-bit numbers per byte, the first in the low half; uint8, flat."""
     flat = half_bytes.reshape(-1)
     return (flat[0::2] | (flat[1::2] << 4)).astype(np.uint8)
 
@@ -290,8 +293,8 @@ def pair_safe(weight_NK: np.ndarray, scale_N: np.ndarray, levels: int = LEVELS) 
     """int8 [N, K] and scale [N] whose products with activations 0 .. `levels` cannot leave 16 bits in pairs.
 
     x86 processors without VNNI add two uint8 x int8 products in a saturating 16-bit register (vpmaddubsw, neighbours
-    along K): with plain int8 rows and 255 levels one output in sixteen of a typical product comes out wrong there, and
-    an artifact gives other vectors on other machines. A row whose neighbours could overflow gets a slightly larger
+    along K): with plain int8 rows and 255 levels one output in sixteen of a typical product saturates there, and the
+    vectors of an artifact differ between machines. A row whose neighbours could overflow gets a slightly larger
     scale than `scale_N`; the other rows keep theirs.
     """
     limit = 32767 // levels
@@ -308,7 +311,7 @@ def pair_safe(weight_NK: np.ndarray, scale_N: np.ndarray, levels: int = LEVELS) 
 
 
 def _worst_pair(values_NK: np.ndarray) -> np.ndarray:
-    """Largest sum of two neighbours of one sign, by row."""
+    """Largest sum of two neighbours of the same sign, per row."""
     padded = np.pad(values_NK.astype(np.int16), ((0, 0), (0, values_NK.shape[1] % 2)))
     sums = [side[:, 0::2] + side[:, 1::2] for side in (np.maximum(padded, 0), np.maximum(-padded, 0))]
     return np.maximum(sums[0].max(1), sums[1].max(1))

@@ -20,6 +20,7 @@ class OnnxPart(ProgramPart):
     opset: Small
 
     def files(self) -> list[str]:
+        """All files of the program, the `.onnx` first."""
         return [self.file] + ([self.data] if self.data else [])
 
 
@@ -40,6 +41,7 @@ class OnnxRuntime(Runtime):
         return part
 
     def write(self, request: ProgramRequest, folder: Path) -> WrittenProgram:
+        """Write, check and open the program."""
         from msdc.export.onnx.runner import OnnxRunner
         from msdc.export.onnx.write import write_onnx
 
@@ -49,20 +51,24 @@ class OnnxRuntime(Runtime):
         return WrittenProgram(part, OnnxRunner(path, pad_id=request.pad_id), written.low_bit_share)
 
     def check(self, folder: Path, manifest: Manifest) -> None:
+        """Check the file without running it."""
         from msdc.export.onnx.check import check_onnx_file
 
         check_onnx_file(folder / self._part(manifest).file)
 
     def start(self, threads: int) -> None:
+        """Import the libraries and set the thread count."""
         # Threads belong to a session: `open` sets them.
         import onnxruntime  # noqa: F401
 
     def open(self, folder: Path, manifest: Manifest, threads: int | None = None) -> Runner:
+        """Open a checked program."""
         from msdc.export.onnx.runner import OnnxRunner
 
         return OnnxRunner(folder / self._part(manifest).file, pad_id=manifest.tokenizer.pad_id, threads=threads)
 
     def readme(self, manifest: Manifest) -> list[str]:
+        """Markdown section for the bundle's README."""
         part = self._part(manifest)
         return [
             "## ONNX Runtime",

@@ -1,6 +1,6 @@
-"""The ONNX program, written node by node: nothing an exporter could leave in fp32 behind our back.
+"""The ONNX program, written node by node, so that no exporter leaves a weight in fp32.
 
-The recurrence is a `Loop` whose body is the unit and whose weights stand in the outer graph; linears are int8 per
+The recurrence is a `Loop` whose body is the unit; its weights are initializers of the outer graph; linears are int8 per
 output channel with per-token uint8 activations in standard operators; q, k and v share one quantization and one
 product; the token table is int8 per row or int4 in groups. Inputs `input_ids`, `attention_mask` int64 [B, T]; output
 `sentence_embedding` float32 [B, D].
@@ -72,7 +72,7 @@ def _add_norm(g: GraphBuilder, weights: Weights, name: str, product: tuple[str, 
 
 
 def _mask(g: GraphBuilder, weights: Weights, mask_BT: str) -> str:
-    """What attention wants of the mask: int32 [B, T] for Microsoft's operator, else an additive [B, 1, 1, T]."""
+    """The mask as attention takes it: int32 [B, T] for Microsoft's operator, else an additive [B, 1, 1, T]."""
     if weights.microsoft:
         return str(g.op("Cast", "attention_mask", name="padding", to=TensorProto.INT32))
     padding = g.op("Sub", g.const("one", weights.float32(1.0)), mask_BT)

@@ -2,7 +2,7 @@
 
 python3 check_page_size.py app-release.apk
 
-Prints one line for each 64-bit library that does not, and ends with code 1 then. Needs Python's own library only.
+Prints one line per 64-bit library that does not and exits with code 1. Uses the standard library only.
 """
 
 from __future__ import annotations

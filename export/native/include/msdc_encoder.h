@@ -26,8 +26,8 @@ extern "C" {
 
 typedef enum msdc_status {
   MSDC_OK = 0,
-  MSDC_BAD_ARGUMENT = 1, /* the caller's: NULL, a wrong width, a text past 64 MiB */
-  MSDC_DAMAGED = 2,      /* the bundle's: missing, truncated, edited, not of this format */
+  MSDC_BAD_ARGUMENT = 1, /* by the caller: NULL, a wrong width, a text past 64 MiB */
+  MSDC_DAMAGED = 2,      /* in the bundle: missing, truncated, edited, not of this format */
   MSDC_UNSUPPORTED = 3,  /* a bundle this build cannot run; the line says which build can */
   MSDC_RUNTIME = 4,      /* the inference runtime failed */
   MSDC_MEMORY = 5,
@@ -92,7 +92,7 @@ MSDC_API msdc_status msdc_encoder_tokenize(const msdc_encoder *encoder, const ch
 
 /* Run the golden texts of the bundle and compare ids and vectors. MSDC_GOLDEN where an id differs, the mean cosine is
  * under `promise` (that of the export is 0.999), or a single cosine is more than ten times as far from 1 as that
- * allows: processors' kernels round activations to 8 bits each in their own way, wrong ones are far off. `result` is
+ * allows: rounding of 8-bit activations differs a little between processors, a wrong program differs much. `result` is
  * filled in both cases. */
 MSDC_API msdc_status msdc_self_test(msdc_encoder *encoder, float promise, msdc_self_test_result *result,
                                     char *error, size_t error_size);

@@ -1,4 +1,4 @@
-// What runs a program: ids in, vector out. One implementation is linked into a build.
+// Runs a program: ids in, vector out. One implementation is linked into a build.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ const char* engine_name();
 // calls it, before anything is opened.
 void quiet_engine();
 
-// What the linked runtime says its version is, empty where it does not tell.
+// Version reported by the linked runtime, empty where it reports none.
 std::string engine_version();
 
 }  // namespace msdc

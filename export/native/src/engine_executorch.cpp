@@ -1,5 +1,5 @@
-// Programs run by ExecuTorch: mapped from disk, verified, activations in memory that is touched only as far as the
-// longest text so far needs it.
+// Programs run by ExecuTorch: mapped from disk, verified, activation memory that is touched only as far as the
+// longest text so far requires.
 #include "engine.h"
 
 #include <algorithm>

@@ -92,7 +92,7 @@ class OnnxEngine : public Engine {
     const Held<OrtSessionOptions> options(raw, ort.ReleaseSessionOptions);
     check(ort, ort.SetIntraOpNumThreads(options.get(), threads), "options");
     check(ort, ort.SetInterOpNumThreads(options.get(), 1), "options");
-    // Threads that spin while they wait cost a phone its battery and a busy machine its time.
+    // Spinning threads waste battery on a phone and time on a busy machine.
     check(ort, ort.AddSessionConfigEntry(options.get(), "session.intra_op.allow_spinning", "0"), "options");
     OrtSession* out = nullptr;
     check(ort, ort.CreateSession(environment, path.c_str(), options.get(), &out), path, MSDC_DAMAGED);

@@ -7,7 +7,7 @@
 
 namespace msdc {
 
-// A whole file mapped read-only; its pages are the kernel's to drop. Throws Failure(MSDC_DAMAGED).
+// A whole file mapped read-only; the kernel may drop its pages. Throws Failure(MSDC_DAMAGED).
 class MappedFile {
  public:
   MappedFile(const std::string& path, uint64_t max_bytes);

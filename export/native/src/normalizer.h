@@ -1,5 +1,5 @@
 // SentencePiece's normalizer: longest-match replacement through the precompiled character map (NFKC and the like),
-// white space made one and escaped as U+2581.
+// runs of white space collapsed and escaped as U+2581.
 #pragma once
 
 #include <string>

@@ -76,10 +76,10 @@ PieceModel::PieceModel(const std::string& path) : file_(path, kMaxModelBytes), p
   if (static_cast<uint32_t>(size_) >= kIdMask) {
     throw Failure(MSDC_UNSUPPORTED, path_ + ": more than a million pieces");
   }
-  // Three slots for two pieces keeps probes short at 6 bytes a piece.
+  // Three slots per two pieces keep probes short at 6 bytes per piece.
   slots_.assign(static_cast<size_t>(size_) * 3 / 2 + 8, 0);
   read_pieces();
-  // The pass above touched every page of the file; an encoder that waits should not own them.
+  // The pass above touched every page of the file; an idle encoder should not keep them resident.
   file_.forget();
 }
 

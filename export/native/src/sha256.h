@@ -12,7 +12,7 @@ namespace msdc {
 class Sha256 {
  public:
   void add(std::string_view bytes);
-  std::string hex();  // finishes; the object is spent after it
+  std::string hex();  // finishes; the object cannot be used afterwards
 
  private:
   void block(const unsigned char* bytes);

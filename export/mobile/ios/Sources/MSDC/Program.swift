@@ -15,7 +15,7 @@ final class ExecuTorchProgram: Program {
   private let repeats: Int
 
   init(file: URL, multiMethod: Bool, repeats: Int) throws {
-    // Mapped, not read: the token table's pages come in when a token needs them.
+    // Memory-mapped: pages of the token table are loaded when a token needs them.
     module = Module(filePath: file.path, loadMode: .mmap)
     self.multiMethod = multiMethod
     self.repeats = repeats
@@ -32,7 +32,7 @@ final class ExecuTorchProgram: Program {
     }
     var hidden: Tensor<Float> = try module.execute("embed", input)
     for _ in 0..<repeats {
-      // A copy: the next call may write where this one's output lies.
+      // A copy: the next call may overwrite this output.
       let copy = Tensor<Float>(hidden.scalars(), shape: hidden.shape)
       hidden = try module.execute("unit", copy)
     }

@@ -1,7 +1,7 @@
 import Foundation
 import MSDCCore
 
-/// What went wrong, with the core's one line about it.
+/// An error, with the one-line message of the core.
 public enum EncoderError: Error, Equatable {
   case badArgument(String)
   case damaged(String)
@@ -70,7 +70,7 @@ public final class SentenceEncoder: @unchecked Sendable {
     msdc_close(handle)
   }
 
-  /// The vector of `text`. Takes milliseconds: off the main thread, or `await encoder.vector(of:)`.
+  /// The vector of `text`. Takes milliseconds: call it off the main thread, or `await encoder.vector(of:)`.
   public func encode(_ text: String) throws -> [Float] {
     var vector = [Float](repeating: 0, count: width)
     var utf8 = text
@@ -106,7 +106,7 @@ public final class SentenceEncoder: @unchecked Sendable {
     return Array(ids.prefix(count))
   }
 
-  /// Run the bundle's golden texts and compare ids and vectors with those of the export. Seconds of work.
+  /// Run the bundle's golden texts and compare ids and vectors with those of the export. Takes seconds.
   @discardableResult
   public func selfTest(promise: Float = 0.999) throws -> SelfTest {
     var found = msdc_self_test_result()

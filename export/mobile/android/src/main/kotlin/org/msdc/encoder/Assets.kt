@@ -5,7 +5,7 @@ import java.io.File
 import java.io.IOException
 import java.security.MessageDigest
 
-/** A bundle in the app's files. It is proven once its hashes were compared and its self-test passed there. */
+/** A bundle in the app's files; proven once its hashes were compared and its self-test passed there. */
 internal class Installed(val folder: File) {
     private val mark = File(folder, ".proven")
 
@@ -39,7 +39,7 @@ internal object Assets {
                 }
             }
         }
-        // Older versions of the bundle give way only now; a crash before this line leaves them.
+        // Older versions of the bundle are deleted only now; a crash before this line leaves them.
         home.listFiles().orEmpty().filter { it != stage }.forEach { it.deleteRecursively() }
         if (!stage.renameTo(folder)) throw IOException("cannot move the bundle to $folder")
         return Installed(folder)

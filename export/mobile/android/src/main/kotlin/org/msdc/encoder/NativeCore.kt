@@ -15,7 +15,7 @@ internal object NativeCore {
 
     @JvmStatic external fun close(handle: Long)
 
-    /** "file, multi-method (1 or 0), repeats", one a line. */
+    /** "file, multi-method (1 or 0), repeats", one per line. */
     @JvmStatic external fun findProgram(folder: ByteArray, runtime: String): String
 
     @JvmStatic external fun width(handle: Long): Int

@@ -18,7 +18,7 @@ interface Program : Closeable {
  */
 internal class ExecuTorchProgram(file: File, private val multiMethod: Boolean, private val repeats: Int, threads: Int) :
     Program {
-    // Mapped, not read: the token table's pages come in when a token needs them.
+    // Memory-mapped: pages of the token table are loaded when a token needs them.
     private val module: Module = Module.load(file.path, Module.LOAD_MODE_MMAP, threads)
 
     override fun run(ids: IntArray): FloatArray {
@@ -29,7 +29,7 @@ internal class ExecuTorchProgram(file: File, private val multiMethod: Boolean, p
         }
         var hidden = module.execute("embed", input)[0].toTensor()
         for (i in 0 until repeats) {
-            // A copy: the next call may write where this one's output lies.
+            // A copy: the next call may overwrite this output.
             val values = hidden.dataAsFloatArray
             hidden = module.execute("unit", EValue.from(Tensor.fromBlob(values, hidden.shape())))[0].toTensor()
         }

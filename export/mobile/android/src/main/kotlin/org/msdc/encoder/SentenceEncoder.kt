@@ -39,7 +39,7 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
     /** Longest input in tokens, special ids included; longer texts are cut. */
     val maxLength: Int = NativeCore.maxLength(handle)
 
-    /** The vector of [text]. Takes milliseconds: off the main thread, or [encodeSuspending]. */
+    /** The vector of [text]. Takes milliseconds: call it off the main thread, or [encodeSuspending]. */
     fun encode(text: String): FloatArray = open { NativeCore.encode(handle, utf8(text)) }
 
     /** The vectors of [texts], in order. */
@@ -61,7 +61,7 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
     fun encodeIds(ids: IntArray): FloatArray = open { NativeCore.encodeIds(handle, ids) }
 
     /**
-     * Run the bundle's golden texts and compare ids and vectors with those of the export. Seconds of work.
+     * Run the bundle's golden texts and compare ids and vectors with those of the export. Takes seconds.
      *
      * @throws IllegalStateException an id differs, the mean cosine is under [promise], or a single one is more than ten
      * times as far from 1 as that allows.
