@@ -55,7 +55,7 @@ from pydantic import ValidationError
 from msdc.errors import InputError
 from msdc.bench import result, settings
 from msdc.bench.cli import command as bench
-from msdc.bench.accuracy.cli import command as evaluate
+from msdc.bench.evaluate_cli import command as evaluate
 from msdc.commands.encode import command as encode
 from msdc.export.bundle import load_bundle
 from msdc.export.cli import command as export
