@@ -22,6 +22,7 @@ class BenchCommand(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
+        """The context of this command, or of the device's own."""
         kind = DEVICES.get(args[0]) if args else None
         if kind is not None and kind.command is not None:
             command: click.Command = load(kind.command)
@@ -48,31 +49,37 @@ def _settings(values: MutableMapping[str, Any]) -> Any:
               help=f"Comma-separated list of {usage()}; or all.")  # fmt: skip
 @click.option("--runtime", type=click.Choice(runtime_choices()), help="Default: all the bundle holds.")
 @click.option(
-    "--lengths", type=Numbers(), help="Tokens, special ids included.  [default: 8,32,128, as far as the artifact reads]"
+    "--lengths",
+    type=Numbers(),
+    help="Lengths in tokens, special ids included.  [default: 8,32,128, limited by the artifact]",
 )
 @click.option("--runs", type=int, default=100, show_default=True, help="Timed runs per length.")
-@click.option("--warmup", type=int, default=10, show_default=True, help="Untimed runs before them.")
+@click.option(
+    "--warmup", type=int, default=10, show_default=True, help="Untimed runs before the timed ones, per length."
+)
 @click.option("--threads", type=int, default=1, show_default=True)
 @click.option("--tasks",
-              help="graded-pairs, sts17, stsb, sts=FILE, with commas; none for no accuracy.  "
+              help="Comma-separated list of graded-pairs, sts17, stsb, sts=FILE; none for no accuracy.  "
                    "[default: graded-pairs; none on emulators]")  # fmt: skip
-@click.option("--data", type=click.Path(path_type=Path), help="Folder with the files of named tasks.")
-@click.option("--affinity", type=Numbers(), default="", help="CPU numbers to stay on.")
-@click.option("--cooldown", type=float, default=0.0, show_default=True, help="Seconds of rest before each length.")
+@click.option("--data", type=click.Path(path_type=Path), help="Data folder of the named tasks.")
+@click.option("--affinity", type=Numbers(), default="", help="CPU numbers to run on.")
+@click.option("--cooldown", type=float, default=0.0, show_default=True, help="Seconds to pause before each length.")
 @click.option("--timeout", type=float, default=900.0, show_default=True, help="Seconds per artifact.")
-@click.option("--runner", type=click.Path(path_type=Path), help="Your own build of the native runner.")
+@click.option("--runner", type=click.Path(path_type=Path), help="A native runner that you built.")
 @click.option("--build-runner", is_flag=True,
               help="Build the native runner for this machine and arm64 devices (kept in the cache).")  # fmt: skip
 @click.option("--import", "imports", multiple=True, type=click.Path(path_type=Path),
-              help="Result measured elsewhere, to stand beside these; may be repeated.")  # fmt: skip
+              help="Result measured elsewhere, to show beside these; repeatable.")  # fmt: skip
 @click.option("--compare", "before", type=click.Path(path_type=Path), help="Earlier result to compare with.")
 @click.option("--gate", "gate_percent", type=click.FloatRange(0), metavar="PERCENT",
-              help="Fail when a median rose by more than PERCENT over --compare's, noise aside.")  # fmt: skip
-@click.option("--run", "run_folder", type=click.Path(path_type=Path), help="Run folder of distill, for the report.")
+              help="Fail when a median is more than PERCENT above --compare's, beyond noise.")  # fmt: skip
+@click.option(
+    "--run", "run_folder", type=click.Path(path_type=Path), help="Run folder of msdc distill, for the report."
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Report to write: .html, .md or .json.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, allow_dash=True),
               help="Result file to write; - prints it.")  # fmt: skip
-@click.option("--results", "folder", type=click.Path(path_type=Path), help="Folder for one file per run.")
+@click.option("--results", "folder", type=click.Path(path_type=Path), help="Folder to write one file per run to.")
 @click.option("--peers", is_flag=True, help="Show published figures of other systems in the report.")
 @click.option("--force", is_flag=True, help="Replace existing files.")
 def command(
@@ -94,19 +101,19 @@ def command(
     force: bool,
     **measuring: Any,
 ) -> None:
-    """Measure BUNDLE on a device: latency, load, memory, parity, accuracy; print a table, write results and a report.
+    """Measure BUNDLE on a device: latency, load, memory, parity, accuracy. Prints a table; writes results and a report.
 
     `host` is this machine through the native runner, as an app would run the artifact; `python` is this machine
-    through Python's bindings, without a compiler. `msdc bench emulator create` makes the emulated phone.
+    through Python's bindings and needs no compiler. `msdc bench emulator create` creates the emulated phone.
 
-    Fails (exit code 1) when a device fails, its golden vectors are not those of the export, or --gate is passed over;
-    what was measured is written first.
+    Exit code 1 when a device fails, its golden vectors differ from those of the export, or --gate is exceeded;
+    results are written first.
     """
     if bundle is None and not imports and not build_runner:
-        raise click.UsageError("name a bundle folder, or results to --import")
+        raise click.UsageError("name a bundle folder, or results with --import")
     if gate_percent is not None and before is None:
         raise click.UsageError("--gate needs an earlier result: --compare FILE")
-    from msdc.bench.run import BenchJob, build_runners, run_job
+    from msdc.bench.run import BenchRequest, build_runners, run_bench
 
     if build_runner:
         for line in build_runners():
@@ -130,7 +137,7 @@ def command(
             "progress": True,
         }
     )
-    job = BenchJob(
+    request = BenchRequest(
         bundle=bundle,
         devices=device,
         settings=settings,
@@ -145,4 +152,4 @@ def command(
         peers=peers,
         force=force,
     )
-    run_job(job, click.echo)
+    run_bench(request, click.echo)

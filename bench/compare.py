@@ -1,11 +1,11 @@
-"""Two results side by side: the difference of each figure, and whether it is noise.
+"""Compare two results: the difference of each figure, and whether it is noise.
 
 Medians are compared by a bootstrap over blocks of consecutive samples: neighbouring runs share the machine's state
-(frequency, heat, other work), and resampling single samples would claim more certainty than there is. Where a file
+(frequency, heat, other work), and resampling single samples would overstate certainty. Where a file
 holds several runs of one artifact on one device, runs are resampled first, then blocks within them. Other work on the
-machine shifts the median and leaves the fastest runs where they were, so a difference counts only when the fastest
-tenth moved the same way, beyond its own interval and by at least 1 %. A machine that was slower throughout cannot be
-told from a slower artifact: measure both in one sitting.
+machine shifts the median but not the fastest runs, so a difference counts only when the fastest tenth moved in the
+same direction, beyond its own interval and by at least 1 %. A machine that was slower throughout cannot be
+distinguished from a slower artifact: measure both in one session.
 
 Instruction counts need no bootstrap: they are deterministic up to `INSTRUCTION_TOLERANCE`.
 """
@@ -23,12 +23,12 @@ from msdc.errors import InputError
 
 RESAMPLES = 2000
 FASTEST_PERCENT = 10
-# Less than this of the fastest tenth is not the artifact: disturbed runs alone thin out the undisturbed ones that much.
+# A smaller change of the fastest tenth is not attributed to the artifact: disturbed runs alone cause as much.
 MATERIAL = 0.01
 RESAMPLED_AT_ONCE = 4_000_000
-# A load average this much higher during one of the two is worth a word.
+# Load averages that differ by more than this are noted.
 BUSIER = 1.0
-# qemu's count moves by interrupts that fall into a run or not.
+# qemu's count varies with the interrupts that fall into a run.
 INSTRUCTION_TOLERANCE = 0.001
 # Bytes and parity have no noise; a load time is one sample and gets no interval.
 Verdict = Literal["noise", "faster", "slower", "same", "smaller", "larger", "better", "worse", "unknown"]
@@ -49,7 +49,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All figures of one artifact on one device. `where` names runtime and device, `title` both artifacts too."""
+    """All figures of one artifact on one device. `where` names runtime and device; `title` also both artifacts."""
 
     where: str
     title: str
@@ -109,7 +109,7 @@ def percentile_change(
 
 
 def _beyond(interval: tuple[float, float]) -> int:
-    """-1 when all of it is below zero, 1 when above, else 0."""
+    """-1 when the whole interval is below zero, 1 when above, else 0."""
     return -1 if interval[1] < 0 else 1 if interval[0] > 0 else 0
 
 
@@ -139,7 +139,7 @@ Groups = dict[tuple[str, ...], list[DeviceRun]]
 
 
 def _group(runs: Sequence[DeviceRun], by_precision: bool) -> Groups:
-    """Runs by what makes them comparable: device, runtime, threads, clock, perhaps precision; not the artifact."""
+    """Runs grouped by device, runtime, threads, clock and, optionally, precision; the artifact may differ."""
     groups: Groups = {}
     for run in runs:
         key = (run.device.kind, run.device.name, run.harness, run.artifact.runtime, str(run.threads), run.clock)
@@ -148,7 +148,7 @@ def _group(runs: Sequence[DeviceRun], by_precision: bool) -> Groups:
 
 
 def _groups(old: BenchFile, new: BenchFile) -> tuple[Groups, Groups]:
-    """Both files' groups: across precisions where each side has one precision a group, else within each precision."""
+    """Groups of both files: across precisions where every group has a single precision, else within each precision."""
     before, after = _group(old.runs, False), _group(new.runs, False)
     single = all(len({run.artifact.precision for run in g}) == 1 for g in [*before.values(), *after.values()])
     return (before, after) if single else (_group(old.runs, True), _group(new.runs, True))
@@ -174,7 +174,7 @@ def _differences(old: list[DeviceRun], new: list[DeviceRun], seed: int) -> list[
         if mine and theirs:
             found.append(_timing(title, clock, mine, theirs, seed))
     if first_old.load_ms and first_new.load_ms:
-        # One sample each: a difference can be shown, a verdict cannot be given.
+        # One sample each: a difference can be shown, but not judged.
         change = first_new.load_ms / first_old.load_ms - 1.0
         found.append(Difference("load", "ms", first_old.load_ms, first_new.load_ms, change, None, "unknown"))
     if first_old.memory and first_new.memory:
@@ -200,8 +200,8 @@ def _label(run: DeviceRun) -> str:
     return f"{run.artifact.bundle} {run.artifact.precision} ({run.artifact.sha256[:8]}, {made})"
 
 
-def compare(old: BenchFile, new: BenchFile, seed: int = 0) -> list[Comparison]:
-    """Every device and runtime that both files hold.
+def compare_results(old: BenchFile, new: BenchFile, seed: int = 0) -> list[Comparison]:
+    """Compare every device and runtime that both files hold.
 
     Raises:
         InputError: they have none in common.
@@ -237,9 +237,9 @@ def _rise(item: Difference) -> str:
 
 
 def regressions(comparisons: Sequence[Comparison], percent: float) -> list[str]:
-    """One line for each timing that is more than `percent` above the earlier result's and no noise.
+    """One line per timing that is more than `percent` above the earlier result and not noise.
 
-    Instruction counts repeat exactly, so on the emulator this is a gate that a busy machine does not trip.
+    Instruction counts repeat exactly, so on the emulator a busy machine does not trip this gate.
     """
     return [
         f"{one.where}: {_rise(item)} (gate {percent:g} %)"

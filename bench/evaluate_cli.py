@@ -19,7 +19,7 @@ def _listing() -> str:
     from msdc.bench.accuracy.registry import TASKS
     from msdc.bench.accuracy.sets.registry import SETS, SUITES
 
-    lines = ["Tasks (with a file or folder of yours: TASK=PATH):"]
+    lines = ["Tasks (score a file or folder of your own with TASK=PATH):"]
     lines += [f"  {task.name:15} {task.summary}" for task in TASKS.values()]
     lines += ["Sets (found under --data; SET/PART names one part):"]
     lines += [f"  {one.name:15} {one.summary}" for one in SETS.values()]
@@ -30,14 +30,14 @@ def _listing() -> str:
 @click.command("evaluate")
 @click.argument("model", default="msdc-mini")
 @click.option("--tasks", "-t", help="Comma-separated sets, suites, or TASK=PATH. --list shows them.")
-@click.option("--list", "listing", is_flag=True, help="List tasks, sets and suites, and stop.")
-@click.option("--against", metavar="MODEL", help="Score this model too, with a paired test on the same items.")
+@click.option("--list", "listing", is_flag=True, help="List tasks, sets and suites, then exit.")
+@click.option("--against", metavar="MODEL", help="Also score this model, with a paired test on the same items.")
 @click.option(
     "--artifact",
     "artifacts",
     multiple=True,
     metavar="BUNDLE",
-    help="A bundle of MODEL: same scores on each runtime it holds, drift, paired test. Repeatable.",
+    help="A bundle of MODEL: same scores on each of its runtimes, drift, paired test. Repeatable.",
 )
 @click.option(
     "--truncate-dim",
@@ -49,26 +49,26 @@ def _listing() -> str:
     help="Also score vectors truncated to their first N dimensions.",
 )
 @click.option(
-    "--reference", metavar="MODEL", help="Float model for drift, teacher for mse; otherwise --against serves."
+    "--reference", metavar="MODEL", help="Float model for drift, teacher for mse.  [default: the model of --against]"
 )
 @click.option("--runtime", type=click.Choice(RUNTIMES.names()), help="Runtime when MODEL is a bundle.")
 @click.option(
-    "--data", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Data folder [env MSDC_DATA]."
+    "--data", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Data folder.  [env: MSDC_DATA]"
 )
-@click.option("--languages", help="Comma-separated two-letter codes; default: those of the set or the model.")
+@click.option("--languages", help="Comma-separated two-letter codes.  [default: those of the set or the model]")
 @click.option(
     "--corpus",
     "corpora",
     multiple=True,
     metavar="TEXT",
-    help="Training text of the model (file, folder or recipe): count test sentences in it. Repeatable.",
+    help="Training text of the model (file, folder or recipe) to search for test sentences. Repeatable.",
 )
 @click.option(
     "--near",
     type=float,
     default=0.7,
     show_default=True,
-    help="Jaccard similarity of near duplicates; 0 looks for exact ones only.",
+    help="Jaccard similarity of near duplicates; 0 searches for exact ones only.",
 )
 @click.option(
     "--margin",
@@ -77,22 +77,28 @@ def _listing() -> str:
     show_default=True,
     help="Margin of bitext mining.",
 )
-@click.option("--neighbours", type=click.IntRange(1, 100), default=4, show_default=True, help="k of the margin.")
+@click.option(
+    "--neighbours", type=click.IntRange(1, 100), default=4, show_default=True, help="k of the margin, in bitext mining."
+)
 @click.option(
     "--candidates", type=click.IntRange(2), default=200_000, show_default=True, help="Pool of the retrieval task."
 )
 @click.option(
-    "--resamples", type=click.IntRange(0), default=1000, show_default=True, help="Bootstrap resamples; 0 for none."
+    "--resamples",
+    type=click.IntRange(0),
+    default=1000,
+    show_default=True,
+    help="Bootstrap resamples; 0 skips intervals and tests.",
 )
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--threads", type=click.IntRange(1), help="Threads of artifacts and of the neighbour search.")
-@click.option("--cache", type=click.Path(file_okay=False, path_type=Path), help="Keep vectors here for the next run.")
+@click.option("--cache", type=click.Path(file_okay=False, path_type=Path), help="Folder to cache vectors in.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
-    "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Also write FILE: .json, .md or .html."
+    "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Also write this file: .json, .md or .html."
 )
-@click.option("--force", is_flag=True, help="Overwrite FILE.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--force", is_flag=True, help="Overwrite the output file.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
 def command(
     model: str,
     tasks: str | None,
@@ -118,7 +124,7 @@ def command(
     force: bool,
     quiet: bool,
 ) -> None:
-    """Accuracy of MODEL: a shipped name, a folder, a hub id, or an exported bundle (which itself is run).
+    """Measure the accuracy of MODEL: a shipped name, a folder, a hub id, or an exported bundle, run as it is.
 
     msdc evaluate msdc-mini --tasks sts17,stsb --data DATA
 
@@ -126,7 +132,7 @@ def command(
 
     msdc evaluate msdc-mini --tasks card --data DATA -o card.md
 
-    `card` exports MODEL for both runtimes and looks for test sentences in its recipe's corpora by itself.
+    `card` exports MODEL for both runtimes and searches its recipe's corpora for test sentences.
     """
     if listing:
         click.echo(_listing())

@@ -1,8 +1,8 @@
-"""Results measured elsewhere: an iPhone, a device farm, an Android benchmark's log.
+"""Results measured elsewhere: an iPhone, a device farm, the log of an Android benchmark.
 
-The least that makes a result is JSON with `artifact` {bundle, runtime, precision, file, bytes, sha256}, `device`
-{name, cpu, cores, memory_mib} and `latency` [{length, samples_ms}]; percentiles are computed here from the samples,
-never taken on trust. Everything else of a device run may be there too. A file of our own format passes through.
+Required is JSON with `artifact` {bundle, runtime, precision, file, bytes, sha256}, `device` {name, cpu, cores,
+memory_mib} and `latency` [{length, samples_ms}]; percentiles are computed here from the samples. Other fields of a
+device run are optional. A file in our own format is read as it is.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from msdc.bench.result import (
     Artifact,
     BenchFile,
     DeviceInfo,
+    DeviceParity,
     DeviceRun,
     Memory,
     ModelScores,
-    Parity,
     make_timing,
     parse_result,
 )
@@ -41,7 +41,7 @@ class ForeignTiming(BaseModel):
 
 
 class ForeignDevice(BaseModel):
-    """A device that this project does not reach; `kind` is free text there."""
+    """A device that this project cannot measure itself."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -54,7 +54,7 @@ class ForeignDevice(BaseModel):
 
 
 class ForeignRun(BaseModel):
-    """What is read of a foreign result; unknown keys are refused so that a misspelt one is not lost silently."""
+    """The fields of a result from elsewhere; unknown keys are refused, so that a misspelt key is not ignored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -70,7 +70,7 @@ class ForeignRun(BaseModel):
     init_ms: float | None = Field(default=None, ge=0)
     first_ms: float | None = Field(default=None, ge=0)
     memory: Memory | None = None
-    parity: Parity | None = None
+    parity: DeviceParity | None = None
     accuracy: tuple[Accuracy, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -121,10 +121,10 @@ def read_result(path: Path) -> BenchFile:
 
 
 def result_files(paths: Sequence[Path]) -> list[Path]:
-    """The files named, and the `*.json` of the folders named.
+    """The named files, and the `*.json` files of the named folders.
 
     Raises:
-        InputError: a folder without one, or nothing at all.
+        InputError: a folder without results, or no file named.
     """
     files: list[Path] = []
     for path in paths:
@@ -141,10 +141,10 @@ def result_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def read_results(paths: Sequence[Path]) -> BenchFile:
-    """Several files, and folders of them, in one; a run that two of them hold is taken once.
+    """The results of several files and folders as one; duplicate runs are dropped.
 
     Raises:
-        InputError: a file that is no result, a folder without one, or nothing at all.
+        InputError: a file that is not a result, a folder without results, or no file named.
     """
     files = result_files(paths)
     runs: dict[str, DeviceRun] = {}

@@ -1,4 +1,4 @@
-"""From what a device sent back to the parts of a result; the same for every device.
+"""Parts of a result from a device's answer; the same for every device.
 
 Shapes: N golden texts, D sentence width.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from msdc.bench.result import Artifact, GoldenParity, Parity
+from msdc.bench.result import Artifact, DeviceParity, GoldenParity
 from msdc.errors import MsdcError
 from msdc.export.manifest import GOLDEN_FILE, Manifest
 from msdc.export.runtimes import RuntimeName
@@ -19,7 +19,7 @@ from msdc.scores import cosine_rows
 
 
 def artifact_of(bundle: Path, manifest: Manifest, runtime: RuntimeName) -> Artifact:
-    """The artifact of one runtime: its program with external data, and what the device needs beside it."""
+    """The artifact of one runtime: its program with external data, and what the device needs with it."""
     part, program_bytes = manifest.part(runtime), manifest.program_bytes(runtime)
     return Artifact(
         bundle=manifest.name,
@@ -35,14 +35,14 @@ def artifact_of(bundle: Path, manifest: Manifest, runtime: RuntimeName) -> Artif
 
 def compare_golden(
     golden: dict[str, Any], runtime: RuntimeName, ids: Sequence[Sequence[int]], sentence_ND: np.ndarray
-) -> Parity:
-    """The device's ids and vectors of the golden texts against those stored at export.
+) -> DeviceParity:
+    """Compare the device's ids and vectors of the golden texts with those stored at export.
 
     `golden` is what `msdc.export.golden.read_golden` returns. The reference is the artifact's own vector, not the float
-    model's: this says whether the device computes what the exporting machine computed.
+    model's: the question is whether the device computes what the exporting machine computed.
 
     Raises:
-        MsdcError: the device sent another number of rows or another width, or a value that is not finite.
+        MsdcError: an unexpected number of rows or width, or a value that is not finite.
     """
     expected_ND = golden["vectors"].get(runtime)
     if expected_ND is None:
@@ -55,7 +55,7 @@ def compare_golden(
         raise MsdcError(f"golden text {row} came back with NaN or infinity")
     cosines_N = cosine_rows(expected_ND, sentence_ND)
     differ = [i for i, (mine, theirs) in enumerate(zip(ids, golden["ids"], strict=True)) if list(mine) != list(theirs)]
-    return Parity(
+    return DeviceParity(
         golden=GoldenParity(
             texts=len(ids),
             mean_cosine=round(float(cosines_N.mean()), 7),

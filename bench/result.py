@@ -1,15 +1,15 @@
-"""The result file: what one run of one artifact on one device measured, and where every number came from.
+"""The result file: what was measured of one artifact on one device, and the source of every number.
 
-One `DeviceRun` per artifact and device. A `BenchFile` holds several runs and, beside them, the scores of float models
-(teacher, assistant, student), which is what a report is made of. Units are in the names. A run whose clock counts
-instructions has no field that ends in `_ms` filled: an instruction count is never a device's time.
+One `DeviceRun` per artifact and device. A `BenchFile` holds several runs and the scores of float models (teacher,
+assistant, student); a report is made from it. Units are in the field names. A run whose clock counts instructions has
+no value in a field that ends in `_ms`: an instruction count is not a time.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -24,7 +24,7 @@ MAX_SAMPLES = 1_000_000
 
 
 class Record(BaseModel):
-    """Frozen, unknown keys refused."""
+    """Base of all parts: immutable, unknown keys refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -56,7 +56,7 @@ class DeviceInfo(Record):
 
 
 class DeviceState(Record):
-    """Energy and heat where the device tells; None where it does not."""
+    """Battery, temperatures and frequencies; None where the device does not report them."""
 
     battery_percent: float | None = None
     battery_c: float | None = None
@@ -66,68 +66,62 @@ class DeviceState(Record):
     load_1min: float | None = Field(default=None, description="load average: other work on the machine")
 
 
-class WallTiming(Record):
-    """Raw samples in order of measurement, warm-up not among them, and their percentiles."""
+class _Timing(Record):
+    """Raw samples in order of measurement, without warm-up runs, and their percentiles, named NAME_UNIT."""
 
+    unit: ClassVar[str]
     length: int | None = Field(default=None, ge=1, description="tokens with special ids; None for text in, vector out")
     warmup: int = Field(ge=0)
+
+    def _figure(self, name: str) -> Any:
+        return getattr(self, f"{name}_{self.unit}")
+
+    @property
+    def samples(self) -> tuple[float, ...]:
+        """Raw samples in the timing's unit."""
+        return tuple(self._figure("samples"))
+
+    @property
+    def p50(self) -> float:
+        """Median."""
+        return float(self._figure("p50"))
+
+    @property
+    def p90(self) -> float:
+        """90th percentile."""
+        return float(self._figure("p90"))
+
+    @property
+    def p99(self) -> float:
+        """99th percentile."""
+        return float(self._figure("p99"))
+
+    @property
+    def minimum(self) -> float:
+        """Smallest sample."""
+        return float(self._figure("min"))
+
+
+class WallTiming(_Timing):
+    """Times in milliseconds."""
+
+    unit = "ms"
     samples_ms: tuple[Sample, ...] = Field(min_length=1, max_length=MAX_SAMPLES)
     p50_ms: float
     p90_ms: float
     p99_ms: float
     min_ms: float
 
-    @property
-    def samples(self) -> tuple[float, ...]:
-        return self.samples_ms
 
-    @property
-    def p50(self) -> float:
-        return self.p50_ms
+class InstructionTiming(_Timing):
+    """Counted instructions, from an emulator whose clock counts them."""
 
-    @property
-    def p90(self) -> float:
-        return self.p90_ms
-
-    @property
-    def p99(self) -> float:
-        return self.p99_ms
-
-    @property
-    def minimum(self) -> float:
-        return self.min_ms
-
-
-class InstructionTiming(Record):
-    """The same in counted instructions, from an emulator whose clock counts them."""
-
-    length: int | None = Field(default=None, ge=1)
-    warmup: int = Field(ge=0)
+    unit = "instructions"
     samples_instructions: tuple[int, ...] = Field(min_length=1, max_length=MAX_SAMPLES)
     p50_instructions: float
     p90_instructions: float
     p99_instructions: float
     min_instructions: float
-
-    @property
-    def samples(self) -> tuple[float, ...]:
-        return self.samples_instructions
-
-    @property
-    def p50(self) -> float:
-        return self.p50_instructions
-
-    @property
-    def p90(self) -> float:
-        return self.p90_instructions
-
-    @property
-    def p99(self) -> float:
-        return self.p99_instructions
-
-    @property
-    def minimum(self) -> float:
-        return self.min_instructions
 
 
 Timing = WallTiming | InstructionTiming
@@ -160,7 +154,7 @@ def make_timing(samples: Sequence[float], *, warmup: int, length: int | None = N
 
 
 class MemoryPhase(Record):
-    """VmHWM of /proc/self/status; the others from smaps_rollup. PSS shares file pages among their users."""
+    """VmHWM of /proc/self/status; the others from smaps_rollup. PSS divides shared pages among the processes."""
 
     vmhwm_mib: float = Field(ge=0)
     pss_mib: float = Field(ge=0)
@@ -169,7 +163,7 @@ class MemoryPhase(Record):
 
 
 class Memory(Record):
-    """Before the artifact is touched, after loading it, after all timed runs."""
+    """Before the artifact is opened, after loading it, and after all timed runs."""
 
     start: MemoryPhase
     loaded: MemoryPhase
@@ -186,12 +180,14 @@ class GoldenParity(Record):
     ids_differ: tuple[int, ...] = Field(default=(), description="indices of golden texts whose ids differ")
 
 
-class Parity(Record):
+class DeviceParity(Record):
+    """How far the device's answers are from those of the exporting machine."""
+
     golden: GoldenParity
 
 
 class Accuracy(BaseModel):
-    """One task's figures; tasks add fields of their own (intervals, counts)."""
+    """Scores of one task; tasks add fields of their own (intervals, counts)."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -224,7 +220,7 @@ class DeviceRun(Record):
     tokenize: Timing | None = None
     pipeline: Timing | None = None
     memory: Memory | None = None
-    parity: Parity | None = None
+    parity: DeviceParity | None = None
     accuracy: tuple[Accuracy, ...] = ()
     state_before: DeviceState | None = None
     state_after: DeviceState | None = None
@@ -251,7 +247,7 @@ class DeviceRun(Record):
 
 
 class ModelScores(Record):
-    """A float model beside the artifacts: what the road started from and passed through."""
+    """Sizes and scores of a float model, shown beside the artifacts: teacher, assistant, student or another."""
 
     role: Literal["teacher", "assistant", "student", "peer", "other"]
     name: str
@@ -275,7 +271,7 @@ def parse_result(raw: Any, where: str) -> BenchFile:
     """A `BenchFile` from parsed JSON of either kind.
 
     Raises:
-        InputError: not a result of this project, or one that breaks the schema; names the first offending field.
+        InputError: not a result of this project, or one that does not fit the schema; names the first such field.
     """
     kind = raw.get("kind") if isinstance(raw, dict) else None
     if kind not in ("bench", "device-run"):

@@ -1,4 +1,4 @@
-"""Bench one bundle on several devices: each device's results are kept whatever becomes of the others."""
+"""Measure one bundle on several devices; results of one device are kept when another fails."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from msdc.export.runtimes import RUNTIMES
 from msdc.files import refuse_existing, write_json
 from msdc.progress import say
 
-# Mean cosine to the golden vectors; a single one may be ten times as far from 1. The kernels that a runtime has for a
-# processor round activations to 8 bits each in their own way (KleidiAI's on Arm differ from those on x86), and two
-# right answers lie as far apart as each from the float model. Wrong kernels are far off: 0.81 to 0.88 where seen.
+# Minimum of the mean cosine to the golden vectors; a single text may be ten times as far from 1. Kernels for different
+# processors round activations to 8 bits differently (KleidiAI on Arm differs from x86), so two correct results are as
+# far from each other as each is from the float model. Wrong kernels are far off: 0.81 to 0.88 where observed.
 PARITY_GATE = 0.999
 SINGLE_GATE = 1 - 10 * (1 - PARITY_GATE)
 
 
 @dataclass(frozen=True)
-class BenchJob:
-    """One `msdc bench`: what to measure, what to set beside it, what to write.
+class BenchRequest:
+    """One `msdc bench`: what to measure, what to compare it with, what to write.
 
-    `usual_lengths`: take 8, 32, 128 as far as the artifact reads, in place of the settings' lengths. `gate_percent`:
-    fail when a timing rose by more over that of `before`.
+    `usual_lengths`: measure 8, 32 and 128 tokens, limited by the artifact's longest input, instead of the settings'
+    lengths. `gate_percent`: fail when a timing is more than this percentage above that of `before`.
     """
 
     bundle: Path | None
@@ -50,17 +50,17 @@ class BenchJob:
 
 
 @dataclass
-class Benched:
-    """What came of it: the runs, and one line for each device that failed."""
+class BenchOutcome:
+    """The runs, and one line per device that failed."""
 
     runs: list[DeviceRun] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
 
-def bench(bundle: Path, devices: str, settings: BenchSettings) -> Benched:
+def bench(bundle: Path, devices: str, settings: BenchSettings) -> BenchOutcome:
     """Run `bundle` on every device of the comma-separated list.
 
-    One device alone raises its own error. Of several, a failed one is noted and the others are kept.
+    A single device raises its own error. With several, a failure is recorded and the others continue.
 
     Raises:
         InputError: an unknown device; or the only device's input error.
@@ -68,7 +68,7 @@ def bench(bundle: Path, devices: str, settings: BenchSettings) -> Benched:
     """
     opened = open_devices(devices)
     if len(opened) == 1:
-        return Benched(runs=opened[0].run(bundle, settings))
+        return BenchOutcome(runs=opened[0].run(bundle, settings))
 
     def attempt(device: Device) -> list[DeviceRun] | MsdcError:
         try:
@@ -77,12 +77,12 @@ def bench(bundle: Path, devices: str, settings: BenchSettings) -> Benched:
             say(f"failed on {device.spec}: {' '.join(str(error).split())}")
             return error
 
-    # What measures time has the machine to itself; what counts instructions comes after it, side by side.
+    # Devices that measure time run one after another, undisturbed; those that count instructions run in parallel after.
     outcomes = {device: attempt(device) for device in opened if not device.undisturbed}
     counting = [device for device in opened if device.undisturbed]
     with ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as pool:
         outcomes |= dict(zip(counting, pool.map(attempt, counting), strict=True))
-    done = Benched()
+    done = BenchOutcome()
     for device in opened:
         outcome = outcomes[device]
         if isinstance(outcome, MsdcError):
@@ -93,7 +93,7 @@ def bench(bundle: Path, devices: str, settings: BenchSettings) -> Benched:
 
 
 def parity_failures(runs: Sequence[DeviceRun]) -> list[str]:
-    """Runs whose golden vectors or ids differ from those of the export."""
+    """One line per run whose golden vectors or token ids differ from those of the export."""
     found = []
     for run in runs:
         if run.parity is None:
@@ -109,7 +109,7 @@ def parity_failures(runs: Sequence[DeviceRun]) -> list[str]:
 
 
 def build_runners(machines: Sequence[str | None] = (None, "aarch64")) -> list[str]:
-    """Build the native runner of every runtime for this machine (None) and for devices; one line each.
+    """Build the native runner of every runtime for this machine (None) and for devices; returns one line per runner.
 
     Raises:
         MsdcError: none could be built; says what is missing.
@@ -131,66 +131,71 @@ def build_runners(machines: Sequence[str | None] = (None, "aarch64")) -> list[st
 
 
 def run_file_name(run: DeviceRun) -> str:
-    """`NAME-RUNTIME-PRECISION-DEVICE.json`, without what a file system or a shell would stumble over."""
+    """`NAME-RUNTIME-PRECISION-DEVICE.json`, other characters replaced by "_"."""
     artifact = run.artifact
     stem = "-".join((artifact.bundle, artifact.runtime, artifact.precision, run.device.name, run.harness))
     return "".join(c if c.isalnum() or c in "-._" else "_" for c in stem) + ".json"
 
 
-def run_job(job: BenchJob, out: Callable[[str], None]) -> BenchFile:
-    """Measure, write everything that was asked for, print the table, then fail if something fell short.
+def run_bench(request: BenchRequest, out: Callable[[str], None]) -> BenchFile:
+    """Measure, write every requested file, print the table, then fail when a device or a gate failed.
 
     Raises:
         InputError: an output exists without force, a bad bundle, option, or imported file.
-        MsdcError: a device failed; GateError: parity fell short or a timing rose. What was measured is written before.
+        MsdcError: a device failed.
+        GateError: parity or a timing misses its gate. Results are written before either is raised.
     """
-    from msdc.bench.compare import compare, regressions
+    from msdc.bench.compare import compare_results, regressions
     from msdc.bench.import_results import read_result, read_results
     from msdc.bench.report.build import build_report
     from msdc.bench.report.write import check_output, to_text, write_report
 
-    to_stdout = job.json_file is not None and str(job.json_file) == "-"
-    # Everything that can be refused is refused before minutes of measuring.
-    if job.output is not None:
-        check_output(job.output, job.force)
-    if job.json_file is not None and not to_stdout:
-        refuse_existing(job.json_file, job.force)
-    if job.bundle is not None:
-        open_devices(job.devices)
-        longest = read_manifest(job.bundle).max_length
-        if job.usual_lengths:
-            job = replace(job, settings=job.settings.model_copy(update={"lengths": usual_lengths(longest)}))
-    before = read_result(job.before) if job.before is not None else None
-    imported = read_results(job.imports) if job.imports else BenchFile()
-    done = bench(job.bundle, job.devices, job.settings) if job.bundle is not None else Benched()
+    to_stdout = request.json_file is not None and str(request.json_file) == "-"
+    # Fail early: everything that can be checked is checked before minutes of measuring.
+    if request.output is not None:
+        check_output(request.output, request.force)
+    if request.json_file is not None and not to_stdout:
+        refuse_existing(request.json_file, request.force)
+    if request.bundle is not None:
+        open_devices(request.devices)
+        longest = read_manifest(request.bundle).max_length
+        if request.usual_lengths:
+            request = replace(request, settings=request.settings.model_copy(update={"lengths": usual_lengths(longest)}))
+    before = read_result(request.before) if request.before is not None else None
+    imported = read_results(request.imports) if request.imports else BenchFile()
+    done = bench(request.bundle, request.devices, request.settings) if request.bundle is not None else BenchOutcome()
     results = BenchFile(runs=(*done.runs, *imported.runs), models=imported.models)
     if results.runs or results.models:
         if to_stdout:
             out(json.dumps(results.model_dump(mode="json"), ensure_ascii=False))
-        elif job.json_file is not None:
-            write_json(job.json_file, results.model_dump(mode="json"))
-        for run in done.runs if job.folder is not None else ():
-            assert job.folder is not None
-            target = job.folder / run_file_name(run)
-            refuse_existing(target, job.force)
+        elif request.json_file is not None:
+            write_json(request.json_file, results.model_dump(mode="json"))
+        for run in done.runs if request.folder is not None else ():
+            assert request.folder is not None
+            target = request.folder / run_file_name(run)
+            refuse_existing(target, request.force)
             write_json(target, run.model_dump(mode="json"))
-        report = build_report(results, run_folder=job.run_folder, before=before, with_peers=job.peers)
+        report = build_report(results, run_folder=request.run_folder, before=before, with_peers=request.peers)
         if not to_stdout:
             out(to_text(report))
-        if job.output is not None:
-            write_report(report, results, job.output, job.force)
-            say(f"report: {job.output}")
-    slower = regressions(compare(before, results), job.gate_percent) if before and job.gate_percent is not None else []
+        if request.output is not None:
+            write_report(report, results, request.output, request.force)
+            say(f"report: {request.output}")
+    slower = (
+        regressions(compare_results(before, results), request.gate_percent)
+        if before and request.gate_percent is not None
+        else []
+    )
     raise_failures(done, slower)
     return results
 
 
-def raise_failures(done: Benched, slower: Sequence[str]) -> None:
-    """After everything is saved: fail when a device failed or a gate fell short.
+def raise_failures(done: BenchOutcome, slower: Sequence[str]) -> None:
+    """Called after everything is saved: raise when a device failed or a gate is missed.
 
     Raises:
         MsdcError: a device failed.
-        GateError: parity fell short, or a timing rose.
+        GateError: parity or a timing misses its gate.
     """
     if done.failures:
         raise MsdcError("; ".join(done.failures))

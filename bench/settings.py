@@ -1,4 +1,4 @@
-"""What a bench measures: one frozen record of settings, the same for every device."""
+"""Settings of a measurement, the same for every device."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ USUAL_LENGTHS = (8, 32, 128)
 
 
 def usual_lengths(longest: int) -> tuple[int, ...]:
-    """8, 32 and 128 tokens, as far as an artifact reads; its longest input in place of those beyond."""
+    """8, 32 and 128 tokens; lengths beyond the artifact's longest input are replaced by it."""
     return tuple(sorted({min(length, longest) for length in USUAL_LENGTHS}))
 
 
 class BenchSettings(BaseModel):
-    """What to measure. The same for every device, so that their numbers stand beside each other."""
+    """What to measure; the same for every device, so that their numbers can be compared."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -27,11 +27,11 @@ class BenchSettings(BaseModel):
     warmup: int = Field(default=10, ge=0, le=10_000, description="untimed runs before them, per length")
     threads: int = Field(default=1, ge=1, le=256)
     tasks: tuple[str, ...] = Field(default=(), description="graded-pairs, sts17, sts=FILE; scored on device vectors")
-    tasks_asked: bool = Field(default=True, description="false: nobody named them, so a slow device leaves them out")
+    tasks_asked: bool = Field(default=True, description="false: the default, which slow devices skip")
     data: Path | None = Field(default=None, description="folder of the named tasks' files")
     timeout_s: float = Field(default=900.0, gt=0, description="per artifact")
     cooldown_s: float = Field(default=0.0, ge=0, description="pause between artifacts and lengths, for phones")
-    affinity: tuple[int, ...] = Field(default=(), description="CPU numbers to stay on; empty: any")
+    affinity: tuple[int, ...] = Field(default=(), description="CPU numbers to run on; empty: any")
     runner: Path | None = Field(default=None, description="a native runner built by the user, for native devices")
     progress: bool = False
 

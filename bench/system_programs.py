@@ -1,4 +1,4 @@
-"""Programs of the system that devices need: found, run, and named with their package when they are missing."""
+"""Programs of the system: find and run them, and name the Debian package of a missing one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def missing(programs: Sequence[str]) -> list[str]:
 
 
 def find(program: str) -> str | None:
-    """Path of a program; also where an unprivileged PATH does not look."""
+    """Path of a program, also in folders outside an unprivileged PATH; None where it is not installed."""
     return shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
 
 
@@ -35,7 +35,7 @@ def require(*programs: str) -> list[str]:
     """Paths of `programs`.
 
     Raises:
-        MsdcError: one is missing; says which packages bring them.
+        MsdcError: one is missing; names the packages to install.
     """
     absent = missing(programs)
     if absent:
@@ -51,7 +51,7 @@ def run_tool(
     """Standard output of a program that must succeed.
 
     Raises:
-        MsdcError: it failed or ran past `timeout_s`; carries its last words.
+        MsdcError: it failed or ran past `timeout_s`; the message holds its own error line.
     """
     try:
         done = subprocess.run(
@@ -66,7 +66,7 @@ def run_tool(
 
 
 def last_words(raw: bytes | str, limit: int = 300) -> str:
-    """The line of a program's messages that says most: the last one with "error" in it, else the last one."""
+    """The most informative line of a program's output: the last one with "error" in it, else the last one."""
     text = raw.decode("utf-8", errors="replace") if isinstance(raw, bytes) else raw
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if "error" in line.lower()] or lines

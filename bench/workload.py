@@ -1,6 +1,6 @@
-"""Accuracy on a device: the tasks' sentences go there, their vectors come back, the scores are made here.
+"""Accuracy on a device: sentences are embedded on the device, scores are computed on the host.
 
-Every device does the same: `collect` the tasks, embed `Tasks.texts` on the device, `Tasks.score` the vectors.
+Every device follows the same steps: `collect` the tasks, embed `Tasks.texts` on the device, `Tasks.score` the vectors.
 
 Shapes: U distinct texts, D sentence width.
 """
@@ -26,7 +26,7 @@ RESAMPLES = 1000
 
 
 class VectorTable:
-    """Something with `.encode` whose vectors were made elsewhere."""
+    """Vectors that were computed elsewhere, behind the `.encode` of a model."""
 
     def __init__(self, name: str, texts: Sequence[str], vectors_UD: np.ndarray) -> None:
         if len(texts) != len(vectors_UD):
@@ -40,26 +40,26 @@ class VectorTable:
         """Rows of `texts`, float32 [N, D].
 
         Raises:
-            MsdcError: a text that was never embedded.
+            MsdcError: a text without a vector.
         """
         try:
             return self._vectors_UD[[self._rows[text] for text in texts]]
         except KeyError as error:
-            raise MsdcError(f"{self.name}: no vector of {str(error)[:60]}") from error
+            raise MsdcError(f"{self.name}: no vector for {str(error)[:60]}") from error
 
 
 @dataclass(frozen=True)
 class Tasks:
-    """Tasks with their data read and checked: (name as asked, task, data)."""
+    """Tasks with their data, read and checked: (name as requested, task, data)."""
 
     loaded: tuple[tuple[str, Task, Any], ...]
 
     def texts(self) -> list[str]:
-        """Every sentence of every task, once, in order of appearance."""
+        """Distinct sentences of all tasks, in order of appearance."""
         return list(dict.fromkeys(text for _, _, data in self.loaded for text in data.texts()))
 
     def score(self, model: Any, resamples: int = RESAMPLES) -> tuple[Accuracy, ...]:
-        """Scores of `model` (anything with `.encode`); a sentence is encoded once however many tasks hold it."""
+        """Scores of `model` (anything with `.encode`); each distinct sentence is encoded once."""
         store = model if isinstance(model, VectorStore) else VectorStore(model)
         found = []
         for name, task, data in self.loaded:
@@ -68,12 +68,12 @@ class Tasks:
         return tuple(found)
 
     def score_vectors(self, name: str, texts: Sequence[str], vectors_UD: np.ndarray) -> tuple[Accuracy, ...]:
-        """Scores of vectors [U, D] that a device made of `texts`."""
+        """Scores of vectors [U, D] that a device computed for `texts`."""
         return self.score(VectorTable(name, texts, vectors_UD)) if self.loaded else ()
 
 
 def collect(settings: BenchSettings) -> Tasks:
-    """Read every asked task's data. The names are those of `msdc evaluate`: graded-pairs, sts17, sts17/es-en, sts=FILE.
+    """Read the data of every requested task; names are those of `msdc evaluate`: graded-pairs, sts17/es-en, sts=FILE.
 
     Raises:
         InputError: an unknown task, absent or bad data, or a task that needs a second model.

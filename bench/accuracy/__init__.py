@@ -1,4 +1,4 @@
-"""Accuracy tasks, one file each, over any encoder or bundle."""
+"""Accuracy of any encoder or bundle; one module per task."""
 
 from msdc.bench.accuracy.evaluate import evaluate
 

@@ -18,7 +18,7 @@ from msdc.errors import InputError
 
 
 def result_of(task: Task, store: VectorStore, data: Data, options: Options) -> tuple[dict[str, Any], Outcome]:
-    """Score one data set and describe where its rows came from."""
+    """Score one data set; the result names the files that its rows come from."""
     started = time.perf_counter()
     outcome = task.score(store, data, options)
     result: dict[str, Any] = {
@@ -36,7 +36,7 @@ def result_of(task: Task, store: VectorStore, data: Data, options: Options) -> t
 
 
 def plain(value: Any) -> Any:
-    """JSON values only: numpy scalars and tuples made plain, numbers that are not finite made null."""
+    """JSON values: numpy scalars and tuples become plain, numbers that are not finite become None."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -51,8 +51,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Score `model` (anything with `.encode(texts) -> float32 [N, D]`) on one file or folder of a task.
 
-    Without `path`, `task` names a data set (`graded-pairs`, `sts17/en-en`) in the folder `data`, in that of MSDC_DATA,
-    or in the package. Correlations, accuracies and F1 are x 100. `settings` are the fields of `Options`
+    Without `path`, `task` names a data set (`graded-pairs`, `sts17/en-en`), read from the folder `data`, from that of
+    MSDC_DATA, or from the package. Correlations, accuracies and F1 are x 100. `settings` are the fields of `Options`
     (resamples=0 skips the bootstrap).
 
     Raises:

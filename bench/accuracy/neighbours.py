@@ -1,7 +1,7 @@
 """Nearest neighbours by cosine through faiss, and the margin scores of bitext mining.
 
 Shapes: N queries, M candidates, D width, K neighbours, B rows of a block, C mined candidate pairs. Every search is
-exact and works in blocks, so that memory is the two tables, the N x K results and one block.
+exact and works in blocks: memory is the two tables, the N x K results and one block.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from msdc.progress import track
 QUERY_BLOCK = 16_384
 # numbers of one block of similarities (256 MiB)
 BLOCK_NUMBERS = 64_000_000
-# cosines of float32 vectors that lie closer than this may be equal
+# cosines of float32 vectors closer than this may be equal
 CLEARLY = 1e-6
 MARGINS = ("ratio", "distance", "absolute")
 
 
 @contextlib.contextmanager
 def faiss_threads(count: int | None) -> Iterator[None]:
-    """Run faiss on `count` threads; None leaves it as it is."""
+    """Run faiss on `count` threads; None leaves the number unchanged."""
     import faiss
 
     before = faiss.omp_get_max_threads()
@@ -48,10 +48,10 @@ def nearest(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The `k` candidates of highest inner product for each query: (similarity [N, K] float32, index [N, K] int64).
 
-    Give unit rows for cosine. Fewer than `k` candidates give as many columns as there are.
+    Pass unit rows for cosine. With fewer than `k` candidates, K is their number.
 
     Raises:
-        InputError: widths differ, or there is nothing to search.
+        InputError: widths differ, or a side is empty.
     """
     import faiss
 
@@ -66,7 +66,7 @@ def nearest(
     candidates_MD = np.ascontiguousarray(candidates_MD, dtype=np.float32)
     starts = range(0, len(queries_ND), QUERY_BLOCK)
     with faiss_threads(threads):
-        # knn reads the candidates where they lie; an index would hold a second copy of them
+        # knn reads the candidates in place; an index would copy them
         for start in track(starts, label, enabled=progress and len(starts) > 1):
             rows = slice(start, start + QUERY_BLOCK)
             found = faiss.knn(queries_ND[rows], candidates_MD, k, metric=faiss.METRIC_INNER_PRODUCT)
@@ -76,7 +76,7 @@ def nearest(
 
 @contextlib.contextmanager
 def torch_threads(count: int | None) -> Iterator[None]:
-    """Run torch's products on `count` threads; None leaves it as it is."""
+    """Run torch on `count` threads; None leaves the number unchanged."""
     import torch
 
     before = torch.get_num_threads()
@@ -93,9 +93,9 @@ def both_ways(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Nearest neighbours in both directions from one product: (similarity [N, K], index [N, K], [M, K], [M, K]).
 
-    Searching twice computes every inner product twice. Here a block of rows is multiplied once; its rows give the
-    sources' neighbours, and of its columns only those whose best entry beats what the target has so far are looked
-    into. For block t that is about K / t of them, so the second direction costs little.
+    Two searches would compute every inner product twice. Here each block of rows is multiplied once: its rows give the
+    neighbours of the sources, and only columns whose best entry exceeds the target's current K-th are searched for the
+    targets. In block t that is a share of about K / t, so the second direction costs little.
 
     Raises:
         InputError: widths differ, or a side is empty.
@@ -133,10 +133,10 @@ def both_ways(
 def gold_ranks(
     queries_ND: np.ndarray, candidates_MD: np.ndarray, gold_N: np.ndarray, *, threads: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For each query, how many candidates are strictly more similar than its gold one, and how many others equally.
+    """For each query, the number of candidates more similar than its gold one, and of others equally similar.
 
-    Exact over the whole pool. Where the answer is clearly the nearest, the search for the nearest two has said all;
-    only the other queries are counted through.
+    Exact over the whole pool. Where the two nearest candidates show that the gold one is clearly first, the ranks are
+    known; only the other queries are compared with every candidate.
     """
     gold_N = np.asarray(gold_N, dtype=np.int64)
     above_N, level_N = np.zeros(len(gold_N), dtype=np.int64), np.zeros(len(gold_N), dtype=np.int64)
@@ -161,7 +161,7 @@ def _counted_ranks(
     with torch_threads(threads), torch.inference_mode():
         for start in range(0, len(queries_ND), step):
             similarity_BM = (queries[start : start + step] @ candidates_DM).numpy()
-            # one row at a time: numpy counts a vector of truths many times faster than along an axis
+            # one row at a time: numpy counts a boolean vector many times faster than along an axis
             for row, similarity_M in enumerate(similarity_BM, start=start):
                 own = similarity_M[gold_N[row]]
                 above_N[row] = np.count_nonzero(similarity_M > own)
@@ -171,7 +171,7 @@ def _counted_ranks(
 
 @dataclass(frozen=True)
 class Candidates:
-    """Mined pairs in order of falling score, each source and each target at most once."""
+    """Mined pairs, best score first; each source and each target at most once."""
 
     source_C: np.ndarray
     target_C: np.ndarray
@@ -203,11 +203,11 @@ def mine(
 ) -> Candidates:
     """Margin-scored translation candidates from k nearest neighbours both ways (rows of length 1 expected).
 
-    Each source offers its best target by margin, each target its best source; the union, best score first, keeps a
-    pair only while neither of its sides is taken. Equal pairs found from both sides count once.
+    Candidates are the best target by margin of each source and the best source of each target. Best score first, a pair
+    is kept while neither of its sides is taken; pairs found from both sides count once.
 
     Raises:
-        MsdcError: the model gives every sentence the same vector, so nothing is nearer than anything else.
+        MsdcError: every sentence has the same vector, so there are no nearest neighbours.
     """
     found = both_ways(source_ND, target_MD, k, threads=threads, progress=progress)
     forward_NK, forward_index_NK, back_MK, back_index_MK = found

@@ -6,8 +6,6 @@ Every text is encoded once per model.
 
 from __future__ import annotations
 
-import importlib.metadata
-import platform
 from typing import Any
 
 from msdc.bench.accuracy.config import EvaluateConfig
@@ -21,7 +19,10 @@ from msdc.bench.accuracy.sets.named_set import find_data_folder
 from msdc.bench.accuracy.sets.registry import SETS, SUITES, select_sets
 from msdc.bench.accuracy.task import tested_texts
 from msdc.errors import InputError
+from msdc.machine import versions
 from msdc.progress import say
+
+PACKAGES = ("msdc", "numpy", "scipy", "scikit-learn", "faiss-cpu", "torch", "executorch", "onnxruntime")
 
 
 def run(config: EvaluateConfig) -> Document:
@@ -91,7 +92,7 @@ def evaluate_loaded(config: EvaluateConfig, opener: Opener, main: Contender, loa
             "neighbours": config.options.neighbours,
             "margin": config.options.margin,
         },
-        "versions": _versions(),
+        "versions": versions(PACKAGES),
     }
     return read_document(raw)
 
@@ -109,14 +110,3 @@ def _contamination_record(config: EvaluateConfig, findings: Findings | None) -> 
     if findings is None:
         return {"checked": False, "reason": config.no_corpora}
     return {"checked": True, "near_at": config.near, "corpora": findings.corpora}
-
-
-def _versions() -> dict[str, str]:
-    names = ("msdc", "numpy", "scipy", "scikit-learn", "faiss-cpu", "torch", "executorch", "onnxruntime")
-    versions = {"python": platform.python_version()}
-    for name in names:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions

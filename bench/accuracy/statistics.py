@@ -1,6 +1,6 @@
-"""How sure a score is: bootstrap intervals, and paired tests between two models on the same items.
+"""Uncertainty of scores: bootstrap intervals, and paired tests between two models on the same items.
 
-Shapes: N items, R resamples. Everything is seeded; nothing reads the clock or a global generator.
+Shapes: N items, R resamples. Every random number comes from a seeded generator.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CHUNK_NUMBERS = 4_000_000
 
 @dataclass(frozen=True)
 class Items:
-    """What one model did on each item of a task, so that two models can be compared item by item.
+    """Results of one model per item of a task, so that two models can be compared item by item.
 
     kind "correlation": `values_N` are predicted similarities, `gold_N` the gold scores (Spearman x 100).
     kind "mean": `values_N` are per-item results whose mean x 100 is the score (1 right, 0 wrong).
@@ -44,7 +44,7 @@ def _pearson_rows(first_RN: np.ndarray, second_RN: np.ndarray) -> np.ndarray:
 
 
 def resampled_ranks(values_N: np.ndarray, picks_RN: np.ndarray) -> np.ndarray:
-    """`ranks(values_N[picks_RN])` without a sort for each resample: values are ordered once, a resample counts them."""
+    """`ranks(values_N[picks_RN])` without sorting every resample: values are sorted once and counted per resample."""
     distinct, place_N = np.unique(values_N, return_inverse=True)
     resamples, places = len(picks_RN), len(distinct)
     picked_RN = place_N[picks_RN]
@@ -78,7 +78,7 @@ def resampled_scores(items: list[Items], resamples: int, seed: int) -> np.ndarra
 
 
 def percentiles(scores_R: np.ndarray, level: float = LEVEL) -> tuple[float, float] | None:
-    """Percentile interval; None when resamples were all undefined."""
+    """Percentile interval; None when every resample is undefined."""
     scores_R = scores_R[np.isfinite(scores_R)]
     if not len(scores_R):
         return None
@@ -97,7 +97,7 @@ def interval(
 
 @dataclass(frozen=True)
 class PairedTest:
-    """Model A minus model B on the same items: points, their interval, and the paired permutation test's p."""
+    """Score of model A minus model B on the same items (x 100), its interval, and p of the paired permutation test."""
 
     difference: float
     low: float
@@ -108,8 +108,8 @@ class PairedTest:
 def paired_test(first: Items, second: Items, resamples: int = RESAMPLES, seed: int = 0) -> PairedTest:
     """Paired test of two models: bootstrap over items for the interval, permutation for p.
 
-    The permutation swaps the two models' answers item by item with probability one half: what they would do if
-    neither were better. For correlations the answers are ranks, so that the models' different scales do not matter.
+    The permutation swaps the two models' results per item with probability one half, as if neither were better. For
+    correlations the results are ranks, so that the scales of the models do not matter.
 
     Raises:
         ValueError: the two did not answer the same items.

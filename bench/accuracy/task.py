@@ -1,4 +1,4 @@
-"""What a task is: a reader of its files and a score over a vector store."""
+"""A task: a reader of its files, and a score over a vector store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msdc.text.text_files import SourceFile
 
 @dataclass(frozen=True)
 class Options:
-    """Settings that every task may read."""
+    """Settings of the tasks."""
 
     resamples: int = RESAMPLES
     seed: int = 0
@@ -25,35 +25,43 @@ class Options:
     folds: int = 10  # SentEval's cross-validation
     threads: int | None = None
     progress: bool = False
-    # float model (drift) or teacher (mse) to hold against
+    # float model (drift) or teacher (mse) to compare with
     reference: VectorStore | None = None
 
 
 class Data(Protocol):
-    """What a reader returns."""
+    """Data of a task, as its reader returns them."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Name in results and messages."""
+        ...
+
     @property
-    def sources(self) -> list[SourceFile]: ...
+    def sources(self) -> list[SourceFile]:
+        """Files that were read."""
+        ...
+
     @property
-    def notes(self) -> list[str]: ...
+    def notes(self) -> list[str]:
+        """Remarks on the data for the report."""
+        ...
 
     def __len__(self) -> int: ...
     def texts(self) -> list[str]:
-        """Every sentence that the score needs a vector of."""
+        """Every sentence that is encoded for the score."""
         ...
 
 
 def tested_texts(data: Data) -> list[str]:
-    """The sentences a score is about, for the contamination check: no training rows, no distractors."""
+    """The sentences that are scored, for the contamination check; without training rows and distractors."""
     own: Callable[[], list[str]] = getattr(data, "test_texts", data.texts)
     return own()
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A task's scores as JSON values, and the per-item answers that a paired test needs."""
+    """Scores of a task as JSON values, and the per-item results for a paired test."""
 
     scores: dict[str, Any]
     items: Items | None = None
@@ -61,7 +69,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Task:
-    """One way to measure. `main` is the key of the headline number, `unit` what it counts."""
+    """One kind of measurement. `main` is the key of the headline score in `Outcome.scores`."""
 
     name: str
     summary: str

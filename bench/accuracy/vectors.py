@@ -1,4 +1,4 @@
-"""Vectors of texts, computed once per model and text and shared by all tasks.
+"""Vectors of texts, computed once per model and distinct text, and shared by all tasks.
 
 Shapes: N texts, U distinct texts, D sentence width.
 """
@@ -20,10 +20,10 @@ CHUNK = 1024
 
 
 class VectorStore:
-    """A model whose every text is encoded once.
+    """A model that encodes each distinct text once.
 
-    `model` is anything with `.encode(texts) -> float32 [N, D]`. With `cache` (a folder) the vectors outlive the run,
-    keyed by the model's fingerprint.
+    `model` is anything with `.encode(texts) -> float32 [N, D]`. With `cache` (a folder) the vectors are kept for later
+    runs under `key`, the model's fingerprint.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class VectorStore:
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
     def encode(self, texts: Sequence[str], where: Callable[[int], str] | None = None) -> np.ndarray:
-        """Vectors of `texts` in their order, float32 [N, D]; only texts not seen before reach the model.
+        """Vectors of `texts` in their order, float32 [N, D]; only new texts are passed to the model.
 
-        `where(i)` says where text i stands, for the message.
+        `where(i)` gives the place of text i for error messages.
 
         Raises:
             MsdcError: the model gave a vector with NaN or infinity, or a wrong shape.
@@ -92,14 +92,14 @@ class VectorStore:
 
     @property
     def width(self) -> int:
-        """D."""
+        """Sentence width D."""
         return int(self._blocks[0].shape[1]) if self._blocks else int(self.model.width)
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def save(self) -> None:
-        """Write the cache file, when there is one and something new to say."""
+        """Write the cache file, where there is one and texts were added."""
         if self._cache_file is None or not self.encoded:
             return
         keys = np.frombuffer(b"".join(self._rows), dtype=np.uint8).reshape(-1, 16)

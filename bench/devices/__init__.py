@@ -1,1 +1,1 @@
-"""Devices: where an artifact is measured. One class each, named in `registry.py`."""
+"""Devices that an artifact is measured on: one class each, one record each in `registry.py`."""

@@ -1,4 +1,4 @@
-"""A device with adbd, Android or any Linux: push, run under a time limit, pull, and leave nothing there."""
+"""A device with adbd, Android or any Linux: push, run under a time limit, pull, and remove everything."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from msdc.progress import say, track
 PLACES = ("/data/local/tmp", "/tmp")
 PREFIX = "msdc-run-"
 SPARE_BYTES = 4 * 1024 * 1024
-# After the device's own limit: for starting, for answering, and for a device whose `timeout` is missing.
+# Added to the device's own limit: for start-up, for the answer, and for devices without `timeout`.
 GRACE_S = 20.0
 COME_BACK_S = 20.0
 
 
 @dataclass(frozen=True)
 class Remote:
-    """What differs between devices behind one adb: how they are named and what their clock counts."""
+    """A device behind adb: its kind, its name, and what its clock counts."""
 
     adb: Adb
     kind: str = "adb"
@@ -59,7 +59,7 @@ class Remote:
 
 
 class RemoteFolder:
-    """A folder of ours on the device. Whatever runs in it is ended, and it is removed, when the context ends."""
+    """A folder on the device. On exit, processes started in it are killed and it is removed."""
 
     def __init__(self, adb: Adb, nonce: str) -> None:
         self.adb = adb
@@ -69,8 +69,8 @@ class RemoteFolder:
     def __enter__(self) -> RemoteFolder:
         places = " ".join(PLACES)
         name = f"{PREFIX}{self.nonce}"
-        # Folders of runs whose host or device died long ago go first; a running one is younger than its limit. A full
-        # disk may let the folder be made and not what goes in it.
+        # First remove folders older than a day, left by runs whose host or device died. On a full disk the folder may
+        # be created, but not its subfolders.
         script = f"""
             for d in {places}; do
                 if [ -d $d ] && [ -w $d ]; then
@@ -91,8 +91,8 @@ class RemoteFolder:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        # The shell that started the runner leads its process group, and wrote its number down. (dash takes no "--"
-        # after a signal's number, mksh and toybox need none.)
+        # The shell that started the runner leads its process group and wrote its id to `pid`. (dash accepts no "--"
+        # after a signal number; mksh and toybox need none.)
         script = f"""
             cd {self.path} 2>/dev/null || exit 0
             if [ -s pid ]; then kill -9 -$(cat pid) 2>/dev/null; fi
@@ -115,15 +115,15 @@ class RemoteFolder:
             return self.adb.come_back(COME_BACK_S) and self.adb.shell(script).code == 0
 
     def free_bytes(self) -> int | None:
-        """Room on the folder's disk, None where the device does not tell."""
+        """Free space on the folder's disk, None where the device does not report it."""
         done = self.adb.shell(f"df -k {self.path} | tail -n 1")
         columns = done.output.split()
-        # Filesystem, blocks, used, available, ...; a long first column may stand on a line of its own.
+        # Filesystem, blocks, used, available, ...; a long first column may be on a line of its own.
         numbers = [int(word) for word in columns if word.isdigit()]
         return numbers[2] * 1024 if done.code == 0 and len(numbers) >= 3 else None
 
     def push(self, files: Sequence[Path], folder: str = "") -> None:
-        """Copy files into the folder or one of its own folders.
+        """Copy files into the folder or one of its subfolders.
 
         Raises:
             MsdcError: the disk is full, or the device went away.
@@ -131,7 +131,7 @@ class RemoteFolder:
         self.adb.push(files, f"{self.path}/{folder}".rstrip("/"))
 
     def check(self, files: Sequence[Path], folder: str = "") -> None:
-        """Compare what lies there with what was pushed, where the device has sha256sum.
+        """Compare the pushed files with their sha256, where the device has sha256sum.
 
         Raises:
             MsdcError: a file differs.
@@ -167,7 +167,7 @@ def _start_line(runner: RunnerBuild, timeout_s: float) -> str:
     program = f"./{runner.program.name}"
     if runner.loader is not None:
         program = f"./lib/{runner.loader} --library-path ./lib {program}"
-    # KILL, because a hung runner may hang in anything; without `timeout` the host's limit and the runner's alarm stay.
+    # KILL, because a runner may hang anywhere. Without `timeout`, the host's limit and the runner's alarm remain.
     return f"""
         echo $$ > pid
         limit=""
@@ -176,7 +176,7 @@ def _start_line(runner: RunnerBuild, timeout_s: float) -> str:
 
 
 def out_of_memory(adb: Adb, elapsed_s: float) -> str | None:
-    """The kernel's word about a process it killed for want of memory in the last `elapsed_s` seconds, None without."""
+    """The kernel's message about a process killed for lack of memory in the last `elapsed_s` seconds, None without."""
     with contextlib.suppress(MsdcError):
         done = adb.shell("cat /proc/uptime; dmesg 2>/dev/null | grep 'Killed process' | tail -n 5")
         uptime, *lines = done.output.splitlines()
@@ -188,7 +188,7 @@ def out_of_memory(adb: Adb, elapsed_s: float) -> str | None:
 
 
 def _killed(remote: Remote, job: RunnerJob, elapsed_s: float) -> MsdcError:
-    """Why a runner ended by SIGKILL: its time limit, or the kernel for want of memory."""
+    """Why a runner was ended by SIGKILL: its time limit, or lack of memory."""
     where = f"{job.runtime} on {remote.adb.serial}"
     if elapsed_s >= job.settings.timeout_s:
         return MsdcError(f"{where}: no result after {job.settings.timeout_s:g} s; stopped")
@@ -200,29 +200,31 @@ def _killed(remote: Remote, job: RunnerJob, elapsed_s: float) -> MsdcError:
 
 def _failure(remote: Remote, job: RunnerJob, done: Shell, elapsed_s: float) -> MsdcError:
     where = f"{job.runtime} on {remote.adb.serial}"
-    # Devices without adb's newer protocol mix both streams.
-    said = f"{done.errors}\n{done.output}"
-    word = runner_error(said)
+    # Without adb's newer protocol both streams are mixed.
+    output = f"{done.errors}\n{done.output}"
+    word = runner_error(output)
     if word is not None:
         if "disk full" in word or "No space left" in word:
             return MsdcError(f"{where}: the device's disk is full ({word})")
-        # What the host checked before the push is right here, so a damaged bundle there was damaged on its way.
+        # The host checked the bundle before the push, so a bundle damaged on the device was damaged on its way.
         damaged = "sha256 differs" in word or "bytes where the manifest says" in word or "seal does not match" in word
         if damaged:
             return MsdcError(f"{where}: the bundle was damaged on its way to the device ({word}); run again")
         return (InputError if done.code == USAGE_CODE else MsdcError)(f"{where}: {word}")
-    lowered = said.lower()
+    lowered = output.lower()
     if any(sign in lowered for sign in ("exec format error", "syntax error", "not executable", "wrong elf class",
                                         "cannot execute", "invalid elf header")):  # fmt: skip
-        return MsdcError(f"{where}: the runner is not a program for this device ({last_words(said)})")
-    # The file is there and whole (its hash was compared), so "not found" means its interpreter or its format.
+        return MsdcError(f"{where}: the runner is not a program for this device ({last_words(output)})")
+    # The file is present and intact (its hash was compared), so "not found" is its interpreter or its format.
     if done.code in (126, 127):
-        return MsdcError(f"{where}: the runner is not a program for this device ({last_words(said) or 'not started'})")
+        return MsdcError(
+            f"{where}: the runner is not a program for this device ({last_words(output) or 'not started'})"
+        )
     if done.code in (137, 124, 9):
         return _killed(remote, job, elapsed_s)
     if done.code > 128:
         return MsdcError(f"{where}: the runner was ended by signal {done.code - 128}")
-    tail = last_words(said)
+    tail = last_words(output)
     return MsdcError(f"{where}: the runner ended with code {done.code} and no result" + (f" ({tail})" if tail else ""))
 
 
@@ -235,7 +237,7 @@ def _run_in(folder: RemoteFolder, remote: Remote, job: RunnerJob, runner: Runner
     if runner.libraries:
         folder.push(runner.libraries, "lib")
     folder.push([job.bundle / name for name in job.bundle_files], "bundle")
-    # The runner checks the bundle's files against the manifest; nobody else checks the runner.
+    # The runner itself checks the bundle's files against the manifest; the runner is checked here.
     folder.check([runner.program, *asked])
     if runner.libraries:
         folder.check(runner.libraries, "lib")
@@ -245,7 +247,7 @@ def _run_in(folder: RemoteFolder, remote: Remote, job: RunnerJob, runner: Runner
     try:
         done = remote.adb.run_long(f"cd {folder.path}{_start_line(runner, timeout_s)}", timeout_s=timeout_s + GRACE_S)
     except DeviceGone as error:
-        # Short of memory, the kernel may kill adbd with the runner, or before it.
+        # When memory runs out, the kernel may kill adbd with the runner, or before it.
         elapsed_s = time.monotonic() - start
         word = out_of_memory(remote.adb, elapsed_s) if remote.adb.come_back(COME_BACK_S) else None
         if word is not None:
@@ -263,7 +265,7 @@ def _run_in(folder: RemoteFolder, remote: Remote, job: RunnerJob, runner: Runner
 
 
 def read_state(adb: Adb) -> DeviceState | None:
-    """Energy and heat now; None where the device refuses to tell."""
+    """The device's state now; None where it cannot be read."""
     with contextlib.suppress(MsdcError):
         return parse_state(adb.shell(SCRIPT, timeout_s=30).output)
     return None
@@ -275,7 +277,7 @@ def _property(adb: Adb, name: str) -> str:
 
 
 def _names(remote: Remote) -> tuple[str, str]:
-    """Name and system of the device: Android's properties where it has them."""
+    """Name and system of the device, from Android's properties where it has them."""
     model = _property(remote.adb, "ro.product.model")
     release = _property(remote.adb, "ro.build.version.release")
     system = f"Android {release}" if release else ""
@@ -285,11 +287,11 @@ def _names(remote: Remote) -> tuple[str, str]:
 def run_remote(
     remote: Remote, bundle: Path, manifest: Manifest, settings: BenchSettings, tasks: Tasks
 ) -> Iterator[DeviceRun]:
-    """Run each asked artifact on a device that answers.
+    """Run each requested artifact on a device that responds.
 
     Raises:
         InputError: the runner or the bundle is not for this device.
-        MsdcError: the device failed; nothing of the run is left on it where it still answers.
+        MsdcError: the device failed; files of the run are removed where it still responds.
     """
     machine = remote.adb.shell("uname -m").output.strip()
     name, system = _names(remote)
@@ -314,6 +316,7 @@ class AdbDevice(Device):
 
     @classmethod
     def available(cls) -> Sequence[str]:
+        """Attached devices that are ready, where a runner can be built for them."""
         program = find("adb")
         if program is None or not can_build("aarch64"):
             return ()
@@ -322,6 +325,7 @@ class AdbDevice(Device):
         return ()
 
     def run(self, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:
+        """See `Device.run`."""
         manifest, tasks = open_bundle(bundle, settings)
         (program,) = require("adb")
         adb = Adb(choose_serial(program, self.argument), program)

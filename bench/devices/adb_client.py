@@ -1,8 +1,8 @@
-"""One device through the adb program: shell, push, pull, each of which either happened or raises.
+"""One device through the adb program: shell, push and pull, each of which succeeds or raises.
 
-What adb does not do by itself and this does: `adb shell` ends with code 0 when the device dies, so every script ends in
-a sentinel line that has to arrive; `adb push` renames when the target folder is missing, so folders are made first;
-several devices may be attached, so the serial is always given.
+Additions to adb: `adb shell` exits with code 0 when the device dies, so every script ends with a sentinel line that
+must arrive; `adb push` renames the file when the target folder is missing, so folders are created first; several
+devices may be attached, so the serial is always given.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from msdc.bench.system_programs import last_words, require, run_tool
 from msdc.errors import InputError, MsdcError
 
 DEFAULT_SERVER_PORT = 5037
-# A serial of this form was made by `adb connect` and is forgotten when the server restarts.
+# A serial of this form comes from `adb connect` and is forgotten when the server restarts.
 NETWORK_SERIAL = re.compile(r"^[\w.\-]+:\d+$")
 GONE = ("device offline", "not found", "no devices", "closed", "connection reset", "protocol fault", "device still",
         "cannot connect to daemon", "connect failed", "no response", "failed to get feature set", "EOF")  # fmt: skip
@@ -33,7 +33,7 @@ class DeviceGone(MsdcError):
 
 @dataclass(frozen=True)
 class Shell:
-    """What a script on the device wrote, and its exit code."""
+    """Output and exit code of a script on the device."""
 
     code: int
     output: str
@@ -41,7 +41,7 @@ class Shell:
 
 
 def server_port() -> int:
-    """Port of the adb server that the user's environment asks for."""
+    """Port of the adb server: ANDROID_ADB_SERVER_PORT, or adb's default."""
     raw = os.environ.get("ANDROID_ADB_SERVER_PORT", "")
     return int(raw) if raw.isdigit() else DEFAULT_SERVER_PORT
 
@@ -72,10 +72,10 @@ HINTS = {
 
 
 def choose_serial(program: str, asked: str | None) -> str:
-    """The serial to use: the asked one exactly, or the only one attached.
+    """The serial to use: exactly the requested one, or the only one attached.
 
     Raises:
-        InputError: none, several, or no exact match; lists what is there.
+        InputError: none, several, or no exact match; lists the attached ones.
         MsdcError: it is attached but not ready.
     """
     found = attached(program)
@@ -89,7 +89,7 @@ def choose_serial(program: str, asked: str | None) -> str:
         asked = (ready or list(found))[0]
     if asked not in found:
         near = [serial for serial in found if serial.startswith(asked)]
-        # A prefix is not taken, even a unique one: the second phone of a rack would be measured by mistake.
+        # A prefix is refused, even a unique one: another phone of a rack would be measured by mistake.
         hint = f"; attached: {', '.join(near or found)}" if found else "; nothing is attached"
         raise InputError(f"no device with serial {asked}{hint}")
     state = found[asked]
@@ -105,7 +105,7 @@ def _marked(script: str, mark: str) -> str:
 
 
 class Adb:
-    """The device with one serial. `program` is adb; the server is the environment's."""
+    """The device with one serial. `program` is the path of adb; the server is that of the environment."""
 
     def __init__(self, serial: str, program: str | None = None) -> None:
         self.serial = serial
@@ -127,7 +127,7 @@ class Adb:
         """Run a POSIX shell script on the device.
 
         Raises:
-            DeviceGone: the script's end was not seen, whatever adb's own exit code says.
+            DeviceGone: the end of the script did not arrive, whatever the exit code of adb.
         """
         mark = f"msdc-end-{secrets.token_hex(6)}"
         done = self._run("shell", _marked(script, mark), timeout_s=timeout_s)
@@ -141,10 +141,10 @@ class Adb:
         return Shell(int(match[1]), output[: match.start()], errors)
 
     def run_long(self, script: str, *, timeout_s: float) -> Shell | None:
-        """Like `shell` for a long script; None when `timeout_s` passed. The script may still run on the device then.
+        """Like `shell` for a long script; None after `timeout_s`, when it may still run on the device.
 
         Raises:
-            DeviceGone: the script's end was not seen.
+            DeviceGone: the end of the script did not arrive.
         """
         mark = f"msdc-end-{secrets.token_hex(6)}"
         command = self._command("shell", _marked(script, mark))
@@ -174,11 +174,11 @@ class Adb:
         done = self._run("push", *map(str, files), f"{folder}/", timeout_s=timeout_s)
         if done.returncode == 0:
             return
-        said = f"{done.stdout}\n{done.stderr}"
-        word = last_words(said)
-        if "No space left" in said:
+        output = f"{done.stdout}\n{done.stderr}"
+        word = last_words(output)
+        if "No space left" in output:
             raise MsdcError(f"device {self.serial}: its disk is full (copying to {folder})")
-        if any(sign.lower() in said.lower() for sign in GONE):
+        if any(sign.lower() in output.lower() for sign in GONE):
             raise DeviceGone(f"device {self.serial} went away while files were copied to it ({word})")
         raise MsdcError(f"device {self.serial}: cannot copy to {folder} ({word})")
 
@@ -194,13 +194,13 @@ class Adb:
             raise DeviceGone(f"device {self.serial}: {remote} did not come back ({word})")
 
     def answers(self) -> bool:
-        """Whether a command runs on it now."""
+        """Whether the device runs a command now."""
         with contextlib.suppress(MsdcError):
             return self.shell("true", timeout_s=30).code == 0
         return False
 
     def come_back(self, timeout_s: float) -> bool:
-        """Wait for a device that went away, connecting again where it is a network one; whether it is back."""
+        """Wait for a device that went away, and reconnect to a network device; returns whether it is back."""
         end = time.monotonic() + timeout_s
         while True:
             if NETWORK_SERIAL.match(self.serial):
@@ -214,23 +214,23 @@ class Adb:
 
 
 def connect(address: str, program: str) -> None:
-    """`adb connect`: a device on the network becomes an attached one.
+    """`adb connect`: attach a device on the network.
 
     Raises:
         DeviceGone: nothing listens there.
     """
-    # An older connection that died may still be listed as offline; it would be kept.
+    # A dead connection may still be listed as offline, and adb would keep it.
     state = attached(program).get(address)
     if state == "device":
         return
     if state is not None:
         disconnect(address, program)
-    said = run_tool([program, "connect", address], "adb connect", timeout_s=30)
-    if "connected to" not in said:
-        raise DeviceGone(f"cannot connect to {address}: {last_words(said)}")
+    output = run_tool([program, "connect", address], "adb connect", timeout_s=30)
+    if "connected to" not in output:
+        raise DeviceGone(f"cannot connect to {address}: {last_words(output)}")
 
 
 def disconnect(address: str, program: str) -> None:
-    """Forget a network device; whether it was there does not matter."""
+    """`adb disconnect`; errors are ignored."""
     with contextlib.suppress(MsdcError, OSError):
         run_tool([program, "disconnect", address], "adb disconnect", timeout_s=30)

@@ -1,8 +1,8 @@
-"""What every device is to the bench: something that runs a bundle under given settings and returns device runs.
+"""The interface of a device: it runs a bundle under given settings and returns device runs.
 
-A device's constructor takes what follows the colon of its name (`adb:SERIAL`, `emulator:a53`), or None, and does no
-work; `run` does. A device that fails raises `MsdcError` with one line and leaves nothing behind; the bench keeps the
-results of the others.
+The constructor takes what follows the colon of the device's name (`adb:SERIAL`, `emulator:a53`), or None, and does no
+work. A device that fails raises `MsdcError` with one line and leaves nothing behind; results of the other devices are
+kept.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from msdc.export.runtimes import RUNTIMES, RuntimeName
 
 
 class Device(ABC):
-    """One place to measure."""
+    """A machine to measure on."""
 
     kind: str
-    # Whether its figures stay the same whatever else this machine does, so that it may run beside other such devices.
+    # Whether other work on this machine leaves its figures unchanged, so that it may run beside other such devices.
     undisturbed = False
 
     def __init__(self, argument: str | None = None) -> None:
@@ -31,20 +31,20 @@ class Device(ABC):
 
     @property
     def spec(self) -> str:
-        """The name the user gave, as in `--device`."""
+        """The device's name with its argument, as in `--device`."""
         return self.kind if self.argument is None else f"{self.kind}:{self.argument}"
 
     @classmethod
     def available(cls) -> Sequence[str]:
-        """Specs that can be measured now without set-up (what `--device all` takes)."""
+        """Specs of devices that can be measured now without set-up (those of `--device all`)."""
         return ()
 
     @abstractmethod
     def run(self, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:
-        """Measure each asked runtime of `bundle`: one result per artifact.
+        """Measure each requested runtime of `bundle`; one result per artifact.
 
         Raises:
-            InputError: the bundle is damaged, lacks an asked runtime, or a length is past its longest input.
+            InputError: the bundle is damaged, lacks a requested runtime, or a length exceeds its longest input.
             MsdcError: the device failed.
         """
 
@@ -53,7 +53,7 @@ def chosen_runtimes(programs: Sequence[str], settings: BenchSettings, bundle: Pa
     """The runtimes to measure, in the settings' order.
 
     Raises:
-        InputError: an asked one is not in the bundle.
+        InputError: a requested one is not in the bundle.
     """
     held: list[RuntimeName] = [name for name in RUNTIMES.names() if name in programs]
     if not held:
@@ -72,14 +72,14 @@ def check_lengths(max_length: int, settings: BenchSettings, bundle: Path) -> Non
     """
     too_long = [length for length in settings.lengths if length > max_length]
     if too_long:
-        raise InputError(f"{bundle}: length {too_long[0]} is past the bundle's longest input of {max_length} tokens")
+        raise InputError(f"{bundle}: length {too_long[0]} exceeds the bundle's longest input of {max_length} tokens")
 
 
 def open_bundle(bundle: Path, settings: BenchSettings) -> tuple[Manifest, Tasks]:
     """The checked manifest and the tasks of a run.
 
     Raises:
-        InputError: the bundle is damaged, a length is past its longest input, or a task's data is absent or bad.
+        InputError: the bundle is damaged, a length exceeds its longest input, or a task's data is absent or bad.
     """
     manifest = read_manifest(bundle)
     check_files(bundle, manifest)

@@ -1,4 +1,4 @@
-"""Energy, heat and frequencies of a device over its shell. Every source may be absent; what is absent stays unknown."""
+"""Battery, temperatures and frequencies of a device, read through its shell. Absent sources give None."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from msdc.bench.result import DeviceState
 
-# One line a fact: path, equals sign, first line of the file. dumpsys knows the battery where /sys hides it.
+# One line per fact: path, equals sign, first line of the file. dumpsys reports the battery where /sys does not.
 SCRIPT = """
 for f in /sys/class/thermal/thermal_zone*/type /sys/class/thermal/thermal_zone*/temp \\
     /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq /sys/class/power_supply/*/type \\
@@ -33,7 +33,7 @@ def _number(text: str) -> float | None:
 
 
 def parse_facts(text: str) -> dict[str, str]:
-    """path -> value of the script's lines."""
+    """path -> value of the lines that `SCRIPT` prints."""
     pairs = (line.partition("=") for line in text.splitlines())
     return {path.strip(): value.strip() for path, separator, value in pairs if separator and value.strip()}
 
@@ -46,14 +46,14 @@ def _thermal(facts: Mapping[str, str]) -> dict[str, float]:
         if match is None or number is None:
             continue
         name = facts.get(f"{match[1]}/type", match[2])
-        # Zones count in thousandths of a degree; some vendors in whole ones. Two zones may share a type.
+        # Zones report thousandths of a degree, with some vendors whole degrees. Two zones may share a type.
         celsius = number / 1000 if abs(number) >= 1000 else number
         found[name if name not in found else f"{name} {match[2]}"] = round(celsius, 2)
     return found
 
 
 def _battery(facts: Mapping[str, str]) -> tuple[float | None, float | None, bool | None]:
-    """Percent, degrees, charging."""
+    """Percent, degrees Celsius, charging."""
     folder = next(
         (path.removesuffix("/type") for path, value in facts.items()
          if path.startswith("/sys/class/power_supply/") and path.endswith("/type") and value == "Battery"),
@@ -74,7 +74,7 @@ def _battery(facts: Mapping[str, str]) -> tuple[float | None, float | None, bool
 
 
 def parse_state(text: str) -> DeviceState:
-    """A state from the script's output."""
+    """The device state in the output of `SCRIPT`."""
     facts = parse_facts(text)
     percent, celsius, charging = _battery(facts)
     speeds = sorted(

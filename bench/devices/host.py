@@ -1,6 +1,7 @@
 """This machine through the native runner: the numbers that an app would see, without Python in the process.
 
-Where no runner can be built (no compiler, no header), the artifact is measured through Python, and the result says so.
+Where no runner can be built (no compiler, no header), the artifact is measured through Python; a note in the result
+states it.
 """
 
 from __future__ import annotations
@@ -36,18 +37,20 @@ from msdc.progress import say
 
 
 class HostDevice(ThisMachine):
-    """This machine through the native runner, or through Python where that cannot be."""
+    """This machine through the native runner, or through Python where no runner can be built."""
 
     kind = "host"
     way = "on host"
 
     @classmethod
     def available(cls) -> Sequence[str]:
+        """Always available."""
         return ("host",)
 
     def measure(
         self, bundle: Path, manifest: Manifest, runtime: RuntimeName, settings: BenchSettings, tasks: Tasks
     ) -> DeviceRun:
+        """See `ThisMachine.measure`."""
         job = RunnerJob(bundle.resolve(), manifest, runtime, settings, tasks)
         where = f"{job.runtime} on host"
         try:
@@ -75,7 +78,7 @@ class HostDevice(ThisMachine):
 
     @staticmethod
     def _run_program(command: list[str], folder: Path, timeout_s: float) -> subprocess.CompletedProcess[str] | None:
-        """Run to the end; None when `timeout_s` passed and it was killed with whatever it had started."""
+        """Run to the end; None when it ran past `timeout_s` and was killed with its children."""
         try:
             process = subprocess.Popen(
                 command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -97,9 +100,9 @@ class HostDevice(ThisMachine):
 
     @staticmethod
     def _failure(where: str, done: subprocess.CompletedProcess[str]) -> MsdcError:
-        said = runner_error(done.stderr)
-        if said is not None:
-            return (InputError if done.returncode == USAGE_CODE else MsdcError)(f"{where}: {said}")
+        message = runner_error(done.stderr)
+        if message is not None:
+            return (InputError if done.returncode == USAGE_CODE else MsdcError)(f"{where}: {message}")
         if done.returncode < 0:
             name = signal.Signals(-done.returncode).name
             hint = " (out of memory?)" if name == "SIGKILL" else ""

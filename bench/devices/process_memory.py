@@ -1,4 +1,4 @@
-"""Memory of this process as the kernel counts it."""
+"""Memory of this process as the kernel reports it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PROC = Path("/proc/self")
 
 
 def parse_kib(text: str) -> dict[str, int]:
-    """Fields of /proc/PID/status or smaps_rollup that carry kB, as KiB."""
+    """Fields of /proc/PID/status or smaps_rollup in kB, as KiB."""
     fields = {}
     for line in text.splitlines():
         name, _, rest = line.partition(":")
@@ -52,7 +52,7 @@ def read_memory(proc: Path = PROC) -> MemoryPhase:
 
 
 def reset_peak(proc: Path = PROC) -> bool:
-    """Start VmHWM again at what is resident now, so that importing Python's modules is not the artifact's peak."""
+    """Reset VmHWM to what is resident now, so that importing modules does not count; False where it cannot be reset."""
     with contextlib.suppress(OSError):
         (proc / "clear_refs").write_text("5")
         return True

@@ -1,7 +1,7 @@
-"""`python`: the machine at hand through Python's bindings, each artifact in a fresh process of its own.
+"""`python`: this machine through Python's bindings, each artifact in a fresh process of its own.
 
-It needs no compiler. Latency and accuracy are the artifact's; memory is counted with the interpreter and the runtime's
-libraries inside, so read it as differences between phases. `host` gives an app's numbers.
+It needs no compiler. Latency and accuracy are the artifact's; memory includes the interpreter and the runtime's
+libraries, so only differences between phases are meaningful. `host` gives the numbers of an app.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def run_child(request: ChildRequest, folder: Path, timeout_s: float) -> dict[str
         raise MsdcError(f"{request.runtime} on python: the measuring process was ended by {name}{hint}")
     if not answer_file.is_file():
         lines = done.stderr.strip().splitlines()
-        last = lines[-1][:300] if lines else "no word"
+        last = lines[-1][:300] if lines else "no message"
         raise MsdcError(f"{request.runtime} on python: the measuring process failed: {last}")
     answer: dict[str, Any] = json.loads(answer_file.read_text(encoding="utf-8"))
     if "error" in answer:
@@ -71,7 +71,7 @@ def run_python(
     tasks: Tasks,
     notes: Sequence[str] = (),
 ) -> DeviceRun:
-    """One artifact in one fresh process. `notes` are added to the result's own.
+    """Measure one artifact in a fresh process. `notes` are added to those of the result.
 
     Raises:
         InputError: the artifact is refused.
@@ -131,4 +131,5 @@ class PythonDevice(ThisMachine):
     def measure(
         self, bundle: Path, manifest: Manifest, runtime: RuntimeName, settings: BenchSettings, tasks: Tasks
     ) -> DeviceRun:
+        """See `ThisMachine.measure`."""
         return run_python(bundle, manifest, runtime, settings, tasks)

@@ -1,9 +1,8 @@
-"""The process that touches the artifact: started fresh for each one, measures, writes raw figures, ends.
+"""The process that runs one artifact: it measures, writes raw figures, and exits.
 
 `python -m msdc.bench.devices.python_worker REQUEST.json ANSWER.json`. The request is a `ChildRequest`; the answer
-holds raw samples, memory
-at three moments, golden ids and vectors, and the vectors of the tasks' texts in a file beside it. Nothing is judged
-here; the parent does that.
+holds raw samples, memory in three phases, golden ids and vectors; vectors of the tasks' texts are in a file beside it.
+The parent process computes results from them.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ChildRequest(BaseModel):
-    """What the parent asks. `texts_file`: a JSON list to embed; their vectors go to `vectors_file` (.npy)."""
+    """The parent's request. `texts_file`: a JSON list of texts to embed, whose vectors go to `vectors_file` (.npy)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -52,10 +51,10 @@ def timed_ms(call: Callable[[], Any]) -> float:
 
 
 def sample_ms(calls: Sequence[Callable[[], Any]], warmup: int, runs: int) -> list[float]:
-    """Milliseconds of `runs` calls, taking the given ones in turn, after `warmup` untimed ones."""
+    """Milliseconds of `runs` calls, cycling through `calls`, after `warmup` untimed ones."""
     for i in range(warmup):
         calls[i % len(calls)]()
-    # A collection inside a timed call would be Python's time, not the artifact's.
+    # A garbage collection inside a timed call would count Python's time.
     gc.collect()
     gc.disable()
     try:
@@ -65,10 +64,10 @@ def sample_ms(calls: Sequence[Callable[[], Any]], warmup: int, runs: int) -> lis
 
 
 def row_of_length(golden_ids: Sequence[Sequence[int]], length: int) -> list[int]:
-    """A row of exactly `length` real ids: a golden row's first and last id around pieces of all golden rows.
+    """A row of exactly `length` ids: the first and last id of a golden row around pieces of all golden rows.
 
     Raises:
-        InputError: the golden rows hold no piece at all.
+        InputError: the golden rows hold no piece.
     """
     full = max(golden_ids, key=len)
     inner = [i for row in golden_ids if row != full for i in row[1:-1]] + list(full[1:-1])
@@ -79,7 +78,7 @@ def row_of_length(golden_ids: Sequence[Sequence[int]], length: int) -> list[int]
 
 
 def ordinary_texts(texts: Sequence[str], ids: Sequence[Sequence[int]]) -> list[str]:
-    """Golden texts of 5 to 40 ids, in order: what tokenization and the whole pipeline are timed on, in turn."""
+    """Golden texts of 5 to 40 ids, in order; tokenization and the whole pipeline are timed on them in turn."""
     usual = [text for text, row in zip(texts, ids, strict=True) if 5 <= len(row) <= 40]
     return usual or list(texts)
 
@@ -157,7 +156,7 @@ def measure(request: ChildRequest) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Entry of the child; exit code 0 with an answer, 1 with an `error` in it."""
+    """Entry point of the process; exit code 0, or 1 when the answer holds an `error`."""
     request_file, answer_file = map(Path, arguments)
     request = ChildRequest.model_validate_json(request_file.read_text(encoding="utf-8"))
     if request.affinity:

@@ -1,4 +1,4 @@
-"""One run of the native runner, the same wherever it runs: what it is asked, what it sends back, what that means.
+"""The protocol of the native runner, the same on every device: its request, its answer, and the result made of it.
 
 Shapes: G golden texts, U texts of tasks, D sentence width.
 """
@@ -49,7 +49,7 @@ USAGE_CODE = 2
 
 @dataclass(frozen=True)
 class RunnerJob:
-    """A bundle's artifact to be run natively, with everything that is the same on every device."""
+    """One artifact to run natively, with everything that does not depend on the device."""
 
     bundle: Path
     manifest: Manifest
@@ -60,10 +60,10 @@ class RunnerJob:
     nonce: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def check_tokenizer(self) -> None:
-        """The native core reads SentencePiece models; `tokenizer.json` (WordPiece) stays with Python.
+        """Refuse a tokenizer that the native core does not read: it reads SentencePiece models only.
 
         Raises:
-            InputError: the bundle's is another kind.
+            InputError: the bundle holds another kind.
         """
         kind = self.manifest.tokenizer.kind
         if kind != "sentencepiece":
@@ -75,7 +75,7 @@ class RunnerJob:
         return [MANIFEST_FILE, self.manifest.tokenizer.file, GOLDEN_FILE, *self.manifest.program_files(self.runtime)]
 
     def request(self, bundle: str, folder: str) -> dict[str, Any]:
-        """The runner's request, for a bundle and a folder for answers as the runner's machine names them."""
+        """The request; `bundle` and `folder` (of the answers) are paths on the runner's machine."""
         golden = read_golden(self.bundle)
         settings = self.settings
         return {
@@ -88,7 +88,7 @@ class RunnerJob:
             "warmup": settings.warmup,
             "threads": settings.threads,
             "cooldown_ms": round(settings.cooldown_s * 1000),
-            # Later than whoever watches it, so that the watcher's clearer message comes first.
+            # After the host's own limit, whose message is clearer.
             "deadline_s": int(settings.timeout_s) + 30,
             "affinity": list(settings.affinity),
             "embed_file": f"{folder}/{EMBED}" if self.tasks.loaded else "",
@@ -97,13 +97,13 @@ class RunnerJob:
         }
 
     def write_request(self, target: Path, bundle: str, folder: str) -> list[Path]:
-        """Write the request, and the tasks' texts where there are any, into the local folder `target`."""
+        """Write the request and the tasks' texts, if any, to the local folder `target`; returns the files."""
         request = target / REQUEST
         request.write_text(json.dumps(self.request(bundle, folder), ensure_ascii=False), encoding="utf-8")
         if not self.tasks.loaded:
             return [request]
         texts = target / EMBED
-        # The runner takes NUL as the end of a text; in a sentence it is noise like any control character.
+        # The runner reads NUL as the end of a text; inside a sentence it is noise like any control character.
         texts.write_bytes(b"".join(text.replace("\0", " ").encode("utf-8") + b"\0" for text in self.tasks.texts()))
         return [request, texts]
 
@@ -114,34 +114,34 @@ class RunnerJob:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back, checked against the runner's last line."""
+    """The runner's answer, checked against its last line of output."""
 
     value: dict[str, Any]
     vectors_GD: np.ndarray
     vectors_UD: np.ndarray
 
 
-def runner_error(said: str) -> str | None:
-    """The runner's own words about why it failed, None where it said nothing."""
-    lines = [line for line in said.splitlines() if line.startswith(ERROR)]
+def runner_error(output: str) -> str | None:
+    """The runner's own error message, None without one."""
+    lines = [line for line in output.splitlines() if line.startswith(ERROR)]
     return lines[-1].removeprefix(ERROR)[:400] if lines else None
 
 
 def sentinel(output: str, nonce: str) -> tuple[str, str] | None:
-    """(sha256 of the answer, sha256 of the vectors) of the last line that the runner prints, None without it."""
+    """(sha256 of the answer, sha256 of the vectors) in the last line that the runner prints; None without it."""
     match = re.search(rf"^{re.escape(DONE)} {re.escape(nonce)} ([0-9a-f]{{64}}) ([0-9a-f]{{64}})\s*\Z", output, re.M)
     return (match[1], match[2]) if match else None
 
 
 def read_answer(job: RunnerJob, where: str, answer: Path, vectors: Path, hashes: tuple[str, str]) -> Answer:
-    """Parse what the runner wrote.
+    """Parse the files that the runner wrote.
 
     Raises:
-        MsdcError: a file is not the one that the runner's last line names, or does not fit the job.
+        MsdcError: a file differs from its hash in the runner's last line, or does not fit the job.
     """
     sizes = [path.stat().st_size for path in (answer, vectors)]
     if max(sizes) > MAX_ANSWER_BYTES:
-        raise MsdcError(f"{where}: an answer of {max(sizes)} bytes; no run of ours is that large")
+        raise MsdcError(f"{where}: an answer of {max(sizes)} bytes, more than {MAX_ANSWER_BYTES}")
     raw, numbers = answer.read_bytes(), vectors.read_bytes()
     if (hashlib.sha256(raw).hexdigest(), hashlib.sha256(numbers).hexdigest()) != hashes:
         raise MsdcError(f"{where}: the answer was damaged on its way back; run again")
@@ -173,7 +173,7 @@ def _memory(value: dict[str, dict[str, int]]) -> Memory:
 
 
 def device_info(value: dict[str, Any], *, name: str, kind: str, os: str = "", emulated: bool = False) -> DeviceInfo:
-    """The machine as the runner saw it."""
+    """The machine as reported by the runner."""
     machine = value["machine"]
     cpu, isa = parse_cpuinfo(machine["cpuinfo"])
     return DeviceInfo.model_validate(
@@ -194,7 +194,7 @@ def device_run(
     job: RunnerJob, answer: Answer, device: DeviceInfo, runner: RunnerBuild, *,
     before: DeviceState | None = None, after: DeviceState | None = None, notes: Sequence[str] = (),
 ) -> DeviceRun:  # fmt: skip
-    """The result of a run. `load` is the program's, `init` the tokenizer's; files come from a warm page cache."""
+    """The result of a run. `load` is the program's, `init` the tokenizer's; files are read from a warm page cache."""
     value = answer.value
 
     def timing(samples: list[int], length: int | None = None) -> Timing:

@@ -1,4 +1,4 @@
-"""The machine at hand as a device: what it is called, what it can do, how it fares now, and what it is asked."""
+"""This machine as a device: its name, capabilities and state, and the checks of a run on it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from msdc.progress import track
 
 
 def short_cpu(cpu: str) -> str:
-    """A processor's name without marks and clock: a device's name that gives away no host name."""
+    """A processor's name without trademarks and clock; used as device name, so that no host name is published."""
     plain = re.sub(r"\((R|TM|C)\)|\bCPU\b|\bProcessor\b|@.*$", " ", cpu)
     return " ".join(plain.split())
 
@@ -39,7 +39,7 @@ def host_info() -> DeviceInfo:
 
 
 def host_state() -> DeviceState:
-    """Load, heat and energy of this machine now."""
+    """Current load, temperatures and battery of this machine."""
     return DeviceState(**asdict(read_heat()))
 
 
@@ -57,12 +57,13 @@ def check_cores(settings: BenchSettings) -> None:
 
 
 class ThisMachine(Device):
-    """This machine; takes no argument. What the two ways to measure on it check and read is the same."""
+    """Base of the devices that are this machine; they take no argument."""
 
-    # how it is measured, for the progress bar
+    # shown in the progress bar
     way: str
 
     def run(self, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:
+        """See `Device.run`."""
         if self.argument is not None:
             raise InputError(f"device {self.kind} takes no argument, got {self.argument!r}")
         check_cores(settings)
@@ -77,4 +78,4 @@ class ThisMachine(Device):
     def measure(
         self, bundle: Path, manifest: Manifest, runtime: RuntimeName, settings: BenchSettings, tasks: Tasks
     ) -> DeviceRun:
-        """One artifact of a bundle whose files were checked."""
+        """Measure one artifact of a bundle whose files were checked."""

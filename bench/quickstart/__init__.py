@@ -1,1 +1,1 @@
-"""The whole road in minutes: distill, export, bench, report on the embedded corpus and the offline teacher."""
+"""The whole workflow in minutes: distill, export, bench, report, on the embedded corpus and the offline teacher."""

@@ -11,12 +11,14 @@ import click
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("runs/quickstart"), show_default=True,
               help="Run folder.")  # fmt: skip
 @click.option("--runs", type=click.IntRange(1, 100_000), default=60, show_default=True, help="Timed runs per length.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value of the recipe.")
-@click.option("--force", is_flag=True, help="Replace an earlier run in that folder.")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a value of the recipe; repeatable."
+)
+@click.option("--force", is_flag=True, help="Replace an earlier run in the folder.")
 def command(output: Path, runs: int, overrides: tuple[str, ...], force: bool) -> None:
-    """Walk the whole road on the embedded corpus: teach, export int8 for both runtimes, measure, report.
+    """Run the whole workflow on the embedded corpus: distill, export int8 for both runtimes, measure, report.
 
-    An unfinished run is taken up where it stopped. The last line printed is the path of the report.
+    An unfinished run is resumed. The last line printed is the path of the report.
     """
     from msdc.bench.quickstart.pipeline import QuickstartConfig, run_quickstart
     from msdc.bench.report.build import build_report

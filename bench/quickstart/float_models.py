@@ -1,4 +1,4 @@
-"""Scores and sizes of a float model, to stand beside the artifacts made from it."""
+"""Scores and sizes of a float model, shown beside the artifacts made from it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Role = Literal["teacher", "assistant", "student", "peer", "other"]
 
 
 def parameter_counts(encoder: Encoder) -> tuple[int, int | None, int | None]:
-    """All, embedding (token table, its map, positions) and encoder (stored layers) parameters.
+    """Numbers of all, embedding (token table, its map, positions) and encoder (stored layers) parameters.
 
-    The two parts are None for a family that cannot be brought into our canonical form.
+    The two parts are None for an architecture that cannot be converted to `Student`.
     """
     total = sum(parameter.numel() for parameter in encoder.module.parameters())
     try:

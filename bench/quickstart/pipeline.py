@@ -1,7 +1,7 @@
-"""One run folder, from the recipe to the report.
+"""The quickstart: one run folder, from the recipe to the report.
 
-`FOLDER/`: what distill leaves (recipe.yaml, metrics.jsonl, stages/, student/), then `bundle/`, `results.json`,
-`report.html`. The report is written last, so its presence says that the road was walked to the end.
+`FOLDER/` holds the run folder of distill (recipe.yaml, metrics.jsonl, stages/, student/), then `bundle/`,
+`results.json`, `report.html`. The report is written last; where it exists, the run is complete.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class QuickstartConfig:
 
 @dataclass(frozen=True)
 class Quickstart:
-    """What it left: the report's path, the results in it, and minutes by step."""
+    """The report's path, its results, and seconds per step."""
 
     report: Path
     results: BenchFile
@@ -56,10 +56,10 @@ class Quickstart:
 
 
 def prepare(folder: Path, force: bool) -> bool:
-    """Make way for a run; True when an unfinished one is there to go on with.
+    """Prepare the folder of a run; True when it holds an unfinished run to resume.
 
     Raises:
-        InputError: a finished run without force, or a folder that is not a run's (never deleted).
+        InputError: a finished run without force, or a folder that is not a run folder (never deleted).
     """
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return False
@@ -70,7 +70,7 @@ def prepare(folder: Path, force: bool) -> bool:
         return False
     if (folder / REPORT).is_file():
         raise InputError(f"{folder} holds a finished run, its report is {folder / REPORT}: pass --force to run again")
-    say(f"{folder}: an unfinished run; going on where it stopped")
+    say(f"{folder}: resuming an unfinished run")
     return True
 
 
@@ -87,9 +87,9 @@ def run_quickstart(config: QuickstartConfig, told: Callable[[str], None] = say) 
     """Distill, export, bench, report.
 
     Raises:
-        InputError: the folder is taken (see `prepare`).
-        GateError: an artifact fell short of its gates.
-        MsdcError: a step failed; run again to go on from there.
+        InputError: the folder cannot be used (see `prepare`).
+        GateError: an artifact misses a gate.
+        MsdcError: a step failed; run again to resume.
     """
     folder = config.folder
     resume = prepare(folder, config.force)
@@ -104,8 +104,8 @@ def run_quickstart(config: QuickstartConfig, told: Callable[[str], None] = say) 
     try:
         taught = run(recipe, folder, resume)
     except InputError as error:
-        # Begun with another version of the recipe: nothing here can be gone on with.
-        raise InputError(f"{error}; --force begins again") if resume else error from error
+        # Started with another version of the recipe: the run cannot be resumed.
+        raise InputError(f"{error}; --force starts again") if resume else error from error
     step("distill", began)
 
     began = time.monotonic()
@@ -120,7 +120,7 @@ def run_quickstart(config: QuickstartConfig, told: Callable[[str], None] = say) 
         source_sha256=encoder.fingerprint(),
     )
     bundle = folder / BUNDLE
-    # A bundle appears whole or not at all, but it may be that of an earlier, broken-off attempt: make it anew.
+    # A bundle is complete or absent, but it may be that of an earlier, interrupted attempt: write it again.
     write_bundle(
         to_student(encoder), encoder.tokenizer, bundle, name=recipe.name, options=options, force=True, say=told
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from msdc.bench.accuracy.document import Document, as_documents
-from msdc.bench.compare import Comparison, compare
+from msdc.bench.compare import Comparison, compare_results
 from msdc.bench.report.data import ReportData
 from msdc.bench.report.inputs import read_inputs, read_training
 from msdc.bench.report.model import Report, Section
@@ -42,7 +42,7 @@ def build_report(
     """
     if not (results.runs or results.models or evaluations or sweeps):
         raise InputError("the result files hold no run and no model: nothing to report")
-    comparisons: tuple[Comparison, ...] = tuple(compare(before, results)) if before is not None else ()
+    comparisons: tuple[Comparison, ...] = tuple(compare_results(before, results)) if before is not None else ()
     names = [run.artifact.bundle for run in results.runs] or [model.name for model in results.models]
     names = names or [evaluation.subject(document) for document in evaluations] or [one.recipe for one in sweeps]
     data = ReportData(

@@ -1,0 +1,1 @@
+"""Compilers, headers and packages: what builds native runners and the emulator's disk."""

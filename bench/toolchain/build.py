@@ -2,9 +2,9 @@
 
 Devices ask for a runner with one call, `native_runner`, and know no compiler themselves.
 
-A build for this machine uses the libraries where they are installed. One for another machine is a folder that needs
-nothing on the device, not even a C library: `msdc-runner`, and `lib/` with the runtime's and glibc's shared objects
-and the loader that starts it.
+A build for this machine uses the installed libraries. A build for another machine is a folder that needs nothing on the
+device, not even a C library: `msdc-runner`, and `lib/` with the shared objects of the runtime and of glibc and the
+loader that starts it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _compile(stage: Path, compiler: str, sdk: NativeSdk, extra: list[str]) -> Pa
     with ThreadPoolExecutor(2) as pool:
         compiled = list(pool.map(one, _sources(sdk.runtime)))
     program = stage / RUNNER
-    # The kernels and the delegate register themselves when loaded; nothing in the program names them.
+    # Kernels and delegate register themselves when loaded; the program does not reference them.
     link = [compiler, *compiled, "-o", str(program), "-Wl,--no-as-needed", *map(str, sdk.libraries), *extra]
     run_tool(link, "link the runner")
     shutil.rmtree(objects)
@@ -71,12 +71,12 @@ def _compile(stage: Path, compiler: str, sdk: NativeSdk, extra: list[str]) -> Pa
 
 
 def _ship_name(path: Path) -> str:
-    # ONNX Runtime's file carries its full version, programs ask for its soname.
+    # The name of ONNX Runtime's file has the full version; programs load its soname.
     return "libonnxruntime.so.1" if path.name.startswith("libonnxruntime.so.") else path.name
 
 
 def needed_libraries(compiler: str, program: Path, given: tuple[Path, ...]) -> list[Path]:
-    """Every shared object that `program` and `given` ask for, the C library's from the compiler's own folders.
+    """Every shared object that `program` and `given` depend on; those of the C library from the compiler's folders.
 
     Raises:
         MsdcError: one is in neither place.
@@ -116,8 +116,8 @@ def build_runner(runtime: RuntimeName, machine: str | None = None, *, force: boo
     `machine` (which may be the same kind of machine, with another C library).
 
     Raises:
-        InputError: a machine for which there is no compiler and no published library.
-        MsdcError: a compiler or package is missing, or the build failed; says what to install.
+        InputError: a machine without a published library.
+        MsdcError: a compiler or package is missing, or the build failed; the message names what to install.
     """
     host = platform.machine()
     payload = machine is not None
@@ -134,7 +134,7 @@ def build_runner(runtime: RuntimeName, machine: str | None = None, *, force: boo
         "compiler": run_tool([compiler, "--version"], "compiler").splitlines()[0],
         "flags": list(FLAGS),
         "sources": sha256_files(sources),
-        # A build for this machine finds its libraries where they are installed.
+        # A build for this machine links to the installed libraries.
         "libraries": [] if payload else [str(path) for path in sdk.libraries],
     }
     folder = cached_folder("runner", recipe, lambda stage: _build(stage, sdk, machine, compiler, payload), force=force)

@@ -1,4 +1,4 @@
-"""What is built or downloaded once for a user: a folder per recipe, whole or absent, safe for two processes at once."""
+"""The user's cache of builds and downloads: one folder per recipe, complete or absent, safe for parallel processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def recipe_key(recipe: dict[str, Any]) -> str:
 def cached_folder(kind: str, recipe: dict[str, Any], make: Callable[[Path], None], *, force: bool = False) -> Path:
     """The folder that `make` fills for `recipe`: found in the cache, or made now and kept.
 
-    A second process that asks for the same waits and finds it. A failed `make` leaves nothing.
+    A second process with the same recipe waits for the first. A failed `make` leaves nothing.
     """
     target = user_cache() / kind / recipe_key(recipe)
     if target.is_dir() and not force:

@@ -1,4 +1,4 @@
-"""Packages of a Debian release for another machine, fetched and verified by apt through mmdebstrap, never installed."""
+"""Debian packages for another machine, fetched and verified by apt through mmdebstrap, and never installed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def mirror() -> str:
 
 
 def extract(include: Sequence[str], download: Sequence[str], target: Path, *, arch: str, suite: str = SUITE) -> None:
-    """Unpack the packages `include` with all they need into `target`, and put the .deb files of `download` there.
+    """Unpack the packages `include` with their dependencies into `target`; store the .deb files of `download` in debs/.
 
     apt checks every package against the release's signature; nothing of a package is executed.
 
@@ -37,12 +37,12 @@ def extract(include: Sequence[str], download: Sequence[str], target: Path, *, ar
             "--aptopt=APT::Install-Recommends \"false\"",
         ]  # fmt: skip
         if os.geteuid() != 0:
-            # Owners do not matter: the guest's only user is root, and what is read back here is plain data.
+            # Owners do not matter: the guest's only user is root, and only plain data is read from the tree.
             command.append("--mode=unshare" if find("newuidmap") else "--mode=fakeroot")
         if include:
             command.append(f"--include={','.join(include)}")
         if download:
-            # A virtual kernel package names the real one in its only dependency; @name asks for that.
+            # The only dependency of a virtual kernel package is the real one; @name stands for that.
             names = " ".join(
                 f"$(apt-cache depends {shlex.quote(name[1:])} | sed -n 's/.*Depends: //p' | head -n 1)"
                 if name.startswith("@") else shlex.quote(name)
@@ -71,5 +71,5 @@ def only_deb(folder: Path) -> Path:
     """
     found = sorted((folder / "debs").glob("*.deb"))
     if not found:
-        raise MsdcError(f"{folder}: no package came")
+        raise MsdcError(f"{folder}: no package was downloaded")
     return found[0]

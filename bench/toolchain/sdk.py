@@ -1,8 +1,8 @@
-"""What a native runner is compiled against: headers and libraries of a runtime for a machine, from package registries.
+"""Headers and libraries of a runtime for a machine, from package registries; native runners are built against them.
 
 ExecuTorch: the installed wheel's own SDK (headers, libraries); for aarch64 the libraries of the same version's aarch64
-wheel. ONNX RuntimeName: the library inside its wheel, with the C API header of Debian's libonnxruntime-dev, which the
-library promises to stay compatible with.
+wheel. ONNX Runtime: the library inside its wheel, with the C API header of Debian's libonnxruntime-dev, whose API
+is backward compatible.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_LIBRARY_BYTES = 256 * 1024 * 1024
 
 @dataclass(frozen=True)
 class NativeSdk:
-    """How to compile and link against one runtime for one machine. `libraries` are the shared objects to ship."""
+    """Compiler and linker inputs of one runtime for one machine. `libraries` are the shared objects to ship."""
 
     runtime: RuntimeName
     version: str
@@ -41,7 +41,7 @@ class NativeSdk:
 
 
 def _package_folder(name: str) -> Path:
-    """Folder of an installed package, without importing it."""
+    """Folder of an installed package; does not import it."""
     import importlib.util
 
     spec = importlib.util.find_spec(name)
@@ -51,7 +51,7 @@ def _package_folder(name: str) -> Path:
 
 
 def download_wheel(name: str, version: str, machine: str, folder: Path) -> Path:
-    """The wheel of `name` for Linux on `machine`, fetched by pip, which checks it against the registry's hash.
+    """The wheel of `name` for Linux on `machine`, fetched by pip, which verifies the registry's hash.
 
     Raises:
         MsdcError: pip is missing, or the registry has no such wheel or cannot be reached.
@@ -75,7 +75,7 @@ def _unpack_libraries(wheel: Path, wanted: tuple[str, ...], target: Path) -> Non
             if member.is_dir() or not name.startswith(wanted):
                 continue
             if member.file_size > MAX_LIBRARY_BYTES:
-                raise MsdcError(f"{wheel.name}: {name} has {member.file_size} bytes, more than a library should")
+                raise MsdcError(f"{wheel.name}: {name} has {member.file_size} bytes, more than {MAX_LIBRARY_BYTES}")
             (target / name).write_bytes(archive.read(member))
             (target / name).chmod(0o755)
 
@@ -107,7 +107,7 @@ def onnx_headers() -> Path:
     """Folder of onnxruntime_c_api.h: installed by the system, or unpacked from Debian's package.
 
     Raises:
-        MsdcError: neither the header nor mmdebstrap is there.
+        MsdcError: neither the header nor mmdebstrap is installed.
     """
     for installed in (Path("/usr/include/onnxruntime"), Path("/usr/local/include/onnxruntime")):
         if (installed / "onnxruntime_c_api.h").is_file():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from bench_results import make_run
 
-from msdc.bench.compare import compare, percentile_change, regressions
+from msdc.bench.compare import compare_results, percentile_change, regressions
 from msdc.bench.result import BenchFile, make_timing
 from msdc.errors import InputError
 
@@ -14,7 +14,7 @@ def file_of(*runs):
 
 
 def latencies(old, new):
-    (found,) = compare(file_of(old), file_of(new))
+    (found,) = compare_results(file_of(old), file_of(new))
     return [d for d in found.differences if d.what.startswith("latency")]
 
 
@@ -83,7 +83,7 @@ def test_instruction_counts_have_a_tolerance_and_no_interval():
 
 def test_bytes_and_scores_are_compared():
     new = make_run(artifact={**make_run().artifact.model_dump(), "bytes": 9_000_000, "sha256": "c" * 64})
-    (found,) = compare(file_of(make_run()), file_of(new))
+    (found,) = compare_results(file_of(make_run()), file_of(new))
     by_name = {d.what: d for d in found.differences}
     assert by_name["program bytes"].verdict == "smaller"
     assert by_name["Spearman, graded-pairs"].verdict == "same"
@@ -91,28 +91,28 @@ def test_bytes_and_scores_are_compared():
 
 
 def test_the_same_artifact_twice_is_said():
-    (found,) = compare(file_of(make_run()), file_of(make_run(seed=2)))
+    (found,) = compare_results(file_of(make_run()), file_of(make_run(seed=2)))
     assert any("same artifact" in note for note in found.notes)
 
 
 def test_two_precisions_of_one_runtime_can_be_compared():
     new = make_run(artifact={**make_run().artifact.model_dump(), "precision": "int8-embed4"})
-    assert len(compare(file_of(make_run()), file_of(new))) == 1
+    assert len(compare_results(file_of(make_run()), file_of(new))) == 1
 
 
 def test_nothing_in_common_is_an_error():
     with pytest.raises(InputError, match="nothing to compare"):
-        compare(file_of(make_run()), file_of(make_run("onnx")))
+        compare_results(file_of(make_run()), file_of(make_run("onnx")))
 
 
 def test_gate_names_what_rose_and_leaves_noise_alone():
     counted = make_run(clock="instructions"), make_run(clock="instructions", scale=1.03)
-    lines = regressions(compare(*map(file_of, counted)), 2)
+    lines = regressions(compare_results(*map(file_of, counted)), 2)
     assert len(lines) == 3
     rose = "latency, 8 tokens, median rose by 3.0 % to 3,090,000 instructions (gate 2 %)"
     assert lines[0] == f"executorch on cortex-a53, native: {rose}"
-    assert regressions(compare(*map(file_of, counted)), 5) == []
-    assert regressions(compare(*map(file_of, reversed(counted))), 0) == []
+    assert regressions(compare_results(*map(file_of, counted)), 5) == []
+    assert regressions(compare_results(*map(file_of, reversed(counted))), 0) == []
     timed = make_run(), make_run(scale=1.3, seed=4)
-    assert len(regressions(compare(*map(file_of, timed)), 10)) == 3
-    assert regressions(compare(file_of(make_run(seed=1)), file_of(make_run(seed=2))), 0) == []
+    assert len(regressions(compare_results(*map(file_of, timed)), 10)) == 3
+    assert regressions(compare_results(file_of(make_run(seed=1)), file_of(make_run(seed=2))), 0) == []

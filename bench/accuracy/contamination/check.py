@@ -1,7 +1,7 @@
-"""Test sentences that stand in a training corpus: exactly (after case folding and punctuation), or nearly.
+"""Test sentences that occur in a training corpus: exact duplicates (ignoring case and punctuation) and near ones.
 
-Near duplicates are found by MinHash and confirmed by the exact Jaccard similarity of character 5-grams: a reported one
-is one. Corpora are streamed; memory holds the test sentences, a hash of each distinct sentence, and one batch.
+Near duplicates are found by MinHash and confirmed by the exact Jaccard similarity of character 5-grams, so there are no
+false positives. Corpora are streamed; memory holds the test sentences, a hash of each distinct sentence, and a batch.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def _dropped() -> dict[int, None]:
 
 
 def normalise(text: str) -> str:
-    """Case-folded, compatibility forms unified, punctuation and symbols dropped, runs of space made one."""
-    # a punctuation mark parts words ("well-known") or does not ("don't"); dropping it always is the stricter test
+    """Case-folded NFKC text without punctuation and symbols; runs of space become one."""
+    # punctuation separates words ("well-known") or does not ("don't"); dropping it always finds more duplicates
     return " ".join(unicodedata.normalize("NFKC", text).casefold().translate(_dropped()).split())
 
 
@@ -48,7 +48,7 @@ class _Counts:
 
 @dataclass
 class Findings:
-    """What one check found: per test set, and about the corpora."""
+    """Results of a check, per test set and per corpus."""
 
     by_set: dict[str, dict[str, Any]]
     corpora: list[dict[str, Any]]
@@ -70,7 +70,7 @@ def _places(tests: dict[str, list[str]]) -> Where:
 
 
 class _Seen:
-    """Matches of corpus sentences. Corpora repeat themselves: a sentence is looked up once, however often it comes."""
+    """Matches of corpus sentences; each distinct sentence is looked up once."""
 
     def __init__(self, where: Where, near: float | None) -> None:
         self.where = where
@@ -79,7 +79,7 @@ class _Seen:
         self._found: dict[bytes, Matches] = {}
 
     def of(self, normals: Sequence[str]) -> list[Matches]:
-        """For each sentence (in normal form) the test sentences it equals or nearly equals."""
+        """Per sentence (in normal form), the test sentences that equal it or are near it."""
         keys = [hashlib.blake2b(n.encode("utf-8", "surrogatepass"), digest_size=8).digest() for n in normals]
         fresh = {key: n for key, n in zip(keys, normals, strict=True) if key not in self._keys}
         near = self.index.matches(list(fresh.values())) if self.index is not None else [[] for _ in fresh]
@@ -93,7 +93,7 @@ class _Seen:
 
 
 def _batches(stream: CorpusText) -> Iterator[tuple[list[int], list[str]]]:
-    """(lines, sentences in normal form), thousands at a time."""
+    """Batches of (line numbers, sentences in normal form)."""
     lines: list[int] = []
     normals: list[str] = []
     for line, text in stream.sentences():
@@ -117,7 +117,7 @@ def check(
     progress: bool = False,
     data: Path | None = None,
 ) -> Findings:
-    """Look for the sentences of every test set in every corpus.
+    """Search every corpus for the sentences of every test set.
 
     `tests` maps a set's name to its sentences. Counts are of distinct test sentences by normal form: `exact`, and
     `near` (similar at or above `near` and not exact). near=None searches for exact ones only. `data` is the folder

@@ -32,7 +32,7 @@ def corpus_streams(words: Iterable[str | Path], data: Path | None = None) -> lis
     that {data} stands for in a recipe.
 
     Raises:
-        InputError: a corpus that is not there, or a folder without text files.
+        InputError: a corpus that does not exist, or a folder without text files.
     """
     streams: dict[str, CorpusText] = {}
     for word in words:
@@ -58,7 +58,7 @@ def _streams(word: str | Path, data: Path | None) -> list[CorpusText]:
 
 
 def _file_stream(path: Path) -> CorpusText:
-    # the folder's name is kept: many corpora are called train.en-de.tsv
+    # with the folder's name: many corpora are called train.en-de.tsv
     name = f"{path.parent.name}/{path.name}" if path.parent.name else path.name
     return CorpusText(name, sha256_file(path), partial(file_sentences, path))
 
@@ -84,7 +84,7 @@ def _recipe_streams(name: str, data: Path | None) -> list[CorpusText]:
     from msdc.distill.catalog import load_recipe
     from msdc.distill.data.sources import open_corpora
 
-    # a source may be named by a long path; a result names no folder of this machine
+    # the last two parts of a path: a result names no folder of this machine
     return [
         CorpusText("/".join(Path(source.name).parts[-2:]), None, partial(_row_sentences, source))
         for source in open_corpora(load_recipe(name, data=data).corpora)

@@ -1,11 +1,11 @@
-"""Near duplicates by MinHash (Broder 1997) with banding, for a batch of sentences at a time.
+"""Near duplicates by MinHash (Broder 1997) with banding, per batch of sentences.
 
 Two sentences are near when the Jaccard similarity of their sets of character 5-grams is high. The chance that two sets
 have the same minimum under a random order is that similarity; BANDS bands of ROWS minima each find a pair at 0.7 with
-probability 0.9995 and an unrelated one almost never. What is found is confirmed by the exact similarity.
+probability 0.9995 and an unrelated one almost never. Candidates are confirmed by the exact similarity.
 
-Everything that is done for each 5-gram is done by numpy for thousands of sentences at once: a training corpus has
-millions of them, and an object for each would take a hundred times as long. Shapes: N sentences, G 5-grams of all of
+5-grams are processed by numpy for thousands of sentences at once: a training corpus has millions of sentences, and an
+object per 5-gram would take a hundred times as long. Shapes: N sentences, G 5-grams of all of
 them, P = BANDS x ROWS orders.
 """
 
@@ -34,21 +34,21 @@ def jaccard(one: set[str], two: set[str]) -> float:
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:
-    """A well-spread 64-bit number for each (splitmix64's finish)."""
+    """64-bit hash of each value (the finalizer of splitmix64)."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
 
 
 def _grams(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Hashes uint32 [G] of all 5-grams, and where each text's begin [N]; a short text is filled up with NUL."""
+    """Hashes uint32 [G] of all 5-grams, and the offset of each text [N]; short texts are padded with NUL."""
     filled = [text if len(text) >= SHINGLE else text.ljust(SHINGLE, "\0") for text in texts]
     lengths = np.array([len(text) for text in filled])
     codes = np.frombuffer("".join(filled).encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.uint64)
     rolled = np.zeros(len(codes) - SHINGLE + 1, dtype=np.uint64)
     for offset in range(SHINGLE):
         rolled = rolled * np.uint64(1_000_003) + codes[offset : len(codes) - SHINGLE + 1 + offset]
-    # A 5-gram that begins in a text's last four characters reaches into the next text.
+    # 5-grams that begin in the last four characters of a text would include the next text.
     ends = lengths.cumsum()
     inside = np.ones(len(codes), dtype=bool)
     for back in range(1, SHINGLE):
@@ -59,7 +59,7 @@ def _grams(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 class NearIndex:
-    """Texts to be found again. `near` is the similarity from which on a text counts.
+    """Index of texts for near-duplicate search. `near` is the minimum similarity.
 
     Texts are in normal form, distinct, and not empty.
     """
@@ -68,7 +68,7 @@ class NearIndex:
         self.texts = list(texts)
         self.near = near
         generator = np.random.default_rng(SEED)
-        # x -> a x + b modulo 2^32 with odd a puts all 32-bit numbers in another order.
+        # x -> a x + b modulo 2^32 with odd a permutes all 32-bit numbers.
         self._factors_P = generator.integers(0, 1 << 32, BANDS * ROWS, dtype=np.uint32) | np.uint32(1)
         self._shifts_P = generator.integers(0, 1 << 32, BANDS * ROWS, dtype=np.uint32)
         self._parts: dict[int, set[str]] = {}
@@ -79,7 +79,7 @@ class NearIndex:
                 self._bands.append((keys_N[order_N], order_N))
 
     def _band_keys(self, texts: Sequence[str]) -> np.ndarray:
-        """One number for each band of each text, uint64 [BANDS, N]; equal where all ROWS minima are equal."""
+        """One key per band and text, uint64 [BANDS, N]; equal where all ROWS minima are equal."""
         hashes_G, starts_N = _grams(texts)
         keys = np.zeros((BANDS, len(texts)), dtype=np.uint64)
         for order, (factor, shift) in enumerate(zip(self._factors_P, self._shifts_P, strict=True)):
@@ -88,7 +88,7 @@ class NearIndex:
         return keys
 
     def _candidates(self, texts: Sequence[str]) -> list[tuple[int, int]]:
-        """(number in `texts`, number in the index) of all that share a band."""
+        """(position in `texts`, position in the index) of all pairs that share a band."""
         found: set[tuple[int, int]] = set()
         for keys_N, (sorted_keys, order) in zip(self._band_keys(texts), self._bands, strict=True):
             first_N = np.searchsorted(sorted_keys, keys_N, side="left")
@@ -98,7 +98,7 @@ class NearIndex:
         return sorted(found)
 
     def matches(self, texts: Sequence[str]) -> list[list[tuple[str, float]]]:
-        """For each of `texts` (normal form, not empty): the index's texts at or above `near`, with the similarity."""
+        """For each of `texts` (normal form, not empty): the indexed texts at or above `near`, with their similarity."""
         out: list[list[tuple[str, float]]] = [[] for _ in texts]
         if not texts or not self.texts:
             return out

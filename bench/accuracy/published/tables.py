@@ -1,4 +1,4 @@
-"""The papers' result tables, with our rows beside the published ones.
+"""Result tables of the papers, with our rows after the published ones.
 
 The numbers are in the `*.csv` files of this folder; the first line of each is its source.
 """
@@ -29,7 +29,7 @@ def read_published(name: str) -> tuple[str, list[str], list[dict[str, str]]]:
     """(source, columns, rows) of one published table.
 
     Raises:
-        MsdcError: the package lacks the file.
+        MsdcError: the installation lacks the file.
     """
     path = FOLDER / f"{name}.csv"
     if not path.is_file():
@@ -40,7 +40,7 @@ def read_published(name: str) -> tuple[str, list[str], list[dict[str, str]]]:
 
 
 def _mean(cells: Cells, columns: tuple[str, ...]) -> float | None:
-    """Mean over the columns, only when every one of them is there: a mean over fewer is another number."""
+    """Mean over the columns; None unless all are present, since a mean over fewer is another number."""
     values = [cells.get(column) for column in columns]
     numbers = [value for value in values if value is not None]
     return sum(numbers) / len(numbers) if len(numbers) == len(columns) else None
@@ -92,7 +92,7 @@ def _lxs_ablations(scores: Scores) -> Cells:
 
 @dataclass(frozen=True)
 class TableSpec:
-    """One published table and how our results fill its columns."""
+    """One published table, and the function that fills its columns with our results."""
 
     file: str
     title: str

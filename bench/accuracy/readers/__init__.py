@@ -1,1 +1,1 @@
-"""Readers of the published file formats: every refusal names the file and the line."""
+"""Readers of the published file formats; error messages name the file and the line."""

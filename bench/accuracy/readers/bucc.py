@@ -11,19 +11,20 @@ from msdc.text.text_files import Lines, SourceFile, read_lines
 
 @dataclass(frozen=True)
 class Split:
-    """Two unaligned collections and the pairs that are translations, as positions. `gold` is None when unpublished."""
+    """Two unaligned collections and the positions of their translations; `gold` is None where it is not published."""
 
     source: list[str]
     target: list[str]
     gold: set[tuple[int, int]] | None
 
     def texts(self) -> list[str]:
+        """Every sentence that is encoded."""
         return self.source + self.target
 
 
 @dataclass(frozen=True)
 class Mining:
-    """A training split, which gives the threshold, and a test split where there is one."""
+    """A training split, for the threshold, and a test split where there is one."""
 
     name: str
     training: Split
@@ -36,9 +37,11 @@ class Mining:
         return len(split.gold or ())
 
     def texts(self) -> list[str]:
+        """Every sentence that is encoded."""
         return self.training.texts() + (self.test.texts() if self.test else [])
 
     def test_texts(self) -> list[str]:
+        """Sentences that are scored."""
         return (self.test or self.training).texts()
 
 
@@ -53,7 +56,7 @@ def _sentences(lines: Lines) -> tuple[list[str], dict[str, int]]:
         if not text:
             raise lines.error(number, "the sentence is empty")
         if identifier in index:
-            raise lines.error(number, f"the id {identifier!r} stood before, on line {index[identifier] + 1}")
+            raise lines.error(number, f"the id {identifier!r} is a duplicate of line {index[identifier] + 1}")
         index[identifier] = len(texts)
         texts.append(text)
     return texts, index

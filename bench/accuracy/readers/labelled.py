@@ -14,7 +14,7 @@ MLDOC_LANGUAGES = {
     "english": "en", "german": "de", "french": "fr", "spanish": "es",
     "italian": "it", "japanese": "ja", "russian": "ru", "chinese": "zh",
 }  # fmt: skip
-# FLORES names hundreds of topics by hand; the first rule that finds its words gives the class.
+# FLORES has hundreds of free-text topics; the first rule that matches gives the class.
 FLORES_CLASSES = (
     ("sports", r"sport|golf|fencing|runner|skates"),
     ("travel", r"travel|touris|antar|sailing|hiking|accomod"),
@@ -29,7 +29,7 @@ TEST_SHARE = 0.3
 
 @dataclass(frozen=True)
 class Labelled:
-    """Texts with one label each."""
+    """Texts with one label each, and their line numbers."""
 
     texts: list[str]
     labels: list[str]
@@ -55,10 +55,12 @@ class CrossLingual:
         return sum(len(test) for test in self.tests.values())
 
     def texts(self) -> list[str]:
+        """Every sentence that is encoded."""
         development = self.development.texts if self.development else []
         return self.training.texts + development + self.test_texts()
 
     def test_texts(self) -> list[str]:
+        """Sentences that are scored."""
         return [text for test in self.tests.values() for text in test.texts]
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from msdc.errors import InputError
+from msdc.text.scored_pairs import ScoredPairs
 from msdc.text.text_files import Lines, SourceFile, read_lines
 
 # tatoeba.deu-eng.deu -> prefix "tatoeba", languages "deu" and "eng", this side "deu"
@@ -18,7 +20,7 @@ LANGUAGE = re.compile(r"^[a-z]{2,3}(?:[-_][A-Za-z]{2,8})?$")
 
 @dataclass(frozen=True)
 class Parallel:
-    """N sentences in two or more languages, row by row translations of each other."""
+    """N sentences in two or more languages; equal rows are translations of each other."""
 
     name: str
     sides: dict[str, list[str]]
@@ -31,14 +33,54 @@ class Parallel:
 
     @property
     def languages(self) -> list[str]:
+        """Language codes, in the order of the sides."""
         return list(self.sides)
 
     def texts(self) -> list[str]:
+        """Every sentence that is encoded."""
         return [text for side in self.sides.values() for text in side]
 
     def where(self, position: int) -> str:
-        """Where text `position` of `texts()` stands."""
+        """Place of text `position` of `texts()`, for messages."""
         return f"{self.name} line {self.lines[position % len(self)]} ({self.languages[position // len(self)]})"
+
+
+@dataclass(frozen=True)
+class PairsAndParallel:
+    """Scored pairs, which a task scores, and parallel sentences, of which it uses the first `ROWS` per language."""
+
+    ROWS: ClassVar[int]
+    LANGUAGES: ClassVar[int | None] = None
+
+    pairs: ScoredPairs
+    parallel: Parallel | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the pairs."""
+        return self.pairs.name
+
+    @property
+    def sources(self) -> list[SourceFile]:
+        """Files of the pairs and of the parallel sentences."""
+        return self.pairs.sources + (self.parallel.sources if self.parallel else [])
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes on the pairs."""
+        return self.pairs.notes
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def texts(self) -> list[str]:
+        """Every sentence that is encoded."""
+        sides = list(self.parallel.sides.values())[: self.LANGUAGES] if self.parallel else []
+        return self.pairs.texts() + [text for side in sides for text in side[: self.ROWS]]
+
+    def test_texts(self) -> list[str]:
+        """Sentences of the pairs."""
+        return self.pairs.texts()
 
 
 def _side(lines: Lines) -> list[str]:
@@ -50,7 +92,7 @@ def _side(lines: Lines) -> list[str]:
 
 
 def read_aligned(paths: dict[str, Path], name: str) -> Parallel:
-    """Files of equal length, one sentence a line; `paths` maps language to file.
+    """Files of equal length, one sentence per line; `paths` maps language to file.
 
     Raises:
         InputError: unequal line counts (naming the first line without a counterpart), or an empty line.

@@ -1,4 +1,4 @@
-"""SentEval's transfer tasks in the files that SentEval's download script leaves: MR CR SUBJ MPQA SST2 TREC MRPC."""
+"""SentEval's transfer tasks, in the files of SentEval's download script: MR CR SUBJ MPQA SST2 TREC MRPC."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msdc.bench.accuracy.readers.labelled import Labelled
 from msdc.errors import InputError
 from msdc.text.text_files import Lines, SourceFile, read_lines
 
-# task -> file of each class (SentEval keeps these four as one file a class, in latin-1)
+# task -> file per class (SentEval stores these four as one latin-1 file per class)
 BY_CLASS = {
     "MR": ("rt-polarity.pos", "rt-polarity.neg"),
     "CR": ("custrev.pos", "custrev.neg"),
@@ -21,9 +21,10 @@ NAMES = (*BY_CLASS, "SST2", "TREC", "MRPC")
 
 @dataclass(frozen=True)
 class Transfer:
-    """Labelled texts of one task. `second` holds the other sentence of each row in a pair task.
+    """Labelled texts of one task. `second` holds the second sentence of each row in a pair task.
 
-    Without `test` the task is scored by cross-validation; without `development` the training rows choose.
+    Without `test` the task is scored by cross-validation; without `development` the regularisation is chosen on
+    training rows.
     """
 
     name: str
@@ -38,10 +39,12 @@ class Transfer:
         return len(self.test or self.training)
 
     def texts(self) -> list[str]:
+        """Every sentence that is encoded."""
         parts = [self.training, *(part for part in (self.development, self.test) if part)]
         return [t for part in parts for t in part.texts] + [t for side in self.second.values() for t in side]
 
     def test_texts(self) -> list[str]:
+        """Sentences that are scored."""
         return (self.test or self.training).texts + self.second.get("test", [])
 
 
@@ -53,7 +56,7 @@ def _labelled(rows: list[tuple[str, str, int]], lines: Lines) -> Labelled:
 
 
 def _read_latin(path: Path) -> Lines:
-    """SentEval's older files are latin-1; a file that is valid UTF-8 is read as that."""
+    """SentEval's older files are latin-1; a file in valid UTF-8 is read as UTF-8."""
     try:
         return read_lines(path)
     except InputError as error:

@@ -1,4 +1,4 @@
-"""A data folder's own list of sums: a file that changed since the folder was made is not the published one."""
+"""Checksums of a data folder: a file that differs from them is not the published one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def read_sums(folder: Path) -> dict[str, str]:
     """Relative path -> sha256, from `SHA256SUMS` (sha256sum's own format); empty where there is none.
 
     Raises:
-        InputError: a line that is no sum and path.
+        InputError: a line that is not a checksum and a path.
     """
     path = folder / SUMS_FILE
     if not path.is_file():
@@ -32,10 +32,10 @@ def read_sums(folder: Path) -> dict[str, str]:
 
 
 def check_sums(folder: Path | None, sources: Iterable[SourceFile]) -> int:
-    """Compare what was read with the folder's list; returns how many files it vouched for.
+    """Compare the files that were read with the folder's list; returns how many of them it lists.
 
     Raises:
-        InputError: a file that differs from its listed sum.
+        InputError: a file that differs from its checksum.
     """
     sums = read_sums(folder) if folder is not None else {}
     if folder is None or not sums:

@@ -48,12 +48,12 @@ TWO_OF_THREE = {three: two for two, (three, _) in CODES.items()}
 
 
 def three(code: str) -> str:
-    """Tatoeba's code; a three-letter code stays as it is."""
+    """Tatoeba's code; a three-letter code is returned unchanged."""
     return CODES[code][0] if code in CODES else code
 
 
 def flores(code: str) -> str:
-    """FLORES's code; a code that already names a script stays as it is.
+    """FLORES's code; a code with a script is returned unchanged.
 
     Raises:
         InputError: unknown language.

@@ -1,4 +1,4 @@
-"""Data that is not a local path: a data set of the hub by its id, or a task of `mteb` where that is installed."""
+"""Remote data: a data set of the hub by its id, or a task of `mteb` where that is installed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read_remote(task: Task, word: str) -> Any:
     """`hub:OWNER/NAME[/FILE]` or `mteb:TASK[/SUBSET]`.
 
     Raises:
-        InputError: the hub does not give it, several files fit, mteb is not installed, or the task is not STS.
+        InputError: the hub cannot provide it, several files match, mteb is not installed, or the task is not STS.
     """
     kind, _, rest = word.partition(":")
     if kind == "mteb":
@@ -90,7 +90,7 @@ def _row_error(name: str, row: int, problem: str) -> InputError:
 def pairs_of_columns(
     name: str, first: Iterable[Any], second: Iterable[Any], gold: Iterable[Any], source: SourceFile
 ) -> ScoredPairs:
-    """Scored pairs from columns, each row checked as a line of a file is.
+    """Scored pairs from columns; each row is checked like a line of a file.
 
     Raises:
         InputError: an empty sentence, or a score outside 0..5; with the row, counted from 1.
@@ -126,7 +126,7 @@ def _from_mteb(task: Task, name: str) -> ScoredPairs:
 
 
 def pairs_of_mteb(loaded: Any, subset: str, name: str) -> ScoredPairs:
-    """Pairs of a loaded mteb STS task; its own scale is brought to 0..5.
+    """Pairs of a loaded mteb STS task; gold scores are expected in 0..5.
 
     Raises:
         InputError: an unknown subset, or several and none named.

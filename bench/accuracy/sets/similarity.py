@@ -1,4 +1,4 @@
-"""Named sets of scored pairs, and the bias and geometry sets made of them."""
+"""Named sets of scored pairs, and the bias and geometry sets made from them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _sts17(data: DataFolder) -> Iterator[Part]:
                 f"[Ss][Tt][Ss]2017*/**/STS.input.track*.{pair}.txt",
             ]
         yield pairs_part(data, f"sts17/{track}", *patterns)
-    # the machine-translation-quality track is no similarity track: only when named
+    # this track is about translation quality, not similarity: scored only when named
     yield pairs_part(data, "sts17/es-en.4b", "sts2017/STS2017.es-en.4b.tsv*", extra=True)
 
 
@@ -69,7 +69,7 @@ def _sick_all(data: DataFolder) -> Iterator[Part]:
 
 def _one(name: str, *patterns: str, language: str | None = None) -> Callable[[DataFolder], Iterator[Part]]:
     def parts(data: DataFolder) -> Iterator[Part]:
-        # a set of one language is no part of a suite for others; named by itself it always is
+        # a set of one language belongs to a suite only with that language; named by itself it is always scored
         foreign = language is not None and language not in (data.languages or (language,))
         yield replace(pairs_part(data, name, *patterns), extra=foreign)
 
@@ -94,7 +94,7 @@ def _load_bias(name: str, parts: list[Part], picture: Callable[[], Parallel] | N
 
 
 def _picture(data: DataFolder) -> Callable[[], Parallel] | None:
-    """FLORES where it is, else the shipped sentences: English with the first other language."""
+    """English with the first other language, from FLORES where it exists, else from the shipped sentences."""
     others = data.others()
     if not others:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -57,12 +57,17 @@ def _read_named(file: Path, name: str) -> Parallel:
     return replace(read_parallel(file), name=name)
 
 
-def _flores(data: DataFolder) -> Iterator[Part]:
-    for code in data.others():
-        file, looked = _flores_file(data, code)
-        name = f"flores/en-{code}"
-        load = partial(flores_parallel, data.folder, ["en", code], name) if file and data.folder else None
-        yield Part(name, load, looked)
+def _flores_pairs(family: str) -> Callable[[DataFolder], Iterator[Part]]:
+    """English with each other language, from FLORES devtest, as parts of `family`."""
+
+    def parts(data: DataFolder) -> Iterator[Part]:
+        for code in data.others():
+            file, looked = _flores_file(data, code)
+            name = f"{family}/en-{code}"
+            load = partial(flores_parallel, data.folder, ["en", code], name) if file and data.folder else None
+            yield Part(name, load, looked)
+
+    return parts
 
 
 def _shipped_pair(code: str, name: str) -> Parallel:
@@ -92,7 +97,7 @@ def _load_bucc(prefix: Path, name: str) -> Mining:
 def _third(folder: Path, code: str, split: str) -> tuple[Split, Parallel]:
     both = flores_parallel(folder, [code, "en"], f"flores-mining/{code}-en", split)
     third = len(both) // 3
-    # sources are rows 0..2t, targets rows t..3t: the middle third has its translation, the rest has none
+    # sources are rows 0..2t, targets rows t..3t: only the middle third has a translation
     source, target = both.sides[code][: 2 * third], both.sides["en"][third : 3 * third]
     return Split(source, target, {(third + row, row) for row in range(third)}), both
 
@@ -132,14 +137,6 @@ def _xsr(data: DataFolder) -> Iterator[Part]:
             yield Part(f"xsr/{query}-{answer}", load, f"{looked} and {wanted}")
 
 
-def _mse(data: DataFolder) -> Iterator[Part]:
-    for code in data.others():
-        file, looked = _flores_file(data, code)
-        name = f"mse/en-{code}"
-        load = partial(flores_parallel, data.folder, ["en", code], name) if file and data.folder else None
-        yield Part(name, load, looked)
-
-
 def _shipped_texts() -> DriftData:
     parallel, golden = read_parallel(PARALLEL), read_lines(GOLDEN_TEXTS)
     sides = parallel.sides | {"golden texts": [line for line in golden.lines if line.strip()]}
@@ -148,7 +145,7 @@ def _shipped_texts() -> DriftData:
 
 def _load_drift(folder: Path, codes: list[str]) -> DriftData:
     parallel = flores_parallel(folder, codes, "drift/flores")
-    # rows spread over the whole file, since neighbours come from one article
+    # rows spread over the whole file, since adjacent rows come from one article
     step = max(1, len(parallel) // DRIFT_ROWS)
     return DriftData(
         "drift/flores", {c: side[::step][:DRIFT_ROWS] for c, side in parallel.sides.items()}, parallel.sources
@@ -164,11 +161,11 @@ def _drift(data: DataFolder) -> Iterator[Part]:
 
 SETS = (
     NamedSet("tatoeba", tatoeba.TASK, "LASER's Tatoeba test sets, by language", _tatoeba),
-    NamedSet("flores", tatoeba.TASK, "FLORES-200 devtest retrieval, by language", _flores),
+    NamedSet("flores", tatoeba.TASK, "FLORES-200 devtest retrieval, by language", _flores_pairs("flores")),
     NamedSet("quickstart", tatoeba.TASK, "retrieval on the shipped parallel sentences", _quickstart),
     NamedSet("bucc", mining.TASK, "BUCC 2018 bitext mining", _bucc),
     NamedSet("flores-mining", mining.TASK, "bitext mining made of FLORES, one third parallel", _flores_mining),
     NamedSet("xsr", retrieval.TASK, "FLORES queries among sentences of the other language", _xsr),
-    NamedSet("mse", mse.TASK, "MSE to a teacher on FLORES", _mse),
+    NamedSet("mse", mse.TASK, "MSE to a teacher on FLORES", _flores_pairs("mse")),
     NamedSet("drift", drift.TASK, "cosine with the float model", _drift),
 )

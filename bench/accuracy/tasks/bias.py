@@ -1,62 +1,37 @@
-"""Language bias (MKD section 5.2): Spearman on all sets in one pool minus the mean over the sets; about 0 is good.
+"""Language bias (MKD section 5.2): Spearman on all sets in one pool minus the mean over the sets; 0 is best.
 
-A model that finds sentences of one language alike because they are of one language ranks pairs well inside a set and
-badly across sets, so the joint pool falls below the mean. Shapes: N pairs, P points, D width.
+A model that gives sentences of one language similar vectors because of the language ranks pairs well within a set and
+badly across sets, so the score of the joint pool is below the mean. Shapes: N pairs, P points, D width.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from msdc.bench.accuracy.readers.parallel import Parallel
+from msdc.bench.accuracy.readers.parallel import PairsAndParallel, Parallel
 from msdc.bench.accuracy.statistics import CHUNK_NUMBERS, percentiles, resampled_spearman
 from msdc.bench.accuracy.task import Options, Outcome, Task
 from msdc.bench.accuracy.tasks.sts import pair_cosines
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError
 from msdc.scores import spearman
-from msdc.text.scored_pairs import ScoredPairs, join_pairs, read_pairs
-from msdc.text.text_files import SourceFile
+from msdc.text.scored_pairs import join_pairs, read_pairs
 
 PICTURE_POINTS = 250
 
 
-@dataclass(frozen=True)
-class BiasData:
+class BiasData(PairsAndParallel):
     """Scored pairs in at least two subsets, and parallel sentences of two languages for the picture."""
 
-    pairs: ScoredPairs
-    picture: Parallel | None = None
-
-    @property
-    def name(self) -> str:
-        return self.pairs.name
-
-    @property
-    def sources(self) -> list[SourceFile]:
-        return self.pairs.sources + (self.picture.sources if self.picture else [])
-
-    @property
-    def notes(self) -> list[str]:
-        return self.pairs.notes
-
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    def texts(self) -> list[str]:
-        sides = list(self.picture.sides.values())[:2] if self.picture else []
-        return self.pairs.texts() + [text for side in sides for text in side[:PICTURE_POINTS]]
-
-    def test_texts(self) -> list[str]:
-        return self.pairs.texts()
+    ROWS, LANGUAGES = PICTURE_POINTS, 2
 
 
 def read_sets(path: str | Path) -> BiasData:
-    """A folder of scored-pair files, each one set; or one file whose languages divide it.
+    """A folder of scored-pair files, one set each; or one file that is divided by its language columns.
 
     Raises:
         InputError: fewer than two sets, or a bad file.
@@ -74,7 +49,7 @@ def read_sets(path: str | Path) -> BiasData:
 def principal_plane(vectors_PD: np.ndarray) -> tuple[np.ndarray, list[float]]:
     """First two principal components of the rows: coordinates [P, 2] and the share of variance of each.
 
-    The sign of a component is fixed by its largest coordinate, so that a picture is the same on every machine.
+    The sign of a component is that of its largest coordinate, so that the picture is the same on every machine.
     """
     centred_PD = vectors_PD.astype(np.float64) - vectors_PD.mean(0, dtype=np.float64)
     left, strength, _ = np.linalg.svd(centred_PD, full_matrices=False)
@@ -85,7 +60,7 @@ def principal_plane(vectors_PD: np.ndarray) -> tuple[np.ndarray, list[float]]:
 
 
 def _picture(store: VectorStore, parallel: Parallel) -> dict[str, Any]:
-    """Points of both languages in one plane, and how far apart the languages lie in it."""
+    """Points of both languages in one plane, and the distance between the languages in it."""
     sides = {language: texts[:PICTURE_POINTS] for language, texts in list(parallel.sides.items())[:2]}
     vectors_PD = np.concatenate([store.encode(texts) for texts in sides.values()])
     plane_P2, explained = principal_plane(vectors_PD)
@@ -102,7 +77,7 @@ def _picture(store: VectorStore, parallel: Parallel) -> dict[str, Any]:
 def _resampled_bias(
     cosines_N: np.ndarray, gold_N: np.ndarray, members: list[np.ndarray], options: Options
 ) -> np.ndarray:
-    """Joint Spearman minus the mean of the sets on resamples of the pairs inside each set; undefined ones left out."""
+    """Joint Spearman minus the mean of the sets on resamples within each set; undefined ones are dropped."""
     generator = np.random.default_rng(options.seed)
     step = max(1, CHUNK_NUMBERS // sum(map(len, members)))
     draws = []
@@ -118,7 +93,7 @@ def _resampled_bias(
 def score(store: VectorStore, data: BiasData, options: Options) -> Outcome:
     """Joint Spearman, mean Spearman of the sets, and their difference (all x 100) with interval and two-sided p.
 
-    The interval resamples pairs inside each set; p is the share of draws on the other side of 0, doubled.
+    The interval resamples pairs within each set; p is twice the share of draws on the other side of 0.
 
     Raises:
         InputError: fewer than two sets with differing gold scores.
@@ -141,8 +116,8 @@ def score(store: VectorStore, data: BiasData, options: Options) -> Outcome:
         tail = min(int((draws <= 0).sum()), int((draws >= 0).sum()))
         scores |= {"interval": bounds, "p": min(1.0, 2 * (tail + 1) / (len(draws) + 1))}
     scores |= {"joint": joint, "mean": mean, "sets": sets, "pairs": len(kept)}
-    if data.picture is not None:
-        scores["picture"] = _picture(store, data.picture)
+    if data.parallel is not None:
+        scores["picture"] = _picture(store, data.parallel)
     return Outcome(scores)
 
 

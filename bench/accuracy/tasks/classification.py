@@ -1,5 +1,5 @@
 """Zero-shot cross-lingual classification (LXS section 4.1): a linear classifier on frozen embeddings of one language,
-tested on the others. MLDoc for those who hold its licence; FLORES topics run from FLORES alone.
+tested on the others. MLDoc requires a licence; FLORES topics need FLORES only.
 
 Shapes: N texts, D width.
 """
@@ -25,7 +25,7 @@ FOLDS = 5
 def fit_linear(
     features_ND: np.ndarray, labels: list[str], development: tuple[np.ndarray, list[str]] | None, seed: int
 ) -> tuple[Any, float]:
-    """Logistic regression with its inverse strength chosen without test rows; returns it and the strength."""
+    """Logistic regression whose inverse strength is chosen without test rows; returns classifier and strength."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import StratifiedKFold, cross_val_score
 

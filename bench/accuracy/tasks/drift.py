@@ -1,4 +1,4 @@
-"""How far an artifact has moved from its float model: cosine of the two vectors of each text, by language and length.
+"""Drift of an artifact from its float model: cosine of the two vectors of each text, by language and length.
 
 Shapes: N texts.
 """
@@ -37,11 +37,12 @@ class DriftData:
         return sum(len(texts) for texts in self.sides.values())
 
     def texts(self) -> list[str]:
+        """Every sentence that is encoded."""
         return [text for texts in self.sides.values() for text in texts]
 
 
 def read_texts(path: str | Path) -> DriftData:
-    """A table with one language a column (.tsv), or plain text with one sentence a line.
+    """A table with one language per column (.tsv), or plain text with one sentence per line.
 
     Raises:
         InputError: a bad file, with the line.

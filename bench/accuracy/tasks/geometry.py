@@ -1,24 +1,22 @@
-"""Shape of the embedding space: alignment and uniformity (Wang and Isola 2020; DCSE section 5), isotropy, and how well
-the language of a sentence can be read off its vector.
+"""Shape of the embedding space: alignment and uniformity (Wang and Isola 2020; DCSE section 5), isotropy, and the
+accuracy of predicting a sentence's language from its vector.
 
 Shapes: N sentences, P pairs, D width. Vectors are on the unit sphere.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from msdc.bench.accuracy.readers.parallel import Parallel
+from msdc.bench.accuracy.readers.parallel import PairsAndParallel, Parallel
 from msdc.bench.accuracy.task import Options, Outcome, Task
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError
 from msdc.scores import unit_rows
-from msdc.text.scored_pairs import ScoredPairs, read_pairs
-from msdc.text.text_files import SourceFile
+from msdc.text.scored_pairs import read_pairs
 
 # Pairs above this gold score are positives: DCSE follows SimCSE, "STS-B pairs with a score higher than 4".
 POSITIVE_ABOVE = 4.0
@@ -26,34 +24,15 @@ MAX_SENTENCES = 5000
 MAX_ROWS = 300
 
 
-@dataclass(frozen=True)
-class GeometryData:
+class GeometryData(PairsAndParallel):
     """Scored pairs for alignment, uniformity and isotropy; parallel sentences for language separability."""
 
-    pairs: ScoredPairs
-    parallel: Parallel | None = None
+    ROWS = MAX_ROWS
 
     @property
     def name(self) -> str:
+        """geometry/NAME of the pairs."""
         return f"geometry/{self.pairs.name}"
-
-    @property
-    def sources(self) -> list[SourceFile]:
-        return self.pairs.sources + (self.parallel.sources if self.parallel else [])
-
-    @property
-    def notes(self) -> list[str]:
-        return self.pairs.notes
-
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    def texts(self) -> list[str]:
-        rows = {language: side[:MAX_ROWS] for language, side in (self.parallel.sides if self.parallel else {}).items()}
-        return self.pairs.texts() + [text for side in rows.values() for text in side]
-
-    def test_texts(self) -> list[str]:
-        return self.pairs.texts()
 
 
 def alignment(first_PD: np.ndarray, second_PD: np.ndarray) -> float:
@@ -79,7 +58,7 @@ def partition_isotropy(vectors_ND: np.ndarray) -> float:
 
 
 def mean_cosine(vectors_ND: np.ndarray) -> float:
-    """Mean cosine of two different sentences: 0 when directions are spread evenly, towards 1 in a narrow cone."""
+    """Mean cosine of two different sentences: 0 for uniform directions, near 1 in a narrow cone."""
     vectors_ND = vectors_ND.astype(np.float64)
     count = len(vectors_ND)
     total_D = vectors_ND.sum(0)
@@ -87,7 +66,7 @@ def mean_cosine(vectors_ND: np.ndarray) -> float:
 
 
 def language_separability(store: VectorStore, parallel: Parallel, seed: int) -> dict[str, Any]:
-    """Cross-validated accuracy x 100 of a linear classifier that reads the language; translations share a fold."""
+    """Cross-validated accuracy x 100 of a linear classifier that predicts the language; translations share a fold."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GroupKFold, cross_val_score
 

@@ -1,6 +1,6 @@
 """Bitext mining as BUCC scores it (MKD section 4.2; Artetxe and Schwenk 2019).
 
-Shapes: C mined candidates in order of falling score.
+Shapes: C mined candidates, best score first.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def right_answers(mined: Candidates, gold: set[tuple[int, int]]) -> np.ndarray:
 
 
 def best_threshold(score_C: np.ndarray, right_C: np.ndarray, gold: int) -> float:
-    """Score above which taking candidates gives the best F1: halfway between the last taken and the first left.
+    """The threshold of the best F1: halfway between the last accepted and the first rejected score.
 
-    A cut is only made between two different scores, since a threshold cannot part equal ones.
+    It lies between two different scores, since a threshold cannot separate equal ones.
     """
     if not len(score_C):
         return 0.0
@@ -65,7 +65,7 @@ def _mine_split(store: VectorStore, split: Split, options: Options) -> Candidate
 def score(store: VectorStore, data: Mining, options: Options) -> Outcome:
     """F1, precision and recall x 100 on the test split, at the threshold that was best on the training split.
 
-    Without a published test gold the training split is scored at its own best threshold, and says so.
+    Without published test gold the training split is scored at its own best threshold; `split` in the result names it.
 
     Raises:
         InputError: the training split has no gold pairs.

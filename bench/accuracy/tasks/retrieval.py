@@ -22,7 +22,7 @@ from msdc.text.text_files import SourceFile, read_lines
 
 @dataclass(frozen=True)
 class Pool:
-    """Queries with their answers (a translation each), and distractors that belong to no query."""
+    """Queries with one answer each (a translation), and distractors that answer no query."""
 
     pairs: Parallel
     distractors: list[str]
@@ -31,15 +31,18 @@ class Pool:
 
     @property
     def name(self) -> str:
+        """Name of the pairs."""
         return self.pairs.name
 
     def __len__(self) -> int:
         return len(self.pairs)
 
     def texts(self) -> list[str]:
+        """Every sentence that is encoded."""
         return self.pairs.texts() + self.distractors
 
     def test_texts(self) -> list[str]:
+        """Sentences that are scored."""
         return self.pairs.texts()
 
 
@@ -62,10 +65,10 @@ def read_pool(path: str | Path) -> Pool:
 
 
 def score(store: VectorStore, data: Pool, options: Options) -> Outcome:
-    """P@1 and MRR x 100 over the whole pool; distractors fill it up to `options.candidates`.
+    """P@1 and MRR x 100 over the whole pool; distractors fill the pool up to `options.candidates`.
 
-    Equal texts are one candidate. Candidates exactly as similar as the answer share its places: the expected result
-    of breaking ties at random, so that a model that answers the same for everything gets 1 / M and not 1.
+    Equal texts are one candidate. Ties with the answer give the expected result of breaking them at random, so that a
+    model with one vector for every text gets 1 / M, not 1.
 
     Raises:
         InputError: not two languages.
@@ -88,7 +91,7 @@ def score(store: VectorStore, data: Pool, options: Options) -> Outcome:
     candidates_MD = unit_rows(store.encode(distinct))
     above_N, level_N = gold_ranks(queries_ND, candidates_MD, gold_N, threads=options.threads)
     first = Items("mean", np.where(above_N == 0, 1.0 / (1 + level_N), 0.0))
-    # mean of 1 / rank over the places that the tied candidates share
+    # mean of 1 / rank over the ranks that the tied candidates share
     reciprocal_N = np.array(
         [np.mean(1.0 / np.arange(above + 1, above + level + 2)) for above, level in zip(above_N, level_N, strict=True)]
     )

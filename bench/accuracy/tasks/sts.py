@@ -1,6 +1,6 @@
 """Semantic textual similarity: correlation of cosine with gold scores (all four papers).
 
-A set of several parts (STS12-16) is scored both ways in use: "all" (every pair in one list; the headline) and "mean"
+A set of several parts (STS12-16) is scored in both usual ways: "all" (all pairs in one list; the headline) and "mean"
 (mean over the parts). Shapes: N pairs, D sentence width.
 """
 
@@ -17,7 +17,7 @@ from msdc.errors import InputError, MsdcError
 from msdc.scores import cosine_rows, spearman
 from msdc.text.scored_pairs import ScoredPairs, read_pairs
 
-# Cosines of one and the same vector differ by rounding alone; a rank correlation of rounding noise means nothing.
+# Cosines of identical vectors differ by rounding only; a rank correlation of rounding noise is meaningless.
 CONSTANT_SPREAD = 1e-6
 
 
@@ -25,7 +25,7 @@ def pair_cosines(store: VectorStore, pairs: ScoredPairs) -> np.ndarray:
     """Cosine of each pair, float64 [N].
 
     Raises:
-        MsdcError: NaN vectors (with the line), or the same cosine everywhere, where Spearman is undefined.
+        MsdcError: NaN vectors (with the line), or equal cosines, for which Spearman is undefined.
     """
     vectors = store.encode(pairs.texts(), pairs.where)
     count = len(pairs)
@@ -44,7 +44,7 @@ def correlations(cosines_N: np.ndarray, gold_N: np.ndarray) -> dict[str, float]:
 
 
 def _subset_scores(pairs: ScoredPairs, cosines_N: np.ndarray, options: Options) -> dict[str, Any]:
-    """Scores of each part in order of appearance; a part too small or with constant gold has none."""
+    """Scores of each part in order of appearance; a part that is too small or has constant gold scores has none."""
     subsets_N = np.array(pairs.subsets)
     out: dict[str, Any] = {}
     for subset in dict.fromkeys(pairs.subsets):

@@ -28,9 +28,9 @@ def _features(store: VectorStore, texts: list[str], second: list[str] | None) ->
 def binary_scores(similarity_N: np.ndarray, same_N: np.ndarray) -> dict[str, float]:
     """Best accuracy and F1 (x 100) with their thresholds, and average precision (x 100).
 
-    A threshold lies halfway between two different similarities, so it never parts equal ones. The thresholds are
-    chosen on the pairs that are scored, as sentence-transformers' BinaryClassificationEvaluator does: read the
-    scores as what the best threshold could reach.
+    A threshold is halfway between two different similarities, so it never separates equal ones. Thresholds are
+    chosen on the scored pairs, as in sentence-transformers' BinaryClassificationEvaluator: the scores are those of the
+    best possible threshold.
 
     Raises:
         InputError: fewer than two pairs, one class only, or all similarities equal.
@@ -40,12 +40,12 @@ def binary_scores(similarity_N: np.ndarray, same_N: np.ndarray) -> dict[str, flo
     similarity_N, same_N = np.asarray(similarity_N, dtype=np.float64), np.asarray(same_N, dtype=bool)
     count, positives = len(same_N), int(same_N.sum())
     if count < 2 or positives in (0, count) or np.ptp(similarity_N) == 0:
-        raise InputError(f"{count} pairs, {positives} of them the same: no threshold to look for")
+        raise InputError(f"{count} pairs, {positives} of them the same: no threshold exists")
     order = np.argsort(-similarity_N, kind="stable")
     scores, hits = similarity_N[order], same_N[order].cumsum()
     taken = np.arange(1, count)
     possible = scores[:-1] > scores[1:]
-    # taken pairs are called the same, the others different
+    # pairs above the threshold are predicted the same, the others different
     accuracy = (hits[:-1] + (count - taken) - (positives - hits[:-1])) / count
     f1 = 2 * hits[:-1] / (taken + positives)
     best_accuracy = int(np.where(possible, accuracy, -1).argmax())

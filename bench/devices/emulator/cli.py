@@ -1,4 +1,4 @@
-"""`msdc bench emulator create`: make the emulated phone once; every later run boots it."""
+"""`msdc bench emulator create`: create the emulated phone once; later runs boot it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def command() -> None:
 
 
 @command.command()
-@click.option("--force", is_flag=True, help="Make it anew even where it exists.")
+@click.option("--force", is_flag=True, help="Create it again where it exists.")
 def create(force: bool) -> None:
     """Create the image in the user's cache from Debian's packages (tens of seconds, about 60 MB)."""
     from msdc.bench.devices.emulator.image import create_image

@@ -1,7 +1,7 @@
-"""`emulator[:a53|a76|i8mm]`: the emulated arm64 machine through the same code as a phone on a cable.
+"""`emulator[:a53|a76|i8mm]`: an emulated arm64 machine, measured by the same code as a phone on a cable.
 
-Figures are the instructions that the runner executed, as the emulated processor counts them: the same work counts the
-same in every run, and no count is a device's time. Memory is real. One machine serves one run and is gone after it.
+Figures are the executed instructions of the runner, as the emulated processor counts them: they repeat exactly, and
+are not a device's time. Memory is real. Each run boots a machine of its own.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from msdc.progress import say
 
 DEFAULT_CPU = "a76"
 MEMORY_MIB = 256
-# The counts repeat exactly: more runs would only take time.
+# Counts repeat exactly: more runs would only take time.
 MOST_RUNS, MOST_WARMUP = 3, 1
 NOTE = "emulated: figures are executed instructions, not time; compare them only with each other"
 
 
 def counted(settings: BenchSettings) -> BenchSettings:
-    """The settings of a run whose clock counts: few repetitions, no pauses, one thread on one processor.
+    """The settings of a run that counts instructions: few repetitions, no pauses, one thread on one processor.
 
-    Tasks that nobody named are left out: they would be half of the minutes, and the golden vectors say already that
-    the machine makes the vectors of the export.
+    Default tasks are skipped: they would take half of the time, and the golden vectors already show that the machine
+    computes the vectors of the export.
     """
     if settings.threads > 1 or settings.affinity:
         raise InputError("the emulator has one processor: leave --threads and --affinity to other devices")
@@ -41,17 +41,19 @@ def counted(settings: BenchSettings) -> BenchSettings:
 
 
 class EmulatorDevice(Device):
-    """The argument names the processor."""
+    """The emulated phone; the argument names the processor."""
 
     kind = "emulator"
     undisturbed = True
 
     @classmethod
     def available(cls) -> Sequence[str]:
+        """Every processor, where the image was created and a runner can be built."""
         ready = not missing(PROGRAMS) and can_build("aarch64") and find_image() is not None
         return [f"emulator:{cpu}" for cpu in CPUS] if ready else ()
 
     def run(self, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:
+        """See `Device.run`."""
         cpu = self.argument or DEFAULT_CPU
         if cpu not in CPUS:
             raise InputError(f"unknown emulated processor {cpu!r}; known: {', '.join(CPUS)}")
@@ -59,7 +61,7 @@ class EmulatorDevice(Device):
         manifest, tasks = open_bundle(bundle, settings)
         if settings.progress:
             say(f"bench {manifest.name} on {self.spec}")
-            # Several emulators run side by side: a line each, no bars.
+            # Several emulators run in parallel: one line each instead of bars.
             settings = settings.model_copy(update={"progress": False})
         with EmulatorMachine(create_image(), cpu, memory_mib=MEMORY_MIB) as machine:
             remote = Remote(machine.adb, "emulator", f"emulated {CPUS[cpu].title}", "instructions", True, (NOTE,))

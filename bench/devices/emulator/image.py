@@ -1,7 +1,7 @@
-"""The emulated phone's disk: Debian's arm64 kernel, a real adbd and busybox, put together without being executed.
+"""The emulated phone's disk: Debian's arm64 kernel, a real adbd and busybox, assembled without executing them.
 
-Nothing of it is in this project: packages come from a Debian mirror, checked by apt, and the image stays in the user's
-cache. The root file system is mounted read-only; what a run writes goes to a second disk that lives as long as the run.
+Packages come from a Debian mirror, verified by apt; the image is kept in the user's cache. The root file system is
+mounted read-only; a run writes to a second disk that is deleted after it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PACKAGES = ("adbd", "busybox-static", "dash", "libstdc++6")
 KERNEL = "@linux-image-cloud-arm64"
 READY = "msdc-ready"
 GUEST_ADBD_PORT = 5555
-# Weight the guest does not need: 40 MB become 20.
+# Folders that the guest does not need; without them 40 MB become 20.
 LEFT_OUT = ("usr/share/doc", "usr/share/locale", "usr/share/man", "usr/lib/systemd", "var/cache", "var/lib/apt")
 
 INITRD_INIT = f"""#!/bin/busybox sh
@@ -42,7 +42,7 @@ for part in proc sys dev; do $B mount --move /$part /newroot/$part; done
 exec $B switch_root /newroot /init
 """
 
-# The console says when adbd is about to listen; the host does not guess.
+# The console prints a line when adbd is about to listen, so that the host need not guess.
 ROOT_INIT = f"""#!/bin/busybox sh
 B=/bin/busybox
 $B mount -t tmpfs -o size=4m tmp /tmp
@@ -64,7 +64,7 @@ done
 
 @dataclass(frozen=True)
 class EmulatorImage:
-    """What qemu boots."""
+    """The files that qemu boots."""
 
     kernel: Path
     initrd: Path
@@ -101,7 +101,7 @@ def _initrd(busybox: bytes, modules: dict[str, bytes]) -> bytes:
     entries = [(name, folder, b"") for name in ("bin", "modules", "newroot", "proc", "sys", "dev")]
     entries += [("init", program, INITRD_INIT.encode()), ("bin/busybox", program, busybox)]
     entries += [(f"modules/{name}.ko", 0o100644, content) for name, content in modules.items()]
-    # No time stamp: the same packages give the same bytes.
+    # No time stamp: equal packages give equal bytes.
     return gzip.compress(write_cpio(entries), compresslevel=1, mtime=0)
 
 
@@ -119,7 +119,7 @@ def _modules(kernel: Path) -> dict[str, bytes]:
 
 
 def _root_tree(root: Path) -> None:
-    """Make the unpacked packages a bootable tree: merged /usr, mount points, init."""
+    """Turn the unpacked packages into a bootable tree: merged /usr, mount points, init."""
     for name in LEFT_OUT:
         shutil.rmtree(root / name, ignore_errors=True)
     for name in ("bin", "sbin", "lib"):
@@ -140,7 +140,7 @@ def make_disk(target: Path, mib: int, tree: Path | None = None) -> None:
     (mke2fs,) = require("mke2fs")
     with open(target, "wb") as handle:
         handle.truncate(mib * 1024 * 1024)
-    # No journal: nothing of these disks outlives a crash.
+    # No journal: these disks need not survive a crash.
     command = [mke2fs, "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0"]
     run_tool([*command, *(["-d", str(tree)] if tree else []), str(target)], "make a disk image")
 
@@ -164,7 +164,7 @@ def _image(folder: Path) -> EmulatorImage:
 
 
 def find_image() -> EmulatorImage | None:
-    """The image in the user's cache, None where it was not created yet."""
+    """The image in the user's cache, None before it was created."""
     folder = user_cache() / "emulator" / recipe_key(_recipe())
     return _image(folder) if folder.is_dir() else None
 
@@ -173,7 +173,7 @@ def create_image(*, force: bool = False) -> EmulatorImage:
     """The image, created now (10 seconds and 60 MB of packages) or found in the cache.
 
     Raises:
-        MsdcError: a program is missing (named with its package) or the mirror cannot be reached.
+        MsdcError: a program is missing (the message names its package), or the mirror cannot be reached.
     """
     require(*PROGRAMS)
     return _image(cached_folder("emulator", _recipe(), _make, force=force))

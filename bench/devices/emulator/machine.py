@@ -1,8 +1,8 @@
-"""A virtual arm64 machine with a real adbd, alive as long as its context.
+"""A virtual arm64 machine with a real adbd, as a context manager.
 
-qemu runs with a network of its own that reaches nothing (`restrict=on`); only adbd's port is forwarded, to a free port
-of the loopback interface, because adbd asks nobody for a password. With `count` the machine's clock advances with the
-instructions it executes, and its processor's counter of them is exact.
+qemu's network reaches nothing outside (`restrict=on`); only adbd's port is forwarded, to a free port of the loopback
+interface, because adbd has no password. With `count` the machine's clock advances with the executed instructions, and
+the processor's counter of them is exact.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from msdc.errors import MsdcError
 
 @dataclass(frozen=True)
 class Cpu:
-    """A processor model of qemu, and what it stands for."""
+    """A processor model of qemu and its title in results."""
 
     model: str
     title: str
@@ -40,7 +40,7 @@ BOOT_TIMEOUT_S = 180.0
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nothing uses now."""
+    """A port of the loopback interface that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -54,7 +54,7 @@ def _server_runs() -> bool:
 
 
 class EmulatorMachine:
-    """Boot on entry, gone on exit. `adb` reaches it in between."""
+    """Boots on entry and ends on exit; `adb` reaches it in between."""
 
     def __init__(
         self, image: EmulatorImage, cpu: str, *, memory_mib: int = 256, disk_mib: int = 512, count: bool = True,
@@ -73,17 +73,19 @@ class EmulatorMachine:
 
     @property
     def serial(self) -> str:
+        """Serial of the machine, as adb lists it."""
         return f"127.0.0.1:{self.ports[0]}"
 
     @property
     def adb(self) -> Adb:
+        """The machine through adb."""
         return Adb(self.serial, self._adb_program)
 
     def _command(self, folder: Path) -> list[str]:
         (qemu,) = require("qemu-system-aarch64")
         forwards = "".join(f",hostfwd=tcp:127.0.0.1:{port}-:{GUEST_ADBD_PORT}" for port in self.ports)
         counting = ["-icount", "shift=0,sleep=off"] if self.count else []
-        # A killed msdc must not leave a virtual machine behind.
+        # When msdc is killed, the virtual machine must end too.
         setpriv = find("setpriv")
         return [
             *([setpriv, "--pdeathsig", "KILL"] if setpriv else []),
@@ -123,7 +125,7 @@ class EmulatorMachine:
         while time.monotonic() < end:
             if self.process.poll() is not None:
                 word = last_words((folder / "qemu").read_bytes())
-                raise MsdcError(f"the emulator ended while it started: {word or 'no word from qemu'}")
+                raise MsdcError(f"the emulator ended while it started: {word or 'no message from qemu'}")
             if console.is_file() and READY.encode() in console.read_bytes():
                 with contextlib.suppress(MsdcError):
                     connect(self.serial, self._adb_program)
@@ -134,7 +136,7 @@ class EmulatorMachine:
         raise MsdcError(f"the emulator did not start in {BOOT_TIMEOUT_S:g} s ({word or 'nothing on its console'})")
 
     def power_off(self) -> None:
-        """Cut the power, as it were."""
+        """Kill the machine without shutting it down."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
@@ -145,7 +147,7 @@ class EmulatorMachine:
         self.power_off()
         for port in self.ports:
             disconnect(f"127.0.0.1:{port}", self._adb_program)
-        # A server that this machine started and nobody else uses goes with it.
+        # Stop an adb server that was started here and is not used by others.
         if self._own_server and _server_runs():
             with contextlib.suppress(MsdcError, OSError):
                 if not attached(self._adb_program):

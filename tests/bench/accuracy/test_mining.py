@@ -193,7 +193,7 @@ def test_constant_model_is_refused(tmp_path):
     [
         ("de-en.training.de", "de-1\tein\textra\n", r"training.de line 1: 3 tab-separated columns"),
         ("de-en.training.de", "de-1\tein\nde-2\t \n", r"training.de line 2: the sentence is empty"),
-        ("de-en.training.de", "de-1\tein\nde-1\tzwei\n", r"line 2: the id 'de-1' stood before, on line 1"),
+        ("de-en.training.de", "de-1\tein\nde-1\tzwei\n", r"line 2: the id 'de-1' is a duplicate of line 1"),
         ("de-en.training.gold", "de-0\ten-0\nde-0\ten-999\n", r"training.gold line 2: the id 'en-999' is in no"),
     ],
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from msdc.bench.compare import compare, regressions
+from msdc.bench.compare import compare_results, regressions
 from msdc.bench.devices.emulator.device import NOTE, EmulatorDevice, counted
 from msdc.bench.devices.emulator.image import INITRD_INIT, write_cpio
 from msdc.bench.devices.emulator.machine import CPUS, EmulatorMachine, free_port
@@ -82,13 +82,13 @@ def test_gate_on_instruction_counts(counted_runs):
 
 def test_gate_of_the_command_on_real_counts(counted_runs):
     now, again = (BenchFile(runs=(counted_runs[name],)) for name in ("a76", "again"))
-    assert regressions(compare(again, now), 0.1) == []
+    assert regressions(compare_results(again, now), 0.1) == []
     fewer = tuple(
         make_timing([0.97 * n for n in t.samples], warmup=t.warmup, length=t.length, clock="instructions")
         for t in counted_runs["again"].latency
     )
     faster = BenchFile(runs=(counted_runs["again"].model_copy(update={"latency": fewer}),))
-    found = regressions(compare(faster, now), 2.0)
+    found = regressions(compare_results(faster, now), 2.0)
     assert len(found) == len(LENGTHS) and all("instructions (gate 2 %)" in line for line in found)
 
 
