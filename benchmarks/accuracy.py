@@ -37,7 +37,7 @@ def unit(rows: np.ndarray) -> np.ndarray:
 def sentences(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(source, target, permutation): target row p holds the translation of source row permutation[p].
 
-    Every second source row has no translation: its target is a sentence of its own.
+    Every second source row has no translation: its target is unrelated.
     """
     generator = np.random.default_rng(seed)
     centres = generator.standard_normal((-(-count // CLUSTER), WIDTH), dtype=np.float32)
@@ -52,7 +52,7 @@ def sentences(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def pool(candidates: int, queries: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(queries, candidates, place of each query's answer)."""
+    """(queries, candidates, position of each query's answer)."""
     generator = np.random.default_rng(seed)
     centres = generator.standard_normal((-(-candidates // CLUSTER), WIDTH), dtype=np.float32)
     table = centres[np.arange(candidates) // CLUSTER]
@@ -146,7 +146,7 @@ def search_ours(queries: np.ndarray, table: np.ndarray, gold: np.ndarray, thread
 
 
 def search_laser(queries: np.ndarray, table: np.ndarray, gold: np.ndarray, threads: int) -> np.ndarray:
-    """LASER asks for the nearest only: 0 where it is the answer, 1 elsewhere."""
+    """LASER searches for the nearest only: 0 where it is the answer, else 1."""
     import faiss
 
     faiss.omp_set_num_threads(threads)
@@ -169,14 +169,14 @@ SEARCHES = {"ours": search_ours, "laser": search_laser, "brute": search_brute}
 
 
 def f1(pairs: list[tuple[int, int]], order: np.ndarray) -> float:
-    """F1 x 100 of the best threshold: pairs come best first; half of the rows have a translation."""
+    """F1 x 100 of the best threshold; pairs are sorted best first, half of the rows have a translation."""
     gold = int((order % 2 == 0).sum())
     right = np.array([order[t] == s and s % 2 == 0 for s, t in pairs])
     return float(100 * (2 * right.cumsum() / (np.arange(1, len(right) + 1) + gold)).max())
 
 
 def peak_mib() -> float:
-    """High-water mark of this process's memory."""
+    """Peak memory of this process."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM"):
             return int(line.split()[1]) / 1024
@@ -184,7 +184,7 @@ def peak_mib() -> float:
 
 
 def child(arguments: argparse.Namespace) -> None:
-    """One method on one problem: writes its answer, prints seconds and peak memory."""
+    """Run one method on one problem: write its result, print seconds and peak memory."""
     # libraries are loaded before the clock starts
     few = np.eye(16, WIDTH, dtype=np.float32)
     MINERS[arguments.method](few, few, arguments.threads)
@@ -221,7 +221,7 @@ def measure(arguments: argparse.Namespace, problem: str, method: str, answer: Pa
 
 
 def agreement(problem: str, ours: Path, other: Path) -> dict[str, float]:
-    """How far two methods' answers lie apart."""
+    """Agreement of the results of two methods."""
     a, b = np.load(ours), np.load(other)
     if problem == "xsr":
         return {"same_first": float(((a["above"] == 0) == (b["above"] == 0)).mean())}
@@ -266,7 +266,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path)
     add_write_option(parser, "search")
-    parser.add_argument("--keep", type=Path, help="keep answers here; a method measured there is not run again")
+    parser.add_argument("--keep", type=Path, help="keep results here; a method with a result is not run again")
     parser.add_argument("--problems", nargs="+", choices=("xsr", "mining"), default=("xsr", "mining"))
     for name in ("problem", "method", "answer"):
         parser.add_argument(f"--{name}", help=argparse.SUPPRESS)

@@ -23,7 +23,7 @@ PEER, TEACHER_PEER = "peer-minilm-l12", "peer-all-minilm-l6"
 
 
 def tokenizer_file(work: Path) -> Path:
-    """A small vocabulary for the random shapes: the table's size is what is measured, not the tokenizer's."""
+    """A small vocabulary for the random shapes: the size of the table matters, not the tokenizer."""
     from msdc.compress.texts import quickstart_texts
     from msdc.compress.vocabulary.sentencepiece import train_vocabulary
 
@@ -97,7 +97,7 @@ def pooled(source: Path, target: Path, width: int) -> int:
 
 
 def make_peer(work: Path, name: str, model: str, python: str, vocabulary: int) -> Path:
-    """The peer's file as a bundle, so that the same runner takes it."""
+    """The peer's file as a bundle, for the same runner."""
     from msdc.encoders.locate import locate_model
     from msdc.export.golden import golden_texts, write_golden
     from msdc.export.manifest import Manifest, list_files, write_manifest

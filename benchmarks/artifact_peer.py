@@ -24,7 +24,7 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_ma
 
 
 def minilm_l12(folder: Path, tokenizer: Path) -> SentenceTransformer:
-    """The unshrunk shape; speed and bytes do not depend on what the weights say, nor on the tokenizer."""
+    """The teacher's shape; speed and bytes depend neither on the weights nor on the tokenizer."""
     torch.manual_seed(0)
     shape = {"hidden_size": 384, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 1536}
     body = BertModel(BertConfig(vocab_size=250_002, max_position_embeddings=512, pad_token_id=0, **shape))

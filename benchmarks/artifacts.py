@@ -59,7 +59,7 @@ class Item:
     rounds: list[dict[str, Any]] = field(default_factory=list)
 
     def values(self, key: str) -> list[float]:
-        """A figure by round."""
+        """One figure per round."""
         return [one[key] for one in self.rounds]
 
 

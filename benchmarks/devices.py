@@ -42,7 +42,7 @@ TEXTS = ["a small dog", "where is the station", ""]
 
 
 def student_bundle(folder: Path, style: str) -> Path:
-    """Export the student into `folder`/bundle-STYLE. Most of its pieces are made up: they only have to be many."""
+    """Export the student into `folder`/bundle-STYLE. Most of its pieces are invented: only their number matters."""
     import sentencepiece
     import torch
     from sentencepiece import sentencepiece_model_pb2 as pb
@@ -83,14 +83,14 @@ def on_host(bundle: Path) -> DeviceRun:
 
 
 def on_phone(bundle: Path) -> DeviceRun:
-    """The emulated phone in real time: its memory is what is asked for, so nothing is counted."""
+    """The emulated phone in real time: only its memory is measured, so instructions are not counted."""
     with EmulatorMachine(create_image(), "a76", memory_mib=PHONE_MIB, count=False) as machine:
         (run,) = AdbDevice(machine.serial).run(bundle, SETTINGS)
     return run
 
 
 def figures(style: str, where: str, run: DeviceRun) -> dict[str, Any]:
-    """What the goals are about, with the goals beside it."""
+    """The figures that have a goal, with their goals."""
     assert run.memory is not None and run.parity is not None
     phases = {name: getattr(run.memory, name) for name in ("start", "loaded", "warm")}
     return {

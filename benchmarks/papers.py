@@ -30,7 +30,7 @@ SWEEPS = (
 
 
 def run_sweep(recipe: str, points: str, folder: Path, environment: dict[str, str]) -> str:
-    """The table of a sweep, run if it is not there."""
+    """The table of a sweep, which is run where it does not exist."""
     table = folder / "table.md"
     if not table.is_file():
         command = [sys.executable, "-m", "msdc.cli", "distill", recipe, "--sweep", points, "-o", str(folder)]

@@ -1,4 +1,4 @@
-"""Teaching from ten million generated pairs: resident memory and time to the first step.
+"""Training on ten million generated pairs: resident memory and time to the first step.
 
     python benchmarks/scale.py --pairs 10000000 --steps 200 --write docs/results/scale.md
 
@@ -28,7 +28,7 @@ TEACHER = "all-MiniLM-L6-v2"
 
 
 def generate(path: Path, pairs: int) -> None:
-    """Pairs of 3 to 8 of 40,000 invented words; the number in front makes each its own."""
+    """Pairs of 3 to 8 of 40,000 invented words; a leading number makes each pair unique."""
     generator = random.Random(1)
     syllables = [a + b for a in "bdfgklmnprst" for b in ("a", "e", "i", "o", "u", "an", "er")]
     words = ["".join(generator.choices(syllables, k=generator.randint(1, 2))) for _ in range(40_000)]
@@ -56,7 +56,7 @@ def fill_store(cache: Path, rows: int) -> None:
 
 
 def status(pid: int) -> dict[str, float]:
-    """VmHWM and anonymous memory of a process, MiB; empty once it is gone."""
+    """VmHWM and anonymous memory of a process, MiB; empty after it ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -72,7 +72,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def watch(recipe: Path, run_folder: Path, threads: int) -> dict[str, Any]:
-    """Run the command and take its numbers."""
+    """Run the command and measure it."""
     environment = os.environ | {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
     command = [sys.executable, "-m", "msdc.cli", "--debug", "distill", str(recipe), "-o", str(run_folder)]
     began = time.monotonic()

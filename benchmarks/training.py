@@ -1,4 +1,4 @@
-"""Teaching speed: this engine against sentence-transformers' trainer, same model, pairs, batch, loss and precision.
+"""Training speed: this engine against sentence-transformers' trainer, same model, pairs, batch, loss and precision.
 
     python benchmarks/training.py --threads 2 --corpus DATA/*/*.en-de.tsv.gz --write docs/results/training-speed.md
 
@@ -32,7 +32,7 @@ BATCH, MAX_LENGTH, RATE = 64, 128, 2e-5
 
 
 def read_pairs(paths: list[str], count: int) -> list[tuple[str, str]]:
-    """`count` pairs drawn from all files; of a table with a header of languages, English beside every other column."""
+    """`count` pairs drawn from all files; of a table with one language per column, English with every other column."""
     pairs: list[tuple[str, str]] = []
     for path in paths:
         data = gzip.decompress(Path(path).read_bytes()) if path.endswith(".gz") else Path(path).read_bytes()
@@ -50,13 +50,13 @@ def read_lines(path: Path) -> list[list[str]]:
 
 
 def peak_mib() -> float:
-    """VmHWM of this process."""
+    """Peak memory (VmHWM) of this process."""
     status = Path("/proc/self/status").read_text()
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) / 1024
 
 
 def numbers(pairs: int, first_s: float, later: list[tuple[float, float]]) -> dict[str, Any]:
-    """What a side reports: wall and processor seconds of each later epoch, peak memory."""
+    """The result of one engine: wall and processor seconds of each epoch but the first, peak memory."""
     walls, processors = [wall for wall, _ in later], [cpu for _, cpu in later]
     return {"pairs": pairs, "first_epoch_s": first_s, "epoch_s": walls, "epoch_cpu_s": processors,
             "vmhwm_mib": peak_mib()}  # fmt: skip
@@ -145,7 +145,7 @@ SIDES = {"ours": ours, "sentence-transformers": sentence_transformers}
 
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, float]:
-    """Median, lowest and highest over all later epochs of all repeats; both sides of a pair are sentences."""
+    """Median, lowest and highest over all later epochs of all repeats; both sides of a pair count as sentences."""
     rates = [2 * run["pairs"] / seconds for run in runs for seconds in run["epoch_s"]]
     epochs = [seconds for run in runs for seconds in run["epoch_s"]]
     return {

@@ -19,7 +19,7 @@ namespace msdc::runner {
 namespace {
 
 // Sum of the kB of every line of `path` that starts with `name` and a colon; -1 where there is none. Reads through a
-// buffer on the stack: what measures memory should not take any.
+// buffer on the stack, so that measuring memory allocates none.
 int64_t sum_kib(const char* path, const char* name) {
   const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return -1;
@@ -80,7 +80,7 @@ int64_t Meter::now() const {
 }
 
 MemoryKib read_memory() {
-  // smaps_rollup came with Linux 4.14 and Android 9; smaps says the same in many parts.
+  // smaps_rollup exists since Linux 4.14 and Android 9; smaps has the same numbers per mapping.
   const char* maps = ::access("/proc/self/smaps_rollup", R_OK) == 0 ? "/proc/self/smaps_rollup" : "/proc/self/smaps";
   const MemoryKib out = {sum_kib("/proc/self/status", "VmHWM"), sum_kib(maps, "Pss"), sum_kib(maps, "Rss"),
                          sum_kib(maps, "Anonymous")};
@@ -106,11 +106,11 @@ Machine read_machine() {
   try {
     all = read_file("/proc/cpuinfo", 1u << 20);
   } catch (const Failure&) {
-    // Some Android releases hide it from apps; the shell user may read it.
+    // Some Android releases hide it from apps, but not from the shell user.
   }
   const size_t end = all.find("\n\n");
   out.cpuinfo = all.substr(0, end == std::string::npos ? all.size() : end);
-  // 32-bit Arm and Android put the machine's name after the last processor.
+  // 32-bit Arm and Android print the machine's name after the last processor.
   const size_t hardware = all.find("\nHardware");
   if (hardware != std::string::npos && hardware >= out.cpuinfo.size()) {
     out.cpuinfo += all.substr(hardware, all.find('\n', hardware + 1) - hardware);

@@ -1,4 +1,4 @@
-// What the kernel says about this process and this machine.
+// This process and this machine, as the kernel reports them.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace msdc::runner {
 
-// What samples are differences of.
+// The clock that samples are differences of.
 class Meter {
  public:
   // Nanoseconds of CLOCK_MONOTONIC, or instructions that this thread executed outside the kernel. The processor's own
-  // counter does not see interrupts, so the same work counts the same. Throws Failure(MSDC_UNSUPPORTED) without one.
+  // counter excludes interrupts, so equal work gives equal counts. Throws Failure(MSDC_UNSUPPORTED) without one.
   explicit Meter(bool count_instructions);
   ~Meter();
   Meter(const Meter&) = delete;
@@ -33,7 +33,7 @@ struct MemoryKib {
 // Throws Failure where /proc lacks the fields.
 MemoryKib read_memory();
 
-// Stay on these CPUs. Throws Failure(MSDC_BAD_ARGUMENT) where the kernel refuses.
+// Run on these CPUs only. Throws Failure(MSDC_BAD_ARGUMENT) where the kernel refuses.
 void set_affinity(const std::vector<int32_t>& cpus);
 
 struct Machine {

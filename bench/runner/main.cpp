@@ -1,8 +1,8 @@
 // The benchmark runner: `msdc-runner REQUEST.json`. Loads a bundle on the machine it runs on, times it, compares its
 // golden texts, embeds a file of sentences. Answers in a JSON file and one last line on standard output:
 //   msdc-runner done NONCE SHA256-OF-ANSWER SHA256-OF-VECTORS
-// Without that line nothing the runner left behind is to be believed. Raw samples only, nanoseconds or executed
-// instructions as the request asked; `clock` in the answer says which.
+// Without that line the files are not valid. Samples are raw, in nanoseconds or executed instructions as requested;
+// `clock` in the answer names the unit.
 #include <cinttypes>
 #include <csignal>
 #include <cstdio>
@@ -94,7 +94,7 @@ int64_t timed(const Meter& meter, const std::function<void()>& work) {
   return meter.now() - start;
 }
 
-// `runs` timed calls after `warmup` untimed ones; `work` gets the call's number.
+// `runs` timed calls after `warmup` untimed ones; `work` receives the index of the call.
 std::vector<int64_t> sample(const Request& request, const Meter& meter, const std::function<void(size_t)>& work) {
   for (int32_t i = 0; i < request.warmup; ++i) work(static_cast<size_t>(i));
   std::vector<int64_t> out;
@@ -135,7 +135,7 @@ void write_golden(JsonWriter& json, const Manifest& manifest, const Tokenizer& t
     file.write(vector.data(), width * sizeof(float));
   }
   json.close(']').key("texts").number(static_cast<int64_t>(golden.texts.size())).key("ids_differ").numbers(differ);
-  // NaN is not JSON; a vector that is not finite agrees with nothing.
+  // NaN is not JSON; a vector that is not finite counts as no agreement.
   json.key("min_cosine").real(least == least ? least : -1);
   const double mean = sum / static_cast<double>(golden.texts.size());
   json.key("mean_cosine").real(mean == mean ? mean : -1).close('}');
@@ -163,7 +163,7 @@ void write_machine(JsonWriter& json) {
 }
 
 void run(const Request& request) {
-  // Against a runner that hangs where the host and its own `timeout` cannot reach it.
+  // Ends a runner that hangs where neither the host nor `timeout` can reach it.
   if (request.deadline_s > 0) ::alarm(static_cast<unsigned>(request.deadline_s));
   set_affinity(request.affinity);
   quiet_engine();
@@ -253,7 +253,7 @@ int main(int count, char** arguments) {
     return 0;
   } catch (const msdc::Failure& failure) {
     std::fprintf(stderr, "msdc-runner error: %s\n", failure.what());
-    // 2 says that what was handed over is wrong, 1 that running it failed.
+    // 2: bad input; 1: the run failed.
     return failure.status == MSDC_DAMAGED || failure.status == MSDC_BAD_ARGUMENT ? 2 : 1;
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "msdc-runner error: out of memory\n");

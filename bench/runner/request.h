@@ -1,4 +1,4 @@
-// What the host asks of one run, as JSON.
+// The host's request of one run, as JSON.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ struct Row {
 struct Request {
   static Request read(const std::string& path);
 
-  std::string nonce;             // comes back in the sentinel, so that an old answer is never taken for this one
+  std::string nonce;             // repeated in the sentinel, so that an old answer is not mistaken for this one
   std::string bundle;            // folder
-  std::vector<Row> rows;         // ids to time, one row a length
+  std::vector<Row> rows;         // ids to time, one row per length
   std::vector<std::string> texts;  // texts to time tokenization and the whole pipeline on, in turn
-  bool count_instructions = false;  // what samples are: executed instructions in place of nanoseconds
+  bool count_instructions = false;  // samples are executed instructions instead of nanoseconds
   int32_t runs = 1;
   int32_t warmup = 0;
   int32_t threads = 1;
   int64_t cooldown_ms = 0;       // pause before each length
-  int32_t deadline_s = 0;        // the runner ends itself after so many seconds; 0: never
+  int32_t deadline_s = 0;        // the runner ends itself after this time; 0: never
   std::vector<int32_t> affinity;  // CPU numbers; empty: any
   std::string embed_file;        // texts to embed, each ended by a NUL byte; empty: none
   std::string answer_file;
