@@ -13,7 +13,7 @@ from msdc.tables import fixed, minus, number
 
 ROW = 34.0
 MAX_DOTS = 600
-# A score axis shows at least this many points, so that rounding does not look like a cliff.
+# A score axis shows at least this many points, so that rounding does not look like a large drop.
 SCORE_SPAN = 5.0
 
 

@@ -9,7 +9,7 @@ from msdc.tables import Table
 
 @dataclass(frozen=True)
 class LegendEntry:
-    """One line of a legend: colour variable, marker shape, name, and an optional value."""
+    """One line of a legend: color variable, marker shape, name, and an optional value."""
 
     color: str
     shape: str
