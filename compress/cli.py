@@ -52,8 +52,8 @@ def _print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
 @PLACE
 @click.option("--budget", help="List every student that fits, e.g. 10MB, and mark the Pareto set.")
 @click.option("--runtime", type=click.Choice(runtime_names()), default="executorch", show_default=True,
-              help="Whose file the budget is for.")  # fmt: skip
-@click.option("--all", "show_all", is_flag=True, help="With --budget: also what is not on the Pareto set.")
+              help="Runtime whose file the budget is for.")  # fmt: skip
+@click.option("--all", "show_all", is_flag=True, help="With --budget: also candidates outside the Pareto set.")
 @click.option("--top", type=int, default=25, show_default=True, help="With --budget: rows to print; --json prints all.")
 @JSON
 def plan(model: str | None, shape: str | None, list_shapes: bool, as_json: bool, **options: Any) -> None:
@@ -67,7 +67,7 @@ def plan(model: str | None, shape: str | None, list_shapes: bool, as_json: bool,
         click.echo(json.dumps(known_shapes()) if as_json else "\n".join(known_shapes()))
         return
     if (model is None) == (shape is None):
-        raise click.UsageError("give a MODEL or --shape NAME, one of the two")
+        raise click.UsageError("expected either MODEL or --shape NAME")
     budget, show_all, top = options.pop("budget"), options.pop("show_all"), options.pop("top")
     request = PlanRequest(model=model, shape=shape, **options)
     if budget is None:
@@ -80,7 +80,7 @@ def plan(model: str | None, shape: str | None, list_shapes: bool, as_json: bool,
                    f"{config.hidden}, {config.unit} layers x {config.repeats}")  # fmt: skip
         click.echo(f"embedding {sizes.embedding_parameters / 1e6:.2f} M parameters, encoder "
                    f"{sizes.encoder_parameters / 1e6:.2f} M, all {sizes.parameters / 1e6:.2f} M")  # fmt: skip
-        click.echo(f"{sizes.macs_per_token / 1e6:.2f} M multiply-accumulates a token at length {sizes.macs_length}")
+        click.echo(f"{sizes.macs_per_token / 1e6:.2f} M multiply-accumulates per token at length {sizes.macs_length}")
         rows = [[name, *(_mb(value) for value in row.values())] for name, row in sizes.bytes.items()]
         _print_table("predicted bytes", ["precision", *next(iter(sizes.bytes.values()))], rows)
         return
@@ -117,15 +117,17 @@ def plan(model: str | None, shape: str | None, list_shapes: bool, as_json: bool,
 @command.command()
 @click.argument("model")
 @OUT
-@click.option("--languages", help="Keep what these languages write, e.g. de,es.")
-@click.option("--corpus", multiple=True, type=click.Path(path_type=Path), help="Keep what this text uses (may repeat).")
-@click.option("--size", type=int, help="Keep at most so many pieces, the most frequent ones.")
+@click.option("--languages", help="Keep pieces in the alphabets of these languages, e.g. de,es.")
+@click.option(
+    "--corpus", multiple=True, type=click.Path(path_type=Path), help="Keep pieces that this text uses (repeatable)."
+)
+@click.option("--size", type=int, help="Keep at most this many pieces, the most frequent ones.")
 @click.option("--check", multiple=True, type=click.Path(path_type=Path),
-              help="Measure on this text how much changes (may repeat).")  # fmt: skip
+              help="Measure the change on this text (repeatable).")  # fmt: skip
 @FORCE
 @JSON
 def vocabulary(model: str, languages: str | None, as_json: bool, **options: Any) -> None:
-    """Drop the pieces and table rows that nobody needs, and prove that nothing else changed."""
+    """Remove unused pieces and table rows, and verify that nothing else changed."""
     from msdc.compress.vocabulary.trim import TrimRequest, trim
 
     codes = tuple(code.strip() for code in (languages or "").split(",") if code.strip())
@@ -144,10 +146,10 @@ def vocabulary(model: str, languages: str | None, as_json: bool, **options: Any)
     columns = [
         "texts of",
         "texts",
-        "segmented otherwise",
-        "max difference of the others",
+        "tokenized differently",
+        "max difference otherwise",
         "cosine of the changed",
-        "tokens a text",
+        "tokens per text",
     ]
     _print_table("proof", columns, rows)
 

@@ -33,7 +33,7 @@ def read_texts(path: str | Path, limit: int | None = None) -> list[str]:
 
 
 def quickstart_texts(languages: Sequence[str] = (), limit: int | None = None) -> list[str]:
-    """Sentences of the embedded corpus, in `languages` where it has them (all of its languages otherwise).
+    """Sentences of the embedded corpus, in `languages`, or in all of its languages where it has none of these.
 
     Taken row by row across the languages, so that a limit keeps them balanced.
     """
@@ -47,10 +47,10 @@ def quickstart_texts(languages: Sequence[str] = (), limit: int | None = None) ->
     return [texts[int(position * step)] for position in range(limit)]
 
 
-# Rows that a corpus never met still get a small say; a few hundred sentences know only a few thousand rows.
+# Rows that do not occur in the corpus keep a small weight: a few hundred sentences use only a few thousand rows.
 SMOOTHING = 0.1
-# A special id stands in every sentence; a sentence has about this many pieces.
-PIECES_A_SENTENCE = 20
+# A special id occurs in every sentence; a sentence has about this many pieces.
+PIECES_PER_SENTENCE = 20
 
 
 def corpus_frequency(tokenizer: Tokenizer, texts: Sequence[str], vocabulary: int, max_length: int) -> Tensor:
@@ -90,7 +90,7 @@ def own_frequency(tokenizer: Tokenizer, vocabulary: int) -> Tensor | None:
         return None
     frequency_V = frequency_V / total + 1e-3 / vocabulary
     for index in special:
-        frequency_V[index] = 1 / PIECES_A_SENTENCE
+        frequency_V[index] = 1 / PIECES_PER_SENTENCE
     return frequency_V
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints that are whole or absent, and say so when they are damaged.
+"""Checkpoints: written whole or not at all, verified when they are read.
 
 A checkpoint is `step-N.pt` (tensors and plain values, read back with weights_only=True) and `step-N.json` (its sha256,
 written last: a checkpoint without it was never finished).
@@ -70,7 +70,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     """Read one checkpoint.
 
     Raises:
-        MsdcError: damaged; the message names the newest good one and how to go on from it.
+        MsdcError: damaged; the message names the newest good one and how to continue from it.
     """
     try:
         whole = path.is_file() and sha256_file(path) == read_json(path.with_suffix(".json"))["sha256"]
@@ -83,7 +83,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         except Exception:
             pass
     others = [p for p in checkpoints(path.parent) if p != path]
-    hint = "no other checkpoint is left in this stage; remove its folder to start the stage anew"
+    hint = "no other checkpoint is left in this stage; remove its folder to start the stage again"
     if others:
-        hint = f"remove {path.name} and {path.with_suffix('.json').name} to go on from {others[0].name}"
+        hint = f"remove {path.name} and {path.with_suffix('.json').name} to continue from {others[0].name}"
     raise MsdcError(f"{path}: this checkpoint is damaged; {hint}")

@@ -1,4 +1,4 @@
-"""The model card of a student: what it is, what it was taught on, how to load it."""
+"""The model card of a student: what it is, its training data, how to load it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def model_card(recipe: Recipe, encoder: Encoder, results: dict[str, dict[str, fl
         "",
         f"# {recipe.name}",
         "",
-        recipe.about or "A multilingual sentence encoder taught with msdc.",
+        recipe.about or "A multilingual sentence encoder trained with msdc.",
         "",
         f"* teacher: `{recipe.teacher}`",
         f"* parameters: {parameters:,}; sentence width {encoder.width}; longest input {encoder.max_length} tokens",

@@ -1,4 +1,4 @@
-"""Many processes as one: what torchrun set up, and gathering that keeps gradients exact.
+"""Training with several processes under torchrun, with exact gradients.
 
 Every process computes the loss of the whole global batch from gathered vectors; only its own rows carry gradients. The
 gradient of gathering sums over processes and DistributedDataParallel averages, so the result is the gradient of one
@@ -16,14 +16,14 @@ from torch import Tensor
 
 
 def rank_and_world() -> tuple[int, int]:
-    """This process' number and how many there are."""
+    """Number of this process and number of processes."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
     return 0, 1
 
 
 def start() -> torch.device:
-    """Join the group torchrun prepared, if any; the device this process works on."""
+    """Join the process group of torchrun, if any; returns the device of this process."""
     cuda = torch.cuda.is_available()
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
         dist.init_process_group("nccl" if cuda else "gloo")
@@ -74,6 +74,6 @@ def gather(vectors_BD: Tensor) -> Tensor:
 
 
 def share(count: int) -> slice:
-    """Which rows of a global batch are this process'."""
+    """The rows of a global batch that this process computes."""
     rank, world = rank_and_world()
     return slice(rank, count, world)

@@ -1,7 +1,6 @@
-"""A recipe: which models, which text, and the list of stages that teach one from the other.
+"""A recipe: models, text, and a list of training stages.
 
-pydantic, frozen, unknown keys refused. Defaults are the values of Ding et al. 2022 where the paper gives one, with
-what a small CPU run wants noted beside.
+Frozen pydantic models that refuse unknown keys. Defaults are the values of Ding et al. 2022 where the paper has one.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class Strict(BaseModel):
 
 
 class Corpus(Strict):
-    """Where sentences come from: a path or glob, two aligned files, a hub id, an OPUS name, or a dictionary."""
+    """A source of sentences: a path or glob, two aligned files, a hub id, or an OPUS name."""
 
     path: str | None = None
     files: tuple[str, str] | None = Field(default=None, description="two aligned files: source, target")
@@ -40,14 +39,15 @@ class Corpus(Strict):
     columns: tuple[int, ...] | tuple[str, ...] = Field(
         default=(), description="text: tab-separated columns that hold it: numbers from 1, or names in the first line"
     )
-    tokenized: bool = Field(default=False, description="text whose punctuation stands apart: the blanks are taken out")
+    tokenized: bool = Field(default=False, description="tokenized text: blanks before punctuation are removed")
     word_by_word: tuple[str, ...] = Field(
-        default=(), description="text: languages it is put into, word by word, by the parallel corpora's dictionary"
+        default=(),
+        description="text: languages to translate it into, word by word, with the dictionary of the parallel corpora",
     )
     recombine: float = Field(
-        default=0.0, ge=0, le=1, description="word_by_word: share of the words that are exchanged for others first"
+        default=0.0, ge=0, le=1, description="word_by_word: share of the words that are replaced by others first"
     )
-    max_characters: int = Field(default=250, gt=0, description="longer sentences are left out (MSD code: 250)")
+    max_characters: int = Field(default=250, gt=0, description="longer sentences are skipped (MSD code: 250)")
     weight: float = Field(default=1.0, gt=0)
 
     @field_validator("kind")
@@ -65,9 +65,9 @@ class Corpus(Strict):
         if sum(value is not None for value in (self.path, self.files, self.hub, self.opus)) != 1:
             raise ValueError("a corpus needs exactly one of path, files, hub, opus")
         if (self.columns or self.tokenized or self.word_by_word) and self.kind != "text":
-            raise ValueError("columns, tokenized and word_by_word are of `kind: text`")
+            raise ValueError("columns, tokenized and word_by_word require `kind: text`")
         if self.recombine and not self.word_by_word:
-            raise ValueError("recombine is of word_by_word")
+            raise ValueError("recombine requires word_by_word")
         return self
 
 
@@ -123,7 +123,7 @@ class ObjectiveUse(Strict):
 
 
 class Stage(Strict):
-    """One step of teaching: who learns, from whom, by which objective, for how long."""
+    """One training stage: who learns, from whom, by which objective, for how long."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
     train: Literal["assistant", "student", "student.embedding"] = "student"
@@ -131,13 +131,13 @@ class Stage(Strict):
     objective: tuple[ObjectiveUse, ...]
     start: Literal["keep", "svd", "random", "body"] = Field(
         default="keep",
-        description="what of the learner is set anew first: keep nothing is; svd the embedding, from the SVD of the "
-        "assistant's table; body the layers, from the assistant; random the embedding, at random",
+        description="what is reset before training: keep nothing; svd the embedding, to the SVD of the assistant's "
+        "table; body the layers, to the assistant's; random the embedding, to random numbers",
     )
     epochs: float = Field(default=1.0, gt=0)
     steps: int | None = Field(default=None, gt=0, description="in place of epochs")
-    batch: int = Field(default=64, gt=0, description="pairs a step (paper: 64)")
-    batch_tokens: int | None = Field(default=None, gt=0, description="token budget a side; pairs a step then vary")
+    batch: int = Field(default=64, gt=0, description="pairs per step (paper: 64)")
+    batch_tokens: int | None = Field(default=None, gt=0, description="token budget per side; pairs per step vary")
     max_length: int = Field(default=128, gt=3)
     learning_rate: float = Field(default=2e-5, gt=0)
     table_learning_rate: float | None = Field(default=None, gt=0, description="of the token table, where it differs")
@@ -148,14 +148,14 @@ class Stage(Strict):
     freeze: tuple[str, ...] = Field(default=(), description="prefixes of parameter names that stay as they are")
     source_share: float = Field(default=1.0, gt=0, le=1, description="share of steps that also teach the source side")
     balance: Literal["proportional", "equal", "root", "sources"] = Field(
-        default="root", description="equal: each language draws alike; sources: each file does (MKD)"
+        default="root", description="equal: the same share for each language; sources: for each file (MKD)"
     )
     choose: Literal["auto", "graded", "heldout"] = Field(
-        default="auto", description="what checkpoints are chosen by; auto: graded pairs and held-out pairs together"
+        default="auto", description="what chooses checkpoints; auto: graded and held-out pairs together"
     )
     corpora: tuple[Corpus, ...] | None = Field(default=None, description="in place of the recipe's")
     sample: float | None = Field(default=None, gt=0, le=1, description="in place of the recipe's")
-    evaluate_every: int | None = Field(default=None, gt=0, description="steps; None: four times a stage")
+    evaluate_every: int | None = Field(default=None, gt=0, description="steps; None: four times per stage")
     patience: int | None = Field(default=None, gt=0, description="epochs without gain before the stage ends")
     quantize: str | None = Field(default=None, description="fake-quantize to this precision while training (QAT)")
     average: float | None = Field(
@@ -181,7 +181,7 @@ class Stage(Strict):
 
 
 class HeldOut(Strict):
-    """What checkpoints are chosen on: parallel sentences kept out of training, and a graded development set."""
+    """Validation data: parallel sentences held out of training, and graded development sets."""
 
     pairs: int = Field(default=200, gt=0, description="per language")
     share: float = Field(default=0.004, gt=0, lt=0.5, description="of source sentences set aside, by hash")
@@ -192,7 +192,7 @@ class HeldOut(Strict):
 
 
 class Recipe(Strict):
-    """One run of the road's first half: from teacher and text to a student folder."""
+    """One run: from teacher and text to a student folder."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     about: str = ""
@@ -213,7 +213,7 @@ class Recipe(Strict):
     sample: float = Field(default=1.0, gt=0, le=1, description="share of source sentences used, with all translations")
     report: tuple[str, ...] = Field(
         default=(),
-        description="graded files scored once, when all is taught; never chosen by, so test sets may be here",
+        description="graded files scored once after training; never used for choosing, so test sets may be here",
     )
     data_sources: tuple[str, ...] = ()
     licenses: tuple[str, ...] = ()
@@ -278,7 +278,7 @@ def read_tree(path: Path) -> dict[str, Any]:
     """
     try:
         if path.stat().st_size > MAX_RECIPE_BYTES:
-            raise InputError(f"{path}: {path.stat().st_size} bytes is no recipe")
+            raise InputError(f"{path}: {path.stat().st_size} bytes is too large for a recipe")
         tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_SafeLoader)
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such recipe") from error

@@ -1,9 +1,9 @@
-"""An assistant without multilingual pretraining: a new vocabulary whose rows are made of the teacher's own.
+"""An assistant without multilingual pretraining: a new vocabulary whose rows are made from the teacher's rows.
 
 Every row of the new table is a weighted mean of the English teacher's rows, weighted by how strongly a new piece and
-an English wordpiece go together in parallel text. `cooccurrence` counts (score c^2 / (c_p c_w)); `alignment` runs a few
-rounds of IBM Model 1 (Brown et al. 1993) in both directions from those counts, which gives a word the rows of its own
-translation instead of those of its neighbours.
+an English wordpiece are associated in parallel text. `cooccurrence` counts (score c^2 / (c_p c_w)); `alignment` runs a
+few rounds of IBM Model 1 (Brown et al. 1993) in both directions from those counts, which gives a word the rows of its
+own translation instead of those of its neighbours.
 
 Shapes: P new pieces, W teacher wordpieces, H hidden; counts are sparse P x W.
 """
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from msdc.errors import InputError
 
-CANDIDATES = 8  # rows that make one new row: more blurs, fewer starves rare pieces
+CANDIDATES = 8  # rows per new row: more blurs it, fewer is too little for rare pieces
 
 
 def _occurrence(rows: Sequence[Sequence[int]], width: int) -> sparse.csr_matrix:

@@ -3,10 +3,10 @@
 `prepare` changes the classes of a student's modules in place, not their parameters: names, checkpoints and optimizers
 stay as they are. The forward pass uses the numbers that `msdc.compress.quantization.weights.quantize` will use (same
 scales, same
-rounding, same per-token activations); the backward pass takes the rounding for the identity (straight-through, Bengio
+rounding, same per-token activations); the backward pass treats rounding as the identity (straight-through, Bengio
 et al. 2013). torchao 0.18's own QAT modules compute the same int8 forward pass (tested, bit for bit), but know no
 two-byte scales, rename the modules, round the whole table at every step, and stop the gradient of the largest number
-of every group, which at 32 numbers a group freezes the weights that matter most.
+of every group, which at 32 numbers per group freezes the weights that matter most.
 
 Shapes: B batch, T tokens, R rows, C columns, G groups of a row.
 """
@@ -66,6 +66,7 @@ class FakeQuantizedLinear(nn.Linear):
     plan_name: str
 
     def forward(self, hidden: Tensor) -> Tensor:
+        """The product of rounded input and rounded weight, [..., R]."""
         weight = self.weight
         rounded = _round_trip(weight, self.plan_dtype, self.plan_group, self.plan_name)
         return F.linear(fake_quantize_tokens(hidden), straight_through(weight, rounded.to(weight.dtype)), self.bias)
@@ -79,6 +80,7 @@ class FakeQuantizedEmbedding(nn.Embedding):
     plan_name: str
 
     def forward(self, ids_BT: Tensor) -> Tensor:
+        """Rounded rows of the ids, [B, T, C]."""
         # A scale belongs to one row, so rounding the rows of this batch is rounding the table, and far cheaper.
         rows = super().forward(ids_BT)
         flat = rows.reshape(-1, rows.shape[-1])
@@ -92,9 +94,10 @@ class FakeQuantizedPositions(nn.Embedding):
     plan_group: int
     plan_name: str
 
-    # The student takes slices of `weight` itself, so the rounding sits on reading it; the parameter stays what it is.
+    # The student takes slices of `weight` itself, so reading it rounds; the parameter itself is not changed.
     @property
     def weight(self) -> Tensor:  # type: ignore[override]
+        """The rounded table [R, C], with the gradient of the parameter."""
         own = self._parameters["weight"]
         assert own is not None
         return straight_through(own, _round_trip(own, self.plan_dtype, self.plan_group, self.plan_name))

@@ -56,7 +56,7 @@ class Calibration:
         self._pairs = np.triu_indices(len(rows), 1)
         self._float_similarity = self._similarity(self.float_ND)
         if np.ptp(self._float_similarity) == 0:
-            raise InputError("the calibration texts are all alike; take varied sentences")
+            raise InputError("the calibration texts are all equal; use varied sentences")
         self._known: dict[tuple[tuple[str, str], ...], Cost] = {}
 
     @torch.inference_mode()

@@ -22,8 +22,8 @@ from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.shapes import DENSE, POSITION, PROJECT, TABLE, matrix_names, tensor_shapes
 from msdc.errors import InputError
 
-# int4-embed4 is for students trained with fake quantization (compress/qat.py): int4 linears after training alone lose
-# too much (cosine 0.957 to the float model).
+# int4-embed4 is for students trained with fake quantization (msdc.compress.quantization.qat): without it int4 linears
+# lose too much (cosine 0.957 to the float model).
 PRECISIONS = ("fp32", "int8", "int8-embed4", "int4-embed4")
 GROUP = 32
 
@@ -57,7 +57,8 @@ def _config(model: Student | StudentConfig) -> StudentConfig:
     return model if isinstance(model, StudentConfig) else model.config
 
 
-# States of a layer that come out of a layer norm, and the products that read them: its input, and what stands between.
+# States of a layer that come out of a layer norm, and the products that read them: the layer's input, and the state
+# before the feed-forward part.
 NORM_READERS = {"entry": ("query", "key", "value"), "middle": ("up",)}
 
 
@@ -76,7 +77,7 @@ def plan_for(model: Student | StudentConfig, precision: str) -> PrecisionPlan:
     """The plan behind the name of a precision.
 
     Bottleneck map and dense head stay int8 in int4-embed4: they are small and every token passes them. Positions are
-    int8 beside a 4-bit table and float otherwise.
+    int8 beside a 4-bit table, else float.
 
     Raises:
         InputError: unknown name, or an int4 weight whose rows are no multiple of 32.
@@ -136,7 +137,7 @@ def quantize_block(weight_RC: Tensor, columns: int, dtype: Dtype, scale_type: Sc
 
 
 def dequantize_rows(values_RC: Tensor, scale_RG: Tensor) -> Tensor:
-    """float32 [R, C] of integers and their scales (one a row, or one a group)."""
+    """float32 [R, C] of integers and their scales (one per row or group)."""
     R, C = values_RC.shape
     G = scale_RG.shape[1]
     return (values_RC.float().reshape(R, G, C // G) * scale_RG.unsqueeze(2)).reshape(R, C)

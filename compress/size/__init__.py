@@ -1,0 +1,1 @@
+"""Sizes of a student before training: parameters, bytes, operations, and what fits a budget."""

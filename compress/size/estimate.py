@@ -1,9 +1,8 @@
-"""Parameters, bytes and operations of a student before anything is trained or fetched.
+"""Parameters, bytes and operations of a student before anything is trained or downloaded.
 
-Parameters are counted as Ding et al. 2022 count them (msdc.compress.student.shapes.parameter_counts). Bytes are those
-of the files
-that `msdc export` writes: the weights as stored, plus what the program around them costs (constants below, measured on
-exported programs and held within 1 % by tests/export).
+Parameters are counted as in Ding et al. 2022 (msdc.compress.student.shapes.parameter_counts). Bytes are those of the
+files that `msdc export` writes: the weights as stored, plus the program around them (constants below, measured on
+exported programs; tests/export keep them within 1 %).
 """
 
 from __future__ import annotations
@@ -97,7 +96,7 @@ def cut(base: StudentConfig, changes: Cut) -> StudentConfig:
 
 
 def macs_per_token(config: StudentConfig, length: int = REFERENCE_LENGTH) -> int:
-    """Multiply-accumulates a token of a sentence of `length` tokens costs, attention included."""
+    """Multiply-accumulates per token in a sentence of `length` tokens, attention included."""
     H, I = config.hidden, config.intermediate
     layer = 4 * H * H + 2 * H * I + 2 * length * H
     total = layer * config.unit * config.repeats

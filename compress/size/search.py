@@ -1,17 +1,17 @@
-"""Every student that fits a number of bytes, and which of them are worth training.
+"""Every student that fits a byte budget, and which of them are worth training.
 
 Bytes and operations are exact before training; accuracy is not. `expected_loss` orders the candidates by what is
 published or measured, in Spearman points lost against the base model:
 
 * bottleneck: `BOTTLENECK_POINTS` x the share of the token table's variance that it drops. The share is measured on
-  the given model's own table; for a bare shape it follows the curve measured on all-MiniLM-L6-v2 (FACTS).
+  the given model's own table; for a bare shape it follows `KEPT_CURVE`, measured on all-MiniLM-L6-v2.
 * stored layers: `HALVING_POINTS` each time the unit is half the base's layers (Ding et al. 2022, table 2: 12 to 6 to 3
   layers cost 1.7 and 1.7 points with XLM-R, 3.7 and 4.3 with MiniLM).
-* depth: what is not applied at all (unit x repeats below the base's layers) costs `DEPTH_POINTS` a halving more.
+* depth: what is not applied at all (unit x repeats below the base's layers) costs `DEPTH_POINTS` more per halving.
 * vocabulary: `VOCABULARY_POINTS` each time it is halved.
 * precision: the gates of an artifact: int8 0.3, an int4 table 0.3 more, int4 linears 0.6 more.
 
-It orders, it does not promise: train two or three from the Pareto set.
+It ranks candidates and predicts no score: train two or three from the Pareto set.
 """
 
 from __future__ import annotations

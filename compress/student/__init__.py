@@ -1,4 +1,4 @@
-"""The student: its class, its folders, and the ways from and to stock encoders."""
+"""The student: its class, its folders, and conversion from and to stock encoders."""
 
 from msdc.compress.student.model import Student, StudentConfig
 

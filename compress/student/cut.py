@@ -1,7 +1,7 @@
-"""Cut a student out of a larger one: chosen layers become the recurring unit, the table gets its bottleneck.
+"""Cut a student from a larger one: chosen layers become the recurring unit, the table gets its bottleneck.
 
-Source: Ding et al. 2022: the unit is the first M layers of the assistant (`layers` may choose others), the bottleneck
-starts from the frequency-weighted SVD (msdc.compress.student.cut).
+Source: Ding et al. 2022: the unit is the first M layers of the assistant (`layers` may choose others). The bottleneck
+starts from the frequency-weighted SVD of the token table.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def shrink(
     """A student with `layers` of `large` as its unit (None: all of them), applied `repeats` times.
 
     With no layer left out the result differs from `large` only by what the SVD drops: with `place: word` of the table,
-    with `place: embedding` of table and positions, whose sum the narrow layer norm then scales a little otherwise.
+    with `place: embedding` of table and positions, whose sum the narrow layer norm scales slightly differently.
     `bottleneck: None` multiplies a bottleneck that `large` has out to a V x H table, unless `keep_bottleneck`.
 
     Raises:
@@ -108,7 +108,7 @@ def shrink(
 def _start_narrow(
     target: Embedding, table_VH: Tensor, position_PH: Tensor, norm: nn.LayerNorm, frequency_V: Tensor | None
 ) -> None:
-    """Start `place: embedding`, where positions and layer norm stand before the map, near the wide embedding.
+    """Initialize `place: embedding`, whose positions and layer norm come before the map, near the wide embedding.
 
     A layer norm sees a row only up to its mean, so rows are centred first; what then counts is that the narrow rows
     keep their length and have mean 0 as well. The singular vectors keep the length; a reflection puts the least of
@@ -118,7 +118,7 @@ def _start_narrow(
     E = target.table.weight.shape[1]
     rows_VH = table_VH - table_VH.mean(1, keepdim=True)
     centred_PH = position_PH - position_PH.mean(1, keepdim=True)
-    # Every token stands at some position: together the near ones weigh as much as the tokens.
+    # Every token has some position: together the first ones weigh as much as the tokens.
     near = min(len(centred_PH), 32)
     weight_V = torch.ones(V) if frequency_V is None else frequency_V.float()
     weight = torch.cat([weight_V, (weight_V.sum() / near).repeat(near)])
@@ -224,7 +224,7 @@ def make(request: StudentRequest) -> StudentReport:
     large = to_student(encoder)
     old = large.config
     picked, repeats = _layers(request, old.unit, old.unit * old.repeats)
-    # The same checks and words as `plan`.
+    # The same checks and messages as `plan`.
     cut(old, Cut(bottleneck=request.bottleneck, max_length=request.max_length))
     bottleneck, place = request.bottleneck, request.place
     frequency_V, source = None, "uniform"

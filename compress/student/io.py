@@ -123,7 +123,7 @@ def read_tensors(path: Path, most_bytes: int | None = None) -> dict[str, torch.T
 
 
 def load_student(folder: str | Path) -> Student:
-    """Read a folder written by `save_student`, in eval mode; integers come back as the float numbers they stand for.
+    """Read a folder written by `save_student`, in eval mode; integers are read as the float numbers they represent.
 
     The scales of a quantized folder stay with the student (`stored_scales`), so that quantizing it again gives the
     same integers.

@@ -87,6 +87,7 @@ class Embedding(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, ids_BT: Tensor) -> Tensor:
+        """Hidden states before the first layer, [B, T, H]."""
         hidden = self.table(ids_BT)
         if self.project is not None and self.config.place == "word":
             hidden = self.project(hidden)
@@ -117,6 +118,7 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, hidden_BTH: Tensor, attend_B11T: Tensor | None) -> Tensor:
+        """Hidden states after the layer, [B, T, H]; `attend_B11T` is true on real tokens, None where all are."""
         B, T, H = hidden_BTH.shape
 
         def split(x_BTH: Tensor) -> Tensor:
@@ -151,7 +153,7 @@ class Student(nn.Module):
     def __init__(self, config: StudentConfig) -> None:
         super().__init__()
         self.config = config
-        # Scales that a quantized folder was read with (compress/quantize.py); empty for a float student.
+        # Scales that a quantized folder was read with (msdc.compress.quantization.packing); empty for a float student.
         self.stored_scales: dict[str, Tensor] = {}
         self.embedding = Embedding(config)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.unit))

@@ -40,7 +40,7 @@ def materialise(student: Student) -> Student:
     """The equal student with a V x H table and every layer stored: bottleneck multiplied out, recurrence unrolled.
 
     Raises:
-        InputError: `place: embedding`, whose layer norm stands before the map; it is a stock AlbertModel already.
+        InputError: `place: embedding`, whose layer norm comes before the map; it is a stock AlbertModel already.
     """
     config = student.config
     if config.bottleneck is not None and config.place == "embedding":

@@ -1,0 +1,1 @@
+"""Vocabularies: training, reading and trimming."""

@@ -1,4 +1,4 @@
-"""Which characters a language writes: enough to tell whether a vocabulary piece can belong to it.
+"""Which characters a language uses, to decide whether a vocabulary piece can belong to it.
 
 Latin, Cyrillic and Greek languages share most letters, so they are told apart by their own letters; other scripts by
 their Unicode blocks. Digits, punctuation and symbols of common use belong to every language.
@@ -92,13 +92,13 @@ class Alphabet:
     def _look_up(self, character: str) -> bool:
         code = ord(character)
         if any(low <= code <= high for low, high in self.blocks):
-            # Latin-1 letters such as ª fall into no alphabet but also hurt nobody.
+            # Latin-1 letters such as ª belong to no alphabet and are harmless.
             return not character.isalpha() or code > 0xFF or character.lower() in self.letters
         parts = [part for part in character.lower() if not unicodedata.combining(part)]
         return bool(parts) and all(part in self.letters for part in parts)
 
     def writes(self, text: str) -> bool:
-        """Whether every character of `text` belongs to the languages; single characters are judged kindly."""
+        """Whether every character of `text` belongs to the languages; a single character is accepted more easily."""
         if len(text) == 1:
             code = ord(text)
             if text.lower() in self.single or any(low <= code <= high for low, high in self.single_blocks):

@@ -53,7 +53,7 @@ class Vocabulary(Protocol):
 
 @dataclass(frozen=True)
 class Wish:
-    """What to keep: pieces of `languages`, pieces met in a corpus (`counts` by table row), at most `size` in all."""
+    """What to keep: pieces of `languages`, pieces found in a corpus (`counts` by table row), at most `size`."""
 
     languages: tuple[str, ...] = ()
     counts: dict[int, int] | None = None
@@ -144,6 +144,7 @@ class PieceVocabulary:
         )
 
     def rows(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        """Table rows of each text, special ids included."""
         return self.tokenizer.encode(texts, max_length)
 
     def _special(self) -> list[tuple[str, int, str]]:
@@ -163,6 +164,7 @@ class PieceVocabulary:
         raise InputError(f"{self.model_file}: table row {row} (a special id) has no piece")
 
     def write(self, keep: Sequence[int], folder: Path) -> tuple[Path, list[int], int]:
+        """Write the trimmed tokenizer; returns its file, the old table row of each new id, and the pad id."""
         special = self._special()
         names = {name for name, _, _ in special}
         proto = type(self.proto)()
@@ -196,7 +198,7 @@ def _ends(tokenizer: Tokenizer) -> tuple[int, int]:
     """
     row = tokenizer.encode([""], 8)[0]
     if len(row) < 2:
-        raise InputError("the tokenizer puts no special ids around a text; a sentence encoder needs both")
+        raise InputError("the tokenizer adds no special ids around a text; a sentence encoder needs both")
     return row[0], row[-1]
 
 

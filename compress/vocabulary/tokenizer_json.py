@@ -1,6 +1,6 @@
 """A `tokenizer.json` with fewer pieces: WordPiece, BPE and Unigram models of the `tokenizers` library.
 
-Ids are renumbered everywhere they stand: model, added tokens, post-processor template, padding.
+Ids are renumbered everywhere they occur: model, added tokens, post-processor template, padding.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_TOKENIZER_JSON_BYTES = 128 * 1024 * 1024
 
 @cache
 def _byte_letters() -> dict[str, int]:
-    """The printable letter that stands for each byte in byte-level BPE (Radford et al. 2019)."""
+    """The printable letter that represents each byte in byte-level BPE (Radford et al. 2019)."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     letters = {chr(byte): byte for byte in printable}
     hidden = (byte for byte in range(256) if byte not in set(printable))
@@ -120,9 +120,11 @@ class JsonVocabulary:
         return {name: tuple(sorted(found)) for name, found in parts.items()}
 
     def rows(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        """Table rows of each text, special ids included."""
         return self.tokenizer.encode(texts, max_length)
 
     def write(self, keep: Sequence[int], folder: Path) -> tuple[Path, list[int], int]:
+        """Write the trimmed tokenizer; returns its file, the old table row of each new id, and the pad id."""
         kept = [self.pieces[index] for index in keep]
         # Added tokens that the model does not know are numbered after its own pieces.
         ordered = [p for p in kept if p.name in self.in_model] + [p for p in kept if p.name not in self.in_model]

@@ -37,7 +37,7 @@ PIECE_FILES = ("sentencepiece.bpe.model", "spiece.model", "sentencepiece.model")
 PROOF_TEXTS = 200
 # Same rows through the same layers: differences can only come from the order of additions in another batch.
 PROOF_MAX_ABS = 1e-5
-# A `.model` stands for its tokenizer.json where they segment alike; corners of white space may differ.
+# A `.model` replaces its tokenizer.json where both tokenize equally; unusual white space may differ.
 TWIN_SHARE = 0.99
 
 
@@ -56,7 +56,7 @@ class TrimRequest(BaseModel):
 
 
 class Proof(BaseModel):
-    """One set of texts before and after: how many segment otherwise, and what the vectors do."""
+    """One set of texts before and after: how many are tokenized differently, and how much the vectors change."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -211,7 +211,7 @@ def trim(request: TrimRequest) -> TrimReport:
     refuse_existing(request.out, request.force)
     opened = _open(request.model)
     student, config = opened.student, opened.student.config
-    # A proof of nothing proves nothing: without a language the embedded corpus has, all of it.
+    # Without a language of the embedded corpus, all of it is used: an empty text would verify nothing.
     samples = quickstart_texts(request.languages, limit=400)
     vocabulary = _vocabulary(opened, samples)
     counts = _counts(vocabulary, request.corpus, config.positions)
@@ -258,7 +258,7 @@ def _card(name: str, request: TrimRequest, before: int, after: int, proofs: Sequ
     ]
     for proof in proofs:
         lines.append(
-            f"* {proof.source}: {proof.texts} texts, {proof.changed_share:.2%} segment otherwise; "
+            f"* {proof.source}: {proof.texts} texts, {proof.changed_share:.2%} tokenized differently; "
             f"vectors of the others differ by at most {proof.unchanged_max_abs:.1e}."
         )
     return "\n".join(lines) + "\n"

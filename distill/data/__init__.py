@@ -1,0 +1,1 @@
+"""Training text: corpora, formats, the shuffled stream, batches."""

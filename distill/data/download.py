@@ -1,11 +1,10 @@
-"""Corpora by name: hub data sets and OPUS, fetched once into the user's cache.
+"""Corpora by name: hub data sets and OPUS, downloaded once into the user's cache.
 
-Only data files are taken (parquet, tsv, zip of two text files); nothing of a data set's own code is run.
+Only data files are downloaded (parquet, tsv, zip of two text files); no code of a data set is run.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import urllib.error
 import urllib.request
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError
-from msdc.files import atomic_path, disk_errors
+from msdc.files import atomic_path, disk_errors, user_cache
 from msdc.progress import say
 
 OPUS_URL = "https://object.pouta.csc.fi/OPUS-{name}/{version}/moses/{pair}.txt.zip"
@@ -22,19 +21,19 @@ MAX_ZIP_BYTES = 20 * 2**30
 
 
 def corpus_cache() -> Path:
-    """The user's cache folder for fetched corpora."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "msdc" / "corpora"
+    """The user's cache folder for downloaded corpora."""
+    return user_cache() / "corpora"
 
 
 def fetch_hub(corpus: Corpus) -> list[Path]:
     """Training files of a hub data set in the wanted languages (names like `en-de/train-00000-of-00001.parquet`).
 
     Raises:
-        InputError: the hub does not give it, or it holds nothing in these languages.
+        InputError: it cannot be downloaded, or has nothing in these languages.
     """
     name = str(corpus.hub)
     if not corpus.languages:
-        raise InputError(f"hub corpus {name}: say which languages are wanted")
+        raise InputError(f"hub corpus {name}: name the languages (`languages: [de]`)")
     patterns = [
         f"*{corpus.source}-{code}*/train*.{kind}" for code in corpus.languages for kind in ("parquet", "tsv.gz", "tsv")
     ]
@@ -82,7 +81,7 @@ def fetch_opus(corpus: Corpus) -> list[tuple[Path, Path, str]]:
     if not separator or not name or not version:
         raise InputError(f"OPUS corpus {corpus.opus!r}: expected NAME/VERSION, such as TED2020/v1")
     if not corpus.languages:
-        raise InputError(f"OPUS corpus {corpus.opus}: say which languages are wanted")
+        raise InputError(f"OPUS corpus {corpus.opus}: name the languages (`languages: [de]`)")
     return [(*_opus_pair(name, version, corpus.source, code), code) for code in corpus.languages]
 
 

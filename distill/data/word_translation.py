@@ -1,13 +1,13 @@
-"""English-only text for every language: put word by word through the dictionary that the parallel text yields.
+"""English-only text for every language: translated word by word with a dictionary aligned from the parallel text.
 
-Parallel text for small models is mostly short and everyday. English text of other kinds is easy to have; its sentences,
-put word by word into a language (the word order stays English), carry that kind's words into the language, and the
-teacher's vector of the English sentence is still what they should mean. The idea is the code-switching of
+Parallel text for small models is mostly short and everyday. English text of other kinds is easy to get; its sentences,
+translated word by word (the word order stays English), add words of that kind to the language, and the teacher's vector
+of the English sentence is still the right target. The idea is the code-switching of
 Qin et al. 2020 (CoSDA-ML), with a dictionary that is not given but aligned (IBM Model 1,
 msdc.distill.vocabulary_transfer).
 
-`recombine` goes a step further: some words of the English sentence are exchanged for others first. The sentence need
-not make sense; the teacher has a vector for it all the same, and the student meets words in company no corpus has.
+`recombine` replaces some words of the English sentence by others first. The sentence need not make sense: the teacher
+still has a vector for it, and the student sees combinations of words that no corpus has.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from msdc.distill.vocabulary_transfer import align
 from msdc.errors import InputError
 
 WORD = re.compile(r"([^\W\d_]+(?:['\u2019][^\W\d_]+)?)")
-TRANSLATIONS = 3  # at most so many for a word
+TRANSLATIONS = 3  # at most this many per word
 MIN_COUNT = 3  # a word seen less often is not looked up
-MIN_LINK = 0.08  # share of a word's sentences in which the link must stand
+MIN_LINK = 0.08  # share of a word's sentences in which the link must occur
 MIN_RATIO = 0.3  # of the best link's strength
-COMMON = 0.01  # a word in more sentences than this and without a counterpart (an article, say) is left out
+COMMON = 0.01  # a word in more sentences than this and without a counterpart (an article, for example) is left out
 DAMPING = 0.4  # words are drawn by count to this power: common ones more often, rare ones often enough
 
 Entries = dict[str, tuple[list[str], list[float]]]
@@ -42,7 +42,7 @@ class Dictionary:
     """Translations of English words with their weights, by language; an empty list is a word to leave out."""
 
     by_language: dict[str, Entries]
-    # English words that may be exchanged for one another, and the running sum of the weights they are drawn by
+    # English words that may replace one another, and the running sum of their weights
     content: list[str]
     cumulative: list[float]
 
@@ -51,7 +51,7 @@ class Dictionary:
         return frozenset(self.content)
 
     def recombine(self, text: str, share: float) -> str:
-        """`text`, lower-cased, with `share` of its content words exchanged for others; the same every time."""
+        """`text`, lower-cased, with `share` of its content words replaced by others; deterministic."""
         chance = random.Random(zlib.crc32(text.encode()))
         parts = []
         for part in WORD.split(text.lower()):
@@ -60,7 +60,7 @@ class Dictionary:
         return "".join(parts)
 
     def translate(self, text: str, language: str) -> str:
-        """`text` word by word, lower-cased; unknown words stay. The same text gives the same translation every time."""
+        """`text` word by word, lower-cased; unknown words stay. Deterministic: the text seeds the choice."""
         entries = self.by_language[language]
         chance = random.Random(zlib.crc32(f"{language} {text}".encode()))
         parts = []
@@ -80,7 +80,7 @@ def _numbered(sentences: Sequence[list[str]]) -> tuple[list[str], np.ndarray, li
 
 
 def learn_dictionary(rows: Sequence[Row]) -> Dictionary:
-    """A dictionary for each language that `rows` (parallel sentences) hold; about 2 s for 60,000 pairs."""
+    """A dictionary for each language of `rows` (parallel sentences); about 2 s for 60,000 pairs."""
     by_language = {}
     total: Counter[str] = Counter()
     for code in sorted({row.language for row in rows if row.target}):
@@ -108,7 +108,7 @@ def learn_dictionary(rows: Sequence[Row]) -> Dictionary:
 
 
 def put_into_words(sources: Sequence[Source], dictionary: Dictionary) -> list[Source]:
-    """`sources` with each English-only one that asks for it as one parallel source a language.
+    """`sources` with each English-only one that asks for it as one parallel source per language.
 
     Raises:
         InputError: a language that the parallel text does not hold.

@@ -47,7 +47,7 @@ def contrastive_cross_entropy(
     if len(teacher_source_BD) != len(student_source_BD):
         raise InputError(
             f"{name}: teacher_source_BD is {shape(teacher_source_BD)} but student_source_BD is "
-            f"{shape(student_source_BD)}: they must have one row a sentence pair"
+            f"{shape(student_source_BD)}: expected one row per sentence pair"
         )
     weight_BB = cosines(teacher_source_BD, teacher_source_BD)
     log_share_BB = (cosines(student_source_BD, student_target_BD) / temperature).log_softmax(1)

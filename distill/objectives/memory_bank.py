@@ -14,7 +14,7 @@ from msdc.errors import InputError
 class MemoryBank(nn.Module):
     """First in, first out queue of at most `size` vectors, kept in float32.
 
-    Everything lives in buffers, so `state_dict` carries the vectors and the pointer, and a resumed run goes on with
+    Everything lives in buffers, so `state_dict` carries the vectors and the pointer, and a resumed run continues with
     the same negatives. With many processes every one pushes the same gathered batch, in rank order; then all banks
     are equal and one of them is saved.
 
@@ -47,7 +47,7 @@ class MemoryBank(nn.Module):
 
     @torch.no_grad()
     def push(self, vectors_BD: Tensor) -> None:
-        """Add a batch of vectors [B, D]; the oldest ones fall out. Of more than `size`, the last `size` stay.
+        """Add a batch of vectors [B, D]; the oldest ones are removed. Of more than `size`, the last `size` stay.
 
         Raises:
             InputError: not [B, D] with the bank's width, or empty.

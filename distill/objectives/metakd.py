@@ -3,7 +3,7 @@
 What is simplified against Pan et al. 2020 (Meta-KD), which distils classifiers of labelled text in several domains:
 * The guide is the one given teacher. No meta-teacher is trained over the domains, so there is neither its
   domain-adversarial loss nor the distillation of domain features.
-* Sentences have no class, so a domain has one prototype (its mean direction) instead of one a class.
+* Sentences have no class, so a domain has one prototype (its mean direction) instead of one per class.
 * The domain-expertise weight (1 + t) / (exp(error^2) + 1) has a prediction error only where there are labels; here
   the error is 0 and the weight is (1 + t) / 2.
 * Sentence vectors and, where given, hidden states are distilled; attention maps and class logits are not.
@@ -66,8 +66,8 @@ def metakd(
     Raises:
         InputError: shapes differ, the batch is empty, a domain or the share is out of range.
 
-    Source: the baseline "MetaKD" of Gao et al. 2021 (DistilCSE), after Pan et al. 2020; simplified as the head of
-    this file says.
+    Source: the baseline "MetaKD" of Gao et al. 2021 (DistilCSE), after Pan et al. 2020; simplified see the head
+    of this file.
     """
     check_rows("metakd", teacher_BD=teacher_BD, student_BD=student_BD)
     check_floating("metakd", "prototypes_PD", prototypes_PD, dimensions=2)

@@ -49,7 +49,7 @@ def multilingual_contrastive(
     if batch != len(student_source_BD):
         raise InputError(
             f"{name}: teacher_source_BD is {shape(teacher_source_BD)} but student_source_BD is "
-            f"{shape(student_source_BD)}: they must have one row a sentence pair"
+            f"{shape(student_source_BD)}: expected one row per sentence pair"
         )
     if labels == "soft":
         label_BB = cosines(teacher_source_BD, teacher_source_BD)

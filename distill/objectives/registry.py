@@ -1,4 +1,6 @@
-"""Every objective a recipe may name, what it needs, and where it is from.
+"""Every objective that a recipe may name: a function, the tensors it needs, its source.
+
+To add one: a file with the function, and one record in _ALL.
 
 The trainer collects the tensors an objective's `inputs` name and calls it; the functions know nothing of models,
 tokenizers or processes.

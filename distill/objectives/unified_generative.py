@@ -24,7 +24,7 @@ def unified_generative(
 ) -> Tensor:
     """KL(q || p) between a sparse target q over the vocabulary and the model's p = softmax(logits), mean over B.
 
-    One row is one side of a sentence pair, of which one token is masked in one side. Call it once a side and add.
+    One row is one side of a sentence pair, of which one token is masked in one side. Call it once per side and add.
 
     * ugt: where the mask is in this side, q(masked token) = 1/2 and the translation's tokens share the other half
       (a translation that has the masked token adds its share to the half); elsewhere the translation's tokens share
@@ -37,13 +37,13 @@ def unified_generative(
     renormalised over the distinct tokens, so that q sums to 1 (in the authors' code it does not). A row without
     translation tokens has the masked token as its whole target where the mask is in it, and counts as 0 elsewhere.
 
-    At most T + 1 logits a row are gathered; no dense target is built.
+    At most T + 1 logits per row are gathered; no dense target is built.
 
     Args:
         logits_BV: predictions from the pooled vector of this side.
         masked_token_B: id of the token that was masked in the pair.
         masked_here_B: True where the mask is in this side.
-        partner_ids_BT: token ids of the other side before masking; anything may stand in the padding.
+        partner_ids_BT: token ids of the other side before masking; the padding may hold anything.
         partner_mask_BT: nonzero (or True) on the other side's real tokens.
         task: which target, see above.
 

@@ -60,7 +60,7 @@ def test_yaml_bombs_tags_and_garbage(tmp_path):
         ("a: [", "not valid YAML"),
         ("- 1\n", "a recipe is a mapping"),
         ("[" * 20000, "not valid YAML"),
-        ("a: " + "x" * 1_000_001, "is no recipe"),
+        ("a: " + "x" * 1_000_001, "is too large for a recipe"),
     ]:
         path.write_text(text)
         with pytest.raises(InputError, match=said):

@@ -79,7 +79,7 @@ def test_a_damaged_checkpoint_is_named_and_the_good_one_offered(recipe, tmp_path
     assert len(kept) == 2
     kept[-1].write_bytes(kept[-1].read_bytes()[:-100])
     with pytest.raises(
-        MsdcError, match=rf"{kept[-1].name}: this checkpoint is damaged; remove .* go on from {kept[0].name}"
+        MsdcError, match=rf"{kept[-1].name}: this checkpoint is damaged; remove .* continue from {kept[0].name}"
     ):
         run(recipe, folder, True)
     kept[-1].unlink()
