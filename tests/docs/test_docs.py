@@ -1,0 +1,182 @@
+"""The docs are true: links and named files exist, commands parse, README's figures are those of the results pages."""
+
+import importlib
+import itertools
+import re
+from pathlib import Path
+
+import click
+import pytest
+from markdown import LINK, blocks, msdc_commands, pages, prose
+from places import ROOT
+
+from msdc.cli import msdc
+
+PAGES = [path for path in pages() if path.is_file()]
+# Code spans that look like files of the repository: a top-level folder and a slash.
+NAMED = re.compile(r"`((?:bench|benchmarks|compress|distill|docs|examples|export|msdc|tests)/[\w./*-]+)`")
+# Generated or moved pages name what a measured version had.
+FIXED = ("docs/results/",)
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def ids(values):
+    return [relative(value) for value in values]
+
+
+def anchors(path: Path) -> set[str]:
+    """GitHub's anchors of a page's headings."""
+    heads = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
+def test_relative_links_exist(page):
+    for target in (match["target"] for match in LINK.finditer(prose(page))):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        found = (page.parent / name).resolve() if name else page
+        assert found.exists(), f"{relative(page)} links to {target}"
+        assert not anchor or anchor in anchors(found), f"{relative(page)} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
+def test_named_files_exist(page):
+    if relative(page).startswith(FIXED) or page.name == "CHANGELOG.md":
+        return
+    for name in NAMED.findall(prose(page)):
+        if "NAME" in name:
+            continue
+        assert any(ROOT.glob(name.rstrip("/"))), f"{relative(page)} names {name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
+def test_nothing_of_one_machine(page):
+    text = page.read_text(encoding="utf-8")
+    for private in (
+        "../shared",
+        "/home/",
+        "/work/",
+        "/root/",
+        "/tmp/",
+        "METHOD.md",
+        "FACTS.md",
+        "HOUSE.md",
+        "DESIGN.md",
+    ):
+        assert private not in text, f"{relative(page)}: {private}"
+
+
+COMMANDS = [(block, words) for page in PAGES for block in blocks(page, "bash") for words in msdc_commands(block)]
+
+
+@pytest.mark.parametrize("block, words", COMMANDS, ids=[f"{block} {' '.join(words[1:3])}" for block, words in COMMANDS])
+def test_commands_parse(block, words):
+    """Verbs and options exist and take the values shown; nothing is run."""
+    if relative(block.file).startswith("docs/results/history/"):
+        return
+    command: click.Command = msdc
+    context = click.Context(msdc, info_name="msdc")
+    rest = words[1:]
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+        inner = command.get_command(context, rest[0])
+        if inner is None:
+            break
+        context, command, rest = click.Context(inner, parent=context, info_name=rest[0]), inner, rest[1:]
+    assert command is not msdc, f"{block}: no verb {words[1]}"
+    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    for word in rest:
+        option = word.partition("=")[0] if word.startswith("--") else word
+        if option.startswith("-"):
+            assert option in known, f"{block}: {' '.join(words)}: no option {option}"
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and isinstance(parameter.type, click.Choice):
+            for option, value in itertools.pairwise(rest):
+                if option in parameter.opts:
+                    assert value in parameter.type.choices, f"{block}: {option} {value}"
+
+
+def resolves(name: str) -> bool:
+    """Whether a dotted name is a module, or an attribute of one."""
+    parts = name.split(".")
+    parts = parts if parts[0] == "msdc" else ["msdc", *parts]
+    for cut in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[cut:]:
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+    return False
+
+
+DOTTED = re.compile(r"`((?:msdc|bench|compress|distill|export)(?:\.[A-Za-z_]\w*)+)(?:\(.*?\))?[^`]*`", re.DOTALL)
+
+
+def test_interfaces_of_the_architecture_exist():
+    """Modules, functions and classes by their dotted names; registries by the files that hold them."""
+    text = prose(ROOT / "docs/architecture.md")
+    names = {name for name in DOTTED.findall(text) if not name.endswith((".py", ".md"))}
+    assert len(names) > 30
+    wrong = sorted(name for name in names if not resolves(name))
+    assert not wrong, wrong
+    records = re.findall(r"`([A-Z]+)` in `([\w/]+\.py)`", text)
+    assert len(records) >= 8
+    for record, file in records:
+        assert re.search(rf"^{record}\b", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE), (record, file)
+
+
+def test_figures_of_the_readme_are_in_the_linked_pages():
+    """A figure is stated by a results page; README repeats it with a link to that page."""
+    checked = 0
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for figures, target in re.findall(r"\[([\d.,% ]+(?:MB|MiB|ms)?)\]\((docs/results/[^)]+)\)", text):
+        page = (ROOT / target).read_text(encoding="utf-8")
+        for figure in re.findall(r"\d+\.\d+", figures):
+            if figures.endswith("MB"):
+                # Megabytes of a file: the page states bytes.
+                sizes = [int(size.replace(",", "")) for size in re.findall(r"\b\d{1,3}(?:,\d{3})+\b", page)]
+                assert any(f"{size / 1e6:.2f}" == figure for size in sizes), f"{figure} MB is not in {target}"
+            else:
+                # Rounded as the page or further.
+                digits = len(figure.partition(".")[2])
+                stated = re.findall(r"\d+\.\d+", page)
+                assert any(f"{float(value):.{digits}f}" == figure for value in stated), f"{figure} is not in {target}"
+            checked += 1
+    assert checked >= 8
+
+
+def test_results_are_listed_and_say_where_they_come_from():
+    index = (ROOT / "docs/results/README.md").read_text(encoding="utf-8")
+    for page in ROOT.glob("docs/results/**/*.md"):
+        if page.name == "README.md":
+            continue
+        text = page.read_text(encoding="utf-8")
+        assert f"({page.relative_to(ROOT / 'docs/results')})" in index, f"{relative(page)} is not in the index"
+        assert re.search(r"Measured on \d{4}-\d\d-\d\d", text), relative(page)
+        assert "* Model: " in text and "* Machine: " in text, relative(page)
+        generated = page.parent.name == "results"
+        assert generated == ("Generated by benchmarks/" in text), relative(page)
+
+
+def test_shipped_files_name_pages_that_exist():
+    """Mentions of docs/ in code, recipes and model cards."""
+    for folder in ("msdc", "compress", "distill", "export", "bench", "benchmarks"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.suffix not in (".py", ".yaml", ".md", ".cpp", ".h", ".kt", ".swift") or not path.is_file():
+                continue
+            for name in re.findall(r"\bdocs/[\w./-]*\w\.md", path.read_text(encoding="utf-8")):
+                if "NAME" in name or path.parent.name == "benchmarks":
+                    continue
+                assert (ROOT / name).is_file(), f"{relative(path)} names {name}"
+
+
+def test_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
