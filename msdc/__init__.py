@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 _FACADE = {
     "load_encoder": ("msdc.encoders.encoder", "load_encoder"),
     "load_bundle": ("msdc.export.bundle", "load_bundle"),

@@ -10,6 +10,7 @@ import pytest
 from markdown import LINK, blocks, msdc_commands, pages, prose
 from places import ROOT
 
+from msdc import __version__
 from msdc.cli import msdc
 
 PAGES = [path for path in pages() if path.is_file()]
@@ -176,6 +177,15 @@ def test_shipped_files_name_pages_that_exist():
                 if "NAME" in name or path.parent.name == "benchmarks":
                     continue
                 assert (ROOT / name).is_file(), f"{relative(path)} names {name}"
+
+
+def test_one_version():
+    """The package's version is the newest of the changelog and that of the citation file."""
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    version, date = re.search(r"^## (\S+) - (\d{4}-\d\d-\d\d)$", changelog, re.MULTILINE).groups()
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert version == __version__
+    assert f"version: {version}\ndate-released: {date}\n" in citation
 
 
 def test_readme_is_short():
