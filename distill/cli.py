@@ -37,7 +37,7 @@ def command(
 ) -> None:
     """Train a student with RECIPE: a file or the name of a shipped recipe; RECIPE:VARIANT for a row of its paper.
 
-    A sweep writes one table (table.md, table.json) and one plot (convergence.png) beside its runs, and continues where
+    A sweep writes one table (table.md, table.json) and one page (report.html) beside its runs, and continues where
     it was stopped. Under torchrun every process computes its share of each batch.
     """
     from msdc.distill.catalog import listing, load_recipe
@@ -60,7 +60,7 @@ def command(
 
         name = Path(recipe).stem.replace(":", "-")
         # Loaded by name: reports are written on the floor above, which imports this one.
-        draw = importlib.import_module("msdc.bench.report.build").plot_sweep
+        draw = importlib.import_module("msdc.bench.report.build").sweep_page
         folder = run_sweep(Sweep(recipe, sweep, overrides, output or Path("runs") / f"{name}-sweep", data), draw)
         click.echo((folder / "table.json").read_text(encoding="utf-8") if as_json else str(folder / "table.md"))
         return

@@ -17,10 +17,8 @@ from msdc.bench.report.write import check_output, section_to_html, to_html, to_m
 from msdc.bench.result import BenchFile
 from msdc.distill.sweep_table import SweepTable
 from msdc.errors import InputError
-from msdc.files import atomic_path, write_json, write_text
+from msdc.files import write_json, write_text
 from msdc.tables import joined
-
-CONVERGENCE = "convergence.png"
 
 
 def build_report(
@@ -119,15 +117,12 @@ def report_section(results: Any) -> str:
     )
 
 
-def plot_sweep(folder: Path) -> Path:
-    """Draw the curves of the sweep in `folder` into its convergence.png; returns that path.
+def sweep_page(folder: Path) -> Path:
+    """Write the report.html of the sweep in `folder`: its curves and its table; returns that path.
 
     Raises:
         InputError: no sweep in `folder`.
     """
-    from msdc.bench.report.raster import write_png
-
-    sweeps = read_inputs([folder]).sweeps
-    with atomic_path(folder / CONVERGENCE) as temporary:
-        write_png([sweep.convergence(one) for one in sweeps], temporary)
-    return folder / CONVERGENCE
+    page = folder / "report.html"
+    write_text(page, to_html(build_report(BenchFile(), sweeps=read_inputs([folder]).sweeps)))
+    return page

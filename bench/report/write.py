@@ -1,4 +1,4 @@
-"""A report as a file: one self-contained HTML page, Markdown, JSON, plain text, or its figures as PNG."""
+"""A report as a file: one self-contained HTML page, Markdown, JSON or plain text."""
 
 from __future__ import annotations
 
