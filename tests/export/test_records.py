@@ -54,14 +54,15 @@ from click.testing import CliRunner
 from pydantic import ValidationError
 from msdc.errors import InputError
 from msdc.bench import result, settings
+from msdc.cli import msdc
 from msdc.bench.cli import command as bench
 from msdc.bench.evaluate_cli import command as evaluate
 from msdc.commands.encode import command as encode
 from msdc.export.bundle import load_bundle
-from msdc.export.cli import command as export
 from msdc.export.manifest import Manifest, list_files, read_manifest, write_manifest
 from msdc.export.readme import bundle_readme
 
+export, bench, evaluate, encode = (msdc.get_command(None, verb) for verb in ("export", "bench", "evaluate", "encode"))
 found = {}
 def values(command, name):
     return list(next(option for option in command.params if option.name == name).type.choices)
