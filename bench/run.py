@@ -60,7 +60,8 @@ class BenchOutcome:
 def bench(bundle: Path, devices: str, settings: BenchSettings) -> BenchOutcome:
     """Run `bundle` on every device of the comma-separated list.
 
-    A single device raises its own error. With several, a failure is recorded and the others continue.
+    A single device raises its own error. With several, a failure is recorded and the others continue; whatever a device
+    raises is its failure, since its answers are not under our control.
 
     Raises:
         InputError: an unknown device; or the only device's input error.
@@ -68,11 +69,11 @@ def bench(bundle: Path, devices: str, settings: BenchSettings) -> BenchOutcome:
     """
     opened = open_devices(devices)
     if len(opened) == 1:
-        return BenchOutcome(runs=opened[0].run(bundle, settings))
+        return BenchOutcome(runs=_run(opened[0], bundle, settings))
 
     def attempt(device: Device) -> list[DeviceRun] | MsdcError:
         try:
-            return device.run(bundle, settings)
+            return _run(device, bundle, settings)
         except MsdcError as error:
             say(f"failed on {device.spec}: {' '.join(str(error).split())}")
             return error
@@ -90,6 +91,18 @@ def bench(bundle: Path, devices: str, settings: BenchSettings) -> BenchOutcome:
         else:
             done.runs += outcome
     return done
+
+
+def _run(device: Device, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:
+    """Results of one device; an exception that is not one of ours becomes its `MsdcError`."""
+    try:
+        return device.run(bundle, settings)
+    except MsdcError:
+        raise
+    except Exception as error:
+        word = " ".join(str(error).split())[:200]
+        what = type(error).__name__ + (f": {word}" if word else "")
+        raise MsdcError(f"{device.spec}: the run failed: {what}") from error
 
 
 def parity_failures(runs: Sequence[DeviceRun]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from msdc import __version__
-from msdc.errors import MsdcError
+from msdc.errors import MsdcError, printable
 
 # subcommand -> (module:attribute, help line). The help lines are here so that `msdc --help` imports no subcommand.
 VERBS = {
@@ -74,6 +74,9 @@ def quiet_libraries() -> None:
     """Switch off the progress bars and warnings of libraries, unless the user's environment sets them."""
     import logging
 
+    # Python children of any library start without the working directory on their path.
+    os.environ["PYTHONSAFEPATH"] = "1"
+
     for name, value in (
         ("HF_HUB_DISABLE_PROGRESS_BARS", "1"),
         ("TRANSFORMERS_VERBOSITY", "error"),
@@ -86,7 +89,7 @@ def quiet_libraries() -> None:
 
 
 def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
+    text = " ".join(printable(str(error)).split())
     return text or type(error).__name__
 
 

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
+# Control characters except line end and tab (ESC starts a terminal's commands), and marks that change text direction.
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """`text` with what could control a terminal replaced by U+FFFD; output of devices and files is not trusted."""
+    return _UNSAFE.sub("\ufffd", text)
+
 
 class MsdcError(Exception):
     """A valid request failed. Exit code 1."""

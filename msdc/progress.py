@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sized
 from typing import TypeVar
 
+from msdc.errors import printable
+
 Item = TypeVar("Item")
 
 
@@ -36,4 +38,4 @@ def in_terminal() -> bool:
 
 def say(message: str) -> None:
     """Print one line on standard error."""
-    print(message, file=sys.stderr, flush=True)
+    print(printable(message), file=sys.stderr, flush=True)

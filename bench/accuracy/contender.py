@@ -11,6 +11,7 @@ from msdc.bench.accuracy.config import EvaluateConfig
 from msdc.bench.accuracy.vectors import TruncatedVectors, VectorStore
 from msdc.compress.quantization.packing import read_plan
 from msdc.encoders.encoder import open_model
+from msdc.encoders.locate import is_reserved
 
 
 @dataclass
@@ -30,7 +31,7 @@ class Contender:
 
 def is_bundle(name: str) -> bool:
     """Whether `name` is the folder of an exported bundle."""
-    return (Path(name) / "bundle.json").is_file()
+    return not is_reserved(name) and (Path(name) / "bundle.json").is_file()
 
 
 def _record(name: str, model: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from msdc.bench.devices.base import Device, chosen_runtimes, open_bundle
 from msdc.bench.devices.device_state import SCRIPT, parse_state
 from msdc.bench.devices.runner_protocol import (
     ANSWER,
+    MAX_ANSWER_BYTES,
     REQUEST,
     USAGE_CODE,
     VECTORS,
@@ -87,7 +88,12 @@ class RemoteFolder:
             full = "No space left" in word
             what = "its disk is full" if full else f"no writable folder among {places}"
             raise MsdcError(f"device {self.adb.serial}: {what}" + ("" if full or not word else f" ({word})"))
-        self.path = done.output.strip().splitlines()[-1]
+        # What the device prints is not trusted: it only chooses among the paths that were asked for.
+        answer = (done.output.strip().splitlines() or [""])[-1].strip()
+        known = [f"{place}/{name}" for place in PLACES]
+        if answer not in known:
+            raise MsdcError(f"device {self.adb.serial}: made {answer[:60]!r} instead of {' or '.join(known)}")
+        self.path = answer
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -137,12 +143,13 @@ class RemoteFolder:
             MsdcError: a file differs.
         """
         place = f"{self.path}/{folder}".rstrip("/")
-        names = " ".join(shlex.quote(path.name) for path in files)
+        # With "./" in front, no name is taken for an option.
+        names = " ".join(shlex.quote(f"./{path.name}") for path in files)
         done = self.adb.shell(f"cd {place} && sha256sum {names}", timeout_s=300)
         if done.code == 127:
             return
         rows = (line.split(maxsplit=1) for line in done.output.splitlines())
-        there = {row[1].lstrip("*"): row[0] for row in rows if len(row) == 2}
+        there = {row[1].lstrip("*").removeprefix("./"): row[0] for row in rows if len(row) == 2}
         for path in files:
             if there.get(path.name) != sha256_file(path):
                 raise MsdcError(f"device {self.adb.serial}: {path.name} was damaged on its way there; run again")
@@ -164,9 +171,9 @@ def _free_or_full(folder: RemoteFolder, needed: int) -> None:
 
 
 def _start_line(runner: RunnerBuild, timeout_s: float) -> str:
-    program = f"./{runner.program.name}"
+    program = shlex.quote(f"./{runner.program.name}")
     if runner.loader is not None:
-        program = f"./lib/{runner.loader} --library-path ./lib {program}"
+        program = f"./lib/{shlex.quote(runner.loader)} --library-path ./lib {program}"
     # KILL, because a runner may hang anywhere. Without `timeout`, the host's limit and the runner's alarm remain.
     return f"""
         echo $$ > pid
@@ -241,7 +248,8 @@ def _run_in(folder: RemoteFolder, remote: Remote, job: RunnerJob, runner: Runner
     folder.check([runner.program, *asked])
     if runner.libraries:
         folder.check(runner.libraries, "lib")
-    remote.adb.shell(f"cd {folder.path} && chmod 755 {shlex.quote(runner.program.name)} lib/* 2>/dev/null; true")
+    program = shlex.quote(f"./{runner.program.name}")
+    remote.adb.shell(f"cd {folder.path} && chmod 755 {program} lib/* 2>/dev/null; true")
     start = time.monotonic()
     timeout_s = job.settings.timeout_s
     try:
@@ -260,7 +268,7 @@ def _run_in(folder: RemoteFolder, remote: Remote, job: RunnerJob, runner: Runner
     if hashes is None:
         raise _failure(remote, job, done, elapsed_s)
     for name in (ANSWER, VECTORS):
-        remote.adb.pull(f"{folder.path}/{name}", local / name)
+        remote.adb.pull(f"{folder.path}/{name}", local / name, MAX_ANSWER_BYTES)
     return read_answer(job, where, local / ANSWER, local / VECTORS, hashes)
 
 

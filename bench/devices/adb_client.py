@@ -11,13 +11,12 @@ import contextlib
 import os
 import re
 import secrets
-import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from msdc.bench.system_programs import last_words, require, run_tool
+from msdc.bench.system_programs import Finished, last_words, require, run_program, run_tool
 from msdc.errors import InputError, MsdcError
 
 DEFAULT_SERVER_PORT = 5037
@@ -114,14 +113,11 @@ class Adb:
     def _command(self, *arguments: str) -> list[str]:
         return [self.program, "-s", self.serial, *arguments]
 
-    def _run(self, *arguments: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
-        try:
-            return subprocess.run(
-                self._command(*arguments), capture_output=True, timeout=timeout_s, check=False,
-                stdin=subprocess.DEVNULL, encoding="utf-8", errors="replace",
-            )  # fmt: skip
-        except subprocess.TimeoutExpired as error:
-            raise DeviceGone(f"device {self.serial}: no answer to adb {arguments[0]} in {timeout_s:g} s") from error
+    def _run(self, *arguments: str, timeout_s: float, grows: tuple[Path, int] | None = None) -> Finished:
+        done = run_program(self._command(*arguments), timeout_s=timeout_s, grows=grows)
+        if done is None:
+            raise DeviceGone(f"device {self.serial}: no answer to adb {arguments[0]} in {timeout_s:g} s")
+        return done
 
     def shell(self, script: str, *, timeout_s: float = 180.0) -> Shell:
         """Run a POSIX shell script on the device.
@@ -131,10 +127,10 @@ class Adb:
         """
         mark = f"msdc-end-{secrets.token_hex(6)}"
         done = self._run("shell", _marked(script, mark), timeout_s=timeout_s)
-        return self._ended(done.stdout, done.stderr, mark)
+        return self._ended(done.output, done.errors, mark)
 
     def _ended(self, output: str, errors: str, mark: str) -> Shell:
-        match = re.search(rf"\r?\n{mark} (\d+)\s*\Z", output)
+        match = re.search(rf"\r?\n{mark} (\d{{1,3}})\s*\Z", output)
         if match is None:
             word = last_words(errors) or last_words(output)
             raise DeviceGone(f"device {self.serial} went away while a command ran" + (f" ({word})" if word else ""))
@@ -148,20 +144,8 @@ class Adb:
         """
         mark = f"msdc-end-{secrets.token_hex(6)}"
         command = self._command("shell", _marked(script, mark))
-        with subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
-            errors="replace",
-        ) as process:  # fmt: skip
-            try:
-                output, errors = process.communicate(timeout=timeout_s)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.communicate()
-                return None
-            except BaseException:
-                process.kill()
-                raise
-        return self._ended(output, errors, mark)
+        done = run_program(command, timeout_s=timeout_s)
+        return None if done is None else self._ended(done.output, done.errors, mark)
 
     def push(self, files: Sequence[Path], folder: str, *, timeout_s: float = 600.0) -> None:
         """Copy files into an existing folder of the device.
@@ -171,10 +155,10 @@ class Adb:
             DeviceGone: it stopped answering.
         """
         # The trailing slash makes a missing folder an error instead of a new name.
-        done = self._run("push", *map(str, files), f"{folder}/", timeout_s=timeout_s)
-        if done.returncode == 0:
+        done = self._run("push", *(str(path.absolute()) for path in files), f"{folder}/", timeout_s=timeout_s)
+        if done.code == 0:
             return
-        output = f"{done.stdout}\n{done.stderr}"
+        output = f"{done.output}\n{done.errors}"
         word = last_words(output)
         if "No space left" in output:
             raise MsdcError(f"device {self.serial}: its disk is full (copying to {folder})")
@@ -182,15 +166,16 @@ class Adb:
             raise DeviceGone(f"device {self.serial} went away while files were copied to it ({word})")
         raise MsdcError(f"device {self.serial}: cannot copy to {folder} ({word})")
 
-    def pull(self, remote: str, local: Path, *, timeout_s: float = 600.0) -> None:
+    def pull(self, remote: str, local: Path, max_bytes: int, *, timeout_s: float = 600.0) -> None:
         """Copy one file from the device.
 
         Raises:
             DeviceGone: it did not arrive.
+            MsdcError: it has more than `max_bytes`.
         """
-        done = self._run("pull", remote, str(local), timeout_s=timeout_s)
-        if done.returncode != 0 or not local.is_file():
-            word = last_words(f"{done.stdout}\n{done.stderr}")
+        done = self._run("pull", remote, str(local.absolute()), timeout_s=timeout_s, grows=(local, max_bytes))
+        if done.code != 0 or not local.is_file():
+            word = last_words(f"{done.output}\n{done.errors}")
             raise DeviceGone(f"device {self.serial}: {remote} did not come back ({word})")
 
     def answers(self) -> bool:

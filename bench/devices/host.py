@@ -6,9 +6,6 @@ states it.
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +25,7 @@ from msdc.bench.devices.runner_protocol import (
 from msdc.bench.devices.this_machine import ThisMachine, host_info, host_state
 from msdc.bench.result import DeviceRun
 from msdc.bench.settings import BenchSettings
-from msdc.bench.system_programs import last_words
+from msdc.bench.system_programs import Finished, end_of_signal, last_words, run_program
 from msdc.bench.workload import Tasks
 from msdc.errors import InputError, MsdcError
 from msdc.export.manifest import Manifest
@@ -67,45 +64,24 @@ class HostDevice(ThisMachine):
             folder = Path(temporary)
             job.write_request(folder, str(job.bundle), str(folder))
             timeout_s = job.settings.timeout_s
-            done = self._run_program([str(runner.program.resolve()), REQUEST], folder, timeout_s)
+            command = [str(runner.program.resolve()), REQUEST]
+            done = run_program(command, timeout_s=timeout_s, cwd=folder, group=True)
             if done is None:
                 raise MsdcError(f"{where}: no result after {timeout_s:g} s; stopped")
-            hashes = sentinel(done.stdout, job.nonce)
+            hashes = sentinel(done.output, job.nonce)
             if hashes is None:
                 raise self._failure(where, done)
             answer = read_answer(job, where, folder / ANSWER, folder / VECTORS, hashes)
         return device_run(job, answer, host_info(), runner, before=before, after=host_state())
 
     @staticmethod
-    def _run_program(command: list[str], folder: Path, timeout_s: float) -> subprocess.CompletedProcess[str] | None:
-        """Run to the end; None when it ran past `timeout_s` and was killed with its children."""
-        try:
-            process = subprocess.Popen(
-                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                encoding="utf-8", errors="replace", start_new_session=True,
-            )  # fmt: skip
-        except OSError as error:
-            raise InputError(f"{command[0]}: cannot be run here ({error.strerror})") from error
-        with process:
-            try:
-                output, errors = process.communicate(timeout=timeout_s)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.communicate()
-                return None
-            except BaseException:
-                os.killpg(process.pid, signal.SIGKILL)
-                raise
-        return subprocess.CompletedProcess(command, process.returncode, output, errors)
-
-    @staticmethod
-    def _failure(where: str, done: subprocess.CompletedProcess[str]) -> MsdcError:
-        message = runner_error(done.stderr)
+    def _failure(where: str, done: Finished) -> MsdcError:
+        message = runner_error(done.errors)
         if message is not None:
-            return (InputError if done.returncode == USAGE_CODE else MsdcError)(f"{where}: {message}")
-        if done.returncode < 0:
-            name = signal.Signals(-done.returncode).name
+            return (InputError if done.code == USAGE_CODE else MsdcError)(f"{where}: {message}")
+        if done.code < 0:
+            name = end_of_signal(done.code)
             hint = " (out of memory?)" if name == "SIGKILL" else ""
             return MsdcError(f"{where}: the runner was ended by {name}{hint}")
-        word = last_words(done.stderr)
-        return MsdcError(f"{where}: the runner ended with code {done.returncode}" + (f" ({word})" if word else ""))
+        word = last_words(done.errors)
+        return MsdcError(f"{where}: the runner ended with code {done.code}" + (f" ({word})" if word else ""))

@@ -8,10 +8,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +20,7 @@ from msdc.bench.devices.this_machine import ThisMachine, host_info, host_state
 from msdc.bench.measure import artifact_of, compare_golden
 from msdc.bench.result import DeviceRun, Memory, make_timing
 from msdc.bench.settings import BenchSettings
+from msdc.bench.system_programs import end_of_signal, python_child, run_program
 from msdc.bench.workload import Tasks
 from msdc.errors import InputError, MsdcError
 from msdc.export.golden import read_golden
@@ -43,18 +40,17 @@ def run_child(request: ChildRequest, folder: Path, timeout_s: float) -> dict[str
     """
     request_file, answer_file = folder / "request.json", folder / "answer.json"
     request_file.write_text(request.model_dump_json(), encoding="utf-8")
-    environment = os.environ | dict.fromkeys(THREAD_VARIABLES, str(request.threads))
-    command = [sys.executable, "-m", "msdc.bench.devices.python_worker", str(request_file), str(answer_file)]
-    try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise MsdcError(f"{request.runtime} on python: no result after {timeout_s:g} s; stopped") from error
-    if done.returncode < 0:
-        name = signal.Signals(-done.returncode).name
+    command, environment = python_child("msdc.bench.devices.python_worker", str(request_file), str(answer_file))
+    environment |= dict.fromkeys(THREAD_VARIABLES, str(request.threads))
+    done = run_program(command, timeout_s=timeout_s, cwd=folder, env=environment, group=True)
+    if done is None:
+        raise MsdcError(f"{request.runtime} on python: no result after {timeout_s:g} s; stopped")
+    if done.code < 0:
+        name = end_of_signal(done.code)
         hint = " (out of memory?)" if name == "SIGKILL" else ""
         raise MsdcError(f"{request.runtime} on python: the measuring process was ended by {name}{hint}")
     if not answer_file.is_file():
-        lines = done.stderr.strip().splitlines()
+        lines = done.errors.strip().splitlines()
         last = lines[-1][:300] if lines else "no message"
         raise MsdcError(f"{request.runtime} on python: the measuring process failed: {last}")
     answer: dict[str, Any] = json.loads(answer_file.read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ from msdc import tables
 from msdc.bench.report.drawing import marker
 from msdc.bench.report.model import Report, Section
 from msdc.bench.result import BenchFile
-from msdc.errors import InputError
+from msdc.errors import InputError, printable
 from msdc.files import refuse_existing, write_json, write_text
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def to_markdown(report: Report) -> str:
 def to_text(report: Report) -> str:
     """The main tables with aligned columns, for a terminal."""
     shown = (section for section in report.sections if section.id in TERMINAL_SECTIONS)
-    return "\n\n".join(tables.to_text(table) for section in shown for table in section.tables)
+    return printable("\n\n".join(tables.to_text(table) for section in shown for table in section.tables))
 
 
 def to_json(report: Report, results: BenchFile) -> dict[str, Any]:

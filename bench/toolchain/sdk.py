@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from msdc.bench.system_programs import run_tool
+from msdc.bench.system_programs import python_child, run_tool
 from msdc.bench.toolchain.cache import cached_folder
 from msdc.bench.toolchain.debian import SUITE, extract, only_deb, unpack
 from msdc.errors import InputError, MsdcError
@@ -57,12 +57,13 @@ def download_wheel(name: str, version: str, machine: str, folder: Path) -> Path:
         MsdcError: pip is missing, or the registry has no such wheel or cannot be reached.
     """
     python = ".".join(map(str, sys.version_info[:2]))
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
-               "--only-binary=:all:", "--implementation", "cp", "--python-version", python,
-               "--dest", str(folder)]  # fmt: skip
+    command, environment = python_child(
+        "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:",
+        "--implementation", "cp", "--python-version", python, "--dest", str(folder.absolute()),
+    )  # fmt: skip
     for tag in ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014"):
         command += ["--platform", f"{tag}_{machine}"]
-    run_tool([*command, f"{name}=={version}"], f"wheel of {name} {version} for {machine}")
+    run_tool([*command, f"{name}=={version}"], f"wheel of {name} {version} for {machine}", env=environment)
     return next(folder.glob("*.whl"))
 
 

@@ -6,6 +6,7 @@ import importlib
 import importlib.metadata
 import json
 import logging
+import os
 import re
 import shutil
 import subprocess
@@ -152,7 +153,7 @@ def check_machine() -> list[Check]:
 
 def _version_line(program: str, argument: str = "--version") -> str:
     try:
-        done = subprocess.run([program, argument], capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run([program, argument], capture_output=True, text=True, timeout=20, check=False, cwd="/")
     except (OSError, subprocess.TimeoutExpired):
         return "found, but it does not answer"
     lines = (done.stdout + done.stderr).strip().splitlines()
@@ -174,7 +175,7 @@ def check_tools() -> list[Check]:
     """System programs. The quickstart needs none of them."""
     checks = []
     for name, programs, purpose, remedy in TOOLS:
-        path = next((found for program in programs if (found := shutil.which(program))), None)
+        path = next((found for program in programs if (found := shutil.which(program)) and os.path.isabs(found)), None)
         if path is None:
             checks.append(Check("devices", name, "missing", f"not found; for: {purpose}", False, remedy))
         else:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from msdc.encoders.layout import read_layout
-from msdc.encoders.locate import locate_model
+from msdc.encoders.locate import is_reserved, locate_model
 from msdc.errors import InputError
 from msdc.files import sha256_files
 from msdc.progress import track
@@ -204,7 +204,7 @@ def open_model(name: str, runtime: str | None = None) -> SentenceEncoder:
     Raises:
         InputError: as `load_encoder` and `msdc.load_bundle`.
     """
-    if (Path(name) / "bundle.json").is_file():
+    if not is_reserved(name) and (Path(name) / "bundle.json").is_file():
         # Imported by name: the class belongs to a package above this one.
         load_bundle = importlib.import_module("msdc.export.bundle").load_bundle
         return cast(SentenceEncoder, load_bundle(name, runtime=runtime))

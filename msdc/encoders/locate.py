@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from pathlib import Path
 
 from msdc.errors import InputError
 from msdc.files import PACKAGE, sha256_file
+from msdc.progress import say
 
 SHIPPED = PACKAGE / "models"
 # PyPI package -> (hub id, published sha256 of model.safetensors)
@@ -39,23 +41,41 @@ def _offline(name: str) -> Path | None:
     return None
 
 
+def is_reserved(name: str | Path) -> bool:
+    """Whether `name` always stands for a shipped model or the offline teacher, never for a folder of that name.
+
+    What a name means must not depend on the working directory: a folder of the same name is written `./NAME`, or passed
+    as a `Path`.
+    """
+    hub_ids = [hub_id for hub_id, _ in OFFLINE.values()]
+    known = [*shipped_names(), *hub_ids, *(hub_id.split("/")[-1] for hub_id in hub_ids)]
+    return isinstance(name, str) and name in known
+
+
+@functools.cache
+def _tell_shadowed(name: str, meaning: str) -> None:
+    say(f"{name}: {meaning}; for the folder of that name here write ./{name}")
+
+
 def locate_model(name: str | Path) -> Path:
     """Folder of a model.
 
     Args:
         name: a shipped name, a folder, the offline teacher, or a hub id. From the hub only safetensors, JSON, text and
-            tokenizer files are downloaded.
+            tokenizer files are downloaded. A shipped name or the teacher's (`is_reserved`) goes before a folder.
 
     Raises:
         InputError: no model of that name is found; the message says where it was looked for.
     """
+    path, reserved = Path(name), is_reserved(name)
     name = str(name)
-    path = Path(name)
     if path.is_dir():
-        return path
+        if not reserved:
+            return path
+        _tell_shadowed(name, "the shipped model" if name in shipped_names() else "the published model")
     if name in shipped_names():
         return SHIPPED / name
-    if path.exists() or name.startswith((".", "/", "~")):
+    if (path.exists() and not reserved) or name.startswith((".", "/", "~")):
         raise InputError(f"{name}: no such model folder")
     found = _offline(name)
     if found is not None:

@@ -18,7 +18,7 @@ from types import TracebackType
 
 from msdc.bench.devices.adb_client import Adb, attached, connect, disconnect, server_port
 from msdc.bench.devices.emulator.image import GUEST_ADBD_PORT, READY, EmulatorImage, make_disk
-from msdc.bench.system_programs import find, last_words, require
+from msdc.bench.system_programs import find, last_words, require, run_tool
 from msdc.errors import MsdcError
 
 
@@ -110,7 +110,8 @@ class EmulatorMachine:
             self.ports = self.ports or (free_port(),)
             with open(folder / "qemu", "wb") as log:
                 self.process = subprocess.Popen(
-                    self._command(folder), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log,
+                    self._command(folder), cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                    stderr=log,
                 )  # fmt: skip
             self._wait(folder)
         except BaseException:
@@ -151,6 +152,6 @@ class EmulatorMachine:
         if self._own_server and _server_runs():
             with contextlib.suppress(MsdcError, OSError):
                 if not attached(self._adb_program):
-                    subprocess.run([self._adb_program, "kill-server"], capture_output=True, check=False, timeout=30)
+                    run_tool([self._adb_program, "kill-server"], "adb kill-server", timeout_s=30)
         if self._folder is not None:
             self._folder.cleanup()
