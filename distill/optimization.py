@@ -12,8 +12,6 @@ from torch import nn
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import Task
 
-SPARSE_TABLE_ROWS = 100_000  # a dense Adam step over a table larger than this costs more than the batch itself
-
 
 @dataclass(frozen=True)
 class Schedule:
@@ -42,15 +40,15 @@ def _table(student: Any) -> nn.Embedding:
     return embedding
 
 
-def make_optimizers(task: Task, stage: Stage, sparse: bool) -> list[torch.optim.Optimizer]:
+def make_optimizers(task: Task, stage: Stage) -> list[torch.optim.Optimizer]:
     """Fused AdamW without decay of biases, norms and the table; the table has its own learning rate.
 
-    A large table (over 100,000 rows) gets sparse gradients and SparseAdam, which updates only the rows of the batch;
-    `sparse` is false with many processes, where gathering sparse gradients costs more than the dense step it saves.
+    One rule for tables of any size and any number of processes: dense gradients, clipped together with all others.
+    SparseAdam would update only the rows of the batch, which is another optimizer (moments of the other rows do not
+    decay), and its gradients cannot be part of the clipped norm.
     """
     embedding = _table(task.student)
     table = embedding.weight if embedding.weight.requires_grad else None
-    embedding.sparse = sparse and table is not None and len(table) > SPARSE_TABLE_ROWS
     decay: list[nn.Parameter] = []
     plain: list[nn.Parameter] = []
     for name, parameter in task.named_parameters():
@@ -61,14 +59,7 @@ def make_optimizers(task: Task, stage: Stage, sparse: bool) -> list[torch.optim.
         {"params": decay, "weight_decay": stage.weight_decay, "lr": rate, "base": rate},
         {"params": plain, "weight_decay": 0.0, "lr": rate, "base": rate},
     ]
-    optimizers: list[torch.optim.Optimizer] = []
     if table is not None:
         rate = stage.table_learning_rate or rate
-        if embedding.sparse:
-            optimizers.append(torch.optim.SparseAdam([{"params": [table], "lr": rate, "base": rate}]))
-        else:
-            groups.append({"params": [table], "lr": rate, "base": rate, "weight_decay": 0.0})
-    groups = [group for group in groups if group["params"]]
-    if groups:
-        optimizers.append(torch.optim.AdamW(groups, fused=True))
-    return optimizers
+        groups.append({"params": [table], "lr": rate, "base": rate, "weight_decay": 0.0})
+    return [torch.optim.AdamW([group for group in groups if group["params"]], fused=True)]

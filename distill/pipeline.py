@@ -299,7 +299,7 @@ class Run:
             task=task,
             stage=stage,
             feed=feed,
-            validate=Validator(stream.heldout_rows(), graded, task.guide, stage.choose),
+            validate=Validator(stream.heldout_rows(), graded, task.guide, stage.choose, task.project_for_mse()),
             folder=self.folder.stage(number, stage).checkpoints,
             steps=steps,
             precision=self.precision,

@@ -33,6 +33,12 @@ from msdc.progress import say
 CHECKPOINT_SECONDS = 120.0
 
 
+def shares(sums: dict[str, float]) -> dict[str, float]:
+    """Each number over their total, rounded to six digits; empty where the total is 0."""
+    total = sum(sums.values())
+    return {name: round(value / total, 6) for name, value in sums.items()} if total else {}
+
+
 @dataclass
 class Trainer:
     """Trains one stage. `run` returns the numbers of the chosen weights; the student then holds them.
@@ -65,11 +71,13 @@ class Trainer:
         self.task.to(self.device)
         self.model = parallel.wrap(self.task)
         self._freeze()
-        self.optimizers = make_optimizers(self.task, self.stage, sparse=self.world == 1)
+        self.optimizers = make_optimizers(self.task, self.stage)
         self.average: dict[str, Tensor] | None = None
         if self.stage.average is not None:
             self.average = {name: p.detach().clone() for name, p in self._trained()}
         self._sums: dict[str, list[float]] = {}
+        # Weighted size of each part of the loss, summed over the steps of the stage.
+        self._parts: dict[str, float] = {}
         # Four times per stage by default; always at the end.
         self.evaluate_every = self.stage.evaluate_every or max(1, math.ceil(self.steps / 4))
 
@@ -132,8 +140,7 @@ class Trainer:
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        dense = [p for _, p in self._trained() if p.grad is not None and not p.grad.is_sparse]
-        torch.nn.utils.clip_grad_norm_(dense, self.stage.clip)
+        torch.nn.utils.clip_grad_norm_([p for _, p in self._trained() if p.grad is not None], self.stage.clip)
         for optimizer in self.optimizers:
             optimizer.step()
         self.task.after_step()
@@ -162,12 +169,17 @@ class Trainer:
                 self._loop(log, progress)
         assert self.best is not None
         self._take(load_file(self._best_path()))
-        return {"step": float(self.best[1]), **self.best[2]}
+        return {"step": float(self.best[1]), **self.best[2], **self.loss_shares()}
+
+    def loss_shares(self) -> dict[str, float]:
+        """Share of each objective in the loss of the steps so far, `share_NAME`."""
+        return {f"share_{name}": value for name, value in shares(self._parts).items()}
 
     def _loop(self, log: Callable[[dict[str, Any]], None], progress: StageProgress) -> None:
         started = saved = time.monotonic()
         first_step = self.position.step
         losses: list[float] = []
+        recent: dict[str, float] = {}
         stop = False
         for batch in self.feed.batches():
             epoch = self.position.epoch
@@ -175,6 +187,10 @@ class Trainer:
             parts = self._step(batch)
             losses.append(parts["loss"])
             self._by_language(batch, parts["loss"])
+            for sums in (recent, self._parts):
+                for name, value in parts.items():
+                    if name != "loss":
+                        sums[name] = sums.get(name, 0.0) + abs(self.task.weights.get(name, 1.0) * value)
             at = self.position.step
             progress.step(at, parts["loss"], rate, len(batch))
             if at % max(1, self.steps // 100) == 0 or at == self.steps:
@@ -187,8 +203,9 @@ class Trainer:
                     },
                     **parts,
                     "loss": float(np.mean(losses)),
+                    "shares": shares(recent),
                 }
-                losses = []
+                losses, recent = [], {}
                 log(row)
             if at % self.evaluate_every == 0 or at >= self.steps:
                 progress.validating()
@@ -268,6 +285,7 @@ class Trainer:
                 "best": None if self.best is None else json.dumps(self.best),
                 "history": json.dumps(self.history),
                 "sums": json.dumps(self._sums),
+                "parts": json.dumps(self._parts),
             },
         )
 
@@ -284,4 +302,6 @@ class Trainer:
         self.best = None if state["best"] is None else tuple(json.loads(state["best"]))  # type: ignore[assignment]
         self.history = json.loads(state["history"])
         self._sums = json.loads(state["sums"])
+        # Checkpoints of earlier versions do not have it.
+        self._parts = json.loads(state.get("parts", "{}"))
         restore_random_states(state["random"])

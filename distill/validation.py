@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from msdc.distill.data.sources import Row
 from msdc.distill.guide import Guide
@@ -42,12 +45,17 @@ def read_graded(path: str, choosing: bool = True, limit: int | None = None) -> S
 
 @dataclass
 class Validator:
-    """Scores a student: MSE and nearest-neighbour accuracy on held-out pairs by language, Spearman on graded pairs."""
+    """Scores a student: MSE and nearest-neighbour accuracy on held-out pairs by language, Spearman on graded pairs.
+
+    `project` maps its vectors to the guide's width for the MSE, where the stage trains such a map; a student of another
+    width without one has no MSE.
+    """
 
     heldout: dict[str, list[Row]]
     graded: list[ScoredPairs]
     guide: Guide | None
     choose: str = "auto"
+    project: Callable[[Tensor], Tensor] | None = None
 
     def __call__(self, encoder: Encoder) -> dict[str, float]:
         """Numbers by name; weights are chosen by `choice`, larger is better."""
@@ -56,9 +64,10 @@ class Validator:
         for code, rows in sorted(self.heldout.items()):
             source_ND = encoder.encode([row.source for row in rows])
             target_ND = encoder.encode([row.target for row in rows]) if any(row.target for row in rows) else source_ND
-            if self.guide is not None and self.guide.width == source_ND.shape[1]:
+            compared_ND = self._to_guide_width(target_ND)
+            if self.guide is not None and self.guide.width == compared_ND.shape[1]:
                 guide_ND = self.guide.vectors([row.source for row in rows])
-                numbers[f"mse_{code}"] = mse(guide_ND, target_ND)
+                numbers[f"mse_{code}"] = mse(guide_ND, compared_ND)
                 errors.append(numbers[f"mse_{code}"])
             numbers[f"accuracy_{code}"] = float(np.mean(nearest_accuracy(source_ND, target_ND)))
             accuracies.append(numbers[f"accuracy_{code}"])
@@ -73,10 +82,17 @@ class Validator:
             numbers["heldout_mse"] = float(np.mean(errors))
         if accuracies:
             numbers["heldout_accuracy"] = float(np.mean(accuracies))
-        numbers["choice"] = self._choice(numbers, bool(correlations), bool(errors), encoder.width)
+        width = encoder.width if self.guide is None else self.guide.width
+        numbers["choice"] = self._choice(numbers, bool(correlations), bool(errors), width)
         if correlations:
             numbers["graded"] = float(np.mean(correlations))
         return numbers
+
+    def _to_guide_width(self, vectors_ND: np.ndarray) -> np.ndarray:
+        if self.project is None:
+            return vectors_ND
+        with torch.no_grad():
+            return self.project(torch.from_numpy(vectors_ND)).float().cpu().numpy()
 
     def _choice(self, numbers: dict[str, float], graded: bool, errors: bool, width: int) -> float:
         """The number to choose by: from graded and held-out pairs together, or from those that the stage names."""

@@ -11,6 +11,7 @@ from msdc.distill.objectives.contrastive_cross_entropy import contrastive_cross_
 from msdc.distill.objectives.contrastive_distillation import contrastive_distillation
 from msdc.distill.objectives.embedding_alignment import embedding_alignment
 from msdc.distill.objectives.kd import kd
+from msdc.distill.objectives.masked_language_model import masked_language_model
 from msdc.distill.objectives.memory_bank import MemoryBank
 from msdc.distill.objectives.metakd import domain_prototypes, metakd
 from msdc.distill.objectives.multilingual_contrastive import multilingual_contrastive
@@ -33,6 +34,7 @@ __all__ = [
     "find_objective",
     "kd",
     "layer_subset",
+    "masked_language_model",
     "metakd",
     "multilingual_contrastive",
     "multilingual_mse",

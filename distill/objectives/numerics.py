@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from msdc.errors import InputError
@@ -105,6 +106,18 @@ def reduce(objective: str, losses: Tensor, reduction: str) -> Tensor:
     if reduction == "mean":
         return losses.mean()
     raise InputError(f"{objective}: reduction must be sum or mean, not {reduction!r}")
+
+
+def squared_error(objective: str, first_BD: Tensor, second_BD: Tensor, reduction: str) -> Tensor:
+    """Squared error of rows, mean over B; over D the mean (as `mse_loss`) or the sum (as the papers write ||.||^2).
+
+    Raises:
+        InputError: another word for `reduction`.
+    """
+    if reduction not in ("mean", "sum"):
+        raise InputError(f"{objective}: reduction must be mean or sum, not {reduction!r}")
+    error = F.mse_loss(first_BD, second_BD)
+    return error * first_BD.shape[-1] if reduction == "sum" else error
 
 
 def shape(tensor: Tensor) -> str:

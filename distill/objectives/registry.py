@@ -18,6 +18,7 @@ from msdc.distill.objectives.contrastive_cross_entropy import contrastive_cross_
 from msdc.distill.objectives.contrastive_distillation import contrastive_distillation
 from msdc.distill.objectives.embedding_alignment import embedding_alignment
 from msdc.distill.objectives.kd import kd
+from msdc.distill.objectives.masked_language_model import masked_language_model
 from msdc.distill.objectives.metakd import metakd
 from msdc.distill.objectives.multilingual_contrastive import multilingual_contrastive
 from msdc.distill.objectives.multilingual_mse import multilingual_mse
@@ -41,6 +42,7 @@ class Objective:
         options: numbers and words a recipe may set.
         preset: options that this name fixes.
         source: paper and equation.
+        equal_widths: compares vectors of student and guide number by number: a student of another width is projected.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Objective:
     optional: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     preset: Mapping[str, Any] = field(default_factory=dict)
+    equal_widths: bool = False
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Refuse options this objective does not know, before any training.
@@ -92,6 +95,8 @@ _ALL = (
         _PAIR,
         "Ding et al. 2022, eq. 2, 4, 6; Reimers and Gurevych 2020",
         optional=("teacher_target_BD",),
+        options=("reduction",),
+        equal_widths=True,
     ),
     Objective(
         "embedding_alignment",
@@ -121,6 +126,7 @@ _ALL = (
         ("student_BD", "teacher_BD", "bank_KD"),
         "Gao et al. 2021 (DistilCSE), L_CKD",
         options=("temperature",),
+        equal_widths=True,
     ),
     Objective(
         "supervised_contrastive",
@@ -129,7 +135,14 @@ _ALL = (
         "Gao et al. 2021 (DistilCSE), L_CL",
         options=("temperature",),
     ),
-    Objective("kd", kd, ("teacher_BD", "student_BD"), "baseline KD of Gao et al. 2021 (DistilCSE)"),
+    Objective(
+        "kd",
+        kd,
+        ("teacher_BD", "student_BD"),
+        "baseline KD of Gao et al. 2021 (DistilCSE)",
+        options=("reduction",),
+        equal_widths=True,
+    ),
     Objective("pkd", pkd, _STATES, "Sun et al. 2019; baseline PKD of Gao et al. 2021 (DistilCSE)"),
     Objective(
         "metakd",
@@ -138,6 +151,7 @@ _ALL = (
         "Pan et al. 2020, simplified; baseline MetaKD of Gao et al. 2021 (DistilCSE)",
         optional=_STATES,
         options=("own_share",),
+        equal_widths=True,
     ),
     Objective(
         "sentence_alignment",
@@ -156,7 +170,12 @@ _ALL = (
     _generative("unified_generative", "ugt", "Mao et al. 2021, eq. 4 (UGT)"),
     _generative("xtr", "xtr", "Mao et al. 2021, eq. 3 (XTR)"),
     _generative("smlm", "smlm", "Mao et al. 2021, eq. 2 (SMLM)"),
-    _generative("mlm", "mlm", "the baseline MLM of Mao et al. 2021, table 6"),
+    Objective(
+        "mlm",
+        masked_language_model,
+        ("token_logits_MV", "masked_ids_M"),
+        "Devlin et al. 2019; the baseline MLM of Mao et al. 2021, table 6",
+    ),
 )
 
 OBJECTIVES: Mapping[str, Objective] = {objective.name: objective for objective in _ALL}

@@ -8,7 +8,7 @@ from typing import Any
 
 from msdc.distill.guide import Guide
 from msdc.distill.recipe import Stage
-from msdc.distill.tasks.generative import GenerativeTask
+from msdc.distill.tasks.generative import GENERATIVE_INPUTS, GenerativeTask
 from msdc.distill.tasks.hidden_states import HiddenStatesTask
 from msdc.distill.tasks.sentence import EmbeddingTask, SentenceTask, Task, stage_inputs
 
@@ -32,7 +32,7 @@ class TaskRecord:
 TASKS = (
     TaskRecord("embedding", lambda stage: stage.train == "student.embedding", EmbeddingTask),
     TaskRecord("hidden states", HiddenStatesTask.applies, HiddenStatesTask),
-    TaskRecord("generative", lambda stage: "logits_BV" in stage_inputs(stage), GenerativeTask),
+    TaskRecord("generative", lambda stage: bool(stage_inputs(stage) & GENERATIVE_INPUTS), GenerativeTask),
     TaskRecord("sentence", lambda stage: True, SentenceTask),
 )
 

@@ -1,13 +1,15 @@
-"""The lightweight model's tasks: one masked token per pair, both sides through the same student, and a tied output.
+"""The lightweight model's tasks: masked tokens, both sides through the same student, and a tied output.
 
-One pass of each side serves all objectives: the side that has the mask is encoded with it. The sentence losses (and
-later the user) see the pooled vector; the generative loss sees it after a dense layer, GELU and layer norm, through the
-transposed token table. That head belongs to the task and is not saved.
+One pass of each side serves all objectives: a side that has a mask is encoded with it. SMLM and UGT mask one token per
+pair and predict it from the pooled vector; the baseline MLM masks 15 % of the tokens of both sides and predicts each
+from its own state. The sentence losses (and later the user) see the pooled vector; the generative losses see their
+vector after a dense layer, GELU and layer norm, through the transposed token table. That head belongs to the task and
+is not saved.
 
-Source: Mao et al. 2021. Simplified: the mask is the unknown piece's id (nothing else trains that row), the vocabulary
-a unigram one.
+Source: Mao et al. 2021; Devlin et al. 2019 (MLM). Simplified: the mask is the unknown piece's id (nothing else trains
+that row), the vocabulary a unigram one.
 
-Shapes: B pairs, T tokens, D sentence width, V vocabulary.
+Shapes: B pairs, T tokens, D sentence width, M masked tokens, V vocabulary.
 """
 
 from __future__ import annotations
@@ -15,16 +17,20 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from msdc.distill.data.batches import Batch
 from msdc.distill.guide import Guide
 from msdc.distill.objectives import find_objective
-from msdc.distill.parallel import gather
+from msdc.distill.parallel import gather, rank_and_world
 from msdc.distill.recipe import Stage
-from msdc.distill.tasks.sentence import SentenceTask, encode_sides
+from msdc.distill.tasks.sentence import SentenceTask, encode_sides, stage_inputs
 from msdc.errors import InputError
+
+GENERATIVE_INPUTS = {"logits_BV", "token_logits_MV"}
+MASKED_SHARE = 0.15  # Devlin et al. 2019
 
 
 def mask_one(ids_BT: Tensor, mask_BT: Tensor, here_B: Tensor, draw_B: Tensor, mask_id: int) -> tuple[Tensor, Tensor]:
@@ -39,11 +45,29 @@ def mask_one(ids_BT: Tensor, mask_BT: Tensor, here_B: Tensor, draw_B: Tensor, ma
     return torch.where(here_B.unsqueeze(1), filled_BT, ids_BT), token_B
 
 
+def mask_many(
+    ids_BT: Tensor, mask_BT: Tensor, draw_BT: Tensor, how_BT: Tensor, other_BT: Tensor, mask_id: int
+) -> tuple[Tensor, Tensor]:
+    """Mask 15 % of the tokens as BERT does; returns the new ids [B, T] and True where a token is to be predicted.
+
+    Between the special tokens, those with `draw_BT` (in [0, 1)) below 0.15 are picked; `how_BT` decides what stands in
+    their place: the mask (80 %), the token of `other_BT` (10 %), or the token itself.
+    """
+    picked_BT = inside(mask_BT) & (draw_BT < MASKED_SHARE)
+    filled_BT = torch.where(picked_BT & (how_BT < 0.8), mask_id, ids_BT)
+    return torch.where(picked_BT & (how_BT >= 0.9), other_BT, filled_BT), picked_BT
+
+
 class GenerativeTask(SentenceTask):
     """MLM, SMLM, XTR, UGT, with sentence alignment and similarity where the stage asks for them."""
 
     def __init__(self, student: Any, stage: Stage, guide: Guide | None = None, mask_id: int | None = None) -> None:
         super().__init__(student, stage, guide, mask_id)
+        needed = stage_inputs(stage)
+        self.many = "token_logits_MV" in needed
+        one = [use.name for use in stage.objective if use.name in ("smlm", "unified_generative")]
+        if self.many and one:
+            raise InputError(f"stage {stage.name}: mlm masks many tokens and {one[0]} one: they need two stages")
         if mask_id is None:
             raise InputError(f"stage {stage.name}: a masked token needs a SentencePiece vocabulary")
         width = student.width
@@ -55,7 +79,7 @@ class GenerativeTask(SentenceTask):
         self.bias_V = nn.Parameter(torch.zeros(student.config.vocabulary))
 
     def logits(self, sentence_BD: Tensor) -> Tensor:
-        """[B, V] from the pooled vector."""
+        """[B, V] from pooled vectors, [M, V] from states of masked tokens."""
         inner = self.norm(F.gelu(self.dense(sentence_BD)))
         embedding = self.student.embedding
         if embedding.project is not None:
@@ -71,6 +95,8 @@ class GenerativeTask(SentenceTask):
         if batch.target is None:
             raise InputError(f"stage {self.stage.name}: the generative objectives need sentence pairs")
         sides = (batch.source, batch.target)
+        if self.many:
+            return self._many(batch, sides)
         # Drawn on the CPU, whose random state a checkpoint keeps in any case.
         in_source_B = (torch.rand(len(batch)) < 0.5).to(batch.source[0].device)
         draw_B = torch.rand(len(batch)).to(batch.source[0].device)
@@ -80,15 +106,7 @@ class GenerativeTask(SentenceTask):
         ]
         token_B = torch.where(in_source_B, masked[0][1], masked[1][1])
         local = encode_sides(self.student, [(ids, mask) for (ids, _), (_, mask) in zip(masked, sides, strict=True)])
-        source, target = (gather(vectors) for vectors in local)
-        tensors: dict[str, Tensor | None] = {
-            "source_BD": source,
-            "target_BD": target,
-            "student_source_BD": source,
-            "student_target_BD": target,
-            "teacher_source_BD": None if batch.guide_source_BD is None else gather(batch.guide_source_BD),
-        }
-        generated = [
+        generated: list[dict[str, Tensor | None]] = [
             {
                 "logits_BV": self.logits(vectors_BD),
                 "masked_token_B": token_B,
@@ -98,16 +116,79 @@ class GenerativeTask(SentenceTask):
             }
             for vectors_BD, here_B, partner in zip(local, (in_source_B, ~in_source_B), sides[::-1], strict=True)
         ]
+        return self._total(batch, local, generated)
+
+    def _many(self, batch: Batch, sides: tuple[tuple[Tensor, Tensor], ...]) -> dict[str, Tensor]:
+        """MLM: many masked tokens in both sides, predicted from their states; XTR from the same pass."""
+        local, states, tokens = [], [], []
+        for ids_BT, mask_BT in sides:
+            draw, how = (torch.rand(ids_BT.shape).to(ids_BT.device) for _ in range(2))
+            other_BT = torch.randint(0, self.student.config.vocabulary, ids_BT.shape).to(ids_BT.device)
+            masked_BT, picked_BT = mask_many(ids_BT, mask_BT, draw, how, other_BT, self.mask_id)
+            hidden_BTH = self.student.hidden(masked_BT, mask_BT)
+            local.append(self.student.head(hidden_BTH, mask_BT))
+            states.append(hidden_BTH[picked_BT])
+            tokens.append(ids_BT[picked_BT])
+        masked_M = torch.cat(tokens)
+        logits_MV = self.logits(torch.cat(states))
+        # Processes have different numbers of masked tokens: with this weight the average of their means is the mean.
+        share = 1.0
+        world = rank_and_world()[1]
+        if world > 1:
+            count = torch.tensor(float(len(masked_M)), device=masked_M.device)
+            dist.all_reduce(count)
+            share = len(masked_M) * world / max(1.0, float(count))
+        nowhere_B = torch.zeros(len(batch), dtype=torch.bool, device=masked_M.device)
+        generated: list[dict[str, Tensor | None]] = [
+            {
+                "logits_BV": self.logits(vectors_BD),
+                "masked_token_B": nowhere_B.long(),
+                "masked_here_B": nowhere_B,
+                "partner_ids_BT": partner[0],
+                "partner_mask_BT": inside(partner[1]),
+            }
+            for vectors_BD, partner in zip(local, sides[::-1], strict=True)
+            if "logits_BV" in stage_inputs(self.stage)
+        ]
+        tokens_of = {"token_logits_MV": logits_MV, "masked_ids_M": masked_M}
+        return self._total(batch, local, generated, tokens_of, share)
+
+    def _total(
+        self,
+        batch: Batch,
+        local: list[Tensor],
+        generated: list[dict[str, Tensor | None]],
+        masked: dict[str, Tensor] | None = None,
+        share: float = 1.0,
+    ) -> dict[str, Tensor]:
+        """The weighted sum of sentence losses (over the gathered batch) and generative ones (over own rows)."""
+        source, target = (gather(vectors) for vectors in local)
+        tensors: dict[str, Tensor | None] = {
+            "source_BD": source,
+            "target_BD": target,
+            "student_source_BD": source,
+            "student_target_BD": target,
+            "teacher_source_BD": None if batch.guide_source_BD is None else gather(batch.guide_source_BD),
+        }
+        if self.project is not None:
+            tensors |= {"student_source_BD": self.project(source), "student_target_BD": self.project(target)}
         parts: dict[str, Tensor] = {}
         total = source.new_zeros(())
         for use, objective in self.uses:
             # Generative terms are means over this process' own rows, one per side; averaging the gradients of processes
             # with equally many rows gives the whole batch's.
-            masked_token = "logits_BV" in find_objective(use.name).inputs
-            given = generated if masked_token else [tensors]
-            if masked_token and not len(batch):
-                value = sum((one["logits_BV"].sum() for one in generated), source.new_zeros(()))
+            inputs = find_objective(use.name).inputs
+            if "token_logits_MV" in inputs:
+                assert masked is not None
+                value = share * objective({**masked})
+            elif "logits_BV" in inputs and not len(batch):
+                value = source.new_zeros(())
+                for one in generated:
+                    logits_BV = one["logits_BV"]
+                    assert logits_BV is not None
+                    value = value + logits_BV.sum()
             else:
+                given = generated if "logits_BV" in inputs else [tensors]
                 value = torch.stack([objective(one, **use.options) for one in given]).sum()
             parts[use.name] = value.detach()
             total = total + use.weight * value

@@ -7,7 +7,7 @@ Shapes: B pairs, T tokens, H hidden, D sentence width.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -82,15 +82,36 @@ class Task(nn.Module):
             objective.check_options({k: v for k, v in use.options.items() if k not in TASK_OPTIONS})
             self.uses.append((use, objective))
 
-    def _sum(self, tensors: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
+    @property
+    def weights(self) -> dict[str, float]:
+        """Weight of each named part of the loss."""
+        return {use.name: use.weight for use, _ in self.uses}
+
+    def _sum(
+        self, tensors: Mapping[str, Tensor | None], projected: Mapping[str, Tensor | None] | None = None
+    ) -> dict[str, Tensor]:
+        """The weighted sum; `projected` replaces the student's vectors for objectives that need equal widths."""
         parts: dict[str, Tensor] = {}
         total: Tensor | None = None
         for use, objective in self.uses:
-            value = objective(tensors, **{k: v for k, v in use.options.items() if k not in TASK_OPTIONS})
+            given = {**tensors, **projected} if projected and objective.equal_widths else tensors
+            value = objective(given, **{k: v for k, v in use.options.items() if k not in TASK_OPTIONS})
             parts[use.name] = value.detach()
             total = use.weight * value if total is None else total + use.weight * value
         assert total is not None
         return {"loss": total, **parts}
+
+    def project_for_mse(self) -> Callable[[Tensor], Tensor] | None:
+        """The learned map to the guide's width, on the device of its input; None without one."""
+        project = getattr(self, "project", None)
+        if project is None:
+            return None
+        return lambda vectors_BD: project(vectors_BD.to(project.weight.device))
+
+    def to_guide_width(self, vectors_BD: Tensor) -> Tensor:
+        """Sentence vectors in the guide's width: projected where the task has learned a map, else unchanged."""
+        project = getattr(self, "project", None)
+        return vectors_BD if project is None else project(vectors_BD)
 
     def prepare(self, stream: TextStream) -> None:
         """Compute what the task needs from the stage's text before training; most tasks need nothing."""
@@ -105,8 +126,10 @@ class SentenceTask(Task):
     def __init__(self, student: Any, stage: Stage, guide: Guide | None = None, mask_id: int | None = None) -> None:
         super().__init__(student, stage, guide, mask_id)
         self.project: nn.Linear | None = None
-        if guide is not None and guide.width != student.width:
-            # DistilCSE's learned map M to the teacher's width; dropped with the task.
+        equal = stage.source_share < 1 or any(objective.equal_widths for _, objective in self.uses)
+        if guide is not None and guide.width != student.width and equal:
+            # DistilCSE's learned map M to the teacher's width; dropped with the task. Objectives that compare
+            # similarities (eq. 5, 8, 9) see the vectors that ship.
             self.project = nn.Linear(student.width, guide.width, bias=False)
         self.bank: objectives.MemoryBank | None = None
         self._newest: Tensor | None = None
@@ -117,7 +140,7 @@ class SentenceTask(Task):
     def _vectors(self, *sides: tuple[Tensor, Tensor] | None) -> list[Tensor | None]:
         given = iter(encode_sides(self.student, [side for side in sides if side is not None]))
         found = [None if side is None else next(given) for side in sides]
-        return [v if v is None else gather(v if self.project is None else self.project(v)) for v in found]
+        return [v if v is None else gather(v) for v in found]
 
     def forward(self, batch: Batch, teach_source: bool = True) -> dict[str, Tensor]:
         """The loss and its parts; without `teach_source` the target side alone is compared with the guide."""
@@ -127,9 +150,15 @@ class SentenceTask(Task):
             # The source side is learned fast; such a step computes the target side alone.
             (target,) = self._vectors(batch.target)
             assert target is not None
-            loss = objectives.kd(guide_source if guide_target is None else guide_target, target)
+            guide_BD = guide_source if guide_target is None else guide_target
+            loss = objectives.kd(guide_BD, self.to_guide_width(target), reduction=self._reduction())
             return {"loss": loss, "target_only": loss.detach()}
         source, target, third = self._vectors(batch.source, batch.target, batch.third)
+        projected: dict[str, Tensor | None] | None = None
+        if self.project is not None:
+            own = None if source is None else self.project(source)
+            other = own if target is None else self.project(target)
+            projected = {"student_source_BD": own, "student_target_BD": other, "student_BD": own}
         result = self._sum(
             {
                 "teacher_source_BD": guide_source,
@@ -144,11 +173,17 @@ class SentenceTask(Task):
                 "positive_BD": target,
                 "negative_BD": third,
                 "bank_KD": None if self.bank is None else self.bank.vectors(),
-            }
+            },
+            projected,
         )
         if self.bank is not None and guide_source is not None and self.training:
             self._newest = guide_source.detach()
         return result
+
+    def _reduction(self) -> Any:
+        """How steps that train the target side alone reduce their squared error: as the stage's MSE does."""
+        return next((use.options["reduction"] for use, o in self.uses if o.equal_widths and "reduction" in use.options),
+                    "mean")  # fmt: skip
 
     def after_step(self) -> None:
         """Push the guide's vectors of this step into the memory bank."""
