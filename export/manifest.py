@@ -27,6 +27,7 @@ MAX_FILES = 4096
 _UNSEALED = "0" * 64
 _SEAL = re.compile(rb'"seal": "([0-9a-f]{64})"')
 
+Prompt = Annotated[str, Field(max_length=16_384)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -86,12 +87,16 @@ class Manifest(Section):
     name: Annotated[str, Field(min_length=1, max_length=200)]
     target: TargetName
     width: Small
+    truncate_dim: Small | None = Field(default=None, description="numbers of a vector by default; None: width")
     max_length: Small
     vocabulary: Small
     languages: list[str]
     precision: Annotated[str, Field(max_length=100)]
     normalized: bool
     gates: Literal["passed", "skipped"] = "passed"
+    prompts: dict[str, Prompt] = Field(default_factory=dict)
+    default_prompt: str | None = Field(default=None, description="name of the prompt before every text")
+    include_prompt: bool = Field(default=True, description="are the prompt's tokens pooled?")
     tokenizer: TokenizerPart
     programs: Programs
     model: ModelPart
@@ -108,6 +113,10 @@ class Manifest(Section):
         for name in named:
             if name not in self.files:
                 raise ValueError(f"{name} is referenced but not listed under files")
+        if self.default_prompt is not None and self.default_prompt not in self.prompts:
+            raise ValueError(f"default_prompt {self.default_prompt!r} is not among the prompts")
+        if self.truncate_dim is not None and self.truncate_dim > self.width:
+            raise ValueError(f"truncate_dim {self.truncate_dim} is larger than width {self.width}")
         if len(self.files) > MAX_FILES:
             raise ValueError(f"{len(self.files)} files, more than {MAX_FILES}")
         return self

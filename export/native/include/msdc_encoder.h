@@ -22,7 +22,7 @@ extern "C" {
 #endif
 
 /* Grows when a struct or a signature below changes. */
-#define MSDC_INTERFACE_VERSION 1
+#define MSDC_INTERFACE_VERSION 2
 
 typedef enum msdc_status {
   MSDC_OK = 0,
@@ -73,18 +73,24 @@ MSDC_API msdc_status msdc_open_with(const char *folder, const msdc_options *opti
 MSDC_API msdc_status msdc_find_program(const char *folder, const char *runtime, char *file, size_t file_size,
                                        int32_t *multi_method, int32_t *repeats, char *error, size_t error_size);
 
-MSDC_API int32_t msdc_width(const msdc_encoder *encoder);      /* numbers in a vector */
+MSDC_API int32_t msdc_width(const msdc_encoder *encoder);      /* numbers in a vector, by default */
 MSDC_API int32_t msdc_max_length(const msdc_encoder *encoder); /* longest input in tokens, special ids included */
 
-/* Vector of one text; longer texts are cut at msdc_max_length. `width` must be msdc_width(). */
-MSDC_API msdc_status msdc_encode(msdc_encoder *encoder, const char *text, size_t text_size, float *vector,
-                                 size_t width, char *error, size_t error_size);
+/* The prompt that the bundle holds under `name`, NUL-terminated UTF-8, valid until msdc_close; NULL where it holds none
+ * of that name. `name` NULL: the default prompt, "" where the bundle has none. */
+MSDC_API const char *msdc_prompt(const msdc_encoder *encoder, const char *name);
 
-/* Vector of ids that already carry the special ids. */
+/* Vector of one text; longer texts are cut at msdc_max_length. `prompt` (NUL-terminated UTF-8) is put before the text;
+ * NULL takes the bundle's default prompt, "" none. `width` is msdc_width(), or smaller for the first numbers of the
+ * vector alone. */
+MSDC_API msdc_status msdc_encode(msdc_encoder *encoder, const char *prompt, const char *text, size_t text_size,
+                                 float *vector, size_t width, char *error, size_t error_size);
+
+/* Vector of ids that already carry the special ids; no prompt is added. */
 MSDC_API msdc_status msdc_encode_ids(msdc_encoder *encoder, const int32_t *ids, size_t count, float *vector,
                                      size_t width, char *error, size_t error_size);
 
-/* Ids of one text with special ids, cut to the longest input; `*count` is how many there are, at most `capacity`
+/* Ids of one text with special ids and without any prompt, cut to the longest input; `*count` is how many there are, at most `capacity`
  * (msdc_max_length always suffices). */
 MSDC_API msdc_status msdc_encoder_tokenize(const msdc_encoder *encoder, const char *text, size_t text_size,
                                            int32_t *ids, size_t capacity, size_t *count, char *error,

@@ -88,7 +88,8 @@ std::string_view view(const char* text, size_t size) {
 
 void check_width(const msdc_encoder* encoder, const float* vector, size_t width) {
   need(encoder != nullptr && vector != nullptr, "no encoder or no vector");
-  need(width == static_cast<size_t>(encoder->encoder.manifest().width), "the vector's width is not the encoder's");
+  need(width > 0 && width <= static_cast<size_t>(encoder->encoder.manifest().vector_width),
+       "the vector's width is larger than the encoder's");
 }
 
 }  // namespace
@@ -136,17 +137,29 @@ msdc_status msdc_find_program(const char* folder, const char* runtime, char* fil
 
 void msdc_close(msdc_encoder* encoder) { delete encoder; }
 
-int32_t msdc_width(const msdc_encoder* encoder) { return encoder == nullptr ? 0 : encoder->encoder.manifest().width; }
+int32_t msdc_width(const msdc_encoder* encoder) {
+  return encoder == nullptr ? 0 : encoder->encoder.manifest().vector_width;
+}
 
 int32_t msdc_max_length(const msdc_encoder* encoder) {
   return encoder == nullptr ? 0 : encoder->encoder.manifest().max_length;
 }
 
-msdc_status msdc_encode(msdc_encoder* encoder, const char* text, size_t text_size, float* vector, size_t width,
-                        char* error, size_t error_size) {
+const char* msdc_prompt(const msdc_encoder* encoder, const char* name) {
+  if (encoder == nullptr) return nullptr;
+  const msdc::Manifest& manifest = encoder->encoder.manifest();
+  if (name == nullptr) return manifest.default_prompt.c_str();
+  for (const auto& [known, prompt] : manifest.prompts) {
+    if (known == name) return prompt.c_str();
+  }
+  return nullptr;
+}
+
+msdc_status msdc_encode(msdc_encoder* encoder, const char* prompt, const char* text, size_t text_size, float* vector,
+                        size_t width, char* error, size_t error_size) {
   return guarded(error, error_size, [&] {
     check_width(encoder, vector, width);
-    encoder->encoder.run(encoder->encoder.tokenizer().encode(view(text, text_size)), vector);
+    encoder->encoder.run(encoder->encoder.tokenize(prompt, view(text, text_size)), vector, width);
   });
 }
 
@@ -155,7 +168,7 @@ msdc_status msdc_encode_ids(msdc_encoder* encoder, const int32_t* ids, size_t co
   return guarded(error, error_size, [&] {
     check_width(encoder, vector, width);
     need(ids != nullptr, "no ids");
-    encoder->encoder.run(std::vector<int32_t>(ids, ids + count), vector);
+    encoder->encoder.run(std::vector<int32_t>(ids, ids + count), vector, width);
   });
 }
 

@@ -102,6 +102,25 @@ Encoder::Encoder(const std::string& folder, bool check_files, const std::string&
       tokenizer_(manifest_),
       engine_(std::move(engine)) {}
 
+std::vector<int32_t> Encoder::tokenize(const char* prompt, std::string_view text) const {
+  const std::string_view first = prompt == nullptr ? std::string_view(manifest_.default_prompt) : prompt;
+  if (first.empty()) return tokenizer_.encode(text);
+  std::string both;
+  both.reserve(first.size() + text.size());
+  both.append(first).append(text);
+  return tokenizer_.encode(both);
+}
+
+void Encoder::run(const std::vector<int32_t>& ids, float* vector, size_t width) {
+  if (width == static_cast<size_t>(manifest_.width)) return run(ids, vector);
+  if (width == 0 || width > static_cast<size_t>(manifest_.vector_width)) {
+    throw Failure(MSDC_BAD_ARGUMENT, "the vector's width is not 1 to " + std::to_string(manifest_.vector_width));
+  }
+  std::vector<float> whole(static_cast<size_t>(manifest_.width));
+  run(ids, whole.data());
+  std::memcpy(vector, whole.data(), width * sizeof(float));
+}
+
 void Encoder::run(const std::vector<int32_t>& ids, float* vector) {
   if (ids.empty() || ids.size() > static_cast<size_t>(manifest_.max_length)) {
     throw Failure(MSDC_BAD_ARGUMENT, std::to_string(ids.size()) + " ids where 1 to " +

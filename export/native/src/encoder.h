@@ -38,6 +38,12 @@ class Encoder {
   // Throws Failure(MSDC_BAD_ARGUMENT) for no ids, too many, or one outside the vocabulary.
   void run(const std::vector<int32_t>& ids, float* vector);
 
+  // The first `width` numbers of the vector. Throws as above, and for a width that is not 1 to the bundle's own.
+  void run(const std::vector<int32_t>& ids, float* vector, size_t width);
+
+  // `prompt` before `text`, as ids. A prompt that is not given is the bundle's default.
+  std::vector<int32_t> tokenize(const char* prompt, std::string_view text) const;
+
  private:
   std::string runtime_;
   Manifest manifest_;

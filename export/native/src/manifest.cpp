@@ -32,6 +32,31 @@ int32_t small(const Json& value, int32_t least) {
   return static_cast<int32_t>(out);
 }
 
+constexpr size_t kMaxPromptBytes = 64 * 1024;
+
+// Bundles written before prompts were kept have none of these entries.
+void read_prompts(const Json& root, const std::string& path, Manifest* out) {
+  if (root.has("truncate_dim") && !root.at("truncate_dim").is_null()) {
+    out->vector_width = small(root.at("truncate_dim"), 1);
+    if (out->vector_width > out->width) damaged(path + ": truncate_dim is larger than the width");
+  }
+  if (root.has("prompts")) {
+    for (const auto& [name, prompt] : root.at("prompts").object()) {
+      const std::string& text = prompt.text();
+      if (text.size() > kMaxPromptBytes || text.find('\0') != std::string::npos) damaged(path + ": a prompt is too long");
+      out->prompts.emplace(name, text);
+    }
+  }
+  if (root.has("default_prompt") && !root.at("default_prompt").is_null()) {
+    const auto found = out->prompts.find(root.at("default_prompt").text());
+    if (found == out->prompts.end()) damaged(path + ": its default prompt is not among its prompts");
+    out->default_prompt = found->second;
+  }
+  if (root.has("include_prompt") && !root.at("include_prompt").boolean()) {
+    throw Failure(MSDC_UNSUPPORTED, path + ": pooling without the prompt's tokens is not supported by this build");
+  }
+}
+
 int32_t id_or_none(const Json& value) { return value.is_null() ? -1 : small(value, 0); }
 
 // The manifest carries the sha256 of its own text with the seal's digits as zeros.
@@ -57,7 +82,9 @@ Manifest Manifest::read(const std::string& folder) {
   check_seal(path, text, root.at("seal").text());
   out.name = root.at("name").text();
   out.width = small(root.at("width"), 1);
+  out.vector_width = out.width;
   out.max_length = small(root.at("max_length"), 2);
+  read_prompts(root, path, &out);
   out.vocabulary = small(root.at("vocabulary"), 1);
   const Json& tokenizer = root.at("tokenizer");
   out.tokenizer_kind = tokenizer.at("kind").text();

@@ -41,13 +41,16 @@ struct Manifest {
 
   std::string folder;
   std::string name;
-  int32_t width = 0;
+  int32_t width = 0;         // numbers that a program gives
+  int32_t vector_width = 0;  // numbers of a vector by default: `width`, or `truncate_dim`
   int32_t max_length = 0;
   int32_t vocabulary = 0;
   std::string tokenizer_kind;
   std::string tokenizer_file;
   int32_t bos_id = -1;
   int32_t eos_id = -1;
+  std::map<std::string, std::string> prompts;
+  std::string default_prompt;  // the text, empty where the bundle has none
   std::optional<ExecutorchProgram> executorch;
   std::optional<OnnxProgram> onnx;
   std::map<std::string, FileRecord> files;

@@ -28,10 +28,14 @@ int main(int count, char **arguments) {
   if (result.texts < 60 || result.ids_differ != 0) return 3;
   /* A promise no machine keeps. */
   if (msdc_self_test(encoder, 1.5f, &result, error, sizeof error) != MSDC_GOLDEN || !strstr(error, "is promised")) return 4;
-  if (msdc_encode(encoder, "a b", 3, vector, width, NULL, 0) != MSDC_OK) return 5;
-  if (msdc_encode(encoder, "a b", 3, vector, width + 1, error, sizeof error) != MSDC_BAD_ARGUMENT) return 6;
-  if (msdc_encode(NULL, "a", 1, vector, width, error, sizeof error) != MSDC_BAD_ARGUMENT) return 7;
+  if (msdc_encode(encoder, NULL, "a b", 3, vector, width, NULL, 0) != MSDC_OK) return 5;
+  if (msdc_encode(encoder, NULL, "a b", 3, vector, width + 1, error, sizeof error) != MSDC_BAD_ARGUMENT) return 6;
+  if (msdc_encode(NULL, NULL, "a", 1, vector, width, error, sizeof error) != MSDC_BAD_ARGUMENT) return 7;
   if (msdc_encoder_tokenize(encoder, "a b", 3, ids, 1, &found, error, sizeof error) != MSDC_BAD_ARGUMENT || found < 3) return 8;
+  /* Prompts: none in this bundle; a given one is put before the text; fewer numbers are the first ones. */
+  if (strcmp(msdc_prompt(encoder, NULL), "") != 0 || msdc_prompt(encoder, "query") != NULL) return 22;
+  if (msdc_encode(encoder, "a ", "b", 1, other, width - 1, error, sizeof error) != MSDC_OK) return 23;
+  if (memcmp(vector, other, (width - 1) * sizeof(float)) != 0) return 24;
   ids[0] = -1;
   if (msdc_encode_ids(encoder, ids, 1, vector, width, error, sizeof error) != MSDC_BAD_ARGUMENT) return 9;
   if (msdc_encode_ids(encoder, ids, 0, vector, width, error, sizeof error) != MSDC_BAD_ARGUMENT) return 10;
@@ -42,10 +46,10 @@ int main(int count, char **arguments) {
   if (msdc_open(arguments[1], &options, &outer, error, sizeof error) != MSDC_BAD_ARGUMENT || !strstr(error, "one pool")) return 12;
   /* A caller's program. */
   if (msdc_open_with(arguments[1], NULL, "executorch", program, encoder, &outer, error, sizeof error) != MSDC_OK) return 13;
-  if (msdc_encode(outer, "a b", 3, other, width, error, sizeof error) != MSDC_OK) return 14;
+  if (msdc_encode(outer, NULL, "a b", 3, other, width, error, sizeof error) != MSDC_OK) return 14;
   if (memcmp(vector, other, width * sizeof(float)) != 0) return 15;
   fail_after = 1;
-  if (msdc_encode(outer, "a b", 3, other, width, error, sizeof error) != MSDC_RUNTIME || !strstr(error, "code 7")) return 16;
+  if (msdc_encode(outer, NULL, "a b", 3, other, width, error, sizeof error) != MSDC_RUNTIME || !strstr(error, "code 7")) return 16;
   msdc_close(outer);
   if (msdc_open_with(arguments[1], NULL, "tflite", program, encoder, &outer, error, sizeof error) != MSDC_UNSUPPORTED) return 17;
   if (msdc_tokenizer_open(arguments[1], 1, &tokenizer, error, sizeof error) != MSDC_OK) return 18;

@@ -70,14 +70,20 @@ public final class SentenceEncoder: @unchecked Sendable {
     msdc_close(handle)
   }
 
-  /// The vector of `text`. Takes milliseconds: call it off the main thread, or `await encoder.vector(of:)`.
-  public func encode(_ text: String) throws -> [Float] {
+  /// The prompt that the model holds under `name`, such as "query"; nil where it holds none of that name.
+  public func prompt(named name: String) -> String? {
+    msdc_prompt(handle, name).map { String(cString: $0) }
+  }
+
+  /// The vector of `text`. Takes milliseconds: call it off the main thread, or `await encoder.vector(of:)`. `prompt` is
+  /// put before the text; nil takes the bundle's default prompt, an empty one none.
+  public func encode(_ text: String, prompt: String? = nil) throws -> [Float] {
     var vector = [Float](repeating: 0, count: width)
     var utf8 = text
     try utf8.withUTF8 { bytes in
       try bytes.withMemoryRebound(to: CChar.self) { chars in
         try check { error, size in
-          msdc_encode(handle, chars.baseAddress, chars.count, &vector, vector.count, error, size)
+          msdc_encode(handle, prompt, chars.baseAddress, chars.count, &vector, vector.count, error, size)
         }
       }
     }

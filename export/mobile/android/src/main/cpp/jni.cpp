@@ -2,6 +2,7 @@
 // "modified" UTF-8, which breaks every character outside the basic plane.
 #include <jni.h>
 
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -139,13 +140,28 @@ MSDC_JNI(jint, width)(JNIEnv*, jclass, jlong value) { return msdc_width(handle_o
 
 MSDC_JNI(jint, maxLength)(JNIEnv*, jclass, jlong value) { return msdc_max_length(handle_of(value)->encoder); }
 
-MSDC_JNI(jfloatArray, encode)(JNIEnv* env, jclass, jlong value, jbyteArray text) {
+// The prompt under a name, null where the bundle has none; a null name is the default prompt.
+MSDC_JNI(jbyteArray, prompt)(JNIEnv* env, jclass, jlong value, jbyteArray name) {
+  msdc_encoder* encoder = handle_of(value)->encoder;
+  const char* found =
+      name == nullptr ? msdc_prompt(encoder, nullptr) : msdc_prompt(encoder, bytes_of(env, name).c_str());
+  if (found == nullptr) return nullptr;
+  const auto size = static_cast<jsize>(std::strlen(found));
+  jbyteArray out = env->NewByteArray(size);
+  if (out != nullptr) env->SetByteArrayRegion(out, 0, size, reinterpret_cast<const jbyte*>(found));
+  return out;
+}
+
+// A null prompt is the bundle's default.
+MSDC_JNI(jfloatArray, encode)(JNIEnv* env, jclass, jlong value, jbyteArray text, jbyteArray prompt) {
   msdc_encoder* encoder = handle_of(value)->encoder;
   const std::string utf8 = bytes_of(env, text);
+  const std::string first = prompt == nullptr ? "" : bytes_of(env, prompt);
   std::vector<float> vector(static_cast<size_t>(msdc_width(encoder)));
   char error[kErrorBytes];
   const msdc_status status =
-      msdc_encode(encoder, utf8.data(), utf8.size(), vector.data(), vector.size(), error, sizeof error);
+      msdc_encode(encoder, prompt == nullptr ? nullptr : first.c_str(), utf8.data(), utf8.size(), vector.data(),
+                  vector.size(), error, sizeof error);
   if (status != MSDC_OK || env->ExceptionCheck()) {
     raise(env, status, error);
     return nullptr;

@@ -39,11 +39,20 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
     /** Longest input in tokens, special ids included; longer texts are cut. */
     val maxLength: Int = NativeCore.maxLength(handle)
 
-    /** The vector of [text]. Takes milliseconds: call it off the main thread, or [encodeSuspending]. */
-    fun encode(text: String): FloatArray = open { NativeCore.encode(handle, utf8(text)) }
+    /**
+     * The vector of [text]. Takes milliseconds: call it off the main thread, or [encodeSuspending]. [prompt] is put
+     * before the text; null takes the bundle's default prompt, an empty one none.
+     */
+    @JvmOverloads
+    fun encode(text: String, prompt: String? = null): FloatArray =
+        open { NativeCore.encode(handle, utf8(text), prompt?.let { utf8(it) }) }
 
     /** The vectors of [texts], in order. */
-    fun encode(texts: List<String>): List<FloatArray> = texts.map { encode(it) }
+    @JvmOverloads
+    fun encode(texts: List<String>, prompt: String? = null): List<FloatArray> = texts.map { encode(it, prompt) }
+
+    /** The prompt that the model holds under [name], such as "query"; null where it holds none of that name. */
+    fun prompt(name: String): String? = open { NativeCore.prompt(handle, utf8(name))?.let { String(it, Charsets.UTF_8) } }
 
     /** [encode] for coroutines: runs on a thread of this encoder's own, whatever the caller's dispatcher is. */
     suspend fun encodeSuspending(text: String): FloatArray = suspendCoroutine { continuation ->
