@@ -122,7 +122,9 @@ def parity_failures(runs: Sequence[DeviceRun]) -> list[str]:
 
 
 def build_runners(machines: Sequence[str | None] = (None, "aarch64")) -> list[str]:
-    """Build the native runner of every runtime for this machine (None) and for devices; returns one line per runner.
+    """Build the native runner of every runtime for this machine (None) and for devices, also where one is in the cache.
+
+    Returns one line per runner.
 
     Raises:
         MsdcError: none could be built; says what is missing.
@@ -134,7 +136,7 @@ def build_runners(machines: Sequence[str | None] = (None, "aarch64")) -> list[st
         for runtime in RUNTIMES.names():
             name = f"{runtime} for {machine or 'this machine'}"
             try:
-                lines.append(f"{name}: {build_runner(runtime, machine).program}")
+                lines.append(f"{name}: {build_runner(runtime, machine, force=True).program}")
                 built += 1
             except MsdcError as error:
                 lines.append(f"{name}: not built: {' '.join(str(error).split())}")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
+import glob
 import hashlib
 import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,8 @@ from msdc.errors import InputError, MsdcError
 # Everything that ships is below this folder, in a checkout (through its links) as in an installed package.
 PACKAGE = Path(__file__).resolve().parent
 MAX_JSON_BYTES = 64 * 1024 * 1024
+# Younger ones may belong to a process that still writes.
+LEFT_OVER_SECONDS = 24 * 3600
 
 
 @contextlib.contextmanager
@@ -66,7 +71,7 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
         try:
             yield temporary
             _fsync(temporary)
-            os.chmod(temporary, 0o644)
+            os.chmod(temporary, 0o666 & ~_umask())
             os.replace(temporary, target)
             _fsync(target.parent)
         finally:
@@ -121,32 +126,106 @@ def refuse_existing(target: Path, force: bool) -> None:
         raise InputError(f"{target} exists already: choose another path or pass --force")
 
 
+def _umask() -> int:
+    """The process's umask; read without changing it where the kernel tells it."""
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+        return int(next(line for line in lines if line.startswith("Umask:")).split()[1], 8)
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swap two folders by one rename; False where the kernel or the file system cannot."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    at_cwd, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE of <linux/fs.h>
+    if rename(at_cwd, os.fsencode(one), at_cwd, os.fsencode(other), swap) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code == errno.ENOENT:
+        raise FileNotFoundError(code, os.strerror(code), str(other))
+    return False
+
+
+def _put_in_place(stage: Path, target: Path, force: bool) -> None:
+    """Rename `stage` to `target`; a folder there is swapped out first. Other writers may do the same meanwhile."""
+    for _ in range(100):
+        try:
+            # A rename onto a folder succeeds only when that is empty.
+            os.rename(stage, target)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+        refuse_existing(target, force)
+        try:
+            if _exchange(stage, target):
+                return  # the old folder is now at `stage`, which the caller removes
+        except FileNotFoundError:
+            continue  # another writer moved it away
+        old = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".old", dir=target.parent))
+        try:
+            os.rename(target, old / "old")
+            os.rename(stage, target)
+            return
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        finally:
+            if (old / "old").is_dir() and not target.exists():
+                with contextlib.suppress(OSError):
+                    os.rename(old / "old", target)
+            shutil.rmtree(old, ignore_errors=True)
+    raise MsdcError(f"{target}: other processes keep replacing it; run again")
+
+
+def _clean_left_over(target: Path) -> None:
+    """Remove what writers of `target` that were killed more than a day ago left beside it; put a hidden copy back."""
+    now = time.time()
+    for left in sorted(target.parent.glob(f".{glob.escape(target.name)}.*")):
+        if left.suffix not in (".partial", ".old"):
+            continue
+        with contextlib.suppress(OSError):
+            times = [path.stat().st_mtime for path in (left, *(left.iterdir() if left.is_dir() else ()))]
+            if now - max(times) < LEFT_OVER_SECONDS:
+                continue
+            if left.suffix == ".old" and not target.exists() and (left / "old").is_dir():
+                os.rename(left / "old", target)
+            if left.is_dir():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink()
+
+
 @contextlib.contextmanager
 def staged_folder(target: str | os.PathLike[str], force: bool = False) -> Iterator[Path]:
     """Yield an empty folder beside `target`; on success it becomes `target`, on failure it is removed.
 
-    With `force` an existing folder is replaced only after the new one is complete.
+    With `force` an existing folder is replaced only after the new one is complete, by one rename where the kernel can
+    swap two folders; of several writers the last one wins.
     """
     target = Path(target)
+    _clean_left_over(target)
     refuse_existing(target, force)
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         stage = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent))
         try:
             yield stage
+            mask = _umask()
             for path in stage.rglob("*"):
-                if path.is_file():
+                if path.is_file() and not path.is_symlink():
                     _fsync(path)
                     # Some writers (safetensors) create files that only their owner can read.
-                    os.chmod(path, path.stat().st_mode | 0o444)
-            os.chmod(stage, 0o755)
-            if target.exists():
-                old = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".old", dir=target.parent))
-                os.replace(target, old / "old")
-                os.replace(stage, target)
-                shutil.rmtree(old)
-            else:
-                os.replace(stage, target)
+                    os.chmod(path, path.stat().st_mode | (0o444 & ~mask))
+            os.chmod(stage, 0o777 & ~mask)
+            _put_in_place(stage, target, force)
             _fsync(target.parent)
         finally:
             shutil.rmtree(stage, ignore_errors=True)

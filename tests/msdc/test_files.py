@@ -1,0 +1,109 @@
+"""Folders and files are whole or absent, for several writers and after kills, with the user's umask."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from msdc import files
+from msdc.errors import InputError
+
+
+def write(stage, mark: str) -> None:
+    for name in ("one", "two", "three"):
+        (stage / name).write_text(mark)
+
+
+def whole(folder) -> bool:
+    return len({(folder / name).read_text() for name in ("one", "two", "three")}) == 1
+
+
+@pytest.mark.parametrize("exchange", [True, False], ids=["exchange", "two-renames"])
+def test_many_writers_of_one_folder(tmp_path, monkeypatch, exchange):
+    if not exchange:
+        monkeypatch.setattr(files, "_exchange", lambda *_: False)
+    target, errors = tmp_path / "model", []
+
+    def writer(mark: str) -> None:
+        for _ in range(25):
+            try:
+                with files.staged_folder(target, force=True) as stage:
+                    write(stage, mark)
+                    time.sleep(0.001)
+            except Exception as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=writer, args=(mark,)) for mark in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors and whole(target)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_without_force_the_second_writer_is_refused(tmp_path):
+    with pytest.raises(InputError, match="exists already"):  # noqa: SIM117
+        with files.staged_folder(tmp_path / "model") as late:
+            write(late, "late")
+            with files.staged_folder(tmp_path / "model") as early:
+                write(early, "early")
+    assert (tmp_path / "model/one").read_text() == "early"
+
+
+def test_replacing_leaves_no_moment_without_a_folder(tmp_path):
+    target = tmp_path / "model"
+    with files.staged_folder(target) as stage:
+        write(stage, "old")
+    missing, stop = [], threading.Event()
+
+    def watch() -> None:
+        while not stop.is_set():
+            if not target.is_dir():
+                missing.append(1)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    for number in range(50):
+        with files.staged_folder(target, force=True) as stage:
+            write(stage, str(number))
+    stop.set()
+    watcher.join()
+    assert not missing and (target / "one").read_text() == "49"
+
+
+def test_left_over_folders_are_removed_after_a_day(tmp_path):
+    target = tmp_path / "model"
+    old, young = tmp_path / ".model.a.partial", tmp_path / ".model.b.partial"
+    foreign = tmp_path / ".other.a.partial"
+    for folder in (old, young, foreign):
+        folder.mkdir()
+        (folder / "file").write_text("x")
+    hidden = tmp_path / ".model.c.old"
+    (hidden / "old").mkdir(parents=True)
+    write(hidden / "old", "kept")
+    for folder in (old, foreign, hidden):
+        for path in (*folder.rglob("*"), folder):
+            os.utime(path, (0, 0))
+    # A kill between two renames left only the hidden copy: it comes back, and is what --force would replace.
+    with pytest.raises(InputError, match="exists already"), files.staged_folder(target):
+        pass
+    assert (target / "one").read_text() == "kept"
+    assert not old.exists() and not hidden.exists() and young.exists() and foreign.exists()
+
+
+@pytest.mark.parametrize("mask", [0o077, 0o027, 0o022, 0o002])
+def test_umask(tmp_path, mask):
+    code = (
+        "import os, sys; from pathlib import Path; from msdc import files; folder = Path(sys.argv[1])\n"
+        f"os.umask({mask})\n"
+        "files.write_text(folder / 'text', 'x')\n"
+        "with files.staged_folder(folder / 'model') as stage: (stage / 'one').write_text('x')\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=60)
+    assert (tmp_path / "text").stat().st_mode & 0o777 == 0o666 & ~mask
+    assert (tmp_path / "model/one").stat().st_mode & 0o777 == 0o666 & ~mask
+    assert (tmp_path / "model").stat().st_mode & 0o777 == 0o777 & ~mask
