@@ -21,7 +21,8 @@ from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.vocabulary.sentencepiece import train_vocabulary
 from msdc.distill.data.sources import Row
 from msdc.distill.data.stream import TextStream
-from msdc.distill.recipe import Assistant, Recipe, StudentShape, VocabularyTraining
+from msdc.distill.models import load_named
+from msdc.distill.recipe import Assistant, NamedModel, Recipe, StudentShape, VocabularyTraining, model_name
 from msdc.distill.vocabulary_transfer import align, association, cooccurrence, strongest, transplant_rows
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import InputError
@@ -127,7 +128,7 @@ def make_vocabulary(wanted: VocabularyTraining, stream: TextStream, work: Path, 
     return model_file, rows
 
 
-def make_assistant(recipe: Recipe, teacher: Encoder, stream: TextStream, folder: Path) -> Path:
+def make_assistant(recipe: Recipe, stream: TextStream, folder: Path) -> Path:
     """Write the untrained assistant's model folder (once; a finished one is kept) and return it.
 
     Raises:
@@ -136,9 +137,9 @@ def make_assistant(recipe: Recipe, teacher: Encoder, stream: TextStream, folder:
     if (folder / "config.json").is_file():
         return folder
     wanted = recipe.assistant
-    if isinstance(wanted, str):
-        say(f"assistant: {wanted}")
-        encoder = load_encoder(wanted)
+    if isinstance(wanted, (str, NamedModel)):
+        say(f"assistant: {model_name(wanted)}")
+        encoder = load_named(wanted)
         student = to_student(encoder)
         if student.config.positions > 128:
             student = shrink(student, max_length=128)
@@ -146,7 +147,7 @@ def make_assistant(recipe: Recipe, teacher: Encoder, stream: TextStream, folder:
         return save_student(student, encoder.tokenizer.files[0], folder)
     assert isinstance(wanted, Assistant)
     model_file, rows = make_vocabulary(wanted.vocabulary, stream, folder.parent / "vocabulary", recipe.seed)
-    body = teacher if wanted.body == "teacher" else load_encoder(wanted.body)
+    body = load_named(recipe.teacher if wanted.body == "teacher" else wanted.body)
     say(f"assistant: table rows by {wanted.rows}")
     student = transplant(body, PieceTokenizer(model_file), rows, wanted.rows, wanted.max_length)
     return save_student(student, model_file, folder)
@@ -161,8 +162,8 @@ def make_student(recipe: Recipe, assistant_folder: Path, stream: TextStream, fol
     if (folder / "config.json").is_file():
         return folder
     shape = recipe.student
-    if isinstance(shape, str):
-        encoder = load_encoder(shape)
+    if isinstance(shape, (str, NamedModel)):
+        encoder = load_named(shape, new_head_seed=recipe.seed)
         assert encoder.folder is not None
         if (encoder.folder / "config.json") and to_student(encoder) is encoder.module:
             shutil.copytree(encoder.folder, folder)

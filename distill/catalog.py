@@ -6,8 +6,9 @@ A recipe file may end in `variants`: named changes to it, one for each row of a 
       bool: {tables: ["5"], row: "Bool (hard labels)", paper: {cross: 79.0}, set: {KEY: VALUE}, stages: [NAME, ..]}
 
 `set` takes the keys of `--set`; `stages` keeps the named stages only; the other entries are the paper's row, its
-numbers (Spearman x 100) and its tables. `spare_stages` of a recipe are used by its variants only. `RECIPE:VARIANT`
-names one variant, `RECIPE:ONE+TWO` applies two in that order.
+numbers (Spearman x 100), its tables, and `differs`: how the row departs from the paper's, beyond what the recipe says
+for all its rows. `spare_stages` of a recipe are used by its variants only. `RECIPE:VARIANT` names one variant,
+`RECIPE:ONE+TWO` applies two in that order.
 
 Texts of a recipe may use two placeholders: `{embedded}` is the folder of the shipped data, `{data}` a folder that the
 caller names.
@@ -26,7 +27,7 @@ from msdc.files import PACKAGE
 
 RECIPES = Path(__file__).resolve().parent / "recipes"
 EMBEDDED = PACKAGE / "data"
-VARIANT_KEYS = {"set", "stages", "tables", "row", "about", "paper"}
+VARIANT_KEYS = {"set", "stages", "tables", "row", "about", "paper", "differs"}
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Variant:
     about: str = ""
     set: dict[str, Any] = field(default_factory=dict)
     stages: tuple[str, ...] | None = None
+    differs: tuple[str, ...] = ()
 
     def apply(self, tree: dict[str, Any], spare: list[dict[str, Any]]) -> None:
         """Change the recipe's mapping in place; `spare` are the stages that it has for variants.
@@ -64,6 +66,8 @@ class Variant:
                 set_value(tree, key, value)
         if self.row:
             tree["paper"] = {"row": self.row, "tables": list(self.tables), **self.paper}
+        if self.differs:
+            tree["differs"] = [*tree.get("differs", ()), *self.differs]
 
 
 def shipped() -> list[str]:
@@ -81,7 +85,7 @@ def _read(name: str) -> tuple[dict[str, Any], dict[str, Variant], list[dict[str,
         unknown = set(entry) - VARIANT_KEYS if isinstance(entry, Mapping) else {"not a mapping"}
         if unknown:
             raise InputError(f"{path}: variants.{key}: unknown key {sorted(unknown)[0]!r}")
-        lists = {part: tuple(map(str, entry[part])) for part in ("tables", "stages") if part in entry}
+        lists = {part: tuple(map(str, entry[part])) for part in ("tables", "stages", "differs") if part in entry}
         variants[str(key)] = Variant(str(key), **{**entry, **lists})
     return tree, variants, tree.pop("spare_stages", None) or [], path
 
@@ -125,6 +129,7 @@ def listing(name: str | None = None) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for recipe in shipped() if name is None else [name]:
         tree, variants, _, _ = _read(split_name(recipe)[0])
+        common = tuple(map(str, tree.get("differs", ())))
         entry = Variant(recipe, about=str(tree.get("about", "")))
         for label, variant in {recipe: entry, **{f"{recipe}:{k}": v for k, v in variants.items()}}.items():
             rows.append(
@@ -134,6 +139,8 @@ def listing(name: str | None = None) -> list[dict[str, Any]]:
                     "row": variant.row,
                     "tables": list(variant.tables),
                     "paper": variant.paper,
+                    # A variant that is no row of a paper departs from nothing.
+                    "differs": [*common, *variant.differs] if variant.row or variant is entry else [],
                 }
             )
     return rows

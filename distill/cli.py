@@ -46,12 +46,18 @@ def command(
         rows = listing(recipe)
         if as_json:
             click.echo(json.dumps(rows, ensure_ascii=False))
+        common: list[str] = []
         for row in () if as_json else rows:
             numbers = ", ".join(f"{key} {value}" for key, value in row["paper"].items())
             where = f"  [{'table ' + ', '.join(row['tables']) + ': ' if row['tables'] else ''}{row['row']}]"
             click.echo(
                 f"{row['name']:34} {row['about']}{where if row['row'] else ''}{'  ' + numbers if numbers else ''}"
             )
+            # What a recipe says for all its rows is shown once.
+            common = row["differs"] if ":" not in row["name"] else common
+            shown = [text for text in row["differs"] if ":" not in row["name"] or text not in common]
+            for text in shown:
+                click.echo(f"{'':34}   differs: {text}")
         return
     if recipe is None:
         raise click.UsageError("name a RECIPE, or pass --list to see the shipped ones")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msdc.distill.recipe import Recipe
+from msdc.distill.recipe import Recipe, model_name
 from msdc.encoders.encoder import Encoder
 
 
@@ -24,7 +24,7 @@ def model_card(recipe: Recipe, encoder: Encoder, results: dict[str, dict[str, fl
         "---",
         "library_name: sentence-transformers",
         "pipeline_tag: sentence-similarity",
-        f"base_model: {recipe.teacher}",
+        f"base_model: {model_name(recipe.teacher)}",
         "language:",
         *[f"- {code}" for code in languages_of(recipe)],
         "---",
@@ -33,7 +33,7 @@ def model_card(recipe: Recipe, encoder: Encoder, results: dict[str, dict[str, fl
         "",
         recipe.about or "A multilingual sentence encoder trained with msdc.",
         "",
-        f"* teacher: `{recipe.teacher}`",
+        f"* teacher: `{model_name(recipe.teacher)}`",
         f"* parameters: {parameters:,}; sentence width {encoder.width}; longest input {encoder.max_length} tokens",
     ]
     if config is not None and hasattr(config, "unit"):

@@ -27,6 +27,7 @@ from msdc.distill.data.stream import TextStream
 from msdc.distill.data.word_translation import Dictionary, learn_dictionary, put_into_words
 from msdc.distill.guide import Guide, default_cache
 from msdc.distill.model_card import model_card
+from msdc.distill.models import load_named
 from msdc.distill.progress import StageProgress
 from msdc.distill.recipe import Recipe, Stage, StudentShape
 from msdc.distill.run_folder import RunFolder, StageFolder
@@ -154,7 +155,7 @@ class Run:
         """Write the untrained model of a role, once."""
         folder = self.folder.untrained(role)
         if role == "assistant":
-            make_assistant(self.recipe, load_encoder(self.recipe.teacher), self.stream(), folder)
+            make_assistant(self.recipe, self.stream(), folder)
         elif not (folder / "config.json").is_file():
             if self.recipe.assistant is not None and self._cut_shape() is not None:
                 self._make("assistant")
@@ -195,7 +196,7 @@ class Run:
             if self.recipe.assistant is None:
                 raise InputError(f"stage {stage.name}: the guide is the assistant, but the recipe has none")
             return load_encoder(self._newest("assistant"))
-        return load_encoder(self.recipe.teacher if stage.guide == "teacher" else stage.guide)
+        return load_named(self.recipe.teacher if stage.guide == "teacher" else stage.guide)
 
     # --- one stage: models, task, training, end -----------------------------------------------------------------
 

@@ -100,6 +100,19 @@ class Scratch(Strict):
     normalize: bool = Field(default=False, description="vectors of length 1; the paper's are as pooled")
 
 
+class NamedModel(Strict):
+    """A model by name, with the pooling and head of a bare folder (one without `modules.json`)."""
+
+    model: str
+    pooling: Literal["mean", "cls", "max"] | None = None
+    head: Literal["mlp"] | None = Field(default=None, description="mlp: dense layer with tanh after pooling (SimCSE)")
+
+
+def model_name(model: NamedModel | str) -> str:
+    """The name or folder of a model."""
+    return model if isinstance(model, str) else model.model
+
+
 class StudentShape(Strict):
     """The student: layers cut from the assistant and the width of its token table, or `scratch` without either."""
 
@@ -143,6 +156,7 @@ class Stage(Strict):
     table_learning_rate: float | None = Field(default=None, gt=0, description="of the token table, where it differs")
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     warmup_ratio: float = Field(default=0.1, ge=0, lt=1)
+    warmup_steps: int | None = Field(default=None, ge=0, description="in place of warmup_ratio")
     weight_decay: float = Field(default=0.01, ge=0)
     clip: float = Field(default=1.0, gt=0)
     freeze: tuple[str, ...] = Field(default=(), description="prefixes of parameter names that stay as they are")
@@ -196,14 +210,14 @@ class Recipe(Strict):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     about: str = ""
-    teacher: str = "all-MiniLM-L6-v2"
-    assistant: Assistant | str | None = Assistant()
-    student: StudentShape | str | None = StudentShape()
+    teacher: NamedModel | str = "all-MiniLM-L6-v2"
+    assistant: Assistant | NamedModel | str | None = Assistant()
+    student: StudentShape | NamedModel | str | None = StudentShape()
     corpora: tuple[Corpus, ...] = Field(min_length=1)
     stages: tuple[Stage, ...] = Field(min_length=1)
     heldout: HeldOut = HeldOut()
-    seed: int = 1
-    threads: int | None = Field(default=None, gt=0)
+    seed: int = Field(default=1, ge=0, lt=2**32)
+    threads: int | None = Field(default=None, gt=0, le=1024)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: bool = Field(default=False, description="torch.compile the student's layers; on a CPU it saves nothing")
     cache: str | None = Field(default=None, description="folder of guide outputs; None: the user's cache")
@@ -218,6 +232,7 @@ class Recipe(Strict):
     data_sources: tuple[str, ...] = ()
     licenses: tuple[str, ...] = ()
     paper: dict[str, Any] = Field(default_factory=dict, description="the row of the paper's table this reproduces")
+    differs: tuple[str, ...] = Field(default=(), description="how this departs from the paper's row: `WHAT: why`")
 
     @field_validator("stages", mode="after")
     @classmethod

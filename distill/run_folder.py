@@ -31,7 +31,7 @@ from msdc.files import disk_errors, read_json, write_json, write_text
 from msdc.machine import environment
 
 # Keys that no trained stage depends on: names, and what is said about the run.
-INDEPENDENT = {"name", "about", "paper", "report", "student", "stages", "data_sources", "licenses"}
+INDEPENDENT = {"name", "about", "paper", "differs", "report", "student", "stages", "data_sources", "licenses"}
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,8 @@ class Trainer:
 
     def __post_init__(self) -> None:
         warmup = max(1, round(self.steps * self.stage.warmup_ratio))
+        if self.stage.warmup_steps is not None:
+            warmup = max(1, self.stage.warmup_steps)
         self.schedule = Schedule(self.steps, warmup, self.stage.schedule)
         self.best: tuple[float, int, dict[str, float]] | None = None
         self.rank, self.world = parallel.rank_and_world()

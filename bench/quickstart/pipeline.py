@@ -22,6 +22,7 @@ from msdc.bench.settings import BenchSettings, usual_lengths
 from msdc.bench.workload import collect
 from msdc.compress.student.from_transformers import to_student
 from msdc.distill.catalog import load_recipe
+from msdc.distill.models import load_named
 from msdc.distill.pipeline import RunResult, run
 from msdc.distill.recipe import Recipe
 from msdc.encoders.encoder import load_encoder
@@ -76,7 +77,7 @@ def prepare(folder: Path, force: bool) -> bool:
 
 def _float_models(recipe: Recipe, taught: RunResult, settings: BenchSettings) -> tuple[ModelScores, ...]:
     tasks = collect(settings)
-    models = [score_model(load_encoder(recipe.teacher), "teacher", tasks)]
+    models = [score_model(load_named(recipe.teacher), "teacher", tasks)]
     if taught.assistant is not None:
         models.append(score_model(load_encoder(taught.assistant), "assistant", tasks, "transplanted vocabulary"))
     models.append(score_model(load_encoder(taught.student), "student", tasks, recipe.name))

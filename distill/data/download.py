@@ -20,6 +20,10 @@ OPUS_URL = "https://object.pouta.csc.fi/OPUS-{name}/{version}/moses/{pair}.txt.z
 MAX_ZIP_BYTES = 20 * 2**30
 
 
+class PairMissing(InputError):
+    """The server does not have a language pair."""
+
+
 def corpus_cache() -> Path:
     """The user's cache folder for downloaded corpora."""
     return user_cache() / "corpora"
@@ -74,15 +78,28 @@ def link_by_language(folder: Path, corpus: Corpus) -> list[Path]:
 def fetch_opus(corpus: Corpus) -> list[tuple[Path, Path, str]]:
     """(source file, target file, language) of an OPUS corpus `NAME/VERSION`, e.g. TED2020/v1, for each language.
 
+    A pair that the server does not have is skipped with a warning. A server that does not answer is an error: the same
+    recipe would else be trained on other text from one day to the next.
+
     Raises:
-        InputError: no version given, not found, or the archive is not OPUS' pair of text files.
+        InputError: no version given, no pair found, no connection, or an archive that is not OPUS' pair of text files.
     """
     name, separator, version = str(corpus.opus).partition("/")
     if not separator or not name or not version:
         raise InputError(f"OPUS corpus {corpus.opus!r}: expected NAME/VERSION, such as TED2020/v1")
     if not corpus.languages:
         raise InputError(f"OPUS corpus {corpus.opus}: name the languages (`languages: [de]`)")
-    return [(*_opus_pair(name, version, corpus.source, code), code) for code in corpus.languages]
+    found: list[tuple[Path, Path, str]] = []
+    for code in corpus.languages:
+        try:
+            found.append((*_opus_pair(name, version, corpus.source, code), code))
+        except PairMissing as error:
+            say(f"warning: {error}; skipped")
+    if not found:
+        raise InputError(
+            f"OPUS corpus {corpus.opus}: cannot be fetched (none of {', '.join(corpus.languages)} is there)"
+        )
+    return found
 
 
 def _opus_pair(name: str, version: str, source: str, code: str) -> tuple[Path, Path]:
@@ -101,6 +118,9 @@ def _opus_pair(name: str, version: str, source: str, code: str) -> tuple[Path, P
             open(temporary, "wb") as out,
         ):
             shutil.copyfileobj(answer, out)
+    except urllib.error.HTTPError as error:
+        kind = PairMissing if error.code in (403, 404, 410) else InputError
+        raise kind(f"OPUS corpus {name}/{version} {pair}: cannot be fetched ({error})") from error
     except (urllib.error.URLError, TimeoutError) as error:
         raise InputError(f"OPUS corpus {name}/{version} {pair}: cannot be fetched ({error})") from error
     try:

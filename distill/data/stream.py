@@ -191,7 +191,7 @@ class TextStream:
             seen = {(row.source, row.target) for row in rows}
             for number, row in enumerate(source.read()):
                 # Bounded: a huge corpus must not be read through before the first step.
-                if len(rows) >= self.heldout.pairs or number > 400 / self.heldout.share:
+                if len(rows) >= self.heldout.pairs or number > max(400, 2 * self.heldout.pairs) / self.heldout.share:
                     break
                 if self.is_heldout(row.source) and (row.source, row.target) not in seen:
                     rows.append(row)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Literal, Protocol, cast
 
 import numpy as np
 import torch
@@ -124,6 +124,10 @@ class Encoder:
             self._fingerprint = sha256_files(files)
         return self._fingerprint
 
+    def set_fingerprint(self, fingerprint: str) -> None:
+        """Replace the fingerprint: whoever changes how the folder's weights are used says so."""
+        self._fingerprint = fingerprint
+
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids with special ids, truncated to `max_length`."""
         return self.tokenizer.encode(texts, self.max_length)
@@ -167,16 +171,29 @@ class Encoder:
         return vectors_ND
 
 
-def load_encoder(path_or_name: str | Path, trust_remote_code: bool = False) -> Encoder:
+def load_encoder(
+    path_or_name: str | Path,
+    trust_remote_code: bool = False,
+    *,
+    pooling: Literal["mean", "cls", "max"] | None = None,
+    head: Literal["mlp"] | None = None,
+) -> Encoder:
     """Load a student, a sentence-transformers model, the offline teacher, or a model of the Hugging Face hub.
 
     Args:
         path_or_name: a shipped name (`msdc-mini`), a folder, or a hub id.
         trust_remote_code: let `transformers` run code that comes with the model.
+        pooling: of a bare folder (no `modules.json`); without it the mean.
+        head: of a bare folder: "mlp" is the dense layer with tanh that SimCSE's models have over [CLS].
 
     Raises:
         InputError: no such model, or one that is damaged or of an unknown kind.
     """
+    if pooling is not None or head is not None:
+        # Imported here: it is made of this function.
+        from msdc.encoders.bare import load_bare_encoder
+
+        return load_bare_encoder(path_or_name, pooling, head)
     folder = locate_model(path_or_name)
     if (folder / "bundle.json").is_file():
         raise InputError(f"{folder}: this is an exported bundle; load it with msdc.load_bundle")

@@ -67,7 +67,7 @@ def test_list_shows_the_papers_rows():
     assert shown.exit_code == 0
     assert "msd:bool" in shown.output and "[table 5: Bool (hard labels)]  cross 79.0" in shown.output
     rows = json.loads(CliRunner().invoke(command, ["--list", "--json"]).output)
-    assert {"name", "row", "tables", "paper", "about"} == set(rows[0])
+    assert {"name", "row", "tables", "paper", "about", "differs"} == set(rows[0])
 
 
 @pytest.fixture

@@ -66,6 +66,21 @@ def test_opus_names_that_are_not_there_or_not_archives(opus):
         open_corpus(Corpus(opus="Talks", languages=["nl"]))
 
 
+def test_an_opus_pair_that_is_not_there_is_skipped_with_a_warning(opus, capsys):
+    write_zip(opus / "de-en.txt.zip", {"Talks.de-en.en": "Yes.\n", "Talks.de-en.de": "Ja.\n"})
+    (source,) = open_corpus(Corpus(opus="Talks/v1", languages=["de", "tr"]))
+    assert source.language == "de"
+    assert "warning: OPUS corpus Talks/v1 en-tr: cannot be fetched" in capsys.readouterr().err
+
+
+def test_an_opus_server_that_does_not_answer_is_an_error(opus, monkeypatch):
+    write_zip(opus / "de-en.txt.zip", {"Talks.de-en.en": "Yes.\n", "Talks.de-en.de": "Ja.\n"})
+    open_corpus(Corpus(opus="Talks/v1", languages=["de"]))
+    monkeypatch.setattr(remote, "OPUS_URL", "http://127.0.0.1:9/{name}/{version}/{pair}")
+    with pytest.raises(InputError, match="en-tr: cannot be fetched"):
+        open_corpus(Corpus(opus="Talks/v1", languages=["de", "tr"]))
+
+
 def test_hub_files_keep_their_language(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for code in ("de", "fr"):

@@ -1,0 +1,97 @@
+"""A recipe that carries the name of a paper's row resolves to that row, or says how it differs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from msdc.distill.catalog import listing, load_recipe, shipped, variants_of
+from msdc.distill.cli import command
+from msdc.distill.recipe import Recipe, StudentShape, model_name
+from msdc.distill.rows import recipe_facts
+
+HERE = Path(__file__).parent
+FACTS = yaml.safe_load((HERE / "paper_facts.yaml").read_text(encoding="utf-8"))
+NAMES = yaml.safe_load((HERE / "names.yaml").read_text(encoding="utf-8"))
+ROWS = [(recipe, row) for recipe, facts in FACTS.items() for row in facts["rows"]]
+
+
+def resolved(recipe: Recipe) -> dict:
+    """The facts of a recipe, with widths of its models and the number of its languages."""
+    facts = recipe_facts(recipe)
+    student = recipe.student
+    if isinstance(student, StudentShape):
+        student = None if student.scratch is not None else recipe.assistant
+    if student is not None:
+        facts["widths"] = [NAMES["models"][model_name(model)] for model in (recipe.teacher, student)]
+    facts["languages"] = len({code for corpus in recipe.corpora for code in corpus.languages})
+    return facts
+
+
+def expected(recipe: str, row: str) -> dict:
+    """The paper's facts of a row; `*.KEY` stands for that key in every stage, before what a stage says itself."""
+    common, own = FACTS[recipe]["common"], FACTS[recipe]["rows"][row]
+    stages = own.get("stages", common.get("stages", ()))
+    wide = {k: v for k, v in common.items() if k.startswith("*.")}
+    facts = {f"stages.{stage}.{key[2:]}": value for key, value in wide.items() for stage in stages}
+    facts |= {key: value for key, value in common.items() if not key.startswith("*.")} | own
+    return {k: v for k, v in facts.items() if not k.startswith("stages.") or k.split(".")[1] in stages}
+
+
+def departures(recipe: Recipe) -> set[str]:
+    """What the entries of `differs` are about."""
+    return {text.partition(":")[0] for text in recipe.differs}
+
+
+@pytest.mark.parametrize(("name", "row"), ROWS, ids=[":".join(row) for row in ROWS])
+def test_a_row_is_the_papers(name, row):
+    recipe = load_recipe(f"{name}:{row}")
+    facts = resolved(recipe)
+    said = departures(recipe)
+    for key, value in expected(name, row).items():
+        if facts.get(key) != value:
+            assert said & {key, *key.split(".")[-1:]}, f"{key}: {facts.get(key)!r}, the paper has {value!r}"
+
+
+def test_every_row_has_facts_and_every_fact_a_row():
+    for name in shipped():
+        rows = {key for key, variant in variants_of(name).items() if variant.row and not key.startswith("small")}
+        assert rows == set(FACTS.get(name, {"rows": {}})["rows"]), name
+
+
+@pytest.mark.parametrize("change", ["stages.contrast.epochs=61", "student.unit=4", "heldout.graded=[]", "teacher=x"])
+def test_a_change_of_a_recipe_would_be_found(change):
+    """The test above can fail: each of these facts is compared."""
+    key = change.split("=")[0]
+    name, row = ("distilcse", "14m") if key.startswith("heldout") else ("msd", "ours")
+    before, after = (recipe_facts(load_recipe(f"{name}:{row}", changes)) for changes in ((), (change,)))
+    assert before[key] == expected(name, row)[key] != after[key]
+    assert key not in departures(load_recipe(f"{name}:{row}"))
+
+
+def test_departures_are_listed():
+    shown = CliRunner().invoke(command, ["--list", "lightweight"]).output
+    assert "differs: vocabulary: SentencePiece unigram" in shown
+    rows = {row["name"]: row for row in listing("distilcse")}
+    assert any(text.startswith("teacher: no meta-teacher") for text in rows["distilcse:metakd"]["differs"])
+    assert any(text.startswith("corpora:") for text in rows["distilcse:kd"]["differs"])
+    assert not rows["distilcse:small"]["differs"]
+    assert CliRunner().invoke(command, ["--list", "lightweight"]).output.count("differs: vocabulary") == 1
+
+
+def test_names_of_corpora_and_models_are_known(tmp_path):
+    """A misspelled OPUS or hub name is found here, not after hours of downloads."""
+    for name in shipped():
+        for label in (name, *(f"{name}:{variant}" for variant in variants_of(name))):
+            recipe = load_recipe(label, data=tmp_path)
+            corpora = [*recipe.corpora, *(c for stage in recipe.stages for c in stage.corpora or ())]
+            for corpus in corpora:
+                if corpus.opus is not None:
+                    assert set(corpus.languages) <= set(NAMES["opus"].get(corpus.opus, ())), (label, corpus.opus)
+                assert corpus.hub is None or corpus.hub in NAMES["hub"], (label, corpus.hub)
+            for model in (recipe.teacher, recipe.assistant, recipe.student):
+                if isinstance(model, str) or hasattr(model, "model"):
+                    assert model_name(model) in NAMES["models"], (label, model)
