@@ -23,6 +23,9 @@ import click
 )
 @click.option("--resume", is_flag=True, help="Continue from the last checkpoint.")
 @click.option("--list", "list_recipes", is_flag=True, help="List the shipped recipes.")
+@click.option(
+    "--dry-run", "dry", is_flag=True, help="Check the recipe, count rows and steps, try a few steps; train nothing."
+)
 @click.option("--sweep", metavar="KEY=A,B,C", help="One run per value; table=N or variant=A,B for rows of a paper.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(
@@ -32,6 +35,7 @@ def command(
     data: Path | None,
     resume: bool,
     list_recipes: bool,
+    dry: bool,
     sweep: str | None,
     as_json: bool,
 ) -> None:
@@ -61,6 +65,8 @@ def command(
         return
     if recipe is None:
         raise click.UsageError("name a RECIPE, or pass --list to see the shipped ones")
+    if dry and sweep is not None:
+        raise click.UsageError("--dry-run is for one recipe: name a point of the sweep")
     if sweep is not None:
         from msdc.distill.sweep import Sweep, run_sweep
 
@@ -71,6 +77,12 @@ def command(
         click.echo((folder / "table.json").read_text(encoding="utf-8") if as_json else str(folder / "table.md"))
         return
     resolved = load_recipe(recipe, overrides, data)
+    if dry:
+        from msdc.distill.dry_run import dry_run, to_text
+
+        plan = dry_run(resolved)
+        click.echo(json.dumps(plan.as_dict(), ensure_ascii=False) if as_json else to_text(plan))
+        return
     from msdc.distill.pipeline import run
 
     result = run(resolved, output or Path("runs") / resolved.name, resume)

@@ -28,6 +28,7 @@ from msdc.distill.data.word_translation import Dictionary, learn_dictionary, put
 from msdc.distill.guide import Guide, default_cache
 from msdc.distill.model_card import model_card
 from msdc.distill.models import load_named
+from msdc.distill.preflight import check_recipe
 from msdc.distill.progress import StageProgress
 from msdc.distill.recipe import Recipe, Stage, StudentShape
 from msdc.distill.run_folder import RunFolder, StageFolder
@@ -107,7 +108,8 @@ class Run:
         """Create or reopen the run folder.
 
         Raises:
-            InputError: the folder is not this run's (see `RunFolder.check`), or a compiler is missing.
+            InputError: the folder is not this run's (see `RunFolder.check`), a compiler is missing, or something is
+                wrong with the recipe (see msdc.distill.preflight); nothing is written then.
         """
         compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
         if self.recipe.compile and self.device.type == "cpu" and not compiler:
@@ -115,6 +117,7 @@ class Run:
         self.folder.check(self.recipe, self.resume)
         parallel.barrier()
         if self.rank == 0:
+            check_recipe(self.recipe)
             self.folder.create(self.recipe)
             for other in self.beside:
                 if taken := self.folder.take_over(self.recipe, other):

@@ -1,0 +1,129 @@
+"""Mistakes in a recipe are met by --dry-run and at the start of a run, which leaves no folder behind."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import tiny_models
+import yaml
+from click.testing import CliRunner
+
+from msdc.compress.student.io import save_student
+from msdc.distill.catalog import load_recipe
+from msdc.distill.cli import command
+from msdc.distill.data.stream import TextStream
+from msdc.distill.dry_run import count_steps, dry_run, epoch_rows, to_text
+from msdc.distill.pipeline import run
+from msdc.distill.preflight import check_recipe
+from msdc.distill.recipe import parse_recipe, set_value
+from msdc.errors import InputError
+
+WRONG = {
+    "unknown objective": ("stages.one.objective", "mse", "unknown objective 'mse'"),
+    "unknown option": ("stages.three.objective", {"name": "kd", "options": {"tau": 1}}, "unknown option tau"),
+    "bad option": ("stages.four.objective", {"name": "kd", "options": {"reduction": "max"}}, "must be mean or sum"),
+    "bad value": ("stages.four.objective", {"name": "contrastive_cross_entropy", "options": {"temperature": 0}},
+        "above 0"),
+    "no guide": ("stages.four.guide", None, "needs a guide"),
+    "tokens": ("stages.three.objective", "embedding_alignment", "needs train: student.embedding"),
+    "no triples": ("stages.four.objective", "supervised_contrastive", "needs triples"),
+    "missing corpus": ("stages.four.corpora", [{"path": "nowhere.tsv"}], "nowhere.tsv: no such corpus file"),
+    "no columns": ("corpora", [{"path": "FOLDER/three.tsv", "languages": ["de"]}], "3 columns, expected 2"),
+    "no such column": ("corpora", [{"path": "FOLDER/three.tsv", "kind": "text", "columns": ["text"]}],
+        "no column 'text'"),
+    "unreadable corpus": ("corpora", [{"path": "FOLDER/broken.tsv.gz", "languages": ["de"]}], "broken.tsv.gz"),
+    "no such teacher": ("teacher", "./no-such-model", "no such model folder"),
+    "no such guide": ("stages.three.guide", "./no-such-model", "no such model folder"),
+    "too long": ("stages.three.max_length", 21, "max_length 21 is more than the student's 20 positions"),
+    "too deep": ("student.unit", 9, "layer 8 is wanted"),
+    "no graded file": ("heldout.graded", ["nowhere-dev.tsv"], "nowhere-dev.tsv"),
+    "a test set": ("heldout.graded", ["sts-test.tsv"], "must not choose checkpoints"),
+    "no report file": ("report", ["nowhere.tsv"], "nowhere.tsv"),
+    "unknown precision": ("stages.four.quantize", "int3", "int3"),
+    "cache": ("cache", "FOLDER/three.tsv/guides", "not a folder that can be written to"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_mistake_is_met_before_any_work(tiny_tree, tmp_path, case, monkeypatch):
+    key, value, said = WRONG[case]
+    (tmp_path / "three.tsv").write_text("a\tb\tc\n" * 20)
+    (tmp_path / "broken.tsv.gz").write_bytes(b"\x1f\x8b\x08\x00garbage")
+    monkeypatch.chdir(tmp_path)
+    if case == "no guide":
+        tiny_tree["stages"][3]["source_share"] = 1.0
+    set_value(tiny_tree, key, json.loads(json.dumps(value).replace("FOLDER", str(tmp_path))))
+    recipe = parse_recipe(tiny_tree, "tiny")
+    for attempt in (lambda: dry_run(recipe), lambda: run(recipe, tmp_path / "run")):
+        with pytest.raises(InputError, match=said) as caught:
+            attempt()
+        assert "\n" not in str(caught.value) and caught.value.exit_code == 2
+        assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("key", ["seed=-1", "threads=0", "threads=100000", "seed=4294967296"])
+def test_numbers_out_of_range_are_refused(tiny_tree, tmp_path, key):
+    file = tmp_path / "r.yaml"
+    file.write_text(yaml.safe_dump(tiny_tree))
+    with pytest.raises(InputError, match=key.split("=")[0]):
+        load_recipe(str(file), (key,))
+
+
+def test_a_student_by_name_has_its_own_positions(tiny_tree, tmp_path):
+    save_student(tiny_models.student(positions=16), tiny_models.tokenizer().path, tmp_path / "short")
+    tree = tiny_tree | {"assistant": None, "student": str(tmp_path / "short"), "stages": tiny_tree["stages"][3:]}
+    with pytest.raises(InputError, match="max_length 20 is more than the student's 16 positions"):
+        check_recipe(parse_recipe(tree, "tiny"))
+
+
+def test_dry_run_counts_and_tries(tiny_tree, tmp_path):
+    tiny_tree["stages"][0] |= {"steps": None, "epochs": 3, "balance": "proportional"}
+    file = tmp_path / "r.yaml"
+    file.write_text(yaml.safe_dump(tiny_tree))
+    done = CliRunner().invoke(command, [str(file), "--dry-run", "--json", "-o", str(tmp_path / "run")])
+    assert done.exit_code == 0, done.output
+    plan = json.loads(done.stdout.splitlines()[-1])
+    assert not (tmp_path / "run").exists() and not (tmp_path / "guides").exists()
+    # The corpus has seven languages; two are read, 60 rows of each.
+    assert [source["rows"] for source in plan["sources"]] == [60, 60]
+    recipe = load_recipe(str(file))
+    from msdc.distill.data.sources import open_corpora
+
+    stream = TextStream(open_corpora(recipe.corpora), 1, recipe.heldout, "proportional")
+    exact = 3 * sum(1 for _ in stream.rows(0)) / 8
+    stages = {stage["name"]: stage for stage in plan["stages"]}
+    assert stages["one"]["steps"] == pytest.approx(exact, rel=0.1) and stages["two"]["steps"] == 6
+    shares = stages["four"]["loss_shares"]
+    assert set(shares) == {"multilingual_contrastive", "multilingual_mse", "target_only"}
+    assert sum(shares.values()) == pytest.approx(1, abs=1e-4) and stages["one"]["loss_shares"] == {
+        "multilingual_mse": 1
+    }
+    assert all(stage["hours"] > 0 for stage in plan["stages"]) and plan["memory_mib"] > 50
+    assert plan["facts"]["stages.two.objective"] == "embedding_alignment"
+
+
+def test_dry_run_without_a_network_says_what_it_needs():
+    shown = to_text(dry_run(load_recipe("msd")))
+    assert "TED2020/v1 [ar, de, es, fr, it, nl, tr]: needs network" in shown
+    assert "not tried (needs network: FacebookAI/xlm-roberta-base" in shown and "steps unknown" in shown
+    assert "differs: start: the bottleneck" in shown
+
+
+@pytest.mark.parametrize("balance", ["proportional", "root", "equal", "sources"])
+def test_the_estimate_of_an_epoch_is_near_the_epoch(parallel_tsv, balance):
+    from msdc.distill.data.sources import open_corpora
+    from msdc.distill.recipe import Corpus, HeldOut
+
+    corpora = (Corpus(path=str(parallel_tsv), languages=("de",), limit=200),
+               Corpus(path=str(parallel_tsv), languages=("es",), limit=40))  # fmt: skip
+    sources = open_corpora(corpora)
+    counts = [sum(1 for _ in source.read()) for source in sources]
+    held = HeldOut(share=0.1)
+    exact = sum(1 for _ in TextStream(sources, 1, held, balance).rows(0))
+    assert epoch_rows(sources, counts, balance, 0.9) == pytest.approx(exact, rel=0.35)
+
+
+def test_steps_given_need_no_text(tiny_tree):
+    recipe = parse_recipe(tiny_tree, "tiny")
+    assert count_steps(recipe, recipe.stages[0], [], []) == 9
