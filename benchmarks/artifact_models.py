@@ -96,8 +96,10 @@ def pooled(source: Path, target: Path, width: int) -> int:
     return next(used.version for used in model.opset_import if used.domain in ("", "ai.onnx"))
 
 
-def make_peer(work: Path, name: str, model: str, python: str, vocabulary: int) -> Path:
-    """The peer's file as a bundle, for the same runner."""
+def make_peer(
+    work: Path, name: str, model: str, python: str, vocabulary: int, configuration: str | None = None
+) -> Path:
+    """The peer's file as a bundle, for the same runner; `configuration` None: that of this processor."""
     from msdc.encoders.locate import locate_model
     from msdc.export.golden import golden_texts, write_golden
     from msdc.export.manifest import Manifest, list_files, write_manifest
@@ -111,7 +113,8 @@ def make_peer(work: Path, name: str, model: str, python: str, vocabulary: int) -
     teacher = locate_model(TEACHER)
     raw = work / f"{name}-raw"
     command = [python, str(HERE / "artifact_peer.py"), str(raw), model if model != TEACHER else str(teacher)]
-    done = subprocess.run([*command, str(teacher)], capture_output=True, text=True, check=False)
+    command += [str(teacher), *([configuration] if configuration else [])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"the peer could not be exported: {done.stderr.strip().splitlines()[-1]}")
     said = json.loads(done.stdout.strip().splitlines()[-1])

@@ -1,9 +1,9 @@
 """sentence-transformers' own int8 ONNX export, run in an environment of its own by benchmarks/artifacts.py.
 
-    PEER_PYTHON benchmarks/artifact_peer.py OUT minilm-l12|FOLDER TOKENIZER_FOLDER
+    PEER_PYTHON benchmarks/artifact_peer.py OUT minilm-l12|FOLDER TOKENIZER_FOLDER [CONFIGURATION]
 
 `minilm-l12` is the shape of Multilingual-MiniLM-L12-H384 (V = 250,002) with random weights; a FOLDER is a
-sentence-transformers model as it is. Writes OUT/model.onnx and prints one line of JSON: file, configuration, versions.
+sentence-transformers model as it is. CONFIGURATION is one of the library's (default: that of this processor). Writes OUT/model.onnx and prints one line of JSON: file, configuration, versions.
 Imports nothing of this project: optimum's exporter wants transformers below 5.
 """
 
@@ -43,7 +43,7 @@ def configuration() -> str:
     return "avx2" if "avx2" in flags else "arm64"
 
 
-def main(out: Path, model: str, tokenizer: Path) -> None:
+def main(out: Path, model: str, tokenizer: Path, chosen: str) -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -53,14 +53,14 @@ def main(out: Path, model: str, tokenizer: Path) -> None:
             shutil.copytree(model, folder / "st")
         options = {"export": True, "provider": "CPUExecutionProvider"}
         exported = SentenceTransformer(str(folder / "st"), backend="onnx", model_kwargs=options, device="cpu")
-        export_dynamic_quantized_onnx_model(exported, configuration(), str(folder / "quantized"))
+        export_dynamic_quantized_onnx_model(exported, chosen, str(folder / "quantized"))
         (written,) = (folder / "quantized").rglob("*.onnx")
         out.mkdir(parents=True, exist_ok=True)
         shutil.move(written, out / "model.onnx")
         names = ("sentence-transformers", "transformers", "optimum", "onnxruntime", "torch")
-        said = {"file": written.name, "configuration": configuration(), "versions": {n: version(n) for n in names}}
+        said = {"file": written.name, "configuration": chosen, "versions": {n: version(n) for n in names}}
         print(json.dumps(said))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), sys.argv[4] if len(sys.argv) > 4 else configuration())

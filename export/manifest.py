@@ -70,6 +70,8 @@ class Parity(Section):
     texts: Annotated[int, Field(gt=0)]
     low_bit_share: float | None = Field(default=None, description="share of weight bytes of 8 bits or less")
     passed: bool | None = None
+    delegated_share: float | None = Field(default=None, description="share of operators inside the runtime's delegate")
+    outside: dict[str, int] | None = Field(default=None, description="operators outside the delegate, by name")
 
 
 class FileRecord(Section):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from msdc.compress.quantization.weights import PrecisionPlan
+    from msdc.export.generic.model import GenericModel
     from msdc.export.manifest import Manifest
     from msdc.export.smooth import Smoothed
 
@@ -77,12 +78,31 @@ class ProgramRequest:
 
 
 @dataclass(frozen=True)
+class GenericRequest:
+    """The input of `Runtime.write_generic`: the float model, `fp32` or `int8`, and the export options."""
+
+    model: GenericModel
+    precision: str
+    vocabulary: int
+    width: int
+    max_length: int
+    target: str
+    pad_id: int
+
+
+@dataclass(frozen=True)
 class WrittenProgram:
-    """The result of `Runtime.write`. `low_bit_share` is None where every weight is float."""
+    """The result of `Runtime.write`. `low_bit_share` is None where every weight is float.
+
+    `outside` counts operators that the runtime's delegate did not take, by name, and `delegated_share` is the share
+    of operators that it took; None where a runtime has no delegate or all that matters must be in it.
+    """
 
     part: ProgramPart
     runner: Runner
     low_bit_share: float | None
+    delegated_share: float | None = None
+    outside: dict[str, int] | None = None
 
 
 class Runtime(ABC):
@@ -107,6 +127,14 @@ class Runtime(ABC):
     @abstractmethod
     def write(self, request: ProgramRequest, folder: Path) -> WrittenProgram:
         """Write the program into `folder`, check it, and open it."""
+
+    def write_generic(self, request: GenericRequest, folder: Path) -> WrittenProgram:
+        """The same for a model that is not a `Student` (the generic way).
+
+        Raises:
+            InputError: the runtime has no generic way.
+        """
+        raise InputError(f"runtime {self.name} cannot run {request.model.architecture} models: it has no generic way")
 
     @abstractmethod
     def check(self, folder: Path, manifest: Manifest) -> None:

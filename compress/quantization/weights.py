@@ -206,6 +206,30 @@ def _stored(weight_RC: Tensor, scale_RG: Tensor | None, dtype: Dtype, columns: i
     return (values_RC, scale_RG) if torch.equal(dequantize_rows(values_RC, scale_RG), weight_RC) else None
 
 
+def torchao_weight(part: QuantizedWeight, *, activations: bool = True) -> Tensor:
+    """A quantized weight as torchao's tensor; `activations`: its products quantize their input to int8 per token."""
+    from torchao.quantization import IntxUnpackedToInt8Tensor
+    from torchao.quantization.quantize_.workflows.intx.intx_unpacked_to_int8_tensor import (
+        IntxUnpackedToInt8TensorActivationQuantization as Activations,
+    )
+
+    return IntxUnpackedToInt8Tensor(  # type: ignore[no-any-return]
+        qdata=part.values,
+        scale=part.scale,
+        zero_point=torch.zeros(part.scale.shape, dtype=torch.int8),
+        target_dtype=getattr(torch, part.dtype),
+        block_size=(1, part.group),
+        dtype=torch.float32,
+        activation_quantization=Activations.INT8_ASYM_PER_TOKEN if activations else None,
+    )
+
+
+def int8_rows(weight_RC: Tensor, name: str) -> QuantizedWeight:
+    """int8 of one matrix, one scale per row: the weight of a model that has no precision plan."""
+    values_RC, scale_R1 = quantize_block(weight_RC.detach().cpu(), weight_RC.shape[1], "int8", "float32")
+    return QuantizedWeight(name, "int8", values_RC, scale_R1, "float32")
+
+
 def quantize(student: Student, plan: PrecisionPlan) -> Student:
     """A copy of `student` (eval mode) whose planned weights are torchao tensors, as `torch.export` wants them.
 
@@ -216,11 +240,6 @@ def quantize(student: Student, plan: PrecisionPlan) -> Student:
     Raises:
         InputError: the plan does not fit the student.
     """
-    from torchao.quantization import IntxUnpackedToInt8Tensor
-    from torchao.quantization.quantize_.workflows.intx.intx_unpacked_to_int8_tensor import (
-        IntxUnpackedToInt8TensorActivationQuantization as Activations,
-    )
-
     parts = integers(student, plan)
     # The big table is about to be replaced: share it with the original while copying instead of doubling it.
     memo = {id(parameter): parameter for name, parameter in student.named_parameters() if name in parts}
@@ -230,16 +249,7 @@ def quantize(student: Student, plan: PrecisionPlan) -> Student:
         if name == POSITION:
             module.weight = nn.Parameter(part.dequantize(), requires_grad=False)
             continue
-        activations = None if name == TABLE else Activations.INT8_ASYM_PER_TOKEN
-        tensor = IntxUnpackedToInt8Tensor(
-            qdata=part.values,
-            scale=part.scale,
-            zero_point=torch.zeros(part.scale.shape, dtype=torch.int8),
-            target_dtype=getattr(torch, part.dtype),
-            block_size=(1, part.group),
-            dtype=torch.float32,
-            activation_quantization=activations,
-        )
+        tensor = torchao_weight(part, activations=name != TABLE)
         module.weight = nn.Parameter(tensor, requires_grad=False)
     # torchao's embedding refuses a padding_idx, which a table loaded from elsewhere may carry.
     copied.embedding.table.padding_idx = None  # type: ignore[assignment]

@@ -62,7 +62,7 @@ def outside_delegate(graph_module: torch.fx.GraphModule) -> list[str]:
     for node in graph_module.graph.nodes:
         if node.op != "call_function":
             continue
-        short = _operator_name(node)
+        short = operator_name(node)
         if short in HEAVY or short.startswith(QUANTIZED):
             stack = node.meta.get("nn_module_stack") or {}
             paths = [str(path) for path, _ in stack.values() if path]
@@ -70,7 +70,7 @@ def outside_delegate(graph_module: torch.fx.GraphModule) -> list[str]:
     return offenders
 
 
-def _operator_name(node: torch.fx.Node) -> str:
+def operator_name(node: torch.fx.Node) -> str:
     """`aten::bmm.out` -> bmm."""
     target = node.target
     full = str(getattr(target, "_name", None) or getattr(target, "__name__", target))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from msdc.export.records import ProgramPart, ProgramRequest, Runner, Runtime, Small, WrittenProgram
+from msdc.export.records import GenericRequest, ProgramPart, ProgramRequest, Runner, Runtime, Small, WrittenProgram
 
 if TYPE_CHECKING:
     from msdc.export.manifest import Manifest
@@ -46,6 +46,17 @@ class ExecutorchRuntime(Runtime):
         part = ExecutorchPart.model_validate({"file": PROGRAM_FILE, "style": request.style, "repeats": repeats})
         share = write_executorch(request.smoothed, request.plan, path, max_length=request.max_length, style=part.style)
         return WrittenProgram(part, ExecutorchRunner(path, style=part.style, repeats=repeats), share)
+
+    def write_generic(self, request: GenericRequest, folder: Path) -> WrittenProgram:
+        """Write, check and open the program of any model, as one `forward`."""
+        from msdc.export.executorch.runner import ExecutorchRunner
+        from msdc.export.generic.executorch import write_generic_executorch
+
+        path = folder / PROGRAM_FILE
+        lowered = write_generic_executorch(request, path)
+        part = ExecutorchPart(file=PROGRAM_FILE, style="forward", repeats=1)
+        runner = ExecutorchRunner(path, style="forward", repeats=1)
+        return WrittenProgram(part, runner, lowered.low_bit_share, lowered.delegated_share, lowered.outside)
 
     def check(self, folder: Path, manifest: Manifest) -> None:
         """Check the file without running it."""

@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msdc.export.records import InsidePath, ProgramPart, ProgramRequest, Runner, Runtime, Small, WrittenProgram
+from msdc.export.records import (
+    GenericRequest,
+    InsidePath,
+    ProgramPart,
+    ProgramRequest,
+    Runner,
+    Runtime,
+    Small,
+    WrittenProgram,
+)
 
 if TYPE_CHECKING:
     from msdc.export.manifest import Manifest
@@ -47,6 +56,16 @@ class OnnxRuntime(Runtime):
 
         path = folder / PROGRAM_FILE
         written = write_onnx(request.smoothed, request.plan, path, max_length=request.max_length, target=request.target)
+        part = OnnxPart(file=PROGRAM_FILE, data=f"{PROGRAM_FILE}.data", opset=written.opset)
+        return WrittenProgram(part, OnnxRunner(path, pad_id=request.pad_id), written.low_bit_share)
+
+    def write_generic(self, request: GenericRequest, folder: Path) -> WrittenProgram:
+        """Write, check and open the program of any model."""
+        from msdc.export.generic.onnx import write_generic_onnx
+        from msdc.export.onnx.runner import OnnxRunner
+
+        path = folder / PROGRAM_FILE
+        written = write_generic_onnx(request, path)
         part = OnnxPart(file=PROGRAM_FILE, data=f"{PROGRAM_FILE}.data", opset=written.opset)
         return WrittenProgram(part, OnnxRunner(path, pad_id=request.pad_id), written.low_bit_share)
 

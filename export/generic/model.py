@@ -1,0 +1,161 @@
+"""A sentence-transformers model as one torch module of ids and mask, for `torch.export`.
+
+Its own modules compute everything but pooling, which is written here without branches on the mask's values.
+
+Shapes: B batch, T tokens, H hidden, D sentence width.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from msdc.errors import InputError
+from msdc.export.generic.attention import NAME, register
+
+# Modules of sentence-transformers that work under torch.export as they are.
+PLAIN = ("Dense", "Normalize", "LayerNorm", "Dropout")
+POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+LOWEST = -3.0e38
+
+
+def pool(mode: str, hidden_BTH: Tensor, mask_BT: Tensor | None) -> Tensor:
+    """[B, H] of one pooling mode; mask None: no padding. Padding is on the right."""
+    if mode == "cls":
+        return hidden_BTH[:, 0]
+    if mask_BT is None:
+        if mode == "lasttoken":
+            return hidden_BTH[:, -1]
+        if mode == "max":
+            return hidden_BTH.amax(1)
+        if mode == "mean":
+            return hidden_BTH.mean(1)
+    T = hidden_BTH.shape[1]
+    weight_BT1 = torch.ones_like(hidden_BTH[:, :, :1]) if mask_BT is None else mask_BT.unsqueeze(-1).to(torch.float32)
+    if mode == "max":
+        return (hidden_BTH + (1.0 - weight_BT1) * LOWEST).amax(1)
+    if mode == "lasttoken":
+        place_T1 = torch.arange(1, T + 1, dtype=torch.float32).unsqueeze(-1)
+        # 1 at the last token: its number is the count of tokens.
+        weight_BT1 = (place_T1 == weight_BT1.sum(1, keepdim=True)).to(torch.float32)
+        return (hidden_BTH * weight_BT1).sum(1)
+    if mode == "weightedmean":
+        weight_BT1 = weight_BT1 * torch.arange(1, T + 1, dtype=torch.float32).unsqueeze(-1)
+    count_B1 = weight_BT1.sum(1).clamp(min=1e-9)
+    return (hidden_BTH * weight_BT1).sum(1) / (count_B1.sqrt() if mode == "mean_sqrt_len_tokens" else count_B1)
+
+
+class Pool(nn.Module):
+    """sentence-transformers' Pooling."""
+
+    def __init__(self, modes: Sequence[str]) -> None:
+        super().__init__()
+        self.modes = tuple(modes)
+
+    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+        """Add `sentence_embedding` [B, D]."""
+        hidden_BTH, mask_BT = features["token_embeddings"], features.get("attention_mask")
+        features["sentence_embedding"] = torch.cat([pool(mode, hidden_BTH, mask_BT) for mode in self.modes], dim=-1)
+        return features
+
+
+class Table(nn.Module):
+    """StaticEmbedding: the mean of token rows, as a look-up and a masked mean."""
+
+    def __init__(self, weight_VD: Tensor) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding.from_pretrained(weight_VD.detach().float().clone())
+
+    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+        """Add `sentence_embedding` [B, D]."""
+        rows_BTD = self.tokens(features["input_ids"])
+        features["sentence_embedding"] = pool("mean", rows_BTD, features.get("attention_mask"))
+        return features
+
+
+class GenericModel(nn.Module):
+    """(ids_BT, mask_BT) -> sentence_BD; without a mask, every id is a real token."""
+
+    def __init__(self, steps: Sequence[nn.Module], name: str = "model", truncate: int | None = None) -> None:
+        super().__init__()
+        self.steps = nn.ModuleList(steps)
+        self.name = name
+        self.truncate = truncate
+
+    def forward(self, ids_BT: Tensor, mask_BT: Tensor | None = None) -> Tensor:
+        """Shapes as in the class docstring."""
+        features: dict[str, Any] = {"input_ids": ids_BT, "modality": "text"}
+        if mask_BT is not None:
+            features["attention_mask"] = mask_BT
+        for step in self.steps:
+            features = step(features)
+        sentence_BD: Tensor = features["sentence_embedding"]
+        return sentence_BD if self.truncate is None else sentence_BD[:, : self.truncate]
+
+    @property
+    def body(self) -> Any:
+        """The transformers model; None for a static embedding."""
+        return getattr(self.steps[0], "model", None)
+
+    @property
+    def tokens(self) -> nn.Embedding:
+        """The token table."""
+        first = self.steps[0]
+        if isinstance(first, Table):
+            return first.tokens
+        body = text_part(self.body)
+        return body.get_input_embeddings()  # type: ignore[no-any-return]
+
+    @property
+    def architecture(self) -> str:
+        """`model_type` of the body."""
+        return "static" if self.body is None else str(text_part(self.body).config.model_type)
+
+    @property
+    def normalized(self) -> bool:
+        """Is the last step a normalisation?"""
+        return type(self.steps[-1]).__name__ == "Normalize"
+
+
+def text_part(body: Any) -> Any:
+    """The text tower of a model that also has others (CLIP)."""
+    return getattr(body, "text_model", body)
+
+
+def _step(module: nn.Module, first: bool, name: str) -> nn.Module:
+    kind = type(module).__name__
+    if kind == "StaticEmbedding" and first:
+        bag: Any = module.embedding
+        return Table(bag.weight)
+    if kind == "Pooling":
+        modes = module.pooling_mode
+        modes = (modes,) if isinstance(modes, str) else tuple(modes)  # type: ignore[arg-type]
+        unknown = [mode for mode in modes if mode not in POOLINGS]
+        if unknown:
+            raise InputError(f"{name}: pooling {unknown[0]!r} cannot be exported; known: {', '.join(POOLINGS)}")
+        return Pool(modes)
+    if kind in PLAIN or (first and hasattr(module, "model")):
+        return module
+    raise InputError(f"{name}: a module of kind {kind} cannot be exported")
+
+
+def generic_model(sentence_transformer: Any, name: str = "model") -> GenericModel:
+    """A copy of a SentenceTransformer as a `GenericModel`, float32, eval mode, with attention that exports.
+
+    Raises:
+        InputError: a module that cannot be exported.
+    """
+    register()
+    modules = copy.deepcopy(list(sentence_transformer))
+    model = GenericModel([_step(module, i == 0, name) for i, module in enumerate(modules)], name)
+    body = model.body
+    if body is not None:
+        for config in {id(part.config): part.config for part in (body, text_part(body))}.values():
+            config.use_cache = False
+        supported = getattr(body, "_supports_sdpa", False)
+        body.set_attn_implementation(NAME if supported else "eager")
+    return model.float().eval().requires_grad_(False)

@@ -1,0 +1,229 @@
+"""ONNX programs of any model: torch's exporter, then every linear map and the token table rewritten to int8.
+
+The exporter leaves weights behind `Transpose` or in `Gemm`, where `quantize_dynamic` does not find them; here they are
+followed to their initializers. A quantized map is the one of export/onnx/linear.py: uint8 activations with a scale per
+token, int8 weights with a scale per output channel.
+
+Shapes: B batch, T tokens, K inputs and N outputs of a linear map, V vocabulary, D sentence width.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from onnx import TensorProto, helper, numpy_helper
+
+from msdc.compress.quantization.weights import int8_rows
+from msdc.errors import GateError, InputError, MsdcError
+from msdc.export.executorch.quiet import quiet
+from msdc.export.gates import run_once
+from msdc.export.generic.model import GenericModel
+from msdc.export.generic.weights import linears
+from msdc.export.onnx.builder import GraphBuilder, save_external
+from msdc.export.onnx.check import check_onnx_file
+from msdc.export.onnx.linear import MICROSOFT, pair_safe, quantize_tokens
+from msdc.export.onnx.runner import OnnxRunner
+from msdc.export.onnx.write import IR_VERSION, LOW_BIT, OPSET, OnnxWritten
+from msdc.export.records import GenericRequest
+from msdc.export.targets import TARGETS
+
+INPUTS, OUTPUT = ("input_ids", "attention_mask"), "sentence_embedding"
+
+
+def exported(model: GenericModel, max_length: int) -> onnx.ModelProto:
+    """The float graph as torch's exporter writes it, weights inside.
+
+    Raises:
+        MsdcError: the exporter failed.
+    """
+    from torch.export import Dim
+
+    ids_BT = torch.full((2, min(7, max_length)), 3, dtype=torch.int64)
+    dims = {0: Dim("batch", min=1, max=4096), 1: Dim("length", min=1, max=max_length)}
+    captured = None
+    try:
+        with quiet() as captured, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made = torch.onnx.export(
+                model, (ids_BT, torch.ones_like(ids_BT)), dynamo=True, opset_version=OPSET, verbose=False,
+                input_names=list(INPUTS), output_names=[OUTPUT], dynamic_shapes=(dims, dims),
+            )  # fmt: skip
+    except Exception as error:
+        words = " ".join(str(error).split())[:300] or (captured.last_line() if captured else "")
+        raise MsdcError(f"ONNX cannot express {model.architecture}: {type(error).__name__}: {words}") from error
+    assert made is not None
+    proto: onnx.ModelProto = made.model_proto
+    return proto
+
+
+@dataclass
+class _Rewriter:
+    """Replaces products with constant weights, and look-ups in the token table, in one graph."""
+
+    graph: onnx.GraphProto
+    table_shape: tuple[int, ...]
+    microsoft: bool
+    builder: GraphBuilder = field(default_factory=lambda: GraphBuilder("int8/"))
+
+    def __post_init__(self) -> None:
+        self.constants = {tensor.name: tensor for tensor in self.graph.initializer}
+        self.makers = {name: node for node in self.graph.node for name in node.output}
+        self._quantized: dict[str, tuple[str, str, int]] = {}
+        self.uses_microsoft = False
+
+    def matrix(self, name: str) -> np.ndarray | None:
+        """A constant matrix [K, N] by the name of a value, through a Transpose; None for anything else."""
+        if name in self.constants:
+            tensor = self.constants[name]
+            whole = len(tensor.dims) == 2 and tensor.data_type == TensorProto.FLOAT
+            return numpy_helper.to_array(tensor) if whole else None
+        node = self.makers.get(name)
+        if node is None or node.op_type not in ("Transpose", "Identity"):
+            return None
+        inner = self.matrix(node.input[0])
+        return inner if inner is None or node.op_type == "Identity" else inner.T
+
+    def product(self, node: onnx.NodeProto, value: str, weight_KN: np.ndarray, bias: str = "") -> None:
+        """value [.., K] @ weight + bias into the node's output."""
+        g, name = self.builder, node.output[0]
+        K = weight_KN.shape[0]
+        part = int8_rows(torch.from_numpy(np.ascontiguousarray(weight_KN.T)), name)
+        values_NK, scale_N = pair_safe(np.ascontiguousarray(weight_KN.T), part.scale.numpy()[:, 0])
+        if value not in self._quantized:
+            self._quantized[value] = quantize_tokens(g, value, K, None, self._zeros)
+        quantized, step, zero_value = self._quantized[value]
+        zero = g.const(f"int8/zero_{zero_value}", np.asarray(zero_value, np.uint8))
+        weight, scale = g.const(f"{name}.weight", values_NK.T), g.const(f"{name}.scale", scale_N)
+        if self.microsoft:
+            self.uses_microsoft = True
+            one = g.const("int8/one", np.float32(1.0))
+            scaled = g.op("MatMulIntegerToFloat", quantized, weight, one, scale, zero, domain=MICROSOFT)
+        else:
+            total = g.op("MatMulInteger", quantized, weight, zero)
+            scaled = g.op("Mul", g.op("Cast", total, to=TensorProto.FLOAT), scale)
+        made = g.op("Mul", scaled, step)
+        g.rename(g.op("Add", made, bias) if bias else made, name)
+
+    def _zeros(self, zero: int, step: str) -> str:
+        constant = self.builder.const(f"int8/zeros_{zero}", np.asarray(zero, np.uint8))
+        return str(self.builder.op("Expand", constant, self.builder.op("Shape", step)))
+
+    def look_up(self, node: onnx.NodeProto, table_VE: np.ndarray) -> None:
+        """Rows of the token table for ids."""
+        g, ids = self.builder, node.input[1]
+        part = int8_rows(torch.from_numpy(np.array(table_VE)), "tokens")
+        rows = g.op("Gather", g.const("tokens.weight", part.values.numpy()), ids)
+        scales = g.op("Gather", g.const("tokens.scale", part.scale.numpy()), ids)
+        g.rename(g.op("Mul", g.op("Cast", rows, to=TensorProto.FLOAT), scales), node.output[0])
+
+    def run(self) -> None:
+        """Rewrite the graph in place."""
+        for node in self.graph.node:
+            if not self._replaced(node):
+                self.builder.nodes.append(node)
+        del self.graph.node[:]
+        self.graph.node.extend(self.builder.nodes)
+        self.graph.initializer.extend(self.builder.initializers.values())
+        drop_unused(self.graph)
+
+    def _replaced(self, node: onnx.NodeProto) -> bool:
+        if node.op_type == "Gather" and node.input[0] in self.constants:
+            table = self.matrix(node.input[0])
+            if table is not None and table.shape == self.table_shape:
+                self.look_up(node, table)
+                return True
+        if node.op_type == "MatMul":
+            weight_KN = self.matrix(node.input[1])
+            if weight_KN is not None:
+                self.product(node, node.input[0], weight_KN)
+                return True
+        if node.op_type == "Gemm":
+            options = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+            weight_KN = self.matrix(node.input[1])
+            plain = not options.get("transA") and options.get("alpha", 1.0) == options.get("beta", 1.0) == 1.0
+            if weight_KN is not None and plain:
+                weight_KN = weight_KN.T if options.get("transB") else weight_KN
+                self.product(node, node.input[0], weight_KN, node.input[2] if len(node.input) > 2 else "")
+                return True
+        return False
+
+
+def drop_unused(graph: onnx.GraphProto) -> None:
+    """Remove nodes and initializers that no output needs."""
+    needed = {value.name for value in graph.output}
+    kept = []
+    for node in reversed(graph.node):
+        if needed.intersection(node.output):
+            kept.append(node)
+            needed.update(node.input)
+            for attribute in node.attribute:
+                for inner in attribute.g.node if attribute.HasField("g") else ():
+                    needed.update(inner.input)
+    del graph.node[:]
+    graph.node.extend(reversed(kept))
+    used = [tensor for tensor in graph.initializer if tensor.name in needed]
+    del graph.initializer[:]
+    graph.initializer.extend(used)
+
+
+def low_bit_share(graph: onnx.GraphProto, model: GenericModel) -> float:
+    """Share of the bytes of the token table and of all linear maps that are 8 bits or less."""
+    shapes = {tuple(model.tokens.weight.shape)} | {tuple(part.weight.shape) for part in linears(model).values()}
+    shapes |= {tuple(reversed(shape)) for shape in shapes}
+    low = total = 0
+    for tensor in graph.initializer:
+        if tuple(tensor.dims) in shapes:
+            size = len(tensor.raw_data)
+            total += size
+            low += size if tensor.data_type in LOW_BIT else 0
+    return low / total if total else 0.0
+
+
+def build(request: GenericRequest) -> onnx.ModelProto:
+    """The whole model in one message, weights inside."""
+    model = exported(request.model, request.max_length)
+    graph, uses_microsoft = model.graph, False
+    if request.precision == "int8":
+        table = tuple(request.model.tokens.weight.shape)
+        rewriter = _Rewriter(graph, table, TARGETS[request.target].microsoft_operators)
+        rewriter.run()
+        uses_microsoft = rewriter.uses_microsoft
+    del graph.value_info[:], graph.metadata_props[:]
+    for node in graph.node:
+        # Stack traces of the exporting machine.
+        del node.metadata_props[:]
+        node.doc_string = ""
+    for tensor in graph.initializer:
+        if not tensor.raw_data:
+            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name))
+    for value in (*graph.input, *graph.output):
+        del value.metadata_props[:]
+    opsets = [helper.make_opsetid("", OPSET)] + ([helper.make_opsetid(MICROSOFT, 1)] if uses_microsoft else [])
+    made: Any = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="msdc")
+    made.functions.extend(model.functions)
+    return made  # type: ignore[no-any-return]
+
+
+def write_generic_onnx(request: GenericRequest, target_file: Path) -> OnnxWritten:
+    """Write `target_file` and its `.data` beside it; full check, then one run at lengths 1, 2 and longest.
+
+    Raises:
+        GateError: onnx.checker refuses it, or a run gives no finite vector.
+        MsdcError: the exporter failed.
+    """
+    model = build(request)
+    share = round(low_bit_share(model.graph, request.model), 4) if request.precision == "int8" else None
+    save_external(model, target_file, f"{target_file.name}.data")
+    try:
+        check_onnx_file(target_file, full=True)
+    except InputError as error:
+        raise GateError(f"the written ONNX model is not valid: {error}") from error
+    runner = OnnxRunner(target_file, pad_id=request.pad_id)
+    run_once(runner.run, request.vocabulary, request.width, request.max_length, target_file.name)
+    return OnnxWritten(opset=OPSET, low_bit_share=share)
