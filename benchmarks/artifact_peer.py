@@ -3,7 +3,8 @@
     PEER_PYTHON benchmarks/artifact_peer.py OUT minilm-l12|FOLDER TOKENIZER_FOLDER [CONFIGURATION]
 
 `minilm-l12` is the shape of Multilingual-MiniLM-L12-H384 (V = 250,002) with random weights; a FOLDER is a
-sentence-transformers model as it is. CONFIGURATION is one of the library's (default: that of this processor). Writes OUT/model.onnx and prints one line of JSON: file, configuration, versions.
+sentence-transformers model as it is. CONFIGURATION is one of the library's, by default that of this processor. Writes
+OUT/model.onnx and prints one line of JSON: file, configuration, versions.
 Imports nothing of this project: optimum's exporter wants transformers below 5.
 """
 

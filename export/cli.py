@@ -32,6 +32,12 @@ from msdc.export.targets import TARGETS, default_runtimes_help
     help="ExecuTorch: embed, unit and pool, or one forward method.",
 )
 @click.option("--max-length", type=click.IntRange(min=2), help="Longest input in tokens. Default: that of the model.")
+@click.option(
+    "--way",
+    type=click.Choice(["canonical", "generic"]),
+    help="canonical: the student's own programs; generic: torch.export of any architecture. Default: canonical for "
+    "students and BERT, RoBERTa / XLM-R, DistilBERT and ALBERT, else generic.",
+)
 @click.option("--no-gates", is_flag=True, help="Write the bundle even if a gate fails; the manifest records it.")
 @click.option("--force", is_flag=True, help="Replace an existing folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
@@ -43,14 +49,14 @@ def command(
     out: Path | None,
     style: str,
     max_length: int | None,
+    way: str | None,
     no_gates: bool,
     force: bool,
     as_json: bool,
 ) -> None:
     """Write the bundle of MODEL for a target: programs, tokenizer, golden vectors, manifest.
 
-    MODEL is a shipped name, a folder, or a hub id: a student or a stock BERT, RoBERTa / XLM-R, DistilBERT or
-    ALBERT sentence encoder.
+    MODEL is a shipped name, a folder, or a hub id: a student, or any encoder that sentence-transformers loads.
     """
     from msdc.export.export import ExportRequest, export_model
 
@@ -64,6 +70,7 @@ def command(
         max_length=max_length,
         gates=not no_gates,
         force=force,
+        way=way,
     )
     folder, manifest = export_model(request)
     if as_json:
@@ -74,4 +81,9 @@ def command(
         click.echo(
             f"{runtime_name:<10}  {size:>12,} bytes  mean cosine {parity.mean_cosine:.6f}  min {parity.min_cosine:.6f}"
         )
+        if parity.outside:
+            named = ", ".join(f"{operator} {count}" for operator, count in parity.outside.items())
+            click.echo(
+                f"{'':<10}  {100 * (parity.delegated_share or 0):.0f} % of operators delegated; outside: {named}"
+            )
     click.echo(folder)

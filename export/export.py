@@ -15,7 +15,7 @@ from msdc.progress import say
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """Options of `msdc export`. `runtime`, `out`, `precision` None: the defaults of the target and the model."""
+    """Options of `msdc export`. `runtime`, `out`, `precision`, `way` None: the defaults of the target and the model."""
 
     model: str
     target: TargetName
@@ -26,6 +26,7 @@ class ExportRequest:
     max_length: int | None = None
     gates: bool = True
     force: bool = False
+    way: str | None = None
 
 
 def load_precision(text: str) -> Any:
@@ -64,30 +65,72 @@ def export_model(request: ExportRequest) -> tuple[Path, Manifest]:
         # Fail before minutes of work.
         raise InputError(f"{out} exists already: choose another folder with -o or pass --force")
 
-    from msdc.compress.quantization.packing import read_plan
-    from msdc.compress.student.from_transformers import to_student
-    from msdc.encoders.encoder import load_encoder
-    from msdc.export.model_card import read_card
-    from msdc.export.writer import BundleOptions, write_bundle
+    from msdc.encoders.locate import locate_model
+    from msdc.export.ways import CANONICAL, GENERIC, canonical_obstacle
 
-    say(f"load {request.model}")
-    encoder = load_encoder(request.model)
-    if precision is None:
-        # A folder written by `msdc compress quantize` holds its own precision plan.
-        precision = (encoder.folder and read_plan(encoder.folder)) or "int8"
-    card = read_card(encoder.folder)
-    student = to_student(encoder)
-    options = BundleOptions(
+    folder = locate_model(request.model)
+    obstacle = canonical_obstacle(folder)
+    way = request.way or (CANONICAL if obstacle is None else GENERIC)
+    if way == CANONICAL and obstacle is not None and request.way:
+        raise InputError(f"{request.model}: the canonical way does not take it ({obstacle}); use --way {GENERIC}")
+    why = "chosen" if request.way else "a known family" if obstacle is None else obstacle
+    say(f"load {request.model}, {way} way ({why})")
+    export = _export_generic if way == GENERIC else _export_student
+    return out, export(request, precision, out)
+
+
+def _options(request: ExportRequest, precision: Any, max_length: int, source: str | None, folder: Path | None) -> Any:
+    from msdc.export.model_card import read_card
+    from msdc.export.writer import BundleOptions
+
+    card = read_card(folder)
+    return BundleOptions(
         target=request.target,
         runtimes=expand(request.runtime) if request.runtime else None,
         precision=precision,
         style=request.style,
-        max_length=request.max_length or min(encoder.max_length, student.config.positions),
+        max_length=request.max_length or max_length,
         gates=request.gates,
         languages=card.languages,
         licenses=card.licenses,
         data_sources=card.data_sources,
-        source_sha256=encoder.fingerprint() if encoder.folder is not None else None,
+        source_sha256=source,
     )
+
+
+def _export_student(request: ExportRequest, precision: Any, out: Path) -> Manifest:
+    from msdc.compress.quantization.packing import read_plan
+    from msdc.compress.student.from_transformers import to_student
+    from msdc.encoders.encoder import load_encoder
+    from msdc.export.writer import write_bundle
+
+    encoder = load_encoder(request.model)
+    if precision is None:
+        # A folder written by `msdc compress quantize` holds its own precision plan.
+        precision = (encoder.folder and read_plan(encoder.folder)) or "int8"
+    student = to_student(encoder)
+    longest = min(encoder.max_length, student.config.positions)
+    source = encoder.fingerprint() if encoder.folder is not None else None
+    options = _options(request, precision, longest, source, encoder.folder)
     name = encoder.name
-    return out, write_bundle(student, encoder.tokenizer, out, name=name, options=options, force=request.force, say=say)
+    return write_bundle(student, encoder.tokenizer, out, name=name, options=options, force=request.force, say=say)
+
+
+def _export_generic(request: ExportRequest, precision: Any, out: Path) -> Manifest:
+    from msdc.export.generic.source import open_source
+    from msdc.export.ways import prepare_generic
+    from msdc.export.writer import write_prepared
+
+    source = open_source(request.model)
+    options = _options(request, precision or "int8", source.max_length, source.fingerprint(), source.folder)
+    prepared = prepare_generic(
+        source.modules,
+        source.tokenizer,
+        options,
+        name=source.name,
+        max_length=source.max_length,
+        source_sha256=source.fingerprint(),
+    )
+    return write_prepared(
+        prepared, source.tokenizer, out, name=source.name, options=options, force=request.force, say=say
+    )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -15,16 +14,14 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from msdc.compress.quantization.weights import PrecisionPlan, check_plan, plan_for
+from msdc.compress.quantization.weights import PrecisionPlan
 from msdc.compress.student.model import Student
-from msdc.compress.student.shapes import parameter_counts
 from msdc.errors import GateError, InputError
 from msdc.export.executorch.record import Style
-from msdc.export.gates import Thresholds, measure, shortfalls, thresholds_for, tokenizers_agree
+from msdc.export.gates import Thresholds, measure, shortfalls, tokenizers_agree
 from msdc.export.golden import golden_texts, write_golden
 from msdc.export.manifest import (
     Manifest,
-    ModelPart,
     Parity,
     Programs,
     TokenizerPart,
@@ -34,10 +31,10 @@ from msdc.export.manifest import (
 )
 from msdc.export.mobile.module import write_native_module
 from msdc.export.readme import bundle_readme
-from msdc.export.records import ProgramPart, ProgramRequest
+from msdc.export.records import ProgramPart
 from msdc.export.runtimes import RUNTIMES, RuntimeName
-from msdc.export.smooth import smooth
 from msdc.export.targets import TARGETS, TargetName
+from msdc.export.ways import Prepared, prepare_student
 from msdc.files import staged_folder, write_text
 from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, FastTokenizer, PieceTokenizer, Tokenizer
 
@@ -122,64 +119,20 @@ def float_vectors(student: Student, rows: Sequence[Sequence[int]]) -> np.ndarray
     return np.stack(vectors)
 
 
-def _model_part(student: Student, source: str | None) -> ModelPart:
-    counts = parameter_counts(student.config)
-    return ModelPart(
-        parameters=counts["total"],
-        embedding_parameters=counts["embedding"],
-        encoder_parameters=counts["encoder"],
-        config=student.config.model_dump(),
-        source_sha256=source or weights_sha256(student),
-    )
-
-
 def _silent(message: str) -> None:
     del message
 
 
-@dataclass(frozen=True)
-class _Export:
-    """The checked inputs of one export."""
-
-    student: Student
-    tokenizer: Tokenizer
-    options: BundleOptions
-    runtimes: tuple[str, ...]
-    plan: PrecisionPlan
-    wanted: Thresholds
-    max_length: int
-    say: Say
-
-
-def _check(student: Student, tokenizer: Tokenizer, options: BundleOptions, say: Say) -> _Export:
-    config = student.config
-    max_length = options.max_length or config.positions
-    if max_length > config.positions:
-        raise InputError(f"longest input {max_length}, but the model has {config.positions} positions")
-    if tokenizer.size > config.vocabulary:
-        raise InputError(f"the tokenizer has {tokenizer.size} ids, the model's table {config.vocabulary} rows")
-    plan = options.precision if isinstance(options.precision, PrecisionPlan) else plan_for(config, options.precision)
-    check_plan(config, plan)
-    return _Export(
-        student=student.eval(),
-        tokenizer=tokenizer,
-        options=options,
-        runtimes=options.runtimes or TARGETS[options.target].runtimes,
-        plan=plan,
-        wanted=options.thresholds or thresholds_for(set(plan.weights.values())),
-        max_length=max_length,
-        say=say,
-    )
-
-
-def _write_tokenizer(job: _Export, stage: Path, texts: list[str]) -> TokenizerPart:
-    part = _tokenizer_part(job.tokenizer)
-    source = job.tokenizer.files[0]
+def _write_tokenizer(
+    tokenizer: Tokenizer, target: str, max_length: int, stage: Path, texts: list[str], say: Say
+) -> TokenizerPart:
+    part = _tokenizer_part(tokenizer)
+    source = tokenizer.files[0]
     (stage / part.file).write_bytes(source.read_bytes())
     if part.kind == "sentencepiece":
-        job.say("tokenizer: compare tokenizer.model with its tokenizer.json")
-        tokenizers_agree(source, texts, job.max_length, stage)
-        if JSON_FILE not in TARGETS[job.options.target].tokenizer_files:
+        say("tokenizer: compare tokenizer.model with its tokenizer.json")
+        tokenizers_agree(source, texts, max_length, stage)
+        if JSON_FILE not in TARGETS[target].tokenizer_files:
             (stage / JSON_FILE).unlink(missing_ok=True)
     return part
 
@@ -201,47 +154,67 @@ def write_bundle(
         GateError: a gate failed (see export/gates.py); nothing is left on disk.
         MsdcError: a step failed.
     """
-    job = _check(student, tokenizer, options or BundleOptions(), say)
-    options, config, out = job.options, student.config, Path(out)
+    options = options or BundleOptions()
+    prepared = prepare_student(student, tokenizer, options)
+    return write_prepared(prepared, tokenizer, out, name=name, options=options, force=force, say=say)
+
+
+def write_prepared(
+    prepared: Prepared,
+    tokenizer: Tokenizer,
+    out: Path,
+    *,
+    name: str | None = None,
+    options: BundleOptions,
+    force: bool = False,
+    say: Say = _silent,
+) -> Manifest:
+    """Write the bundle of a model that a way made ready; see `write_bundle`.
+
+    Raises:
+        InputError, GateError, MsdcError: as `write_bundle`.
+    """
+    out, max_length = Path(out), prepared.max_length
     with staged_folder(out, force) as stage:
         texts = golden_texts()
-        part = _write_tokenizer(job, stage, texts)
-        rows = tokenizer.encode(texts, job.max_length)
-        vectors = {"float": float_vectors(job.student, rows)}
-        request = ProgramRequest(
-            smoothed=smooth(job.student, job.plan, tokenizer, job.max_length),
-            plan=job.plan,
-            max_length=job.max_length,
-            target=options.target,
-            style=options.style,
-            pad_id=tokenizer.pad_id,
-        )
+        part = _write_tokenizer(tokenizer, options.target, max_length, stage, texts, say)
+        rows = tokenizer.encode(texts, max_length)
+        # Static embeddings add no special ids: a blank text has no ids and needs no program.
+        texts = [text for text, row in zip(texts, rows, strict=True) if row]
+        rows = [row for row in rows if row]
+        vectors = {"float": prepared.vectors(rows)}
         parity: dict[str, Parity] = {}
         programs: dict[str, ProgramPart] = {}
-        for runtime in job.runtimes:
-            say(f"{runtime}: lower {job.plan.precision} for {options.target}, lengths 1 to {job.max_length}")
-            written = RUNTIMES[runtime].write(request, stage)
+        for runtime in options.runtimes or TARGETS[options.target].runtimes:
+            say(f"{runtime}: lower {prepared.precision} for {options.target}, lengths 1 to {max_length}")
+            written = prepared.write(runtime, stage)
             programs[runtime], vectors[runtime] = written.part, written.runner.run(rows)
             found = measure(vectors["float"], vectors[runtime], written.low_bit_share)
             say(f"{runtime}: mean cosine {found.mean_cosine:.6f}, min {found.min_cosine:.6f}, max abs {found.max_abs}")
-            short = shortfalls(found, job.wanted)
+            short = shortfalls(found, prepared.wanted)
             if short and options.gates:
-                raise GateError(f"{runtime} {job.plan.precision}: {'; '.join(short)} (--no-gates writes it anyway)")
-            parity[runtime] = found.model_copy(update={"passed": not short})
+                raise GateError(f"{runtime} {prepared.precision}: {'; '.join(short)} (--no-gates writes it anyway)")
+            parity[runtime] = found.model_copy(
+                update={
+                    "passed": not short,
+                    "delegated_share": written.delegated_share,
+                    "outside": written.outside,
+                }
+            )
         write_golden(stage, texts, rows, vectors)
         manifest = Manifest(
             name=name or out.name,
             target=options.target,
-            width=config.width,
-            max_length=job.max_length,
-            vocabulary=config.vocabulary,
+            width=prepared.width,
+            max_length=max_length,
+            vocabulary=prepared.vocabulary,
             languages=list(options.languages),
-            precision=job.plan.precision,
-            normalized=config.normalize,
+            precision=prepared.precision,
+            normalized=prepared.normalized,
             gates="passed" if options.gates else "skipped",
             tokenizer=part,
             programs=Programs.model_validate(programs),
-            model=_model_part(student, options.source_sha256),
+            model=prepared.part,
             parity=parity,
             files=list_files(stage),
             versions=_versions(),

@@ -11,6 +11,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -80,11 +81,10 @@ class Table(nn.Module):
 class GenericModel(nn.Module):
     """(ids_BT, mask_BT) -> sentence_BD; without a mask, every id is a real token."""
 
-    def __init__(self, steps: Sequence[nn.Module], name: str = "model", truncate: int | None = None) -> None:
+    def __init__(self, steps: Sequence[nn.Module], name: str = "model") -> None:
         super().__init__()
         self.steps = nn.ModuleList(steps)
         self.name = name
-        self.truncate = truncate
 
     def forward(self, ids_BT: Tensor, mask_BT: Tensor | None = None) -> Tensor:
         """Shapes as in the class docstring."""
@@ -94,7 +94,7 @@ class GenericModel(nn.Module):
         for step in self.steps:
             features = step(features)
         sentence_BD: Tensor = features["sentence_embedding"]
-        return sentence_BD if self.truncate is None else sentence_BD[:, : self.truncate]
+        return sentence_BD
 
     @property
     def body(self) -> Any:
@@ -132,8 +132,10 @@ def _step(module: nn.Module, first: bool, name: str) -> nn.Module:
         bag: Any = module.embedding
         return Table(bag.weight)
     if kind == "Pooling":
-        modes = module.pooling_mode
-        modes = (modes,) if isinstance(modes, str) else tuple(modes)  # type: ignore[arg-type]
+        if not module.include_prompt:
+            raise InputError(f"{name}: pooling without the prompt's tokens (include_prompt false) cannot be exported")
+        modes: Any = module.pooling_mode
+        modes = (modes,) if isinstance(modes, str) else tuple(modes)
         unknown = [mode for mode in modes if mode not in POOLINGS]
         if unknown:
             raise InputError(f"{name}: pooling {unknown[0]!r} cannot be exported; known: {', '.join(POOLINGS)}")
@@ -143,19 +145,33 @@ def _step(module: nn.Module, first: bool, name: str) -> nn.Module:
     raise InputError(f"{name}: a module of kind {kind} cannot be exported")
 
 
-def generic_model(sentence_transformer: Any, name: str = "model") -> GenericModel:
-    """A copy of a SentenceTransformer as a `GenericModel`, float32, eval mode, with attention that exports.
+def generic_model(modules: Sequence[nn.Module], name: str = "model") -> GenericModel:
+    """Copies of the modules of a SentenceTransformer as a `GenericModel`: float32, attention that exports.
 
     Raises:
         InputError: a module that cannot be exported.
     """
     register()
-    modules = copy.deepcopy(list(sentence_transformer))
-    model = GenericModel([_step(module, i == 0, name) for i, module in enumerate(modules)], name)
+    steps = [_step(module, i == 0, name) for i, module in enumerate(copy.deepcopy(list(modules)))]
+    model = GenericModel(steps, name)
     body = model.body
     if body is not None:
         for config in {id(part.config): part.config for part in (body, text_part(body))}.values():
             config.use_cache = False
-        supported = getattr(body, "_supports_sdpa", False)
-        body.set_attn_implementation(NAME if supported else "eager")
+        body.set_attn_implementation(NAME if getattr(body, "_supports_sdpa", False) else "eager")
     return model.float().eval().requires_grad_(False)
+
+
+@torch.inference_mode()
+def reference_vectors(modules: Sequence[nn.Module], rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """Vectors of the untouched modules, float32 [N, D], one row of ids at a time."""
+    vectors = []
+    for row in rows:
+        ids_1T = torch.tensor([list(row)], dtype=torch.int64)
+        features: dict[str, Any] = {"input_ids": ids_1T, "attention_mask": torch.ones_like(ids_1T), "modality": "text"}
+        if type(modules[0]).__name__ == "StaticEmbedding":
+            features = {"input_ids": ids_1T[0], "offsets": torch.zeros(1, dtype=torch.int64)}
+        for module in modules:
+            features = module(features)
+        vectors.append(features["sentence_embedding"][0].float().numpy())
+    return np.stack(vectors)

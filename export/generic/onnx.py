@@ -24,12 +24,11 @@ from msdc.errors import GateError, InputError, MsdcError
 from msdc.export.executorch.quiet import quiet
 from msdc.export.gates import run_once
 from msdc.export.generic.model import GenericModel
-from msdc.export.generic.weights import linears
 from msdc.export.onnx.builder import GraphBuilder, save_external
 from msdc.export.onnx.check import check_onnx_file
 from msdc.export.onnx.linear import MICROSOFT, pair_safe, quantize_tokens
 from msdc.export.onnx.runner import OnnxRunner
-from msdc.export.onnx.write import IR_VERSION, LOW_BIT, OPSET, OnnxWritten
+from msdc.export.onnx.write import IR_VERSION, OPSET, OnnxWritten
 from msdc.export.records import GenericRequest
 from msdc.export.targets import TARGETS
 
@@ -76,6 +75,12 @@ class _Rewriter:
         self.makers = {name: node for node in self.graph.node for name in node.output}
         self._quantized: dict[str, tuple[str, str, int]] = {}
         self.uses_microsoft = False
+        self.low_bytes = self.float_bytes = 0
+
+    def share(self) -> float:
+        """Share of the bytes of the token table and of all linear maps that are 8 bits."""
+        total = self.low_bytes + self.float_bytes
+        return round(self.low_bytes / total, 4) if total else 0.0
 
     def matrix(self, name: str) -> np.ndarray | None:
         """A constant matrix [K, N] by the name of a value, through a Transpose; None for anything else."""
@@ -91,6 +96,7 @@ class _Rewriter:
 
     def product(self, node: onnx.NodeProto, value: str, weight_KN: np.ndarray, bias: str = "") -> None:
         """value [.., K] @ weight + bias into the node's output."""
+        self.low_bytes += weight_KN.size
         g, name = self.builder, node.output[0]
         K = weight_KN.shape[0]
         part = int8_rows(torch.from_numpy(np.ascontiguousarray(weight_KN.T)), name)
@@ -116,6 +122,7 @@ class _Rewriter:
 
     def look_up(self, node: onnx.NodeProto, table_VE: np.ndarray) -> None:
         """Rows of the token table for ids."""
+        self.low_bytes += table_VE.size
         g, ids = self.builder, node.input[1]
         part = int8_rows(torch.from_numpy(np.array(table_VE)), "tokens")
         rows = g.op("Gather", g.const("tokens.weight", part.values.numpy()), ids)
@@ -151,6 +158,7 @@ class _Rewriter:
                 weight_KN = weight_KN.T if options.get("transB") else weight_KN
                 self.product(node, node.input[0], weight_KN, node.input[2] if len(node.input) > 2 else "")
                 return True
+            self.float_bytes += 0 if weight_KN is None else 4 * weight_KN.size
         return False
 
 
@@ -172,28 +180,15 @@ def drop_unused(graph: onnx.GraphProto) -> None:
     graph.initializer.extend(used)
 
 
-def low_bit_share(graph: onnx.GraphProto, model: GenericModel) -> float:
-    """Share of the bytes of the token table and of all linear maps that are 8 bits or less."""
-    shapes = {tuple(model.tokens.weight.shape)} | {tuple(part.weight.shape) for part in linears(model).values()}
-    shapes |= {tuple(reversed(shape)) for shape in shapes}
-    low = total = 0
-    for tensor in graph.initializer:
-        if tuple(tensor.dims) in shapes:
-            size = len(tensor.raw_data)
-            total += size
-            low += size if tensor.data_type in LOW_BIT else 0
-    return low / total if total else 0.0
-
-
-def build(request: GenericRequest) -> onnx.ModelProto:
-    """The whole model in one message, weights inside."""
+def build(request: GenericRequest) -> tuple[onnx.ModelProto, float | None]:
+    """The whole model in one message, weights inside; the share of low-bit weight bytes (None for fp32)."""
     model = exported(request.model, request.max_length)
-    graph, uses_microsoft = model.graph, False
+    graph, uses_microsoft, share = model.graph, False, None
     if request.precision == "int8":
         table = tuple(request.model.tokens.weight.shape)
         rewriter = _Rewriter(graph, table, TARGETS[request.target].microsoft_operators)
         rewriter.run()
-        uses_microsoft = rewriter.uses_microsoft
+        uses_microsoft, share = rewriter.uses_microsoft, rewriter.share()
     del graph.value_info[:], graph.metadata_props[:]
     for node in graph.node:
         # Stack traces of the exporting machine.
@@ -207,7 +202,7 @@ def build(request: GenericRequest) -> onnx.ModelProto:
     opsets = [helper.make_opsetid("", OPSET)] + ([helper.make_opsetid(MICROSOFT, 1)] if uses_microsoft else [])
     made: Any = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="msdc")
     made.functions.extend(model.functions)
-    return made  # type: ignore[no-any-return]
+    return made, share
 
 
 def write_generic_onnx(request: GenericRequest, target_file: Path) -> OnnxWritten:
@@ -217,8 +212,7 @@ def write_generic_onnx(request: GenericRequest, target_file: Path) -> OnnxWritte
         GateError: onnx.checker refuses it, or a run gives no finite vector.
         MsdcError: the exporter failed.
     """
-    model = build(request)
-    share = round(low_bit_share(model.graph, request.model), 4) if request.precision == "int8" else None
+    model, share = build(request)
     save_external(model, target_file, f"{target_file.name}.data")
     try:
         check_onnx_file(target_file, full=True)
