@@ -23,11 +23,9 @@ class ScaledTable(nn.Module):
     def __init__(self, tokens: nn.Embedding) -> None:
         super().__init__()
         part = int8_rows(tokens.weight, "tokens")
-        self.table = TableInt8(part.values, part.scale)
         factor: Any = getattr(tokens, "embed_scale", None)
         # Into the scales: one product less per token.
-        if factor is not None:
-            self.table.scale = self.table.scale * float(factor)
+        self.table = TableInt8(part.values, part.scale if factor is None else part.scale * float(factor))
 
     def forward(self, ids_BT: Tensor) -> Tensor:
         """Rows [B, T, H] of ids [B, T]."""
@@ -37,6 +35,8 @@ class ScaledTable(nn.Module):
 
 class RootMeanSquareNorm(nn.Module):
     """x * weight / sqrt(mean(x^2) + eps) in operators that XNNPACK delegates; the mean is a product with 1 / H."""
+
+    mean: Tensor
 
     def __init__(self, weight_H: Tensor, eps: float) -> None:
         super().__init__()
