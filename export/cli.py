@@ -38,6 +38,7 @@ from msdc.export.targets import TARGETS, default_runtimes_help
     help="canonical: the student's own programs; generic: torch.export of any architecture. Default: canonical for "
     "students and BERT, RoBERTa / XLM-R, DistilBERT and ALBERT, else generic.",
 )
+@click.option("--with-sample", is_flag=True, help="Write a sample app as well: search over a list of notes (android).")
 @click.option("--no-gates", is_flag=True, help="Write the bundle even if a gate fails; the manifest records it.")
 @click.option("--force", is_flag=True, help="Replace an existing folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
@@ -50,6 +51,7 @@ def command(
     style: str,
     max_length: int | None,
     way: str | None,
+    with_sample: bool,
     no_gates: bool,
     force: bool,
     as_json: bool,
@@ -69,6 +71,7 @@ def command(
         style=style,
         max_length=max_length,
         gates=not no_gates,
+        sample=with_sample,
         force=force,
         way=way,
     )

@@ -27,6 +27,7 @@ class ExportRequest:
     gates: bool = True
     force: bool = False
     way: str | None = None
+    sample: bool = False
 
 
 def load_precision(text: str) -> Any:
@@ -59,6 +60,10 @@ def export_model(request: ExportRequest) -> tuple[Path, Manifest]:
         InputError: no such model, or one that cannot be exported; `out` exists without force.
         GateError: a gate failed; nothing is left on disk.
     """
+    if request.sample:
+        from msdc.export.mobile.module import check_sample
+
+        check_sample(request.target)
     out = request.out or Path(f"{Path(request.model).name}-{request.target}")
     precision = None if request.precision is None else load_precision(request.precision)
     if out.exists() and not request.force:
@@ -91,6 +96,7 @@ def _options(request: ExportRequest, precision: Any, max_length: int, source: st
         style=request.style,
         max_length=request.max_length or max_length,
         gates=request.gates,
+        sample=request.sample,
         languages=card.languages,
         licenses=card.licenses,
         data_sources=card.data_sources,

@@ -159,11 +159,19 @@ class Runtime(ABC):
 
 @dataclass(frozen=True)
 class NativeModule:
-    """A target's native module: template folder in export/mobile, path of the core's sources in it, its runtime."""
+    """A target's native module.
+
+    Attributes:
+        template: its template folder in export/mobile, and its folder in a bundle.
+        core: path of the core's sources in it.
+        runtimes: runtimes it can call, in order of preference.
+        sample: template folder of an app that uses it, and the app's folder in a bundle.
+    """
 
     template: str
     core: str
-    runtime: str
+    runtimes: tuple[str, ...]
+    sample: str | None = None
 
 
 @dataclass(frozen=True)

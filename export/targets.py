@@ -13,8 +13,12 @@ __all__ = ["TARGETS", "TargetName", "default_runtimes_help"]
 TARGETS: Registry[Target] = Registry(
     "target",
     [
-        Target("android", ("executorch",), module=NativeModule("android", "src/main/cpp/core", "executorch")),
-        Target("ios", ("executorch",), module=NativeModule("ios", "Sources/MSDCCore", "executorch")),
+        Target(
+            "android",
+            ("executorch",),
+            module=NativeModule("android", "src/main/cpp/core", ("executorch", "onnx"), sample="android-sample"),
+        ),
+        Target("ios", ("executorch",), module=NativeModule("ios", "Sources/MSDCCore", ("executorch",))),
         Target("linux", ("executorch", "onnx")),
         # Browsers read tokenizer.json, and engines other than ONNX Runtime should be able to run the program.
         Target("web", ("onnx",), tokenizer_files=(JSON_FILE,), microsoft_operators=False),

@@ -55,6 +55,7 @@ class BundleOptions(BaseModel):
     style: Style = "multi-method"
     max_length: int | None = Field(default=None, gt=1, description="tokens; None: the model's own")
     gates: bool = True
+    sample: bool = Field(default=False, description="write the target's sample app too")
     thresholds: Thresholds | None = Field(default=None, description="None: those of the precision")
     languages: tuple[str, ...] = ()
     licenses: tuple[str, ...] = ()
@@ -221,7 +222,7 @@ def write_prepared(
             licenses=list(options.licenses),
             data_sources=list(options.data_sources),
         )
-        write_native_module(stage, options.target, manifest)
+        write_native_module(stage, options.target, manifest, sample=options.sample)
         write_text(stage / "README.md", bundle_readme(manifest))
         write_manifest(stage, manifest.model_copy(update={"files": list_files(stage)}))
     say(f"bundle: {out}")

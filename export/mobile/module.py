@@ -6,7 +6,10 @@ import json
 import shutil
 from pathlib import Path
 
+from msdc.errors import InputError
 from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE, Manifest
+from msdc.export.mobile.sizes import size_table
+from msdc.export.records import NativeModule
 from msdc.export.runtimes import EVERY, RUNTIMES
 from msdc.export.targets import TARGETS
 from msdc.files import PACKAGE
@@ -15,54 +18,105 @@ HERE = Path(__file__).resolve().parent
 CORE = PACKAGE / "export" / "native"
 # Only these files hold placeholders; in source code double braces mean something else.
 FILLED = ("build.gradle.kts", "Package.swift", "README.md")
+# Runtime -> its library for Android apps on Maven.
+ANDROID_LIBRARIES = {
+    "executorch": "org.pytorch:executorch-android",
+    "onnx": "com.microsoft.onnxruntime:onnxruntime-android",
+}
 
 
-def _values(manifest: Manifest, runtime: str) -> dict[str, str]:
-    files = [MANIFEST_FILE, GOLDEN_FILE, manifest.tokenizer.file, *manifest.program_files(runtime)]
+def engines(module: NativeModule, manifest: Manifest) -> tuple[str, ...]:
+    """The runtimes that the module can call and the bundle holds programs for, in the module's order."""
+    return tuple(name for name in module.runtimes if name in manifest.runtimes)
+
+
+def _version(manifest: Manifest, runtime: str) -> str:
+    """The release that wrote the program; an app's runtime should be the same."""
+    return manifest.versions[RUNTIMES[runtime].runs_with[0]].split("+")[0]
+
+
+def _values(stage: Path, manifest: Manifest, names: tuple[str, ...]) -> dict[str, str]:
+    def listed(runtime: str) -> str:
+        files = [MANIFEST_FILE, GOLDEN_FILE, manifest.tokenizer.file, *manifest.program_files(runtime)]
+        return f'"{runtime}" to listOf({", ".join(json.dumps(name) for name in files)}),'
+
     return {
         "name": manifest.name,
         "width": str(manifest.width),
-        # The release that wrote the program; an app's runtime should be the same.
-        runtime: manifest.versions[RUNTIMES[runtime].runs_with[0]].split("+")[0],
-        "files": ", ".join(json.dumps(name) for name in files),
+        "engine": names[0],
+        "engines": ", ".join(names),
+        "library": " or ".join(f"`{ANDROID_LIBRARIES[name]}:{_version(manifest, name)}`" for name in names),
+        "versions": ", ".join(f'"{name}" to "{_version(manifest, name)}"' for name in names),
+        "files": "\n    ".join(listed(name) for name in names),
+        "sizes": size_table(stage, manifest, names[0]),
+        **{name: _version(manifest, name) for name in names},
     }
 
 
-def why_not(manifest: Manifest, runtime: str) -> str | None:
-    """The reason why the native core cannot run a bundle, None if it can."""
+def why_not(module: NativeModule, manifest: Manifest) -> str | None:
+    """The reason why `module` cannot run a bundle, None if it can."""
     if manifest.tokenizer.kind != "sentencepiece":
         return (
             f"The native core reads SentencePiece tokenizers; this model's is a {manifest.tokenizer.kind}. The program "
             "runs on the device with ids computed by the app. For text in and vector out, give the model a "
             "SentencePiece vocabulary (`msdc distill` with an `assistant.vocabulary`) and export that."
         )
-    if runtime not in manifest.runtimes:
-        title = RUNTIMES[runtime].title
-        return f"The module runs {title} programs and the bundle holds none: export with `--runtime {EVERY}`."
+    if not engines(module, manifest):
+        titles = " or ".join(RUNTIMES[name].title for name in module.runtimes)
+        return f"The module runs {titles} programs and the bundle holds none: export with `--runtime {EVERY}`."
     return None
 
 
-def write_native_module(stage: Path, target: str, manifest: Manifest) -> None:
-    """Write `stage`/android or `stage`/ios; nothing for the other targets.
-
-    Called before the bundle's files are listed, so that the module's are hashed with them. For a bundle that the
-    core cannot run, a README with the reason is written instead.
-    """
-    module = TARGETS[target].module
-    if module is None:
-        return
-    out = stage / module.template
-    reason = why_not(manifest, module.runtime)
-    if reason is not None:
-        out.mkdir()
-        text = f"# No {module.template} module for {manifest.name}\n\n{reason}\n"
-        (out / "README.md").write_text(text, encoding="utf-8")
-        return
-    shutil.copytree(HERE / module.template, out, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
-    shutil.copytree(CORE, out / module.core)
-    values = _values(manifest, module.runtime)
+def _write_template(template: str, out: Path, values: dict[str, str]) -> None:
+    shutil.copytree(HERE / template, out, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
     for path in sorted(p for p in out.rglob("*") if p.is_file() and p.name in FILLED):
         text = path.read_text(encoding="utf-8")
         for name, value in values.items():
             text = text.replace(f"{{{{{name}}}}}", value)
         path.write_text(text, encoding="utf-8")
+
+
+def check_sample(target: str) -> None:
+    """Check that `target` has a sample app.
+
+    Raises:
+        InputError: it has none; names the targets that have one.
+    """
+    module = TARGETS[target].module
+    if module is None or module.sample is None:
+        known = ", ".join(record.name for record in TARGETS if record.module and record.module.sample)
+        raise InputError(f"target {target} has no sample app; targets that have one: {known}")
+
+
+def write_native_module(stage: Path, target: str, manifest: Manifest, *, sample: bool = False) -> None:
+    """Write `stage`/android or `stage`/ios, with `sample` also its sample app; nothing for the other targets.
+
+    Called before the bundle's files are listed, so that the module's are hashed with them. For a bundle that the
+    core cannot run, a README with the reason is written instead.
+
+    Raises:
+        InputError: a sample app is asked for and the target has none, or the core cannot run the bundle.
+    """
+    if sample:
+        check_sample(target)
+    module = TARGETS[target].module
+    if module is None:
+        return
+    out = stage / module.template
+    reason = why_not(module, manifest)
+    if reason is not None:
+        if sample:
+            raise InputError(f"no sample app for {manifest.name}: {reason}")
+        out.mkdir()
+        text = f"# No {module.template} module for {manifest.name}\n\n{reason}\n"
+        (out / "README.md").write_text(text, encoding="utf-8")
+        return
+    names = engines(module, manifest)
+    values = _values(stage, manifest, names)
+    _write_template(module.template, out, values)
+    for name in RUNTIMES.names():
+        if name not in names:
+            shutil.rmtree(out / "src" / name, ignore_errors=True)
+    shutil.copytree(CORE, out / module.core)
+    if sample and module.sample is not None:
+        _write_template(module.sample, stage / module.sample, values)

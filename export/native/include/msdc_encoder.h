@@ -31,7 +31,8 @@ typedef enum msdc_status {
   MSDC_UNSUPPORTED = 3,  /* a bundle this build cannot run; the line says which build can */
   MSDC_RUNTIME = 4,      /* the inference runtime failed */
   MSDC_MEMORY = 5,
-  MSDC_GOLDEN = 6        /* self-test: the vectors or ids differ from those stored at export */
+  MSDC_GOLDEN = 6,       /* self-test: the vectors or ids differ from those stored at export */
+  MSDC_CANCELLED = 7     /* the caller's msdc_stop stopped a batch */
 } msdc_status;
 
 typedef struct msdc_encoder msdc_encoder;
@@ -86,6 +87,16 @@ MSDC_API const char *msdc_prompt(const msdc_encoder *encoder, const char *name);
 MSDC_API msdc_status msdc_encode(msdc_encoder *encoder, const char *prompt, const char *text, size_t text_size,
                                  float *vector, size_t width, char *error, size_t error_size);
 
+/* Called before each text of a batch with the number of vectors that are ready; non-zero stops the batch. */
+typedef int32_t (*msdc_stop)(void *context, size_t done);
+
+/* Vectors of `count` texts: `count` rows of `width` numbers in `vectors`; prompt and width as in msdc_encode. `stop` may
+ * be NULL. MSDC_CANCELLED where it stopped the batch; the rows that were ready are filled. Other calls on the encoder may
+ * run between two texts. */
+MSDC_API msdc_status msdc_encode_batch(msdc_encoder *encoder, const char *prompt, const char *const *texts,
+                                       const size_t *text_sizes, size_t count, float *vectors, size_t width,
+                                       msdc_stop stop, void *stop_context, char *error, size_t error_size);
+
 /* Vector of ids that already carry the special ids; no prompt is added. */
 MSDC_API msdc_status msdc_encode_ids(msdc_encoder *encoder, const int32_t *ids, size_t count, float *vector,
                                      size_t width, char *error, size_t error_size);
@@ -102,6 +113,21 @@ MSDC_API msdc_status msdc_encoder_tokenize(const msdc_encoder *encoder, const ch
  * filled in both cases. */
 MSDC_API msdc_status msdc_self_test(msdc_encoder *encoder, float promise, msdc_self_test_result *result,
                                     char *error, size_t error_size);
+
+/* The files that an app needs to run the bundle with `runtime`, read from bundle.json alone: tokenizer, program and
+ * golden.json, one line "name<TAB>bytes<TAB>sha256\n" each, NUL-terminated. `*size` is the number of bytes that `lines`
+ * needs; with a smaller `capacity` nothing is written and the status is MSDC_BAD_ARGUMENT. */
+MSDC_API msdc_status msdc_bundle_files(const char *folder, const char *runtime, char *lines, size_t capacity,
+                                       size_t *size, char *error, size_t error_size);
+
+/* Cosine of two vectors; 0 where one of them is zero. */
+MSDC_API float msdc_cosine(const float *a, const float *b, size_t width);
+
+/* The `k` rows of `vectors` (`count` rows of `width` numbers) with the largest cosine to `query`, best first, equal ones
+ * by row. `rows` and `cosines` have room for `k`; `*found` is the smaller of `k` and `count`. A cosine that is not a
+ * number ranks last. */
+MSDC_API msdc_status msdc_top_k(const float *query, const float *vectors, size_t count, size_t width, size_t k,
+                                int32_t *rows, float *cosines, size_t *found, char *error, size_t error_size);
 
 /* The tokenizer alone. */
 MSDC_API msdc_status msdc_tokenizer_open(const char *folder, int32_t check_files, msdc_tokenizer **tokenizer,

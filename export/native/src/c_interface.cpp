@@ -9,6 +9,7 @@
 
 #include "encoder.h"
 #include "failure.h"
+#include "similarity.h"
 
 struct msdc_encoder {
   msdc::Encoder encoder;
@@ -135,6 +136,25 @@ msdc_status msdc_find_program(const char* folder, const char* runtime, char* fil
   });
 }
 
+msdc_status msdc_bundle_files(const char* folder, const char* runtime, char* lines, size_t capacity, size_t* size,
+                              char* error, size_t error_size) {
+  return guarded(error, error_size, [&] {
+    need(folder != nullptr && runtime != nullptr && size != nullptr, "no folder, runtime, or place for the size");
+    const msdc::Manifest manifest = msdc::Manifest::read(folder);
+    std::vector<std::string> names = manifest.program_files(runtime);
+    names.insert(names.begin(), {manifest.tokenizer_file, msdc::kGoldenFile});
+    std::string out;
+    for (const std::string& name : names) {
+      const auto record = manifest.files.find(name);
+      need(record != manifest.files.end(), "bundle.json does not list a file that the program needs");
+      out += name + "\t" + std::to_string(record->second.bytes) + "\t" + record->second.sha256 + "\n";
+    }
+    *size = out.size() + 1;
+    need(lines != nullptr && capacity >= *size, "the list of files is longer than its place");
+    std::memcpy(lines, out.c_str(), *size);
+  });
+}
+
 void msdc_close(msdc_encoder* encoder) { delete encoder; }
 
 int32_t msdc_width(const msdc_encoder* encoder) {
@@ -160,6 +180,23 @@ msdc_status msdc_encode(msdc_encoder* encoder, const char* prompt, const char* t
   return guarded(error, error_size, [&] {
     check_width(encoder, vector, width);
     encoder->encoder.run(encoder->encoder.tokenize(prompt, view(text, text_size)), vector, width);
+  });
+}
+
+msdc_status msdc_encode_batch(msdc_encoder* encoder, const char* prompt, const char* const* texts,
+                              const size_t* text_sizes, size_t count, float* vectors, size_t width, msdc_stop stop,
+                              void* stop_context, char* error, size_t error_size) {
+  return guarded(error, error_size, [&] {
+    check_width(encoder, vectors, width);
+    need(count == 0 || (texts != nullptr && text_sizes != nullptr), "no texts");
+    for (size_t i = 0; i < count; ++i) {
+      if (stop != nullptr && stop(stop_context, i) != 0) {
+        throw msdc::Failure(MSDC_CANCELLED,
+                            "stopped after " + std::to_string(i) + " of " + std::to_string(count) + " texts");
+      }
+      msdc::Encoder& held = encoder->encoder;
+      held.run(held.tokenize(prompt, view(texts[i], text_sizes[i])), vectors + i * width, width);
+    }
   });
 }
 
@@ -238,6 +275,24 @@ msdc_status msdc_tokenize(const msdc_tokenizer* tokenizer, const char* text, siz
   return guarded(error, error_size, [&] {
     need(tokenizer != nullptr && ids != nullptr && count != nullptr, "no tokenizer or no place for the ids");
     copy_ids(tokenizer->tokenizer.encode(view(text, text_size)), ids, capacity, count);
+  });
+}
+
+float msdc_cosine(const float* a, const float* b, size_t width) { return msdc::fast_cosine(a, b, width); }
+
+msdc_status msdc_top_k(const float* query, const float* vectors, size_t count, size_t width, size_t k, int32_t* rows,
+                       float* cosines, size_t* found, char* error, size_t error_size) {
+  return guarded(error, error_size, [&] {
+    need(query != nullptr && found != nullptr && width > 0, "no query, width, or place for the answer");
+    need(count == 0 || vectors != nullptr, "no vectors");
+    need(k == 0 || (rows != nullptr && cosines != nullptr), "no place for the rows");
+    need(count <= INT32_MAX, "too many vectors");
+    const std::vector<msdc::Hit> hits = msdc::top_k(query, vectors, count, width, k);
+    *found = hits.size();
+    for (size_t i = 0; i < hits.size(); ++i) {
+      rows[i] = hits[i].row;
+      cosines[i] = hits[i].cosine;
+    }
   });
 }
 

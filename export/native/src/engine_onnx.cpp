@@ -4,6 +4,9 @@
 #include <cstring>
 #include <memory>
 
+#if defined(MSDC_ONNXRUNTIME_DLOPEN)
+#include <dlfcn.h>
+#endif
 #include <onnxruntime_c_api.h>
 
 #include "failure.h"
@@ -12,11 +15,30 @@ namespace msdc {
 
 namespace {
 
-const OrtApi& api() {
-  // NULL where the linked library is older than the header this was compiled with.
-  const OrtApi* found = OrtGetApiBase()->GetApi(ORT_API_VERSION);
+#if defined(MSDC_ONNXRUNTIME_DLOPEN)
+// An app takes libonnxruntime.so from its vendor's package. Found by name when it is needed, it is packaged once: a
+// library that is linked would be packaged a second time, with this one.
+const OrtApiBase& base() {
+  static const OrtApiBase* const found = []() -> const OrtApiBase* {
+    void* library = ::dlopen("libonnxruntime.so", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return nullptr;
+    const auto get = reinterpret_cast<const OrtApiBase*(ORT_API_CALL*)()>(::dlsym(library, "OrtGetApiBase"));
+    return get == nullptr ? nullptr : get();
+  }();
   if (found == nullptr) {
-    throw Failure(MSDC_UNSUPPORTED, std::string("ONNX Runtime ") + OrtGetApiBase()->GetVersionString() +
+    throw Failure(MSDC_UNSUPPORTED, "libonnxruntime.so is not in the app: add com.microsoft.onnxruntime:onnxruntime-android");
+  }
+  return *found;
+}
+#else
+const OrtApiBase& base() { return *OrtGetApiBase(); }
+#endif
+
+const OrtApi& api() {
+  // NULL where the library is older than the header this was compiled with.
+  const OrtApi* found = base().GetApi(ORT_API_VERSION);
+  if (found == nullptr) {
+    throw Failure(MSDC_UNSUPPORTED, std::string("ONNX Runtime ") + base().GetVersionString() +
                                         " is older than the one this core was compiled for");
   }
   return *found;
@@ -77,6 +99,8 @@ class OnnxEngine : public Engine {
   static OrtEnv* make_environment(const OrtApi& ort) {
     OrtEnv* out = nullptr;
     check(ort, ort.CreateEnv(ORT_LOGGING_LEVEL_ERROR, "msdc", &out), "start");
+    // Builds of ONNX Runtime for phones may send usage data; a library inside somebody's app must not.
+    check(ort, ort.DisableTelemetryEvents(out), "start");
     return out;
   }
 
@@ -129,6 +153,6 @@ const char* engine_name() { return "onnx"; }
 
 void quiet_engine() {}
 
-std::string engine_version() { return OrtGetApiBase()->GetVersionString(); }
+std::string engine_version() { return base().GetVersionString(); }
 
 }  // namespace msdc

@@ -29,6 +29,7 @@ void raise(JNIEnv* env, msdc_status status, const char* line) {
   if (status == MSDC_BAD_ARGUMENT) name = "java/lang/IllegalArgumentException";
   if (status == MSDC_DAMAGED) name = "java/io/IOException";
   if (status == MSDC_UNSUPPORTED) name = "java/lang/UnsupportedOperationException";
+  if (status == MSDC_CANCELLED) name = "java/util/concurrent/CancellationException";
   if (status == MSDC_MEMORY) name = "java/lang/OutOfMemoryError";
   jclass kind = env->FindClass(name);
   if (kind != nullptr) env->ThrowNew(kind, line);
@@ -136,6 +137,20 @@ MSDC_JNI(jstring, findProgram)(JNIEnv* env, jclass, jbyteArray folder, jstring r
   return env->NewStringUTF(out.c_str());
 }
 
+// "name\tbytes\tsha256\n" for each file
+MSDC_JNI(jstring, bundleFiles)(JNIEnv* env, jclass, jbyteArray folder, jstring runtime) {
+  char error[kErrorBytes];
+  std::vector<char> lines(1 << 14);
+  size_t size = 0;
+  const msdc_status status = msdc_bundle_files(bytes_of(env, folder).c_str(), text_of(env, runtime).c_str(),
+                                               lines.data(), lines.size(), &size, error, sizeof error);
+  if (status != MSDC_OK) {
+    raise(env, status, error);
+    return nullptr;
+  }
+  return env->NewStringUTF(lines.data());
+}
+
 MSDC_JNI(jint, width)(JNIEnv*, jclass, jlong value) { return msdc_width(handle_of(value)->encoder); }
 
 MSDC_JNI(jint, maxLength)(JNIEnv*, jclass, jlong value) { return msdc_max_length(handle_of(value)->encoder); }
@@ -167,6 +182,39 @@ MSDC_JNI(jfloatArray, encode)(JNIEnv* env, jclass, jlong value, jbyteArray text,
     return nullptr;
   }
   return floats(env, vector);
+}
+
+// Whether the caller's direct buffer of one byte says stop; written by another thread.
+int32_t stopped(void* flag, size_t) { return __atomic_load_n(static_cast<const unsigned char*>(flag), __ATOMIC_RELAXED); }
+
+MSDC_JNI(jfloatArray, encodeBatch)
+(JNIEnv* env, jclass, jlong value, jobjectArray texts, jbyteArray prompt, jobject stop) {
+  msdc_encoder* encoder = handle_of(value)->encoder;
+  const std::string first = prompt == nullptr ? "" : bytes_of(env, prompt);
+  const jsize count = env->GetArrayLength(texts);
+  std::vector<std::string> held;
+  std::vector<const char*> chars;
+  std::vector<size_t> sizes;
+  held.reserve(static_cast<size_t>(count));
+  for (jsize i = 0; i < count; ++i) {
+    auto text = static_cast<jbyteArray>(env->GetObjectArrayElement(texts, i));
+    held.push_back(bytes_of(env, text));
+    env->DeleteLocalRef(text);
+    chars.push_back(held.back().data());
+    sizes.push_back(held.back().size());
+  }
+  const auto width = static_cast<size_t>(msdc_width(encoder));
+  std::vector<float> vectors(width * held.size());
+  void* flag = stop == nullptr ? nullptr : env->GetDirectBufferAddress(stop);
+  char error[kErrorBytes];
+  const msdc_status status =
+      msdc_encode_batch(encoder, prompt == nullptr ? nullptr : first.c_str(), chars.data(), sizes.data(), chars.size(),
+                        vectors.data(), width, flag == nullptr ? nullptr : stopped, flag, error, sizeof error);
+  if (status != MSDC_OK || env->ExceptionCheck()) {
+    raise(env, status, error);
+    return nullptr;
+  }
+  return floats(env, vectors);
 }
 
 MSDC_JNI(jfloatArray, encodeIds)(JNIEnv* env, jclass, jlong value, jintArray ids) {
@@ -212,4 +260,36 @@ MSDC_JNI(jfloatArray, selfTest)(JNIEnv* env, jclass, jlong value, jfloat promise
   }
   return floats(env, {static_cast<float>(result.texts), static_cast<float>(result.ids_differ), result.min_cosine,
                       result.mean_cosine});
+}
+
+MSDC_JNI(jfloat, cosine)(JNIEnv* env, jclass, jfloatArray a, jfloatArray b) {
+  const auto width = static_cast<size_t>(env->GetArrayLength(a));
+  std::vector<float> left(width), right(width);
+  env->GetFloatArrayRegion(a, 0, static_cast<jsize>(width), left.data());
+  env->GetFloatArrayRegion(b, 0, static_cast<jsize>(width), right.data());
+  return env->ExceptionCheck() ? 0.0f : msdc_cosine(left.data(), right.data(), width);
+}
+
+MSDC_JNI(jfloatArray, topK)
+(JNIEnv* env, jclass, jfloatArray query, jfloatArray vectors, jint width, jintArray rows) {
+  std::vector<float> held(static_cast<size_t>(width));
+  env->GetFloatArrayRegion(query, 0, width, held.data());
+  const auto count = static_cast<size_t>(env->GetArrayLength(vectors) / width);
+  const auto k = static_cast<size_t>(env->GetArrayLength(rows));
+  std::vector<int32_t> found_rows(k);
+  std::vector<float> cosines(k);
+  size_t found = 0;
+  char error[kErrorBytes];
+  // Without a copy: an index of many notes is large, and nothing is called back between.
+  void* values = count == 0 ? nullptr : env->GetPrimitiveArrayCritical(vectors, nullptr);
+  if (count != 0 && values == nullptr) return nullptr;
+  const msdc_status status = msdc_top_k(held.data(), static_cast<const float*>(values), count, held.size(), k,
+                                        found_rows.data(), cosines.data(), &found, error, sizeof error);
+  if (values != nullptr) env->ReleasePrimitiveArrayCritical(vectors, values, JNI_ABORT);
+  if (status != MSDC_OK || env->ExceptionCheck()) {
+    raise(env, status, error);
+    return nullptr;
+  }
+  env->SetIntArrayRegion(rows, 0, static_cast<jsize>(k), found_rows.data());
+  return floats(env, cosines);
 }

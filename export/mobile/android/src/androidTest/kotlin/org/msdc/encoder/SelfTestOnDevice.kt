@@ -2,6 +2,7 @@ package org.msdc.encoder
 
 import androidx.test.ext.junit.runners.AndroidJUnit4
 import androidx.test.platform.app.InstrumentationRegistry
+import kotlinx.coroutines.runBlocking
 import org.junit.Assert.assertEquals
 import org.junit.Assert.assertTrue
 import org.junit.Test
@@ -16,7 +17,7 @@ class SelfTestOnDevice {
             val found = encoder.selfTest()
             assertEquals(0, found.idsDiffer)
             assertTrue(found.meanCosine >= 0.999f)
-            assertEquals(encoder.width, encoder.encode("hello").size)
+            assertEquals(encoder.width, runBlocking { encoder.encode("hello") }.size)
         }
     }
 }

@@ -1,5 +1,7 @@
 package org.msdc.encoder
 
+import java.nio.ByteBuffer
+
 /** The JNI side of the encoder core. Folders and texts cross as UTF-8 bytes. */
 internal object NativeCore {
     init {
@@ -18,6 +20,9 @@ internal object NativeCore {
     /** "file, multi-method (1 or 0), repeats", one per line. */
     @JvmStatic external fun findProgram(folder: ByteArray, runtime: String): String
 
+    /** "name, bytes, sha256" of every file that the program needs, tabs between, one file per line. */
+    @JvmStatic external fun bundleFiles(folder: ByteArray, runtime: String): String
+
     @JvmStatic external fun width(handle: Long): Int
 
     @JvmStatic external fun maxLength(handle: Long): Int
@@ -28,9 +33,18 @@ internal object NativeCore {
     /** A null [prompt] is the bundle's default. */
     @JvmStatic external fun encode(handle: Long, text: ByteArray, prompt: ByteArray?): FloatArray
 
+    /** Rows of all [texts], one after another. A non-zero byte in the direct buffer [stop] ends it before the next text. */
+    @JvmStatic
+    external fun encodeBatch(handle: Long, texts: Array<ByteArray>, prompt: ByteArray?, stop: ByteBuffer?): FloatArray
+
     @JvmStatic external fun encodeIds(handle: Long, ids: IntArray): FloatArray
 
     @JvmStatic external fun tokenize(handle: Long, text: ByteArray): IntArray
 
     @JvmStatic external fun selfTest(handle: Long, promise: Float): FloatArray
+
+    @JvmStatic external fun cosine(a: FloatArray, b: FloatArray): Float
+
+    /** Fills [rows] with the nearest rows of [vectors], as many as it has places, and returns their cosines. */
+    @JvmStatic external fun topK(query: FloatArray, vectors: FloatArray, width: Int, rows: IntArray): FloatArray
 }

@@ -3,6 +3,7 @@ package org.msdc.encoder
 import android.content.Context
 import java.io.Closeable
 import java.io.File
+import java.io.InputStream
 import java.nio.ByteBuffer
 import java.nio.CharBuffer
 import java.nio.charset.CodingErrorAction
@@ -11,9 +12,7 @@ import java.util.concurrent.Executors
 import java.util.concurrent.locks.ReentrantReadWriteLock
 import kotlin.concurrent.read
 import kotlin.concurrent.write
-import kotlin.coroutines.resume
-import kotlin.coroutines.resumeWithException
-import kotlin.coroutines.suspendCoroutine
+import kotlinx.coroutines.suspendCancellableCoroutine
 
 /** What a self-test found: golden texts run, texts whose ids differ, cosines to the vectors stored at export. */
 data class SelfTest(val texts: Int, val idsDiffer: Int, val minCosine: Float, val meanCosine: Float)
@@ -21,7 +20,9 @@ data class SelfTest(val texts: Int, val idsDiffer: Int, val minCosine: Float, va
 /**
  * Text to vector, from a bundle of `msdc export --target android`.
  *
- *     SentenceEncoder.fromAssets(context).use { it.encode("Wo ist der Bahnhof?") }
+ *     val encoder = SentenceEncoder.fromAssets(context)
+ *     val notes = encoder.encode(listOf("Buy milk", "Call the dentist"))
+ *     val hits = notes.nearest(encoder.encode("groceries"), k = 1)
  *
  * Safe to share between threads: calls that run the program wait for each other. Close it once; calls after that throw
  * [IllegalStateException].
@@ -40,28 +41,39 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
     val maxLength: Int = NativeCore.maxLength(handle)
 
     /**
-     * The vector of [text]. Takes milliseconds: call it off the main thread, or [encodeSuspending]. [prompt] is put
+     * The vector of [text]. Runs on a thread of this encoder's own, whatever the caller's dispatcher is. [prompt] is put
      * before the text; null takes the bundle's default prompt, an empty one none.
      */
-    @JvmOverloads
-    fun encode(text: String, prompt: String? = null): FloatArray =
-        open { NativeCore.encode(handle, utf8(text), prompt?.let { utf8(it) }) }
+    suspend fun encode(text: String, prompt: String? = null): FloatArray = encode(listOf(text), prompt).values
 
-    /** The vectors of [texts], in order. */
-    @JvmOverloads
-    fun encode(texts: List<String>, prompt: String? = null): List<FloatArray> = texts.map { encode(it, prompt) }
-
-    /** The prompt that the model holds under [name], such as "query"; null where it holds none of that name. */
-    fun prompt(name: String): String? = open { NativeCore.prompt(handle, utf8(name))?.let { String(it, Charsets.UTF_8) } }
-
-    /** [encode] for coroutines: runs on a thread of this encoder's own, whatever the caller's dispatcher is. */
-    suspend fun encodeSuspending(text: String): FloatArray = suspendCoroutine { continuation ->
+    /** The vectors of [texts], in order: one native call. A cancelled coroutine ends it before the next text. */
+    suspend fun encode(texts: List<String>, prompt: String? = null): Vectors = suspendCancellableCoroutine { continuation ->
+        val stop = ByteBuffer.allocateDirect(1)
+        continuation.invokeOnCancellation { stop.put(0, 1) }
         val task = Runnable {
-            val result = runCatching { encode(text) }
-            result.fold({ continuation.resume(it) }, { continuation.resumeWithException(it) })
+            // A result that comes after the cancellation is dropped by the continuation.
+            if (continuation.isActive) continuation.resumeWith(runCatching { batch(texts, prompt, stop) })
         }
         open { worker.value.execute(task) }
     }
+
+    /** The vector of [text], on the calling thread. Takes milliseconds: call it off the main thread. */
+    @JvmOverloads
+    fun encodeBlocking(text: String, prompt: String? = null): FloatArray =
+        open { NativeCore.encode(handle, utf8(text), prompt?.let { utf8(it) }) }
+
+    /** The vectors of [texts], in order, on the calling thread: one native call. */
+    @JvmOverloads
+    fun encodeBlocking(texts: List<String>, prompt: String? = null): Vectors = batch(texts, prompt, null)
+
+    private fun batch(texts: List<String>, prompt: String?, stop: ByteBuffer?): Vectors = open {
+        val bytes = Array(texts.size) { utf8(texts[it]) }
+        val first = prompt?.let { utf8(it) }
+        Vectors(if (bytes.isEmpty()) FloatArray(0) else NativeCore.encodeBatch(handle, bytes, first, stop), width)
+    }
+
+    /** The prompt that the model holds under [name], such as "query"; null where it holds none of that name. */
+    fun prompt(name: String): String? = open { NativeCore.prompt(handle, utf8(name))?.let { String(it, Charsets.UTF_8) } }
 
     /** Token ids of [text] with the special ids, at most [maxLength]. */
     fun tokenize(text: String): IntArray = open { NativeCore.tokenize(handle, utf8(text)) }
@@ -107,8 +119,31 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
          */
         @JvmStatic
         @JvmOverloads
-        fun fromAssets(context: Context, folder: String = "msdc", threads: Int = 1): SentenceEncoder {
-            val installed = Assets.install(context, folder)
+        fun fromAssets(context: Context, folder: String = "msdc", threads: Int = 1): SentenceEncoder =
+            fromInstalled(Install.fromAssets(context, folder), threads)
+
+        /**
+         * The encoder of a bundle at the web address [base], whose bundle.json has the hash [sha256] (64 hexadecimal
+         * digits, kept in the app). The first call downloads the files that the program needs, with the sizes and hashes
+         * of bundle.json, and runs the self-test; later ones need no network. An interrupted download continues with the
+         * next call. Interrupting the thread stops it.
+         *
+         * @param fetch opens a file of the bundle by name; replace it for another HTTP client or for progress.
+         * @throws java.io.IOException the network failed, or a file is not the one that was exported.
+         * @throws IllegalStateException the self-test failed on this device.
+         */
+        @JvmStatic
+        @JvmOverloads
+        fun fromDownload(
+            context: Context,
+            base: String,
+            sha256: String,
+            name: String = "download",
+            threads: Int = 1,
+            fetch: (String) -> InputStream = Install.http(base)
+        ): SentenceEncoder = fromInstalled(Install.fromDownload(context, name, sha256, fetch), threads)
+
+        private fun fromInstalled(installed: Installed, threads: Int): SentenceEncoder {
             if (installed.proven) return fromFolder(installed.folder, threads)
             val encoder = fromFolder(installed.folder, threads, checkFiles = true)
             try {
@@ -123,7 +158,7 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
 
         /**
          * The encoder of a bundle [folder]. With [checkFiles] every file's hash is compared first. [program] replaces
-         * the module's own way of running the bundle's ExecuTorch program and is closed with the encoder.
+         * the module's own way of running the bundle's program and is closed with the encoder.
          */
         @JvmStatic
         @JvmOverloads
@@ -137,18 +172,13 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
             if (program == null && NativeCore.runtime() != "none") {
                 return SentenceEncoder(NativeCore.open(path, threads, checkFiles), null)
             }
-            val running = program ?: executorch(folder, path, threads)
+            val running = program ?: Engine.program(folder, threads)
             try {
-                return SentenceEncoder(NativeCore.openWith(path, checkFiles, "executorch", running), running)
+                return SentenceEncoder(NativeCore.openWith(path, checkFiles, Engine.RUNTIME, running), running)
             } catch (failure: Throwable) {
                 running.close()
                 throw failure
             }
-        }
-
-        private fun executorch(folder: File, path: ByteArray, threads: Int): Program {
-            val (file, multiMethod, repeats) = NativeCore.findProgram(path, "executorch").split("\n")
-            return ExecuTorchProgram(File(folder, file), multiMethod == "1", repeats.toInt(), threads)
         }
 
         /** UTF-8 with U+FFFD for half a surrogate pair, as the export's golden texts have it (Java writes "?"). */

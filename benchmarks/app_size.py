@@ -1,0 +1,116 @@
+"""Measure what an Android app grows by: arm64 libraries of the runtimes and of the module, plain and compressed.
+
+    python benchmarks/app_size.py --write docs/results/app-size.md
+
+ONNX Runtime: the library in its Android archive (AAR), taken from an npm package that carries one; `--onnx-aar FILE`
+measures another. ExecuTorch: its AAR is on Maven only; measured are the libraries of the aarch64 wheel that do the same
+(runtime, XNNPACK, optimized and quantized kernels, thread pool), whose kernels are not selected for a program. The
+module's own library is built with the aarch64 cross compiler, with the C++ library inside, and stripped.
+
+Besides the page, `export/mobile/runtime_sizes.json` is written, from which the README of a bundle takes its figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from results_page import add_write_option, table, write_page
+
+from msdc.bench.toolchain.cache import cached_folder
+from msdc.bench.toolchain.sdk import native_sdk
+from msdc.export.mobile.module import CORE, HERE
+from msdc.export.mobile.sizes import MEASURED, deflated
+
+# A package that carries Microsoft's AAR unchanged in its libraries.
+AAR_PACKAGE, AAR_MEMBER = "com.github.asus4.onnxruntime@0.4.9", "package/Plugins/Android/onnxruntime.aar"
+ARCHITECTURE = "arm64-v8a"
+
+
+def onnx_aar() -> Path:
+    """ONNX Runtime's Android archive out of the npm package."""
+
+    def make(stage: Path) -> None:
+        subprocess.run(["npm", "pack", "--silent", AAR_PACKAGE], cwd=stage, check=True, stdout=subprocess.DEVNULL)
+        (archive,) = stage.glob("*.tgz")
+        with tarfile.open(archive) as packed, packed.extractfile(AAR_MEMBER) as member:
+            (stage / "onnxruntime.aar").write_bytes(member.read())
+        archive.unlink()
+
+    return cached_folder("aar", {"package": AAR_PACKAGE, "format": 1}, make) / "onnxruntime.aar"
+
+
+def entry(what: str, source: str, paths: list[Path]) -> dict[str, Any]:
+    """One line of the table."""
+    return {
+        "what": what,
+        "source": source,
+        "bytes": sum(path.stat().st_size for path in paths),
+        "compressed": deflated(paths),
+    }
+
+
+def measure_onnx(aar: Path, work: Path) -> dict[str, Any]:
+    """The archive's own library; its Java binding's library is not called by the module but is packaged too."""
+    with zipfile.ZipFile(aar) as archive:
+        names = [name for name in archive.namelist() if name.startswith(f"jni/{ARCHITECTURE}/") and name.endswith(".so")]
+        paths = [Path(archive.extract(name, work)) for name in names]
+        header = archive.read("headers/onnxruntime_c_api.h").decode()
+    api = next(line.split()[-1] for line in header.splitlines() if line.startswith("#define ORT_API_VERSION"))
+    return entry("runtime", f"ONNX Runtime 1.{api}, libraries of its Android archive", paths)
+
+
+def measure_executorch() -> dict[str, Any]:
+    """The aarch64 wheel's libraries."""
+    sdk = native_sdk("executorch", "aarch64", platform.machine())
+    return entry("runtime", f"ExecuTorch {sdk.version}, libraries of its aarch64 wheel", list(sdk.libraries))
+
+
+def measure_core(work: Path) -> dict[str, Any]:
+    """The JNI library with the core, without a runtime inside, for arm64."""
+    cpp = work / "cpp"
+    shutil.copytree(HERE / "android/src/main/cpp", cpp)
+    shutil.copytree(CORE, cpp / "core")
+    subprocess.run(
+        ["cmake", "-S", cpp, "-B", work / "build", "-DMSDC_ENGINE=none", "-DCMAKE_SYSTEM_NAME=Linux",
+         "-DCMAKE_SYSTEM_PROCESSOR=aarch64", "-DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++",
+         "-DCMAKE_SHARED_LINKER_FLAGS=-static-libstdc++ -static-libgcc -Wl,--gc-sections -s",
+         "-DCMAKE_CXX_FLAGS=-ffunction-sections -fdata-sections"],
+        check=True, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    subprocess.run(["cmake", "--build", work / "build", "-j", "1"], check=True, stdout=subprocess.DEVNULL)
+    return entry("module", "this module's JNI library, with the C++ library", [work / "build/libmsdc_encoder_jni.so"])
+
+
+def main() -> None:
+    """Measure, write the JSON and the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--onnx-aar", type=Path, help="ONNX Runtime's Android archive")
+    add_write_option(parser, "app-size")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        found = {
+            "executorch": measure_executorch(),
+            "onnx": measure_onnx(arguments.onnx_aar or onnx_aar(), work),
+            "core": measure_core(work),
+        }
+    MEASURED.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    rows = [(part["what"], part["source"], f"{part['bytes']:,}", f"{part['compressed']:,}") for part in found.values()]
+    text = table(["part", "source", "bytes", "bytes compressed"], rows)
+    print(text)
+    if arguments.write:
+        write_page(arguments.write, "What an Android app grows by", "none; libraries only", text,
+                   libraries=["executorch", "onnxruntime"])  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
