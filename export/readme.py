@@ -30,8 +30,17 @@ def _tokenizer(manifest: Manifest) -> list[str]:
     ]
 
 
-def bundle_readme(manifest: Manifest) -> str:
-    """Markdown for `manifest`."""
+def _module(folders: tuple[str, ...]) -> list[str]:
+    if not folders:
+        return []
+    named = f"[`{folders[0]}/`]({folders[0]}/README.md) is the module for apps: how to add it, what an app grows by."
+    if len(folders) > 1:
+        named += f" [`{folders[1]}/`]({folders[1]}/README.md) is a sample app that uses it."
+    return ["## In an app", "", named, ""]
+
+
+def bundle_readme(manifest: Manifest, folders: tuple[str, ...] = ()) -> str:
+    """Markdown for `manifest`. `folders` are those of its native module and of the sample app, as far as written."""
     normal = "L2-normalised: a dot product is the cosine" if manifest.normalized else "compare by cosine"
     languages = ", ".join(manifest.languages) or "not stated"
     lines = [
@@ -45,6 +54,7 @@ def bundle_readme(manifest: Manifest) -> str:
         "",
         "Pooling and normalisation are inside the programs.",
         "",
+        *_module(folders),
         "## Text to ids",
         "",
         *_tokenizer(manifest),

@@ -222,8 +222,8 @@ def write_prepared(
             licenses=list(options.licenses),
             data_sources=list(options.data_sources),
         )
-        write_native_module(stage, options.target, manifest, sample=options.sample)
-        write_text(stage / "README.md", bundle_readme(manifest))
+        folders = write_native_module(stage, options.target, manifest, sample=options.sample)
+        write_text(stage / "README.md", bundle_readme(manifest, folders))
         write_manifest(stage, manifest.model_copy(update={"files": list_files(stage)}))
     say(f"bundle: {out}")
     return read_manifest(out)

@@ -88,11 +88,12 @@ def check_sample(target: str) -> None:
         raise InputError(f"target {target} has no sample app; targets that have one: {known}")
 
 
-def write_native_module(stage: Path, target: str, manifest: Manifest, *, sample: bool = False) -> None:
+def write_native_module(stage: Path, target: str, manifest: Manifest, *, sample: bool = False) -> tuple[str, ...]:
     """Write `stage`/android or `stage`/ios, with `sample` also its sample app; nothing for the other targets.
 
     Called before the bundle's files are listed, so that the module's are hashed with them. For a bundle that the
-    core cannot run, a README with the reason is written instead.
+    core cannot run, a README with the reason is written instead. Returns the names of the folders that hold a module
+    and a sample app.
 
     Raises:
         InputError: a sample app is asked for and the target has none, or the core cannot run the bundle.
@@ -101,7 +102,7 @@ def write_native_module(stage: Path, target: str, manifest: Manifest, *, sample:
         check_sample(target)
     module = TARGETS[target].module
     if module is None:
-        return
+        return ()
     out = stage / module.template
     reason = why_not(module, manifest)
     if reason is not None:
@@ -110,7 +111,7 @@ def write_native_module(stage: Path, target: str, manifest: Manifest, *, sample:
         out.mkdir()
         text = f"# No {module.template} module for {manifest.name}\n\n{reason}\n"
         (out / "README.md").write_text(text, encoding="utf-8")
-        return
+        return ()
     names = engines(module, manifest)
     values = _values(stage, manifest, names)
     _write_template(module.template, out, values)
@@ -118,5 +119,7 @@ def write_native_module(stage: Path, target: str, manifest: Manifest, *, sample:
         if name not in names:
             shutil.rmtree(out / "src" / name, ignore_errors=True)
     shutil.copytree(CORE, out / module.core)
-    if sample and module.sample is not None:
-        _write_template(module.sample, stage / module.sample, values)
+    if not sample or module.sample is None:
+        return (module.template,)
+    _write_template(module.sample, stage / module.sample, values)
+    return (module.template, module.sample)

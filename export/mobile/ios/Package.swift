@@ -1,6 +1,8 @@
 // swift-tools-version:5.9
 // The encoder as a Swift package: the C++ core behind its C interface, and a Swift class over it. The bundle's own
 // files are not in it: add the bundle folder to the app as a folder reference and open it with SentenceEncoder(bundle:).
+// The app sets -all_load in "Other Linker Flags": ExecuTorch's backends and kernels register themselves, and the linker
+// drops what nothing names. A package cannot set it: packages with unsafe flags are refused as dependencies.
 import PackageDescription
 
 let package = Package(
@@ -26,9 +28,7 @@ let package = Package(
         .product(name: "backend_xnnpack", package: "executorch"),
         .product(name: "kernels_optimized", package: "executorch"),
         .product(name: "kernels_quantized", package: "executorch"),
-      ],
-      // Backends and kernels register themselves; the linker would drop what nothing names.
-      linkerSettings: [.unsafeFlags(["-Xlinker", "-all_load"])]
+      ]
     ),
     .testTarget(name: "MSDCTests", dependencies: ["MSDC"]),
   ],

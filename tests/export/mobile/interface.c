@@ -1,11 +1,15 @@
 /* Exercises the C interface from C: every status, two encoders, a caller's program. Exit code: the check that failed. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "msdc_encoder.h"
 
 static int fail_after;
+
+/* Stops a batch when `context` rows are ready. */
+static int32_t stop_at(void *context, size_t done) { return done >= *(size_t *)context; }
 
 static int32_t program(void *context, const int32_t *ids, size_t count, float *vector, size_t width) {
   char error[200];
@@ -55,6 +59,31 @@ int main(int count, char **arguments) {
   if (msdc_tokenizer_open(arguments[1], 1, &tokenizer, error, sizeof error) != MSDC_OK) return 18;
   if (msdc_tokenizer_max_length(tokenizer) != msdc_max_length(encoder)) return 19;
   msdc_tokenizer_close(tokenizer);
+  /* A batch, alone and stopped after its first text. */
+  const char *texts[] = {"a b", "b", ""};
+  const size_t sizes[] = {3, 1, 0};
+  size_t limit = 1;
+  float *rows = malloc(3 * width * sizeof(float));
+  if (msdc_encode_batch(encoder, NULL, texts, sizes, 3, rows, width, NULL, NULL, error, sizeof error) != MSDC_OK) return 22;
+  if (memcmp(rows, vector, width * sizeof(float)) != 0) return 23;
+  memset(rows, 0, 3 * width * sizeof(float));
+  if (msdc_encode_batch(encoder, NULL, texts, sizes, 3, rows, width, stop_at, &limit, error, sizeof error) != MSDC_CANCELLED) return 24;
+  if (!strstr(error, "after 1 of 3") || memcmp(rows, vector, width * sizeof(float)) != 0 || rows[width] != 0) return 25;
+  if (msdc_encode_batch(encoder, NULL, NULL, NULL, 3, rows, width, NULL, NULL, error, sizeof error) != MSDC_BAD_ARGUMENT) return 26;
+  free(rows);
+  /* Search: the vector itself is nearest, a zero row has cosine 0. */
+  float two[4] = {0, 0, 3, 4}, query[2] = {0.6f, 0.8f}, cosines[2];
+  int32_t nearest[2];
+  if (msdc_top_k(query, two, 2, 2, 5, nearest, cosines, &found, error, sizeof error) != MSDC_OK || found != 2) return 27;
+  if (nearest[0] != 1 || fabsf(cosines[0] - 1) > 1e-6f || nearest[1] != 0 || cosines[1] != 0) return 28;
+  if (msdc_top_k(query, NULL, 2, 2, 1, nearest, cosines, &found, error, sizeof error) != MSDC_BAD_ARGUMENT) return 29;
+  if (fabsf(msdc_cosine(query, two + 2, 2) - 1) > 1e-6f) return 30;
+  /* The files that an app needs, with the size of the list asked for first. */
+  char lines[4096];
+  if (msdc_bundle_files(arguments[1], "executorch", lines, 1, &found, error, sizeof error) != MSDC_BAD_ARGUMENT) return 31;
+  if (found < 100 || msdc_bundle_files(arguments[1], "executorch", lines, found, &found, error, sizeof error) != MSDC_OK) return 32;
+  if (!strstr(lines, "golden.json\t") || !strstr(lines, ".pte\t") || strlen(lines) + 1 != found) return 33;
+  if (msdc_bundle_files(arguments[1], "tflite", lines, sizeof lines, &found, error, sizeof error) != MSDC_UNSUPPORTED) return 34;
   msdc_close(encoder);
   msdc_close(NULL);
   if (msdc_open("/nowhere", NULL, &encoder, error, sizeof error) != MSDC_DAMAGED || strchr(error, '\n')) return 20;

@@ -1,21 +1,29 @@
-"""The Android module as far as it runs without Android: with the JDK's headers and Debian's Kotlin, on a JVM."""
+"""The Android module as far as it runs without Android: with the JDK's headers and a current Kotlin, on a JVM."""
 
 from __future__ import annotations
 
+import json
+import os
+import platform
+import re
 import shutil
 import subprocess
 from pathlib import Path
+from xml.etree import ElementTree
 
+import kotlin
 import pytest
 
 from msdc.bench.toolchain.sdk import native_sdk
+from msdc.errors import InputError
 from msdc.export.manifest import read_manifest
 from msdc.export.mobile.android import check_page_size
 from msdc.export.mobile.module import write_native_module
+from msdc.export.mobile.sizes import measured
 
 JVM = Path(__file__).with_name("jvm")
-KOTLIN_LIBRARY = Path("/usr/share/java/kotlin-stdlib.jar")
-PACKAGES = {"cmake": "cmake", "javac": "default-jdk-headless", "kotlinc": "kotlin", "g++": "g++"}
+ENGINES = ("executorch", "onnx")
+NATIVE_TOOLS = {"cmake": "cmake", "javac": "default-jdk-headless", "g++": "g++"}
 
 
 def run(*command: object, timeout: float = 300, **options) -> str:
@@ -26,59 +34,96 @@ def run(*command: object, timeout: float = 300, **options) -> str:
 
 
 @pytest.fixture(scope="module")
-def module(tiny_bundle, tmp_path_factory) -> Path:
-    """The module as an export for android writes it."""
-    stage = tmp_path_factory.mktemp("stage")
-    write_native_module(stage, "android", read_manifest(tiny_bundle))
+def stage(tiny_bundle, tmp_path_factory) -> Path:
+    """The module and the sample as an export of the tiny bundle for android writes them."""
+    out = tmp_path_factory.mktemp("stage")
+    shutil.copytree(tiny_bundle, out, dirs_exist_ok=True)
+    write_native_module(out, "android", read_manifest(tiny_bundle), sample=True)
+    return out
+
+
+@pytest.fixture(scope="module")
+def module(stage) -> Path:
     return stage / "android"
 
 
 @pytest.fixture(scope="module")
-def jni_library(module, tmp_path_factory) -> Path:
-    """The JNI library for this machine, through the module's own CMake files, with ExecuTorch's SDK linked in."""
-    import platform
+def jni_libraries(module, tmp_path_factory) -> dict[str, Path]:
+    """The JNI library of each engine for this machine, through the module's own CMake files.
 
-    absent = [name for name in ("cmake", "g++", "javac") if shutil.which(name) is None]
+    ExecuTorch's SDK is linked in; ONNX Runtime is loaded by name, as on Android.
+    """
+    absent = [name for name in NATIVE_TOOLS if shutil.which(name) is None]
     if absent:
-        pytest.skip(f"{', '.join(absent)} not found: apt-get install {' '.join(PACKAGES[name] for name in absent)}")
-    sdk = native_sdk("executorch", platform.machine(), platform.machine())
-    build = tmp_path_factory.mktemp("build")
-    rpath = sdk.libraries[0].parent
-    run(
-        "cmake", "-S", module / "src/main/cpp", "-B", build, "-DMSDC_ENGINE=executorch",
-        f"-DEXECUTORCH_INCLUDE={';'.join(map(str, sdk.includes))}",
-        f"-DEXECUTORCH_LIBRARIES={';'.join(map(str, sdk.libraries))}", f"-DCMAKE_BUILD_RPATH={rpath}",
-        "-DCMAKE_CXX_FLAGS=-O1 -Wall -Wextra -Werror",
-    )  # fmt: skip
-    run("cmake", "--build", build, "-j", "2")
-    return build / "libmsdc_encoder_jni.so"
+        pytest.skip(f"{', '.join(absent)} not found: apt-get install {' '.join(NATIVE_TOOLS[name] for name in absent)}")
+    found = {}
+    for engine in ENGINES:
+        sdk = native_sdk(engine, platform.machine(), platform.machine())
+        build = tmp_path_factory.mktemp(engine)
+        options = [f"-DONNXRUNTIME_INCLUDE={sdk.includes[0]}"]
+        if engine == "executorch":
+            options = [
+                f"-DEXECUTORCH_INCLUDE={';'.join(map(str, sdk.includes))}",
+                f"-DEXECUTORCH_LIBRARIES={';'.join(map(str, sdk.libraries))}",
+                f"-DCMAKE_BUILD_RPATH={sdk.libraries[0].parent}",
+            ]
+        else:
+            (build / "libonnxruntime.so").symlink_to(sdk.libraries[0])
+        run(
+            "cmake", "-S", module / "src/main/cpp", "-B", build, f"-DMSDC_ENGINE={engine}", *options,
+            "-DCMAKE_CXX_FLAGS=-O0 -Wall -Wextra -Werror",
+        )  # fmt: skip
+        run("cmake", "--build", build, "-j", "2")
+        found[engine] = build / "libmsdc_encoder_jni.so"
+    return found
 
 
 @pytest.fixture(scope="module")
-def classes(module, tmp_path_factory) -> Path:
-    """The Kotlin classes, compiled against the signatures of Android and ExecuTorch's library that they use."""
-    absent = [name for name in ("kotlinc", "javac") if shutil.which(name) is None]
-    if absent:
-        pytest.skip(f"{', '.join(absent)} not found: apt-get install {' '.join(PACKAGES[name] for name in absent)}")
-    out = tmp_path_factory.mktemp("classes")
+def jni_library(jni_libraries) -> Path:
+    return jni_libraries["executorch"]
+
+
+@pytest.fixture(scope="module")
+def classes(stage, tmp_path_factory) -> dict[str, str]:
+    """Class path of each engine: all Kotlin sources of module and sample, compiled against the signatures of Android and
+    of ExecuTorch's library that they use."""
+    libraries = kotlin.libraries()
+    out, onnx = tmp_path_factory.mktemp("classes"), tmp_path_factory.mktemp("onnx-classes")
     run("javac", "-d", out, *sorted(JVM.rglob("*.java")))
-    sources = sorted((module / "src/main/kotlin").rglob("*.kt"))
-    run("kotlinc", "-classpath", out, "-d", out, *sources, JVM / "Check.kt")
-    return out
+    module, sample = stage / "android/src", stage / "android-sample/app/src/main/kotlin"
+    folders = (module / "main/kotlin", module / "executorch/kotlin", sample)
+    sources = [path for folder in folders for path in sorted(folder.rglob("*.kt"))]
+    kotlin.compile_kotlin([*sources, JVM / "Check.kt"], str(out), out)
+    # The one class that differs; found before the other one of its name.
+    kotlin.compile_kotlin(sorted((module / "onnx/kotlin").rglob("*.kt")), str(out), onnx)
+    return {"executorch": f"{out}:{libraries}", "onnx": f"{onnx}:{out}:{libraries}"}
 
 
-def test_classes_do_what_they_promise(classes, jni_library, tiny_bundle, tmp_path):
+@pytest.mark.parametrize("engine", ENGINES)
+def test_classes_run_with_each_runtime(classes, jni_libraries, tiny_bundle, tmp_path, engine):
+    folder = jni_libraries[engine].parent
     assets = tmp_path / "assets"
     shutil.copytree(tiny_bundle, assets / "msdc")
-    class_path = f"{classes}:{KOTLIN_LIBRARY}"
     out = run(
-        "java", f"-Djava.library.path={jni_library.parent}", "-Xcheck:jni", "-cp", class_path, "CheckKt",
-        tiny_bundle, assets, tmp_path / "files",
+        "java", f"-Djava.library.path={folder}", "-Xcheck:jni", "-cp", classes[engine], "CheckKt",
+        tiny_bundle, assets, tmp_path / "files", env=os.environ | {"LD_LIBRARY_PATH": str(folder)},
     )  # fmt: skip
     lines = [line for line in out.splitlines() if line.startswith(("ok ", "FAILED "))]
-    assert len(lines) == 19 and not [line for line in lines if line.startswith("FAILED")], out
+    assert len(lines) == 45 and not [line for line in lines if line.startswith("FAILED")], out
+    assert out.splitlines()[-1] == "done"
     # -Xcheck:jni prints a warning for every misuse of the interface.
     assert "WARNING in native method" not in out and "FATAL ERROR" not in out
+
+
+def test_missing_runtime_is_named(classes, jni_libraries, tiny_bundle, tmp_path):
+    library = tmp_path / jni_libraries["onnx"].name
+    shutil.copyfile(jni_libraries["onnx"], library)
+    done = subprocess.run(
+        ["java", f"-Djava.library.path={tmp_path}", "-cp", classes["onnx"], "CheckKt", tiny_bundle, tmp_path, tmp_path],
+        capture_output=True, text=True, check=False, env=os.environ | {"LD_LIBRARY_PATH": ""},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "UnsupportedOperationException: libonnxruntime.so is not in the app: add com.microsoft" in done.stderr
 
 
 def test_library_loads_on_devices_with_16_kb_pages(jni_library, tmp_path):
@@ -91,20 +136,91 @@ def test_library_loads_on_devices_with_16_kb_pages(jni_library, tmp_path):
     assert done.returncode == 1 and "aligned to 4096" in done.stdout
 
 
-def test_gradle_files_name_the_bundle(module, tiny_bundle):
+def braces_match(text: str) -> bool:
+    """Whether every bracket of a Gradle file is closed; texts and comments left out."""
+    code = re.sub(r'"(\\.|[^"\\])*"|//[^\n]*', "", text)
+    open_ones = []
+    for letter in code:
+        if letter in "([{":
+            open_ones.append(letter)
+        elif letter in ")]}" and (not open_ones or open_ones.pop() + letter not in ("()", "[]", "{}")):
+            return False
+    return not open_ones
+
+
+def one_runtime(manifest, name: str):
+    """The manifest of a bundle with the program of one runtime."""
+    programs = manifest.programs.model_copy(
+        update={runtime: None for runtime in manifest.runtimes if runtime != name}
+    )
+    return manifest.model_copy(update={"programs": programs})
+
+
+def test_gradle_files_suit_android_gradle_plugin_9(stage, module, tiny_bundle):
     text = (module / "build.gradle.kts").read_text(encoding="utf-8")
     manifest = read_manifest(tiny_bundle)
-    assert f"org.pytorch:executorch-android:{manifest.versions['executorch'].split('+')[0]}" in text
-    for name in ("bundle.json", "golden.json", manifest.tokenizer.file, manifest.programs.executorch.file):
-        assert f'"{name}"' in text
-    assert "{{" not in text and "{{" not in (module / "README.md").read_text(encoding="utf-8")
+    for name in ENGINES:
+        package = {"executorch": "executorch", "onnx": "onnxruntime"}[name]
+        assert f'"{name}" to "{manifest.versions[package].split("+")[0]}"' in text
+        files = ["bundle.json", "golden.json", manifest.tokenizer.file, *manifest.program_files(name)]
+        assert f'"{name}" to listOf({", ".join(json.dumps(file) for file in files)})' in text
+    assert 'getOrElse("executorch")' in text
+    gradle = sorted(stage.rglob("*.gradle.kts"))
+    assert len(gradle) == 4
+    for path in gradle:
+        text = path.read_text(encoding="utf-8")
+        # Kotlin is built into the plugin; it refuses its own old plugin and options.
+        assert "org.jetbrains.kotlin.android" not in text and "kotlinOptions" not in text, path
+        assert "{{" not in text and braces_match(text), path
+        if "android {" in text:
+            assert "compilerOptions { jvmTarget" in text and "compileSdk = 37" in text
+    versions = (stage / "android-sample/build.gradle.kts").read_text(encoding="utf-8")
+    assert all(int(found) >= 9 for found in re.findall(r'version "(\d+)\.', versions))
+    for path in (module / "README.md", stage / "android-sample/README.md"):
+        assert "{{" not in path.read_text(encoding="utf-8")
     assert "max-page-size=16384" in (module / "src/main/cpp/CMakeLists.txt").read_text(encoding="utf-8")
+    for path in stage.rglob("android*/**/*.xml"):
+        ElementTree.parse(path)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_module_of_a_bundle_with_one_program(tiny_bundle, tmp_path, engine):
+    shutil.copytree(tiny_bundle, tmp_path, dirs_exist_ok=True)
+    write_native_module(tmp_path, "android", one_runtime(read_manifest(tiny_bundle), engine))
+    text = (tmp_path / "android/build.gradle.kts").read_text(encoding="utf-8")
+    other = next(name for name in ENGINES if name != engine)
+    assert f'getOrElse("{engine}")' in text and f'"{other}" to' not in text and braces_match(text)
+    assert (tmp_path / f"android/src/{engine}/kotlin").is_dir() and not (tmp_path / f"android/src/{other}").exists()
+    assert not (tmp_path / "android-sample").exists()
+
+
+def test_readme_states_what_an_app_grows_by(module, tiny_bundle):
+    text = (module / "README.md").read_text(encoding="utf-8")
+    manifest = read_manifest(tiny_bundle)
+    program = manifest.program_files("executorch")[0]
+    size = (tiny_bundle / program).stat().st_size
+    assert f"| program: {program} | {size:,} |" in text
+    numbers = [int(found.replace(",", "")) for found in re.findall(r"^\| [^|]+ \| ([\d,]+) \|", text, re.MULTILINE)]
+    assert len(numbers) == 6 and sum(numbers[:-1]) == numbers[-1]
+    assert numbers[3] == measured()["executorch"]["bytes"] > 10**6
+
+
+def test_sample_is_refused_where_there_is_none(tiny_bundle, tmp_path):
+    manifest = read_manifest(tiny_bundle)
+    with pytest.raises(InputError, match="target linux has no sample app; targets that have one: android"):
+        write_native_module(tmp_path, "linux", manifest, sample=True)
+    part = manifest.tokenizer.model_copy(update={"kind": "tokenizer-json"})
+    with pytest.raises(InputError, match="no sample app for tiny.*: The native core reads"):
+        write_native_module(tmp_path, "android", manifest.model_copy(update={"tokenizer": part}), sample=True)
 
 
 def test_swift_package_holds_the_core(tiny_bundle, tmp_path):
+    shutil.copytree(tiny_bundle, tmp_path, dirs_exist_ok=True)
     write_native_module(tmp_path, "ios", read_manifest(tiny_bundle))
     package = (tmp_path / "ios/Package.swift").read_text(encoding="utf-8")
     assert "swiftpm-" in package and "{{" not in package
+    # A package with unsafe flags cannot be a dependency of another one.
+    assert "unsafeFlags" not in package
     core = tmp_path / "ios/Sources/MSDCCore"
     assert (core / "include/msdc_encoder.h").is_file() and (core / "src/c_interface.cpp").is_file()
     # What Package.swift leaves out is there to be left out.
@@ -138,8 +254,6 @@ def test_interface_from_a_c_program(module, jni_library, tiny_bundle, tmp_path):
         "-o",
         tmp_path / "program.o",
     )
-    import platform
-
     sdk = native_sdk("executorch", platform.machine(), platform.machine())
     core = jni_library.parent / "core/libmsdc_encoder.a"
     run(

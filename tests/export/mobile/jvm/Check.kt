@@ -1,15 +1,25 @@
-// Runs the module's classes on a JVM, over the JNI library with ExecuTorch linked in. Prints one line a check.
+// Runs the module's classes and the sample's search on a JVM, over the JNI library with the real runtime. Prints one line
+// for each check.
 import android.content.Context
+import com.sun.net.httpserver.HttpServer
 import java.io.File
 import java.io.IOException
-import java.util.concurrent.CountDownLatch
+import java.net.InetSocketAddress
+import java.security.MessageDigest
 import java.util.concurrent.atomic.AtomicInteger
 import kotlin.concurrent.thread
-import kotlin.coroutines.Continuation
-import kotlin.coroutines.EmptyCoroutineContext
-import kotlin.coroutines.startCoroutine
+import kotlin.math.abs
+import kotlin.math.sqrt
+import kotlinx.coroutines.CancellationException
+import kotlinx.coroutines.Dispatchers
+import kotlinx.coroutines.async
+import kotlinx.coroutines.delay
+import kotlinx.coroutines.runBlocking
 import org.msdc.encoder.Program
 import org.msdc.encoder.SentenceEncoder
+import org.msdc.encoder.Vectors
+import org.msdc.sample.NOTES
+import org.msdc.sample.NoteSearch
 
 fun passed(name: String, ok: Boolean) = println("${if (ok) "ok" else "FAILED"} $name")
 
@@ -21,18 +31,20 @@ inline fun <reified T : Throwable> throws(name: String, words: String, work: () 
     passed(name, error is T && words in error.message.orEmpty())
 }
 
-/** A program that another encoder runs: the way of an app with a runtime of its own. */
+/** A program that another encoder runs: as in an app with a runtime of its own. */
 class Borrowed(private val encoder: SentenceEncoder) : Program {
     val calls = AtomicInteger()
-    var inside = AtomicInteger()
+    val inside = AtomicInteger()
     var crowded = false
     var failing = false
     var closed = false
+    var pauseMs = 0L
 
     override fun run(ids: IntArray): FloatArray {
         if (failing) throw IllegalArgumentException("the program's own words")
         crowded = crowded || inside.incrementAndGet() > 1
         calls.incrementAndGet()
+        Thread.sleep(pauseMs)
         return encoder.encodeIds(ids).also { inside.decrementAndGet() }
     }
 
@@ -41,53 +53,86 @@ class Borrowed(private val encoder: SentenceEncoder) : Program {
     }
 }
 
-fun main(arguments: Array<String>) {
-    val (bundle, assets, files) = arguments.map { File(it) }
-    val encoder = SentenceEncoder.fromFolder(bundle, checkFiles = true)
+fun cosine(a: FloatArray, b: FloatArray): Double {
+    fun dot(x: FloatArray, y: FloatArray) = x.indices.sumOf { x[it].toDouble() * y[it] }
+    return dot(a, b) / sqrt(dot(a, a)) / sqrt(dot(b, b))
+}
+
+fun checkEncoding(encoder: SentenceEncoder) {
     val found = encoder.selfTest()
     passed("self-test", found.texts >= 60 && found.idsDiffer == 0 && found.minCosine > 0.999f)
-    passed("width", encoder.encode("hello").size == encoder.width)
+    passed("width", encoder.encodeBlocking("hello").size == encoder.width)
     passed("emoji", encoder.tokenize("\uD83D\uDE00 a").size > 2)
     // Half a pair is U+FFFD, as where the golden ids were made; Java alone would write "?".
     passed("half a pair", encoder.tokenize("a\uD83D b").contentEquals(encoder.tokenize("a\uFFFD b")))
-    passed("list", encoder.encode(listOf("a", "b")).size == 2)
     throws<IllegalArgumentException>("ids outside", "is not in the vocabulary") { encoder.encodeIds(intArrayOf(1 shl 20)) }
     throws<IOException>("no bundle", "not a bundle") { SentenceEncoder.fromFolder(File("/nowhere")) }
+    passed("prompt", encoder.encodeBlocking("b", "a ").contentEquals(encoder.encodeBlocking("a b", "")))
+    passed("no such prompt", encoder.prompt("no such prompt") == null)
 
+    val vectors = encoder.encodeBlocking(NOTES)
+    passed("batch", NOTES.indices.all { vectors[it].contentEquals(encoder.encodeBlocking(NOTES[it])) })
+    val prompted = encoder.encodeBlocking(listOf("b", "c"), "a ")
+    passed("batch with a prompt", prompted[1].contentEquals(encoder.encodeBlocking("a c", "")))
+    passed("empty batch", encoder.encodeBlocking(emptyList<String>()).isEmpty())
+
+    val query = encoder.encodeBlocking("milk")
+    val expected = NOTES.indices.sortedByDescending { cosine(query, vectors[it]) }
+    val hits = vectors.nearest(query, 5)
+    passed("nearest", hits.map { it.row } == expected.take(5))
+    passed("cosines", hits.all { abs(it.cosine - cosine(query, vectors[it.row])) < 1e-5 })
+    passed("more than there are", vectors.nearest(query, 100).size == NOTES.size)
+    passed("nearest of none", Vectors(FloatArray(0), 4).nearest(FloatArray(4)).isEmpty())
+    passed("cosine", abs(Vectors.cosine(query, vectors[0]) - cosine(query, vectors[0])) < 1e-5)
+    val ties = Vectors(floatArrayOf(0f, 0f, 2f, 0f, Float.NaN, 1f, 1f, 0f), 2).nearest(floatArrayOf(1f, 0f), 4)
+    passed("ties by row, NaN last", ties.map { it.row } == listOf(1, 3, 0, 2))
+    throws<IllegalArgumentException>("other width", "a query of 3 numbers") { vectors.nearest(FloatArray(3)) }
+    throws<IllegalArgumentException>("no rows", "no rows of 2") { Vectors(FloatArray(3), 2) }
+}
+
+fun checkProgram(encoder: SentenceEncoder, bundle: File) {
     val borrowed = Borrowed(encoder)
     val outer = SentenceEncoder.fromFolder(bundle, program = borrowed)
-    passed("caller's program", outer.encode("hello").contentEquals(encoder.encode("hello")))
+    passed("caller's program", outer.encodeBlocking("hello").contentEquals(encoder.encodeBlocking("hello")))
     passed("caller's self-test", outer.selfTest().meanCosine > 0.999f)
     borrowed.failing = true
-    throws<IllegalArgumentException>("caller's exception", "the program's own words") { outer.encode("x") }
+    throws<IllegalArgumentException>("caller's exception", "the program's own words") { outer.encodeBlocking("x") }
+    throws<IllegalArgumentException>("exception in a batch", "the program's own words") { outer.encodeBlocking(NOTES) }
     borrowed.failing = false
 
-    val expected = outer.encode("together")
+    val expected = outer.encodeBlocking("together")
     val same = AtomicInteger()
-    (1..8).map { thread { repeat(20) { if (outer.encode("together").contentEquals(expected)) same.incrementAndGet() } } }
-        .forEach { it.join() }
+    val work = { repeat(20) { if (outer.encodeBlocking("together").contentEquals(expected)) same.incrementAndGet() } }
+    (1..8).map { thread { work() } }.forEach { it.join() }
     passed("eight threads", same.get() == 160 && !borrowed.crowded)
 
-    val latch = CountDownLatch(1)
-    var suspended: FloatArray? = null
-    val work: suspend () -> FloatArray = { outer.encodeSuspending("together") }
-    work.startCoroutine(Continuation(EmptyCoroutineContext) {
-        suspended = it.getOrNull()
-        latch.countDown()
-    })
-    latch.await()
-    passed("coroutine", suspended!!.contentEquals(expected))
+    runBlocking(Dispatchers.Default) {
+        passed("coroutine", outer.encode("together").contentEquals(expected))
+        passed("coroutine batch", outer.encode(NOTES)[3].contentEquals(outer.encodeBlocking(NOTES[3])))
+        borrowed.pauseMs = 5
+        borrowed.calls.set(0)
+        val long = async { outer.encode(List(400) { "text $it" }) }
+        while (borrowed.calls.get() < 3) delay(1)
+        long.cancel()
+        val cancelled = runCatching { long.await() }.exceptionOrNull() is CancellationException
+        // The next call waits for the thread that ran the batch.
+        outer.encode("after it")
+        passed("cancelled", cancelled && borrowed.calls.get() < 100)
+    }
     outer.close()
     outer.close()
     passed("program closed with it", borrowed.closed)
-    throws<IllegalStateException>("closed", "the encoder is closed") { outer.encode("x") }
+    throws<IllegalStateException>("closed", "the encoder is closed") { outer.encodeBlocking("x") }
+    throws<IllegalStateException>("closed, coroutine", "the encoder is closed") { runBlocking { outer.encode("x") } }
+}
 
-    val context = Context(assets, files)
-    SentenceEncoder.fromAssets(context).use { passed("assets", it.encode("hello").contentEquals(encoder.encode("hello"))) }
+fun checkAssets(encoder: SentenceEncoder, context: Context, files: File) {
+    val expected = encoder.encodeBlocking("hello")
+    SentenceEncoder.fromAssets(context).use { passed("assets", it.encodeBlocking("hello").contentEquals(expected)) }
     val installed = File(files, "msdc/msdc").listFiles()!!.single()
     passed("proven", File(installed, ".proven").isFile)
     // The second start finds it proven and copies nothing.
-    val program = installed.listFiles()!!.single { it.name.endsWith(".pte") }
+    val program = installed.listFiles()!!.single { it.name.startsWith("model.") && !it.name.endsWith(".data") }
     val before = program.lastModified()
     SentenceEncoder.fromAssets(context).close()
     passed("copied once", program.lastModified() == before)
@@ -96,5 +141,58 @@ fun main(arguments: Array<String>) {
     program.outputStream().use { it.write(ByteArray(100)) }
     throws<IOException>("damaged install", "100 bytes where the manifest says") { SentenceEncoder.fromAssets(context) }
     throws<IOException>("no assets", "in the app's assets") { SentenceEncoder.fromAssets(context, "other") }
-    encoder.close()
+}
+
+fun checkDownload(encoder: SentenceEncoder, bundle: File, context: Context, files: File) {
+    val requests = mutableListOf<String>()
+    var damaged = ""
+    val server = HttpServer.create(InetSocketAddress("127.0.0.1", 0), 0)
+    server.createContext("/") { exchange ->
+        val file = File(bundle, exchange.requestURI.path.removePrefix("/bundle/"))
+        requests += file.name
+        val content = if (file.isFile) file.readBytes() else ByteArray(0)
+        if (file.name == damaged) content[content.size / 2] = (content[content.size / 2] + 1).toByte()
+        exchange.sendResponseHeaders(if (file.isFile) 200 else 404, if (content.isEmpty()) -1 else content.size.toLong())
+        exchange.responseBody.use { it.write(content) }
+    }
+    server.start()
+    val base = "http://127.0.0.1:${server.address.port}/bundle"
+    val sha256 = MessageDigest.getInstance("SHA-256").digest(File(bundle, "bundle.json").readBytes())
+        .joinToString("") { "%02x".format(it) }
+    fun open(hash: String = sha256) = SentenceEncoder.fromDownload(context, base, hash)
+    throws<IOException>("another manifest", "has the sha256 $sha256, not ") { open("0".repeat(64)) }
+    damaged = "tokenizer.model"
+    throws<IOException>("damaged download", "tokenizer.model differs") { open() }
+    passed("nothing installed", File(files, "msdc/download").listFiles()!!.none { !it.name.startsWith("partial") })
+    damaged = "golden.json"
+    throws<IOException>("damaged later", "golden.json differs") { open() }
+    damaged = ""
+    requests.clear()
+    open().use { passed("download", it.encodeBlocking("hello").contentEquals(encoder.encodeBlocking("hello"))) }
+    passed("continued", "tokenizer.model" !in requests && "golden.json" in requests)
+    throws<IOException>("not found", "HTTP 404") {
+        SentenceEncoder.fromDownload(context, "$base/other", sha256, name = "other")
+    }
+    server.stop(0)
+    open().use { passed("no network", it.width == encoder.width) }
+}
+
+fun checkSample(encoder: SentenceEncoder) = runBlocking {
+    val search = NoteSearch.over(encoder, NOTES)
+    val found = search.search(NOTES[5], 3)
+    passed("sample finds", found.size == 3 && found[0].note == NOTES[5] && found[0].cosine > 0.999f)
+    passed("sample without a query", search.search(" ").map { it.note } == NOTES)
+}
+
+fun main(arguments: Array<String>) {
+    val (bundle, assets, files) = arguments.map { File(it) }
+    val context = Context(assets, files)
+    SentenceEncoder.fromFolder(bundle, checkFiles = true).use { encoder ->
+        checkEncoding(encoder)
+        checkProgram(encoder, bundle)
+        checkAssets(encoder, context, files)
+        checkDownload(encoder, bundle, context, files)
+        checkSample(encoder)
+    }
+    println("done")
 }

@@ -20,7 +20,12 @@ final class ExecuTorchProgram: Program {
     self.multiMethod = multiMethod
     self.repeats = repeats
     for method in multiMethod ? ["embed", "unit", "pool"] : ["forward"] {
-      try module.load(method)
+      do {
+        try module.load(method)
+      } catch {
+        throw EncoderError.unsupported(
+          "ExecuTorch cannot load method \(method) (\(error)); set -all_load in Other Linker Flags of the app's target")
+      }
     }
   }
 

@@ -91,10 +91,49 @@ public final class SentenceEncoder: @unchecked Sendable {
   }
 
   /// `encode` for async code, on a queue of this encoder's own.
-  public func vector(of text: String) async throws -> [Float] {
-    try await withCheckedThrowingContinuation { continuation in
-      queue.async { continuation.resume(with: Result { try self.encode(text) }) }
+  public func vector(of text: String, prompt: String? = nil) async throws -> [Float] {
+    try await vectors(of: [text], prompt: prompt).values
+  }
+
+  /// The vectors of `texts`, in order: one call of the core. Takes milliseconds per text: call it off the main thread, or
+  /// `await encoder.vectors(of:)`.
+  public func encode(_ texts: [String], prompt: String? = nil) throws -> Vectors {
+    try batch(texts, prompt: prompt, stop: StopFlag())
+  }
+
+  /// `encode` for async code, on a queue of this encoder's own. Cancelling the task ends it before the next text and
+  /// throws `CancellationError`.
+  public func vectors(of texts: [String], prompt: String? = nil) async throws -> Vectors {
+    let stop = StopFlag()
+    return try await withTaskCancellationHandler {
+      try await withCheckedThrowingContinuation { continuation in
+        queue.async { continuation.resume(with: Result { try self.batch(texts, prompt: prompt, stop: stop) }) }
+      }
+    } onCancel: {
+      stop.set()
     }
+  }
+
+  private func batch(_ texts: [String], prompt: String?, stop: StopFlag) throws -> Vectors {
+    var values = [Float](repeating: 0, count: texts.count * width)
+    guard !texts.isEmpty else { return Vectors(values: values, width: width) }
+    // All texts in one piece of memory, with a byte at the end so that it is never empty.
+    let bytes = texts.flatMap { $0.utf8.map { CChar(bitPattern: $0) } } + [0]
+    let sizes = texts.map(\.utf8.count)
+    try bytes.withUnsafeBufferPointer { all in
+      var next = all.baseAddress!
+      var starts: [UnsafePointer<CChar>?] = []
+      for size in sizes {
+        starts.append(next)
+        next += size
+      }
+      try check { error, size in
+        msdc_encode_batch(
+          handle, prompt, starts, sizes, sizes.count, &values, width, askStopFlag,
+          Unmanaged.passUnretained(stop).toOpaque(), error, size)
+      }
+    }
+    return Vectors(values: values, width: width)
   }
 
   /// Token ids of `text` with the special ids, at most `maxLength`.
@@ -135,8 +174,9 @@ public final class SentenceEncoder: @unchecked Sendable {
   private static func check(_ work: (UnsafeMutablePointer<CChar>, Int) throws -> msdc_status) throws {
     var line = [CChar](repeating: 0, count: 1024)
     let status = try line.withUnsafeMutableBufferPointer { buffer in try work(buffer.baseAddress!, buffer.count) }
+    if status == MSDC_CANCELLED { throw CancellationError() }
     guard status == MSDC_OK else {
-      throw EncoderError(status: status, line: String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self))
+      throw EncoderError(status: status, line: text(of: line))
     }
   }
 
@@ -147,7 +187,7 @@ public final class SentenceEncoder: @unchecked Sendable {
     try check { error, size in
       msdc_find_program(folder.path, "executorch", &file, file.count, &multiMethod, &repeats, error, size)
     }
-    let name = String(decoding: file.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    let name = text(of: file)
     return try ExecuTorchProgram(
       file: folder.appendingPathComponent(name), multiMethod: multiMethod != 0, repeats: Int(repeats))
   }

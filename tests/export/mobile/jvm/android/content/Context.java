@@ -17,6 +17,10 @@ public class Context {
         return new AssetManager(assets);
     }
 
+    public Context getApplicationContext() {
+        return this;
+    }
+
     public File getNoBackupFilesDir() {
         return files;
     }

@@ -7,7 +7,7 @@ import org.pytorch.executorch.Tensor
 
 /** The engine of this build: ExecuTorch's published Android library, called from the native core. */
 internal object Engine {
-    const val RUNTIME = "executorch"
+    val RUNTIME: String = "executorch"
 
     /** The bundle's program for [threads] threads. */
     fun program(folder: File, threads: Int): Program {

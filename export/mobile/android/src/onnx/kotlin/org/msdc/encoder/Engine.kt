@@ -4,7 +4,7 @@ import java.io.File
 
 /** The engine of this build: ONNX Runtime, called by the native core through its C interface. */
 internal object Engine {
-    const val RUNTIME = "onnx"
+    val RUNTIME: String = "onnx"
 
     /** Never needed: the native core of this build runs programs itself. */
     fun program(folder: File, threads: Int): Program =
