@@ -61,7 +61,9 @@ def entry(what: str, source: str, paths: list[Path]) -> dict[str, Any]:
 def measure_onnx(aar: Path, work: Path) -> dict[str, Any]:
     """The archive's own library; its Java binding's library is not called by the module but is packaged too."""
     with zipfile.ZipFile(aar) as archive:
-        names = [name for name in archive.namelist() if name.startswith(f"jni/{ARCHITECTURE}/") and name.endswith(".so")]
+        names = [
+            name for name in archive.namelist() if name.startswith(f"jni/{ARCHITECTURE}/") and name.endswith(".so")
+        ]
         paths = [Path(archive.extract(name, work)) for name in names]
         header = archive.read("headers/onnxruntime_c_api.h").decode()
     api = next(line.split()[-1] for line in header.splitlines() if line.startswith("#define ORT_API_VERSION"))

@@ -44,8 +44,9 @@ def libraries() -> str:
 def compile_kotlin(sources: list[Path], class_path: str, out: Path) -> None:
     """Compile `sources` as Android's plugin does (JVM 11), every warning an error."""
     home = kotlin_home()
+    jars = ":".join(str(home / f"{name}.jar") for name in (*COMPILER, *LIBRARIES))
     command = [
-        "java", "-Xmx1g", "-XX:TieredStopAtLevel=1", "-cp", ":".join(str(home / f"{name}.jar") for name in (*COMPILER, *LIBRARIES)),
+        "java", "-Xmx1g", "-XX:TieredStopAtLevel=1", "-cp", jars,
         "org.jetbrains.kotlin.cli.jvm.K2JVMCompiler", "-Werror", "-no-stdlib", "-no-reflect", "-jvm-target", "11",
         "-classpath", f"{class_path}:{libraries()}", "-d", str(out), *map(str, sources),
     ]  # fmt: skip

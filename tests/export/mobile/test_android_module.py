@@ -85,8 +85,10 @@ def jni_library(jni_libraries) -> Path:
 
 @pytest.fixture(scope="module")
 def classes(stage, tmp_path_factory) -> dict[str, str]:
-    """Class path of each engine: all Kotlin sources of module and sample, compiled against the signatures of Android and
-    of ExecuTorch's library that they use."""
+    """Class path of each engine: all Kotlin sources of module and sample.
+
+    They are compiled against the signatures of Android and of ExecuTorch's library that they use.
+    """
     libraries = kotlin.libraries()
     out, onnx = tmp_path_factory.mktemp("classes"), tmp_path_factory.mktemp("onnx-classes")
     run("javac", "-d", out, *sorted(JVM.rglob("*.java")))
@@ -150,9 +152,7 @@ def braces_match(text: str) -> bool:
 
 def one_runtime(manifest, name: str):
     """The manifest of a bundle with the program of one runtime."""
-    programs = manifest.programs.model_copy(
-        update={runtime: None for runtime in manifest.runtimes if runtime != name}
-    )
+    programs = manifest.programs.model_copy(update={runtime: None for runtime in manifest.runtimes if runtime != name})
     return manifest.model_copy(update={"programs": programs})
 
 
@@ -210,7 +210,7 @@ def test_sample_is_refused_where_there_is_none(tiny_bundle, tmp_path):
     with pytest.raises(InputError, match="target linux has no sample app; targets that have one: android"):
         write_native_module(tmp_path, "linux", manifest, sample=True)
     part = manifest.tokenizer.model_copy(update={"kind": "tokenizer-json"})
-    with pytest.raises(InputError, match="no sample app for tiny.*: The native core reads"):
+    with pytest.raises(InputError, match=r"no sample app for tiny.*: The native core reads"):
         write_native_module(tmp_path, "android", manifest.model_copy(update={"tokenizer": part}), sample=True)
 
 
