@@ -46,6 +46,14 @@ class Contamination(Record):
     sentences: int
 
 
+class Unseen(Record):
+    """The score over the items whose sentences the training text does not hold, neither exactly nor nearly."""
+
+    accuracy: float | None = None
+    interval: Interval | None = None
+    pairs: int
+
+
 class Against(Record):
     """Paired test on the same items: the model's score minus that of `model`. Without resamples there is no test."""
 
@@ -65,6 +73,7 @@ class Score(Record):
     interval: Interval | None = None
     pairs: int | None = None
     contamination: Contamination | None = None
+    unseen: Unseen | None = None
     against: Against | None = None
     notes: tuple[str, ...] = ()
 

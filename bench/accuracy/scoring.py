@@ -6,12 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from msdc.bench.accuracy.config import EvaluateConfig
 from msdc.bench.accuracy.contamination.check import Findings
 from msdc.bench.accuracy.contender import Contender, drift_goal
 from msdc.bench.accuracy.evaluate import plain, result_of
+from msdc.bench.accuracy.readers.parallel import Parallel
 from msdc.bench.accuracy.sets.registry import SUITES, DataSet
-from msdc.bench.accuracy.statistics import Items, paired_test
+from msdc.bench.accuracy.statistics import Items, interval, paired_test
 from msdc.errors import InputError
 
 Answers = dict[str, tuple[dict[str, Any], Items | None]]
@@ -51,11 +54,32 @@ def score_all(
                 continue
             if findings is not None and one.name in findings.by_set:
                 answer[0]["contamination"] = findings.by_set[one.name]
+                if one.task.name == "tatoeba" and answer[1] is not None:
+                    answer[0]["unseen"] = plain(unseen(config, findings, one.name, data, answer[1]))
             answers[contender.label] = answer
         if not answers:
             absent.append({"task": one.task.name, "name": one.name, "looked_for": "--reference MODEL"})
         results += _tested(config, contenders, answers, one.task.main)
     return results, absent
+
+
+def unseen(config: EvaluateConfig, findings: Findings, name: str, data: Parallel, items: Items) -> dict[str, Any]:
+    """Retrieval accuracy x 100 over the pairs of which the training text holds neither side.
+
+    The candidates remain those of the whole set, so that the pool has the same size. Both counts of the check apply:
+    exact copies and near duplicates.
+    """
+    first, second = data.sides.values()
+    kept_N = np.array([
+        not (findings.is_seen(name, one) or findings.is_seen(name, other))
+        for one, other in zip(first, second, strict=True)
+    ])  # fmt: skip
+    count = int(kept_N.sum())
+    if not count:
+        return {"accuracy": None, "interval": None, "pairs": 0}
+    kept = Items(items.kind, items.values_N[kept_N])
+    bounds = interval(kept, config.options.resamples, config.options.seed)
+    return {"accuracy": 100.0 * float(kept.values_N.mean()), "interval": bounds, "pairs": count}
 
 
 def _answer(

@@ -48,10 +48,15 @@ class _Counts:
 
 @dataclass
 class Findings:
-    """Results of a check, per test set and per corpus."""
+    """Results of a check, per test set and per corpus; `seen` are the sentences found, in normal form."""
 
     by_set: dict[str, dict[str, Any]]
     corpora: list[dict[str, Any]]
+    seen: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def is_seen(self, name: str, text: str) -> bool:
+        """Whether a sentence of a test set, or one near it, is in the training text."""
+        return normalise(text) in self.seen.get(name, ())
 
 
 Where = dict[str, list[tuple[str, int]]]
@@ -144,7 +149,8 @@ def check(
                     _note(counts, where[match], match, kind, similarity, stream.name, line)
         entry |= {"exact": len(hits["exact"]), "near": len(hits["near"] - hits["exact"])}
         by_corpus.append(entry)
-    return Findings({name: _summary(tests[name], counts[name], near) for name in tests}, by_corpus)
+    found = {name: frozenset(one.exact | one.near) for name, one in counts.items()}
+    return Findings({name: _summary(tests[name], counts[name], near) for name in tests}, by_corpus, found)
 
 
 def _note(

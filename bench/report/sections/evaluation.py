@@ -51,6 +51,8 @@ TITLES = {
 # Columns whose cells are words; the cells of all others are numbers.
 WORDS = ("set", "sets", "model", "against", "runs on", "precision", "gates of msdc export", "measure", "system")
 
+UNSEEN = "unseen pairs"
+
 AnyScore = TypeVar("AnyScore", bound=Score)
 
 
@@ -112,6 +114,23 @@ def _mean_of(cells: Cells, names: Sequence[str], model: str) -> float | None:
     return sum(known) / len(known) if known and len(known) == len(names) else None
 
 
+def _unseen_row(task: str, name: str, mine: Sequence[Score | None], checked: bool) -> list[str]:
+    """The same set without the pairs of which the training text holds a side."""
+    found = [None if result is None else result.unseen for result in mine]
+    pairs = next(str(one.pairs) for one in found if one is not None)
+    cells = [fixed(None, 1) if one is None else _with_interval(task, one.accuracy, one.interval) for one in found]
+    return [f"{name}, {UNSEEN}", *cells, pairs, *([""] if checked else [])]
+
+
+def _unseen_mean(cells: Cells, names: Sequence[str], model: str) -> float | None:
+    """Mean over `names` of the accuracy on unseen pairs; None unless the model has every one."""
+    values = [
+        one.accuracy for name in names if (name, model) in cells and (one := cells[name, model].unseen) is not None
+    ]
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(names) else None
+
+
 def _score_table(task: str, results: Sequence[Score]) -> Table:
     """One row per set, one column per model; a set of several parts gets a row with their mean."""
     models, names = _models(results), list(_by_name(results))
@@ -123,14 +142,23 @@ def _score_table(task: str, results: Sequence[Score]) -> Table:
         some = next(result for result in mine if result is not None)
         row = [name, *(_with_interval(task, r.value, r.interval) if r else fixed(None, 1) for r in mine)]
         rows.append([*row, str(some.pairs or ""), *([_contaminated(some)] if checked else [])])
+        if any(result is not None and result.unseen is not None for result in mine):
+            rows.append(_unseen_row(task, name, mine, checked))
         family = name.split("/")[0]
         last = place + 1 == len(names) or names[place + 1].split("/")[0] != family
         parts = [one for one in names if one.startswith(f"{family}/")]
         if last and len(parts) > 1 and task != "bias":
             means = [_number(task, _mean_of(cells, parts, model)) for model in models]
             rows.append([f"{family}, mean of {len(parts)}", *means, *[""] * (1 + checked)])
+            if all(cells[one, model].unseen for one in parts for model in models if (one, model) in cells):
+                means = [_number(task, _unseen_mean(cells, parts, model)) for model in models]
+                rows.append([f"{family}, mean of {len(parts)}, {UNSEEN}", *means, *[""] * (1 + checked)])
     titles = ["set", *models, "items", *(["sentences also in training text"] if checked else [])]
     notes = ["In brackets: 95 % bootstrap interval."] if any(result.interval for result in results) else []
+    if any(result.unseen is not None for result in results):
+        notes.append(
+            "Unseen pairs: neither side is in the training text, exactly or nearly; candidates: the whole set."
+        )
     if any("dev" in name.split("/")[0].split("-") for name in names):
         notes.append("Sets named dev are development data: a recipe may choose its checkpoints on them.")
     return _table(TITLES.get(task, task), titles, rows, " ".join(notes))
@@ -259,6 +287,9 @@ def _overview(results: Sequence[Score]) -> Table | None:
         what = f"{family} ({len(names)} sets)" if len(names) > 1 else names[0]
         means = [_number(task, _mean_of(cells, names, model)) for model in models]
         rows.append([what, HEADLINES.get(task, task), *means])
+        if any(result.unseen for result in results if result.name in names):
+            means = [_number(task, _unseen_mean(cells, names, model)) for model in models]
+            rows.append([f"{what}, {UNSEEN}", HEADLINES.get(task, task), *means])
     return _table("Overview", ["sets", "measure", *models], rows, "Means over the sets; each set is listed below.")
 
 

@@ -422,3 +422,37 @@ def test_a_recipe_whose_text_is_not_here_is_told_and_stops_nothing(tmp_path, tin
     corpora, why = readable_corpora("msdc-mini")
     assert corpora == () and "tatoeba" in why
     assert training_recipe(None, "msdc-mini") == "msdc-mini" and training_recipe(tiny_student, "tiny-student") is None
+
+
+def test_retrieval_is_reported_without_the_pairs_of_the_training_text(tiny_student, tmp_path):
+    """Accuracy over pairs of which the corpus holds neither side, in the same pool, by brute force."""
+    import msdc as facade
+
+    rows = [line.split("\t") for line in (QUICKSTART / "parallel.tsv").read_text("utf-8").splitlines()]
+    en, de = (rows[0].index(code) for code in ("en", "de"))
+    pairs = [(row[de], row[en]) for row in rows[1:61]]
+    (tmp_path / "x.deu-eng.deu").write_text("\n".join(one for one, _ in pairs) + "\n", encoding="utf-8")
+    (tmp_path / "x.deu-eng.eng").write_text("\n".join(other for _, other in pairs) + "\n", encoding="utf-8")
+    seen = {*(one for one, _ in pairs[:10]), *(other for _, other in pairs[5:25])}
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("".join(f"{text.upper()}!\n" for text in sorted(seen)), encoding="utf-8")
+    config = EvaluateConfig(
+        str(tiny_student), (f"tatoeba={tmp_path / 'x.deu-eng.deu'}",), corpora=(corpus,), near=None,
+        options=Options(resamples=20),
+    )  # fmt: skip
+    document = run(config)
+    (row,) = document["results"]
+    model = facade.load_encoder(tiny_student)
+    first, second = (model.encode([pair[side] for pair in pairs]) for side in (0, 1))
+    cosines = (first / np.linalg.norm(first, axis=1, keepdims=True)) @ (
+        second / np.linalg.norm(second, axis=1, keepdims=True)
+    ).T
+    right = ((cosines.argmax(1) == np.arange(60)) * 1.0 + (cosines.argmax(0) == np.arange(60))) / 2
+    assert row["accuracy"] == pytest.approx(100 * right.mean())
+    assert row["unseen"]["pairs"] == 35 and row["unseen"]["accuracy"] == pytest.approx(100 * right[25:].mean())
+    assert 0 < right[25:].mean() != right.mean()
+    assert row["unseen"]["interval"][0] <= row["unseen"]["accuracy"] <= row["unseen"]["interval"][1]
+    shown = markdown(document)
+    assert (
+        f"{row['name']}, unseen pairs |" in shown and "| 35 |" in shown and "neither side is in the training" in shown
+    )
