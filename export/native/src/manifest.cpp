@@ -89,6 +89,10 @@ Manifest Manifest::read(const std::string& folder) {
   const Json& tokenizer = root.at("tokenizer");
   out.tokenizer_kind = tokenizer.at("kind").text();
   out.tokenizer_file = inside(folder, tokenizer.at("file").text());
+  if (out.tokenizer_kind == "tokenizer-json") {
+    const bool compiled = tokenizer.has("compiled") && !tokenizer.at("compiled").is_null();
+    out.tokenizer_file = compiled ? inside(folder, tokenizer.at("compiled").text()) : std::string();
+  }
   out.bos_id = id_or_none(tokenizer.at("bos_id"));
   out.eos_id = id_or_none(tokenizer.at("eos_id"));
   const Json& programs = root.at("programs");
@@ -131,6 +135,10 @@ std::vector<std::string> Manifest::program_files(const std::string& runtime) con
 }
 
 void Manifest::check(const std::string& file, bool hash) const {
+  if (file.empty()) {
+    throw Failure(MSDC_UNSUPPORTED, folder + ": its tokenizer.json has no compiled form that this core reads; export the "
+                                             "bundle again, or run it from Python");
+  }
   const auto record = files.find(file);
   if (record == files.end()) damaged(folder + ": " + file + " is used but not listed in bundle.json");
   const int64_t bytes = file_bytes(path(file));

@@ -46,6 +46,7 @@ struct Manifest {
   int32_t max_length = 0;
   int32_t vocabulary = 0;
   std::string tokenizer_kind;
+  // The file this core reads: the SentencePiece model, or tokenizer.json compiled; empty where there is none.
   std::string tokenizer_file;
   int32_t bos_id = -1;
   int32_t eos_id = -1;

@@ -1,6 +1,8 @@
 #include "tokenizer.h"
 
 #include "failure.h"
+#include "normalizer.h"
+#include "piece_model.h"
 #include "segment.h"
 
 namespace msdc {
@@ -9,40 +11,59 @@ namespace {
 
 constexpr size_t kMaxTextBytes = 64u * 1024 * 1024;
 
-const std::string& piece_file(const Manifest& manifest) {
-  if (manifest.tokenizer_kind != "sentencepiece") {
-    throw Failure(MSDC_UNSUPPORTED,
-                  manifest.folder + ": its tokenizer is a " + manifest.tokenizer_kind +
-                      "; the native core reads SentencePiece models only. Teach or transplant a SentencePiece "
-                      "vocabulary, or run this bundle from Python");
-  }
-  return manifest.tokenizer_file;
-}
-
 }  // namespace
 
-Tokenizer::Tokenizer(const Manifest& manifest)
-    : model_(manifest.path(piece_file(manifest))),
-      normalizer_(model_, manifest.path(manifest.tokenizer_file)),
-      max_length_(manifest.max_length),
-      bos_id_(manifest.bos_id),
-      eos_id_(manifest.eos_id) {
-  if (max_length_ < 2) damaged(manifest.folder + ": max_length leaves no room for the special ids");
-  for (const int32_t id : {bos_id_, eos_id_}) {
-    if (id < 0 || id >= model_.size()) damaged(manifest.folder + ": a special id is not in the tokenizer");
+// A SentencePiece model.
+struct Tokenizer::Pieces {
+  explicit Pieces(const std::string& path) : model(path), normalizer(model, path) {}
+
+  PieceModel model;
+  Normalizer normalizer;
+};
+
+Tokenizer::Tokenizer(const Manifest& manifest) : max_length_(manifest.max_length) {
+  int32_t size = 0;
+  if (manifest.tokenizer_kind == "sentencepiece") {
+    pieces_ = std::make_unique<Pieces>(manifest.path(manifest.tokenizer_file));
+    before_ = {manifest.bos_id};
+    after_ = {manifest.eos_id};
+    size = pieces_->model.size();
+  } else if (manifest.tokenizer_kind == "tokenizer-json") {
+    compiled_ = std::make_unique<CompiledTokenizer>(manifest.path(manifest.tokenizer_file));
+    before_ = compiled_->before();
+    after_ = compiled_->after();
+    size = compiled_->size();
+  } else {
+    throw Failure(MSDC_UNSUPPORTED, manifest.folder + ": this core does not read tokenizers of kind \"" +
+                                        manifest.tokenizer_kind + "\"");
   }
-  if (model_.size() > manifest.vocabulary) damaged(manifest.folder + ": the tokenizer is larger than the vocabulary");
+  if (static_cast<size_t>(max_length_) < before_.size() + after_.size()) {
+    damaged(manifest.folder + ": max_length leaves no room for the special ids");
+  }
+  for (const std::vector<int32_t>* ids : {&before_, &after_}) {
+    for (const int32_t id : *ids) {
+      if (id < 0 || id >= size) damaged(manifest.folder + ": a special id is not in the tokenizer");
+    }
+  }
+  if (size > manifest.vocabulary) damaged(manifest.folder + ": the tokenizer is larger than the vocabulary");
+}
+
+Tokenizer::~Tokenizer() = default;
+
+std::vector<int32_t> Tokenizer::segment(std::string_view text) const {
+  if (compiled_ != nullptr) return compiled_->segment(text);
+  const std::string normalized = pieces_->normalizer.normalize(text);
+  return pieces_->model.kind() == PieceModel::Kind::unigram ? segment_unigram(pieces_->model, normalized)
+                                                            : segment_bpe(pieces_->model, normalized);
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
   if (text.size() > kMaxTextBytes) throw Failure(MSDC_BAD_ARGUMENT, "a text of more than 64 MiB");
-  const std::string normalized = normalizer_.normalize(text);
-  std::vector<int32_t> ids = model_.kind() == PieceModel::Kind::unigram ? segment_unigram(model_, normalized)
-                                                                        : segment_bpe(model_, normalized);
-  const size_t room = static_cast<size_t>(max_length_) - 2;
+  std::vector<int32_t> ids = segment(text);
+  const size_t room = static_cast<size_t>(max_length_) - before_.size() - after_.size();
   if (ids.size() > room) ids.resize(room);
-  ids.insert(ids.begin(), bos_id_);
-  ids.push_back(eos_id_);
+  ids.insert(ids.begin(), before_.begin(), before_.end());
+  ids.insert(ids.end(), after_.begin(), after_.end());
   return ids;
 }
 

@@ -2,20 +2,21 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "compiled_tokenizer.h"
 #include "manifest.h"
-#include "normalizer.h"
-#include "piece_model.h"
 
 namespace msdc {
 
 class Tokenizer {
  public:
-  // Throws Failure: MSDC_UNSUPPORTED for a bundle whose tokenizer is a tokenizer.json.
+  // Throws Failure: MSDC_UNSUPPORTED for a bundle whose tokenizer.json was not compiled at export.
   explicit Tokenizer(const Manifest& manifest);
+  ~Tokenizer();
 
   // Special ids included, at most max_length. Throws Failure(MSDC_BAD_ARGUMENT) for a text past 64 MiB.
   std::vector<int32_t> encode(std::string_view text) const;
@@ -23,11 +24,15 @@ class Tokenizer {
   int32_t max_length() const { return max_length_; }
 
  private:
-  PieceModel model_;
-  Normalizer normalizer_;
+  std::vector<int32_t> segment(std::string_view text) const;
+
+  // One of the two is there.
+  struct Pieces;
+  std::unique_ptr<const Pieces> pieces_;
+  std::unique_ptr<const CompiledTokenizer> compiled_;
   int32_t max_length_;
-  int32_t bos_id_;
-  int32_t eos_id_;
+  std::vector<int32_t> before_;
+  std::vector<int32_t> after_;
 };
 
 }  // namespace msdc

@@ -45,6 +45,32 @@ inline bool is_valid_utf8(std::string_view text) {
   return true;
 }
 
+// The character at byte `at`, in `*code`; its bytes, 0 at the end. Never reads past the end: what is no UTF-8 gives some
+// number, one byte at least.
+inline size_t decode_utf8(std::string_view text, size_t at, uint32_t* code) {
+  *code = 0;
+  if (at >= text.size()) return 0;
+  const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<unsigned char>(text[at + i])); };
+  const uint32_t lead = byte(0);
+  if (lead < 0x80) {
+    *code = lead;
+    return 1;
+  }
+  const size_t announced = announced_bytes(text[at]);
+  const size_t bytes = announced < text.size() - at ? announced : text.size() - at;
+  uint32_t out = bytes == 1 ? lead : lead & (0xFFu >> (bytes + 1));
+  for (size_t i = 1; i < bytes; ++i) out = out << 6 | (byte(i) & 0x3F);
+  *code = out;
+  return bytes;
+}
+
+// Bytes of the character that ends before byte `at` > 0.
+inline size_t step_back(std::string_view text, size_t at) {
+  size_t bytes = 1;
+  while (bytes < 4 && bytes < at && (static_cast<unsigned char>(text[at - bytes]) & 0xC0) == 0x80) ++bytes;
+  return bytes;
+}
+
 // Append a code point that is known to be a valid one.
 inline void append_utf8(uint32_t code, std::string* out) {
   const auto put = [out](uint32_t byte) { out->push_back(static_cast<char>(byte)); };

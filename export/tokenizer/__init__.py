@@ -1,0 +1,1 @@
+"""Compiles a `tokenizer.json` into the flat file that the native core maps."""

@@ -1,0 +1,227 @@
+"""The layout of `tokenizer.bin`, read by export/native/src/compiled_file.h.
+
+Little-endian 32-bit words. Header: magic (8 bytes), version, number of tables, bytes of the file, then offset and size
+of each table. Table 0 is the description: a stream of words that names the other tables by number, in this order:
+character sets, character maps, patterns (each a count and table numbers), the sets of word characters and of white
+space, added tokens matched before and after normalization (each: text table, table of id and flags, set of first
+characters), normalizer rules, splitting steps, vocabulary, model, size, special ids before and after.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from msdc.errors import InputError
+
+MAGIC = b"msdctok\0"
+VERSION = 1
+NONE = 0xFFFFFFFF
+MAX_PROBE = 256
+MAX_TEXT_BYTES = 1024
+MAX_TEXTS = 2**20 - 2
+REPLACE, SHIFT, SURROUND, NUMBER = 1, 2, 3, 4
+
+Range = tuple[int, int]  # code points [start, end)
+
+
+def _words(values: Iterable[int]) -> bytes:
+    return np.asarray([value & 0xFFFFFFFF for value in values], dtype="<u4").tobytes()
+
+
+def _padded(raw: bytes) -> bytes:
+    return raw + bytes(-len(raw) % 4)
+
+
+def _place(home_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Order and slots of a linear-probing table without wrap-around, both int64 [N]."""
+    order_N = np.argsort(home_N, kind="stable")
+    count_N = np.arange(len(home_N))
+    slot_N = count_N + np.maximum.accumulate(home_N[order_N] - count_N) if len(home_N) else count_N
+    return order_N, slot_N
+
+
+def _layout(home_N: np.ndarray, slots: int) -> tuple[np.ndarray, np.ndarray, int, int]:
+    """Order, slots, number of slots and longest probe.
+
+    Raises:
+        InputError: too many entries fall on one slot.
+    """
+    order_N, slot_N = _place(home_N)
+    probe = int((slot_N - home_N[order_N]).max()) + 1 if len(home_N) else 0
+    if probe > MAX_PROBE:
+        raise InputError("the tokenizer's table has too many collisions to be compiled")
+    return order_N, slot_N, max(slots, int(slot_N[-1]) + 1 if len(home_N) else 0), probe
+
+
+def text_table(texts: Sequence[bytes | None]) -> bytes:
+    """A hash table from texts to their positions; None leaves a position without text.
+
+    Raises:
+        InputError: too many texts, or one too long.
+    """
+    if len(texts) > MAX_TEXTS:
+        raise InputError(f"the tokenizer has {len(texts)} tokens; the native core reads at most {MAX_TEXTS}")
+    raw = [text or b"" for text in texts]
+    longest = max((len(text) for text in raw), default=0)
+    if longest > MAX_TEXT_BYTES:
+        raise InputError(f"the tokenizer has a token of {longest} bytes; the native core reads at most {MAX_TEXT_BYTES}")
+    length_N = np.asarray([len(text) for text in raw], dtype=np.int64)
+    offset_N = np.concatenate([[0], np.cumsum(length_N)]).astype(np.int64)
+    joined = np.frombuffer(b"".join(raw) + b"\0", dtype=np.uint8)
+    hash_N = np.full(len(raw), 2166136261, dtype=np.uint64)
+    for position in range(longest):
+        here = np.flatnonzero(length_N > position)
+        byte = joined[offset_N[here] + position].astype(np.uint64)
+        hash_N[here] = ((hash_N[here] ^ byte) * np.uint64(16777619)) & np.uint64(0xFFFFFFFF)
+    present = np.asarray([i for i, text in enumerate(texts) if text], dtype=np.int64)
+    mixed = (hash_N[present] + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    slots = 2 * len(present) + 1
+    home = (((mixed >> np.uint64(32)) * np.uint64(slots)) >> np.uint64(32)).astype(np.int64)
+    order, slot, total, probe = _layout(home, slots)
+    filled = np.zeros(total, dtype="<u4")
+    filled[slot] = ((mixed[order] & np.uint64(0xFFF)) << np.uint64(20)).astype(np.uint32) | (
+        present[order] + 1
+    ).astype(np.uint32)
+    head = _words([len(raw), slots, probe, longest, total])
+    return head + filled.tobytes() + offset_N.astype("<u4").tobytes() + b"".join(raw)
+
+
+def pair_table(pairs: Mapping[tuple[int, int], tuple[int, int]]) -> bytes:
+    """A hash table from (left, right) to (rank, result)."""
+    key = np.asarray(list(pairs), dtype=np.uint64).reshape(-1, 2)
+    value = np.asarray(list(pairs.values()), dtype=np.uint64).reshape(-1, 2)
+    with np.errstate(over="ignore"):
+        mixed = key[:, 0] * np.uint64(0x9E3779B97F4A7C15) + key[:, 1] * np.uint64(0xC2B2AE3D27D4EB4F)
+        mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+    slots = 2 * len(key) + 1
+    home = (((mixed >> np.uint64(32)) * np.uint64(slots)) >> np.uint64(32)).astype(np.int64)
+    order, slot, total, probe = _layout(home, slots)
+    filled = np.full((total, 4), NONE, dtype="<u4")
+    filled[slot, :2], filled[slot, 2:] = key[order].astype(np.uint32), value[order].astype(np.uint32)
+    return _words([slots, probe]) + filled.tobytes()
+
+
+# Planes 4 to 13 are unassigned in every version of Unicode and 15 and 16 are for private use: one character of each
+# stands for all, and one for the two noncharacters at the end of each.
+_LIKE = {
+    0x40000: [(plane << 16, (plane << 16) + 0xFFFE) for plane in range(4, 14)],
+    0x4FFFE: [((plane << 16) + 0xFFFE, (plane + 1) << 16) for plane in range(4, 14)],
+    0xF0000: [(plane << 16, (plane << 16) + 0xFFFE) for plane in (15, 16)],
+    0xFFFFE: [((plane << 16) + 0xFFFE, (plane + 1) << 16) for plane in (15, 16)],
+}
+PROBED = [code for plane in (0, 1, 2, 3, 14) for code in range(plane << 16, (plane + 1) << 16)]
+PROBED = sorted({code for code in PROBED if not 0xD800 <= code <= 0xDFFF} | set(_LIKE))
+
+
+def ranges_of(codes: Iterable[int]) -> list[Range]:
+    """Code points as sorted ranges, those that stand for others widened to them."""
+    out: list[Range] = []
+    for start, end in sorted(pair for code in set(codes) for pair in _LIKE.get(code, [(code, code + 1)])):
+        if out and out[-1][1] == start:
+            out[-1] = (out[-1][0], end)
+        else:
+            out.append((start, end))
+    return out
+
+
+def character_set(ranges: Iterable[Range]) -> bytes:
+    """A set of code points."""
+    return _words(number for pair in ranges for number in pair)
+
+
+def character_map(changes: Mapping[int, str], *, surround: str = "") -> bytes:
+    """What code points become; a text `surround` + character + `surround` is stored once per range."""
+    pool = bytearray()
+    places: dict[bytes, int] = {}
+
+    def text(value: str) -> int:
+        raw = value.encode()
+        if raw not in places:
+            places[raw] = len(pool)
+            pool.extend(raw)
+        if len(raw) > 255 or places[raw] >= 2**24:
+            raise InputError("the tokenizer's normalizer makes a text too long to be compiled")
+        return places[raw] << 8 | len(raw)
+
+    entries: list[list[int]] = []
+    for code, new in sorted(changes.items()):
+        if surround and new == f"{surround}{chr(code)}{surround}":
+            action, value = SURROUND, text(surround)
+        elif len(new) == 1:
+            action, value = SHIFT, (ord(new) - code) & 0xFFFFFFFF
+        else:
+            action, value = REPLACE, text(new)
+        for start, end in _LIKE.get(code, [(code, code + 1)]):
+            if entries and entries[-1][1] == start and entries[-1][2:] == [action, value]:
+                entries[-1][1] = end
+            else:
+                entries.append([start, end, action, value])
+    entries.sort()
+    return _words([len(entries), *(number for entry in entries for number in entry)]) + bytes(pool)
+
+
+def number_map(numbers: Mapping[int, int]) -> bytes:
+    """A map from code points to numbers."""
+    rows = [(code, code + 1, NUMBER, number) for code, number in sorted(numbers.items())]
+    return _words([len(rows), *(number for row in rows for number in row)])
+
+
+class Tables:
+    """The tables of a file, equal ones stored once."""
+
+    def __init__(self) -> None:
+        self._blobs: list[bytes] = [b""]
+        self._places: dict[bytes, int] = {}
+
+    def add(self, blob: bytes) -> int:
+        """Number of the table with this content."""
+        if blob not in self._places:
+            self._places[blob] = len(self._blobs)
+            self._blobs.append(blob)
+        return self._places[blob]
+
+    def write(self, description: Sequence[int]) -> bytes:
+        """The whole file."""
+        self._blobs[0] = _words(description)
+        head = len(MAGIC) + 12 + 8 * len(self._blobs)
+        records, body = b"", bytearray()
+        for blob in self._blobs:
+            records += struct.pack("<II", head + len(body), len(blob))
+            body += _padded(blob)
+        size = head + len(body)
+        return MAGIC + struct.pack("<III", VERSION, len(self._blobs), size) + records + bytes(body)
+
+
+class Shared:
+    """Character sets, maps and patterns, each numbered on its own: rules and patterns name them by those numbers."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+        self.sets: list[int] = []
+        self.maps: list[int] = []
+        self.patterns: list[int] = []
+
+    def _number(self, kind: list[int], blob: bytes) -> int:
+        table = self.tables.add(blob)
+        if table not in kind:
+            kind.append(table)
+        return kind.index(table)
+
+    def set(self, ranges: Iterable[Range]) -> int:
+        """Number of a character set."""
+        return self._number(self.sets, character_set(ranges))
+
+    def map(self, blob: bytes) -> int:
+        """Number of a character map."""
+        return self._number(self.maps, blob)
+
+    def pattern(self, program: Sequence[tuple[int, int, int, int]]) -> int:
+        """Number of a pattern, given as instructions."""
+        return self._number(self.patterns, _words(number for one in program for number in one))
+
+    def description(self) -> list[int]:
+        """The first words of the description."""
+        return [word for kind in (self.sets, self.maps, self.patterns) for word in (len(kind), *kind)]

@@ -1,0 +1,296 @@
+"""Regular expressions of a tokenizer compiled for the native core's matcher (export/native/src/pattern.h).
+
+Character classes are taken as whole expressions and asked of the `tokenizers` library, so `\\p{L}` means what it means
+there. Lookbehind, back references, line anchors and atomic groups are refused.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from msdc.errors import InputError
+from msdc.export.tokenizer.binary import NONE, Range, Shared
+from msdc.export.tokenizer.probe import matched_by
+
+MATCH, SET, CHARACTER, SPLIT, JUMP, REPEAT, LOOK, BEGIN, END = range(9)
+MAX_INSTRUCTIONS = 8192
+MAX_COPIES = 256
+_POSSESSIVE = 1 << 31
+_CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v", "0": "\0"}
+
+Instruction = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A part of an expression: `kind` is set, sequence, choice, repeat, look, begin or end."""
+
+    kind: str
+    parts: tuple[Node, ...] = ()
+    ranges: tuple[Range, ...] = ()
+    least: int = 0
+    most: int | None = None
+    mode: str = "greedy"
+    negative: bool = False
+
+    def shortest(self) -> int:
+        """The least number of characters that a match of this part consumes."""
+        if self.kind == "set":
+            return 1
+        if self.kind == "sequence":
+            return sum(part.shortest() for part in self.parts)
+        if self.kind == "choice":
+            return min(part.shortest() for part in self.parts)
+        return self.least * self.parts[0].shortest() if self.kind == "repeat" else 0
+
+
+def character(code: int) -> Node:
+    """One character."""
+    return Node("set", ranges=((code, code + 1),))
+
+
+def one_of(ranges: tuple[Range, ...]) -> Node:
+    """One character of a set."""
+    return Node("set", ranges=ranges)
+
+
+def literal(text: str) -> Node:
+    """A text as it is."""
+    return Node("sequence", tuple(character(ord(c)) for c in text))
+
+
+def repeated(part: Node) -> Node:
+    """`part`, once or more often."""
+    return Node("repeat", (part,), least=1)
+
+
+class _Parser:
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.at = 0
+
+    def fail(self, what: str) -> InputError:
+        return InputError(f"the native core does not support {what} in the tokenizer's pattern {self.source!r}")
+
+    def peek(self, text: str) -> bool:
+        return self.source.startswith(text, self.at)
+
+    def take(self, text: str) -> bool:
+        if self.peek(text):
+            self.at += len(text)
+            return True
+        return False
+
+    def next(self) -> str:
+        if self.at >= len(self.source):
+            raise self.fail("an unfinished expression")
+        self.at += 1
+        return self.source[self.at - 1]
+
+    def choice(self, fold: bool) -> Node:
+        parts = [self.sequence(fold)]
+        while self.take("|"):
+            parts.append(self.sequence(fold))
+        return parts[0] if len(parts) == 1 else Node("choice", tuple(parts))
+
+    def sequence(self, fold: bool) -> Node:
+        parts = []
+        while self.at < len(self.source) and not self.peek("|") and not self.peek(")"):
+            parts.append(self.quantified(self.atom(fold)))
+        return parts[0] if len(parts) == 1 else Node("sequence", tuple(parts))
+
+    def quantified(self, atom: Node) -> Node:
+        if self.take("*"):
+            least, most = 0, None
+        elif self.take("+"):
+            least, most = 1, None
+        elif self.take("?"):
+            least, most = 0, 1
+        elif found := re.compile(r"\{(\d*)(,?)(\d*)\}").match(self.source, self.at):
+            self.at = found.end()
+            least = int(found[1] or 0)
+            most = int(found[3]) if found[3] else (None if found[2] else least)
+            if self.peek("+") or self.peek("?"):
+                raise self.fail("a second quantifier after {}")
+            return self.repeat(atom, least, most, "greedy")
+        else:
+            return atom
+        mode = "lazy" if self.take("?") else "possessive" if self.take("+") else "greedy"
+        return self.repeat(atom, least, most, mode)
+
+    def repeat(self, atom: Node, least: int, most: int | None, mode: str) -> Node:
+        if atom.kind in ("look", "begin", "end") or atom.shortest() == 0:
+            raise self.fail("the repetition of something that may be empty")
+        if atom.kind != "set" and (mode == "possessive" or max(least, most or 0) > MAX_COPIES):
+            raise self.fail("this repetition of a group")
+        if self.peek("*") or self.peek("+") or self.peek("?") or self.peek("{"):
+            raise self.fail("a second quantifier")
+        return Node("repeat", (atom,), least=least, most=most, mode=mode)
+
+    def matched(self, source: str, fold: bool) -> Node:
+        try:
+            return Node("set", ranges=matched_by(f"(?i:{source})" if fold else source))
+        except Exception as error:
+            raise self.fail(f"the character class {source}") from error
+
+    def letter(self, value: str, fold: bool) -> Node:
+        return self.matched(re.escape(value), True) if fold and value.lower() != value.upper() else character(ord(value))
+
+    def atom(self, fold: bool) -> Node:
+        start = self.at
+        now = self.next()
+        if now == "[":
+            return self.matched(self.bracket(start), fold)
+        if now == ".":
+            return self.matched(".", False)
+        if now == "(":
+            return self.group(fold)
+        if now == "\\":
+            return self.escape(start, fold)
+        if now in "^$":
+            raise self.fail(f"the line anchor {now}")
+        if now in "*+?":
+            raise self.fail("a quantifier without anything before it")
+        return self.letter(now, fold)
+
+    def bracket(self, start: int) -> str:
+        depth = 1
+        while depth:
+            now = self.next()
+            if now == "\\":
+                self.next()
+            elif now == "[":
+                depth += 1
+            elif now == "]":
+                depth -= 1
+        return self.source[start : self.at]
+
+    def group(self, fold: bool) -> Node:
+        kind, negative = "group", False
+        if self.take("?"):
+            if self.take("i:"):
+                fold = True
+            elif self.take("="):
+                kind = "look"
+            elif self.take("!"):
+                kind, negative = "look", True
+            elif not self.take(":"):
+                raise self.fail("the group (?" + self.source[self.at : self.at + 2])
+        inner = self.choice(fold)
+        if not self.take(")"):
+            raise self.fail("an unclosed group")
+        return Node("look", (inner,), negative=negative) if kind == "look" else inner
+
+    def escape(self, start: int, fold: bool) -> Node:
+        now = self.next()
+        if now in "pP":
+            if self.next() != "{":
+                raise self.fail(f"the escape \\{now}")
+            while self.next() != "}":
+                pass
+            return self.matched(self.source[start : self.at], fold)
+        if now in "sSdDwWhH":
+            return self.matched(f"\\{now}", fold)
+        if now in "Az":
+            return Node("begin" if now == "A" else "end")
+        if now in _CONTROLS:
+            return character(ord(_CONTROLS[now]))
+        if now.isalnum():
+            raise self.fail(f"the escape \\{now}")
+        return self.letter(now, fold)
+
+
+@dataclass
+class _Emitter:
+    shared: Shared
+    out: list[Instruction] = field(default_factory=list)
+
+    def add(self, op: int, a: int = 0, b: int = 0, c: int = 0) -> int:
+        if len(self.out) >= MAX_INSTRUCTIONS:
+            raise InputError("the tokenizer's pattern is too long for the native core")
+        self.out.append((op, a, b, c))
+        return len(self.out) - 1
+
+    def patch(self, place: int, a: int, b: int = 0) -> None:
+        op, _, _, c = self.out[place]
+        self.out[place] = (op, a, b, c)
+
+    def emit(self, node: Node) -> None:
+        if node.kind == "set":
+            start, end = node.ranges[0] if len(node.ranges) == 1 else (0, 0)
+            if end - start == 1:
+                self.add(CHARACTER, start)
+            else:
+                self.add(SET, self.shared.set(node.ranges))
+        elif node.kind == "sequence":
+            for part in node.parts:
+                self.emit(part)
+        elif node.kind == "choice":
+            jumps = []
+            for part in node.parts[:-1]:
+                split = self.add(SPLIT)
+                self.emit(part)
+                jumps.append(self.add(JUMP))
+                self.patch(split, split + 1, len(self.out))
+            self.emit(node.parts[-1])
+            for jump in jumps:
+                self.patch(jump, len(self.out))
+        elif node.kind == "repeat":
+            self.repeat(node)
+        elif node.kind == "look":
+            look = self.add(LOOK)
+            self.emit(node.parts[0])
+            self.add(MATCH)
+            self.patch(look, len(self.out), int(node.negative))
+        else:
+            self.add(BEGIN if node.kind == "begin" else END)
+
+    def repeat(self, node: Node) -> None:
+        (part,) = node.parts
+        if part.kind == "set" and node.mode != "lazy":
+            least = node.least | (_POSSESSIVE if node.mode == "possessive" else 0)
+            self.add(REPEAT, self.shared.set(part.ranges), least, NONE if node.most is None else node.most)
+            return
+        lazy = node.mode == "lazy"
+
+        def fork(place: int, inside: int, outside: int) -> None:
+            self.patch(place, *((outside, inside) if lazy else (inside, outside)))
+
+        for _ in range(node.least):
+            self.emit(part)
+        if node.most is None:
+            split = self.add(SPLIT)
+            self.emit(part)
+            self.add(JUMP, split)
+            fork(split, split + 1, len(self.out))
+            return
+        splits = []
+        for _ in range(node.most - node.least):
+            splits.append(self.add(SPLIT))
+            self.emit(part)
+        for split in splits:
+            fork(split, split + 1, len(self.out))
+
+
+def parse(source: str) -> Node:
+    """A regular expression in the syntax of the `tokenizers` library.
+
+    Raises:
+        InputError: it uses something that the core's matcher does not have.
+    """
+    parser = _Parser(source)
+    node = parser.choice(False)
+    if parser.at != len(source):
+        raise parser.fail("an unopened group")
+    if node.shortest() == 0:
+        raise parser.fail("a match without characters")
+    return node
+
+
+def program(node: Node, shared: Shared) -> list[Instruction]:
+    """Instructions of an expression; its character sets are added to `shared`."""
+    emitter = _Emitter(shared)
+    emitter.emit(node)
+    emitter.add(MATCH)
+    return emitter.out
