@@ -21,6 +21,7 @@ from msdc.scores import cosine_rows
 def artifact_of(bundle: Path, manifest: Manifest, runtime: RuntimeName) -> Artifact:
     """The artifact of one runtime: its program with external data, and what the device needs with it."""
     part, program_bytes = manifest.part(runtime), manifest.program_bytes(runtime)
+    tokenizer = manifest.tokenizer.native_file or manifest.tokenizer.file
     return Artifact(
         bundle=manifest.name,
         runtime=runtime,
@@ -29,7 +30,7 @@ def artifact_of(bundle: Path, manifest: Manifest, runtime: RuntimeName) -> Artif
         bytes=program_bytes,
         sha256=manifest.files[part.file].sha256,
         parameters=manifest.model.parameters,
-        bundle_bytes=program_bytes + manifest.files[manifest.tokenizer.file].bytes,
+        bundle_bytes=program_bytes + manifest.files[tokenizer].bytes,
     )
 
 

@@ -32,14 +32,29 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class TokenizerPart(Section):
-    """The tokenizer file and its special ids; an id is null where the tokenizer has no such token."""
+    """The tokenizer file and its special ids; an id is null where the tokenizer has no such token.
+
+    A `tokenizer-json` also has the form that the native core maps (`compiled`), or the reason why there is none
+    (`refused`).
+    """
 
     kind: Literal["sentencepiece", "tokenizer-json"]
     file: InsidePath
+    compiled: InsidePath | None = None
+    refused: Annotated[str, Field(max_length=1000)] | None = None
     bos_id: int | None
     eos_id: int | None
     pad_id: Annotated[int, Field(ge=0)]
     unk_id: int | None
+
+    @property
+    def native_file(self) -> str | None:
+        """The file that the native core reads, None where it cannot read this tokenizer."""
+        return self.file if self.kind == "sentencepiece" else self.compiled
+
+    def no_native(self) -> str:
+        """One line that says why the native core cannot read this tokenizer."""
+        return self.refused or f"{self.file} was not compiled for the native core; export the model again"
 
 
 if TYPE_CHECKING:
@@ -111,7 +126,7 @@ class Manifest(Section):
     @model_validator(mode="after")
     def _files_are_listed(self) -> Manifest:
         programs = [name for runtime in self.runtimes for name in self.program_files(runtime)]
-        named = [self.tokenizer.file, GOLDEN_FILE, *programs]
+        named = [self.tokenizer.file, *filter(None, [self.tokenizer.native_file]), GOLDEN_FILE, *programs]
         for name in named:
             if name not in self.files:
                 raise ValueError(f"{name} is referenced but not listed under files")

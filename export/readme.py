@@ -21,6 +21,8 @@ def _tokenizer(manifest: Manifest) -> list[str]:
         first = f"`{part.file}` is a SentencePiece unigram model; its own ids are the rows of the token table."
     else:
         first = f"`{part.file}` is read by the `tokenizers` library; it adds the special ids itself."
+        if part.compiled:
+            first += f" `{part.compiled}` is the same tokenizer compiled for the native core."
     ids = [("first", part.bos_id), ("last", part.eos_id), ("padding", part.pad_id), ("unknown", part.unk_id)]
     named = ", ".join(f"{name} {value}" for name, value in ids if value is not None)
     return [

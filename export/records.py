@@ -184,6 +184,7 @@ class Target:
         tokenizer_files: files written beside the model's own tokenizer file.
         microsoft_operators: may ONNX programs use operators of the `com.microsoft` domain?
         module: native module written into the bundle, if any.
+        native: does the native core run there? It needs a compiled tokenizer.
     """
 
     name: str
@@ -191,6 +192,7 @@ class Target:
     tokenizer_files: tuple[str, ...] = ()
     microsoft_operators: bool = True
     module: NativeModule | None = None
+    native: bool = True
 
 
 class _Named(Protocol):

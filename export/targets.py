@@ -21,7 +21,7 @@ TARGETS: Registry[Target] = Registry(
         Target("ios", ("executorch",), module=NativeModule("ios", "Sources/MSDCCore", ("executorch",))),
         Target("linux", ("executorch", "onnx")),
         # Browsers read tokenizer.json, and engines other than ONNX Runtime should be able to run the program.
-        Target("web", ("onnx",), tokenizer_files=(JSON_FILE,), microsoft_operators=False),
+        Target("web", ("onnx",), tokenizer_files=(JSON_FILE,), microsoft_operators=False, native=False),
     ],
 )
 

@@ -34,6 +34,7 @@ from msdc.export.readme import bundle_readme
 from msdc.export.records import ProgramPart
 from msdc.export.runtimes import RUNTIMES, RuntimeName
 from msdc.export.targets import TARGETS, TargetName
+from msdc.export.tokenizer.compile import COMPILED_FILE, compile_tokenizer
 from msdc.export.ways import Prepared, prepare_student
 from msdc.files import staged_folder, write_text
 from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, FastTokenizer, PieceTokenizer, Tokenizer
@@ -135,7 +136,16 @@ def _write_tokenizer(
         tokenizers_agree(source, texts, max_length, stage)
         if JSON_FILE not in TARGETS[target].tokenizer_files:
             (stage / JSON_FILE).unlink(missing_ok=True)
-    return part
+        return part
+    if not TARGETS[job.options.target].native:
+        return part
+    job.say("tokenizer: compile tokenizer.json for the native core")
+    try:
+        (stage / COMPILED_FILE).write_bytes(compile_tokenizer(source))
+    except InputError as error:
+        job.say(str(error))
+        return part.model_copy(update={"refused": str(error)[:1000]})
+    return part.model_copy(update={"compiled": COMPILED_FILE})
 
 
 def write_bundle(

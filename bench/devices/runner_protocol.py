@@ -60,19 +60,19 @@ class RunnerJob:
     nonce: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def check_tokenizer(self) -> None:
-        """Refuse a tokenizer that the native core does not read: it reads SentencePiece models only.
+        """Refuse a tokenizer that the native core does not read.
 
         Raises:
-            InputError: the bundle holds another kind.
+            InputError: a tokenizer.json that was not compiled at export; says why.
         """
-        kind = self.manifest.tokenizer.kind
-        if kind != "sentencepiece":
-            raise InputError(f"{self.bundle}: its tokenizer is a {kind}, the native core reads SentencePiece only")
+        if self.manifest.tokenizer.native_file is None:
+            raise InputError(f"{self.bundle}: {self.manifest.tokenizer.no_native()}")
 
     @property
     def bundle_files(self) -> list[str]:
         """Files of the bundle that the device needs."""
-        return [MANIFEST_FILE, self.manifest.tokenizer.file, GOLDEN_FILE, *self.manifest.program_files(self.runtime)]
+        tokenizer = self.manifest.tokenizer.native_file or self.manifest.tokenizer.file
+        return [MANIFEST_FILE, tokenizer, GOLDEN_FILE, *self.manifest.program_files(self.runtime)]
 
     def request(self, bundle: str, folder: str) -> dict[str, Any]:
         """The request; `bundle` and `folder` (of the answers) are paths on the runner's machine."""

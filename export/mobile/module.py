@@ -37,7 +37,8 @@ def _version(manifest: Manifest, runtime: str) -> str:
 
 def _values(stage: Path, manifest: Manifest, names: tuple[str, ...]) -> dict[str, str]:
     def listed(runtime: str) -> str:
-        files = [MANIFEST_FILE, GOLDEN_FILE, manifest.tokenizer.file, *manifest.program_files(runtime)]
+        tokenizer = manifest.tokenizer.native_file or manifest.tokenizer.file
+        files = [MANIFEST_FILE, GOLDEN_FILE, tokenizer, *manifest.program_files(runtime)]
         return f'"{runtime}" to listOf({", ".join(json.dumps(name) for name in files)}),'
 
     return {
@@ -55,11 +56,10 @@ def _values(stage: Path, manifest: Manifest, names: tuple[str, ...]) -> dict[str
 
 def why_not(module: NativeModule, manifest: Manifest) -> str | None:
     """The reason why `module` cannot run a bundle, None if it can."""
-    if manifest.tokenizer.kind != "sentencepiece":
+    if manifest.tokenizer.native_file is None:
         return (
-            f"The native core reads SentencePiece tokenizers; this model's is a {manifest.tokenizer.kind}. The program "
-            "runs on the device with ids computed by the app. For text in and vector out, give the model a "
-            "SentencePiece vocabulary (`msdc distill` with an `assistant.vocabulary`) and export that."
+            f"{manifest.tokenizer.no_native()}. The program runs on the device with ids computed by the app; "
+            "for text in and vector out, give the model a tokenizer that the core reads."
         )
     if not engines(module, manifest):
         titles = " or ".join(RUNTIMES[name].title for name in module.runtimes)

@@ -67,7 +67,9 @@ def text_table(texts: Sequence[bytes | None]) -> bytes:
     raw = [text or b"" for text in texts]
     longest = max((len(text) for text in raw), default=0)
     if longest > MAX_TEXT_BYTES:
-        raise InputError(f"the tokenizer has a token of {longest} bytes; the native core reads at most {MAX_TEXT_BYTES}")
+        raise InputError(
+            f"the tokenizer has a token of {longest} bytes; the native core reads at most {MAX_TEXT_BYTES}"
+        )
     length_N = np.asarray([len(text) for text in raw], dtype=np.int64)
     offset_N = np.concatenate([[0], np.cumsum(length_N)]).astype(np.int64)
     joined = np.frombuffer(b"".join(raw) + b"\0", dtype=np.uint8)
@@ -82,9 +84,9 @@ def text_table(texts: Sequence[bytes | None]) -> bytes:
     home = (((mixed >> np.uint64(32)) * np.uint64(slots)) >> np.uint64(32)).astype(np.int64)
     order, slot, total, probe = _layout(home, slots)
     filled = np.zeros(total, dtype="<u4")
-    filled[slot] = ((mixed[order] & np.uint64(0xFFF)) << np.uint64(20)).astype(np.uint32) | (
-        present[order] + 1
-    ).astype(np.uint32)
+    filled[slot] = ((mixed[order] & np.uint64(0xFFF)) << np.uint64(20)).astype(np.uint32) | (present[order] + 1).astype(
+        np.uint32
+    )
     head = _words([len(raw), slots, probe, longest, total])
     return head + filled.tobytes() + offset_N.astype("<u4").tobytes() + b"".join(raw)
 

@@ -136,7 +136,8 @@ def special_ids(post: dict[str, Any] | None) -> tuple[list[int], list[int]]:
     if post["type"] in ("BertProcessing", "RobertaProcessing"):
         return [post["cls"][1]], [post["sep"][1]]
     if post["type"] == "Sequence":
-        before, after = [], []
+        before: list[int] = []
+        after: list[int] = []
         for one in post["processors"]:
             first, last = special_ids(one)
             before, after = first + before, after + last
@@ -184,9 +185,7 @@ def compile_tokenizer(source: str | Path) -> bytes:
     model_words = _MODELS[model["type"]](model, tables)
     ids = [*backend.get_vocab(with_added_tokens=True).values()]
     before, after = special_ids(whole["post_processor"])
-    return tables.write(
-        [
-            *shared.description(), *added, rules.count, *rules.words, splits.count, *splits.words, *model_words,
-            max(ids, default=-1) + 1, len(before), *before, len(after), *after,
-        ]  # fmt: skip
-    )
+    size = max(ids, default=-1) + 1
+    steps = [rules.count, *rules.words, splits.count, *splits.words]
+    ends = [size, len(before), *before, len(after), *after]
+    return tables.write([*shared.description(), *added, *steps, *model_words, *ends])

@@ -135,7 +135,9 @@ class _Parser:
             raise self.fail(f"the character class {source}") from error
 
     def letter(self, value: str, fold: bool) -> Node:
-        return self.matched(re.escape(value), True) if fold and value.lower() != value.upper() else character(ord(value))
+        if fold and value.lower() != value.upper():
+            return self.matched(re.escape(value), True)
+        return character(ord(value))
 
     def atom(self, fold: bool) -> Node:
         start = self.at

@@ -219,7 +219,9 @@ def cluster_sets() -> tuple[tuple[Range, ...], tuple[Range, ...], tuple[Range, .
     # Two rules tell where a cluster ends: a rule replaces all of a short cluster that begins with it.
     acute, tilde = "\u0301", "\u0303"
     apply = normalizers.Precompiled(_charsmap({b"a": b"X", (acute + tilde).encode(): b"Y"})).normalize_str
-    before, after, breaks = [], [], []
+    before: list[int] = []
+    after: list[int] = []
+    breaks: list[int] = []
     for start in range(0, len(PROBED), _BLOCK):
         block = list(map(chr, PROBED[start : start + _BLOCK]))
         if apply("".join(f"a{c}\n" for c in block)) != "".join(f"X{c}\n" for c in block):

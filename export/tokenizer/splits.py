@@ -97,5 +97,3 @@ class Splits:
             )
         mark = self.shared.tables.add(spec["replacement"].encode())
         self._add(_METASPACE, mark, _PREPEND.index(scheme), int(spec["split"]))
-
-

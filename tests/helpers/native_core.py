@@ -58,6 +58,28 @@ def write_piece_bundle(
     return folder
 
 
+def write_compiled_bundle(
+    folder: Path, compiled: bytes, *, size: int = 1 << 20, max_length: int = 1 << 20, **changes
+) -> Path:
+    """A bundle that holds only a compiled tokenizer.json."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tokenizer.bin").write_bytes(compiled)
+    ids = {"bos_id": None, "eos_id": None, "pad_id": 0, "unk_id": None}
+    manifest = {
+        "format": 1,
+        "seal": "",
+        "name": "compiled",
+        "width": 4,
+        "max_length": max_length,
+        "vocabulary": size,
+        "tokenizer": {"kind": "tokenizer-json", "file": "tokenizer.json", "compiled": "tokenizer.bin", **ids},
+        "programs": {"executorch": None, "onnx": None},
+        "files": {"tokenizer.bin": {"sha256": hashlib.sha256(compiled).hexdigest(), "bytes": len(compiled)}},
+    }
+    (folder / "bundle.json").write_text(seal(manifest | changes), encoding="utf-8")
+    return folder
+
+
 class CoreTokenizer:
     """The core's tokenizer through the C interface."""
 

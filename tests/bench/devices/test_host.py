@@ -206,15 +206,24 @@ def test_headers_are_those_of_the_library():
     assert version <= int(metadata.version("onnxruntime").split(".")[1])
 
 
-def test_a_wordpiece_bundle_is_measured_through_python_and_the_result_says_so(tmp_path):
+def test_a_wordpiece_bundle_takes_text_natively_and_one_that_was_not_compiled_runs_through_python(tmp_path):
     from click.testing import CliRunner
+    from native_core import seal
     from stock_models import write_stock
 
     from msdc.export.cli import command
 
     model = write_stock(tmp_path / "bert", "bert")
-    wanted = ["--target", "linux", "--runtime", "onnx", "--precision", "fp32", "-o", str(tmp_path / "out")]
+    out = tmp_path / "out"
+    wanted = ["--target", "linux", "--runtime", "onnx", "--precision", "fp32", "-o", str(out)]
     CliRunner().invoke(command, [str(model), *wanted], catch_exceptions=False)
-    [run] = HostDevice().run(tmp_path / "out", settings(runtimes=("onnx",)))
+    [run] = HostDevice().run(out, settings(runtimes=("onnx",)))
+    assert run.harness == "native" and run.tokenize is not None
+    assert run.parity.golden.ids_equal and run.parity.golden.min_cosine > 0.999
+
+    manifest = json.loads((out / "bundle.json").read_text(encoding="utf-8"))
+    manifest["tokenizer"] |= {"compiled": None, "refused": "the native core does not support the model Other"}
+    (out / "bundle.json").write_text(seal(manifest), encoding="utf-8")
+    [run] = HostDevice().run(out, settings(runtimes=("onnx",)))
     assert run.harness == "python" and run.parity.golden.ids_equal and run.parity.golden.min_cosine > 0.999
-    assert any("reads SentencePiece only" in note for note in run.notes)
+    assert any("does not support the model Other" in note for note in run.notes)

@@ -230,10 +230,12 @@ def test_swift_package_holds_the_core(tiny_bundle, tmp_path):
 
 def test_bundle_that_the_core_cannot_run_gets_a_page_that_says_so(tiny_bundle, tmp_path):
     manifest = read_manifest(tiny_bundle)
-    part = manifest.tokenizer.model_copy(update={"kind": "tokenizer-json"})
+    part = manifest.tokenizer.model_copy(
+        update={"kind": "tokenizer-json", "refused": "tokenizer.json: no model WordLevel"}
+    )
     write_native_module(tmp_path, "android", manifest.model_copy(update={"tokenizer": part}))
     assert [p.name for p in (tmp_path / "android").iterdir()] == ["README.md"]
-    assert "this model's is a tokenizer-json" in (tmp_path / "android/README.md").read_text(encoding="utf-8")
+    assert "tokenizer.json: no model WordLevel" in (tmp_path / "android/README.md").read_text(encoding="utf-8")
     write_native_module(tmp_path, "linux", manifest)
     assert not (tmp_path / "linux").exists()
 
