@@ -1,4 +1,4 @@
-"""Small tokenizers of the kinds that published encoders use, trained on the embedded corpus, and texts to try them on."""
+"""Small tokenizers of the kinds that published encoders use, and texts to try them on."""
 
 from __future__ import annotations
 

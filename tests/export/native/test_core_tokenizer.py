@@ -154,5 +154,5 @@ def test_word_models_are_refused(core_library, tmp_path):
 def test_tokenizer_json_without_its_compiled_form_is_refused(core_library, tmp_path, pairs):
     part = {"kind": "tokenizer-json", "file": "tokenizer.model", "bos_id": 2, "eos_id": 3, "pad_id": 0, "unk_id": 1}
     folder = write_piece_bundle(tmp_path / "b", pairs["unigram"].model, tokenizer=part)
-    with pytest.raises(CoreError, match="its tokenizer.json has no compiled form that this core reads"):
+    with pytest.raises(CoreError, match=r"its tokenizer\.json has no compiled form that this core reads"):
         CoreTokenizer(core_library, folder)
