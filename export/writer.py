@@ -137,13 +137,13 @@ def _write_tokenizer(
         if JSON_FILE not in TARGETS[target].tokenizer_files:
             (stage / JSON_FILE).unlink(missing_ok=True)
         return part
-    if not TARGETS[job.options.target].native:
+    if not TARGETS[target].native:
         return part
-    job.say("tokenizer: compile tokenizer.json for the native core")
+    say("tokenizer: compile tokenizer.json for the native core")
     try:
         (stage / COMPILED_FILE).write_bytes(compile_tokenizer(source))
     except InputError as error:
-        job.say(str(error))
+        say(str(error))
         return part.model_copy(update={"refused": str(error)[:1000]})
     return part.model_copy(update={"compiled": COMPILED_FILE})
 
