@@ -31,7 +31,7 @@ def size_table(folder: Path, manifest: Manifest, runtime: str) -> str:
     """Markdown: the bytes that an arm64 app grows by with the bundle in `folder` and the program of `runtime`."""
     parts = [
         ("program", manifest.program_files(runtime)),
-        ("tokenizer", [manifest.tokenizer.file]),
+        ("tokenizer", [manifest.tokenizer.native_file or manifest.tokenizer.file]),
         ("self-test", [GOLDEN_FILE]),
     ]
     rows: list[tuple[str, int, int]] = []

@@ -9,8 +9,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from native_core import CORE, compile_cpp, core_sources, seal, write_piece_bundle
+from native_core import CORE, compile_cpp, core_sources, seal, write_compiled_bundle, write_piece_bundle
+from small_tokenizers import KINDS
 from tiny_models import train_pieces
+
+from msdc.export.tokenizer.compile import compile_tokenizer
 
 # Opens each folder named on standard input and, if that works, tokenizes; one line per folder.
 DRIVER = r"""
@@ -102,6 +105,35 @@ def test_damaged_tokenizers(driver, model, tmp_path):
     assert {status for status, _ in answers} <= {0, 2, 3, 5}
     assert sum(status != 0 for status, _ in answers) > 40
     assert all(line for status, line in answers if status != 0)
+
+
+@pytest.mark.parametrize("kind", ["bert", "mpnet", "qwen", "gemma", "xlm-r, e5", "chain nfkc"])
+def test_damaged_compiled_tokenizers(driver, kind, tmp_path):
+    """Truncations, flipped bits and hostile numbers in every table, the description and the header most often."""
+    chosen = random.Random(5)
+    source = tmp_path / "tokenizer.json"
+    KINDS[kind](tmp_path).save(str(source))
+    whole = compile_tokenizer(source)
+    tables = int.from_bytes(whole[12:16], "little")
+    starts = [int.from_bytes(whole[20 + 8 * i : 24 + 8 * i], "little") for i in range(tables)]
+    hostile = [0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFE, 0xFFFFFFFF, len(whole), 1 << 20, 4096]
+    mutants = [whole[: chosen.randrange(len(whole))] for _ in range(15)] + [b"", whole[:8], whole + b"\0" * 4]
+    for _ in range(130):
+        raw = bytearray(whole)
+        for _ in range(chosen.choice([1, 1, 3, 20])):
+            draw = chosen.random()
+            start = starts[0] if draw < 0.4 else chosen.choice(starts) if draw < 0.8 else 8
+            at = min(start + 4 * chosen.randrange(40), len(raw) - 4)
+            if chosen.random() < 0.5:
+                raw[at : at + 4] = chosen.choice(hostile).to_bytes(4, "little")
+            else:
+                raw[chosen.randrange(len(raw)) if draw > 0.9 else at + chosen.randrange(4)] ^= 1 << chosen.randrange(8)
+        mutants.append(bytes(raw))
+    folders = [write_compiled_bundle(tmp_path / str(i), raw) for i, raw in enumerate(mutants)]
+    answers = drive(driver, folders)
+    assert {status for status, _ in answers} <= {0, 1, 2, 3, 5}
+    assert sum(status != 0 for status, _ in answers) > 30
+    assert all(line for status, line in answers if status not in (0,))
 
 
 HOSTILE = [
