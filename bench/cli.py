@@ -71,7 +71,7 @@ def _settings(values: MutableMapping[str, Any]) -> Any:
 @click.option("--import", "imports", multiple=True, type=click.Path(path_type=Path),
               help="Result measured elsewhere, to show beside these; repeatable.")  # fmt: skip
 @click.option("--compare", "before", type=click.Path(path_type=Path), help="Earlier result to compare with.")
-@click.option("--gate", "gate_percent", type=click.FloatRange(0), metavar="PERCENT",
+@click.option("--gate", "gate_percent", type=click.FloatRange(0, 1e6), metavar="PERCENT",
               help="Fail when a median is more than PERCENT above --compare's, beyond noise.")  # fmt: skip
 @click.option(
     "--run", "run_folder", type=click.Path(path_type=Path), help="Run folder of msdc distill, for the report."

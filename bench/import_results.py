@@ -23,6 +23,7 @@ from msdc.bench.result import (
     DeviceRun,
     Memory,
     ModelScores,
+    Sample,
     make_timing,
     parse_result,
 )
@@ -33,30 +34,30 @@ from msdc.files import read_json
 class ForeignTiming(BaseModel):
     """Raw samples; a percentile beside them is ignored."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
-    length: int | None = Field(default=None, ge=1)
-    warmup: int = Field(default=0, ge=0)
-    samples_ms: tuple[float, ...] = Field(min_length=1, max_length=1_000_000)
+    length: int | None = Field(default=None, ge=1, le=1_000_000)
+    warmup: int = Field(default=0, ge=0, le=1e12)
+    samples_ms: tuple[Sample, ...] = Field(min_length=1, max_length=1_000_000)
 
 
 class ForeignDevice(BaseModel):
     """A device that this project cannot measure itself."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
     name: str
     cpu: str = ""
     isa: tuple[str, ...] = ()
-    cores: int = Field(default=1, ge=1)
-    memory_mib: float = Field(default=0, ge=0)
+    cores: int = Field(default=1, ge=1, le=1_000_000)
+    memory_mib: float = Field(default=0, ge=0, le=1e12)
     os: str = ""
 
 
 class ForeignRun(BaseModel):
     """The fields of a result from elsewhere; unknown keys are refused, so that a misspelt key is not ignored."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     artifact: Artifact
     device: ForeignDevice
@@ -64,11 +65,11 @@ class ForeignRun(BaseModel):
     tokenize: ForeignTiming | None = None
     pipeline: ForeignTiming | None = None
     created: str | None = None
-    threads: int = Field(default=1, ge=1)
+    threads: int = Field(default=1, ge=1, le=1_000_000)
     versions: dict[str, str] = Field(default_factory=dict)
-    load_ms: float | None = Field(default=None, ge=0)
-    init_ms: float | None = Field(default=None, ge=0)
-    first_ms: float | None = Field(default=None, ge=0)
+    load_ms: Sample | None = None
+    init_ms: Sample | None = None
+    first_ms: Sample | None = None
     memory: Memory | None = None
     parity: DeviceParity | None = None
     accuracy: tuple[Accuracy, ...] = ()

@@ -19,14 +19,18 @@ from msdc.export.runtimes import RuntimeName
 
 FORMAT = 1
 Clock = Literal["wall", "instructions"]
-Sample = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+# 1e15 ms are 30,000 years; what is larger overflows when it is added up.
+Sample = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Instructions = Annotated[float, Field(ge=0, le=2.0**63, allow_inf_nan=False)]
+Cosine = Annotated[float, Field(ge=-1.001, le=1.001)]
 MAX_SAMPLES = 1_000_000
 
 
 class Record(BaseModel):
     """Base of all parts: immutable, unknown keys refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Artifact(Record):
@@ -36,10 +40,12 @@ class Artifact(Record):
     runtime: RuntimeName
     precision: str
     file: str
-    bytes: int = Field(ge=0)
+    bytes: int = Field(le=2**63 - 1, ge=0)
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    parameters: int | None = Field(default=None, ge=0)
-    bundle_bytes: int | None = Field(default=None, ge=0, description="every file of the bundle that the device needs")
+    parameters: int | None = Field(default=None, le=2**63 - 1, ge=0)
+    bundle_bytes: int | None = Field(
+        default=None, le=2**63 - 1, ge=0, description="every file of the bundle that the device needs"
+    )
 
 
 class DeviceInfo(Record):
@@ -49,8 +55,8 @@ class DeviceInfo(Record):
     kind: str = Field(pattern=r"^[a-z][a-z0-9_]{0,31}$", description="a device of msdc bench, or other")
     cpu: str = ""
     isa: tuple[str, ...] = ()
-    cores: int = Field(ge=1)
-    memory_mib: float = Field(ge=0)
+    cores: int = Field(le=2**63 - 1, ge=1)
+    memory_mib: float = Field(ge=0, le=1e12)
     os: str = ""
     emulated: bool = False
 
@@ -70,8 +76,16 @@ class _Timing(Record):
     """Raw samples in order of measurement, without warm-up runs, and their percentiles, named NAME_UNIT."""
 
     unit: ClassVar[str]
-    length: int | None = Field(default=None, ge=1, description="tokens with special ids; None for text in, vector out")
-    warmup: int = Field(ge=0)
+    length: int | None = Field(
+        default=None, le=2**63 - 1, ge=1, description="tokens with special ids; None for text in, vector out"
+    )
+    warmup: int = Field(le=2**63 - 1, ge=0)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> _Timing:
+        if not self.minimum <= self.p50 <= self.p90 <= self.p99:
+            raise ValueError("minimum and percentiles are not in ascending order")
+        return self
 
     def _figure(self, name: str) -> Any:
         return getattr(self, f"{name}_{self.unit}")
@@ -107,21 +121,21 @@ class WallTiming(_Timing):
 
     unit = "ms"
     samples_ms: tuple[Sample, ...] = Field(min_length=1, max_length=MAX_SAMPLES)
-    p50_ms: float
-    p90_ms: float
-    p99_ms: float
-    min_ms: float
+    p50_ms: Sample
+    p90_ms: Sample
+    p99_ms: Sample
+    min_ms: Sample
 
 
 class InstructionTiming(_Timing):
     """Counted instructions, from an emulator whose clock counts them."""
 
     unit = "instructions"
-    samples_instructions: tuple[int, ...] = Field(min_length=1, max_length=MAX_SAMPLES)
-    p50_instructions: float
-    p90_instructions: float
-    p99_instructions: float
-    min_instructions: float
+    samples_instructions: tuple[Count, ...] = Field(min_length=1, max_length=MAX_SAMPLES)
+    p50_instructions: Instructions
+    p90_instructions: Instructions
+    p99_instructions: Instructions
+    min_instructions: Instructions
 
 
 Timing = WallTiming | InstructionTiming
@@ -156,10 +170,10 @@ def make_timing(samples: Sequence[float], *, warmup: int, length: int | None = N
 class MemoryPhase(Record):
     """VmHWM of /proc/self/status; the others from smaps_rollup. PSS divides shared pages among the processes."""
 
-    vmhwm_mib: float = Field(ge=0)
-    pss_mib: float = Field(ge=0)
-    anon_mib: float = Field(ge=0)
-    file_mib: float = Field(ge=0)
+    vmhwm_mib: float = Field(ge=0, le=1e12)
+    pss_mib: float = Field(ge=0, le=1e12)
+    anon_mib: float = Field(ge=0, le=1e12)
+    file_mib: float = Field(ge=0, le=1e12)
 
 
 class Memory(Record):
@@ -173,9 +187,9 @@ class Memory(Record):
 class GoldenParity(Record):
     """The artifact's vectors on this device against those stored at export."""
 
-    texts: int = Field(ge=0)
-    mean_cosine: float
-    min_cosine: float
+    texts: int = Field(le=2**63 - 1, ge=0)
+    mean_cosine: Cosine
+    min_cosine: Cosine
     ids_equal: bool
     ids_differ: tuple[int, ...] = Field(default=(), description="indices of golden texts whose ids differ")
 
@@ -189,7 +203,7 @@ class DeviceParity(Record):
 class Accuracy(BaseModel):
     """Scores of one task; tasks add fields of their own (intervals, counts)."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
 
     task: str
     name: str
@@ -208,14 +222,14 @@ class DeviceRun(Record):
     artifact: Artifact
     device: DeviceInfo
     versions: dict[str, str] = Field(default_factory=dict)
-    threads: int = Field(ge=1)
+    threads: int = Field(le=2**63 - 1, ge=1)
     clock: Clock = "wall"
     load_ms: Sample | None = None
     init_ms: Sample | None = None
     first_ms: Sample | None = None
-    load_instructions: int | None = Field(default=None, ge=0)
-    init_instructions: int | None = Field(default=None, ge=0)
-    first_instructions: int | None = Field(default=None, ge=0)
+    load_instructions: int | None = Field(default=None, le=2**63 - 1, ge=0)
+    init_instructions: int | None = Field(default=None, le=2**63 - 1, ge=0)
+    first_instructions: int | None = Field(default=None, le=2**63 - 1, ge=0)
     latency: tuple[Timing, ...] = ()
     tokenize: Timing | None = None
     pipeline: Timing | None = None
@@ -251,10 +265,10 @@ class ModelScores(Record):
 
     role: Literal["teacher", "assistant", "student", "peer", "other"]
     name: str
-    parameters: int = Field(ge=0)
-    embedding_parameters: int | None = Field(default=None, ge=0)
-    encoder_parameters: int | None = Field(default=None, ge=0)
-    bytes: int | None = Field(default=None, ge=0, description="bytes of its weights on disk")
+    parameters: int = Field(le=2**63 - 1, ge=0)
+    embedding_parameters: int | None = Field(default=None, le=2**63 - 1, ge=0)
+    encoder_parameters: int | None = Field(default=None, le=2**63 - 1, ge=0)
+    bytes: int | None = Field(default=None, le=2**63 - 1, ge=0, description="bytes of its weights on disk")
     accuracy: tuple[Accuracy, ...] = ()
 
 

@@ -112,7 +112,7 @@ def parity_failures(runs: Sequence[DeviceRun]) -> list[str]:
         if run.parity is None:
             continue
         golden = run.parity.golden
-        if golden.mean_cosine < PARITY_GATE or golden.min_cosine < SINGLE_GATE:
+        if not (golden.mean_cosine >= PARITY_GATE and golden.min_cosine >= SINGLE_GATE):
             mean, least = f"{golden.mean_cosine:.4f}", f"{golden.min_cosine:.4f}"
             gates = f"(gates {PARITY_GATE} and {SINGLE_GATE:.3g})"
             found.append(f"{run.title}: golden vectors agree only to mean cosine {mean}, lowest {least} {gates}")

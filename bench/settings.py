@@ -19,7 +19,7 @@ def usual_lengths(longest: int) -> tuple[int, ...]:
 class BenchSettings(BaseModel):
     """What to measure; the same for every device, so that their numbers can be compared."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     runtimes: tuple[RuntimeName, ...] = Field(default=(), description="empty: every program the bundle holds")
     lengths: tuple[int, ...] = Field(default=USUAL_LENGTHS, min_length=1, description="tokens with special ids")
@@ -29,8 +29,8 @@ class BenchSettings(BaseModel):
     tasks: tuple[str, ...] = Field(default=(), description="graded-pairs, sts17, sts=FILE; scored on device vectors")
     tasks_asked: bool = Field(default=True, description="false: the default, which slow devices skip")
     data: Path | None = Field(default=None, description="folder of the named tasks' files")
-    timeout_s: float = Field(default=900.0, gt=0, description="per artifact")
-    cooldown_s: float = Field(default=0.0, ge=0, description="pause between artifacts and lengths, for phones")
+    timeout_s: float = Field(default=900.0, gt=0, le=1e6, description="per artifact")
+    cooldown_s: float = Field(default=0.0, ge=0, le=1e6, description="pause between artifacts and lengths, for phones")
     affinity: tuple[int, ...] = Field(default=(), description="CPU numbers to run on; empty: any")
     runner: Path | None = Field(default=None, description="a native runner built by the user, for native devices")
     progress: bool = False

@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from msdc.errors import InputError
+from msdc.files import regular_size
 
 MAX_RECIPE_BYTES = 1_000_000
 
@@ -20,7 +21,7 @@ MAX_RECIPE_BYTES = 1_000_000
 class Strict(BaseModel):
     """Frozen, and every key must be known."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Corpus(Strict):
@@ -291,13 +292,14 @@ def read_tree(path: Path) -> dict[str, Any]:
     Raises:
         InputError: missing, too large, not YAML, or not a mapping.
     """
+    if not path.exists():
+        raise InputError(f"{path}: no such recipe")
     try:
-        if path.stat().st_size > MAX_RECIPE_BYTES:
-            raise InputError(f"{path}: {path.stat().st_size} bytes is too large for a recipe")
+        if (size := regular_size(path)) > MAX_RECIPE_BYTES:
+            raise InputError(f"{path}: {size} bytes is too large for a recipe")
         tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_SafeLoader)
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such recipe") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    # ValueError: not UTF-8, or a scalar like 2026-99-99, which looks like a date.
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         raise InputError(f"{path}: not valid YAML ({' '.join(str(error).split())[:200]})") from error
     if not isinstance(tree, dict):
         raise InputError(f"{path}: a recipe is a mapping with keys like teacher, corpora, stages")
@@ -316,7 +318,7 @@ def apply_overrides(tree: dict[str, Any], overrides: tuple[str, ...]) -> None:
             raise InputError(f"--set {override!r}: expected key=value")
         try:
             parsed = yaml.load(value, Loader=_SafeLoader)
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
             raise InputError(f"--set {override!r}: the value is not valid YAML") from error
         # YAML 1.1 reads 2e-5 as text; a learning rate written like this is a number.
         if isinstance(parsed, str):

@@ -165,7 +165,8 @@ class Trainer:
         if resume and (found := checkpoints(self.folder)):
             self._restore(load_checkpoint(found[0]))
             say(f"{self.stage.name}: resumed at step {self.position.step} of {self.steps}")
-        if self.position.step < self.steps:
+        # A run killed between its last checkpoint and the end of the stage had decided to stop: it stays stopped.
+        if self.position.step < self.steps and not self._stopped():
             with StageProgress(self.stage.name, self.steps, enabled=self.rank == 0) as progress:
                 self.feed.stream.on_rows = progress.reading
                 self._loop(log, progress)
@@ -265,7 +266,11 @@ class Trainer:
             parallel.barrier()
         if kept is not None:
             self._take(kept)
-        if self.stage.patience is None:
+        return self._stopped()
+
+    def _stopped(self) -> bool:
+        """Whether the validations so far end the stage early; asked again after a resume, so from the state."""
+        if self.stage.patience is None or self.best is None or not self.history:
             return False
         return (
             self.history[-1]["epoch"] - next(h["epoch"] for h in self.history if h["step"] == self.best[1])

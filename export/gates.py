@@ -41,7 +41,15 @@ def thresholds_for(dtypes: set[str]) -> Thresholds:
 
 
 def measure(reference_ND: np.ndarray, found_ND: np.ndarray, low_bit_share: float | None) -> Parity:
-    """Parity of `found_ND` with `reference_ND`, row by row."""
+    """Parity of `found_ND` with `reference_ND`, row by row.
+
+    Raises:
+        GateError: a vector of either is not finite.
+    """
+    for what, vectors_ND in (("float model", reference_ND), ("artifact", found_ND)):
+        if not np.isfinite(vectors_ND).all():
+            row = int(np.flatnonzero(~np.isfinite(vectors_ND).all(axis=1))[0])
+            raise GateError(f"golden text {row}: the {what}'s vector holds NaN or infinity")
     cosines = cosine_rows(reference_ND, found_ND)
     # Unnormalised vectors are compared at the scale of a unit vector's numbers, or max_abs would mean nothing.
     unit = np.maximum(1.0, np.linalg.norm(reference_ND, axis=1, keepdims=True))
@@ -63,7 +71,7 @@ def shortfalls(parity: Parity, wanted: Thresholds) -> list[str]:
         found.append(f"min cosine {parity.min_cosine:.6f} below {wanted.min_cosine}")
     if wanted.max_abs is not None and not parity.max_abs <= wanted.max_abs:
         found.append(f"max abs {parity.max_abs:.2e} above {wanted.max_abs:.0e}")
-    if parity.low_bit_share is not None and parity.low_bit_share < MIN_LOW_BIT_SHARE:
+    if parity.low_bit_share is not None and not parity.low_bit_share >= MIN_LOW_BIT_SHARE:
         found.append(f"only {100 * parity.low_bit_share:.1f} % of weight bytes are 8-bit or less")
     return found
 

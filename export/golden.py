@@ -51,7 +51,7 @@ def decode_vectors(text: str, count: int, width: int) -> np.ndarray:
     """float32 [N, D] of what `encode_vectors` wrote.
 
     Raises:
-        InputError: not base64, or not `count` rows of `width`.
+        InputError: not base64, not `count` rows of `width`, or a number that is not finite.
     """
     try:
         raw = base64.b64decode(text, validate=True)
@@ -59,7 +59,10 @@ def decode_vectors(text: str, count: int, width: int) -> np.ndarray:
         raise InputError(f"golden vectors are not base64: {error}") from error
     if len(raw) != 4 * count * width:
         raise InputError(f"golden vectors hold {len(raw)} bytes, not {count} rows of {width} float32")
-    return np.frombuffer(raw, dtype="<f4").reshape(count, width).astype(np.float32)
+    rows_ND = np.frombuffer(raw, dtype="<f4").reshape(count, width).astype(np.float32)
+    if not np.isfinite(rows_ND).all():
+        raise InputError("golden vectors hold NaN or infinity")
+    return rows_ND
 
 
 def write_golden(

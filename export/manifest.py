@@ -18,7 +18,7 @@ from msdc.errors import InputError
 from msdc.export.records import MANIFEST_FILE, InsidePath, ProgramPart, Section, Small
 from msdc.export.runtimes import RUNTIMES, RuntimeName
 from msdc.export.targets import TargetName
-from msdc.files import sha256_file, write_text
+from msdc.files import parse_json, sha256_file, write_text
 
 GOLDEN_FILE = "golden.json"
 MAX_MANIFEST_BYTES = 1024 * 1024
@@ -79,11 +79,11 @@ class ModelPart(Section):
 class Parity(Section):
     """Agreement of one artifact's golden vectors with the float model's, and whether the gates passed."""
 
-    mean_cosine: float
-    min_cosine: float
-    max_abs: float
+    mean_cosine: Annotated[float, Field(ge=-1.001, le=1.001)]
+    min_cosine: Annotated[float, Field(ge=-1.001, le=1.001)]
+    max_abs: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     texts: Annotated[int, Field(gt=0)]
-    low_bit_share: float | None = Field(default=None, description="share of weight bytes of 8 bits or less")
+    low_bit_share: float | None = Field(default=None, ge=0, le=1, description="share of weight bytes of 8 bits or less")
     passed: bool | None = None
     delegated_share: float | None = Field(default=None, description="share of operators inside the runtime's delegate")
     outside: dict[str, int] | None = Field(default=None, description="operators outside the delegate, by name")
@@ -177,10 +177,6 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     write_text(folder / MANIFEST_FILE, text.replace(f'"seal": "{_UNSEALED}"', f'"seal": "{seal}"', 1))
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON number")
-
-
 def read_manifest(folder: str | Path) -> Manifest:
     """The manifest of a bundle folder: bounded, sealed, and of this schema.
 
@@ -194,7 +190,7 @@ def read_manifest(folder: str | Path) -> Manifest:
         raise InputError(f"{path}: {path.stat().st_size} bytes, more than the {MAX_MANIFEST_BYTES} allowed")
     raw = path.read_bytes()
     try:
-        value = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+        value = parse_json(raw.decode("utf-8"))
         manifest = Manifest.model_validate(value)
     except ValidationError as error:
         first = error.errors()[0]

@@ -118,8 +118,9 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
-    except Exception as error:
-        if debug:
+    except BaseException as error:
+        # Panics of Rust libraries are no `Exception`.
+        if debug or isinstance(error, SystemExit | GeneratorExit):
             raise
         click.echo(f"error: {type(error).__name__}: {_one_line(error)[:300]} (--debug shows the traceback)", err=True)
         sys.exit(1)

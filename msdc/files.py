@@ -8,8 +8,10 @@ import errno
 import glob
 import hashlib
 import json
+import math
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -21,6 +23,8 @@ from msdc.errors import InputError, MsdcError
 # Everything that ships is below this folder, in a checkout (through its links) as in an installed package.
 PACKAGE = Path(__file__).resolve().parent
 MAX_JSON_BYTES = 64 * 1024 * 1024
+# float64 ends at 1.8e308.
+MAX_DIGITS = 308
 # Younger ones may belong to a process that still writes.
 LEFT_OVER_SECONDS = 24 * 3600
 
@@ -42,11 +46,14 @@ def disk_errors(target: Path) -> Iterator[None]:
         raise
     except RuntimeError as error:
         # torch and safetensors report the same conditions as text, without an errno.
-        if "No space left" in str(error) or "os error 28" in str(error) or "file write failed" in str(error):
+        if any(sign in str(error) for sign in ("No space left", "os error 28", "file write failed", "unexpected pos")):
             raise MsdcError(f"disk full while writing {target}: free some space and run again") from error
         raise
+    except MsdcError:
+        raise
     except Exception as error:
-        if type(error).__name__ == "SafetensorError" and "os error 28" in str(error):
+        # safetensors and tokenizers (Rust) raise types of their own.
+        if "os error 28" in str(error):
             raise MsdcError(f"disk full while writing {target}: free some space and run again") from error
         raise
 
@@ -89,31 +96,88 @@ def write_json(target: str | os.PathLike[str], value: Any) -> None:
     write_text(target, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
 
 
-def read_json(path: str | os.PathLike[str], max_bytes: int = MAX_JSON_BYTES) -> Any:
-    """Read a JSON file from an untrusted source.
+def regular_size(path: str | os.PathLike[str]) -> int:
+    """Bytes of a regular file; a link is followed.
 
     Raises:
-        InputError: missing, larger than `max_bytes`, not UTF-8, or not JSON.
+        InputError: missing, unreadable, or a folder, device, pipe or socket, which may have no end.
     """
-    path = Path(path)
     try:
-        size = path.stat().st_size
-        if size > max_bytes:
-            raise InputError(f"{path}: {size} bytes of JSON, more than the {max_bytes} allowed")
-        return json.loads(path.read_text(encoding="utf-8"))
+        status = os.stat(path)
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file") from error
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    if stat.S_ISDIR(status.st_mode):
+        raise InputError(f"{path}: a folder, a file was expected")
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError(f"{path}: not a regular file (a device, a pipe or a socket)")
+    return status.st_size
+
+
+def _constant(name: str) -> float:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is too large for a number")
+    return value
+
+
+def _integer(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"an integer of {len(text)} digits")
+    return int(text)
+
+
+def parse_json(text: str) -> Any:
+    """JSON from an untrusted source: no NaN, no infinity (also not as 1e999), no integer beyond float's range.
+
+    Raises:
+        ValueError: not such JSON.
+        RecursionError: nested too deeply.
+    """
+    return json.loads(text, parse_constant=_constant, parse_float=_finite, parse_int=_integer)
+
+
+def read_json(path: str | os.PathLike[str], max_bytes: int = MAX_JSON_BYTES) -> Any:
+    """Read a JSON file from an untrusted source; see `parse_json`.
+
+    Raises:
+        InputError: missing, not a regular file, larger than `max_bytes`, not UTF-8, or not JSON.
+    """
+    path = Path(path)
+    size = regular_size(path)
+    try:
+        if size > max_bytes:
+            raise InputError(f"{path}: {size} bytes of JSON, more than the {max_bytes} allowed")
+        with open(path, "rb") as handle:
+            raw = handle.read(max_bytes + 1)
+        if len(raw) > max_bytes:
+            raise InputError(f"{path}: more than the {max_bytes} bytes of JSON allowed")
+        return parse_json(raw.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not valid JSON ({error})") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def user_cache() -> Path:
-    """`$XDG_CACHE_HOME/msdc`, or `~/.cache/msdc`."""
+    """`$XDG_CACHE_HOME/msdc`, or `~/.cache/msdc`.
+
+    Raises:
+        MsdcError: neither is known.
+    """
     base = os.environ.get("XDG_CACHE_HOME") or ""
     # The XDG specification requires that relative paths are ignored.
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "msdc"
+    if os.path.isabs(base):
+        return Path(base) / "msdc"
+    try:
+        return Path.home() / ".cache" / "msdc"
+    except RuntimeError as error:
+        raise MsdcError("this user has no home folder for the cache: set XDG_CACHE_HOME to a folder") from error
 
 
 def refuse_existing(target: Path, force: bool) -> None:

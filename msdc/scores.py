@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from msdc.errors import InputError
+from msdc.errors import InputError, MsdcError
 
 
 def unit_rows(vectors_ND: np.ndarray) -> np.ndarray:
@@ -17,6 +17,18 @@ def unit_rows(vectors_ND: np.ndarray) -> np.ndarray:
     norms_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
     rows_ND: np.ndarray = np.ascontiguousarray(vectors_ND / np.where(norms_N1 == 0, 1.0, norms_N1), dtype=np.float32)
     return rows_ND
+
+
+def require_finite(vectors_ND: np.ndarray, name: str) -> np.ndarray:
+    """`vectors_ND` unchanged.
+
+    Raises:
+        MsdcError: NaN or infinity in the vectors of the model `name`, whose similarities would mean nothing.
+    """
+    if not np.isfinite(vectors_ND).all():
+        row = int(np.flatnonzero(~np.isfinite(vectors_ND).all(axis=1))[0])
+        raise MsdcError(f"{name}: the vector of text {row + 1} holds NaN or infinity; the model is damaged")
+    return vectors_ND
 
 
 def cosine_rows(first_ND: np.ndarray, second_ND: np.ndarray) -> np.ndarray:

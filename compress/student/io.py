@@ -14,7 +14,7 @@ from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.shapes import tensor_shapes
 from msdc.encoders.layout import read_layout
 from msdc.errors import InputError
-from msdc.files import read_json, staged_folder, write_json, write_text
+from msdc.files import read_json, regular_size, staged_folder, write_json, write_text
 from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, write_tokenizer_folder
 
 MODEL_TYPE = "msdc-student"
@@ -112,12 +112,11 @@ def read_tensors(path: Path, most_bytes: int | None = None) -> dict[str, torch.T
     """
     from safetensors.torch import load_file
 
-    if most_bytes is not None and path.is_file() and (size := path.stat().st_size) > most_bytes:
+    size = regular_size(path)
+    if most_bytes is not None and size > most_bytes:
         raise InputError(f"{path}: {size} bytes where its config.json asks for at most {most_bytes}")
     try:
         return load_file(path)
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file") from error
     except Exception as error:
         raise InputError(f"{path}: damaged or not a safetensors file ({str(error).splitlines()[0]})") from error
 

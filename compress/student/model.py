@@ -32,7 +32,7 @@ class StudentConfig(BaseModel):
     cyclically: A B C A B C.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     vocabulary: int = Field(gt=0)
     hidden: int = Field(gt=0)

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 def similarities(model: SentenceEncoder, texts: Sequence[str]) -> list[float]:
     """Cosine of the first text with each of the others."""
-    from msdc.scores import cosine_rows
+    from msdc.scores import cosine_rows, require_finite
 
-    vectors_ND = model.encode(texts)
+    vectors_ND = require_finite(model.encode(texts), model.name)
     cosines: list[float] = cosine_rows(vectors_ND[:1].repeat(len(texts) - 1, axis=0), vectors_ND[1:]).tolist()
     return cosines
 
@@ -27,9 +27,9 @@ def similarities(model: SentenceEncoder, texts: Sequence[str]) -> list[float]:
 @model_options
 def command(model: str, texts: tuple[str, ...], runtime: str | None, as_json: bool) -> None:
     """Print the cosine of the first TEXT with each of the others."""
+    lines = given_texts(texts)  # before torch is imported, so that a wrong text fails early
     from msdc.encoders.encoder import open_model
 
-    lines = given_texts(texts)
     if len(lines) < 2:
         raise click.UsageError("compare needs at least two texts")
     cosines = similarities(open_model(model, runtime), lines)

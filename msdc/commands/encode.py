@@ -13,10 +13,12 @@ from msdc.commands.options import given_texts, model_options
 @model_options
 def command(model: str, texts: tuple[str, ...], runtime: str | None, as_json: bool) -> None:
     """Print one vector per line for TEXT... (or for each line of standard input)."""
+    lines = given_texts(texts)  # before torch is imported, so that a wrong text fails early
     from msdc.encoders.encoder import open_model
+    from msdc.scores import require_finite
 
-    lines = given_texts(texts)
-    vectors_ND = open_model(model, runtime).encode(lines)
+    opened = open_model(model, runtime)
+    vectors_ND = require_finite(opened.encode(lines), opened.name)
     if as_json:
         rows = [
             {"text": text, "vector": [round(float(x), 7) for x in row]}

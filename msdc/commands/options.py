@@ -9,6 +9,7 @@ from typing import TypeVar
 import click
 
 from msdc.cli import runtime_names
+from msdc.errors import InputError
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -30,9 +31,30 @@ def given_texts(texts: Sequence[str]) -> list[str]:
 
     Raises:
         click.UsageError: no text, and standard input is a terminal.
+        InputError: a text is not UTF-8.
     """
     if texts:
-        return list(texts)
+        return require_utf8(texts, "TEXT")
     if sys.stdin.isatty():
         raise click.UsageError("give at least one TEXT, or pipe texts, one per line")
-    return [line.rstrip("\n") for line in sys.stdin]
+    lines = []
+    for number, raw in enumerate(sys.stdin.buffer, 1):
+        try:
+            lines.append(raw.decode("utf-8").removesuffix("\n").removesuffix("\r"))
+        except UnicodeDecodeError as error:
+            raise InputError(f"standard input line {number}: not valid UTF-8 ({error.reason})") from error
+    return lines
+
+
+def require_utf8(texts: Sequence[str], what: str) -> list[str]:
+    """Arguments of the command line, which Python decodes with surrogates where they are not UTF-8.
+
+    Raises:
+        InputError: one is not UTF-8.
+    """
+    for number, text in enumerate(texts, 1):
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InputError(f"{what} {number}: not valid UTF-8 (at character {error.start + 1})") from error
+    return list(texts)

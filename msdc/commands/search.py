@@ -21,10 +21,11 @@ import click
 import numpy as np
 
 from msdc.cli import runtime_names
+from msdc.commands.options import require_utf8
 from msdc.errors import InputError
 from msdc.files import read_json, staged_folder, user_cache, write_json
 from msdc.progress import track
-from msdc.scores import unit_rows
+from msdc.scores import require_finite, unit_rows
 from msdc.text.text_files import MAX_TEXT_BYTES, iterate_lines
 from msdc.text.tokenizer import text_key
 
@@ -124,7 +125,7 @@ class Index:
         todo = np.flatnonzero(missing)
         blocks = [todo[start : start + BLOCK] for start in range(0, len(todo), BLOCK)]
         for block in track(blocks, "encoding"):
-            vectors_ND[block] = unit_rows(self.model.encode([self.texts[i] for i in block]))
+            vectors_ND[block] = self._unit([self.texts[i] for i in block])
         self.index = faiss.IndexScalarQuantizer(
             self.model.width, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
         )
@@ -135,10 +136,13 @@ class Index:
             write_json(stage / "index.json", {"model": identity, "name": self.model.name, "lines": len(self.texts)})
         return len(todo)
 
+    def _unit(self, texts: Sequence[str]) -> np.ndarray:
+        return unit_rows(require_finite(self.model.encode(texts), self.model.name))
+
     def search(self, query: str, top: int) -> Found:
         """The `top` entries nearest in meaning to `query`."""
         began = time.perf_counter()
-        query_1D = unit_rows(self.model.encode([query]))
+        query_1D = self._unit([query])
         encoded = time.perf_counter()
         cosines, rows = self.index.search(query_1D, min(top, len(self.texts)))
         done = time.perf_counter()
@@ -194,6 +198,7 @@ def command(
 
     msdc search notes.txt "wo habe ich das Auto geparkt?"
     """
+    require_utf8(queries, "QUERY")
     from msdc.encoders.encoder import open_model
 
     lines = distinct_lines(file)  # before the model is loaded, so that a wrong file fails early

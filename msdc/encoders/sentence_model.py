@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from msdc.encoders.layout import Layout
 from msdc.errors import InputError
+from msdc.files import regular_size
 
 DENSE_ACTIVATIONS = {"identity": nn.Identity(), "tanh": nn.Tanh(), "relu": nn.ReLU(), "gelu": nn.GELU()}
 
@@ -79,6 +80,7 @@ def load_sentence_model(layout: Layout, trust_remote_code: bool = False) -> Sent
     if not list(layout.body.glob("*.safetensors")):
         raise InputError(f"{layout.body}: no .safetensors weights; other weight files are not read")
     for path in sorted(layout.body.glob("*.safetensors")):
+        regular_size(path)
         try:
             with safe_open(path, framework="pt"):
                 pass

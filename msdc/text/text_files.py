@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from msdc.errors import InputError
+from msdc.files import regular_size
 
 MAX_TEXT_BYTES = 1 << 30
 BUFFER_BYTES = 1 << 20
@@ -65,6 +66,7 @@ def _raw_lines(path: Path, max_line_bytes: int | None, max_bytes: int | None) ->
     number, offset = 0, 0
     # One byte more than allowed is asked for, so that a file at the limit is told from a larger one.
     bound = min(value + 1 for value in (max_line_bytes, max_bytes, MAX_TEXT_BYTES) if value is not None)
+    regular_size(path)
     try:
         with open(path, "rb", buffering=BUFFER_BYTES) as raw:
             stream = _unpacked(raw)
@@ -82,10 +84,6 @@ def _raw_lines(path: Path, max_line_bytes: int | None, max_bytes: int | None) ->
                 if max_line_bytes is None and len(line) > MAX_TEXT_BYTES:
                     raise InputError(f"{path} line {number}: longer than {MAX_TEXT_BYTES >> 20} MiB")
                 yield number, start, line
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file") from error
-    except IsADirectoryError as error:
-        raise InputError(f"{path}: a folder, a file was expected") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path}: damaged gzip file after line {number} ({error})") from error
     except OSError as error:

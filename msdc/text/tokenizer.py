@@ -6,15 +6,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from msdc.errors import InputError
+from msdc.errors import InputError, MsdcError
+from msdc.files import disk_errors, regular_size
 
 MODEL_FILE = "tokenizer.model"
 JSON_FILE = "tokenizer.json"
@@ -48,11 +50,25 @@ class Tokenizer(Protocol):
 
 
 def _bounded(path: Path) -> Path:
-    if not path.is_file():
-        raise InputError(f"{path}: no such tokenizer file")
-    if path.stat().st_size > MAX_TOKENIZER_BYTES:
-        raise InputError(f"{path}: {path.stat().st_size} bytes, more than the {MAX_TOKENIZER_BYTES} allowed")
+    if (size := regular_size(path)) > MAX_TOKENIZER_BYTES:
+        raise InputError(f"{path}: {size} bytes, more than the {MAX_TOKENIZER_BYTES} allowed")
     return path
+
+
+@contextlib.contextmanager
+def _refused(path: Path, what: str) -> Iterator[None]:
+    """Any error of a tokenizer library as one line; a panic of Rust is a BaseException that no handler would catch.
+
+    Raises:
+        InputError: the body failed.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, MsdcError):
+        raise
+    except BaseException as error:
+        word = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{path}: {what} ({word[:200]})") from error
 
 
 class PieceTokenizer:
@@ -97,25 +113,25 @@ class FastTokenizer:
 
         self.path = _bounded(Path(path))
         self.files = [self.path]
-        try:
+        with _refused(self.path, "not a tokenizer.json"):
             self.backend = Backend.from_file(str(self.path))
-        except Exception as error:
-            raise InputError(f"{path}: not a tokenizer.json ({str(error).splitlines()[0]})") from error
-        self.backend.no_padding()
-        self.backend.no_truncation()
-        self.size = self.backend.get_vocab_size()
+            self.backend.no_padding()
+            self.backend.no_truncation()
+            self.size = self.backend.get_vocab_size()
         self.pad_id = pad_id
 
     def encode(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """See `Tokenizer`."""
-        self.backend.enable_truncation(max_length)
-        return [row.ids for row in self.backend.encode_batch_fast(list(texts))]
+        with _refused(self.path, "the tokenizer fails on a text"):
+            self.backend.enable_truncation(max_length)
+            return [row.ids for row in self.backend.encode_batch_fast(list(texts))]
 
     def pieces(self, text: str) -> list[str]:
         """See `Tokenizer`."""
         # `encode` leaves its truncation set, which would apply here too.
-        self.backend.no_truncation()
-        return list(self.backend.encode(text, add_special_tokens=False).tokens)
+        with _refused(self.path, "the tokenizer fails on a text"):
+            self.backend.no_truncation()
+            return list(self.backend.encode(text, add_special_tokens=False).tokens)
 
 
 def load_tokenizer(folder: str | Path, pad_id: int = 0) -> Tokenizer:
@@ -125,9 +141,10 @@ def load_tokenizer(folder: str | Path, pad_id: int = 0) -> Tokenizer:
         InputError: neither exists, or it is damaged.
     """
     folder = Path(folder)
-    if (folder / MODEL_FILE).is_file():
+    # What is there but no regular file is refused by the reader, not passed over.
+    if (folder / MODEL_FILE).exists():
         return PieceTokenizer(folder / MODEL_FILE)
-    if (folder / JSON_FILE).is_file():
+    if (folder / JSON_FILE).exists():
         return FastTokenizer(folder / JSON_FILE, pad_id)
     raise InputError(f"{folder}: no {MODEL_FILE} and no {JSON_FILE}; save the tokenizer in its fast form first")
 
@@ -197,7 +214,8 @@ def write_fast_copy(model_file: Path, target: Path) -> None:
         pair=f"{names[bos]} $A {names[eos]} {names[eos]} $B {names[eos]}",
         special_tokens=[(names[bos], bos), (names[eos], eos)],
     )
-    backend.save(str(target))
+    with disk_errors(target):
+        backend.save(str(target))
 
 
 def write_tokenizer_folder(model_file: Path, folder: Path, max_length: int) -> None:
