@@ -118,8 +118,13 @@ public final class SentenceEncoder: @unchecked Sendable {
     var values = [Float](repeating: 0, count: texts.count * width)
     guard !texts.isEmpty else { return Vectors(values: values, width: width) }
     // All texts in one piece of memory, with a byte at the end so that it is never empty.
-    let bytes = texts.flatMap { $0.utf8.map { CChar(bitPattern: $0) } } + [0]
-    let sizes = texts.map(\.utf8.count)
+    var bytes: [CChar] = []
+    var sizes: [Int] = []
+    for text in texts {
+      bytes.append(contentsOf: text.utf8.map { CChar(bitPattern: $0) })
+      sizes.append(text.utf8.count)
+    }
+    bytes.append(0)
     try bytes.withUnsafeBufferPointer { all in
       var next = all.baseAddress!
       var starts: [UnsafePointer<CChar>?] = []
