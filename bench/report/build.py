@@ -4,21 +4,42 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from msdc.bench.accuracy.document import Document, as_documents
 from msdc.bench.compare import Comparison, compare_results
 from msdc.bench.report.data import ReportData
-from msdc.bench.report.inputs import read_inputs, read_training
+from msdc.bench.report.inputs import TrainingLog, read_inputs, read_training
 from msdc.bench.report.model import Report, Section
-from msdc.bench.report.sections import accuracy, comparison, evaluation, method, overview, performance, sweep, training
+from msdc.bench.report.sections import (
+    accuracy,
+    comparison,
+    evaluation,
+    method,
+    overview,
+    performance,
+    recurrence,
+    sweep,
+    training,
+)
 from msdc.bench.report.write import check_output, section_to_html, to_html, to_markdown
 from msdc.bench.result import BenchFile
 from msdc.distill.sweep_table import SweepTable
 from msdc.errors import InputError
 from msdc.files import write_json, write_text
 from msdc.tables import joined
+
+
+def _training(run_folder: Path, twin: tuple[str, Path] | None) -> TrainingLog:
+    """The stages of a run, and those that its twin trained otherwise than by taking them over."""
+    own = read_training(run_folder)
+    if twin is None:
+        return own
+    known = {(stage.name, tuple(stage.losses)) for stage in own.stages}
+    other = [stage for stage in read_training(twin[1]).stages if (stage.name, tuple(stage.losses)) not in known]
+    return TrainingLog((*own.stages, *(replace(stage, name=f"{stage.name} ({twin[0]})") for stage in other)))
 
 
 def build_report(
@@ -31,9 +52,11 @@ def build_report(
     with_peers: bool = False,
     evaluations: Sequence[Document] = (),
     sweeps: Sequence[SweepTable] = (),
+    twin: tuple[str, Path] | None = None,
 ) -> Report:
     """A report of `results`, with the training run in `run_folder`, a comparison with `before`, documents of `msdc
-    evaluate`, and sweeps when given.
+    evaluate`, and sweeps when given. `twin` is the name and run folder of a student that is the reported one without
+    recurrence: the report compares the two.
 
     Raises:
         InputError: nothing to report, a bad run folder, or nothing in common with `before`.
@@ -46,13 +69,15 @@ def build_report(
     data = ReportData(
         results=results,
         title=title or joined(list(dict.fromkeys(names))),
-        training=read_training(run_folder) if run_folder is not None else None,
+        training=_training(run_folder, twin) if run_folder is not None else None,
         comparisons=comparisons,
+        twin=twin[0] if twin is not None else "",
     )
     found = (
         overview.artifacts(data),
         accuracy.section(data),
         accuracy.trade(data),
+        recurrence.section(data),
         *evaluation.sections(evaluations),
         comparison.section(data),
         performance.latency(data),

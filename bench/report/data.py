@@ -63,12 +63,16 @@ def style_models(models: Sequence[ModelScores]) -> list[Style]:
 
 @dataclass(frozen=True)
 class ReportData:
-    """Everything the sections read; one of `styles` per run and one of `model_styles` per model, in order."""
+    """Everything the sections read; one of `styles` per run and one of `model_styles` per model, in order.
+
+    `twin` is the name of the model that differs from the student in one respect, that its unit is applied once.
+    """
 
     results: BenchFile
     title: str
     training: TrainingLog | None = None
     comparisons: tuple[Comparison, ...] = ()
+    twin: str = ""
     styles: list[Style] = field(default_factory=list)
     model_styles: list[Style] = field(default_factory=list)
 

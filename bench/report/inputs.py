@@ -52,12 +52,15 @@ def read_inputs(paths: Sequence[Path]) -> Inputs:
 
 @dataclass
 class StageLog:
-    """One stage. `losses` are (step, mean loss since the previous row); `validated` are (step, numbers)."""
+    """One stage. `losses` are (step, mean loss since the previous row); `validated` are (step, numbers); `shares` are
+    the parts of the loss by objective, of a finished stage.
+    """
 
     name: str
     losses: list[tuple[int, float]] = field(default_factory=list)
     validated: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     seconds: float = 0.0
+    shares: dict[str, float] = field(default_factory=dict)
 
     @property
     def steps(self) -> int:
@@ -104,6 +107,11 @@ def read_training(run_folder: Path) -> TrainingLog:
             continue
         try:
             row = json.loads(line)
+            if isinstance(row.get("done"), dict) and row.get("stage") in stages:
+                done = _numbers(row["done"])
+                stages[row["stage"]].shares = {
+                    key.removeprefix("share_"): value for key, value in done.items() if key.startswith("share_")
+                }
             if "step" not in row:
                 continue  # the end of a stage, or a remark on the run
             name, step = str(row["stage"]), int(row["step"])

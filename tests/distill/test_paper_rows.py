@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 from click.testing import CliRunner
+from places import ROOT
 
 from msdc.distill.catalog import listing, load_recipe, shipped, variants_of
 from msdc.distill.cli import command
@@ -95,3 +98,15 @@ def test_names_of_corpora_and_models_are_known(tmp_path):
             for model in (recipe.teacher, recipe.assistant, recipe.student):
                 if isinstance(model, str) or hasattr(model, "model"):
                     assert model_name(model) in NAMES["models"], (label, model)
+
+
+def test_the_page_of_rows_is_what_the_recipes_say():
+    """docs/guides/paper_rows.md claims nothing that is not in a recipe: it is generated, and not out of date."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / "paper_rows.py")], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == (ROOT / "docs" / "guides" / "paper_rows.md").read_text(encoding="utf-8"), (
+        "run: python benchmarks/paper_rows.py --write docs/guides/paper_rows.md"
+    )
+    for name, row in ROWS:
+        assert f"| `{name}:{row}` |" in done.stdout

@@ -28,12 +28,13 @@ def section(data: ReportData) -> Section | None:
             number(numbers.get("heldout_mse")),
             fixed(numbers.get("heldout_accuracy"), 1),
             fixed(sum(graded) / len(graded), 1) if graded else "–",
+            ", ".join(f"{name} {100 * share:.3g} %" for name, share in stage.shares.items()) or "–",
             fixed(stage.seconds, 0),
         ))  # fmt: skip
     columns = (
         Column("Stage", align="left"), Column("Steps"), Column("First loss"), Column("Last loss"),
         Column("Chosen step"), Column("Held-out MSE"), Column("Held-out accuracy", "%"),
-        Column("Development Spearman", "× 100"), Column("Time", "s"),
+        Column("Development Spearman", "× 100"), Column("Shares of the loss", align="left"), Column("Time", "s"),
     )  # fmt: skip
     note = (
         "Held-out figures are those of the checkpoint that was kept, on parallel sentences left out of training, "
