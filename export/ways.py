@@ -24,7 +24,7 @@ from msdc.export.gates import Thresholds, thresholds_for
 from msdc.export.manifest import ModelPart
 from msdc.export.records import GenericRequest, ProgramRequest, WrittenProgram
 from msdc.export.runtimes import RUNTIMES
-from msdc.export.smooth import Smoothed, smooth
+from msdc.export.smooth import Smoothed, calibration_texts, smooth
 from msdc.text.tokenizer import Tokenizer
 
 CANONICAL, GENERIC = "canonical", "generic"
@@ -111,6 +111,7 @@ def prepare_generic(
         InputError: a module or an option that this way does not have.
     """
     from msdc.export.generic.model import generic_model, reference_vectors
+    from msdc.export.generic.smooth import smooth_generic
     from msdc.export.generic.weights import parameter_counts as count
 
     precision = options.precision
@@ -124,8 +125,13 @@ def prepare_generic(
     width = int(reference_vectors(modules, [[min(3, vocabulary - 1)]]).shape[1])
     counts = count(model)
 
+    @functools.cache
+    def smoothed() -> Any:
+        return smooth_generic(model, tokenizer.encode(calibration_texts(), longest))
+
     def write(runtime: str, folder: Path) -> WrittenProgram:
-        request = GenericRequest(model, precision, vocabulary, width, longest, options.target, tokenizer.pad_id)
+        made = smoothed() if precision == "int8" else model
+        request = GenericRequest(made, precision, vocabulary, width, longest, options.target, tokenizer.pad_id)
         return RUNTIMES[runtime].write_generic(request, folder)
 
     return Prepared(

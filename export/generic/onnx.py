@@ -1,8 +1,8 @@
 """ONNX programs of any model: torch's exporter, then every linear map and the token table rewritten to int8.
 
 The exporter leaves weights behind `Transpose` or in `Gemm`, where `quantize_dynamic` does not find them; here they are
-followed to their initializers. A quantized map is the one of export/onnx/linear.py: uint8 activations with a scale per
-token, int8 weights with a scale per output channel.
+followed to their initializers. A quantized map: uint8 activations with a scale and a minimum per token, int8 weights
+with a scale per output channel.
 
 Shapes: B batch, T tokens, K inputs and N outputs of a linear map, V vocabulary, D sentence width.
 """
@@ -73,7 +73,7 @@ class _Rewriter:
     def __post_init__(self) -> None:
         self.constants = {tensor.name: tensor for tensor in self.graph.initializer}
         self.makers = {name: node for node in self.graph.node for name in node.output}
-        self._quantized: dict[str, tuple[str, str, int]] = {}
+        self._quantized: dict[Any, tuple[str, str, str, int]] = {}
         self.uses_microsoft = False
         self.low_bytes = self.float_bytes = 0
 
@@ -101,9 +101,12 @@ class _Rewriter:
         K = weight_KN.shape[0]
         part = int8_rows(torch.from_numpy(np.ascontiguousarray(weight_KN.T)), name)
         values_NK, scale_N = pair_safe(np.ascontiguousarray(weight_KN.T), part.scale.numpy()[:, 0])
-        if value not in self._quantized:
-            self._quantized[value] = quantize_tokens(g, value, K, None, self._zeros)
-        quantized, step, zero_value = self._quantized[value]
+        same = self._same_product(value)
+        if same not in self._quantized:
+            # Anchored at each token's minimum: what is known of an activation differs between architectures.
+            low = g.op("ReduceMin", value, g.const("int8/axis_last", [-1]), keepdims=1)
+            self._quantized[same] = (low, *quantize_tokens(g, g.op("Sub", value, low), K, 0.0, self._zeros))
+        low, quantized, step, zero_value = self._quantized[same]
         zero = g.const(f"int8/zero_{zero_value}", np.asarray(zero_value, np.uint8))
         weight, scale = g.const(f"{name}.weight", values_NK.T), g.const(f"{name}.scale", scale_N)
         if self.microsoft:
@@ -113,8 +116,17 @@ class _Rewriter:
         else:
             total = g.op("MatMulInteger", quantized, weight, zero)
             scaled = g.op("Mul", g.op("Cast", total, to=TensorProto.FLOAT), scale)
-        made = g.op("Mul", scaled, step)
+        total_N = values_NK.sum(1, dtype=np.int64).astype(np.float32) * scale_N
+        shift = g.op("Mul", low, g.const(f"{name}.shift", total_N))
+        made = g.op("Add", g.op("Mul", scaled, step), shift)
         g.rename(g.op("Add", made, bias) if bias else made, name)
+
+    def _same_product(self, value: str) -> Any:
+        """What equal values have in common: query, key and value each multiply one state by equal constants."""
+        node = self.makers.get(value)
+        if node is None or node.op_type != "Mul" or node.input[1] not in self.constants:
+            return value
+        return node.input[0], numpy_helper.to_array(self.constants[node.input[1]]).tobytes()
 
     def _zeros(self, zero: int, step: str) -> str:
         constant = self.builder.const(f"int8/zeros_{zero}", np.asarray(zero, np.uint8))

@@ -1,0 +1,109 @@
+"""The generic way of an export over many architectures: cosine, delegated operators, bytes.
+
+    python benchmarks/architectures.py --write docs/results/architectures.md
+
+Every architecture is a small model with random weights, its reference the untouched transformers model: the page says
+what exports, how exactly, and what ExecuTorch runs outside its delegate; bytes are those of these small models. Rows of
+an earlier run in --output are kept, so that an interrupted run can go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from results_page import ROOT, add_write_option, table, write_page
+
+sys.path.insert(0, str(ROOT / "tests" / "helpers"))
+RUNTIMES, PRECISIONS = ("onnx", "executorch"), ("int8", "fp32")
+
+
+def measure(name: str, runtime: str, precision: str, layers: int) -> dict[str, Any]:
+    """One program of one architecture against the untouched model."""
+    from architectures import VOCABULARY, architecture_modules, rows
+
+    from msdc.export.generic.model import generic_model, reference_vectors
+    from msdc.export.generic.smooth import smooth_generic
+    from msdc.export.records import GenericRequest
+    from msdc.export.runtimes import RUNTIMES as RECORDS
+    from msdc.scores import cosine_rows
+
+    modules = architecture_modules(name, layers=layers)
+    reference = reference_vectors(modules, rows())
+    model = generic_model(modules, name)
+    if precision == "int8":
+        model = smooth_generic(model, rows())
+    request = GenericRequest(model, precision, VOCABULARY, reference.shape[1], 64, "linux", 0)
+    with tempfile.TemporaryDirectory() as place:
+        written = RECORDS[runtime].write_generic(request, Path(place))
+        cosines = cosine_rows(reference, written.runner.run(rows()))
+        size = sum(file.stat().st_size for file in Path(place).iterdir())
+    return {
+        "architecture": name, "runtime": runtime, "precision": precision, "layers": layers, "bytes": size,
+        "mean_cosine": float(cosines.mean()), "min_cosine": float(cosines.min()),
+        "delegated_share": written.delegated_share, "outside": written.outside,
+    }  # fmt: skip
+
+
+def report(found: list[dict[str, Any]]) -> str:
+    """The table, and the names of what is not delegated."""
+    header = ("architecture", "runtime", "precision", "mean cosine", "min cosine", "operators delegated", "bytes")
+    cells = [
+        (r["architecture"], r["runtime"], r["precision"], f"{r['mean_cosine']:.6f}", f"{r['min_cosine']:.6f}",
+         "-" if r["delegated_share"] is None else f"{100 * r['delegated_share']:.0f} %", f"{r['bytes']:,}")
+        for r in sorted(found, key=lambda r: (r["architecture"], r["runtime"], r["precision"]))
+    ]  # fmt: skip
+    lines = [
+        "Small models with random weights (120 tokens, hidden size 64); cosine to the untouched transformers model. "
+        "ONNX Runtime has no delegate.",
+        "", table(header, cells), "", "Outside the delegate in ExecuTorch, with counts:", "",
+    ]  # fmt: skip
+    for r in found:
+        if r["outside"]:
+            names = ", ".join(f"{operator} {count}" for operator, count in r["outside"].items())
+            lines.append(f"* {r['architecture']} {r['precision']}: {names}")
+    lines += [
+        "",
+        "Views and squeezes move no data or little; norms, look-ups and positions run once per layer or less.",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    from architectures import ARCHITECTURES
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=ARCHITECTURES, default=ARCHITECTURES)
+    parser.add_argument("--runtimes", nargs="+", choices=RUNTIMES, default=RUNTIMES)
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("-o", "--output", type=Path, help="rows as JSON lines; rows found there are kept")
+    add_write_option(parser, "architectures")
+    options = parser.parse_args()
+    found: list[dict[str, Any]] = []
+    if options.output and options.output.is_file():
+        found = [json.loads(line) for line in options.output.read_text(encoding="utf-8").splitlines()]
+    done = {(r["architecture"], r["runtime"], r["precision"]) for r in found}
+    for precision in options.precisions:
+        for runtime in options.runtimes:
+            for name in options.only:
+                if (name, runtime, precision) in done:
+                    continue
+                found.append(measure(name, runtime, precision, options.layers))
+                print(json.dumps(found[-1]), file=sys.stderr, flush=True)
+                if options.output:
+                    text = "".join(json.dumps(row) + "\n" for row in found)
+                    options.output.write_text(text, encoding="utf-8")
+    text = report(found)
+    if options.write:
+        write_page(options.write, "Architectures through the generic way", "small models with random weights", text,
+                   libraries=("torch", "transformers", "executorch", "torchao", "onnx", "onnxruntime"))  # fmt: skip
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""The generic way: programs of many architectures give the vectors of the untouched transformers model."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from architectures import ARCHITECTURES, VOCABULARY, architecture_modules, rows, save_bert_like
+from click.testing import CliRunner
+from stock_models import TEXTS, write_stock
+
+from msdc import load_bundle
+from msdc.errors import InputError
+from msdc.export.cli import command
+from msdc.export.executorch.runner import ExecutorchRunner
+from msdc.export.generic.executorch import write_generic_executorch
+from msdc.export.generic.model import generic_model, reference_vectors
+from msdc.export.generic.onnx import write_generic_onnx
+from msdc.export.generic.smooth import smooth_generic
+from msdc.export.onnx.runner import OnnxRunner
+from msdc.export.records import GenericRequest
+from msdc.scores import cosine_rows
+
+
+def _request(name, precision):
+    modules = architecture_modules(name)
+    reference = reference_vectors(modules, rows())
+    model = generic_model(modules, name)
+    if precision == "int8":
+        model = smooth_generic(model, rows())
+    return GenericRequest(model, precision, VOCABULARY, reference.shape[1], 48, "linux", 0), reference
+
+
+def _close(reference, found, precision):
+    if precision == "fp32":
+        size = np.linalg.norm(reference, axis=1, keepdims=True).clip(1.0)
+        assert np.abs((reference - found) / size).max() < 1e-4
+    else:
+        assert cosine_rows(reference, found).min() > 0.99
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_eager_model_equals_the_untouched_one(name):
+    for precision in ("fp32", "int8"):
+        request, reference = _request(name, precision)
+        with torch.inference_mode():
+            found = np.stack([request.model(torch.tensor([row]))[0].numpy() for row in rows()])
+        np.testing.assert_allclose(found, reference, atol=2e-5, rtol=1e-3)
+
+
+QUICK_ONNX, QUICK_EXECUTORCH = ("mpnet", "qwen3", "static"), ("static",)
+
+
+def _cases(quick):
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in ARCHITECTURES]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("name", _cases(QUICK_ONNX))
+def test_onnx_program(name, precision, tmp_path):
+    request, reference = _request(name, precision)
+    written = write_generic_onnx(request, tmp_path / "model.onnx")
+    # All rows in one batch of each length, so that padding and mask are used.
+    runner = OnnxRunner(tmp_path / "model.onnx", pad_id=0)
+    _close(reference, runner.run(rows()), precision)
+    assert written.low_bit_share is None if precision == "fp32" else written.low_bit_share >= 0.95
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("name", _cases(QUICK_EXECUTORCH))
+def test_executorch_program(name, precision, tmp_path):
+    request, reference = _request(name, precision)
+    written = write_generic_executorch(request, tmp_path / "model.pte")
+    _close(reference, ExecutorchRunner(tmp_path / "model.pte", style="forward", repeats=1).run(rows()), precision)
+    assert 0 < written.delegated_share <= 1 or name == "static"
+    assert not {"linear", "addmm", "mm"} & set(written.outside)
+    assert written.low_bit_share is None if precision == "fp32" else written.low_bit_share >= 0.95
+
+
+def test_unknown_family_goes_the_generic_way(tmp_path):
+    model = save_bert_like(tmp_path / "mpnet", "mpnet")
+    arguments = [str(model), "--target", "web", "-o", str(tmp_path / "out"), "--json"]
+    done = CliRunner().invoke(command, arguments, catch_exceptions=False)
+    assert done.exit_code == 0 and "generic way" in done.output
+    manifest = json.loads(done.output[done.output.index("{") :])
+    assert (
+        manifest["model"]["config"] == {"way": "generic", "architecture": "mpnet"} and manifest["precision"] == "int8"
+    )
+    from sentence_transformers import SentenceTransformer
+
+    reference = SentenceTransformer(str(model), device="cpu").encode(TEXTS)
+    assert cosine_rows(reference, load_bundle(tmp_path / "out").encode(TEXTS)).min() > 0.99
+
+
+def test_ways_that_do_not_fit_are_refused(tmp_path):
+    model = save_bert_like(tmp_path / "mpnet", "mpnet")
+    arguments = [str(model), "--target", "web", "-o", str(tmp_path / "out"), "--way", "canonical"]
+    with pytest.raises(InputError, match=r"canonical way does not take it.*mpnet"):
+        CliRunner().invoke(command, arguments, catch_exceptions=False, standalone_mode=False)
+    bert = write_stock(tmp_path / "bert", "bert")
+    arguments = [str(bert), "--target", "web", "-o", str(tmp_path / "out"), "--way", "generic", "--precision",
+                 "int8-embed4"]  # fmt: skip
+    with pytest.raises(InputError, match=r"int8-embed4.*canonical"):
+        CliRunner().invoke(command, arguments, catch_exceptions=False, standalone_mode=False)
