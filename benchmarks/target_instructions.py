@@ -141,7 +141,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, default=Path("artifacts-work"), help="folder for bundles (about 1 GB)")
     parser.add_argument("--peer-python", help="python of the peer's environment; without it no peer is measured")
-    parser.add_argument("-o", "--output", type=Path, help="all figures as JSON lines; bundles found there are kept")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="measure these artifacts only")
+    parser.add_argument("-o", "--output", type=Path, help="all figures as JSON lines; rows found there are kept")
     add_write_option(parser, "target_instructions")
     options = parser.parse_args()
     work: Path = options.work
@@ -159,7 +160,7 @@ def main() -> None:
     if options.output and options.output.is_file():
         rows = [json.loads(line) for line in options.output.read_text(encoding="utf-8").splitlines()]
     for name, make in bundles.items():
-        if any(row["name"] == name for row in rows):
+        if any(row["name"] == name for row in rows) or (options.only and name not in options.only):
             continue
         rows += measure(name, shortened(make()))
         if options.output:
