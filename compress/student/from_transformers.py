@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 from msdc.compress.student.model import Student, StudentConfig
-from msdc.encoders.encoder import Encoder
+from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.encoders.layout import read_layout
-from msdc.encoders.sentence_model import SentenceModel, load_sentence_model
+from msdc.encoders.sentence_model import SentenceModel
 from msdc.errors import InputError
 
 ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_new", "gelu_pytorch_tanh": "gelu_new", "relu": "relu"}
@@ -131,6 +131,42 @@ def _positions(state: State, family: Family, pad_id: int, max_length: int) -> Te
     return (rows if types is None else rows + types[0]).clone()
 
 
+@dataclass(frozen=True)
+class _Head:
+    """What follows the transformer, as far as the canonical class has it."""
+
+    pooling: str
+    dense: torch.nn.Linear | None
+    activation: str
+    normalize: bool
+
+
+def _head(model: SentenceModel, where: str) -> _Head:
+    """Pooling, at most one dense layer, normalisation, in this order.
+
+    Raises:
+        InputError: other modules, or a setting that the canonical class does not have.
+    """
+    kinds = [type(module).__name__ for module in model.after]
+    wanted = [kind for kind in kinds if kind != "Dropout"]
+    if wanted not in (["Pooling"], ["Pooling", "Normalize"], ["Pooling", "Dense"], ["Pooling", "Dense", "Normalize"]):
+        raise InputError(
+            f"{where}: cannot become a student: its modules {', '.join(kinds) or 'end with the transformer'}; a "
+            "student has Pooling, at most one Dense, and Normalize"
+        )
+    found: dict[str, Any] = {type(module).__name__: module for module in model.after}
+    pooling, dense = found["Pooling"], found.get("Dense")
+    modes = [pooling.pooling_mode] if isinstance(pooling.pooling_mode, str) else list(pooling.pooling_mode)
+    if len(modes) != 1 or modes[0] not in ("mean", "cls", "max"):
+        raise InputError(f"{where}: cannot become a student: pooling {', '.join(modes)}; known: mean, cls, max")
+    if dense is None:
+        return _Head(modes[0], None, "identity", "Normalize" in found)
+    activation = type(dense.activation_function).__name__.lower()
+    if activation not in ("identity", "tanh", "relu", "gelu") or dense.use_residual:
+        raise InputError(f"{where}: cannot become a student: a Dense with {activation} or a residual connection")
+    return _Head(modes[0], dense.linear, activation, "Normalize" in found)
+
+
 def _config(model: SentenceModel, family: Family, stack: int, positions: int, where: str) -> StudentConfig:
     source: Any = model.body.config
     activation = getattr(source, family.activation)
@@ -139,7 +175,8 @@ def _config(model: SentenceModel, family: Family, stack: int, positions: int, wh
     albert = source.model_type == "albert"
     body: Any = model.body
     table = body.get_input_embeddings().weight
-    dense = model.dense
+    head = _head(model, where)
+    dense = head.dense
     return StudentConfig(
         vocabulary=table.shape[0],
         hidden=getattr(source, family.hidden),
@@ -154,11 +191,11 @@ def _config(model: SentenceModel, family: Family, stack: int, positions: int, wh
         # DistilBERT has no such setting; its code says 1e-12.
         layer_norm_eps=getattr(source, "layer_norm_eps", 1e-12),
         dropout=float(getattr(source, family.dropout)),
-        pooling=model.pooling,  # type: ignore[arg-type]
+        pooling=head.pooling,  # type: ignore[arg-type]
         dense=None if dense is None else dense.out_features,
-        dense_activation=type(model.dense_activation).__name__.lower(),  # type: ignore[arg-type]
+        dense_activation=head.activation,  # type: ignore[arg-type]
         dense_bias=dense is None or dense.bias is not None,
-        normalize=model.normalize,
+        normalize=head.normalize,
         pad_id=int(source.pad_token_id or 0),
     )
 
@@ -190,8 +227,9 @@ def convert(model: SentenceModel, max_length: int, where: str = "model") -> Stud
                 value = state[f"{family.layer.format(*place)}.{theirs}.{kind}"]
                 # A group that is applied twice in a row becomes two layers; each must own its weights.
                 ours[f"layers.{index}.{part}.{kind}"] = value.clone() if place in stack[:index] else value
-    if model.dense is not None:
-        ours |= {f"dense.{name}": value.detach() for name, value in model.dense.state_dict().items()}
+    dense = _head(model, where).dense
+    if dense is not None:
+        ours |= {f"dense.{name}": value.detach() for name, value in dense.state_dict().items()}
     with torch.device("meta"):
         student = Student(config)
     student.load_state_dict(ours, assign=True)
@@ -206,9 +244,11 @@ def from_stock(folder: str | Path) -> Student:
     Raises:
         InputError: not a model folder, damaged, or of a kind that is not supported.
     """
-    layout = read_layout(folder)
-    _known(layout.model_type, str(folder))
-    return convert(load_sentence_model(layout), layout.max_length, str(folder))
+    _known(read_layout(folder).model_type, str(folder))
+    encoder = load_encoder(folder)
+    if not isinstance(encoder.module, SentenceModel):
+        raise InputError(f"{folder}: not a stock transformer")
+    return convert(encoder.module, encoder.max_length, str(folder))
 
 
 def to_student(encoder: Encoder) -> Student:
@@ -217,6 +257,8 @@ def to_student(encoder: Encoder) -> Student:
     Raises:
         InputError: an encoder of a kind that is not supported.
     """
+    if not encoder.defaults.include_prompt and any(encoder.defaults.prompts.values()):
+        raise InputError(f"{encoder.name}: pools without its prompts' tokens (include_prompt), which a student cannot")
     if isinstance(encoder.module, Student):
         return encoder.module
     if not isinstance(encoder.module, SentenceModel):

@@ -219,6 +219,7 @@ class Student(nn.Module):
         states_BLH = torch.stack([states[number] for number in wanted], 1) if wanted else empty_BLH
         return self.head(hidden_BTH, mask_BT), states_BLH
 
-    def forward(self, ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
-        """Sentence vectors [B, D] of token ids [B, T] whose mask is 1 on real tokens."""
-        return self.head(self.hidden(ids_BT, mask_BT), mask_BT)
+    def forward(self, ids_BT: Tensor, mask_BT: Tensor, skip: int = 0) -> Tensor:
+        """Sentence vectors [B, D] of token ids [B, T] whose mask is 1 on real tokens; `skip` first are not pooled."""
+        hidden_BTH = self.hidden(ids_BT, mask_BT)
+        return self.head(hidden_BTH[:, skip:], mask_BT[:, skip:]) if skip else self.head(hidden_BTH, mask_BT)

@@ -41,27 +41,33 @@ def load_bare_encoder(
     encoder = load_encoder(name)
     if pooling is None and head is None:
         return encoder
+    from sentence_transformers.sentence_transformer.modules import Dense, Pooling
+
     module = encoder.module
     assert encoder.folder is not None
     if not isinstance(module, SentenceModel) or (encoder.folder / "modules.json").is_file():
         raise InputError(f"{name}: its folder says how it pools; pooling and head are for folders without modules.json")
+    found = [part for part in module.after if isinstance(part, Pooling)]
+    if len(found) != 1:
+        raise InputError(f"{name}: its transformer gives sentence vectors itself; pooling and head do not apply")
     if pooling is not None:
-        module.pooling = pooling
+        found[0].pooling_mode = pooling
     state = None
     if head is not None:
         hidden = int(cast(int, module.width))
         state = _head_weights(encoder.folder, hidden)
-        module.dense = nn.Linear(hidden, hidden).requires_grad_(False)
+        dense = Dense(hidden, hidden, activation_function=nn.Tanh())
+        linear = dense.linear.requires_grad_(False)
         if state is not None:
-            module.dense.load_state_dict(state)
+            linear.load_state_dict(state)
         elif new_head_seed is not None:
             generator = torch.Generator().manual_seed(new_head_seed)
-            module.dense.weight.normal_(std=START_STD, generator=generator)
-            module.dense.bias.zero_()
+            linear.weight.normal_(std=START_STD, generator=generator)
+            linear.bias.zero_()
         else:
             raise InputError(f"{name}: head: mlp, but its weights hold no {' or '.join(HEAD_NAMES)}")
-        module.dense_activation = nn.Tanh()
-        module.dense.requires_grad_(True)
+        linear.requires_grad_(True)
+        module.after.append(dense)
     # Outputs are cached under the fingerprint: another reading of the same files is another encoder.
     drawn = new_head_seed if head is not None and state is None else None
     text = f"{encoder.fingerprint()} pooling={pooling} head={head} drawn={drawn}"

@@ -10,12 +10,13 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from msdc.encoders.defaults import EncodeDefaults, read_defaults, with_prompt
 from msdc.encoders.layout import read_layout
 from msdc.encoders.locate import is_reserved, locate_model
 from msdc.errors import InputError
@@ -51,11 +52,23 @@ class SentenceEncoder(Protocol):
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids with special ids, truncated to `max_length`."""
 
-    def encode(self, texts: Sequence[str]) -> np.ndarray:
+    @property
+    def defaults(self) -> EncodeDefaults:
+        """Prompts of the model and the width of its vectors."""
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        truncate_dim: int | None = None,
+    ) -> np.ndarray:
         """Vectors of `texts`, float32 [N, D].
 
         Raises:
-            InputError: `texts` is one string, or holds something that is not text.
+            InputError: `texts` is one string, or holds something that is not text; an unknown prompt; a width that the
+                model does not have.
         """
 
     def fingerprint(self) -> str:
@@ -71,8 +84,8 @@ class SentenceModule(Protocol):
     def width(self) -> int:
         """D, the width of a sentence vector."""
 
-    def __call__(self, ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
-        """Sentence vectors [B, D] of token ids [B, T] whose mask is 1 on real tokens."""
+    def __call__(self, ids_BT: Tensor, mask_BT: Tensor, skip: int = 0) -> Tensor:
+        """Sentence vectors [B, D] of token ids [B, T] whose mask is 1 on real tokens; `skip` first are not pooled."""
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """As `torch.nn.Module.parameters`."""
@@ -94,13 +107,20 @@ class Encoder:
     """A float model with its tokenizer. `folder` is where it was loaded from, None for one that lives in memory."""
 
     def __init__(
-        self, module: SentenceModule, tokenizer: Tokenizer, max_length: int, name: str, folder: Path | None = None
+        self,
+        module: SentenceModule,
+        tokenizer: Tokenizer,
+        max_length: int,
+        name: str,
+        folder: Path | None = None,
+        defaults: EncodeDefaults | None = None,
     ) -> None:
         self.module = module
         self.tokenizer = tokenizer
         self.max_length = max_length
         self.name = name
         self.folder = folder
+        self.defaults = defaults or EncodeDefaults()
         self._fingerprint: str | None = None
 
     def __repr__(self) -> str:
@@ -108,8 +128,8 @@ class Encoder:
 
     @property
     def width(self) -> int:
-        """D, the width of a sentence vector."""
-        return int(self.module.width)
+        """D, the width of a sentence vector by default: the module's, or the model's `truncate_dim`."""
+        return self.defaults.width(int(self.module.width))
 
     def fingerprint(self) -> str:
         """sha256 over weights, settings and tokenizer: the key under which this encoder's outputs are cached.
@@ -129,14 +149,28 @@ class Encoder:
         self._fingerprint = fingerprint
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids with special ids, truncated to `max_length`."""
+        """Ids with special ids, truncated to `max_length`; no prompt is added."""
         return self.tokenizer.encode(texts, self.max_length)
+
+    def prompt_tokens(self, prompt: str) -> int:
+        """Tokens of `prompt` that pooling leaves out: 0 where the model pools them (`include_prompt`).
+
+        Counted as sentence-transformers does: the prompt alone with its special ids, but for the last one.
+        """
+        if self.defaults.include_prompt or not prompt:
+            return 0
+        row, empty = self.tokenize([prompt])[0], self.tokenize([""])[0]
+        ends = bool(empty) and bool(row) and row[-1] == empty[-1]
+        return len(row) - int(ends)
 
     @torch.inference_mode()
     def encode(
         self,
         texts: Sequence[str],
         *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        truncate_dim: int | None = None,
         batch_tokens: int = BATCH_TOKENS,
         progress: bool = False,
         precision: str = "float32",
@@ -145,19 +179,25 @@ class Encoder:
 
         Args:
             texts: N texts; longer ones are truncated to `max_length` tokens.
+            prompt_name: name of the model's prompt to put before every text; None: its default one.
+            prompt: the prompt itself; "" switches the default prompt off.
+            truncate_dim: keep the first numbers of every vector only; None: the model's own setting.
             batch_tokens: tokens per batch. Texts of similar length are batched together; the order of the result is
                 the order of `texts`.
             progress: show a progress bar on standard error.
             precision: float32, or bfloat16 to run under autocast.
 
         Raises:
-            InputError: `texts` is one string, or holds something that is not text.
+            InputError: `texts` is one string, or holds something that is not text; an unknown prompt; a width that the
+                model does not have.
         """
         require_texts(texts)
-        vectors_ND = np.zeros((len(texts), self.width), dtype=np.float32)
+        first = self.defaults.prompt(prompt, prompt_name)
+        width = self.defaults.width(int(self.module.width), truncate_dim)
+        vectors_ND = np.zeros((len(texts), width), dtype=np.float32)
         if not len(texts):
             return vectors_ND
-        rows = self.tokenize(texts)
+        rows, skip = self.tokenize(with_prompt(first, texts)), self.prompt_tokens(first)
         was_training = self.module.training
         self.module.eval()
         device = next(self.module.parameters()).device
@@ -165,8 +205,9 @@ class Encoder:
         for batch in track(batches, f"encode with {self.name}", enabled=progress):
             ids_BT, mask_BT = pad([rows[i] for i in batch], self.tokenizer.pad_id)
             with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
-                sentence_BD = self.module(ids_BT.to(device), mask_BT.to(device))
-            vectors_ND[batch] = sentence_BD.float().cpu().numpy()
+                ids_BT, mask_BT = ids_BT.to(device), mask_BT.to(device)
+                sentence_BD = self.module(ids_BT, mask_BT, skip) if skip else self.module(ids_BT, mask_BT)
+            vectors_ND[batch] = sentence_BD[:, :width].float().cpu().numpy()
         self.module.train(was_training)
         return vectors_ND
 
@@ -202,13 +243,27 @@ def load_encoder(
     if layout.model_type in OWN_LOADERS:
         module_name, function = OWN_LOADERS[layout.model_type]
         student = getattr(importlib.import_module(module_name), function)(folder)
-        module, max_length = cast(SentenceModule, student), int(student.config.positions)
-    else:
-        from msdc.encoders.sentence_model import load_sentence_model
+        pad_id = int(layout.config.get("pad_token_id") or layout.config.get("pad_id") or 0)
+        tokenizer = load_tokenizer(layout.body, pad_id)
+        module = cast(SentenceModule, student)
+        return Encoder(module, tokenizer, int(student.config.positions), name, folder, read_defaults(folder))
+    from msdc.encoders import sentence_model
+    from msdc.encoders.stock_tokenizer import stock_tokenizer
 
-        module, max_length = load_sentence_model(layout, trust_remote_code), layout.max_length
-    pad_id = int(layout.config.get("pad_token_id") or layout.config.get("pad_id") or 0)
-    return Encoder(module, load_tokenizer(layout.body, pad_id), max_length, name, folder)
+    model = sentence_model.open_sentence_transformer(layout, trust_remote_code)
+    # Static models state no limit; a limit inside their tokenizer.json holds.
+    longest = sentence_model.longest_input(model)
+    if layout.modules[0] == "StaticEmbedding":
+        first: Any = model[0]
+        longest = int((first.tokenizer.truncation or {}).get("max_length", longest))
+    return Encoder(
+        cast(SentenceModule, sentence_model.wrap(model, str(folder))),
+        stock_tokenizer(layout.body, model[0]),
+        longest,
+        name,
+        folder,
+        read_defaults(folder, sentence_model.includes_prompt(model)),
+    )
 
 
 def open_model(name: str, runtime: str | None = None) -> SentenceEncoder:

@@ -1,7 +1,7 @@
-"""Pooling, dense layer and normalisation of a sentence-transformers folder, read without running its code.
+"""What lies in a model folder, checked before sentence-transformers loads it.
 
-The stock classes are known by their dotted names, old and new. Any other class is refused, because loading it would run
-code that comes with the model.
+Only stock classes are loaded, because any other class would run code that comes with the model; weights only from
+safetensors, because other weight files may hold pickles.
 """
 
 from __future__ import annotations
@@ -12,37 +12,32 @@ from typing import Any
 
 from msdc.errors import InputError
 from msdc.files import read_json
+from msdc.text.tokenizer import MAX_TOKENIZER_BYTES
 
-POOLING_KEYS = {
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_max_tokens": "max",
+TRANSFORMERS = ("Transformer", "CLIPModel")
+# Stock classes that take texts or vectors; True: the module has weights.
+STOCK = {
+    "Transformer": True,
+    "CLIPModel": True,
+    "StaticEmbedding": True,
+    "Pooling": False,
+    "Dense": True,
+    "LayerNorm": True,
+    "Normalize": False,
+    "Dropout": False,
 }
-ACTIVATION_NAMES = {"Identity": "identity", "Tanh": "tanh", "ReLU": "relu", "GELU": "gelu"}
-
-
-@dataclass(frozen=True)
-class DenseLayout:
-    """A linear map after pooling: its folder, widths and activation."""
-
-    folder: Path
-    in_features: int
-    out_features: int
-    bias: bool
-    activation: str
+OWN = "Student"
+STOCK_PREFIX = "sentence_transformers."
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The parts of one model folder."""
+    """The parts of one model folder. `body` holds the transformer, or the table of a static model."""
 
     folder: Path
     body: Path
     config: dict[str, Any]
-    pooling: str = "mean"
-    dense: DenseLayout | None = None
-    normalize: bool = False
-    max_length: int = 128
+    modules: tuple[str, ...] = (TRANSFORMERS[0],)
 
     @property
     def model_type(self) -> str:
@@ -57,39 +52,49 @@ def _inside(folder: Path, name: str) -> Path:
     return path
 
 
-def _pooling(path: Path) -> str:
-    config = read_json(path / "config.json")
-    if "pooling_mode" in config:
-        modes = [config["pooling_mode"]] if isinstance(config["pooling_mode"], str) else list(config["pooling_mode"])
-    else:
-        modes = [POOLING_KEYS.get(key, key) for key, on in config.items() if key.startswith("pooling_mode_") and on]
-    if len(modes) != 1 or modes[0] not in ("mean", "cls", "max"):
-        raise InputError(f"{path}: pooling {modes} is not supported; known: mean, cls, max")
-    return str(modes[0])
-
-
-def _dense(path: Path) -> DenseLayout:
-    config = read_json(path / "config.json")
-    name = str(config.get("activation_function", "torch.nn.modules.linear.Identity")).rsplit(".", 1)[-1]
-    if name not in ACTIVATION_NAMES:
-        raise InputError(f"{path}: activation {name!r} is not supported; known: {', '.join(ACTIVATION_NAMES)}")
-    return DenseLayout(
-        folder=path,
-        in_features=int(config["in_features"]),
-        out_features=int(config["out_features"]),
-        bias=bool(config.get("bias", True)),
-        activation=ACTIVATION_NAMES[name],
+def _kind(folder: Path, module: Any) -> str:
+    name = str(module.get("type", "")) if isinstance(module, dict) else ""
+    kind = name.rsplit(".", 1)[-1]
+    if kind == OWN or (kind in STOCK and name.startswith(STOCK_PREFIX)):
+        return kind
+    raise InputError(
+        f"{folder}: module {name!r} is not supported; it is not loaded (supported: {', '.join(STOCK)} of "
+        "sentence-transformers)"
     )
 
 
-def read_layout(folder: str | Path) -> Layout:
-    """Read `modules.json` and the folders that it lists.
+def _check_weights(path: Path) -> None:
+    from safetensors import safe_open
 
-    A folder with a bare transformer (a config.json and no modules.json) gets mean pooling, as
-    sentence-transformers does.
+    files = sorted(path.glob("*.safetensors"))
+    if not files:
+        raise InputError(f"{path}: no .safetensors weights; other weight files are not read")
+    for file in files:
+        try:
+            with safe_open(file, framework="pt"):
+                pass
+        except Exception as error:
+            raise InputError(f"{file}: damaged or not a safetensors file ({str(error).splitlines()[0]})") from error
+
+
+def _check_body(body: Path) -> None:
+    for file in (*body.glob("*.json"), *body.glob("*.model"), *body.glob("*.txt")):
+        if file.stat().st_size > MAX_TOKENIZER_BYTES:
+            raise InputError(f"{file}: {file.stat().st_size} bytes, more than the {MAX_TOKENIZER_BYTES} allowed")
+    for file in body.glob("sentence_*_config.json"):
+        settings = read_json(file)
+        if isinstance(settings, dict) and settings.get("tokenizer_name_or_path") is not None:
+            raise InputError(f"{file}: tokenizer_name_or_path is not supported; keep the tokenizer in the folder")
+
+
+def read_layout(folder: str | Path) -> Layout:
+    """Read `modules.json` and check every folder that it lists.
+
+    A folder with a bare transformer (a config.json and no modules.json) gets the pooling that sentence-transformers
+    gives it.
 
     Raises:
-        InputError: not a model folder, or a module of an unsupported kind.
+        InputError: not a model folder, a module of an unsupported kind, or weights in another format.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -97,40 +102,43 @@ def read_layout(folder: str | Path) -> Layout:
     if not (folder / "modules.json").is_file():
         if not (folder / "config.json").is_file():
             raise InputError(f"{folder}: not a model folder (no modules.json and no config.json)")
-        config = read_json(folder / "config.json")
-        return Layout(folder, folder, config, max_length=_max_length(folder, config))
-    body, pooling, dense, normalize = folder, "mean", None, False
-    for module in read_json(folder / "modules.json"):
-        kind = str(module.get("type", "")).rsplit(".", 1)[-1]
-        path = _inside(folder, str(module.get("path", "")))
-        if kind in ("Transformer", "Student"):
-            body = path
-        elif kind == "Pooling":
-            pooling = _pooling(path)
-        elif kind == "Dense":
-            if dense is not None:
-                raise InputError(f"{folder}: more than one Dense module is not supported")
-            dense = _dense(path)
-        elif kind == "Normalize":
-            normalize = True
-        else:
-            raise InputError(f"{folder}: module {module.get('type')!r} is not a stock class; it is not loaded")
-    config = read_json(body / "config.json")
-    return Layout(folder, body, config, pooling, dense, normalize, _max_length(body, config))
+        return Layout(folder, folder, _config(folder, folder))
+    listed = read_json(folder / "modules.json")
+    if not isinstance(listed, list) or not listed:
+        raise InputError(f"{folder}/modules.json: no modules")
+    kinds = tuple(_kind(folder, module) for module in listed)
+    paths = [_inside(folder, str(module.get("path", ""))) for module in listed]
+    if kinds[0] not in (*TRANSFORMERS, "StaticEmbedding", OWN):
+        raise InputError(f"{folder}: the first module is a {kinds[0]}, which takes no text")
+    if any(kind in (*TRANSFORMERS, "StaticEmbedding", OWN) for kind in kinds[1:]):
+        raise InputError(f"{folder}: more than one module that takes text is not supported")
+    body = paths[0]
+    config = {} if kinds[0] == "StaticEmbedding" else _config(folder, body)
+    return Layout(folder, body, config, kinds)
 
 
-def _max_length(body: Path, config: dict[str, Any]) -> int:
-    # RoBERTa's positions start after the pad id, so two of its rows are never used.
-    offset = (
-        int(config.get("pad_token_id") or 0) + 1
-        if config.get("model_type") in ("roberta", "xlm-roberta", "camembert")
-        else 0
-    )
-    positions = int(config.get("max_position_embeddings") or config.get("positions") or 512) - offset
-    for name in ("sentence_bert_config.json", "tokenizer_config.json"):
-        if (body / name).is_file():
-            settings = read_json(body / name)
-            wanted = settings.get("max_seq_length") or settings.get("model_max_length")
-            if wanted and wanted < 10**6:
-                return min(int(wanted), positions)
-    return min(positions, 512)
+def _config(folder: Path, body: Path) -> dict[str, Any]:
+    value = read_json(body / "config.json")
+    if not isinstance(value, dict):
+        raise InputError(f"{folder}: config.json is not an object")
+    return value
+
+
+def check_layout(layout: Layout) -> None:
+    """Check weights and settings of all modules before anything is loaded.
+
+    Raises:
+        InputError: no safetensors, damaged weights, or a setting that leads out of the folder.
+    """
+    _check_body(layout.body)
+    if not (layout.folder / "modules.json").is_file():
+        _check_weights(layout.body)
+        return
+    for kind, module in zip(layout.modules, read_json(layout.folder / "modules.json"), strict=True):
+        path = _inside(layout.folder, str(module.get("path", "")))
+        if STOCK.get(kind):
+            _check_weights(path)
+        if kind == "Dense":
+            activation = str(read_json(path / "config.json").get("activation_function", "torch."))
+            if not activation.startswith("torch.nn."):
+                raise InputError(f"{path}: activation {activation!r} is not supported; known: classes of torch.nn")

@@ -1,40 +1,48 @@
-"""A stock transformer with pooling, dense and normalisation, as one torch module.
+"""A sentence-transformers model as one torch module over token ids: its own modules, run in its own order.
 
 Shapes: B batch, T tokens, H hidden, D sentence width.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from msdc.encoders.layout import Layout
+from msdc.encoders.layout import Layout, check_layout
 from msdc.errors import InputError
-from msdc.files import regular_size
 
-DENSE_ACTIVATIONS = {"identity": nn.Identity(), "tanh": nn.Tanh(), "relu": nn.ReLU(), "gelu": nn.GELU()}
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+# max_length of models that state none (static embeddings, T5's relative positions).
+UNLIMITED = 2**20
+POSITIONS_AFTER_PAD = ("roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl", "xmod")
 
 
 class SentenceModel(nn.Module):
-    """(ids_BT, mask_BT) -> sentence_BD for any encoder that `transformers` loads."""
+    """(ids_BT, mask_BT) -> sentence_BD for any text model that sentence-transformers loads.
 
-    def __init__(self, body: nn.Module, layout: Layout, dense: nn.Linear | None = None) -> None:
+    `transformer` is its first module, `after` the others: pooling, dense layers, normalisation.
+    """
+
+    def __init__(self, transformer: nn.Module, after: Sequence[nn.Module], width: int) -> None:
         super().__init__()
-        self.body = body
-        self.pooling = layout.pooling
-        self.dense = dense
-        self.dense_activation = DENSE_ACTIVATIONS[layout.dense.activation if layout.dense else "identity"]
-        self.normalize = layout.normalize
-        config: Any = body.config
-        self.width = int(dense.out_features if dense is not None else config.hidden_size)
+        self.transformer = transformer
+        self.after = nn.ModuleList(after)
+        self.width = width
+
+    @property
+    def body(self) -> Any:
+        """The model of `transformers`."""
+        return self.transformer.model
 
     def embed(self, ids_BT: Tensor) -> Tensor:
         """Output of the embedding layer, [B, T, H or E]."""
-        embeddings: Any = self.body.embeddings
-        hidden_BTH: Tensor = embeddings(ids_BT)
+        hidden_BTH: Tensor = self.body.embeddings(ids_BT)
         return hidden_BTH
 
     def hidden(self, ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
@@ -48,56 +56,113 @@ class SentenceModel(nn.Module):
         states: tuple[Tensor, ...] = output.hidden_states
         return states
 
+    def _finish(self, features: dict[str, Any], skip: int = 0) -> Tensor:
+        if skip:
+            features["prompt_length"] = skip
+        for module in self.after:
+            features = module(features)
+        sentence_BD: Tensor = features["sentence_embedding"]
+        return sentence_BD
+
     def head(self, hidden_BTH: Tensor, mask_BT: Tensor) -> Tensor:
-        """Pooling, dense and normalisation: [B, T, H] -> [B, D]."""
-        mask_BT1 = mask_BT.unsqueeze(-1).to(hidden_BTH.dtype)
-        if self.pooling == "cls":
-            sentence = hidden_BTH[:, 0]
-        elif self.pooling == "max":
-            sentence = hidden_BTH.masked_fill(mask_BT1 == 0, torch.finfo(hidden_BTH.dtype).min).max(1).values
-        else:
-            sentence = (hidden_BTH * mask_BT1).sum(1) / mask_BT1.sum(1).clamp(min=1e-9)
-        if self.dense is not None:
-            sentence = self.dense_activation(self.dense(sentence))
-        return F.normalize(sentence, dim=-1) if self.normalize else sentence
+        """Pooling, dense layers and normalisation: [B, T, H] -> [B, D]."""
+        return self._finish({"token_embeddings": hidden_BTH, "attention_mask": mask_BT.long()})
 
-    def forward(self, ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
+    def forward(self, ids_BT: Tensor, mask_BT: Tensor, skip: int = 0) -> Tensor:
+        """Sentence vectors [B, D] of token ids [B, T] whose mask is 1 on real tokens.
+
+        `skip` is the number of first tokens that a pooling with `include_prompt: false` leaves out.
+        """
+        features = {"input_ids": ids_BT, "attention_mask": mask_BT.long(), "modality": "text"}
+        return self._finish(self.transformer(features), skip)
+
+
+class StaticModel(nn.Module):
+    """(ids_BT, mask_BT) -> sentence_BD: the mean of table rows, then what follows in the folder. No token: zeros."""
+
+    def __init__(self, table_VH: Tensor, after: Sequence[nn.Module], width: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(table_VH.shape[0], table_VH.shape[1], _weight=table_VH.float())
+        self.after = nn.ModuleList(after)
+        self.width = width
+
+    def forward(self, ids_BT: Tensor, mask_BT: Tensor, skip: int = 0) -> Tensor:
         """Sentence vectors [B, D] of token ids [B, T] whose mask is 1 on real tokens."""
-        return self.head(self.hidden(ids_BT, mask_BT), mask_BT)
+        del skip
+        mask_BT1 = mask_BT.unsqueeze(-1).float()
+        rows_BTH = F.embedding(ids_BT, self.table.weight)
+        features = {"sentence_embedding": (rows_BTH * mask_BT1).sum(1) / mask_BT1.sum(1).clamp(min=1.0)}
+        for module in self.after:
+            features = module(features)
+        return features["sentence_embedding"]
 
 
-def load_sentence_model(layout: Layout, trust_remote_code: bool = False) -> SentenceModel:
-    """Load the transformer of a folder from safetensors.
+def open_sentence_transformer(layout: Layout, trust_remote_code: bool = False) -> SentenceTransformer:
+    """The folder as sentence-transformers loads it, in float32 on the CPU, after `check_layout`.
 
     Raises:
-        InputError: no safetensors, damaged weights, or an architecture that needs remote code.
+        InputError: weights that are not safetensors, damaged files, or an architecture that needs remote code.
     """
-    from safetensors import safe_open
-    from transformers import AutoModel
+    import logging
+
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()  # type: ignore[no-untyped-call]
-    if not list(layout.body.glob("*.safetensors")):
-        raise InputError(f"{layout.body}: no .safetensors weights; other weight files are not read")
-    for path in sorted(layout.body.glob("*.safetensors")):
-        regular_size(path)
-        try:
-            with safe_open(path, framework="pt"):
-                pass
-        except Exception as error:
-            raise InputError(f"{path}: damaged or not a safetensors file ({str(error).splitlines()[0]})") from error
+    check_layout(layout)
     try:
-        body = AutoModel.from_pretrained(
-            layout.body, trust_remote_code=trust_remote_code, use_safetensors=True, local_files_only=True
-        )
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise InputError("stock models need sentence-transformers: pip install sentence-transformers") from error
+    logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
+    try:
+        return SentenceTransformer(
+            str(layout.folder),
+            device="cpu",
+            trust_remote_code=trust_remote_code,
+            local_files_only=True,
+            model_kwargs={"use_safetensors": True, "dtype": torch.float32},
+        ).eval()
     except Exception as error:
         reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-        raise InputError(f"{layout.body}: transformers cannot load it: {reason}") from error
-    dense = None
-    if layout.dense is not None:
-        from safetensors.torch import load_file
+        raise InputError(f"{layout.folder}: sentence-transformers cannot load it: {reason}") from error
 
-        dense = nn.Linear(layout.dense.in_features, layout.dense.out_features, bias=layout.dense.bias)
-        state = load_file(layout.dense.folder / "model.safetensors")
-        dense.load_state_dict({key.removeprefix("linear."): value for key, value in state.items()})
-    return SentenceModel(body, layout, dense).float().eval()
+
+def wrap(model: SentenceTransformer, where: str) -> SentenceModel | StaticModel:
+    """The torch module of a loaded model.
+
+    Raises:
+        InputError: a model that gives no sentence vector, or is no text model.
+    """
+    first, *after = list(model)
+    width = model.get_embedding_dimension()
+    if type(first).__name__ == "StaticEmbedding":
+        table: Any = first.embedding
+        return StaticModel(table.weight.detach(), after, int(width or table.embedding_dim))
+    modalities: Any = getattr(first, "modality_config", {})
+    if "text" not in modalities:
+        raise InputError(f"{where}: not a text model (it takes {', '.join(map(str, modalities)) or 'nothing known'})")
+    if width is None:
+        raise InputError(f"{where}: the width of its vectors is unknown")
+    return SentenceModel(first, after, int(width)).float().eval()
+
+
+def includes_prompt(model: SentenceTransformer) -> bool:
+    """Are the prompt's tokens pooled? False if a pooling module has `include_prompt: false`."""
+    return all(getattr(module, "include_prompt", True) for module in model)
+
+
+def longest_input(model: SentenceTransformer) -> int:
+    """Tokens per text, special ids included; positions that do not exist are never used."""
+    first: Any = model[0]
+    limit = first.max_seq_length
+    longest = UNLIMITED if limit is None or limit > UNLIMITED else int(limit)
+    config = getattr(getattr(first, "model", None), "config", None)
+    if config is None:
+        return longest
+    config = config.get_text_config() if hasattr(config, "get_text_config") else config
+    positions = getattr(config, "max_position_embeddings", None) or 0
+    if positions <= 0:
+        return longest
+    # RoBERTa's positions start after the pad id, so its first rows are never used.
+    pad = int(getattr(config, "pad_token_id", 0) or 0)
+    return min(longest, positions - (pad + 1 if config.model_type in POSITIONS_AFTER_PAD else 0))

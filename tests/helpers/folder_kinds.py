@@ -1,0 +1,207 @@
+"""Model folders of many kinds, made with sentence-transformers from tiny random models and saved by its own `save`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from stock_models import stock_model, write_wordpiece
+
+
+def _transformer(folder: Path, model, roberta: bool = False, max_length: int | None = 24, **settings):
+    from sentence_transformers.sentence_transformer.modules import Transformer
+
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(folder)
+    write_wordpiece(folder, roberta=roberta)
+    return Transformer(str(folder), max_seq_length=max_length, **settings)
+
+
+def _random(model):
+    torch.manual_seed(7)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    return model.eval()
+
+
+def _other(kind: str):
+    """A tiny random model of a class that is not one of the student's families."""
+    import transformers as T
+
+    torch.manual_seed(3)
+    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+    make = {
+        "mpnet": lambda: T.MPNetModel(T.MPNetConfig(vocab_size=120, max_position_embeddings=42, **shape)),
+        "modernbert": lambda: T.ModernBertModel(
+            T.ModernBertConfig(vocab_size=120, max_position_embeddings=64, pad_token_id=0, bos_token_id=2,
+                               eos_token_id=3, cls_token_id=2, sep_token_id=3, **shape)
+        ),
+        "deberta": lambda: T.DebertaV2Model(
+            T.DebertaV2Config(vocab_size=120, max_position_embeddings=40, relative_attention=True,
+                              pos_att_type=["p2c", "c2p"], **shape)
+        ),
+        "t5": lambda: T.T5EncoderModel(
+            T.T5Config(vocab_size=120, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4)
+        ),
+        "qwen3": lambda: T.Qwen3Model(
+            T.Qwen3Config(vocab_size=120, head_dim=8, num_key_value_heads=2, max_position_embeddings=64, pad_token_id=0,
+                          **shape)
+        ),
+        "gemma3": lambda: T.Gemma3TextModel(
+            T.Gemma3TextConfig(vocab_size=120, head_dim=8, num_key_value_heads=2, max_position_embeddings=64,
+                               use_bidirectional_attention=True, **shape)
+        ),
+    }  # fmt: skip
+    return _random(make[kind]())
+
+
+def _clip():
+    import transformers as T
+
+    text = {"vocab_size": 120, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "max_position_embeddings": 30, "bos_token_id": 2, "eos_token_id": 3,
+            "pad_token_id": 0}  # fmt: skip
+    vision = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4,
+              "image_size": 16, "patch_size": 8}  # fmt: skip
+    return _random(T.CLIPModel(T.CLIPConfig(text_config=text, vision_config=vision, projection_dim=20)))
+
+
+PROMPTS = {"query": "the dog: ", "passage": "house, ", "plain": ""}
+MODES = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+KINDS = (
+    *(f"pooling {mode}" for mode in MODES),
+    "pooling cls and mean and max",
+    "default prompt",
+    *(f"prompt not pooled, {mode}" for mode in MODES),
+    "truncate_dim",
+    "do_lower_case",
+    "two dense",
+    "dense with residual",
+    "layer norm",
+    "no normalisation",
+    "no modules.json",
+    "roberta",
+    "distilbert",
+    "albert",
+    *("mpnet", "modernbert", "deberta", "t5", "qwen3", "gemma3"),
+    "clip text",
+    "static",
+    "static with truncation",
+    "model2vec",
+)
+
+
+def _static(folder: Path, truncation: int | None = None):
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer
+
+    folder.mkdir(parents=True)
+    write_wordpiece(folder)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    if truncation:
+        tokenizer.enable_truncation(truncation)
+    return StaticEmbedding(tokenizer, embedding_weights=torch.randn(120, 24))
+
+
+def _cased(folder: Path) -> None:
+    """Make the tokenizer of `folder` keep capitals, so that only `do_lower_case` removes them."""
+    from tokenizers import Tokenizer, normalizers
+
+    backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    backend.normalizer = normalizers.NFC()
+    backend.save(str(folder / "tokenizer.json"))
+
+
+def _model2vec(folder: Path) -> Path:
+    """The layout of model2vec's own `save_pretrained`: an embeddings tensor, modules.json naming StaticEmbedding."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True)
+    write_wordpiece(folder)
+    save_file({"embeddings": torch.randn(120, 24)}, str(folder / "model.safetensors"))
+    (folder / "config.json").write_text(json.dumps({"model_type": "model2vec", "normalize": True}))
+    modules = [
+        {"idx": 0, "name": "0", "path": ".", "type": "sentence_transformers.models.StaticEmbedding"},
+        {"idx": 1, "name": "1", "path": "1_Normalize", "type": "sentence_transformers.models.Normalize"},
+    ]
+    (folder / "1_Normalize").mkdir()
+    (folder / "modules.json").write_text(json.dumps(modules))
+    return folder
+
+
+def write_folder(place: Path, kind: str) -> Path:
+    """The folder of one of `KINDS` below `place`."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Dense, LayerNorm, Normalize, Pooling
+
+    torch.manual_seed(11)
+    raw, out = place / "raw", place / "model"
+    if kind == "model2vec":
+        return _model2vec(out)
+    settings: dict = {}
+    after = [Normalize()]
+    pooling: dict = {"pooling_mode": "mean"}
+    if kind.startswith("pooling "):
+        names = tuple(kind.removeprefix("pooling ").split(" and "))
+        pooling["pooling_mode"] = names if len(names) > 1 else names[0]
+    elif kind == "default prompt":
+        settings = {"prompts": PROMPTS, "default_prompt_name": "query"}
+    elif kind.startswith("prompt not pooled"):
+        settings = {"prompts": PROMPTS, "default_prompt_name": "query"}
+        pooling |= {"pooling_mode": kind.split(", ")[1], "include_prompt": False}
+    elif kind == "truncate_dim":
+        settings = {"truncate_dim": 20, "prompts": PROMPTS}
+    elif kind == "two dense":
+        after = [Dense(32, 48, activation_function=torch.nn.Tanh()),
+                 Dense(48, 16, bias=False, activation_function=torch.nn.SiLU()), Normalize()]  # fmt: skip
+    elif kind == "dense with residual":
+        after = [Dense(32, 24, activation_function=torch.nn.Identity(), use_residual=True)]
+    elif kind == "layer norm":
+        after = [LayerNorm(32)]
+    elif kind == "no normalisation":
+        after = []
+    elif kind == "qwen3":
+        pooling["pooling_mode"] = "lasttoken"
+    elif kind == "gemma3":
+        after = [Dense(32, 64, bias=False, activation_function=torch.nn.Identity()),
+                 Dense(64, 32, bias=False, activation_function=torch.nn.Identity()), Normalize()]  # fmt: skip
+    if kind == "clip text":
+        raw.mkdir(parents=True)
+        settings_of_images = {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 16},
+                              "crop_size": {"height": 16, "width": 16}}  # fmt: skip
+        (raw / "preprocessor_config.json").write_text(json.dumps(settings_of_images))
+        modules = [_transformer(raw, _clip())]
+    elif kind.startswith("static"):
+        modules = [_static(raw, 12 if "truncation" in kind else None), *after]
+    else:
+        if kind in ("roberta", "distilbert", "albert"):
+            model = stock_model(kind)
+        elif kind in ("mpnet", "modernbert", "deberta", "t5", "qwen3", "gemma3"):
+            model = _other(kind)
+        else:
+            model = stock_model("bert")
+        if kind == "no modules.json":
+            raw.mkdir(parents=True)
+            model.save_pretrained(raw)
+            write_wordpiece(raw)
+            return raw
+        if kind == "do_lower_case":
+            raw.mkdir(parents=True)
+            write_wordpiece(raw)
+            _cased(raw)
+            from sentence_transformers.sentence_transformer.modules import Transformer
+
+            model.save_pretrained(raw)
+            first = Transformer(str(raw), max_seq_length=24, do_lower_case=True)
+        else:
+            first = _transformer(raw, model, roberta=kind == "roberta")
+        modules = [first, Pooling(32, **pooling), *after]
+    SentenceTransformer(modules=modules, device="cpu", **settings).save(str(out), create_model_card=False)
+    if kind == "do_lower_case":
+        # Saved with the lower-casing inside the tokenizer; folders of older releases state it in the settings alone.
+        _cased(out)
+        file = out / "sentence_bert_config.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), "do_lower_case": True}))
+    return out
