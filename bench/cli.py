@@ -10,6 +10,7 @@ import click
 
 from msdc.bench.devices.registry import DEVICES, load, usage
 from msdc.bench.option_types import Numbers
+from msdc.commands.options import encode_options
 from msdc.export.runtimes import expand, runtime_choices
 
 
@@ -62,6 +63,7 @@ def _settings(values: MutableMapping[str, Any]) -> Any:
               help="Comma-separated list of graded-pairs, sts17, stsb, sts=FILE; none for no accuracy.  "
                    "[default: graded-pairs; none on emulators]")  # fmt: skip
 @click.option("--data", type=click.Path(path_type=Path), help="Data folder of the named tasks.")
+@encode_options
 @click.option("--affinity", type=Numbers(), default="", help="CPU numbers to run on.")
 @click.option("--cooldown", type=float, default=0.0, show_default=True, help="Seconds to pause before each length.")
 @click.option("--timeout", type=float, default=900.0, show_default=True, help="Seconds per artifact.")

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from msdc.bench.option_types import Numbers, RenamedOption
+from msdc.commands.options import prompt_options
 from msdc.export.runtimes import RUNTIMES
 
 
@@ -52,6 +53,7 @@ def _listing() -> str:
     "--reference", metavar="MODEL", help="Float model for drift, teacher for mse.  [default: the model of --against]"
 )
 @click.option("--runtime", type=click.Choice(RUNTIMES.names()), help="Runtime when MODEL is a bundle.")
+@prompt_options
 @click.option(
     "--data", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Data folder.  [env: MSDC_DATA]"
 )
@@ -108,6 +110,8 @@ def command(
     truncate_dims: tuple[int, ...],
     reference: str | None,
     runtime: str | None,
+    prompt_name: str | None,
+    prompt: str | None,
     data: Path | None,
     languages: str | None,
     corpora: tuple[str, ...],
@@ -166,6 +170,8 @@ def command(
         truncate_dims=truncate_dims,
         reference=reference,
         runtime=runtime,
+        prompt_name=prompt_name,
+        prompt=prompt,
         data=data,
         languages=_words(languages),
         corpora=corpora,

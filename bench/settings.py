@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from msdc.encoders.defaults import with_prompt
+from msdc.export.bundle import defaults_of
+from msdc.export.manifest import Manifest
 from msdc.export.runtimes import RuntimeName
 
 USUAL_LENGTHS = (8, 32, 128)
@@ -28,12 +32,31 @@ class BenchSettings(BaseModel):
     threads: int = Field(default=1, ge=1, le=256)
     tasks: tuple[str, ...] = Field(default=(), description="graded-pairs, sts17, sts=FILE; scored on device vectors")
     tasks_asked: bool = Field(default=True, description="false: the default, which slow devices skip")
+    prompt_name: str | None = Field(default=None, description="prompt before the tasks' texts, by name")
+    prompt: str | None = Field(default=None, description="the same, as text")
+    truncate_dim: int | None = Field(default=None, ge=1, description="width of the tasks' vectors; None: the bundle's")
     data: Path | None = Field(default=None, description="folder of the named tasks' files")
     timeout_s: float = Field(default=900.0, gt=0, le=1e6, description="per artifact")
     cooldown_s: float = Field(default=0.0, ge=0, le=1e6, description="pause between artifacts and lengths, for phones")
     affinity: tuple[int, ...] = Field(default=(), description="CPU numbers to run on; empty: any")
     runner: Path | None = Field(default=None, description="a native runner built by the user, for native devices")
     progress: bool = False
+
+    def device_texts(self, manifest: Manifest, texts: Sequence[str]) -> list[str]:
+        """The tasks' texts as the device receives them: the prompt before each.
+
+        Raises:
+            InputError: the bundle has no such prompt.
+        """
+        return with_prompt(defaults_of(manifest).prompt(self.prompt, self.prompt_name), texts)
+
+    def vector_width(self, manifest: Manifest) -> int:
+        """Numbers of a vector that the tasks score.
+
+        Raises:
+            InputError: the bundle's vectors have fewer than asked for.
+        """
+        return defaults_of(manifest).width(manifest.width, self.truncate_dim)
 
     @field_validator("lengths")
     @classmethod

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from msdc.encoders.defaults import EncodeDefaults, with_prompt
 from msdc.errors import InputError
 from msdc.export.manifest import Manifest, check_files, read_manifest
 from msdc.export.records import Runner
@@ -19,6 +20,11 @@ from msdc.export.runtimes import RUNTIMES
 from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, Tokenizer, require_texts
 
 __all__ = ["Bundle", "load_bundle"]
+
+
+def defaults_of(manifest: Manifest) -> EncodeDefaults:
+    """Prompts and the default width that a manifest carries."""
+    return EncodeDefaults(manifest.prompts, manifest.default_prompt, manifest.include_prompt, manifest.truncate_dim)
 
 
 class Bundle:
@@ -31,7 +37,8 @@ class Bundle:
         self.runner = runner
         self.runtime: str = runner.name
         self.name = manifest.name
-        self.width = manifest.width
+        self.defaults = defaults_of(manifest)
+        self.width = self.defaults.width(manifest.width)
         self.max_length = manifest.max_length
 
     def __repr__(self) -> str:
@@ -42,36 +49,57 @@ class Bundle:
         return hashlib.sha256(f"{self.runtime} {self.manifest.model_dump_json()}".encode()).hexdigest()
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids with special ids, truncated to `max_length`."""
+        """Ids with special ids, truncated to `max_length`; no prompt is added."""
         return self.tokenizer.encode(texts, self.max_length)
 
-    def encode(self, texts: Sequence[str], **unknown: Any) -> np.ndarray:
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        truncate_dim: int | None = None,
+        **unknown: Any,
+    ) -> np.ndarray:
         """Vectors of `texts`, float32 [N, D], normalised inside the graph when the model says so.
 
+        Args:
+            texts: N texts; longer ones are truncated to `max_length` tokens.
+            prompt_name: name of the model's prompt to put before every text; None: its default one.
+            prompt: the prompt itself; "" switches the default prompt off.
+            truncate_dim: keep the first numbers of every vector only; None: the model's own setting.
+
         Raises:
-            InputError: `texts` is one string or holds something that is not a string, or an option was given: those of
-                the float encoder (`batch_tokens`, `precision`) have no meaning here.
+            InputError: `texts` is one string or holds something that is not a string; an unknown prompt or width; an
+                unknown option: those of the float encoder (`batch_tokens`, `precision`) have no meaning here.
         """
         if unknown:
-            raise InputError(f"encode of a bundle takes texts only; unknown: {', '.join(sorted(unknown))}")
+            raise InputError(f"encode of a bundle has no option {', '.join(sorted(unknown))}")
         require_texts(texts)
+        first = self.defaults.prompt(prompt, prompt_name)
+        if first and not self.defaults.include_prompt:
+            raise InputError(f"{self.name}: its program cannot leave the prompt's tokens out of the pooling")
+        width = self.defaults.width(self.manifest.width, truncate_dim)
         if not len(texts):
-            return np.zeros((0, self.width), dtype=np.float32)
-        return self.encode_ids(self.tokenize(texts))
+            return np.zeros((0, width), dtype=np.float32)
+        return self._run(self.tokenize(with_prompt(first, texts)))[:, :width]
 
     def encode_ids(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
-        """Vectors of rows of token ids, float32 [N, D].
+        """Vectors of rows of token ids, float32 [N, D]; no prompt is added.
 
         Raises:
             InputError: a row is empty, longer than `max_length`, or holds an id outside the vocabulary.
         """
+        return self._run(rows)[:, : self.width]
+
+    def _run(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
         for row in rows:
             if not 1 <= len(row) <= self.max_length:
                 raise InputError(f"a row of {len(row)} ids; this bundle takes 1 to {self.max_length}")
             if min(row) < 0 or max(row) >= self.manifest.vocabulary:
                 raise InputError(f"an id outside the vocabulary of {self.manifest.vocabulary}")
         if not len(rows):
-            return np.zeros((0, self.width), dtype=np.float32)
+            return np.zeros((0, self.manifest.width), dtype=np.float32)
         return self.runner.run(rows)
 
 

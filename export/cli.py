@@ -40,6 +40,7 @@ from msdc.export.targets import TARGETS, default_runtimes_help
 )
 @click.option("--with-sample", is_flag=True, help="Write a sample app as well: search over a list of notes (android).")
 @click.option("--no-gates", is_flag=True, help="Write the bundle even if a gate fails; the manifest records it.")
+@click.option("--no-module", is_flag=True, help="Write no native module (android, ios), only the rest of the bundle.")
 @click.option("--force", is_flag=True, help="Replace an existing folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 def command(
@@ -53,6 +54,7 @@ def command(
     way: str | None,
     with_sample: bool,
     no_gates: bool,
+    no_module: bool,
     force: bool,
     as_json: bool,
 ) -> None:
@@ -72,6 +74,7 @@ def command(
         max_length=max_length,
         gates=not no_gates,
         sample=with_sample,
+        module=not no_module,
         force=force,
         way=way,
     )

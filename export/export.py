@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msdc.errors import InputError
 from msdc.export.manifest import Manifest
 from msdc.export.runtimes import expand
 from msdc.export.targets import TargetName
 from msdc.progress import say
+
+if TYPE_CHECKING:
+    from msdc.encoders.encoder import Encoder
+    from msdc.export.writer import BundleOptions
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class ExportRequest:
     style: Any = "multi-method"
     max_length: int | None = None
     gates: bool = True
+    module: bool = True
     force: bool = False
     way: str | None = None
     sample: bool = False
@@ -70,25 +75,32 @@ def export_model(request: ExportRequest) -> tuple[Path, Manifest]:
         # Fail before minutes of work.
         raise InputError(f"{out} exists already: choose another folder with -o or pass --force")
 
-    from msdc.encoders.locate import locate_model
+    from msdc.encoders.encoder import load_encoder
     from msdc.export.ways import CANONICAL, GENERIC, canonical_obstacle
 
-    folder = locate_model(request.model)
-    obstacle = canonical_obstacle(folder)
+    say(f"load {request.model}")
+    encoder = load_encoder(request.model)
+    defaults = encoder.defaults
+    if not defaults.include_prompt and any(defaults.prompts.values()):
+        raise InputError(
+            f"{request.model}: pools without its prompts' tokens (include_prompt: false), which a program cannot; "
+            "use it from Python, or remove the prompts from config_sentence_transformers.json"
+        )
+    obstacle = canonical_obstacle(encoder)
     way = request.way or (CANONICAL if obstacle is None else GENERIC)
     if way == CANONICAL and obstacle is not None and request.way:
         raise InputError(f"{request.model}: the canonical way does not take it ({obstacle}); use --way {GENERIC}")
     why = "chosen" if request.way else "a known family" if obstacle is None else obstacle
-    say(f"load {request.model}, {way} way ({why})")
+    say(f"{way} way ({why})")
     export = _export_generic if way == GENERIC else _export_student
-    return out, export(request, precision, out)
+    return out, export(request, encoder, precision, out)
 
 
-def _options(request: ExportRequest, precision: Any, max_length: int, source: str | None, folder: Path | None) -> Any:
+def _options(request: ExportRequest, encoder: Encoder, precision: Any, max_length: int) -> BundleOptions:
     from msdc.export.model_card import read_card
     from msdc.export.writer import BundleOptions
 
-    card = read_card(folder)
+    card, defaults = read_card(encoder.folder), encoder.defaults
     return BundleOptions(
         target=request.target,
         runtimes=expand(request.runtime) if request.runtime else None,
@@ -97,46 +109,69 @@ def _options(request: ExportRequest, precision: Any, max_length: int, source: st
         max_length=request.max_length or max_length,
         gates=request.gates,
         sample=request.sample,
+        module=request.module,
+        prompts=dict(defaults.prompts),
+        default_prompt=defaults.default_prompt,
+        truncate_dim=None if defaults.truncate_dim is None else encoder.width,
         languages=card.languages,
         licenses=card.licenses,
         data_sources=card.data_sources,
-        source_sha256=source,
+        source_sha256=encoder.fingerprint() if encoder.folder is not None else None,
     )
 
 
-def _export_student(request: ExportRequest, precision: Any, out: Path) -> Manifest:
+def _own_vectors(encoder: Encoder, max_length: int) -> Any:
+    from msdc.encoders.sentence_model import own_vectors
+
+    return lambda texts: own_vectors(encoder, texts, max_length)
+
+
+def _export_student(request: ExportRequest, encoder: Encoder, precision: Any, out: Path) -> Manifest:
     from msdc.compress.quantization.packing import read_plan
     from msdc.compress.student.from_transformers import to_student
-    from msdc.encoders.encoder import load_encoder
-    from msdc.export.writer import write_bundle
+    from msdc.export.ways import prepare_student
+    from msdc.export.writer import write_prepared
 
-    encoder = load_encoder(request.model)
     if precision is None:
         # A folder written by `msdc compress quantize` holds its own precision plan.
         precision = (encoder.folder and read_plan(encoder.folder)) or "int8"
     student = to_student(encoder)
-    longest = min(encoder.max_length, student.config.positions)
-    source = encoder.fingerprint() if encoder.folder is not None else None
-    options = _options(request, precision, longest, source, encoder.folder)
-    name = encoder.name
-    return write_bundle(student, encoder.tokenizer, out, name=name, options=options, force=request.force, say=say)
+    options = _options(request, encoder, precision, min(encoder.max_length, student.config.positions))
+    prepared = prepare_student(student, encoder.tokenizer, options)
+    return write_prepared(
+        prepared,
+        encoder.tokenizer,
+        out,
+        name=encoder.name,
+        options=options,
+        force=request.force,
+        say=say,
+        reference=_own_vectors(encoder, prepared.max_length),
+    )
 
 
-def _export_generic(request: ExportRequest, precision: Any, out: Path) -> Manifest:
-    from msdc.export.generic.source import open_source
-    from msdc.export.ways import prepare_generic
+def _export_generic(request: ExportRequest, encoder: Encoder, precision: Any, out: Path) -> Manifest:
+    from msdc.encoders.sentence_model import folder_modules
+    from msdc.export.ways import GENERIC_LONGEST, prepare_generic
     from msdc.export.writer import write_prepared
 
-    source = open_source(request.model)
-    options = _options(request, precision or "int8", source.max_length, source.fingerprint(), source.folder)
+    longest = min(encoder.max_length, GENERIC_LONGEST)
+    options = _options(request, encoder, precision or "int8", longest)
     prepared = prepare_generic(
-        source.modules,
-        source.tokenizer,
+        folder_modules(encoder.module, encoder.name),
+        encoder.tokenizer,
         options,
-        name=source.name,
-        max_length=source.max_length,
-        source_sha256=source.fingerprint(),
+        name=encoder.name,
+        max_length=longest,
+        source_sha256=encoder.fingerprint(),
     )
     return write_prepared(
-        prepared, source.tokenizer, out, name=source.name, options=options, force=request.force, say=say
+        prepared,
+        encoder.tokenizer,
+        out,
+        name=encoder.name,
+        options=options,
+        force=request.force,
+        say=say,
+        reference=_own_vectors(encoder, prepared.max_length),
     )

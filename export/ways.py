@@ -19,6 +19,7 @@ import numpy as np
 from msdc.compress.quantization.weights import PrecisionPlan, check_plan, plan_for
 from msdc.compress.student.model import Student
 from msdc.compress.student.shapes import parameter_counts
+from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 from msdc.export.gates import Thresholds, thresholds_for
 from msdc.export.manifest import ModelPart
@@ -27,6 +28,8 @@ from msdc.export.runtimes import RUNTIMES
 from msdc.export.smooth import Smoothed, calibration_texts, smooth
 from msdc.text.tokenizer import Tokenizer
 
+# Longest input of the generic way where the model allows more: memory of a program is planned for its longest input.
+GENERIC_LONGEST = 512
 CANONICAL, GENERIC = "canonical", "generic"
 GENERIC_PRECISIONS = ("fp32", "int8")
 
@@ -158,16 +161,20 @@ def prepare_generic(
 WAYS = (CANONICAL, GENERIC)
 
 
-def canonical_obstacle(folder: Path) -> str | None:
-    """Why a model folder cannot go the canonical way, in words; None where it can."""
-    from msdc.compress.student.from_transformers import FAMILIES
-    from msdc.encoders.encoder import OWN_LOADERS
-    from msdc.encoders.layout import read_layout
+def canonical_obstacle(encoder: Encoder) -> str | None:
+    """Why a model cannot go the canonical way, in words; None where it can."""
+    from msdc.compress.student.from_transformers import FAMILIES, student_head
+    from msdc.encoders.sentence_model import SentenceModel
 
+    if isinstance(encoder.module, Student):
+        return None
+    if not isinstance(encoder.module, SentenceModel):
+        return "a static embedding has no layers"
+    kind = str(encoder.module.body.config.model_type)
+    if kind not in FAMILIES:
+        return f"{kind or 'its'} models are not of a family that a student can be made from"
     try:
-        layout = read_layout(folder)
+        student_head(encoder.module, encoder.name)
     except InputError as error:
         return str(error)
-    if layout.model_type in OWN_LOADERS or layout.model_type in FAMILIES:
-        return None
-    return f"{layout.model_type or 'its'} models are not of a family that a student can be made from"
+    return None

@@ -16,9 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from msdc.compress.quantization.weights import PrecisionPlan
 from msdc.compress.student.model import Student
+from msdc.encoders.defaults import EncodeDefaults, with_prompt
 from msdc.errors import GateError, InputError
 from msdc.export.executorch.record import Style
-from msdc.export.gates import Thresholds, measure, shortfalls, tokenizers_agree
+from msdc.export.gates import FP32, Thresholds, measure, shortfalls, tokenizers_agree
 from msdc.export.golden import golden_texts, write_golden
 from msdc.export.manifest import (
     Manifest,
@@ -29,7 +30,7 @@ from msdc.export.manifest import (
     read_manifest,
     write_manifest,
 )
-from msdc.export.mobile.module import write_native_module
+from msdc.export.mobile.module import require_module, write_native_module
 from msdc.export.readme import bundle_readme
 from msdc.export.records import ProgramPart
 from msdc.export.runtimes import RUNTIMES, RuntimeName
@@ -43,6 +44,8 @@ from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, FastTokenizer, PieceToken
 BEFORE, AFTER = ("msdc", "torch"), ("sentencepiece", "tokenizers")
 
 Say = Callable[[str], None]
+# Vectors [N, D] of texts as the model itself encodes them, prompts not added; None: the model is ours.
+Reference = Callable[[Sequence[str]], np.ndarray | None]
 
 
 class BundleOptions(BaseModel):
@@ -57,6 +60,10 @@ class BundleOptions(BaseModel):
     max_length: int | None = Field(default=None, gt=1, description="tokens; None: the model's own")
     gates: bool = True
     sample: bool = Field(default=False, description="write the target's sample app too")
+    module: bool = Field(default=True, description="write the target's native module, if it has one")
+    prompts: dict[str, str] = Field(default_factory=dict)
+    default_prompt: str | None = None
+    truncate_dim: int | None = Field(default=None, gt=0, description="numbers of a vector by default; None: all")
     thresholds: Thresholds | None = Field(default=None, description="None: those of the precision")
     languages: tuple[str, ...] = ()
     licenses: tuple[str, ...] = ()
@@ -148,6 +155,36 @@ def _write_tokenizer(
     return part.model_copy(update={"compiled": COMPILED_FILE})
 
 
+def _reads_names(tokenizer: Tokenizer, text: str) -> bool:
+    """Does `text` hold the name of a special id, which a SentencePiece model reads as ordinary text?"""
+    if not isinstance(tokenizer, PieceTokenizer):
+        return False
+    processor = tokenizer.processor
+    return any(processor.id_to_piece(i) in text for i in range(tokenizer.size) if processor.is_control(i))
+
+
+def _reference_vectors(
+    ours_ND: np.ndarray, tokenizer: Tokenizer, texts: Sequence[str], reference: Reference | None, gates: bool, say: Say
+) -> np.ndarray:
+    """The vectors [N, D] that artifacts are compared with: the model's own encoding of `texts`, prompt included.
+
+    Raises:
+        GateError: our ids and modules give other vectors: this export reads the model differently.
+    """
+    own_ND = None if reference is None else reference(texts)
+    if own_ND is None:
+        return ours_ND
+    # Names of special ids in a text are the one intended difference: the phone never reads them as such.
+    apart = [row for row, text in enumerate(texts) if _reads_names(tokenizer, text)]
+    own_ND[apart] = ours_ND[apart]
+    found = measure(own_ND, ours_ND, None)
+    say(f"float: mean cosine {found.mean_cosine:.6f} to the model's own encoding, min {found.min_cosine:.6f}")
+    short = shortfalls(found, FP32)
+    if short and gates:
+        raise GateError(f"the model's own encoding differs from this export's: {'; '.join(short)}")
+    return own_ND
+
+
 def write_bundle(
     student: Student,
     tokenizer: Tokenizer,
@@ -179,24 +216,31 @@ def write_prepared(
     options: BundleOptions,
     force: bool = False,
     say: Say = _silent,
+    reference: Reference | None = None,
 ) -> Manifest:
     """Write the bundle of a model that a way made ready; see `write_bundle`.
+
+    `reference` gives the vectors that artifacts are compared with; without it the vectors of `prepared`.
 
     Raises:
         InputError, GateError, MsdcError: as `write_bundle`.
     """
     out, max_length = Path(out), prepared.max_length
     with staged_folder(out, force) as stage:
-        texts = golden_texts()
+        # As a plain `encode(text)` would tokenize them: with the default prompt.
+        texts = with_prompt(EncodeDefaults(options.prompts, options.default_prompt).prompt(), golden_texts())
+        runtimes = options.runtimes or TARGETS[options.target].runtimes
         part = _write_tokenizer(tokenizer, options.target, max_length, stage, texts, say)
+        if options.module:
+            require_module(options.target, part, runtimes)
         rows = tokenizer.encode(texts, max_length)
         # Static embeddings add no special ids: a blank text has no ids and needs no program.
         texts = [text for text, row in zip(texts, rows, strict=True) if row]
         rows = [row for row in rows if row]
-        vectors = {"float": prepared.vectors(rows)}
+        vectors = {"float": _reference_vectors(prepared.vectors(rows), tokenizer, texts, reference, options.gates, say)}
         parity: dict[str, Parity] = {}
         programs: dict[str, ProgramPart] = {}
-        for runtime in options.runtimes or TARGETS[options.target].runtimes:
+        for runtime in runtimes:
             say(f"{runtime}: lower {prepared.precision} for {options.target}, lengths 1 to {max_length}")
             written = prepared.write(runtime, stage)
             programs[runtime], vectors[runtime] = written.part, written.runner.run(rows)
@@ -217,12 +261,15 @@ def write_prepared(
             name=name or out.name,
             target=options.target,
             width=prepared.width,
+            truncate_dim=options.truncate_dim,
             max_length=max_length,
             vocabulary=prepared.vocabulary,
             languages=list(options.languages),
             precision=prepared.precision,
             normalized=prepared.normalized,
             gates="passed" if options.gates else "skipped",
+            prompts=options.prompts,
+            default_prompt=options.default_prompt,
             tokenizer=part,
             programs=Programs.model_validate(programs),
             model=prepared.part,
@@ -232,7 +279,9 @@ def write_prepared(
             licenses=list(options.licenses),
             data_sources=list(options.data_sources),
         )
-        folders = write_native_module(stage, options.target, manifest, sample=options.sample)
+        folders: tuple[str, ...] = ()
+        if options.module:
+            folders = write_native_module(stage, options.target, manifest, sample=options.sample)
         write_text(stage / "README.md", bundle_readme(manifest, folders))
         write_manifest(stage, manifest.model_copy(update={"files": list_files(stage)}))
     say(f"bundle: {out}")

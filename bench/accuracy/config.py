@@ -15,6 +15,7 @@ class EvaluateConfig:
 
     `truncate_dims`: also score vectors truncated to their first N dimensions. `artifacts`: bundles of `model`, scored
     on every runtime they hold. `near`: Jaccard similarity of near duplicates; None searches for exact ones only.
+    `prompt_name` and `prompt` apply to `model` and its artifacts.
     `no_corpora` is the reason to report when `corpora` is empty.
     """
 
@@ -25,6 +26,8 @@ class EvaluateConfig:
     truncate_dims: tuple[int, ...] = ()
     reference: str | None = None
     runtime: str | None = None
+    prompt_name: str | None = None
+    prompt: str | None = None
     data: Path | None = None
     languages: tuple[str, ...] | None = None
     corpora: tuple[str | Path, ...] = ()

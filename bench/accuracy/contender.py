@@ -10,6 +10,7 @@ from typing import Any
 from msdc.bench.accuracy.config import EvaluateConfig
 from msdc.bench.accuracy.vectors import TruncatedVectors, VectorStore
 from msdc.compress.quantization.packing import read_plan
+from msdc.encoders.defaults import Configured, configured
 from msdc.encoders.encoder import open_model
 from msdc.encoders.locate import is_reserved
 
@@ -59,10 +60,13 @@ def _record(name: str, model: Any) -> dict[str, Any]:
     }
 
 
-def _cache_key(record: dict[str, Any]) -> str:
+def _cache_key(record: dict[str, Any], model: Any) -> str:
     if record["kind"] == "float":
         return str(record["sha256"])
-    return "-".join(sorted(digest[:32] for digest in record["files"].values()))
+    key = "-".join(sorted(digest[:32] for digest in record["files"].values()))
+    # The same program gives other vectors under another prompt or width.
+    prompted = isinstance(model, Configured) or model.defaults.prompt() or model.width != model.manifest.width
+    return f"{key}-{model.fingerprint()[:32]}" if prompted else key
 
 
 @dataclass
@@ -86,12 +90,14 @@ class Opener:
             model: Any = load_bundle(name, runtime, options.threads or len(os.sched_getaffinity(0)))
         else:
             model = open_model(name, runtime)
+        if name == self.config.model or name in self.config.artifacts:
+            model = configured(model, self.config.prompt_name, self.config.prompt)
         record = _record(str(getattr(model, "name", Path(name).name)), model)
         if record["label"] in self.taken:
             # Two folders of the same name: their paths tell them apart.
             record["label"] = f"{record['label']} [{name}]"
         self.taken.add(record["label"])
-        store = VectorStore(model, progress=options.progress, cache=self.config.cache, key=_cache_key(record))
+        store = VectorStore(model, progress=options.progress, cache=self.config.cache, key=_cache_key(record, model))
         store.name = record["label"]
         return Contender(record["label"], store, record)
 

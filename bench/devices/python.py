@@ -77,7 +77,7 @@ def run_python(
     before = host_state()
     with tempfile.TemporaryDirectory(prefix="msdc-bench-") as temporary:
         folder = Path(temporary)
-        (folder / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
+        (folder / "texts.json").write_text(json.dumps(settings.device_texts(manifest, texts)), encoding="utf-8")
         request = ChildRequest(
             bundle=bundle.resolve(),
             runtime=runtime,
@@ -111,7 +111,9 @@ def run_python(
         parity=compare_golden(
             read_golden(bundle), runtime, answer["golden"]["ids"], np.asarray(answer["golden"]["vectors"])
         ),
-        accuracy=tasks.score_vectors(f"{manifest.name} {runtime}", texts, vectors_UD),
+        accuracy=tasks.score_vectors(
+            f"{manifest.name} {runtime}", texts, vectors_UD[:, : settings.vector_width(manifest)]
+        ),
         state_before=before,
         state_after=host_state(),
         notes=(*notes, PYTHON_NOTE, *(() if answer["peak_reset"] else ("the peak includes Python's own start",))),

@@ -104,7 +104,8 @@ class RunnerJob:
             return [request]
         texts = target / EMBED
         # The runner reads NUL as the end of a text; inside a sentence it is noise like any control character.
-        texts.write_bytes(b"".join(text.replace("\0", " ").encode("utf-8") + b"\0" for text in self.tasks.texts()))
+        prompted = self.settings.device_texts(self.manifest, self.tasks.texts())
+        texts.write_bytes(b"".join(text.replace("\0", " ").encode("utf-8") + b"\0" for text in prompted))
         return [request, texts]
 
     def runner(self, machine: str | None = None) -> RunnerBuild:
@@ -222,7 +223,9 @@ def device_run(
         pipeline=timing(value["pipeline"]),
         memory=_memory(value["memory"]),
         parity=compare_golden(read_golden(job.bundle), job.runtime, value["golden"]["ids"], answer.vectors_GD),
-        accuracy=job.tasks.score_vectors(f"{job.manifest.name} {job.runtime}", texts, answer.vectors_UD),
+        accuracy=job.tasks.score_vectors(
+            f"{job.manifest.name} {job.runtime}", texts, answer.vectors_UD[:, : job.settings.vector_width(job.manifest)]
+        ),
         state_before=before,
         state_after=after,
         notes=tuple(notes),

@@ -132,7 +132,7 @@ def _positions(state: State, family: Family, pad_id: int, max_length: int) -> Te
 
 
 @dataclass(frozen=True)
-class _Head:
+class Head:
     """What follows the transformer, as far as the canonical class has it."""
 
     pooling: str
@@ -141,7 +141,7 @@ class _Head:
     normalize: bool
 
 
-def _head(model: SentenceModel, where: str) -> _Head:
+def student_head(model: SentenceModel, where: str) -> Head:
     """Pooling, at most one dense layer, normalisation, in this order.
 
     Raises:
@@ -160,11 +160,11 @@ def _head(model: SentenceModel, where: str) -> _Head:
     if len(modes) != 1 or modes[0] not in ("mean", "cls", "max"):
         raise InputError(f"{where}: cannot become a student: pooling {', '.join(modes)}; known: mean, cls, max")
     if dense is None:
-        return _Head(modes[0], None, "identity", "Normalize" in found)
+        return Head(modes[0], None, "identity", "Normalize" in found)
     activation = type(dense.activation_function).__name__.lower()
     if activation not in ("identity", "tanh", "relu", "gelu") or dense.use_residual:
         raise InputError(f"{where}: cannot become a student: a Dense with {activation} or a residual connection")
-    return _Head(modes[0], dense.linear, activation, "Normalize" in found)
+    return Head(modes[0], dense.linear, activation, "Normalize" in found)
 
 
 def _config(model: SentenceModel, family: Family, stack: int, positions: int, where: str) -> StudentConfig:
@@ -175,7 +175,7 @@ def _config(model: SentenceModel, family: Family, stack: int, positions: int, wh
     albert = source.model_type == "albert"
     body: Any = model.body
     table = body.get_input_embeddings().weight
-    head = _head(model, where)
+    head = student_head(model, where)
     dense = head.dense
     return StudentConfig(
         vocabulary=table.shape[0],
@@ -227,7 +227,7 @@ def convert(model: SentenceModel, max_length: int, where: str = "model") -> Stud
                 value = state[f"{family.layer.format(*place)}.{theirs}.{kind}"]
                 # A group that is applied twice in a row becomes two layers; each must own its weights.
                 ours[f"layers.{index}.{part}.{kind}"] = value.clone() if place in stack[:index] else value
-    dense = _head(model, where).dense
+    dense = student_head(model, where).dense
     if dense is not None:
         ours |= {f"dense.{name}": value.detach() for name, value in dense.state_dict().items()}
     with torch.device("meta"):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from msdc.errors import InputError
-from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE, Manifest
+from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE, Manifest, TokenizerPart
 from msdc.export.mobile.sizes import size_table
 from msdc.export.records import NativeModule
 from msdc.export.runtimes import EVERY, RUNTIMES
@@ -54,17 +55,34 @@ def _values(stage: Path, manifest: Manifest, names: tuple[str, ...]) -> dict[str
     }
 
 
-def why_not(module: NativeModule, manifest: Manifest) -> str | None:
-    """The reason why `module` cannot run a bundle, None if it can."""
-    if manifest.tokenizer.native_file is None:
-        return (
-            f"{manifest.tokenizer.no_native()}. The program runs on the device with ids computed by the app; "
-            "for text in and vector out, give the model a tokenizer that the core reads."
-        )
-    if not engines(module, manifest):
+def why_not(target: str, tokenizer: TokenizerPart, runtimes: Sequence[str]) -> str | None:
+    """The reason why no module can be written for a target; None if one can, or if the target has none.
+
+    Args:
+        target: name of the target.
+        tokenizer: the tokenizer's entry in `bundle.json`.
+        runtimes: runtimes that the bundle holds a program for.
+    """
+    module = TARGETS[target].module
+    if module is None:
+        return None
+    if tokenizer.native_file is None:
+        return tokenizer.no_native()
+    if not set(module.runtimes) & set(runtimes):
         titles = " or ".join(RUNTIMES[name].title for name in module.runtimes)
-        return f"The module runs {titles} programs and the bundle holds none: export with `--runtime {EVERY}`."
+        return f"the module runs {titles} programs and this bundle would hold none; pass --runtime {EVERY}"
     return None
+
+
+def require_module(target: str, tokenizer: TokenizerPart, runtimes: Sequence[str]) -> None:
+    """Fail before minutes of work where the target's module cannot be written.
+
+    Raises:
+        InputError: with the reason, and how to export without a module.
+    """
+    reason = why_not(target, tokenizer, runtimes)
+    if reason is not None:
+        raise InputError(f"no {target} module: {reason} (--no-module writes the rest of the bundle)")
 
 
 def _write_template(template: str, out: Path, values: dict[str, str]) -> None:
@@ -91,9 +109,8 @@ def check_sample(target: str) -> None:
 def write_native_module(stage: Path, target: str, manifest: Manifest, *, sample: bool = False) -> tuple[str, ...]:
     """Write `stage`/android or `stage`/ios, with `sample` also its sample app; nothing for the other targets.
 
-    Called before the bundle's files are listed, so that the module's are hashed with them. For a bundle that the
-    core cannot run, a README with the reason is written instead. Returns the names of the folders that hold a module
-    and a sample app.
+    Called before the bundle's files are listed, so that the module's are hashed with them. Returns the names of the
+    folders that hold a module and a sample app.
 
     Raises:
         InputError: a sample app is asked for and the target has none, or the core cannot run the bundle.
@@ -104,14 +121,7 @@ def write_native_module(stage: Path, target: str, manifest: Manifest, *, sample:
     if module is None:
         return ()
     out = stage / module.template
-    reason = why_not(module, manifest)
-    if reason is not None:
-        if sample:
-            raise InputError(f"no sample app for {manifest.name}: {reason}")
-        out.mkdir()
-        text = f"# No {module.template} module for {manifest.name}\n\n{reason}\n"
-        (out / "README.md").write_text(text, encoding="utf-8")
-        return ()
+    require_module(target, manifest.tokenizer, manifest.runtimes)
     names = engines(module, manifest)
     values = _values(stage, manifest, names)
     _write_template(module.template, out, values)

@@ -26,6 +26,26 @@ def model_options(command: Command) -> Command:
     return command
 
 
+def encode_options(command: Command) -> Command:
+    """--prompt-name, --prompt, --truncate-dim: how texts are encoded."""
+    truncate = click.option(
+        "--truncate-dim",
+        type=click.IntRange(min=1),
+        help="Keep the first N numbers of every vector. Default: the model's own.",
+    )
+    return prompt_options(truncate(command))
+
+
+def prompt_options(command: Command) -> Command:
+    """--prompt-name and --prompt."""
+    for add in (
+        click.option("--prompt", help="Text to put before every text; an empty one switches the default prompt off."),
+        click.option("--prompt-name", help="Name of one of the model's prompts. Default: the model's default prompt."),
+    ):
+        command = add(command)
+    return command
+
+
 def given_texts(texts: Sequence[str]) -> list[str]:
     """Texts of the command line, or one per line from standard input.
 

@@ -21,7 +21,7 @@ import click
 import numpy as np
 
 from msdc.cli import runtime_names
-from msdc.commands.options import require_utf8
+from msdc.commands.options import encode_options, require_utf8
 from msdc.errors import InputError
 from msdc.files import read_json, staged_folder, user_cache, write_json
 from msdc.progress import track
@@ -76,9 +76,15 @@ class Index:
     """
 
     def __init__(
-        self, model: SentenceEncoder, file: Path, folder: Path | None = None, lines: dict[str, int] | None = None
+        self,
+        model: SentenceEncoder,
+        file: Path,
+        folder: Path | None = None,
+        lines: dict[str, int] | None = None,
+        query_model: SentenceEncoder | None = None,
     ) -> None:
         self.model = model
+        self.query_model = query_model or model
         identity = model.fingerprint()
         name = hashlib.sha256(f"{file.resolve()}\0{identity}".encode()).hexdigest()[:32]
         self.folder = folder if folder is not None else user_cache() / "search" / name
@@ -136,13 +142,14 @@ class Index:
             write_json(stage / "index.json", {"model": identity, "name": self.model.name, "lines": len(self.texts)})
         return len(todo)
 
-    def _unit(self, texts: Sequence[str]) -> np.ndarray:
-        return unit_rows(require_finite(self.model.encode(texts), self.model.name))
+    def _unit(self, texts: Sequence[str], model: SentenceEncoder | None = None) -> np.ndarray:
+        model = model or self.model
+        return unit_rows(require_finite(model.encode(texts), model.name))
 
     def search(self, query: str, top: int) -> Found:
         """The `top` entries nearest in meaning to `query`."""
         began = time.perf_counter()
-        query_1D = self._unit([query])
+        query_1D = self._unit([query], self.query_model)
         encoded = time.perf_counter()
         cosines, rows = self.index.search(query_1D, min(top, len(self.texts)))
         done = time.perf_counter()
@@ -160,6 +167,7 @@ def search(
     top: int = 5,
     folder: Path | None = None,
     lines: dict[str, int] | None = None,
+    query_model: SentenceEncoder | None = None,
 ) -> tuple[Index, list[Found]]:
     """Index `file`, or reuse the index on disk, and answer `queries`.
 
@@ -170,14 +178,15 @@ def search(
         top: hits per query.
         folder: folder of the index; None: in the user's cache.
         lines: what `distinct_lines(file)` returned, if it was called already.
+        query_model: what encodes queries, where they take another prompt; None: `model`.
 
     Raises:
         InputError: no text in `file`, or an empty query.
     """
     if any(not query.strip() for query in queries):
         raise InputError("a query is empty")
-    index = Index(model, file, folder, lines)
-    model.encode(["warm"])  # the first text through a model pays for its set-up
+    index = Index(model, file, folder, lines, query_model)
+    index.query_model.encode(["warm"])  # the first text through a model pays for its set-up
     return index, [index.search(query, top) for query in queries]
 
 
@@ -191,18 +200,38 @@ def search(
     "--index", type=click.Path(file_okay=False, path_type=Path), help="Folder of the index [the user's cache]."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--line-prompt-name", help="The same as --prompt-name, for the lines of FILE.")
+@click.option("--line-prompt", help="The same as --prompt, for the lines of FILE.")
+@encode_options
 def command(
-    file: Path, queries: tuple[str, ...], model: str, runtime: str | None, top: int, index: Path | None, as_json: bool
+    file: Path,
+    queries: tuple[str, ...],
+    model: str,
+    runtime: str | None,
+    top: int,
+    index: Path | None,
+    as_json: bool,
+    line_prompt_name: str | None,
+    line_prompt: str | None,
+    prompt_name: str | None,
+    prompt: str | None,
+    truncate_dim: int | None,
 ) -> None:
     """Find the lines of FILE whose meaning is closest to QUERY, in any of the model's languages.
+
+    --prompt-name and --prompt apply to the queries; --line-prompt-name and --line-prompt to the lines.
 
     msdc search notes.txt "wo habe ich das Auto geparkt?"
     """
     require_utf8(queries, "QUERY")
+    from msdc.encoders.defaults import configured
     from msdc.encoders.encoder import open_model
 
     lines = distinct_lines(file)  # before the model is loaded, so that a wrong file fails early
-    opened, answers = search(file, queries, open_model(model, runtime), top, index, lines)
+    loaded = open_model(model, runtime)
+    asking = configured(loaded, prompt_name, prompt, truncate_dim)
+    reading = configured(loaded, line_prompt_name, line_prompt, truncate_dim)
+    opened, answers = search(file, queries, reading, top, index, lines, asking)
     if as_json:
         head = {"file": str(file), "lines": len(opened.texts), "encoded": opened.encoded, "open_s": opened.open_s}
         click.echo(json.dumps({**head, "queries": [dataclasses.asdict(a) for a in answers]}, ensure_ascii=False))

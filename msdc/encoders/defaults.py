@@ -5,6 +5,7 @@ sentence-transformers keeps these in `config_sentence_transformers.json`; `inclu
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,3 +96,47 @@ def read_defaults(folder: Path, include_prompt: bool = True) -> EncodeDefaults:
     if truncate is not None and (not isinstance(truncate, int) or truncate < 1):
         raise InputError(f"{path}: truncate_dim {truncate!r} is not a width")
     return EncodeDefaults({key: text or "" for key, text in prompts.items()}, name, include_prompt, truncate)
+
+
+class Configured:
+    """A model whose `encode` uses the given prompt and width; everything else is the model's own.
+
+    Raises:
+        InputError: the model has no such prompt, or no such width.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        truncate_dim: int | None = None,
+    ) -> None:
+        defaults: EncodeDefaults = model.defaults
+        self._model = model
+        self._prompt = defaults.prompt(prompt, prompt_name)
+        manifest = getattr(model, "manifest", None)
+        whole = int(manifest.width if manifest is not None else model.module.width)
+        self.width = defaults.width(whole, truncate_dim)
+        self.name: str = model.name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def encode(self, texts: Sequence[str]) -> Any:
+        """Vectors of `texts`, float32 [N, D]."""
+        return self._model.encode(texts, prompt=self._prompt, truncate_dim=self.width)
+
+    def fingerprint(self) -> str:
+        """Hash of the model and of the settings."""
+        text = f"{self._model.fingerprint()}\0{self.width}\0{self._prompt}"
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def configured(
+    model: Any, prompt_name: str | None = None, prompt: str | None = None, truncate_dim: int | None = None
+) -> Any:
+    """`model` as it is where nothing is asked for, else `Configured`."""
+    if prompt_name is None and prompt is None and truncate_dim is None:
+        return model
+    return Configured(model, prompt_name, prompt, truncate_dim)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from msdc.encoders.defaults import EncodeDefaults, read_defaults, with_prompt
+from msdc.encoders.defaults import EncodeDefaults, configured, read_defaults, with_prompt
 from msdc.encoders.layout import read_layout
 from msdc.encoders.locate import is_reserved, locate_model
 from msdc.errors import InputError
@@ -266,18 +266,30 @@ def load_encoder(
     )
 
 
-def open_model(name: str, runtime: str | None = None) -> SentenceEncoder:
+def open_model(
+    name: str,
+    runtime: str | None = None,
+    *,
+    prompt_name: str | None = None,
+    prompt: str | None = None,
+    truncate_dim: int | None = None,
+) -> SentenceEncoder:
     """A bundle when `name` is a folder with a bundle.json, else a float model.
 
     Args:
         name: a shipped name, a folder, or a hub id.
         runtime: runtime of a bundle; None takes the first that it holds.
+        prompt_name: prompt that `encode` uses by default, by name.
+        prompt: the same, as text.
+        truncate_dim: width of the vectors of `encode`.
 
     Raises:
-        InputError: as `load_encoder` and `msdc.load_bundle`.
+        InputError: an unknown prompt or width; as `load_encoder` and `msdc.load_bundle`.
     """
     if not is_reserved(name) and (Path(name) / "bundle.json").is_file():
         # Imported by name: the class belongs to a package above this one.
         load_bundle = importlib.import_module("msdc.export.bundle").load_bundle
-        return cast(SentenceEncoder, load_bundle(name, runtime=runtime))
-    return load_encoder(name)
+        model = load_bundle(name, runtime=runtime)
+    else:
+        model = load_encoder(name)
+    return cast(SentenceEncoder, configured(model, prompt_name, prompt, truncate_dim))

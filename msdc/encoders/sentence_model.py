@@ -8,19 +8,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from msdc.encoders.layout import Layout, check_layout
+from msdc.encoders.layout import Layout, check_layout, read_layout
 from msdc.errors import InputError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from msdc.encoders.encoder import Encoder
+
 # max_length of models that state none (static embeddings, T5's relative positions).
 UNLIMITED = 2**20
 POSITIONS_AFTER_PAD = ("roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl", "xmod")
+
+
+def folder_modules(module: Any, where: str) -> list[nn.Module]:
+    """The modules of the folder as sentence-transformers made them.
+
+    Raises:
+        InputError: a model that only this project loads.
+    """
+    if not isinstance(module, SentenceModel | StaticModel):
+        raise InputError(f"{where}: not a model of sentence-transformers' own modules")
+    return [module.first[0], *module.after]
 
 
 class SentenceModel(nn.Module):
@@ -32,6 +46,7 @@ class SentenceModel(nn.Module):
     def __init__(self, transformer: nn.Module, after: Sequence[nn.Module], width: int) -> None:
         super().__init__()
         self.transformer = transformer
+        self.first = (transformer,)
         self.after = nn.ModuleList(after)
         self.width = width
 
@@ -80,8 +95,12 @@ class SentenceModel(nn.Module):
 class StaticModel(nn.Module):
     """(ids_BT, mask_BT) -> sentence_BD: the mean of table rows, then what follows in the folder. No token: zeros."""
 
-    def __init__(self, table_VH: Tensor, after: Sequence[nn.Module], width: int) -> None:
+    def __init__(self, embedding: nn.Module, after: Sequence[nn.Module], width: int) -> None:
         super().__init__()
+        # In a tuple, so that its weights are not counted twice.
+        self.first = (embedding,)
+        bag: Any = embedding.embedding
+        table_VH = bag.weight.detach()
         self.table = nn.Embedding(table_VH.shape[0], table_VH.shape[1], _weight=table_VH.float())
         self.after = nn.ModuleList(after)
         self.width = width
@@ -136,8 +155,7 @@ def wrap(model: SentenceTransformer, where: str) -> SentenceModel | StaticModel:
     first, *after = list(model)
     width = model.get_embedding_dimension()
     if type(first).__name__ == "StaticEmbedding":
-        table: Any = first.embedding
-        return StaticModel(table.weight.detach(), after, int(width or table.embedding_dim))
+        return StaticModel(first, after, int(width or getattr(first, "embedding_dim", 0)))
     modalities: Any = getattr(first, "modality_config", {})
     if "text" not in modalities:
         raise InputError(f"{where}: not a text model (it takes {', '.join(map(str, modalities)) or 'nothing known'})")
@@ -166,3 +184,18 @@ def longest_input(model: SentenceTransformer) -> int:
     # RoBERTa's positions start after the pad id, so its first rows are never used.
     pad = int(getattr(config, "pad_token_id", 0) or 0)
     return min(longest, positions - (pad + 1 if config.model_type in POSITIONS_AFTER_PAD else 0))
+
+
+def own_vectors(encoder: Encoder, texts: Sequence[str], max_length: int) -> np.ndarray | None:
+    """Vectors [N, D] of `texts` by `SentenceTransformer.encode` of the encoder's folder, at full width.
+
+    Prompts are not added: `texts` hold them. None for a folder that only this project loads.
+    """
+    if encoder.folder is None or not isinstance(encoder.module, SentenceModel | StaticModel):
+        return None
+    model = open_sentence_transformer(read_layout(encoder.folder))
+    model.truncate_dim = None
+    if isinstance(encoder.module, SentenceModel):
+        model.max_seq_length = max_length
+    vectors_ND: np.ndarray = model.encode(list(texts), prompt="", batch_size=8, show_progress_bar=False)
+    return vectors_ND.astype(np.float32)

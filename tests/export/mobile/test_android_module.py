@@ -18,7 +18,7 @@ from msdc.bench.toolchain.sdk import native_sdk
 from msdc.errors import InputError
 from msdc.export.manifest import read_manifest
 from msdc.export.mobile.android import check_page_size
-from msdc.export.mobile.module import write_native_module
+from msdc.export.mobile.module import require_module, write_native_module
 from msdc.export.mobile.sizes import measured
 
 JVM = Path(__file__).with_name("jvm")
@@ -210,7 +210,7 @@ def test_sample_is_refused_where_there_is_none(tiny_bundle, tmp_path):
     with pytest.raises(InputError, match="target linux has no sample app; targets that have one: android"):
         write_native_module(tmp_path, "linux", manifest, sample=True)
     part = manifest.tokenizer.model_copy(update={"kind": "tokenizer-json"})
-    with pytest.raises(InputError, match=r"no sample app for tiny.*: .*computed by the app"):
+    with pytest.raises(InputError, match=r"no android module: .*--no-module"):
         write_native_module(tmp_path, "android", manifest.model_copy(update={"tokenizer": part}), sample=True)
 
 
@@ -228,14 +228,16 @@ def test_swift_package_holds_the_core(tiny_bundle, tmp_path):
         assert name in package and (core / name).is_file()
 
 
-def test_bundle_that_the_core_cannot_run_gets_a_page_that_says_so(tiny_bundle, tmp_path):
+def test_bundle_that_the_core_cannot_run_is_refused_with_the_reason(tiny_bundle, tmp_path):
     manifest = read_manifest(tiny_bundle)
     part = manifest.tokenizer.model_copy(
         update={"kind": "tokenizer-json", "refused": "tokenizer.json: no model WordLevel"}
     )
-    write_native_module(tmp_path, "android", manifest.model_copy(update={"tokenizer": part}))
-    assert [p.name for p in (tmp_path / "android").iterdir()] == ["README.md"]
-    assert "tokenizer.json: no model WordLevel" in (tmp_path / "android/README.md").read_text(encoding="utf-8")
+    with pytest.raises(InputError, match=r"no android module: .*no model WordLevel.*--no-module"):
+        write_native_module(tmp_path, "android", manifest.model_copy(update={"tokenizer": part}))
+    with pytest.raises(InputError, match=r"no ios module: .*ExecuTorch.*--runtime both"):
+        require_module("ios", manifest.tokenizer, ["onnx"])
+    assert not (tmp_path / "android").exists()
     write_native_module(tmp_path, "linux", manifest)
     assert not (tmp_path / "linux").exists()
 
