@@ -87,8 +87,10 @@ def _same_ids(one: Tokenizer, other: Tokenizer, texts: Sequence[str]) -> bool:
 
 
 def _pieces(folder: Path, fast: FastTokenizer) -> PieceTokenizer | None:
-    """The folder's SentencePiece model where it gives exactly the ids of `fast`."""
-    texts = [*golden_lines(), *SPACES]
+    """The folder's SentencePiece model where it gives exactly the ids of `fast`, but for names of special ids."""
+    # Names of special ids are ordinary text to SentencePiece, which is what an app wants of a user's text.
+    special = [token.content for token in fast.backend.get_added_tokens_decoder().values()]
+    texts = [text for text in [*golden_lines(), *SPACES] if not any(name in text for name in special)]
     for name in PIECE_FILES:
         file = folder / name
         if not file.is_file():
