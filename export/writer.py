@@ -155,8 +155,13 @@ def _write_tokenizer(
     return part.model_copy(update={"compiled": COMPILED_FILE})
 
 
-def _reads_names(tokenizer: Tokenizer, text: str) -> bool:
-    """Does `text` hold the name of a special id, which a SentencePiece model reads as ordinary text?"""
+def _names_special_ids(tokenizer: Tokenizer, text: str, row: Sequence[int]) -> bool:
+    """Does `text` hold the name of a special id on which models read it differently?
+
+    A SentencePiece model takes such a name as ordinary text; RoBERTa gives the pad id inside a text no position.
+    """
+    if tokenizer.pad_id in row:
+        return True
     if not isinstance(tokenizer, PieceTokenizer):
         return False
     processor = tokenizer.processor
@@ -164,7 +169,13 @@ def _reads_names(tokenizer: Tokenizer, text: str) -> bool:
 
 
 def _reference_vectors(
-    ours_ND: np.ndarray, tokenizer: Tokenizer, texts: Sequence[str], reference: Reference | None, gates: bool, say: Say
+    ours_ND: np.ndarray,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    rows: Sequence[Sequence[int]],
+    reference: Reference | None,
+    gates: bool,
+    say: Say,
 ) -> np.ndarray:
     """The vectors [N, D] that artifacts are compared with: the model's own encoding of `texts`, prompt included.
 
@@ -174,8 +185,9 @@ def _reference_vectors(
     own_ND = None if reference is None else reference(texts)
     if own_ND is None:
         return ours_ND
-    # Names of special ids in a text are the one intended difference: the phone never reads them as such.
-    apart = [row for row, text in enumerate(texts) if _reads_names(tokenizer, text)]
+    # Names of special ids in a text are the one intended difference.
+    pairs = enumerate(zip(texts, rows, strict=True))
+    apart = [number for number, (text, row) in pairs if _names_special_ids(tokenizer, text, row)]
     own_ND[apart] = ours_ND[apart]
     found = measure(own_ND, ours_ND, None)
     say(f"float: mean cosine {found.mean_cosine:.6f} to the model's own encoding, min {found.min_cosine:.6f}")
@@ -237,7 +249,8 @@ def write_prepared(
         # Static embeddings add no special ids: a blank text has no ids and needs no program.
         texts = [text for text, row in zip(texts, rows, strict=True) if row]
         rows = [row for row in rows if row]
-        vectors = {"float": _reference_vectors(prepared.vectors(rows), tokenizer, texts, reference, options.gates, say)}
+        ours_ND = prepared.vectors(rows)
+        vectors = {"float": _reference_vectors(ours_ND, tokenizer, texts, rows, reference, options.gates, say)}
         parity: dict[str, Parity] = {}
         programs: dict[str, ProgramPart] = {}
         for runtime in runtimes:

@@ -26,6 +26,8 @@ STOCK = {
     "Normalize": False,
     "Dropout": False,
 }
+# RoBERTa's positions start after the pad id, so its first rows are never used.
+POSITIONS_AFTER_PAD = ("roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl", "xmod")
 OWN = "Student"
 STOCK_PREFIX = "sentence_transformers."
 
@@ -43,6 +45,19 @@ class Layout:
     def model_type(self) -> str:
         """`model_type` of config.json, empty if absent."""
         return str(self.config.get("model_type", ""))
+
+    @property
+    def max_length(self) -> int:
+        """Longest input in tokens as the settings state it, without loading the model."""
+        offset = int(self.config.get("pad_token_id") or 0) + 1 if self.model_type in POSITIONS_AFTER_PAD else 0
+        positions = int(self.config.get("max_position_embeddings") or self.config.get("positions") or 512) - offset
+        for name in ("sentence_bert_config.json", "tokenizer_config.json"):
+            if (self.body / name).is_file():
+                settings = read_json(self.body / name)
+                wanted = settings.get("max_seq_length") or settings.get("model_max_length")
+                if wanted and wanted < 10**6:
+                    return min(int(wanted), positions)
+        return positions
 
 
 def _inside(folder: Path, name: str) -> Path:

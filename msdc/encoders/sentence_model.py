@@ -6,14 +6,14 @@ Shapes: B batch, T tokens, H hidden, D sentence width.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from msdc.encoders.layout import Layout, check_layout, read_layout
+from msdc.encoders.layout import POSITIONS_AFTER_PAD, Layout, check_layout, read_layout
 from msdc.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 # max_length of models that state none (static embeddings, T5's relative positions).
 UNLIMITED = 2**20
-POSITIONS_AFTER_PAD = ("roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl", "xmod")
 
 
 def folder_modules(module: Any, where: str) -> list[nn.Module]:
@@ -155,7 +154,7 @@ def wrap(model: SentenceTransformer, where: str) -> SentenceModel | StaticModel:
     first, *after = list(model)
     width = model.get_embedding_dimension()
     if type(first).__name__ == "StaticEmbedding":
-        return StaticModel(first, after, int(width or getattr(first, "embedding_dim", 0)))
+        return StaticModel(first, after, int(width or cast(Any, first).embedding_dim))
     modalities: Any = getattr(first, "modality_config", {})
     if "text" not in modalities:
         raise InputError(f"{where}: not a text model (it takes {', '.join(map(str, modalities)) or 'nothing known'})")
@@ -181,7 +180,6 @@ def longest_input(model: SentenceTransformer) -> int:
     positions = getattr(config, "max_position_embeddings", None) or 0
     if positions <= 0:
         return longest
-    # RoBERTa's positions start after the pad id, so its first rows are never used.
     pad = int(getattr(config, "pad_token_id", 0) or 0)
     return min(longest, positions - (pad + 1 if config.model_type in POSITIONS_AFTER_PAD else 0))
 
