@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from msdc.errors import InputError
-from msdc.files import read_json
+from msdc.files import read_json, regular_size
 from msdc.text.tokenizer import MAX_TOKENIZER_BYTES
 
 TRANSFORMERS = ("Transformer", "CLIPModel")
@@ -85,6 +85,7 @@ def _check_weights(path: Path) -> None:
     if not files:
         raise InputError(f"{path}: no .safetensors weights; other weight files are not read")
     for file in files:
+        regular_size(file)
         try:
             with safe_open(file, framework="pt"):
                 pass
