@@ -7,11 +7,13 @@ import sys
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from folder_kinds import PROMPTS, write_folder
 from stock_models import TEXTS
 
 import msdc
 from msdc.errors import InputError
+from msdc.export.cli import command
 from msdc.export.export import ExportRequest, export_model
 
 SAMPLE = [*TEXTS, "  spaces ", "The BIG Dog"]
@@ -52,9 +54,7 @@ def test_a_module_that_cannot_be_written_fails_the_export(tmp_path):
     with pytest.raises(InputError, match=r"no android module: .*--no-module"):
         export_model(request)
     assert not (tmp_path / "out").exists()
-    done = subprocess.run(
-        [sys.executable, "-m", "msdc", "export", folder, "--target", "android", "--runtime", "onnx", "--precision",
-         "fp32", "-o", tmp_path / "out", "--no-module"], capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0 and (tmp_path / "out/bundle.json").is_file(), done.stderr[-500:]
+    words = [folder, "--target", "android", "--runtime", "onnx", "--precision", "fp32", "-o", tmp_path / "out"]
+    done = CliRunner().invoke(command, [*map(str, words), "--no-module"], catch_exceptions=False)
+    assert done.exit_code == 0 and (tmp_path / "out/bundle.json").is_file(), done.output[-500:]
     assert not (tmp_path / "out/android").exists()
