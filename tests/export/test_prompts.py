@@ -50,11 +50,11 @@ def test_pooling_without_the_prompt_is_refused_at_export(tmp_path):
 
 def test_a_module_that_cannot_be_written_fails_the_export(tmp_path):
     folder = write_folder(tmp_path / "folder", "no normalisation")
-    request = ExportRequest(str(folder), "android", runtime="onnx", precision="fp32", out=tmp_path / "out")
-    with pytest.raises(InputError, match=r"no android module: .*--no-module"):
+    request = ExportRequest(str(folder), "ios", runtime="onnx", precision="fp32", out=tmp_path / "out")
+    with pytest.raises(InputError, match=r"no ios module: .*--no-module"):
         export_model(request)
     assert not (tmp_path / "out").exists()
-    words = [folder, "--target", "android", "--runtime", "onnx", "--precision", "fp32", "-o", tmp_path / "out"]
+    words = [folder, "--target", "ios", "--runtime", "onnx", "--precision", "fp32", "-o", tmp_path / "out"]
     done = CliRunner().invoke(command, [*map(str, words), "--no-module"], catch_exceptions=False)
     assert done.exit_code == 0 and (tmp_path / "out/bundle.json").is_file(), done.output[-500:]
-    assert not (tmp_path / "out/android").exists()
+    assert not (tmp_path / "out/ios").exists()
