@@ -69,7 +69,7 @@ def test_empty_and_one_column_corpora_and_unknown_keys(tmp_path, tiny_recipe_tre
     tree = tiny_recipe_tree | {"corpora": [{"path": str(corpus)}]}
     corpus.write_text("")
     assert "no usable sentence" in run(tree)
-    shutil.rmtree(tmp_path / "run")
+    assert not (tmp_path / "run").exists()  # checked before any work
     corpus.write_text("one column\nand no more\n")
     assert "line 1: 1 columns, expected 2" in run(tree)
     assert "colour: unknown key" in run(tree | {"colour": "red"})
