@@ -29,6 +29,8 @@ def hostile(tmp_path, monkeypatch) -> Path:
     for name in (*names, "bench/child.py", "pip/__main__.py"):
         (desk / name).write_text(f"open({str(mark)!r}, 'a').write({name!r} + '\\n')\n")
     monkeypatch.chdir(desk)
+    # Set for good by a command line that an earlier test called in this process.
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
     return desk
 
 

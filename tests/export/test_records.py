@@ -159,7 +159,7 @@ def test_records_point_at_what_exists():
         assert set(target.runtimes) <= set(RUNTIMES.names())
         if target.module is not None:
             assert (PACKAGE / "export" / "mobile" / target.module.template).is_dir()
-            assert target.module.runtime in RUNTIMES.names()
+            assert target.module.runtimes and set(target.module.runtimes) <= set(RUNTIMES.names())
 
 
 def test_names_expand():
