@@ -61,8 +61,8 @@ def test_nothing_of_one_machine(page):
     for private in (
         "../shared",
         "/home/",
-        f"{ROOT.parent}/",
-        f"{Path.home()}/",
+        f"{ROOT}/",
+        f"{Path.home()}/.",
         "/tmp/",
         "METHOD.md",
         "FACTS.md",
