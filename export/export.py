@@ -14,6 +14,7 @@ from msdc.progress import say
 
 if TYPE_CHECKING:
     from msdc.encoders.encoder import Encoder
+    from msdc.export.ways import Prepared
     from msdc.export.writer import BundleOptions
 
 
@@ -77,6 +78,7 @@ def export_model(request: ExportRequest) -> tuple[Path, Manifest]:
 
     from msdc.encoders.encoder import load_encoder
     from msdc.export.ways import CANONICAL, GENERIC, canonical_obstacle
+    from msdc.export.writer import write_prepared
 
     say(f"load {request.model}")
     encoder = load_encoder(request.model)
@@ -92,8 +94,19 @@ def export_model(request: ExportRequest) -> tuple[Path, Manifest]:
         raise InputError(f"{request.model}: the canonical way does not take it ({obstacle}); use --way {GENERIC}")
     why = "chosen" if request.way else "a known family" if obstacle is None else obstacle
     say(f"{way} way ({why})")
-    export = _export_generic if way == GENERIC else _export_student
-    return out, export(request, encoder, precision, out)
+    prepare = _prepare_generic if way == GENERIC else _prepare_student
+    prepared, options = prepare(request, encoder, precision)
+    manifest = write_prepared(
+        prepared,
+        encoder.tokenizer,
+        out,
+        name=encoder.name,
+        options=options,
+        force=request.force,
+        say=say,
+        reference=_own_vectors(encoder, prepared.max_length),
+    )
+    return out, manifest
 
 
 def _options(request: ExportRequest, encoder: Encoder, precision: Any, max_length: int) -> BundleOptions:
@@ -126,11 +139,10 @@ def _own_vectors(encoder: Encoder, max_length: int) -> Any:
     return lambda texts: own_vectors(encoder, texts, max_length)
 
 
-def _export_student(request: ExportRequest, encoder: Encoder, precision: Any, out: Path) -> Manifest:
+def _prepare_student(request: ExportRequest, encoder: Encoder, precision: Any) -> tuple[Prepared, BundleOptions]:
     from msdc.compress.quantization.packing import read_plan
     from msdc.compress.student.from_transformers import to_student
     from msdc.export.ways import prepare_student
-    from msdc.export.writer import write_prepared
 
     if precision is None:
         # A folder written by `msdc compress quantize` holds its own precision plan.
@@ -138,22 +150,12 @@ def _export_student(request: ExportRequest, encoder: Encoder, precision: Any, ou
     student = to_student(encoder)
     options = _options(request, encoder, precision, min(encoder.max_length, student.config.positions))
     prepared = prepare_student(student, encoder.tokenizer, options)
-    return write_prepared(
-        prepared,
-        encoder.tokenizer,
-        out,
-        name=encoder.name,
-        options=options,
-        force=request.force,
-        say=say,
-        reference=_own_vectors(encoder, prepared.max_length),
-    )
+    return prepared, options
 
 
-def _export_generic(request: ExportRequest, encoder: Encoder, precision: Any, out: Path) -> Manifest:
+def _prepare_generic(request: ExportRequest, encoder: Encoder, precision: Any) -> tuple[Prepared, BundleOptions]:
     from msdc.encoders.sentence_model import folder_modules
     from msdc.export.ways import GENERIC_LONGEST, prepare_generic
-    from msdc.export.writer import write_prepared
 
     longest = min(encoder.max_length, GENERIC_LONGEST)
     options = _options(request, encoder, precision or "int8", longest)
@@ -165,13 +167,4 @@ def _export_generic(request: ExportRequest, encoder: Encoder, precision: Any, ou
         max_length=longest,
         source_sha256=encoder.fingerprint(),
     )
-    return write_prepared(
-        prepared,
-        encoder.tokenizer,
-        out,
-        name=encoder.name,
-        options=options,
-        force=request.force,
-        say=say,
-        reference=_own_vectors(encoder, prepared.max_length),
-    )
+    return prepared, options
