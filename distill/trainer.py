@@ -201,7 +201,7 @@ class Trainer:
                 row = {
                     **{"stage": self.stage.name, "step": at, "epoch": epoch},
                     **{
-                        "seconds": round(seconds, 2),
+                        "seconds": round(seconds, 6),
                         "steps_per_second": round((at - first_step) / max(seconds, 1e-9), 3),
                     },
                     **parts,
