@@ -68,7 +68,7 @@ def command(
     if dry and sweep is not None:
         raise click.UsageError("--dry-run is for one recipe: name a point of the sweep")
     if sweep is not None:
-        from msdc.distill.sweep import Sweep, run_sweep
+        from msdc.distill.runs.sweep import Sweep, run_sweep
 
         name = Path(recipe).stem.replace(":", "-")
         # Loaded by name: reports are written on the floor above, which imports this one.
@@ -78,7 +78,7 @@ def command(
         return
     resolved = load_recipe(recipe, overrides, data)
     if dry:
-        from msdc.distill.dry_run import dry_run, to_text
+        from msdc.distill.runs.dry_run import dry_run, to_text
 
         plan = dry_run(resolved)
         click.echo(json.dumps(plan.as_dict(), ensure_ascii=False) if as_json else to_text(plan))

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from msdc.compress.student.from_transformers import to_student
-from msdc.distill import parallel
+from msdc.distill.training import parallel
 from msdc.encoders.encoder import BATCH_TOKENS, Encoder
 from msdc.errors import InputError
 from msdc.files import disk_errors, user_cache

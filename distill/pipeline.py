@@ -18,9 +18,7 @@ import torch
 from msdc.compress.student.from_transformers import to_student
 from msdc.compress.student.io import save_student
 from msdc.compress.student.model import Student
-from msdc.distill import parallel
 from msdc.distill.assistant import cut_student, make_assistant, make_student, sample_rows
-from msdc.distill.checkpoint import checkpoints
 from msdc.distill.data.batches import CHUNK_PAIRS, BatchFeed
 from msdc.distill.data.sources import open_corpora
 from msdc.distill.data.stream import TextStream
@@ -29,13 +27,15 @@ from msdc.distill.guide import Guide, default_cache
 from msdc.distill.model_card import model_card
 from msdc.distill.models import load_named
 from msdc.distill.preflight import check_recipe
-from msdc.distill.progress import StageProgress
 from msdc.distill.recipe import Recipe, Stage, StudentShape
 from msdc.distill.run_folder import RunFolder, StageFolder
 from msdc.distill.tasks import Task, make_task
 from msdc.distill.tasks.hidden_states import layer_pairs
-from msdc.distill.trainer import Trainer
-from msdc.distill.validation import Validator, read_graded
+from msdc.distill.training import parallel
+from msdc.distill.training.checkpoint import checkpoints
+from msdc.distill.training.progress import StageProgress
+from msdc.distill.training.trainer import Trainer
+from msdc.distill.training.validation import Validator, read_graded
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import InputError
 from msdc.files import staged_folder, write_json, write_text

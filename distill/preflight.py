@@ -18,7 +18,7 @@ from msdc.distill.data.sources import open_corpus
 from msdc.distill.objectives import find_objective
 from msdc.distill.recipe import Assistant, Corpus, NamedModel, Recipe, Stage, StudentShape, model_name
 from msdc.distill.tasks.sentence import TASK_OPTIONS
-from msdc.distill.validation import read_graded
+from msdc.distill.training.validation import read_graded
 from msdc.encoders.layout import Layout, read_layout
 from msdc.encoders.locate import locate_model
 from msdc.errors import InputError

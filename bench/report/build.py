@@ -26,7 +26,7 @@ from msdc.bench.report.sections import (
 )
 from msdc.bench.report.write import check_output, section_to_html, to_html, to_markdown
 from msdc.bench.result import BenchFile
-from msdc.distill.sweep_table import SweepTable
+from msdc.distill.runs.sweep_table import SweepTable
 from msdc.errors import InputError
 from msdc.files import write_json, write_text
 from msdc.tables import joined

@@ -7,20 +7,20 @@ A batch may be one process's or the gathered batch of all. Everything is compute
 
 from __future__ import annotations
 
-from msdc.distill.objectives.contrastive_cross_entropy import contrastive_cross_entropy
-from msdc.distill.objectives.contrastive_distillation import contrastive_distillation
+from msdc.distill.objectives.contrastive.contrastive_cross_entropy import contrastive_cross_entropy
+from msdc.distill.objectives.contrastive.contrastive_distillation import contrastive_distillation
+from msdc.distill.objectives.contrastive.memory_bank import MemoryBank
+from msdc.distill.objectives.contrastive.multilingual_contrastive import multilingual_contrastive
+from msdc.distill.objectives.contrastive.supervised_contrastive import supervised_contrastive
 from msdc.distill.objectives.embedding_alignment import embedding_alignment
 from msdc.distill.objectives.kd import kd
 from msdc.distill.objectives.masked_language_model import masked_language_model
-from msdc.distill.objectives.memory_bank import MemoryBank
 from msdc.distill.objectives.metakd import domain_prototypes, metakd
-from msdc.distill.objectives.multilingual_contrastive import multilingual_contrastive
 from msdc.distill.objectives.multilingual_mse import multilingual_mse
 from msdc.distill.objectives.pkd import layer_subset, pkd
 from msdc.distill.objectives.registry import OBJECTIVES, Objective, find_objective
 from msdc.distill.objectives.sentence_alignment import sentence_alignment
 from msdc.distill.objectives.sentence_similarity import sentence_similarity
-from msdc.distill.objectives.supervised_contrastive import supervised_contrastive
 from msdc.distill.objectives.unified_generative import unified_generative
 
 __all__ = [

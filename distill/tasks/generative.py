@@ -24,9 +24,9 @@ from torch import Tensor, nn
 from msdc.distill.data.batches import Batch
 from msdc.distill.guide import Guide
 from msdc.distill.objectives import find_objective
-from msdc.distill.parallel import gather, rank_and_world
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import SentenceTask, encode_sides, stage_inputs
+from msdc.distill.training.parallel import gather, rank_and_world
 from msdc.errors import InputError
 
 GENERATIVE_INPUTS = {"logits_BV", "token_logits_MV"}

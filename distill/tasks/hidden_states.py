@@ -19,9 +19,9 @@ from msdc.distill.guide import Guide
 from msdc.distill.objectives import find_objective
 from msdc.distill.objectives.metakd import domain_prototypes
 from msdc.distill.objectives.pkd import layer_subset
-from msdc.distill.parallel import gather
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import Task, stage_inputs
+from msdc.distill.training.parallel import gather
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 

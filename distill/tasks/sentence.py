@@ -18,8 +18,8 @@ from msdc.distill import objectives
 from msdc.distill.data.batches import Batch
 from msdc.distill.data.stream import TextStream
 from msdc.distill.guide import Guide
-from msdc.distill.parallel import gather
 from msdc.distill.recipe import ObjectiveUse, Stage
+from msdc.distill.training.parallel import gather
 from msdc.errors import InputError
 
 BANK_SIZE = 65_536  # Gao et al. 2021

@@ -224,7 +224,7 @@ def test_disk_full_while_a_checkpoint_or_a_tokenizer_is_written(tmp_path, monkey
     import tiny_models as tiny
     import torch
 
-    from msdc.distill import checkpoint
+    from msdc.distill.training import checkpoint
     from msdc.files import disk_errors
     from msdc.text.tokenizer import write_fast_copy
 

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from msdc.distill.catalog import RECIPES, load_recipe, shipped, variants_of
 from msdc.distill.cli import command
 from msdc.distill.pipeline import run
-from msdc.distill.sweep import points
+from msdc.distill.runs.sweep import points
 from msdc.errors import InputError
 
 

@@ -49,7 +49,7 @@ def in_child(recipe, folder: Path, kill_after: int | None, resume: bool) -> int:
 @pytest.fixture
 def recipe(tiny_tree, monkeypatch):
     # A checkpoint after every step, so that a kill falls before, inside and after writing them.
-    monkeypatch.setattr("msdc.distill.trainer.CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("msdc.distill.training.trainer.CHECKPOINT_SECONDS", 0.0)
     return parse_recipe(tiny_tree, "tiny")
 
 
@@ -100,7 +100,7 @@ def test_a_run_folder_is_never_silently_reused(recipe, tiny_tree, tmp_path):
 
 def test_killed_after_the_checkpoint_that_stopped_early(tiny_tree, tmp_path, monkeypatch):
     """The stop is part of the state: a resumed run does not train past it."""
-    monkeypatch.setattr("msdc.distill.trainer.CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("msdc.distill.training.trainer.CHECKPOINT_SECONDS", 0.0)
     # Nothing improves after the first validation.
     tiny_tree["stages"] = [{**tiny_tree["stages"][0], "learning_rate": 1e-12, "epochs": 6, "patience": 1}]
     tiny_tree["stages"][0].pop("steps", None)

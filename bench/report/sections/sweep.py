@@ -8,7 +8,7 @@ from msdc.bench.report.charts import curves
 from msdc.bench.report.data import RUN_COLORS, Style
 from msdc.bench.report.drawing import SHAPES
 from msdc.bench.report.model import Figure, Section
-from msdc.distill.sweep_table import SweepTable, table_of
+from msdc.distill.runs.sweep_table import SweepTable, table_of
 
 
 def convergence(sweep: SweepTable) -> Figure:

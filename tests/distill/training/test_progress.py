@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from msdc.distill.pipeline import run
-from msdc.distill.progress import StageProgress, _duration
 from msdc.distill.recipe import parse_recipe
+from msdc.distill.training.progress import StageProgress, _duration
 
 
 class Clock:

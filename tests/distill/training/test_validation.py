@@ -2,7 +2,7 @@
 
 import pytest
 
-from msdc.distill.validation import Validator, read_graded
+from msdc.distill.training.validation import Validator, read_graded
 from msdc.errors import InputError
 
 

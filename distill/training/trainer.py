@@ -18,13 +18,19 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from msdc.distill import parallel
-from msdc.distill.checkpoint import checkpoints, load_checkpoint, random_states, restore_random_states, save_checkpoint
 from msdc.distill.data.batches import Batch, BatchFeed, Position
-from msdc.distill.optimization import Schedule, make_optimizers
-from msdc.distill.progress import StageProgress
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import Task
+from msdc.distill.training import parallel
+from msdc.distill.training.checkpoint import (
+    checkpoints,
+    load_checkpoint,
+    random_states,
+    restore_random_states,
+    save_checkpoint,
+)
+from msdc.distill.training.optimization import Schedule, make_optimizers
+from msdc.distill.training.progress import StageProgress
 from msdc.encoders.encoder import Encoder
 from msdc.errors import MsdcError
 from msdc.files import atomic_path, disk_errors

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
-from msdc.distill import parallel
 from msdc.distill.catalog import load_recipe, variants_of
 from msdc.distill.pipeline import Run
 from msdc.distill.recipe import Recipe
 from msdc.distill.run_folder import read_recipe
-from msdc.distill.sweep_table import TABLE_FILE, CurvePoint, SweepRow, SweepTable, markdown
+from msdc.distill.runs.sweep_table import TABLE_FILE, CurvePoint, SweepRow, SweepTable, markdown
+from msdc.distill.training import parallel
 from msdc.errors import InputError
 from msdc.files import read_json, write_json, write_text
 from msdc.progress import say

@@ -1,0 +1,1 @@
+"""Losses with negatives, and the memory bank that holds them."""

@@ -1,0 +1,1 @@
+"""One stage's optimization: steps, schedule, validation, checkpoints, several processes."""
