@@ -26,6 +26,7 @@ from msdc.distill.recipe import Assistant, NamedModel, Recipe, StudentShape, Voc
 from msdc.distill.vocabulary_transfer import align, association, cooccurrence, strongest, transplant_rows
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import InputError
+from msdc.files import staged_folder
 from msdc.progress import say
 from msdc.text.tokenizer import PieceTokenizer, Tokenizer
 
@@ -165,8 +166,9 @@ def make_student(recipe: Recipe, assistant_folder: Path, stream: TextStream, fol
     if isinstance(shape, (str, NamedModel)):
         encoder = load_named(shape, new_head_seed=recipe.seed)
         assert encoder.folder is not None
-        if (encoder.folder / "config.json") and to_student(encoder) is encoder.module:
-            shutil.copytree(encoder.folder, folder)
+        if to_student(encoder) is encoder.module:
+            with staged_folder(folder) as stage:
+                shutil.copytree(encoder.folder, stage, dirs_exist_ok=True)
             return folder
         return save_student(to_student(encoder), encoder.tokenizer.files[0], folder)
     assert shape is not None

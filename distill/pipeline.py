@@ -32,7 +32,7 @@ from msdc.distill.run_folder import RunFolder, StageFolder
 from msdc.distill.tasks import Task, make_task
 from msdc.distill.tasks.hidden_states import layer_pairs
 from msdc.distill.training import parallel
-from msdc.distill.training.checkpoint import checkpoints
+from msdc.distill.training.checkpoint import checkpoints, step_of
 from msdc.distill.training.progress import StageProgress
 from msdc.distill.training.trainer import Trainer
 from msdc.distill.training.validation import Validator, read_graded
@@ -212,6 +212,8 @@ class Run:
         """
         folder = self.folder.stage(number, stage)
         if (done := folder.done()) is not None:
+            if self.rank == 0:
+                folder.drop_checkpoints()
             return done
         reading = self._start_reading(stage, folder)
         models = self._prepare_models(number, stage)
@@ -226,8 +228,11 @@ class Run:
     def _start_reading(self, stage: Stage, folder: StageFolder) -> TextStream:
         """The stage's text, whose shuffle buffer a thread fills while the models are made."""
         stream = self.stream(stage)
-        if not (self.resume and checkpoints(folder.checkpoints)):
+        found = checkpoints(folder.checkpoints) if self.resume else []
+        if not found:
             stream.start_reading(0, CHUNK_PAIRS)
+        if self.rank == 0:
+            self.folder.metrics.rewind(stage.name, step_of(found[0]) if found else -1)
         return stream
 
     def _prepare_models(self, number: int, stage: Stage) -> StageModels:
@@ -311,9 +316,8 @@ class Run:
         )
         place = f"stage {number + 1}/{len(self.recipe.stages)} {stage.name}"
         say(f"{place}: {steps} steps, {self.precision}, train {stage.train}")
-        began = time.monotonic()
         numbers = trainer.run(self.resume, self.log)
-        numbers["seconds"] = round(time.monotonic() - began, 1)
+        numbers["seconds"] = round(trainer.seconds, 1)
         return numbers
 
     def _finish(
@@ -328,9 +332,10 @@ class Run:
                 student = qat.convert(student)
             # A model without done.json is from a run that was killed between the two; this one is equal to it.
             save_student(student.cpu(), models.learner.tokenizer.files[0], folder.model, force=True)
+            # Before the mark, after which nothing of the stage is done again.
+            self.log({"stage": stage.name, "done": numbers})
             folder.finish(numbers)
         parallel.barrier()
-        self.log({"stage": stage.name, "done": numbers})
 
     # --- the whole run ------------------------------------------------------------------------------------------
 
@@ -348,13 +353,14 @@ class Run:
         student = self.folder.student
         seconds = round(time.monotonic() - began, 1)
         model = self._newest(role)
-        if self.rank == 0 and not student.exists():
+        if self.rank == 0 and not (student.exists() and self.folder.result_file.is_file()):
             encoder = load_encoder(model)
             report = self._report(encoder)
-            with staged_folder(student) as stage_folder:
-                shutil.copytree(model, stage_folder, dirs_exist_ok=True)
-                write_text(stage_folder / "README.md", model_card(self.recipe, encoder, results, seconds))
-            write_json(self.folder.path / "result.json", {"stages": results, "report": report, "seconds": seconds})
+            if not student.exists():
+                with staged_folder(student) as stage_folder:
+                    shutil.copytree(model, stage_folder, dirs_exist_ok=True)
+                    write_text(stage_folder / "README.md", model_card(self.recipe, encoder, results, seconds))
+            write_json(self.folder.result_file, {"stages": results, "report": report, "seconds": seconds})
         parallel.barrier()
         assistant = self.folder.newest(self.recipe, "assistant")
         return RunResult(self.folder.path, student, assistant if assistant.is_dir() else None, results, seconds)
@@ -366,7 +372,7 @@ class Run:
             cosines = cosine_rows(encoder.encode(graded.first), encoder.encode(graded.second))
             numbers[graded.name] = spearman(cosines, graded.gold_N)
         if numbers:
-            self.log({"report": numbers})
+            self.folder.metrics.replace(lambda row: "report" in row, [{"report": numbers}])
         return numbers
 
 

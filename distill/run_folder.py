@@ -16,6 +16,7 @@ from another run when everything that it follows from is equal: models, text, se
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -26,8 +27,9 @@ from typing import Any
 import yaml
 
 from msdc.distill.recipe import Recipe, Stage
+from msdc.distill.training.metrics import FILE_NAME, Metrics
 from msdc.errors import InputError
-from msdc.files import disk_errors, read_json, write_json, write_text
+from msdc.files import read_json, staged_folder, write_json, write_text
 from msdc.machine import environment
 
 # Keys that no trained stage depends on: names, and what is said about the run.
@@ -58,6 +60,10 @@ class StageFolder:
     def finish(self, numbers: dict[str, float]) -> None:
         """Mark the stage as finished and drop its checkpoints."""
         write_json(self.path / "done.json", numbers)
+        self.drop_checkpoints()
+
+    def drop_checkpoints(self) -> None:
+        """Remove the checkpoints of a finished stage."""
         for path in self.checkpoints.glob("step-*"):
             path.unlink()
 
@@ -77,6 +83,16 @@ class RunFolder:
     def student(self) -> Path:
         """The finished student."""
         return self.path / "student"
+
+    @property
+    def result_file(self) -> Path:
+        """Numbers of all stages; the last file that a run writes."""
+        return self.path / "result.json"
+
+    @property
+    def metrics(self) -> Metrics:
+        """What was logged."""
+        return Metrics(self.path / FILE_NAME)
 
     def stage(self, number: int, stage: Stage) -> StageFolder:
         """The folder of stage `number` (from 0)."""
@@ -108,22 +124,36 @@ class RunFolder:
                 raise InputError(
                     f"{self.path}/recipe.yaml differs from this recipe: resume with the recipe it was started with"
                 )
-        elif self.path.exists() and any(self.path.iterdir()):
+        elif self.path.exists() and not self._unstarted():
             raise InputError(f"{self.path} exists and is no run folder: choose another with -o")
+
+    def _unstarted(self) -> bool:
+        """Whether the folder is empty, or holds only what a run leaves that was killed before it wrote its recipe."""
+        if not self.path.is_dir():
+            return False
+        return all(
+            path.name == "environment.json" or (path.name.startswith(".") and path.suffix == ".partial")
+            for path in self.path.iterdir()
+        )
 
     def create(self, recipe: Recipe) -> None:
         """Write the recipe and the environment, once; remove what a killed process left half-written."""
-        for left in self.path.rglob("*.partial"):
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
+        for left in [*self.path.rglob(".*.partial"), *self.path.rglob(".*.old")]:
+            if left.is_dir():
+                shutil.rmtree(left)
+            else:
+                left.unlink(missing_ok=True)
+        # The recipe first: it makes the folder a run's, which `resume` completes.
         if not self.recipe_file.is_file():
-            write_json(self.path / "environment.json", environment())
             tree = json.loads(recipe.model_dump_json())
             write_text(self.recipe_file, yaml.safe_dump(tree, allow_unicode=True, sort_keys=False))
+        if not (self.path / "environment.json").is_file():
+            write_json(self.path / "environment.json", environment())
+        self.metrics.mend()
 
     def log(self, row: dict[str, Any]) -> None:
         """Append one line to metrics.jsonl."""
-        with disk_errors(self.path), open(self.path / "metrics.jsonl", "a", encoding="utf-8") as handle:
-            handle.write(json.dumps(row, ensure_ascii=False) + "\n")
+        self.metrics.append(row)
 
     def take_over(self, recipe: Recipe, other: Path) -> list[str]:
         """Link what the run in `other` has finished and `recipe` would repeat; names of the stages taken over."""
@@ -140,13 +170,11 @@ class RunFolder:
             stage = recipe.stages[number]
             source, target = RunFolder(other).stage(number, stage), self.stage(number, stage)
             if source.done() is not None and not target.path.exists():
+                # Metrics first: the folder, which appears whole, is the mark that the stage is taken over.
+                rows = [row for row in RunFolder(other).metrics.rows() if row.get("stage") == stage.name]
+                self.metrics.replace(lambda row, name=stage.name: row.get("stage") == name, rows)  # type: ignore[misc]
                 _link(source.path, target.path)
                 taken.append(stage.name)
-        if taken:
-            lines = (other / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-            for line in lines:
-                if (row := json.loads(line)).get("stage") in taken:
-                    self.log(row)
         return taken
 
 
@@ -175,6 +203,19 @@ def common_stages(one: Recipe, other: Recipe) -> list[int]:
     return found
 
 
+def _link_file(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError as error:
+        # Another file system, or one without hard links.
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS):
+            raise
+        shutil.copy2(source, target)
+
+
 def _link(source: Path, target: Path) -> None:
+    """Make `target` a folder of links to the files of `source`, whole or not at all; an existing one is kept."""
     if source.is_dir() and not target.exists():
-        shutil.copytree(source, target, copy_function=os.link)
+        with staged_folder(target) as stage:
+            ignored = shutil.ignore_patterns("step-*", ".*.partial", ".*.old")
+            shutil.copytree(source, stage, copy_function=_link_file, dirs_exist_ok=True, ignore=ignored)

@@ -12,6 +12,7 @@ import math
 import os
 import shutil
 import stat
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -78,6 +79,8 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
         try:
             yield temporary
             _fsync(temporary)
+            # Audit events mark the states that a kill can leave and that Python has no event for; a test kills there.
+            sys.audit("msdc.files.complete", str(temporary))
             os.chmod(temporary, 0o666 & ~_umask())
             os.replace(temporary, target)
             _fsync(target.parent)
@@ -207,6 +210,7 @@ def _exchange(one: Path, other: Path) -> bool:
     except (OSError, AttributeError):
         return False
     at_cwd, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE of <linux/fs.h>
+    sys.audit("msdc.files.exchange", str(one), str(other))
     if rename(at_cwd, os.fsencode(one), at_cwd, os.fsencode(other), swap) == 0:
         return True
     code = ctypes.get_errno()
@@ -289,6 +293,7 @@ def staged_folder(target: str | os.PathLike[str], force: bool = False) -> Iterat
                     # Some writers (safetensors) create files that only their owner can read.
                     os.chmod(path, path.stat().st_mode | (0o444 & ~mask))
             os.chmod(stage, 0o777 & ~mask)
+            sys.audit("msdc.files.complete", str(stage))
             _put_in_place(stage, target, force)
             _fsync(target.parent)
         finally:

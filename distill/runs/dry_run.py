@@ -6,7 +6,6 @@ few hundred rows of each corpus, TRIAL_STEPS steps per stage. Time and memory ar
 
 from __future__ import annotations
 
-import json
 import resource
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from msdc.distill.pipeline import Run
 from msdc.distill.preflight import check_recipe, needs_network, stage_corpora
 from msdc.distill.recipe import Assistant, Corpus, Recipe, Stage, StudentShape
 from msdc.distill.rows import corpus_name, recipe_facts
+from msdc.distill.run_folder import RunFolder
 from msdc.encoders.encoder import load_encoder
 
 TRIAL_STEPS = 4
@@ -193,7 +193,7 @@ def _all_corpora(recipe: Recipe) -> list[Corpus]:
 def _try(recipe: Recipe, trial: Recipe, folder: Path, result: DryRun) -> None:
     """Run the trial and add what it tells."""
     done = Run(trial, folder).run()
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = RunFolder(folder).metrics.rows()
     for plan in result.stages:
         numbers = done.stages[plan.name]
         plan.loss_shares = {k.removeprefix("share_"): v for k, v in numbers.items() if k.startswith("share_")}

@@ -7,7 +7,6 @@ stopped; finished points are kept. The plot is drawn by `msdc report`, which the
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import numpy as np
 from msdc.distill.catalog import load_recipe, variants_of
 from msdc.distill.pipeline import Run
 from msdc.distill.recipe import Recipe
-from msdc.distill.run_folder import read_recipe
+from msdc.distill.run_folder import RunFolder, read_recipe
 from msdc.distill.runs.sweep_table import TABLE_FILE, CurvePoint, SweepRow, SweepTable, markdown
 from msdc.distill.training import parallel
 from msdc.errors import InputError
@@ -113,7 +112,7 @@ def row(label: str, recipe: Recipe, folder: Path) -> SweepRow:
     ours["accuracy"] = done["heldout_accuracy"]
     if "heldout_mse" in done:
         ours["mse x 1000"] = 1000 * done["heldout_mse"]
-    metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    metrics = RunFolder(folder).metrics.rows()
     steps = max([r["step"] for r in metrics if r.get("stage") == last.name and "step" in r], default=1)
     evaluations = [r for r in metrics if r.get("stage") == last.name and "evaluation" in r]
     curve = tuple(

@@ -61,6 +61,11 @@ def save_checkpoint(folder: Path, step: int, state: dict[str, Any]) -> Path:
     return path
 
 
+def step_of(path: Path) -> int:
+    """The step of a checkpoint, from its name."""
+    return int(path.stem.removeprefix("step-"))
+
+
 def checkpoints(folder: Path) -> list[Path]:
     """Finished checkpoints, newest first."""
     return [path.with_suffix(".pt") for path in sorted(folder.glob("step-*.json"), reverse=True)]

@@ -84,8 +84,11 @@ class Trainer:
         if self.stage.average is not None:
             self.average = {name: p.detach().clone() for name, p in self._trained()}
         self._sums: dict[str, list[float]] = {}
-        # Weighted size of each part of the loss, summed over the steps of the stage.
+        # Weighted size of each part of the loss, summed over the steps of the stage, and since the last row of metrics.
         self._parts: dict[str, float] = {}
+        self._recent: dict[str, float] = {}
+        self._losses: list[float] = []
+        self.seconds = 0.0
         # Four times per stage by default; always at the end.
         self.evaluate_every = self.stage.evaluate_every or max(1, math.ceil(self.steps / 4))
 
@@ -185,36 +188,34 @@ class Trainer:
         return {f"share_{name}": value for name, value in shares(self._parts).items()}
 
     def _loop(self, log: Callable[[dict[str, Any]], None], progress: StageProgress) -> None:
-        started = saved = time.monotonic()
-        first_step = self.position.step
-        losses: list[float] = []
-        recent: dict[str, float] = {}
+        saved = time.monotonic()
+        started = saved - self.seconds
         stop = False
         for batch in self.feed.batches():
             epoch = self.position.epoch
             rate = self._rate()
             parts = self._step(batch)
-            losses.append(parts["loss"])
+            self._losses.append(parts["loss"])
             self._by_language(batch, parts["loss"])
-            for sums in (recent, self._parts):
+            for sums in (self._recent, self._parts):
                 for name, value in parts.items():
                     if name != "loss":
                         sums[name] = sums.get(name, 0.0) + abs(self.task.weights.get(name, 1.0) * value)
             at = self.position.step
             progress.step(at, parts["loss"], rate, len(batch))
             if at % max(1, self.steps // 100) == 0 or at == self.steps:
-                seconds = time.monotonic() - started
+                self.seconds = time.monotonic() - started
                 row = {
                     **{"stage": self.stage.name, "step": at, "epoch": epoch},
                     **{
-                        "seconds": round(seconds, 6),
-                        "steps_per_second": round((at - first_step) / max(seconds, 1e-9), 3),
+                        "seconds": round(self.seconds, 6),
+                        "steps_per_second": round(at / max(self.seconds, 1e-9), 3),
                     },
                     **parts,
-                    "loss": float(np.mean(losses)),
-                    "shares": shares(recent),
+                    "loss": float(np.mean(self._losses)),
+                    "shares": shares(self._recent),
                 }
-                losses, recent = [], {}
+                self._losses, self._recent = [], {}
                 log(row)
             if at % self.evaluate_every == 0 or at >= self.steps:
                 progress.validating()
@@ -222,10 +223,12 @@ class Trainer:
             if (
                 time.monotonic() - saved > self.checkpoint_seconds or at % self.evaluate_every == 0
             ) and at < self.steps:
+                self.seconds = time.monotonic() - started
                 self._save()
                 saved = time.monotonic()
             if stop or at >= self.steps:
                 break
+        self.seconds = time.monotonic() - started
 
     def _by_language(self, batch: Batch, loss: float) -> None:
         for code in set(batch.languages):
@@ -299,6 +302,7 @@ class Trainer:
                 "history": json.dumps(self.history),
                 "sums": json.dumps(self._sums),
                 "parts": json.dumps(self._parts),
+                "row": json.dumps([self._losses, self._recent, self.seconds]),
             },
         )
 
@@ -317,4 +321,5 @@ class Trainer:
         self._sums = json.loads(state["sums"])
         # Checkpoints of earlier versions do not have it.
         self._parts = json.loads(state.get("parts", "{}"))
+        self._losses, self._recent, self.seconds = json.loads(state.get("row", "[[], {}, 0.0]"))
         restore_random_states(state["random"])
