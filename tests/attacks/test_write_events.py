@@ -32,6 +32,8 @@ def distill(kind, root, tiny_teacher, tiny_student):
 
 def audit(audited, root, sample=None, where=None):
     """Kill in windows (all, a sample, or those that `where` finds in the list of events); what was lost."""
+    # Once in this process: the children inherit what is imported lazily.
+    attempt(audited, root, None, here=True)
     whole, expected = attempt(audited, root, None)
     assert not whole.failed and expected
     points = windows(len(whole.events), sample) if where is None else where(list(whole.events))

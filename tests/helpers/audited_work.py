@@ -36,11 +36,17 @@ class Audited:
     kept: Callable[[], object] = lambda: None
 
 
-def attempt(audited: Audited, root: Path, kill_at: int | None) -> tuple[Ended, object]:
-    """Prepare, work with a kill, work again, in an empty `root`; how the first ended, and the result."""
+def attempt(audited: Audited, root: Path, kill_at: int | None, here: bool = False) -> tuple[Ended, object]:
+    """Prepare, work with a kill, work again, in an empty `root`; how the first ended, and the result.
+
+    `here`: in this process, without a kill.
+    """
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir(parents=True)
     audited.prepare()
+    if here:
+        audited.work()
+        return Ended(False, False, ()), audited.result()
     ended = run_until(audited.work, root, kill_at)
     if ended.killed:
         audited.kept()
