@@ -1,4 +1,4 @@
-"""Work whose every write event is a window: what is done, how it is done again after a kill, what must be there then."""
+"""Work whose every write event is a window: what is done, how it is repeated after a kill, what must be there then."""
 
 from __future__ import annotations
 

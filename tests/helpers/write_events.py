@@ -1,8 +1,8 @@
 """Kill a forked child before its n-th write event: everything that changes a folder, as Python's audit hooks see it.
 
-Seen are files opened for writing, renames, removals, new folders, links and changed modes; `msdc.files` raises events of
-its own for what no audit event covers (`msdc.files.complete`: the content of a file or folder is there and not renamed
-yet; `msdc.files.exchange`). Writes of compiled libraries go to files that Python made or renames, so that their state
+Seen are files opened for writing, renames, removals, new folders, links and changed modes; `msdc.files` raises events
+of its own for what no audit event covers (`msdc.files.complete`: the content of a file or folder is there and not
+renamed yet; `msdc.files.exchange`). Compiled libraries write to files that Python made or renames, so that the state
 before and after is among the windows. An audit hook cannot be removed: it is installed in the child only.
 """
 
@@ -45,8 +45,10 @@ def _changes(event: str, args: tuple, root: str) -> bool:
         return writes and isinstance(path, (str, bytes)) and os.path.abspath(os.fsdecode(path)).startswith(root)
     if event not in CHANGES:
         return False
-    if event == "os.mkdir" and os.path.isdir(args[0]) or event == "os.remove" and args[1] < 0 and not os.path.lexists(args[0]):
-        return False  # nothing changes: the folder is there, the file is gone
+    if event == "os.mkdir" and os.path.isdir(args[0]):
+        return False  # nothing changes
+    if event == "os.remove" and args[1] < 0 and not os.path.lexists(args[0]):
+        return False
     names = [os.fsdecode(part) for part in args if isinstance(part, (str, bytes, os.PathLike))]
     # shutil.rmtree names files relative to an open folder.
     relative = any(isinstance(part, int) and part >= 0 for part in args[1:]) and event in ("os.remove", "os.rmdir")
