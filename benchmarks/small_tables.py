@@ -1,0 +1,332 @@
+"""The rows of benchmarks/papers.py: recipes at small size, their settings, and the orderings that are looked at."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+
+from msdc.compress.student.from_transformers import to_student
+from msdc.compress.student.to_transformers import materialise, write_stock
+from msdc.distill.assistant import make_assistant
+from msdc.distill.catalog import load_recipe, variants_of
+from msdc.distill.pipeline import Run, run
+from msdc.encoders.encoder import load_encoder
+from msdc.encoders.locate import locate_model
+from msdc.files import read_json, write_json
+
+TEACHER = "all-MiniLM-L6-v2"
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: a recipe with variants, and what differs from the table's common settings.
+
+    `set` has the keys of `--set`; those of stages that the recipe does not have are left out. `model` makes a model
+    that is scored as it is, in place of a recipe. `seeds` bounds how many seeds are worth it; a row that is not
+    `published` is not the paper's, though it is a change of one that is.
+    """
+
+    name: str
+    label: str
+    recipe: str = ""
+    set: Settings = field(default_factory=dict)
+    more: Callable[[Path], Settings] | None = None
+    model: Callable[[Path, Path], Path] | None = None
+    seeds: int = 9
+    published: bool = True
+
+    def wants(self, seed: int) -> bool:
+        """Whether the row is run with this seed."""
+        return seed <= self.seeds
+
+    def paper(self, key: str) -> float | None:
+        """The paper's figure of the row, as the recipe's variant states it."""
+        base, _, chosen = self.recipe.partition(":")
+        variants = variants_of(base) if base else {}
+        figures: dict[str, float] = {}
+        for part in filter(None, chosen.split("+")):
+            figures |= variants[part].paper
+        return figures.get(key) if self.published else None
+
+    def settings(self, table: Table, work: Path, data: Path, seed: int) -> tuple[str, ...]:
+        """Overrides of the recipe, common ones first."""
+        wanted = {**table.common(work, data), **self.set, **(self.more(work) if self.more else {})}
+        have = {stage.name for stage in load_recipe(self.recipe, (), data).stages}
+        kept = {k: v for k, v in wanted.items() if not k.startswith("stages.") or k.split(".")[1] in have}
+        kept |= {"seed": seed, "threads": 1}
+        return tuple(f"{key}={json.dumps(value)}" for key, value in kept.items())
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column: the mean over test sets; `paper` is the key of the paper's figure, which has other sets."""
+
+    name: str
+    sets: tuple[str, ...]
+    paper: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows that are compared, in the order in which they are trained.
+
+    The first measure is the one that orderings are judged by; `orderings` are pairs of row names.
+    """
+
+    name: str
+    title: str
+    note: str
+    measures: tuple[Measure, ...]
+    rows: tuple[Row, ...]
+    orderings: tuple[tuple[str, str], ...]
+    common: Callable[[Path, Path], Settings]
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        """Names of all test sets."""
+        return tuple(dict.fromkeys(name for measure in self.measures for name in measure.sets))
+
+    def row(self, name: str) -> Row:
+        """The row of a name."""
+        return next(row for row in self.rows if row.name == name)
+
+
+# --- LXS: generative and sentence losses, from scratch ------------------------------------------------------------
+
+ALIGN = {"name": "sentence_alignment", "weight": 2.0, "options": {"reduction": "mean"}}
+SIM = {"name": "sentence_similarity", "weight": 2.0, "options": {"reduction": "rows"}}
+
+
+def lxs_settings(work: Path, data: Path) -> Settings:
+    """200 steps of 128 pairs; the vocabulary is one of 8,000 pieces."""
+    return {
+        "student.scratch.vocabulary": {"train": 8000, "sentences_per_language": 20000},
+        "heldout": {"pairs": 300, "share": 0.008},
+        "stages.teach.steps": 200,
+        "stages.teach.evaluate_every": 100,
+    }
+
+
+LXS = Table(
+    "lxs",
+    "LXS (Mao et al. 2021), tables 6 and 7: `lightweight:small`",
+    "From scratch, English-German, two layers of 128, a joint vocabulary of 8,000, 200 steps of 128 pairs (Tatoeba and "
+    "captions). XSR: the nearest of all candidates to a query must be its translation; queries and candidates are "
+    "pairs of the Tatoeba Challenge test set of which no side is in the training text.",
+    (Measure("XSR en-de", ("XSR en-de",), "xsr"), Measure("XSR de-en", ("XSR de-en",))),
+    (
+        Row("ugt", "UGT (SMLM+XTR)", "lightweight:small+ugt"),
+        Row("ugt-align", "UGT+align", "lightweight:small+ugt-align"),
+        Row("ugt-sim", "UGT+sim", "lightweight:small",
+            {"stages.teach.objective": ["unified_generative", SIM]}),
+        Row("ugt-align-sim", "UGT+align+sim", "lightweight:small+ugt-align-sim"),
+        Row("xtr", "XTR", "lightweight:small+xtr"),
+        Row("smlm", "SMLM", "lightweight:small+smlm", seeds=2),
+        Row("mlm", "MLM", "lightweight:small+mlm"),
+        Row("mlm-xtr", "MLM+XTR", "lightweight:small+mlm-xtr", seeds=2),
+    ),
+    (
+        ("ugt-align", "ugt"), ("ugt-sim", "ugt"), ("ugt-align-sim", "ugt-align"), ("ugt-align-sim", "ugt-sim"),
+        ("ugt-align-sim", "ugt"), ("ugt", "xtr"), ("ugt", "smlm"), ("smlm", "mlm"), ("xtr", "mlm"), ("xtr", "smlm"),
+        ("ugt", "mlm-xtr"),
+    ),
+    lxs_settings,
+)  # fmt: skip
+
+
+# --- MSD: stages, contrastive settings, recurrence ----------------------------------------------------------------
+
+
+def assistant_folder(work: Path, data: Path) -> Path:
+    """The untrained assistant that all seeds start from: the teacher's body under a vocabulary of 16,000 pieces."""
+    folder = work / "assistant"
+    if not (folder / "config.json").is_file():
+        recipe = load_recipe(
+            "msd:small", ('assistant.vocabulary={"train":16000,"sentences_per_language":20000}',), data
+        )
+        make_assistant(recipe, Run(recipe, work / "assistant-run").stream(), folder)
+    return folder
+
+
+def msd_settings(work: Path, data: Path) -> Settings:
+    """Steps of 32 pairs: 100 for the assistant, 60, 120 and 120 for the student; 300 where it has a single stage."""
+    stages = {"teach-assistant": 100, "align-bottleneck": 60, "teach-student": 120, "contrast": 120,
+              "pre-distillation": 120}  # fmt: skip
+    steps = {f"stages.{name}.steps": count for name, count in stages.items()}
+    return {
+        "assistant": str(assistant_folder(work, data)),
+        "corpora": [
+            {"path": f"{data}/tatoeba/*.tsv.gz", "languages": ["de", "es"], "max_characters": 60, "limit": 20000}
+        ],
+        "heldout.pairs": 60,
+        "heldout.graded_pairs": 100,
+        "report": [],
+        **steps,
+        **{key.replace(".steps", ".evaluate_every"): count for key, count in steps.items()},
+    }
+
+
+def stage_seconds(work: Path, row: str, stage: str) -> float:
+    """Processor seconds of a stage of an MSD row with the first seed."""
+    (file,) = (work / "runs" / "msd-1" / row).glob(f"stages/*-{stage}/cpu.json")
+    return float(read_json(file)["seconds"])
+
+
+def equal_time(work: Path) -> Settings:
+    """As many more steps of stages 3 and 4 for the unit applied once as make up its shorter steps.
+
+    Measured with the first seed in the last stage, in which both rows find the teacher's vectors in the cache.
+    """
+    share = stage_seconds(work, "ours", "contrast") / stage_seconds(work, "no-recurrence", "contrast")
+    steps = math.ceil(120 * max(1.0, share))
+    return {
+        "stages.teach-student.steps": steps,
+        "stages.teach-student.evaluate_every": steps,
+        "stages.contrast.steps": steps,
+        "stages.contrast.evaluate_every": steps,
+    }
+
+
+SINGLE = {"stages.contrast.steps": 300, "stages.contrast.evaluate_every": 300}
+SUMMED = {"name": "multilingual_mse", "options": {"reduction": "sum"}}
+BOTH = {"stages.contrast.objective": ["multilingual_contrastive", "multilingual_mse"]}
+MSD = Table(
+    "msd",
+    "MSD (Ding et al. 2022), tables 3 to 6: `msd:small`",
+    "Teacher all-MiniLM-L6-v2 (384 wide, as the student), English, German, Spanish, Tatoeba pairs of at most 60 "
+    "characters, batch 32; steps: assistant 100, bottleneck 60, stage 3 120, stage 4 120; a single stage has the 300 "
+    "steps of the student's three. All seeds start from one untrained assistant (16,000 pieces, rows aligned); the "
+    "seed decides text order, held-out pairs and new weights. The unit is the first three of six layers, applied twice "
+    "unless the row says once. STSb: the first of every two pairs of STSb's test set, across languages.",
+    (
+        Measure("STSb across languages", ("STSb en-de", "STSb en-es"), "cross"),
+        Measure("STS2017 cross", ("STS2017 es-en",)),
+        Measure("STS2017 mono", ("STS2017 en-en", "STS2017 es-es"), "mono"),
+    ),
+    (
+        Row("no-mcl", "without MCL: MSE alone in stage 4", "msd:small+no-mcl"),
+        Row("ours", "ours: MCL + MSE in stage 4", "msd:small+ours"),
+        Row("no-recurrence", "unit once, equal steps", "msd:small+no-recurrence"),
+        Row("equal-time", "unit once, equal time", "msd:small+no-recurrence", more=equal_time, published=False),
+        Row("single-mse", "single stage, random table: MSE", "msd:small+single-random", SINGLE),
+        Row("single-mcl", "single stage, random table: MCL + MSE", "msd:small+single-random", SINGLE | BOTH,
+            published=False),
+        Row("stages-1-2-3", "stages 1+2+3", "msd:small+stages-1-2-3"),
+        Row("ours-sum", "ours, MSE summed over dimensions", "msd:small+ours",
+            {"stages.contrast.objective": ["multilingual_contrastive", SUMMED]}, published=False),
+        Row("bool", "Bool (hard labels)", "msd:small+bool"),
+        Row("ce", "CE (temperature 0.05)", "msd:small+ce"),
+        Row("stages-1-2", "stages 1+2", "msd:small+stages-1-2"),
+    ),
+    (
+        ("ours", "no-mcl"), ("ours-sum", "ours"), ("ours-sum", "no-mcl"), ("ours", "bool"), ("ours", "ce"),
+        ("ours", "no-recurrence"), ("ours", "equal-time"), ("ours", "single-mse"), ("no-mcl", "single-mse"),
+        ("single-mcl", "single-mse"), ("ours", "stages-1-2-3"), ("stages-1-2-3", "stages-1-2"),
+    ),
+    msd_settings,
+)  # fmt: skip
+
+
+# --- DistilCSE: a [CLS] + MLP teacher made here ------------------------------------------------------------------
+
+
+def bare_folder(folder: Path, layers: tuple[int, ...] | None = None) -> Path:
+    """The published teacher's transformer as a bare folder: without modules.json; of `layers` without its pooler."""
+    if (folder / "config.json").is_file():
+        return folder
+    source = locate_model(TEACHER)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in TOKENIZER_FILES:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, folder / name)
+    config, state = read_json(source / "config.json"), load_file(source / "model.safetensors")
+    if layers is not None:
+        body = {name: value for name, value in state.items() if not name.startswith(("encoder.layer.", "pooler."))}
+        for new, old in enumerate(layers):
+            start = f"encoder.layer.{old}."
+            body |= {f"encoder.layer.{new}.{k.removeprefix(start)}": v for k, v in state.items() if k.startswith(start)}
+        config, state = config | {"num_hidden_layers": len(layers)}, body
+    save_file(state, str(folder / "model.safetensors"), metadata={"format": "pt"})
+    write_json(folder / "config.json", config)
+    return folder
+
+
+def cls_teacher(work: Path, data: Path) -> Path:
+    """A SimCSE-like teacher as a bare folder: [CLS] under a dense layer with tanh, taught on NLI triples."""
+    folder = work / "cls-teacher"
+    if (folder / "config.json").is_file():
+        return folder
+    start = bare_folder(work / "cls-teacher-start")
+    triples = [{"path": f"{data}/nli/snli.{part}.tsv.gz", "kind": "nli"} for part in ("dev", "test")]
+    stage = {"name": "supervise", "guide": None, "objective": "supervised_contrastive", "steps": 100, "batch": 48,
+             "max_length": 48, "learning_rate": 5e-5, "weight_decay": 0.0, "evaluate_every": 50, "choose": "graded",
+             "corpora": triples}  # fmt: skip
+    settings = {"student": {"model": str(start), "pooling": "cls", "head": "mlp"}, "stages": [stage], "seed": 1,
+                "threads": 1, "report": []}  # fmt: skip
+    recipe = load_recipe("distilcse:small", tuple(f"{k}={json.dumps(v)}" for k, v in settings.items()), data)
+    result = run(recipe, work / "cls-teacher-run", (work / "cls-teacher-run" / "recipe.yaml").is_file())
+    stock = work / "cls-teacher-stock"
+    stock.mkdir(exist_ok=True)
+    write_stock(materialise(to_student(load_encoder(result.student))), stock)
+    state = load_file(stock / "model.safetensors")
+    state = {name: value for name, value in state.items() if not name.startswith("pooler.")}
+    dense = load_file(stock / "2_Dense" / "model.safetensors")
+    state |= {f"mlp.dense.{name.removeprefix('linear.')}": value for name, value in dense.items()}
+    folder.mkdir()
+    for name in TOKENIZER_FILES:
+        if (start / name).is_file():
+            shutil.copyfile(start / name, folder / name)
+    save_file(state, str(folder / "model.safetensors"), metadata={"format": "pt"})
+    write_json(folder / "config.json", read_json(stock / "config.json"))
+    return folder
+
+
+def distilcse_settings(work: Path, data: Path) -> Settings:
+    """200 steps of 64 sentences, bank of 4,096; the student is three of the six layers, its head random."""
+    texts = (("flickr30k-captions", 3000), ("abc-news-lines", 1500), ("asset-wikipedia", 1500))
+    return {
+        "teacher": {"model": str(cls_teacher(work, data)), "pooling": "cls", "head": "mlp"},
+        "student": {"model": str(bare_folder(work / "cls-student", (0, 2, 4))), "pooling": "cls", "head": "mlp"},
+        "corpora": [{"path": f"{data}/english/{name}.txt.gz", "kind": "text", "limit": limit} for name, limit in texts],
+        "heldout.graded_pairs": 300,
+        "report": [],
+        "stages.distil.steps": 200,
+        "stages.distil.learning_rate": 3e-4,
+        "stages.distil.evaluate_every": 100,
+        "stages.supervise.steps": 40,
+        "stages.supervise.batch": 64,
+        "stages.supervise.learning_rate": 5e-5,
+    }
+
+
+DISTILCSE = Table(
+    "distilcse",
+    "DistilCSE (Gao et al. 2021), table 2: `distilcse:small` with a [CLS] + MLP teacher",
+    "The teacher is a bare folder read with `pooling: cls, head: mlp`: all-MiniLM-L6-v2's transformer, taught for 100 "
+    "steps on SNLI triples as SimCSE is. The student, read in the same way, is three of its six layers from before "
+    "that, with a random head; 6,000 English sentences (captions, news, Wikipedia), 200 steps of 64, bank of 4,096. "
+    "Stage 2 is 40 steps of 64 triples.",
+    (Measure("STSb test", ("STSb test",), "avg"), Measure("SICK-R", ("SICK-R test",)),
+     Measure("STS2017 en-en", ("STS2017 en-en",))),
+    (
+        Row("teacher", "the teacher", model=cls_teacher, seeds=1),
+        Row("kd", "KD, stage 1", "distilcse:small+kd"),
+        Row("ckd", "CKD, stage 1", "distilcse:small+ckd"),
+        Row("ckd-2", "CKD, stages 1 and 2", "distilcse:small+ckd-2"),
+        Row("pkd", "PKD, stage 1", "distilcse:small+pkd"),
+        Row("metakd", "MetaKD, stage 1", "distilcse:small+metakd"),
+    ),
+    (("ckd", "kd"), ("ckd", "pkd"), ("ckd", "metakd"), ("ckd-2", "ckd"), ("kd", "pkd")),
+    distilcse_settings,
+)  # fmt: skip
+
+TABLES = (MSD, LXS, DISTILCSE)
