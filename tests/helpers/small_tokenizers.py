@@ -190,3 +190,9 @@ def fuzz_texts(count: int, seed: int) -> list[str]:
         else:
             out.append("".join(one() for _ in range(chosen.choice([1, 2, 3, 5, 8, 20, 60]))))
     return out
+
+
+def every_character() -> list[str]:
+    """Every code point that is a character, each between two letters, 500 per text."""
+    codes = [code for code in range(0x110000) if not 0xD800 <= code <= 0xDFFF]
+    return ["".join(f"a{chr(code)}b " for code in codes[i : i + 500]) for i in range(0, len(codes), 500)]

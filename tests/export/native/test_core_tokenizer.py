@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import places
 import pytest
@@ -10,6 +11,7 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from native_core import CoreError, CoreTokenizer, write_piece_bundle
+from small_tokenizers import every_character, fuzz_texts
 from tiny_models import train_pieces
 
 from msdc.export.golden import golden_texts
@@ -131,7 +133,6 @@ def test_longer_texts_keep_their_last_special_id(pairs, core_library, tmp_path):
 
 def test_real_sentences_in_36_languages(pairs):
     import gzip
-    from pathlib import Path
 
     folder = (places.data_folder() or Path("/nonexistent")) / "flores200" / "dev"
     files = sorted(folder.glob("*.gz"))
@@ -142,6 +143,27 @@ def test_real_sentences_in_36_languages(pairs):
             for line, _ in zip(lines, range(15), strict=False):
                 for name in ("unigram", "bpe"):
                     pairs[name].agree(line.rstrip("\n"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_many_texts(pairs, name):
+    for text in [*fuzz_texts(5000, seed=5), *every_character()]:
+        pairs[name].agree(text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_many_real_sentences(pairs, name):
+    import gzip
+
+    files = sorted(((places.data_folder() or Path("/nonexistent")) / "flores200" / "dev").glob("*.gz"))
+    if not files:
+        pytest.skip("../shared/data/flores200 is not here")
+    for file in files:
+        with gzip.open(file, "rt", encoding="utf-8") as lines:
+            for line in lines:
+                pairs[name].agree(line.rstrip("\n"))
 
 
 def test_word_models_are_refused(core_library, tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 import places
 import pytest
 from native_core import CoreError, CoreTokenizer, write_compiled_bundle
-from small_tokenizers import KINDS, bert, fuzz_texts, gemma, qwen
+from small_tokenizers import KINDS, bert, every_character, fuzz_texts, gemma, qwen
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from msdc.errors import InputError
@@ -94,11 +94,9 @@ def test_many_real_sentences(pair, name):
 
 
 @pytest.mark.slow
-def test_every_character_between_letters(pair):
-    codes = [code for code in range(0x110000) if not 0xD800 <= code <= 0xDFFF]
-    texts = ["".join(f"a{chr(code)}b " for code in codes[i : i + 500]) for i in range(0, len(codes), 500)]
-    for name in ("minilm", "modernbert", "xlm-r, e5", "chain nfkd", "chain nfkc"):
-        pair(name).agree(texts)
+@pytest.mark.parametrize("name", ALL)
+def test_every_character_between_letters(pair, name):
+    pair(name).agree(every_character())
 
 
 def test_text_that_is_not_utf8(pair):

@@ -121,6 +121,9 @@ def test_golden_texts() -> None:
     # Many scripts, and some texts that every normalizer changes.
     scripts = {unicodedata.name(c, "").split(" ")[0] for text in golden for c in text if c.isalpha()}
     assert {"LATIN", "CYRILLIC", "GREEK", "ARABIC", "HEBREW", "DEVANAGARI", "THAI", "CJK", "HANGUL"} <= scripts
+    # Words that name a form of a letter, not a script.
+    forms = {"", "HALFWIDTH", "FULLWIDTH", "MODIFIER", "MATHEMATICAL", "CARON"}
+    assert len(scripts - forms) >= 40
     assert any(not unicodedata.is_normalized("NFC", text) for text in golden)
     assert any(ord(c) > 0xFFFF for text in golden for c in text)
     assert max(len(text) for text in golden) > 100
