@@ -66,14 +66,12 @@ std::vector<int32_t> segment_unigram(const PieceModel& model, std::string_view t
       const int32_t id = model.find(text.substr(start, length), hash, &piece);
       if (id < 0 || piece.type == PieceType::unused) continue;
       Node& node = best[end];
-      // In double, as SentencePiece's expression is: which of two equal paths wins depends on it.
-      const double own = piece.type == PieceType::user_defined
-                             ? static_cast<float>(length) * model.max_score() - 0.1
-                             : static_cast<double>(piece.score);
-      const double score = own + so_far;
-      if (node.start < 0 || score > node.score) {
-        node = {id, static_cast<float>(score), static_cast<int64_t>(start)};
-      }
+      // In float, as SentencePiece adds: rounding decides which of two equal paths wins.
+      const float own = piece.type == PieceType::user_defined
+                            ? static_cast<float>(static_cast<float>(length) * model.max_score() - 0.1)
+                            : piece.score;
+      const float score = own + so_far;
+      if (node.start < 0 || score > node.score) node = {id, score, static_cast<int64_t>(start)};
       has_single = has_single || length == first;
     }
     if (!has_single) {
