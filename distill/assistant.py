@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from msdc.distill.data.stream import TextStream
 from msdc.distill.models import load_named
 from msdc.distill.recipe import Assistant, NamedModel, Recipe, StudentShape, VocabularyTraining, model_name
 from msdc.distill.vocabulary_transfer import align, association, cooccurrence, strongest, transplant_rows
+from msdc.encoders.defaults import EncodeDefaults, read_defaults
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import InputError
 from msdc.files import staged_folder
@@ -145,13 +147,13 @@ def make_assistant(recipe: Recipe, stream: TextStream, folder: Path) -> Path:
         if student.config.positions > 128:
             student = shrink(student, max_length=128)
         assert encoder.folder is not None
-        return save_student(student, encoder.tokenizer.files[0], folder)
+        return save_student(student, encoder.tokenizer.files[0], folder, defaults=trained_defaults(encoder))
     assert isinstance(wanted, Assistant)
     model_file, rows = make_vocabulary(wanted.vocabulary, stream, folder.parent / "vocabulary", recipe.seed)
     body = load_named(recipe.teacher if wanted.body == "teacher" else wanted.body)
     say(f"assistant: table rows by {wanted.rows}")
     student = transplant(body, PieceTokenizer(model_file), rows, wanted.rows, wanted.max_length)
-    return save_student(student, model_file, folder)
+    return save_student(student, model_file, folder, defaults=trained_defaults(body))
 
 
 def make_student(recipe: Recipe, assistant_folder: Path, stream: TextStream, folder: Path) -> Path:
@@ -170,11 +172,18 @@ def make_student(recipe: Recipe, assistant_folder: Path, stream: TextStream, fol
             with staged_folder(folder) as stage:
                 shutil.copytree(encoder.folder, stage, dirs_exist_ok=True)
             return folder
-        return save_student(to_student(encoder), encoder.tokenizer.files[0], folder)
+        student = to_student(encoder)
+        return save_student(student, encoder.tokenizer.files[0], folder, defaults=trained_defaults(encoder))
     assert shape is not None
     if shape.scratch is not None:
         return _from_scratch(shape, stream, folder, recipe.seed)
-    return save_student(*cut_student(recipe, shape, assistant_folder, stream), folder)
+    student, file = cut_student(recipe, shape, assistant_folder, stream)
+    return save_student(student, file, folder, defaults=read_defaults(assistant_folder))
+
+
+def trained_defaults(encoder: Encoder) -> EncodeDefaults:
+    """What a model that is trained from `encoder` keeps: its prompts. Its whole vector is trained, so no width."""
+    return replace(encoder.defaults, truncate_dim=None)
 
 
 def cut_student(

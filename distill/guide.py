@@ -20,6 +20,7 @@ import torch
 
 from msdc.compress.student.from_transformers import to_student
 from msdc.distill.training import parallel
+from msdc.encoders.defaults import with_prompt
 from msdc.encoders.encoder import BATCH_TOKENS, Encoder
 from msdc.errors import InputError
 from msdc.files import disk_errors, user_cache
@@ -217,7 +218,7 @@ class Guide:
         if student is None:
             return self.encoder.encode(texts, progress=progress, precision=self.precision)
         device = next(student.parameters()).device
-        ids = self.encoder.tokenize(texts)
+        ids = self.encoder.tokenize(with_prompt(self.encoder.defaults.prompt(), texts))
         rows = np.zeros((len(texts), self.store.width), dtype=np.float32)
         batches = pack_by_length([len(row) for row in ids], BATCH_TOKENS)
         for batch in track(batches, f"encode with {self.encoder.name}", enabled=progress):

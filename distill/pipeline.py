@@ -258,8 +258,8 @@ class Run:
                 rows = sum(len(chunk) for chunk in stream.chunks(0, CHUNK_PAIRS))
                 return max(1, round(stage.epochs * rows / stage.batch))
             # Under a token budget the number of steps depends on the lengths: count the batches of one epoch.
-            tokenizer = load_encoder(self.folder.newest(self.recipe, stage.role)).tokenizer
-            feed = BatchFeed(stage, stream, tokenizer, self.recipe.seed)
+            learner = load_encoder(self.folder.newest(self.recipe, stage.role))
+            feed = BatchFeed(stage, stream, learner.tokenizer, self.recipe.seed, prompt=learner.defaults.prompt())
             chunks = enumerate(stream.chunks(0, CHUNK_PAIRS))
             return max(1, round(stage.epochs * sum(len(feed.chunk(rows, 0, n).cuts) for n, rows in chunks)))
 
@@ -303,6 +303,7 @@ class Run:
             self.recipe.seed,
             task.guide if task.needs_guide_vectors else None,
             models.guide_targets,
+            models.learner.defaults.prompt(),
         )
         trainer = Trainer(
             task=task,
@@ -331,7 +332,8 @@ class Run:
 
                 student = qat.convert(student)
             # A model without done.json is from a run that was killed between the two; this one is equal to it.
-            save_student(student.cpu(), models.learner.tokenizer.files[0], folder.model, force=True)
+            learner = models.learner
+            save_student(student.cpu(), learner.tokenizer.files[0], folder.model, force=True, defaults=learner.defaults)
             # Before the mark, after which nothing of the stage is done again.
             self.log({"stage": stage.name, "done": numbers})
             folder.finish(numbers)

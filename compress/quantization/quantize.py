@@ -15,6 +15,7 @@ from msdc.compress.quantization.weights import PRECISIONS, PrecisionPlan, plan_f
 from msdc.compress.student.from_transformers import to_student
 from msdc.compress.student.io import save_student, tokenizer_file
 from msdc.compress.texts import quickstart_texts, read_texts
+from msdc.encoders.defaults import with_prompt
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
 from msdc.files import refuse_existing
@@ -79,7 +80,8 @@ def run_quantize(request: QuantizeRequest) -> QuantizeReport:
         texts, source = _spread(quickstart_texts(), CALIBRATION_TEXTS), "embedded corpus"
     else:
         texts, source = _spread(read_texts(request.calibration), CALIBRATION_TEXTS), request.calibration.name
-    calibration = Calibration(student, encoder.tokenizer.encode(texts, student.config.positions))
+    prompted = with_prompt(encoder.defaults.prompt(), texts)
+    calibration = Calibration(student, encoder.tokenizer.encode(prompted, student.config.positions))
     if request.precision == "auto":
         plan = search(
             calibration, student.config, max_loss=request.max_loss, int4_linears=request.int4_linears, tell=say
@@ -100,7 +102,8 @@ def run_quantize(request: QuantizeRequest) -> QuantizeReport:
     before = 4 * sum(parameter.numel() for parameter in student.parameters())
     path = tokenizer_file(encoder.tokenizer.files[0].parent)
     card = _card(request, encoder.name, plan, report, sizes)
-    save_student(student, path, request.out, card=card, force=request.force, plan=plan, report={"report": report})
+    kept: dict[str, Any] = {"plan": plan, "report": {"report": report}, "defaults": encoder.defaults}
+    save_student(student, path, request.out, card=card, force=request.force, **kept)
     return QuantizeReport(
         model=encoder.name,
         out=str(request.out),

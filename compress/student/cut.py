@@ -252,13 +252,13 @@ def make(request: StudentRequest) -> StudentReport:
 
         kept = kept_shares(wide_table(large), [bottleneck], frequency_V)[bottleneck]
     samples = quickstart_texts(limit=160)
-    after = Encoder(small, encoder.tokenizer, small.config.positions, "student")
+    after = Encoder(small, encoder.tokenizer, small.config.positions, "student", defaults=encoder.defaults)
     cosine = float(cosine_rows(encoder.encode(samples), after.encode(samples)).mean())
     assert encoder.folder is not None
     tokenizer_path = tokenizer_file(encoder.tokenizer.files[0].parent)
     card = _card(request, encoder.name, picked, repeats, kept, source, cosine)
     save = save_stock if request.materialise else save_student
-    save(small, tokenizer_path, request.out, card=card, force=request.force)
+    save(small, tokenizer_path, request.out, card=card, force=request.force, defaults=encoder.defaults)
     return StudentReport(
         model=encoder.name,
         out=str(request.out),

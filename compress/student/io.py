@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from msdc.compress.quantization.weights import PrecisionPlan
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.shapes import tensor_shapes
+from msdc.encoders.defaults import EncodeDefaults
 from msdc.encoders.layout import read_layout
 from msdc.errors import InputError
 from msdc.files import read_json, regular_size, staged_folder, write_json, write_text
@@ -31,13 +32,15 @@ def save_student(
     force: bool = False,
     plan: PrecisionPlan | None = None,
     report: dict[str, Any] | None = None,
+    defaults: EncodeDefaults | None = None,
 ) -> Path:
     """Write `folder`: config.json, model.safetensors, the tokenizer, modules.json, model card.
 
     `tokenizer_file` is a SentencePiece `.model` (its `tokenizer.json` twin is written too) or a `tokenizer.json`, which
     is kept with the settings beside it. A student with `place: embedding` is written with stock classes
     (compress/stock.py). With a `plan` the weights are stored as integers and scales, and precision.json says which;
-    `report` is what else it should say. The folder appears whole or not at all.
+    `report` is what else it should say. `defaults` are the prompts and the width that `encode` uses. The folder
+    appears whole or not at all.
 
     Raises:
         InputError: `folder` exists and `force` is false, or the plan does not fit the student.
@@ -67,12 +70,23 @@ def save_student(
                 state = pack_student(student, plan)
                 write_json(stage / PLAN_FILE, {"plan": plan.model_dump(), **(report or {})})
             save_file(state, str(stage / "model.safetensors"), metadata={"format": "pt"})
+        (defaults or EncodeDefaults()).write(stage)
         write_text(stage / "README.md", card or f"# {Path(folder).name}\n\nA student made with msdc.\n")
     return Path(folder)
 
 
-def save_stock(student: Student, tokenizer_file: Path, folder: Path, *, card: str = "", force: bool = False) -> Path:
+def save_stock(
+    student: Student,
+    tokenizer_file: Path,
+    folder: Path,
+    *,
+    card: str = "",
+    force: bool = False,
+    defaults: EncodeDefaults | None = None,
+) -> Path:
     """Write `student` with stock classes only, bottleneck multiplied out and recurrence unrolled where they must be.
+
+    `defaults` are the prompts and the width that `encode` uses.
 
     Raises:
         InputError: `folder` exists and `force` is false.
@@ -89,6 +103,7 @@ def save_stock(student: Student, tokenizer_file: Path, folder: Path, *, card: st
         settings = {"max_seq_length": plain.config.positions, "do_lower_case": False}
         write_json(stage / "sentence_bert_config.json", settings)
         write_stock(plain, stage)
+        (defaults or EncodeDefaults()).write(stage)
         write_text(stage / "README.md", card or f"# {Path(folder).name}\n\nA student made with msdc.\n")
     return Path(folder)
 

@@ -17,14 +17,16 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from msdc.compress.quantization.packing import read_plan
-from msdc.compress.student.io import MODEL_TYPE, open_student, save_stock, save_student, tokenizer_file
+from msdc.compress.student.from_transformers import to_student
+from msdc.compress.student.io import MODEL_TYPE, save_stock, save_student, tokenizer_file
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.shapes import TABLE
 from msdc.compress.student.to_transformers import stock_type
 from msdc.compress.texts import quickstart_texts, read_texts
 from msdc.compress.vocabulary.sentencepiece import PieceVocabulary, Vocabulary, Wish, choose
 from msdc.compress.vocabulary.tokenizer_json import JsonVocabulary
-from msdc.encoders.encoder import Encoder
+from msdc.encoders.defaults import EncodeDefaults
+from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.encoders.layout import Layout, read_layout
 from msdc.encoders.locate import locate_model
 from msdc.errors import GateError, InputError
@@ -89,7 +91,9 @@ class _Opened:
     student: Student
     tokenizer: Tokenizer
     layout: Layout
+    body: Path
     name: str
+    defaults: EncodeDefaults
 
     @property
     def own(self) -> bool:
@@ -99,13 +103,18 @@ class _Opened:
 def _open(name: str) -> _Opened:
     folder = locate_model(name)
     layout = read_layout(folder)
-    student = open_student(folder)
-    return _Opened(student, load_tokenizer(layout.body, student.config.pad_id), layout, Path(name).name)
+    encoder = load_encoder(folder)
+    student, body = to_student(encoder), layout.body
+    tokenizer = load_tokenizer(body, student.config.pad_id)
+    if isinstance(encoder.tokenizer, FastTokenizer) and encoder.tokenizer.files[0].parent != body:
+        # The model does not tokenize as its tokenizer.json says (do_lower_case): what it does is trimmed.
+        tokenizer, body = encoder.tokenizer, encoder.tokenizer.files[0].parent
+    return _Opened(student, tokenizer, layout, body, Path(name).name, encoder.defaults)
 
 
 def _vocabulary(opened: _Opened, texts: Sequence[str]) -> Vocabulary:
     """The `.model` where the model is known by one (its own, or one that segments as its tokenizer.json does)."""
-    body, tokenizer = opened.layout.body, opened.tokenizer
+    body, tokenizer = opened.body, opened.tokenizer
     if isinstance(tokenizer, PieceTokenizer):
         return PieceVocabulary(tokenizer.path, tokenizer)
     if not isinstance(tokenizer, FastTokenizer):
@@ -225,7 +234,7 @@ def trim(request: TrimRequest) -> TrimReport:
         for path in [*request.corpus, *request.check]:
             proofs.append(prove(before, after, rows, read_texts(path, limit=20_000), path.name))
         card = _card(opened.name, request, config.vocabulary, len(rows), proofs)
-        settings: dict[str, Any] = {"card": card, "force": request.force}
+        settings: dict[str, Any] = {"card": card, "force": request.force, "defaults": opened.defaults}
         if opened.own or not stock_type(small.config):
             save_student(small, file, request.out, plan=read_plan(opened.layout.folder), **settings)
         else:

@@ -17,6 +17,7 @@ from msdc.distill.data.sources import Row
 from msdc.distill.data.stream import TextStream
 from msdc.distill.guide import Guide, GuideOutput
 from msdc.distill.recipe import Stage
+from msdc.encoders.defaults import with_prompt
 from msdc.errors import MsdcError
 from msdc.text.packing import pad
 from msdc.text.tokenizer import Tokenizer
@@ -113,13 +114,14 @@ def make_chunk(
     batch: int,
     batch_tokens: int | None,
     rng: np.random.Generator,
+    prompt: str = "",
 ) -> Chunk:
-    """Tokenize and cut one chunk."""
+    """Tokenize and cut one chunk; `prompt` is put before every text."""
 
     def ids(texts: Sequence[str]) -> list[list[int]] | None:
-        return tokenizer.encode(texts, max_length) if any(texts) else None
+        return tokenizer.encode(with_prompt(prompt, texts), max_length) if any(texts) else None
 
-    source_ids = tokenizer.encode([row.source for row in rows], max_length)
+    source_ids = tokenizer.encode(with_prompt(prompt, [row.source for row in rows]), max_length)
     target_ids = ids([row.target for row in rows])
     if target_ids is not None:
         # English-only text among pairs counts as its own translation.
@@ -154,6 +156,7 @@ class BatchFeed:
     """The batches of a stage from `position` on, with guide outputs.
 
     `guide` is None where the task needs no guide vectors; `guide_targets` says that it reads the target side too.
+    `prompt` is the student's default prompt: it is trained on what its `encode` will see.
     """
 
     stage: Stage
@@ -162,12 +165,14 @@ class BatchFeed:
     seed: int
     guide: Guide | None = None
     guide_targets: bool = False
+    prompt: str = ""
     position: Position = field(default_factory=Position)
 
     def chunk(self, rows: list[Row], epoch: int, number: int) -> Chunk:
         """The tokenized chunk `number` of an epoch; how it is cut follows from the seed."""
         rng = np.random.default_rng([self.seed, epoch, number, 2])
-        return make_chunk(rows, self.tokenizer, self.stage.max_length, self.stage.batch, self.stage.batch_tokens, rng)
+        stage = self.stage
+        return make_chunk(rows, self.tokenizer, stage.max_length, stage.batch, stage.batch_tokens, rng, self.prompt)
 
     def _guided(self, chunk: Chunk, start: int) -> Iterator[Batch]:
         """Batches of a chunk from `start` on; guide outputs are computed for a window of batches at a time.

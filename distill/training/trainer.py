@@ -31,6 +31,7 @@ from msdc.distill.training.checkpoint import (
 )
 from msdc.distill.training.optimization import Schedule, make_optimizers
 from msdc.distill.training.progress import StageProgress
+from msdc.encoders.defaults import EncodeDefaults
 from msdc.encoders.encoder import Encoder
 from msdc.errors import MsdcError
 from msdc.files import atomic_path, disk_errors
@@ -255,7 +256,9 @@ class Trainer:
                 name.removeprefix("student."): v for name, v in self.average.items() if name.startswith("student.")
             }
             self.task.student.load_state_dict({**kept, **averaged})
-        encoder = Encoder(self.task.student, self.feed.tokenizer, self.stage.max_length, self.stage.name)
+        defaults = EncodeDefaults({"": self.feed.prompt}, "")
+        stage = self.stage
+        encoder = Encoder(self.task.student, self.feed.tokenizer, stage.max_length, stage.name, defaults=defaults)
         state = random_states()
         numbers = self.validate(encoder)
         restore_random_states(state)
