@@ -121,17 +121,20 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="data folder (docs/guides/data.md)")
     parser.add_argument("--work", type=Path, default=Path("runs/papers"), help="folder of runs, rows and answers")
     parser.add_argument("--tables", default=",".join(table.name for table in TABLES), help="default: all")
+    parser.add_argument("--rows", help="names of rows of benchmarks/small_tables.py; default: all")
     parser.add_argument("--seeds", default="1,2,3", help="default: 1,2,3")
     parser.add_argument("--no-run", action="store_true", help="train nothing, render the page only")
     add_write_option(parser, "papers")
     options = parser.parse_args()
     wanted = options.tables.split(",")
+    chosen = None if options.rows is None else options.rows.split(",")
     torch.set_num_threads(BENCH_THREADS)
     options.work.mkdir(parents=True, exist_ok=True)
-    done = {(one.table, one.row, one.seed) for one in read_rows(options.work)}
+    done = {one.key for one in read_rows(options.work)}
     for seed in () if options.no_run else [int(part) for part in options.seeds.split(",")]:
         for table in (table for table in TABLES if table.name in wanted):
             rows = [row for row in table.rows if (table.name, row.name, seed) not in done and row.wants(seed)]
+            rows = [row for row in rows if chosen is None or row.name in chosen]
             sets = read_sets(table.sets, options.data) if rows else []
             for row in rows:
                 print(f"{table.name}, {row.name}, seed {seed}", file=sys.stderr, flush=True)
@@ -142,11 +145,10 @@ def main() -> None:
                     continue
                 with open(options.work / "rows.jsonl", "a", encoding="utf-8") as handle:
                     handle.write(json.dumps(result, ensure_ascii=False) + "\n")
-    text = page(
-        TABLES,
-        read_rows(options.work),
-        {one.name: one.gold_N for t in TABLES for one in read_sets(t.sets, options.data)},
-    )
+    results = read_rows(options.work)
+    measured = [table for table in TABLES if any(one.key[0] == table.name for one in results)]
+    gold = {one.name: one.gold_N for table in measured for one in read_sets(table.sets, options.data)}
+    text = page(measured, results, gold)
     if options.write:
         write_page(options.write, "The papers' tables at small size", "students taught in these runs", text,
                    libraries=("torch", "transformers"))  # fmt: skip

@@ -1,5 +1,6 @@
 """The papers' tables at small size: what the page claims of two rows, and what their test sets may hold."""
 
+import gzip
 import importlib
 import json
 
@@ -64,28 +65,45 @@ def test_rows_without_a_common_seed_are_not_compared(benchmark):
     assert small_page.difference(one, other, measure, {"XSR en-de": None}) is None
 
 
-def test_the_page_names_what_was_not_measured_and_quotes_the_papers_own_rows_only(benchmark, tmp_path):
-    papers, small_tables = benchmark("papers"), benchmark("small_tables")
-    (table,) = (one for one in small_tables.TABLES if one.name == "lxs")
-    (tmp_path / "answers").mkdir()
+PAIRS = [(f"The {word} sleeps.", f"Der {word} schläft.") for word in ("dog", "cat", "bird", "horse", "mouse")]
+
+
+def write_rows(work, sets):
+    """Two LXS rows with two seeds each, as a run leaves them."""
+    (work / "answers").mkdir(parents=True)
     lines = []
-    for row, count in (("ugt", 100), ("ugt-sim", 300)):
+    for row, right in (("ugt", 1), ("ugt-sim", 4)):
         for seed in (1, 2):
-            sets = {name: (np.arange(ITEMS) < count).astype(np.float32) for name in table.sets}
-            np.savez(tmp_path / "answers" / f"lxs-{row}-{seed}.npz", **sets)
+            answers = {name: (np.arange(len(PAIRS)) < right).astype(np.float32) for name in sets}
+            np.savez(work / "answers" / f"lxs-{row}-{seed}.npz", **answers)
+            scores = {name: 100 * float(values.mean()) for name, values in answers.items()}
             facts = {"steps": {"teach": 300}, "pairs": 38400, "cpu_seconds": {"teach": 30.0}, "precision": "float32",
                      "shares": {"unified_generative": 1.0}, "minutes": 1.0, "cpu_minutes": 0.5,
                      "code": "msdc"}  # fmt: skip
-            scores = {name: 100 * float(values.mean()) for name, values in sets.items()}
-            notes = dict.fromkeys(table.sets, "P@1")
+            notes = dict.fromkeys(sets, "P@1")
             lines.append({"table": "lxs", "row": row, "seed": seed, "scores": scores, "notes": notes, **facts})
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    gold = dict.fromkeys(table.sets)
-    text = benchmark("small_page").page(small_tables.TABLES, papers.read_rows(tmp_path), gold)
-    assert "| UGT (SMLM+XTR) | 2 | 89.8 | 25.0 [" in text
-    assert "| UGT+sim | 2 |  | 75.0 [" in text, "the paper has no such row"
-    assert "**UGT+sim** against **UGT (SMLM+XTR)**: +50.0" in text
-    assert "separated, above; the paper has no such pair" in text
+    (work / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_the_page_names_what_was_not_measured_and_quotes_the_papers_own_rows_only(
+    benchmark, tmp_path, monkeypatch, capsys
+):
+    papers, small_sets, small_tables = (benchmark(name) for name in ("papers", "small_sets", "small_tables"))
+    for name in (*small_sets.LEARNED, small_sets.RETRIEVAL["XSR en-de"][0]):
+        file = tmp_path / "data" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        rows = [("Hello.", "Hallo.")] if name in small_sets.LEARNED else [("Hello!", "Hallo!"), *PAIRS]
+        with gzip.open(file, "wt", encoding="utf-8") as handle:
+            handle.write("".join(f"{first}\t{second}\n" for first, second in rows))
+    write_rows(tmp_path / "work", small_tables.LXS.sets)
+    arguments = ["--data", str(tmp_path / "data"), "--work", str(tmp_path / "work"), "--no-run"]
+    monkeypatch.setattr("sys.argv", ["papers.py", *arguments])
+    papers.main()
+    text = capsys.readouterr().out
+    assert "| UGT (SMLM+XTR) | 2 | 89.8 | 20.0 [" in text
+    assert "| UGT+sim | 2 |  | 80.0 [" in text, "the paper has no such row"
+    assert "**UGT+sim** against **UGT (SMLM+XTR)**: +60.0" in text
+    assert "; the paper has no such pair" in text
     assert "Not measured: UGT+align, UGT+align+sim, XTR" in text
     assert "## MSD" not in text
 
