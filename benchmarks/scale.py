@@ -50,9 +50,9 @@ def fill_store(cache: Path, rows: int) -> None:
 
     store = Guide(load_encoder(TEACHER), cache, 64).store
     generator = np.random.default_rng(1)
-    generator.integers(0, 2**63, rows, dtype=np.uint64).tofile(store.folder / "keys.u64")
-    with open(store.folder / "vectors.f16", "wb") as handle:
-        handle.truncate(rows * 2 * store.width)
+    for first in range(0, rows, 100_000):
+        keys = generator.integers(0, 2**63, min(100_000, rows - first), dtype=np.uint64)
+        store.append(keys, np.zeros((len(keys), store.width), np.float16))
 
 
 def status(pid: int) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Guide outputs, computed once: an append-only, memory-mapped store keyed by text.
+"""Guide outputs, computed once: a store on disk keyed by text (msdc.distill.data.guide_store).
 
 A folder holds the outputs of one guide at one maximum length, one choice of layers and one precision, so that outputs
 of different models or settings never mix. Numbers are float16 (relative error 5e-4, far below any training signal):
@@ -9,8 +9,6 @@ Shapes: N sentences, D sentence width, L layers, H hidden.
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,16 +17,15 @@ import numpy as np
 import torch
 
 from msdc.compress.student.from_transformers import to_student
+from msdc.distill.data.guide_store import GuideStore
 from msdc.distill.training import parallel
 from msdc.encoders.defaults import with_prompt
 from msdc.encoders.encoder import BATCH_TOKENS, Encoder
 from msdc.errors import InputError
-from msdc.files import disk_errors, user_cache
+from msdc.files import user_cache
 from msdc.progress import track
 from msdc.text.packing import pack_by_length, pad
 from msdc.text.tokenizer import text_key
-
-RECENT = 65_536  # keys that may wait, unsorted, before the index is sorted again
 
 
 def default_cache() -> Path:
@@ -54,87 +51,6 @@ class GuideOutput:
         """The output for sentences `start` to `end`."""
         states = None if self.states_NLH is None else self.states_NLH[start:end]
         return GuideOutput(self.sentence_ND[start:end], states)
-
-
-class GuideStore:
-    """Rows of numbers on disk by key: `keys.u64` and `vectors.f16`, in the order they were computed."""
-
-    def __init__(self, folder: Path, width: int) -> None:
-        self.folder = folder
-        self.width = width
-        with disk_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        self._keys_path, self._vectors_path = folder / "keys.u64", folder / "vectors.f16"
-        self.count = 0
-        self._recent: dict[int, int] = {}
-        self._sorted, self._order = np.zeros(0, np.uint64), np.zeros(0, np.int64)
-        self._vectors: np.memmap | None = None
-        self.reload()
-
-    def reload(self) -> None:
-        """Index what other processes have added; a tail that a killed process left half-written is ignored.
-
-        Only what is new since the last call is read. It is looked up in a small dict and sorted into the large index
-        once there is enough of it: sorting ten million keys after every append would take a day.
-        """
-        row_bytes = 2 * self.width
-        keys = self._keys_path.stat().st_size // 8 if self._keys_path.is_file() else 0
-        whole = self._vectors_path.stat().st_size // row_bytes if self._vectors_path.is_file() else 0
-        count = min(keys, whole)
-        if count < self.count:
-            self.count, self._recent = 0, {}
-            self._sorted, self._order = np.zeros(0, np.uint64), np.zeros(0, np.int64)
-        if count > self.count:
-            fresh = np.fromfile(self._keys_path, dtype=np.uint64, count=count - self.count, offset=8 * self.count)
-            numbers = np.arange(self.count, count)
-            if len(fresh) + len(self._recent) < max(RECENT, len(self._sorted) // 8):
-                self._recent.update(zip(fresh.tolist(), numbers.tolist(), strict=True))
-            else:
-                keys_N = np.concatenate([self._sorted, np.array(list(self._recent), np.uint64), fresh])
-                rows_N = np.concatenate([self._order, np.array(list(self._recent.values()), np.int64), numbers])
-                order = np.argsort(keys_N, kind="stable")
-                self._sorted, self._order, self._recent = keys_N[order], rows_N[order], {}
-        if count != self.count or self._vectors is None:
-            shape = (count, self.width)
-            self._vectors = np.memmap(self._vectors_path, dtype=np.float16, mode="r", shape=shape) if count else None
-        self.count = count
-
-    def find(self, keys: np.ndarray) -> np.ndarray:
-        """Row number of each key, -1 where it is not stored."""
-        rows = np.full(len(keys), -1, dtype=np.int64)
-        if len(self._sorted):
-            at = np.searchsorted(self._sorted, keys).clip(max=len(self._sorted) - 1)
-            rows = np.where(self._sorted[at] == keys, self._order[at], -1)
-        if self._recent:
-            recent = [self._recent.get(key, -1) for key in keys.tolist()]
-            rows = np.maximum(rows, np.array(recent, dtype=np.int64))
-        return rows
-
-    def append(self, keys: np.ndarray, vectors_ND: np.ndarray) -> None:
-        """Add rows; other processes may append at the same time, and a process may be killed at any point."""
-        with disk_errors(self.folder), open(self.folder / "lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            self.reload()
-            fresh = self.find(keys) < 0
-            with open(self._vectors_path, "r+b" if self._vectors_path.exists() else "w+b") as handle:
-                handle.seek(self.count * 2 * self.width)
-                handle.truncate()
-                handle.write(np.ascontiguousarray(vectors_ND[fresh], dtype=np.float16).tobytes())
-                handle.flush()
-                os.fsync(handle.fileno())
-            with open(self._keys_path, "r+b" if self._keys_path.exists() else "w+b") as handle:
-                handle.seek(self.count * 8)
-                handle.truncate()
-                handle.write(np.ascontiguousarray(keys[fresh], dtype=np.uint64).tobytes())
-                handle.flush()
-                os.fsync(handle.fileno())
-            self.reload()
-
-    def read(self, rows: np.ndarray) -> np.ndarray:
-        """float32 [N, width] of row numbers."""
-        if self._vectors is None:
-            return np.zeros((0, self.width), np.float32)
-        return np.asarray(self._vectors[rows], dtype=np.float32)
 
 
 class Guide:

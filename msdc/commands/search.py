@@ -1,7 +1,8 @@
 """`msdc search`: find the lines of a text file by meaning. The index is kept on disk; only new lines are encoded.
 
 The index folder holds `index.faiss` (float16 rows, inner product of unit vectors, exact search), `keys.u64` (a hash of
-each row's text) and `index.json` (which model). It is a cache: a damaged one, or one of another model, is rebuilt.
+each row's text) and `index.json` (which model, and the hashes of all three). It is a cache: a damaged one, or one of
+another model, is rebuilt.
 
 Shapes: N lines, D width.
 """
@@ -23,8 +24,8 @@ import numpy as np
 from msdc.cli import runtime_names
 from msdc.commands.options import encode_options, require_utf8
 from msdc.errors import InputError
-from msdc.files import read_json, staged_folder, user_cache, write_json
-from msdc.progress import track
+from msdc.files import read_json, sha256_file, staged_folder, user_cache, write_json
+from msdc.progress import say, track
 from msdc.scores import require_finite, unit_rows
 from msdc.text.text_files import MAX_TEXT_BYTES, iterate_lines
 from msdc.text.tokenizer import text_key
@@ -33,6 +34,13 @@ if TYPE_CHECKING:
     from msdc.encoders.encoder import SentenceEncoder
 
 BLOCK = 1024
+FILES = ("index.faiss", "keys.u64")
+
+
+def _seal(head: dict[str, Any]) -> str:
+    """A hash of index.json without its `seal`."""
+    plain = {key: value for key, value in head.items() if key != "seal"}
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -99,17 +107,23 @@ class Index:
         import faiss
 
         if not (self.folder / "index.json").is_file():
-            if self.folder.exists() and any(self.folder.iterdir()):
+            if self.folder.exists() and any(path.name not in FILES for path in self.folder.iterdir()):
                 raise InputError(f"{self.folder}: exists and is not a search index; choose another folder")
             return None
         try:
             head = read_json(self.folder / "index.json")
-            keys_N = np.fromfile(self.folder / "keys.u64", dtype="<u8")
-            index = faiss.read_index(str(self.folder / "index.faiss"))
-        except (InputError, OSError, RuntimeError):
-            return None
-        whole = isinstance(head, dict) and index.ntotal == len(keys_N) and index.d == self.model.width
-        return (index, keys_N) if whole and head.get("model") == identity else None
+            # The hashes first: the library's reader is not for damaged files.
+            if head["seal"] == _seal(head) and all(head[name] == sha256_file(self.folder / name) for name in FILES):
+                if head["model"] != identity:
+                    return None
+                keys_N = np.fromfile(self.folder / "keys.u64", dtype="<u8")
+                index = faiss.read_index(str(self.folder / "index.faiss"))
+                if index.ntotal == len(keys_N) and index.d == self.model.width:
+                    return index, keys_N
+        except (InputError, OSError, RuntimeError, KeyError, TypeError, AttributeError):
+            pass
+        say(f"{self.folder}: the index is damaged or of an earlier version; it is made anew")
+        return None
 
     def _open(self, identity: str) -> int:
         """Load or update the index; returns the number of lines that had to be encoded."""
@@ -139,7 +153,9 @@ class Index:
         with staged_folder(self.folder, force=True) as stage:
             faiss.write_index(self.index, str(stage / "index.faiss"))
             keys_N.tofile(stage / "keys.u64")
-            write_json(stage / "index.json", {"model": identity, "name": self.model.name, "lines": len(self.texts)})
+            head = {"model": identity, "name": self.model.name, "lines": len(self.texts)}
+            head |= {name: sha256_file(stage / name) for name in FILES}
+            write_json(stage / "index.json", {**head, "seal": _seal(head)})
         return len(todo)
 
     def _unit(self, texts: Sequence[str], model: SentenceEncoder | None = None) -> np.ndarray:

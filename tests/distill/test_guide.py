@@ -1,5 +1,7 @@
 """The guide store: computed once, equal to the encoder, whole after any accident."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -33,15 +35,81 @@ def test_another_process_reads_what_the_first_wrote(guide, tiny_teacher, tmp_pat
     np.testing.assert_array_equal(other.vectors(TEXTS), first)
 
 
-@pytest.mark.parametrize("torn", ["keys.u64", "vectors.f16"])
-def test_a_torn_tail_is_ignored_and_repaired(guide, tiny_teacher, tmp_path, torn):
+@pytest.mark.parametrize("torn", ["keys.u64", "vectors.f16", "blocks.bin"])
+def test_a_torn_tail_is_ignored_and_repaired(guide, tiny_teacher, tmp_path, torn, capsys):
+    """What a process killed inside `append` leaves: rows without a record, or a part of a record."""
     first = guide.vectors(TEXTS)
     path = guide.store.folder / torn
+    guide.vectors(["another text"])
     path.write_bytes(path.read_bytes()[:-3])
+    if torn != "blocks.bin":
+        (guide.store.folder / "blocks.bin").write_bytes((guide.store.folder / "blocks.bin").read_bytes()[:64])
     again = Guide(load_encoder(tiny_teacher), tmp_path / "cache", 20)
-    assert again.store.count == 2
-    np.testing.assert_allclose(again.vectors(TEXTS), first, atol=1e-3)
     assert again.store.count == 3
+    np.testing.assert_array_equal(again.vectors([*TEXTS, "another text"])[:-1], first)
+    assert again.store.count == 4 and "again" not in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def filled(tiny_teacher, tmp_path_factory):
+    """A store of three blocks (the encoder is opened once), and what it answers."""
+    folder = tmp_path_factory.mktemp("filled")
+    guide = Guide(load_encoder(tiny_teacher), folder, 20)
+    texts = [f"{name} and the number {number}" for number, name in enumerate(["one", "two", "three"] * 4)]
+    for part in (texts[:5], texts[5:9], texts[9:]):
+        guide.vectors(part)
+    return folder, texts, guide.vectors(texts), guide
+
+
+def reopened(guide, folder):
+    """The same guide over the store in another folder: a new process, without loading the encoder again."""
+    guide.store = GuideStore(folder / guide.store.folder.name, guide.store.width)
+    return guide
+
+
+@pytest.mark.parametrize("name", ["keys.u64", "vectors.f16", "blocks.bin"])
+def test_one_flipped_bit_anywhere_is_made_anew(filled, tmp_path, capsys, name):
+    """In every region of every file: the same numbers as before, one line, and nothing to say the next time."""
+    source, texts, expected, guide = filled
+    raw = next(source.rglob(name)).read_bytes()
+    # Every field of every record; every key; a bit of every row.
+    row = {"keys.u64": 8, "vectors.f16": 2 * guide.store.width, "blocks.bin": 8}[name]
+    for place in range(0, len(raw), row):
+        folder = tmp_path / f"{place}"
+        shutil.copytree(source, folder)
+        damaged = bytearray(raw)
+        damaged[place + place // row % row] ^= 1 << place // row % 8
+        next(folder.rglob(name)).write_bytes(damaged)
+        capsys.readouterr()
+        np.testing.assert_array_equal(reopened(guide, folder).vectors(texts), expected)
+        assert capsys.readouterr().err.count("damaged; they are computed again\n") == 1, (name, place)
+        again = reopened(guide, folder)
+        np.testing.assert_array_equal(again.vectors(texts), expected)
+        assert capsys.readouterr().err == "", (name, place)
+        assert again.store.count == len(texts)
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("name", ["keys.u64", "vectors.f16", "blocks.bin"])
+@pytest.mark.parametrize("left", [0, 0.5])
+def test_a_truncated_file_is_made_anew(filled, tmp_path, name, left):
+    source, texts, expected, guide = filled
+    shutil.copytree(source, tmp_path / "store")
+    path = next((tmp_path / "store").rglob(name))
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * left)])
+    np.testing.assert_array_equal(reopened(guide, tmp_path / "store").vectors(texts), expected)
+    again = reopened(guide, tmp_path / "store")
+    np.testing.assert_array_equal(again.vectors(texts), expected)
+
+
+def test_a_store_of_an_earlier_version_is_made_anew(filled, tmp_path, capsys):
+    source, texts, expected, guide = filled
+    shutil.copytree(source, tmp_path / "store")
+    next((tmp_path / "store").rglob("blocks.bin")).unlink()
+    np.testing.assert_array_equal(reopened(guide, tmp_path / "store").vectors(texts), expected)
+    assert "cannot be checked" in capsys.readouterr().err
+    assert reopened(guide, tmp_path / "store").store.count == len(texts)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_key_written_twice_is_stored_once(tmp_path):
@@ -64,7 +132,7 @@ def test_a_guide_that_is_not_frozen_is_refused(guide):
 
 def test_a_big_store_answers_as_a_small_one(tmp_path, monkeypatch):
     """Keys that wait unsorted, keys in the index, and what another process appended meanwhile."""
-    monkeypatch.setattr("msdc.distill.guide.RECENT", 5)
+    monkeypatch.setattr("msdc.distill.data.guide_store.RECENT", 5)
     store, other = GuideStore(tmp_path / "s", 2), GuideStore(tmp_path / "s", 2)
     rng = np.random.default_rng(1)
     keys = rng.permutation(200).astype(np.uint64)

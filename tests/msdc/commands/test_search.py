@@ -76,6 +76,30 @@ def test_a_damaged_index_is_made_anew(model: msdc.Encoder, file: Path, tmp_path:
     assert Index(model, file, folder).encoded == 0
 
 
+def test_one_flipped_bit_anywhere_is_made_anew(model: msdc.Encoder, file: Path, tmp_path: Path, capsys) -> None:
+    """In every region of every file: the answer of before, one line, and nothing to say the next time."""
+    folder = tmp_path / "index"
+    expected = Index(model, file, folder).search("a pet", 5).hits
+    saved = {path: path.read_bytes() for path in folder.iterdir()}
+    assert {path.name for path in saved} == {"index.faiss", "keys.u64", "index.json"}
+    for path, raw in saved.items():
+        step = max(1, len(raw) // 9)
+        for place in range(0, len(raw), step):
+            for other, content in saved.items():
+                other.write_bytes(content)
+            damaged = bytearray(raw)
+            damaged[place] ^= 1 << (place // step) % 8
+            path.write_bytes(damaged)
+            capsys.readouterr()
+            assert Index(model, file, folder).search("a pet", 5).hits == expected, (path.name, place)
+            said = capsys.readouterr().err
+            assert said.count("\n") == 1 and "the index is damaged" in said, (path.name, place, said)
+            assert Index(model, file, folder).encoded == 0
+            assert capsys.readouterr().err == ""
+    (folder / "index.json").unlink()
+    assert Index(model, file, folder).encoded == 5
+
+
 def test_bad_input_is_one_line(model: msdc.Encoder, file: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         distinct_lines(tmp_path / "none.txt")

@@ -1,0 +1,279 @@
+"""Rows of numbers on disk by key: append-only, memory-mapped, checked block by block.
+
+    vectors.f16    rows of float16, in the order they were computed
+    keys.u64       one key per row
+    blocks.bin     one record per block of rows: where it is and the hashes of its keys and of its vectors
+
+A record is written last, so that a block is there whole or not at all. Keys are checked when a store is opened, vectors
+when a block of them is first used. A damaged block is marked, and its rows are computed again like missing ones.
+
+Shapes: N rows, W their width.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from msdc.files import disk_errors
+from msdc.progress import say
+
+RECENT = 65_536  # keys that may wait, unsorted, before the index is sorted again
+# The largest block: what the first use of one of its rows has to read.
+BLOCK_ROWS = 4096
+# First row, rows, 1 if found damaged; hashes of keys, of vectors, and of this record with the store's width.
+_RECORD = struct.Struct("<QII16s16s16s")
+
+
+def _hash(*parts: bytes | np.ndarray) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part)
+    return digest.digest()
+
+
+@dataclass
+class _Block:
+    """One record: rows `start` to `end`; `checked` once its vectors were compared with their hash."""
+
+    start: int
+    end: int
+    dead: bool
+    keys: bytes
+    vectors: bytes
+    number: int
+    checked: bool = False
+
+    def record(self, width: int) -> bytes:
+        """As stored."""
+        plain = _RECORD.pack(self.start, self.end - self.start, self.dead, self.keys, self.vectors, b"")[:-16]
+        return plain + _hash(plain, str(width).encode())
+
+
+class GuideStore:
+    """The rows in a folder; several processes may read and append at the same time.
+
+    Args:
+        folder: made where it is missing.
+        width: numbers per row.
+    """
+
+    def __init__(self, folder: Path, width: int) -> None:
+        self.folder = folder
+        self.width = width
+        with disk_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        self._keys_path, self._vectors_path = folder / "keys.u64", folder / "vectors.f16"
+        self._blocks_path = folder / "blocks.bin"
+        self._said = self._locked = False
+        self._forget()
+        if not self._blocks_path.is_file() and self._keys_path.is_file() and self._keys_path.stat().st_size:
+            # The record is written last: without any, the rows cannot be checked.
+            self._say("numbers that cannot be checked (of an earlier version, or their hashes are missing)")
+        self.reload()
+
+    def _forget(self) -> None:
+        self._blocks: list[_Block] = []
+        self._starts = np.zeros(0, np.int64)
+        self._records = 0
+        # End of the rows in use: what follows was left by a process that was killed.
+        self._end = 0
+        self._recent: dict[int, int] = {}
+        self._sorted, self._order = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+        self._vectors: np.memmap | None = None
+
+    @property
+    def count(self) -> int:
+        """Rows that can be found."""
+        return len(self._sorted) + len(self._recent)
+
+    def _say(self, what: str) -> None:
+        """Once: the same damage may concern many rows."""
+        if not self._said:
+            self._said = True
+            say(f"{self.folder}: {what}; they are computed again")
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[None]:
+        if self._locked:
+            yield
+            return
+        with disk_errors(self.folder), open(self.folder / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._locked = True
+            try:
+                yield
+            finally:
+                self._locked = False
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def reload(self) -> None:
+        """Index what other processes have added; what a killed process left without a record is ignored.
+
+        Only what is new since the last call is read. It is looked up in a small dict and sorted into the large index
+        once there is enough of it: sorting ten million keys after every append would take a day.
+        """
+        records = self._blocks_path.stat().st_size // _RECORD.size if self._blocks_path.is_file() else 0
+        if records < self._records:
+            self._forget()
+        if records > self._records:
+            fresh = self._read_blocks(self._records, records)
+            self._records = records
+            keys, numbers = [], []
+            for block in fresh:
+                raw = self._rows_of(self._keys_path, 8, block)
+                if _hash(raw) != block.keys:
+                    self._bury(block)
+                    continue
+                self._blocks.append(block)
+                keys.append(np.frombuffer(raw, dtype="<u8").astype(np.uint64))
+                numbers.append(np.arange(block.start, block.end))
+            if keys:
+                self._index(np.concatenate(keys), np.concatenate(numbers))
+            self._blocks.sort(key=lambda block: block.start)
+            self._starts = np.array([block.start for block in self._blocks], np.int64)
+        rows = self._vectors_path.stat().st_size // (2 * self.width) if self._vectors_path.is_file() else 0
+        if rows and (self._vectors is None or len(self._vectors) != rows):
+            self._vectors = np.memmap(self._vectors_path, dtype="<f2", mode="r", shape=(rows, self.width))
+
+    def _read_blocks(self, first: int, last: int) -> list[_Block]:
+        """Blocks of the records `first` to `last` that are not marked as damaged; updates the end of the rows."""
+        with open(self._blocks_path, "rb") as handle:
+            raw = os.pread(handle.fileno(), (last - first) * _RECORD.size, first * _RECORD.size)
+            found = []
+            for number in range(first, last):
+                place = (number - first) * _RECORD.size
+                part = raw[place : place + _RECORD.size]
+                block = self._parse(part, number)
+                if block is None:
+                    # Perhaps another process was just writing it.
+                    with self._lock():
+                        part = os.pread(handle.fileno(), _RECORD.size, number * _RECORD.size)
+                    block = self._parse(part, number)
+                if block is None:
+                    # Where its rows end is not known: nothing is written over what is there.
+                    sizes = [(self._vectors_path, 2 * self.width), (self._keys_path, 8)]
+                    self._end = max([self._end, *(-(-p.stat().st_size // size) for p, size in sizes if p.is_file())])
+                    self._bury(_Block(self._end, self._end, True, b"", b"", number))
+                    continue
+                self._end = max(self._end, block.end)
+                if not block.dead:
+                    found.append(block)
+        return found
+
+    def _parse(self, part: bytes, number: int) -> _Block | None:
+        if len(part) != _RECORD.size:
+            return None
+        start, rows, dead, keys, vectors, _ = _RECORD.unpack(part)
+        block = _Block(start, start + rows, bool(dead), keys, vectors, number)
+        return block if block.record(self.width) == part else None
+
+    @staticmethod
+    def _rows_of(path: Path, row_bytes: int, block: _Block) -> bytes:
+        """The bytes of a block's rows; fewer where they cannot be read."""
+        try:
+            # Read, not mapped: a bad sector is then an error and not a signal.
+            with open(path, "rb") as handle:
+                return os.pread(handle.fileno(), row_bytes * (block.end - block.start), row_bytes * block.start)
+        except OSError:
+            return b""
+
+    def _index(self, keys_N: np.ndarray, rows_N: np.ndarray) -> None:
+        if len(keys_N) + len(self._recent) < max(RECENT, len(self._sorted) // 8):
+            self._recent.update(zip(keys_N.tolist(), rows_N.tolist(), strict=True))
+            return
+        keys_N = np.concatenate([self._sorted, np.array(list(self._recent), np.uint64), keys_N])
+        rows_N = np.concatenate([self._order, np.array(list(self._recent.values()), np.int64), rows_N])
+        order = np.argsort(keys_N, kind="stable")
+        self._sorted, self._order, self._recent = keys_N[order], rows_N[order], {}
+
+    def _bury(self, block: _Block) -> None:
+        """Mark a damaged block, so that it is neither used nor reported again."""
+        self._say("a block of numbers is damaged")
+        inside = (self._order >= block.start) & (self._order < block.end)
+        self._sorted, self._order = self._sorted[~inside], self._order[~inside]
+        self._recent = {key: row for key, row in self._recent.items() if not block.start <= row < block.end}
+        block.dead, block.checked = True, True
+        # Where this cannot be written, the next process finds the damage again.
+        with contextlib.suppress(OSError), self._lock(), open(self._blocks_path, "r+b") as handle:
+            os.pwrite(handle.fileno(), block.record(self.width), block.number * _RECORD.size)
+
+    def _look_up(self, keys: np.ndarray) -> np.ndarray:
+        rows = np.full(len(keys), -1, dtype=np.int64)
+        if len(self._sorted):
+            at = np.searchsorted(self._sorted, keys).clip(max=len(self._sorted) - 1)
+            rows = np.where(self._sorted[at] == keys, self._order[at], -1)
+        if self._recent:
+            recent = [self._recent.get(key, -1) for key in keys.tolist()]
+            rows = np.maximum(rows, np.array(recent, dtype=np.int64))
+        return rows
+
+    def find(self, keys: np.ndarray) -> np.ndarray:
+        """Row number of each key, -1 where it is not stored or its block is damaged."""
+        while True:
+            rows = self._look_up(keys)
+            if self._check(rows[rows >= 0]):
+                return rows
+
+    def _check(self, rows: np.ndarray) -> bool:
+        """Compare the blocks of rows with their hashes, each once; false if one was damaged."""
+        good = True
+        for number in np.unique(np.searchsorted(self._starts, rows, side="right") - 1).tolist():
+            block = self._blocks[number]
+            if block.checked:
+                continue
+            block.checked = True
+            if _hash(self._rows_of(self._vectors_path, 2 * self.width, block)) != block.vectors:
+                self._bury(block)
+                good = False
+        return good
+
+    def read(self, rows: np.ndarray) -> np.ndarray:
+        """float32 [N, width] of row numbers that `find` gave."""
+        if self._vectors is None:
+            return np.zeros((0, self.width), np.float32)
+        return np.asarray(self._vectors[rows], dtype=np.float32)
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def append(self, keys: np.ndarray, vectors_NW: np.ndarray) -> None:
+        """Add rows; other processes may append at the same time, and a process may be killed at any point."""
+        with self._lock():
+            self.reload()
+            fresh = self.find(keys) < 0
+            keys, numbers = keys[fresh].astype("<u8"), np.ascontiguousarray(vectors_NW[fresh], dtype="<f2")
+            start = self._end
+            self._write(self._vectors_path, start * 2 * self.width, numbers.tobytes())
+            self._write(self._keys_path, start * 8, keys.tobytes())
+            records = b"".join(
+                _Block(
+                    start + at,
+                    start + min(at + BLOCK_ROWS, len(keys)),
+                    False,
+                    _hash(keys[at : at + BLOCK_ROWS].tobytes()),
+                    _hash(numbers[at : at + BLOCK_ROWS].tobytes()),
+                    0,
+                ).record(self.width)
+                for at in range(0, len(keys), BLOCK_ROWS)
+            )
+            self._write(self._blocks_path, self._records * _RECORD.size, records)
+            self.reload()
+
+    @staticmethod
+    def _write(path: Path, offset: int, content: bytes) -> None:
+        """Write at `offset` and cut off what follows; on the disk when this returns."""
+        with open(path, "r+b" if path.exists() else "w+b") as handle:
+            handle.seek(offset)
+            handle.truncate()
+            handle.write(content)
+            handle.flush()
+            os.fsync(handle.fileno())
