@@ -33,7 +33,7 @@ BLOCK_ROWS = 4096
 _RECORD = struct.Struct("<QII16s16s16s")
 
 
-def _hash(*parts: bytes | np.ndarray) -> bytes:
+def _hash(*parts: bytes) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         digest.update(part)
