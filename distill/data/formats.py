@@ -10,17 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
-from msdc.distill.data.sources import Row, Source
+from msdc.distill.data.parquet import read_parquet
+from msdc.distill.data.sources import MAX_LINE_BYTES, Row, Source
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError
-from msdc.files import regular_size
 from msdc.text.text_files import iterate_lines
-
-MAX_LINE_BYTES = 1_000_000
-# Of the two text columns of one row group of a parquet file, unpacked.
-MAX_GROUP_BYTES = 1 << 30
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -112,69 +107,6 @@ def _text(path: Path, corpus: Corpus, language: str) -> list[Source]:
                 source.complain(number, "empty")
 
     source = Source(str(path), corpus.source, _text_bytes(path), corpus, rows)
-    return [source]
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-
-
-def _texts(column: Any) -> list[object]:
-    """Values of an arrow column; equal ones of a dictionary are one Python string."""
-    if not hasattr(column, "dictionary"):
-        return list(column.to_pylist())
-    values = column.dictionary.to_pylist()
-    return [None if at is None else values[at] for at in column.indices.to_pylist()]
-
-
-def _parquet(path: Path, corpus: Corpus, language: str) -> list[Source]:
-    """Pairs in two text columns."""
-    import pyarrow.parquet as pq
-
-    regular_size(path)
-    try:
-        names = pq.ParquetFile(path).schema_arrow.names
-    except Exception as error:
-        raise InputError(f"{path}: not a parquet file ({_first_line(error)})") from error
-    pick = [n for n in ("english", "source", "en", "sentence1") if n in names] or names[:1]
-    other = [n for n in ("non_english", "target", language, "sentence2") if n in names and n not in pick] or names[1:2]
-    if not other:
-        raise InputError(f"{path}: needs two text columns, has {', '.join(names)}")
-
-    chosen = [pick[0], other[0]]
-
-    def batches() -> Iterator[list[list[object]]]:
-        # Dictionaries are kept as such: one text of a megabyte, named by 8,192 rows, would be written out 8,192 times.
-        file = pq.ParquetFile(path, read_dictionary=chosen)
-        for group in range(file.metadata.num_row_groups):
-            columns = [file.metadata.row_group(group).column(at) for at in range(file.metadata.num_columns)]
-            size = sum(c.total_uncompressed_size for c in columns if c.path_in_schema.split(".")[0] in chosen)
-            if not 0 <= size <= MAX_GROUP_BYTES:
-                limit = f"more than the {MAX_GROUP_BYTES >> 20} MiB allowed"
-                raise InputError(f"{path}: row group {group} holds {size} bytes of text, {limit}")
-            for batch in file.iter_batches(batch_size=1024, columns=chosen, row_groups=[group]):
-                yield [_texts(batch.column(name)) for name in chosen]
-
-    def rows() -> Iterator[Row]:
-        number = 0
-        found = batches()
-        while True:
-            try:
-                columns = next(found, None)
-            except InputError:
-                raise
-            except Exception as error:
-                raise InputError(f"{path}: damaged parquet file after row {number} ({_first_line(error)})") from error
-            if columns is None:
-                return
-            for first, second in zip(*columns, strict=True):
-                number += 1
-                if isinstance(first, str) and isinstance(second, str) and first.strip() and second.strip():
-                    yield Row(first[:MAX_LINE_BYTES], second[:MAX_LINE_BYTES], language)
-                else:
-                    source.complain(number, "an empty side or not text")
-
-    source = Source(str(path), language, path.stat().st_size * 2, corpus, rows)
     return [source]
 
 
@@ -308,7 +240,7 @@ FORMATS = (
     Format("nli", _nli, parallel=False),
     Format("dictionary", _dictionary),
     Format("gettext", _gettext, suffixes=(".po",)),
-    Format("", _parquet, suffixes=(".parquet",)),
+    Format("", read_parquet, suffixes=(".parquet",)),
     Format("text", _text, auto=(".txt", ".txt.gz"), parallel=False),
     Format("triples", _tsv, parallel=False),
     Format("pairs", _tsv),

@@ -18,6 +18,7 @@ from msdc.distill.recipe import Corpus
 from msdc.errors import InputError
 from msdc.text.tokenizer import clean
 
+MAX_LINE_BYTES = 1_000_000
 LANGUAGE_IN_NAME = re.compile(r"(?:^|[._-])([a-z]{2,3})-([a-z]{2,3})(?=[._]|$)")
 
 
