@@ -7,9 +7,12 @@ table; the HTML page of a report is written by `msdc.bench.report`.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from msdc.errors import printable
 
 Align = Literal["left", "right"]
 NONE = "–"
@@ -34,9 +37,23 @@ class Table:
     note: str = ""
 
 
+def escape_line(text: str) -> str:
+    """`text` as one line of Markdown that holds no HTML, no link, no image and no block of its own.
+
+    Entities are no markup in Markdown, whatever stands before them; brackets and signs that are none stay readable.
+    """
+    line = " ".join(printable(text).split()).replace("\\", "&#92;")
+    line = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", line)
+    line = re.sub(r"\](?=[(\[:])", "&#93;", line)
+    # What begins a heading, a quotation, a list, a fence, a table or a rule.
+    return re.sub(r"^(\d{1,9}(?=[.)])|(?=[#>+*=~`|-]))", r"\1\\", line)
+
+
 def escape_cell(text: str) -> str:
-    """`text` as the content of one Markdown cell or list item."""
-    return text.replace("|", "\\|").replace("\n", " ")
+    """`text` as the content of one Markdown cell; see `escape_line`."""
+    line = escape_line(text)
+    # A cell is no block: what it begins with has no meaning.
+    return re.sub(r"^(\d*)\\", r"\1", line).replace("|", "\\|")
 
 
 def to_markdown(table: Table) -> str:

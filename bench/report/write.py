@@ -61,17 +61,24 @@ def section_to_html(section: Section, css_class: str) -> str:
 
 def to_markdown(report: Report) -> str:
     """Tables and sentences; a figure is replaced by its description where its section has no table."""
-    out = [f"# {report.title}", f"{report.subtitle}. {report.created}." if report.created else report.subtitle]
-    tiles = [f"* {tile.label}: **{tile.value}**{f' ({tile.detail})' if tile.detail else ''}" for tile in report.tiles]
-    out.append("\n".join(tiles))
+    # Names of models, devices and recipes are in every text: all of it is escaped.
+    line = tables.escape_line
+    out = [
+        f"# {line(report.title)}",
+        line(f"{report.subtitle}. {report.created}." if report.created else report.subtitle),
+    ]
+    tiles = [
+        (line(tile.label), line(tile.value), f" ({line(tile.detail)})" if tile.detail else "") for tile in report.tiles
+    ]
+    out.append("\n".join(f"* {label}: **{value}**{detail}" for label, value, detail in tiles))
     for section in report.sections:
-        out += [f"## {section.title}", section.lead]
+        out += [f"## {line(section.title)}", line(section.lead)]
         for table in section.tables:
-            caption = "" if table.caption == section.title else f"**{table.caption}**"
-            out += [caption, tables.to_markdown(table), table.note]
-        out.append("\n".join(f"* {tables.escape_cell(note)}" for note in section.notes))
+            caption = "" if table.caption == section.title else f"**{line(table.caption)}**"
+            out += [caption, tables.to_markdown(table), line(table.note)]
+        out.append("\n".join(f"* {line(note)}" for note in section.notes))
         if not section.tables:
-            out += [f"*{figure.alt}*" for figure in section.figures]
+            out += [f"*{line(figure.alt)}*" for figure in section.figures]
     return "\n\n".join(part for part in out if part) + "\n"
 
 

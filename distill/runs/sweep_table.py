@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from msdc.errors import InputError
-from msdc.tables import Column, Table, fixed, to_markdown
+from msdc.tables import Column, Table, escape_line, fixed, to_markdown
 
 TABLE_FILE = "table.json"
 NOTE = (
@@ -92,4 +92,4 @@ def table_of(sweep: SweepTable) -> Table:
 def markdown(sweep: SweepTable) -> str:
     """The content of table.md."""
     table = table_of(sweep)
-    return f"# {table.caption}\n\n{to_markdown(table)}\n\n{table.note}\n"
+    return f"# {escape_line(table.caption)}\n\n{to_markdown(table)}\n\n{table.note}\n"

@@ -142,6 +142,58 @@ def test_markdown_and_json_hold_the_same_tables(report):
     assert all(w >= 3 for w in widths)
 
 
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "![x](http://x.example/?seen)",
+    "[x](javascript:alert(1))",
+    "[x][1]\n\n[1]: http://x.example",
+    "\\<b>x</b>",
+    "[x\\](http://x.example)",
+    "<!-- x",
+    "# x",
+    "x\n# y",
+    "x\n\n---\n",
+    "1. x",
+    "- x",
+    "```\nx",
+    "| a | b |\n|---|---|",
+    "a | b \\| c",
+    "> x",
+    "<http://x.example>",
+    "&lt;b&gt;",
+    "x\r\n* y",
+    "    x",
+    "=====",
+    "~~~",
+    "a\x1b[31mb\u202ec",
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_markdown_holds_no_markup_of_names(text):
+    """An independent reader of Markdown sees the same blocks as for a harmless name, and no HTML, link or image."""
+    from markdown_it import MarkdownIt
+
+    from msdc.bench.report.model import Figure, Report, Section, Tile
+    from msdc.tables import Column, Table
+
+    def blocks(name):
+        table = Table(f"c {name}", (Column(name, align="left"), Column("n")), ((name, "1"), ("x", name)), name)
+        sections = (
+            Section("a", name, name, tables=(table,), notes=(name, "n")),
+            Section("b", name, name, figures=(Figure(name, "", name),)),
+        )
+        written = to_markdown(Report(name, name, "", (Tile(name, name, name),), sections))
+        assert "\x1b" not in written and "\u202e" not in written
+        tokens = MarkdownIt("commonmark").enable("table").parse(written)
+        inline = {child.type for token in tokens for child in token.children or ()}
+        assert not inline & {"html_inline", "link_open", "image", "code_inline", "hardbreak"}, written
+        return [token.type for token in tokens]
+
+    assert blocks(text) == blocks("harmless")
+
+
 def test_a_report_of_little_is_still_a_report():
     bare = make_run(latency=(), memory=None, parity=None, accuracy=(), tokenize=None, pipeline=None, load_ms=None)
     ids = [section.id for section in build_report(BenchFile(runs=(bare,))).sections]

@@ -20,7 +20,7 @@ from msdc.errors import InputError
         ("a.tsv", "text", "_text"),
         ("a.po", "pairs", "_gettext"),
         ("a.mo.txt", "gettext", "_gettext"),
-        ("a.parquet", "text", "_parquet"),
+        ("a.parquet", "text", "read_parquet"),
         ("a.po", "dictionary", "_dictionary"),
         ("a.parquet", "nli", "_nli"),
     ],
