@@ -39,8 +39,11 @@ from msdc.export.targets import TARGETS, default_runtimes_help
     "students and BERT, RoBERTa / XLM-R, DistilBERT and ALBERT, else generic.",
 )
 @click.option("--with-sample", is_flag=True, help="Write a sample app as well: search over a list of notes (android).")
+@click.option("--with-runtime", is_flag=True, help="Copy onnxruntime-web into the bundle (web); npm fetches it.")
 @click.option("--no-gates", is_flag=True, help="Write the bundle even if a gate fails; the manifest records it.")
-@click.option("--no-module", is_flag=True, help="Write no native module (android, ios), only the rest of the bundle.")
+@click.option(
+    "--no-module", is_flag=True, help="Write no module for apps (android, ios, web), only the rest of the bundle."
+)
 @click.option("--force", is_flag=True, help="Replace an existing folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 def command(
@@ -53,6 +56,7 @@ def command(
     max_length: int | None,
     way: str | None,
     with_sample: bool,
+    with_runtime: bool,
     no_gates: bool,
     no_module: bool,
     force: bool,
@@ -74,6 +78,7 @@ def command(
         max_length=max_length,
         gates=not no_gates,
         sample=with_sample,
+        with_runtime=with_runtime,
         module=not no_module,
         force=force,
         way=way,

@@ -34,6 +34,7 @@ class ExportRequest:
     force: bool = False
     way: str | None = None
     sample: bool = False
+    with_runtime: bool = False
 
 
 def load_precision(text: str) -> Any:
@@ -70,6 +71,10 @@ def export_model(request: ExportRequest) -> tuple[Path, Manifest]:
         from msdc.export.mobile.module import check_sample
 
         check_sample(request.target)
+    if request.with_runtime:
+        from msdc.export.mobile.module import check_runtime
+
+        check_runtime(request.target, request.module)
     out = request.out or Path(f"{Path(request.model).name}-{request.target}")
     precision = None if request.precision is None else load_precision(request.precision)
     if out.exists() and not request.force:
@@ -123,6 +128,7 @@ def _options(request: ExportRequest, encoder: Encoder, precision: Any, max_lengt
         gates=request.gates,
         sample=request.sample,
         module=request.module,
+        with_runtime=request.with_runtime,
         prompts=dict(defaults.prompts),
         default_prompt=defaults.default_prompt,
         truncate_dim=None if defaults.truncate_dim is None else encoder.width,

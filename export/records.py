@@ -163,13 +163,13 @@ class NativeModule:
 
     Attributes:
         template: its template folder in export/mobile, and its folder in a bundle.
-        core: path of the core's sources in it.
+        core: path of the core's sources in it; None: a port of the core, which has a writer of its own.
         runtimes: runtimes it can call, in order of preference.
         sample: template folder of an app that uses it, and the app's folder in a bundle.
     """
 
     template: str
-    core: str
+    core: str | None
     runtimes: tuple[str, ...]
     sample: str | None = None
 
@@ -181,18 +181,14 @@ class Target:
     Attributes:
         name: value of `--target`.
         runtimes: default runtimes.
-        tokenizer_files: files written beside the model's own tokenizer file.
         microsoft_operators: may ONNX programs use operators of the `com.microsoft` domain?
-        module: native module written into the bundle, if any.
-        native: does the native core run there? It needs a compiled tokenizer.
+        module: module for apps written into the bundle, if any.
     """
 
     name: str
     runtimes: tuple[str, ...]
-    tokenizer_files: tuple[str, ...] = ()
     microsoft_operators: bool = True
     module: NativeModule | None = None
-    native: bool = True
 
 
 class _Named(Protocol):

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msdc.export.records import NativeModule, Registry, Target
 from msdc.export.runtimes import EVERY, RUNTIMES
-from msdc.text.tokenizer import JSON_FILE
 
 __all__ = ["TARGETS", "TargetName", "default_runtimes_help"]
 
@@ -20,8 +19,8 @@ TARGETS: Registry[Target] = Registry(
         ),
         Target("ios", ("executorch",), module=NativeModule("ios", "Sources/MSDCCore", ("executorch",))),
         Target("linux", ("executorch", "onnx")),
-        # Browsers read tokenizer.json, and engines other than ONNX Runtime should be able to run the program.
-        Target("web", ("onnx",), tokenizer_files=(JSON_FILE,), microsoft_operators=False, native=False),
+        # Engines other than ONNX Runtime should be able to run the program.
+        Target("web", ("onnx",), microsoft_operators=False, module=NativeModule("web", None, ("onnx",))),
     ],
 )
 

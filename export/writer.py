@@ -60,7 +60,8 @@ class BundleOptions(BaseModel):
     max_length: int | None = Field(default=None, gt=1, description="tokens; None: the model's own")
     gates: bool = True
     sample: bool = Field(default=False, description="write the target's sample app too")
-    module: bool = Field(default=True, description="write the target's native module, if it has one")
+    module: bool = Field(default=True, description="write the target's module for apps, if it has one")
+    with_runtime: bool = Field(default=False, description="copy the runtime beside the module (web)")
     prompts: dict[str, str] = Field(default_factory=dict)
     default_prompt: str | None = None
     truncate_dim: int | None = Field(default=None, gt=0, description="numbers of a vector by default; None: all")
@@ -132,19 +133,14 @@ def _silent(message: str) -> None:
     del message
 
 
-def _write_tokenizer(
-    tokenizer: Tokenizer, target: str, max_length: int, stage: Path, texts: list[str], say: Say
-) -> TokenizerPart:
+def _write_tokenizer(tokenizer: Tokenizer, max_length: int, stage: Path, texts: list[str], say: Say) -> TokenizerPart:
     part = _tokenizer_part(tokenizer)
     source = tokenizer.files[0]
     (stage / part.file).write_bytes(source.read_bytes())
     if part.kind == "sentencepiece":
         say("tokenizer: compare tokenizer.model with its tokenizer.json")
         tokenizers_agree(source, texts, max_length, stage)
-        if JSON_FILE not in TARGETS[target].tokenizer_files:
-            (stage / JSON_FILE).unlink(missing_ok=True)
-        return part
-    if not TARGETS[target].native:
+        (stage / JSON_FILE).unlink(missing_ok=True)
         return part
     say("tokenizer: compile tokenizer.json for the native core")
     try:
@@ -242,7 +238,7 @@ def write_prepared(
         # As a plain `encode(text)` would tokenize them: with the default prompt.
         texts = with_prompt(EncodeDefaults(options.prompts, options.default_prompt).prompt(), golden_texts())
         runtimes = options.runtimes or TARGETS[options.target].runtimes
-        part = _write_tokenizer(tokenizer, options.target, max_length, stage, texts, say)
+        part = _write_tokenizer(tokenizer, max_length, stage, texts, say)
         if options.module:
             require_module(options.target, part, runtimes)
         rows = tokenizer.encode(texts, max_length)
@@ -294,7 +290,9 @@ def write_prepared(
         )
         folders: tuple[str, ...] = ()
         if options.module:
-            folders = write_native_module(stage, options.target, manifest, sample=options.sample)
+            folders = write_native_module(
+                stage, options.target, manifest, sample=options.sample, with_runtime=options.with_runtime
+            )
         write_text(stage / "README.md", bundle_readme(manifest, folders))
         write_manifest(stage, manifest.model_copy(update={"files": list_files(stage)}))
     say(f"bundle: {out}")

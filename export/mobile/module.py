@@ -1,4 +1,4 @@
-"""The native module of a bundle: a Kotlin module for Android, a Swift package for iOS, over one C++ core."""
+"""The module for apps in a bundle: Kotlin for Android and Swift for iOS over one C++ core, JavaScript for browsers."""
 
 from __future__ import annotations
 
@@ -106,8 +106,29 @@ def check_sample(target: str) -> None:
         raise InputError(f"target {target} has no sample app; targets that have one: {known}")
 
 
-def write_native_module(stage: Path, target: str, manifest: Manifest, *, sample: bool = False) -> tuple[str, ...]:
-    """Write `stage`/android or `stage`/ios, with `sample` also its sample app; nothing for the other targets.
+def check_runtime(target: str, module: bool) -> None:
+    """Check that a runtime can be copied into a bundle for `target`, and fetch it before minutes of work.
+
+    Raises:
+        InputError: the target's runtime is not copied, or the module that runs in it is not written.
+        MsdcError: the runtime cannot be fetched.
+    """
+    record = TARGETS[target].module
+    if record is None or record.core is not None:
+        raise InputError(f"--with-runtime copies onnxruntime-web, which {target} does not run")
+    if not module:
+        raise InputError("--with-runtime copies onnxruntime-web, which nothing uses with --no-module")
+    from msdc.export.mobile.web.runtime import runtime_folder
+
+    runtime_folder()
+
+
+def write_native_module(
+    stage: Path, target: str, manifest: Manifest, *, sample: bool = False, with_runtime: bool = False
+) -> tuple[str, ...]:
+    """Write `stage`/android, /ios or /web; nothing for targets without a module.
+
+    `sample` adds the target's sample app, `with_runtime` the runtime of a page.
 
     Called before the bundle's files are listed, so that the module's are hashed with them. Returns the names of the
     folders that hold a module and a sample app.
@@ -122,6 +143,11 @@ def write_native_module(stage: Path, target: str, manifest: Manifest, *, sample:
         return ()
     out = stage / module.template
     require_module(target, manifest.tokenizer, manifest.runtimes)
+    if module.core is None:
+        from msdc.export.mobile.web.write import write_web_module
+
+        write_web_module(stage, manifest, with_runtime=with_runtime)
+        return (module.template,)
     names = engines(module, manifest)
     values = _values(stage, manifest, names)
     _write_template(module.template, out, values)

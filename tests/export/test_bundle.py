@@ -95,17 +95,6 @@ def test_a_failed_gate_leaves_nothing_and_no_gates_marks_it(tmp_path):
     load_bundle(tmp_path / "b")
 
 
-def test_web_bundle_carries_the_tokenizer_a_browser_reads(tmp_path):
-    options = BundleOptions(target="web", precision="fp32")
-    manifest = write_bundle(tiny.student(), tiny.tokenizer(), tmp_path / "b", options=options)
-    assert manifest.runtimes == ["onnx"] and "tokenizer.json" in manifest.files
-    from msdc.text.tokenizer import FastTokenizer
-
-    golden = read_golden(tmp_path / "b")
-    fast = FastTokenizer(tmp_path / "b" / "tokenizer.json")
-    assert fast.encode(golden["texts"], tiny.MAX_LENGTH) == golden["ids"]
-
-
 def test_existing_folder_is_kept_without_force(tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "mine").write_text("x")

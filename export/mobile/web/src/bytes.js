@@ -1,0 +1,107 @@
+// Bytes: hashes, growing buffers, UTF-8.
+
+const encoder = new TextEncoder();
+
+export const utf8 = (text) => encoder.encode(text);
+
+export class EncoderError extends Error {
+  name = "EncoderError";
+}
+
+export function damaged(what) {
+  throw new EncoderError(`${what}: damaged; copy or export the bundle again`);
+}
+
+// Hex sha256. `crypto.subtle` exists in secure contexts only; a page on plain http from another machine is none.
+export async function sha256(bytes) {
+  const subtle = globalThis.crypto?.subtle;
+  const digest = subtle ? new Uint8Array(await subtle.digest("SHA-256", bytes)) : sha256InScript(bytes);
+  return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+// FIPS 180-4. Constants are the first 32 bits of the fractions of roots of the first primes.
+export function sha256InScript(bytes) {
+  const fraction = (root) => Math.floor((root % 1) * 2 ** 32) | 0;
+  const primes = [];
+  for (let n = 2; primes.length < 64; ++n) if (primes.every((prime) => n % prime)) primes.push(n);
+  const k = Int32Array.from(primes, (prime) => fraction(Math.cbrt(prime)));
+  const state = Int32Array.from(primes.slice(0, 8), (prime) => fraction(Math.sqrt(prime)));
+  const w = new Int32Array(64);
+  const turn = (x, n) => (x >>> n) | (x << (32 - n));
+  const block = (view, at) => {
+    for (let i = 0; i < 16; ++i) w[i] = view.getInt32(at + 4 * i);
+    for (let i = 16; i < 64; ++i) {
+      const a = w[i - 15], b = w[i - 2];
+      w[i] = w[i - 16] + w[i - 7] + (turn(a, 7) ^ turn(a, 18) ^ (a >>> 3)) + (turn(b, 17) ^ turn(b, 19) ^ (b >>> 10));
+    }
+    let [a, b, c, d, e, f, g, h] = state;
+    for (let i = 0; i < 64; ++i) {
+      const one = (h + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + ((e & f) ^ (~e & g)) + k[i] + w[i]) | 0;
+      const two = (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+      h = g;
+      g = f;
+      f = e;
+      e = (d + one) | 0;
+      d = c;
+      c = b;
+      b = a;
+      a = (one + two) | 0;
+    }
+    [a, b, c, d, e, f, g, h].forEach((value, i) => (state[i] += value));
+  };
+  const whole = bytes.length & ~63;
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  for (let at = 0; at < whole; at += 64) block(view, at);
+  const last = new Uint8Array(bytes.length - whole < 56 ? 64 : 128);
+  last.set(bytes.subarray(whole));
+  last[bytes.length - whole] = 0x80;
+  const end = new DataView(last.buffer);
+  end.setUint32(last.length - 8, Math.floor(bytes.length / 2 ** 29));
+  end.setUint32(last.length - 4, (bytes.length * 8) >>> 0);
+  for (let at = 0; at < last.length; at += 64) block(end, at);
+  const out = new DataView(new ArrayBuffer(32));
+  state.forEach((value, i) => out.setInt32(4 * i, value));
+  return new Uint8Array(out.buffer);
+}
+
+// A byte string that grows at its end.
+export class Bytes {
+  constructor(room = 64) {
+    this.data = new Uint8Array(room);
+    this.length = 0;
+  }
+
+  append(from, start = 0, end = from.length) {
+    const size = this.length + end - start;
+    if (size > this.data.length) {
+      const wider = new Uint8Array(2 * size);
+      wider.set(this.data.subarray(0, this.length));
+      this.data = wider;
+    }
+    // Short pieces are the rule, and `set` on a subarray costs more than a loop for them.
+    if (end - start < 32) for (let i = start, at = this.length; i < end; ++i) this.data[at++] = from[i];
+    else this.data.set(from.subarray(start, end), this.length);
+    this.length = size;
+  }
+
+  push(byte) {
+    if (this.length === this.data.length) {
+      const wider = new Uint8Array(2 * this.length);
+      wider.set(this.data);
+      this.data = wider;
+    }
+    this.data[this.length++] = byte;
+  }
+
+  value() {
+    return this.data.subarray(0, this.length);
+  }
+}
+
+const ANNOUNCED = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 4];
+
+// End of the character that begins at `at`, as its first byte announces it, not past `size`.
+export function nextCharacter(text, at, size = text.length) {
+  const end = at + ANNOUNCED[text[at] >> 4];
+  return end < size ? end : size;
+}

@@ -1,0 +1,223 @@
+// The encoder itself: texts to vectors with ONNX Runtime Web. It runs in a worker, or wherever it is opened.
+
+import { BundleFiles } from "./bundle.js";
+import { damaged, EncoderError, utf8 } from "./bytes.js";
+import { openTokenizer, TOKENIZER_KIND } from "./sentencepiece.js";
+
+const RUNTIME = "web/runtime/ort.wasm.bundle.min.mjs", WASM = "web/runtime/ort-wasm-simd-threaded.wasm";
+const GOLDEN = "golden.json";
+const PAGE_BYTES = 65536, LEAST_MEMORY = 512 * 2 ** 20;
+const PAUSE_MS = 12; // messages of the page, a cancellation among them, are read at least this often
+
+// The runtime has one heap per thread; it is made when the first session is.
+const heaps = [];
+let starting = Promise.resolve();
+
+// ONNX Runtime asks for 4 GiB of address space, which phones may refuse: less is enough for the program at hand.
+function withMemoryLimit(bytes, open) {
+  const most = Math.ceil(bytes / PAGE_BYTES);
+  const limited = async () => {
+    const { Memory } = WebAssembly;
+    WebAssembly.Memory = class extends Memory {
+      constructor(wanted) {
+        super(wanted.maximum > most ? { ...wanted, maximum: most } : wanted);
+        heaps.push(this);
+      }
+    };
+    try {
+      return await open();
+    } finally {
+      WebAssembly.Memory = Memory;
+    }
+  };
+  const mine = starting.then(limited);
+  starting = mine.catch(() => {});
+  return mine;
+}
+
+const importUrl = (url) => import(/* webpackIgnore: true */ /* @vite-ignore */ url);
+
+// `checked` are the bytes of the module at `url`, as far as the bundle holds it.
+async function loadRuntime(url, checked) {
+  if (checked) {
+    const blob = URL.createObjectURL(new Blob([checked], { type: "text/javascript" }));
+    try {
+      return await importUrl(blob);
+    } catch {
+      return await importUrl(url); // a content security policy without blob:
+    } finally {
+      URL.revokeObjectURL(blob);
+    }
+  }
+  if (url) return importUrl(url);
+  try {
+    return await import("onnxruntime-web/wasm");
+  } catch (error) {
+    throw new EncoderError(
+      `onnxruntime-web is missing: export with --with-runtime, bundle it, or pass {runtime: URL} (${error.message})`,
+    );
+  }
+}
+
+// Cosine of two vectors in double precision; two zero vectors agree, a zero and any other do not.
+function exactCosine(a, b) {
+  let dot = 0, aa = 0, bb = 0;
+  for (let i = 0; i < a.length; ++i) {
+    dot += a[i] * b[i];
+    aa += a[i] * a[i];
+    bb += b[i] * b[i];
+  }
+  if (aa === 0 && bb === 0) return 1;
+  return aa === 0 || bb === 0 ? 0 : dot / Math.sqrt(aa) / Math.sqrt(bb);
+}
+
+export class Engine {
+  static async open(base, { sha256: pinned, runtime, threads = 1, cache }, { signal, report }) {
+    const files = await BundleFiles.open(base, { pinned, cache, signal });
+    const { manifest } = files, part = manifest.tokenizer, program = manifest.programs.onnx;
+    if (!program) throw new EncoderError(`${manifest.name}: no ONNX program; export it with --target web`);
+    if (part.kind !== TOKENIZER_KIND) {
+      throw new EncoderError(`${manifest.name}: this module reads ${TOKENIZER_KIND}; use the one in the bundle's web/`);
+    }
+    const tokenizerFile = part.kind === "sentencepiece" ? part.file : part.compiled;
+    if (!tokenizerFile) throw new EncoderError(part.refused ?? `${manifest.name}: export it again`);
+    if (!manifest.include_prompt) throw new EncoderError(`${manifest.name}: pools without its prompts' tokens`);
+    const carried = !runtime && files.has(RUNTIME);
+    const wanted = [tokenizerFile, program.file, ...(program.data ? [program.data] : []), ...(carried ? [RUNTIME, WASM] : [])];
+    const total = wanted.reduce((sum, name) => sum + files.bytes(name), 0);
+    let loaded = 0;
+    const read = (name) => files.read(name, (bytes) => report({ file: name, loaded: (loaded += bytes), total }));
+    const [pieces, graph, data, script, wasm] = await Promise.all([
+      read(tokenizerFile),
+      read(program.file),
+      program.data ? read(program.data) : null,
+      ...(carried ? [read(RUNTIME), read(WASM)] : []),
+    ]);
+    const engine = new Engine(files, openTokenizer(pieces, part));
+    const limit = Math.min(2 ** 32, Math.max(LEAST_MEMORY, 6 * (graph.length + (data?.length ?? 0))));
+    const url = runtime ?? (carried ? files.url(RUNTIME) : null), weights = data && { path: program.data, data };
+    await withMemoryLimit(limit, () => engine.start({ url, script, wasm, threads, graph, weights }));
+    await files.dropOldFiles();
+    signal?.throwIfAborted();
+    files.signal = undefined;
+    return engine;
+  }
+
+  constructor(files, tokenizer) {
+    this.files = files;
+    this.manifest = files.manifest;
+    this.tokenizer = tokenizer;
+    this.turn = Promise.resolve();
+    const special = tokenizer.before.length + tokenizer.after.length;
+    if (tokenizer.size > this.manifest.vocabulary || special > this.manifest.max_length) damaged("the tokenizer");
+  }
+
+  async start({ url, script, wasm, threads, graph, weights }) {
+    this.ort = await loadRuntime(url, script);
+    const { wasm: settings } = this.ort.env;
+    settings.numThreads = threads;
+    if (wasm) settings.wasmBinary = wasm.buffer;
+    this.session = await this.ort.InferenceSession.create(graph, {
+      executionProviders: ["wasm"],
+      externalData: weights ? [weights] : [],
+      logSeverityLevel: 3,
+    });
+    if (wasm) settings.wasmBinary = undefined;
+  }
+
+  facts() {
+    const { name, width, max_length: maxLength, truncate_dim, prompts, default_prompt, languages } = this.manifest;
+    const runtime = this.ort.env.versions?.web ?? null;
+    return {
+      name, width: truncate_dim ?? width, fullWidth: width, maxLength, prompts, defaultPrompt: default_prompt,
+      languages, runtime, threads: this.ort.env.wasm.numThreads,
+      memoryBytes: heaps.reduce((sum, memory) => sum + memory.buffer.byteLength, 0),
+    };
+  }
+
+  ids(text) {
+    const { before, after } = this.tokenizer;
+    const inner = this.tokenizer.segment(utf8(text));
+    return [...before, ...inner.slice(0, this.manifest.max_length - before.length - after.length), ...after];
+  }
+
+  prompt({ prompt, promptName }) {
+    const { prompts, default_prompt: usual } = this.manifest;
+    if (prompt !== undefined && promptName !== undefined) throw new TypeError("give either prompt or promptName");
+    if (prompt !== undefined) return prompt;
+    const name = promptName ?? usual;
+    if (name === null || name === undefined) return "";
+    if (Object.hasOwn(prompts, name)) return prompts[name];
+    throw new RangeError(`prompt ${JSON.stringify(name)} is unknown; known: ${Object.keys(prompts).join(", ") || "none"}`);
+  }
+
+  async run(ids) {
+    if (!ids.length) throw new EncoderError("a text without a single id");
+    const { Tensor } = this.ort, shape = [1, ids.length];
+    const feeds = {
+      input_ids: new Tensor("int64", BigInt64Array.from(ids, BigInt), shape),
+      attention_mask: new Tensor("int64", new BigInt64Array(ids.length).fill(1n), shape),
+    };
+    // A session takes one call at a time; calls take turns text by text, so that a query need not wait for a long list.
+    const mine = this.turn.then(() => this.session.run(feeds, ["sentence_embedding"]));
+    this.turn = mine.catch(() => {});
+    return (await mine).sentence_embedding.data;
+  }
+
+  async tokenize(texts, options) {
+    const first = this.prompt(options);
+    return texts.map((text) => this.ids(first + text));
+  }
+
+  // Vectors of N texts, one after the other in a Float32Array.
+  async encode(texts, options, { signal, report }) {
+    const first = this.prompt(options), { width: most, truncate_dim: usual } = this.manifest;
+    const width = options.truncateDim ?? usual ?? most;
+    if (!(Number.isInteger(width) && width >= 1 && width <= most)) throw new RangeError(`truncateDim is not 1 to ${most}`);
+    const values = new Float32Array(texts.length * width);
+    let paused = performance.now();
+    for (let i = 0; i < texts.length; ++i) {
+      signal?.throwIfAborted();
+      values.set((await this.run(this.ids(first + texts[i]))).subarray(0, width), i * width);
+      if (performance.now() - paused < PAUSE_MS) continue;
+      report({ done: i + 1, total: texts.length });
+      await pause();
+      paused = performance.now();
+    }
+    signal?.throwIfAborted();
+    return { values, width };
+  }
+
+  // Compare ids and vectors of the golden texts with those that the export wrote.
+  async selfTest(_, { signal }) {
+    const golden = JSON.parse(new TextDecoder().decode(await this.files.read(GOLDEN)));
+    const raw = Uint8Array.from(atob(golden.vectors.onnx), (letter) => letter.charCodeAt(0));
+    const expected = new Float32Array(raw.buffer), { width } = golden;
+    let idsEqual = 0, sum = 0, minCosine = 1;
+    for (let i = 0; i < golden.texts.length; ++i) {
+      signal?.throwIfAborted();
+      // Golden texts hold the default prompt already.
+      const row = this.ids(golden.texts[i]);
+      idsEqual += row.join() === golden.ids[i].join() ? 1 : 0;
+      const cosine = exactCosine(await this.run(golden.ids[i]), expected.subarray(i * width, (i + 1) * width));
+      sum += cosine;
+      minCosine = Math.min(minCosine, cosine);
+      if (i % 8 === 7) await pause();
+    }
+    const texts = golden.texts.length, meanCosine = sum / texts;
+    const passed = idsEqual === texts && meanCosine >= 0.999 && minCosine >= 0.99;
+    return { passed, texts, idsEqual, meanCosine, minCosine };
+  }
+}
+
+// Let waiting messages be handled; timers are clamped to milliseconds, messages are not.
+function pause() {
+  return new Promise((resolve) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => {
+      port1.close();
+      resolve();
+    };
+    port2.postMessage(null);
+  });
+}

@@ -1,0 +1,111 @@
+"""Write a bundle's `web/`: one ES module, its types, package.json, README, a search page, and the runtime if asked for.
+
+The module's sources are ES modules of their own. They are joined into one file, which a page fetches at once and which
+is also the worker's script; of the two tokenizers it holds the one that the bundle needs.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from msdc import __version__
+from msdc.export.manifest import Manifest
+from msdc.export.mobile.sizes import deflated
+from msdc.export.mobile.web.runtime import FILES, PACKAGE, SCRIPT, VERSION, WASM, runtime_folder
+from msdc.files import write_text
+from msdc.tables import Column, Table, to_markdown
+
+HERE = Path(__file__).resolve().parent
+SOURCES, TEMPLATE = HERE / "src", HERE / "template"
+MODULE_FILE, RUNTIME_FOLDER = "msdc.js", "runtime"
+BEFORE, AFTER = ("bytes", "tables"), ("bundle", "engine", "encoder")
+# Kind of tokenizer -> sources that read it, each after those that it imports.
+TOKENIZERS = {
+    "sentencepiece": ("sentencepiece",),
+    "tokenizer-json": ("compiled_file", "pattern", "text_rules", "splitter", "token_models", "compiled"),
+}
+ORACLES = {"sentencepiece": "SentencePiece's library", "tokenizer-json": "Hugging Face's `tokenizers`"}
+_IMPORT = re.compile(r'^import \{[^}]*\} from "\./\w+\.js";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:const|class|function|async function) )", re.MULTILINE)
+_COMMENT = re.compile(r"^ *// .*\n", re.MULTILINE)
+
+
+def module_source(kind: str) -> str:
+    """The module for bundles whose tokenizer is of `kind`, a key of `TOKENIZERS`."""
+    parts = [f"// msdc {__version__}, Apache-2.0. The sources with comments are in msdc/export/mobile/web/src.\n"]
+    for name in (*BEFORE, *TOKENIZERS[kind], *AFTER):
+        text = _IMPORT.sub("", (SOURCES / f"{name}.js").read_text(encoding="utf-8"))
+        # The last source is the module's interface; all others become private to it.
+        parts.append(_COMMENT.sub("", text if name == AFTER[-1] else _EXPORT.sub("", text)).strip() + "\n")
+    return "\n".join(parts)
+
+
+def _package_name(name: str) -> str:
+    return re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-") or "encoder"
+
+
+def _size_table(stage: Path, manifest: Manifest) -> str:
+    """Markdown: bytes that a page downloads, as they are and compressed as servers do."""
+    tokenizer = manifest.tokenizer.native_file or manifest.tokenizer.file
+    rows: list[tuple[str, int, int]] = []
+    for what, files in (
+        ("program", manifest.program_files("onnx")),
+        ("tokenizer", [tokenizer]),
+        ("module", [f"web/{MODULE_FILE}"]),
+    ):
+        paths = [stage / name for name in files]
+        rows.append((f"{what}: {', '.join(files)}", sum(path.stat().st_size for path in paths), deflated(paths)))
+    runtime = FILES.values()
+    size, small = sum(file.bytes for file in runtime), sum(file.compressed for file in runtime)
+    rows.append((f"runtime: {PACKAGE} {VERSION}", size, small))
+    rows.append(("together", sum(row[1] for row in rows), sum(row[2] for row in rows)))
+    columns = (Column("part", align="left"), Column("bytes"), Column("bytes compressed"))
+    return to_markdown(Table("", columns, tuple((what, f"{size:,}", f"{small:,}") for what, size, small in rows)))
+
+
+def _about_runtime(carried: bool) -> str:
+    if carried:
+        return (
+            f"`{RUNTIME_FOLDER}/` holds {PACKAGE} {VERSION} (Microsoft, MIT license). It is listed in `bundle.json` "
+            "and checked like every file."
+        )
+    return (
+        f"The program runs in {PACKAGE} {VERSION}, a peer dependency: `npm install {PACKAGE}@{VERSION}` and a bundler, "
+        f"or `load(url, {{ runtime }})` with the address of its `dist/{SCRIPT}` (`{WASM}` beside it). "
+        "`msdc export --target web --with-runtime` copies it into the bundle, and no bundler is needed."
+    )
+
+
+def write_web_module(stage: Path, manifest: Manifest, *, with_runtime: bool = False) -> None:
+    """Write `stage`/web for the bundle in `stage`, whose tokenizer and programs are written already.
+
+    Raises:
+        MsdcError: the runtime is asked for and cannot be fetched.
+    """
+    out = stage / "web"
+    out.mkdir()
+    write_text(out / MODULE_FILE, module_source(manifest.tokenizer.kind))
+    if with_runtime:
+        source = runtime_folder()
+        (out / RUNTIME_FOLDER).mkdir()
+        for name in FILES:
+            shutil.copyfile(source / name, out / RUNTIME_FOLDER / name)
+    values = {
+        "name": manifest.name,
+        "package": _package_name(manifest.name),
+        "version": __version__,
+        "width": str(manifest.truncate_dim or manifest.width),
+        "runtime": VERSION,
+        "carried": _about_runtime(with_runtime),
+        "demo": "" if with_runtime else "; it needs the runtime in the bundle (`--with-runtime`)",
+        "sizes": _size_table(stage, manifest),
+        "oracle": ORACLES[manifest.tokenizer.kind],
+    }
+    for path in sorted(TEMPLATE.iterdir()):
+        text = path.read_text(encoding="utf-8")
+        if path.suffix in (".md", ".json"):
+            for name, value in values.items():
+                text = text.replace(f"{{{{{name}}}}}", value)
+        write_text(out / path.name, text)

@@ -1,0 +1,213 @@
+"""The web module in a real Chromium: ids, vectors, downloads, cancellation, refusals, the search page."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny_models as tiny
+from small_tokenizers import fuzz_texts
+from stock_models import write_stock
+from web_pages import answer_of_page, node, site
+
+from msdc.errors import MsdcError
+from msdc.export.bundle import load_bundle
+from msdc.export.export import ExportRequest, export_model
+from msdc.export.golden import golden_texts
+from msdc.export.manifest import check_files, read_manifest
+from msdc.export.mobile.module import write_native_module
+from msdc.export.mobile.web import runtime
+from msdc.export.mobile.web.write import module_source
+from msdc.export.writer import BundleOptions, write_bundle
+from msdc.scores import cosine_rows
+
+HERE = Path(__file__).parent
+PROMPTS = {"query": "query: "}
+
+
+@pytest.fixture(scope="session")
+def with_runtime() -> None:
+    """Skips where the runtime is not in the cache and cannot be fetched."""
+    try:
+        runtime.runtime_folder()
+    except MsdcError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def bundle(with_runtime) -> Path:
+    """The tiny student for the web, with the runtime beside it."""
+    options = BundleOptions(target="web", precision="int8", thresholds=tiny.LOOSE, with_runtime=True, prompts=PROMPTS)
+    return tiny.once("web-bundle", lambda out: write_bundle(tiny.student(), tiny.tokenizer(), out, options=options))
+
+
+@pytest.fixture(scope="module")
+def found(bundle, tmp_path_factory) -> dict:
+    """What the page reports about the bundle, and about damaged copies of it."""
+    texts = golden_texts() + fuzz_texts(300, 11)
+    request = tmp_path_factory.mktemp("request")
+    (request / "request.json").write_text(json.dumps({"texts": texts, "encoded": 40}))
+    edited = tmp_path_factory.mktemp("edited")
+    (edited / "bundle.json").write_text((bundle / "bundle.json").read_text().replace('"width": 32', '"width": 31', 1))
+    folders = dict.fromkeys(("bundle", "damaged", "short", "long"), bundle)
+    with site(page=HERE, request=request, edited=edited, **folders) as opened:
+
+        def change(name: str, content: bytes) -> bytes:
+            if not name.endswith("model.onnx.data"):
+                return content
+            if name.startswith("damaged"):
+                return content[:-1] + bytes([content[-1] ^ 1])
+            return content[:-7] if name.startswith("short") else content + b"7" if name.startswith("long") else content
+
+        opened.change = change
+        answer = answer_of_page(opened, "page/page.html#checks")
+    return answer | {"texts": texts}
+
+
+def test_ids_are_those_of_the_library(found, bundle):
+    rows = load_bundle(bundle).tokenize(found["texts"])
+    assert found["rows"] == rows
+
+
+def test_vectors_are_those_of_the_program(found, bundle):
+    vectors = np.asarray(found["vectors"], dtype=np.float32)
+    own = load_bundle(bundle).encode(found["texts"][: len(vectors)], prompt="")
+    cosines = cosine_rows(own, vectors)
+    assert cosines.mean() > 0.999 and cosines.min() > 0.99
+    assert found["selfTest"]["passed"] and found["selfTest"]["idsEqual"] == found["selfTest"]["texts"]
+    assert found["similar"][0] == pytest.approx(1, abs=1e-6) and found["similar"][1][0] == 1
+
+
+def test_facts_prompts_and_widths(found):
+    facts = found["facts"]
+    assert facts["name"] == "web-bundle" and facts["width"] == 32 and facts["maxLength"] == tiny.MAX_LENGTH
+    assert facts["prompts"] == PROMPTS and facts["runtime"] == runtime.VERSION and facts["memoryBytes"] > 2**20
+    assert found["prompted"]["ids"] == found["prompted"]["joined"]
+    assert found["prompted"]["short"] == 3 and found["prompted"]["none"] == []
+
+
+def test_progress_counts_every_byte(found, bundle):
+    record = read_manifest(bundle).files
+    names = ("tokenizer.model", "model.onnx", "model.onnx.data", f"web/runtime/{runtime.SCRIPT}",
+             f"web/runtime/{runtime.WASM}")  # fmt: skip
+    total = sum(record[name].bytes for name in names)
+    assert found["progress"]["rising"] and found["progress"]["last"]["loaded"] == total
+    assert found["progress"]["first"]["total"] == total
+
+
+def test_refusals_are_one_line(found):
+    refused = found["refused"]
+    assert [refused[name]["name"] for name in ("text", "number", "name", "width")] == [
+        "TypeError", "TypeError", "RangeError", "RangeError",
+    ]  # fmt: skip
+    for name, word in {
+        "absent": "status 404", "pinned": "another sha256", "damaged": "sha256 is not the manifest's",
+        "short": "bytes: damaged", "long": "more than", "edited": "seal",
+    }.items():  # fmt: skip
+        assert refused[name]["known"] and word in refused[name]["message"], (name, refused[name])
+        assert "\n" not in refused[name]["message"]
+
+
+def test_cancellation_ends_a_list_and_leaves_other_calls(found):
+    cancelled = found["cancelled"]
+    assert cancelled["name"] == "AbortError" and 0 < cancelled["seen"] < cancelled["of"]
+    assert cancelled["beside"] == pytest.approx(1, abs=1e-6)
+    assert found["early"]["name"] == "AbortError"
+    assert [one["message"] for one in found["closed"]] == ["the encoder is closed"] * 2
+
+
+def test_a_second_start_reads_the_cache_and_gives_equal_vectors(found):
+    assert found["again"]["same"]
+    # Only the manifest is asked for again; the checked runtime is imported from memory.
+    assert [name for name in found["again"]["fetched"] if name.startswith("/bundle")] == ["/bundle/bundle.json"]
+    assert found["cleared"] == [True, False]
+
+
+def test_search_page_answers_as_one_types(bundle):
+    with site(page=HERE, bundle=bundle) as opened:
+        answer = answer_of_page(opened, "page/page.html#demo")
+    assert answer["notes"] == 16 and answer["indexed"].startswith("16 notes indexed")
+    assert len(answer["found"]) == 8 and answer["first"] == answer["typed"] and answer["searched"].startswith("8 of 16")
+    assert answer["edited"] == ["only one note"] and answer["overflow"] <= 0
+
+
+def test_files_are_listed_and_the_manifest_seals_them(bundle):
+    manifest = read_manifest(bundle)
+    check_files(bundle, manifest)
+    assert {"web/msdc.js", "web/msdc.d.ts", "web/package.json", "web/README.md", "web/demo.html", "web/demo.js",
+            "tokenizer.model"} <= manifest.files.keys()  # fmt: skip
+    assert "tokenizer.json" not in manifest.files
+    package = json.loads((bundle / "web/package.json").read_text())
+    assert package["peerDependencies"] == {runtime.PACKAGE: runtime.VERSION}
+    for path in (bundle / "web").glob("*.*"):
+        assert path.suffix == ".js" or "{{" not in path.read_text(), path
+    assert "[`web/`](web/README.md)" in (bundle / "README.md").read_text()
+
+
+@pytest.mark.parametrize("kind", ["sentencepiece", "tokenizer-json"])
+def test_module_is_one_valid_file(kind, tmp_path):
+    source = module_source(kind)
+    imports = re.findall(r"\bfrom ['\"]|^import .*", source, re.MULTILINE)
+    assert imports == [] and source.count("\nexport ") == 4
+    (tmp_path / "msdc.mjs").write_text(source)
+    done = subprocess.run([node(), "--check", tmp_path / "msdc.mjs"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if kind == "sentencepiece":
+        assert len(gzip.compress(source.encode(), 9)) < 12_000
+
+
+def test_types_name_what_the_module_exports():
+    types = (Path(runtime.__file__).parent / "template/msdc.d.ts").read_text()
+    exported = set(re.findall(r"^export (?:class|function) (\w+)", types, re.MULTILINE))
+    source = module_source("sentencepiece")
+    found = set(re.findall(r"^export (?:class|function) (\w+)", source, re.MULTILINE))
+    assert exported == found | {"EncoderError"}
+
+
+def test_module_without_runtime_says_how_to_get_it(tmp_path):
+    held = tiny.bundle("fp32", ("onnx",))
+    shutil.copytree(held, tmp_path / "b")
+    write_native_module(tmp_path / "b", "web", read_manifest(held))
+    text = (tmp_path / "b/web/README.md").read_text()
+    assert f"npm install onnxruntime-web@{runtime.VERSION}" in text and not (tmp_path / "b/web/runtime").exists()
+
+
+@pytest.mark.parametrize("request_", [{"target": "android"}, {"target": "linux"}, {"target": "web", "module": False}])
+def test_runtime_for_nothing_is_refused_before_work(request_, tmp_path):
+    with pytest.raises(MsdcError, match="--with-runtime copies onnxruntime-web, which"):
+        export_model(ExportRequest("no-such-model", out=tmp_path / "out", with_runtime=True, **request_))
+
+
+def test_runtime_is_checked_at_every_use_and_absent_npm_is_named(with_runtime, tmp_path, monkeypatch):
+    kept = runtime.runtime_folder()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    copy = tmp_path / "msdc" / runtime.PACKAGE / runtime.VERSION
+    shutil.copytree(kept, copy)
+    monkeypatch.setenv("PATH", "")
+    assert runtime.runtime_folder() == copy
+    (copy / runtime.SCRIPT).write_text("changed")
+    with pytest.raises(MsdcError, match=r"npm, which fetches onnxruntime-web .* is not installed"):
+        runtime.runtime_folder()
+
+
+def test_tokenizer_json_bundle_in_node(with_runtime, tmp_path):
+    """The other tokenizer's module, in one thread, with the hash function for pages that are no secure context."""
+    model = write_stock(tmp_path / "bert", "bert")
+    out, manifest = export_model(ExportRequest(str(model), "web", precision="fp32", out=tmp_path / "out"))
+    assert manifest.tokenizer.compiled == "tokenizer.bin"
+    texts = golden_texts()[:40]
+    (tmp_path / "texts.json").write_text(json.dumps(texts))
+    with site(bundle=out) as opened:
+        command = [node(), HERE / "encode.mjs", opened.url("bundle"), runtime.runtime_folder(),
+                   out / "web/msdc.js", tmp_path / "texts.json"]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found, bundle = json.loads(done.stdout), load_bundle(out)
+    assert found["rows"] == bundle.tokenize(texts) and found["selfTest"]["passed"]
+    np.testing.assert_allclose(np.asarray(found["vectors"], dtype=np.float32), bundle.encode(texts), atol=1e-4)

@@ -1,0 +1,137 @@
+"""The module's tokenizers against the libraries that they stand for: in Node; in Chromium with the shipped model."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import places
+import pytest
+from small_tokenizers import KINDS, fuzz_texts
+from tiny_models import train_pieces
+from tokenizers import Tokenizer
+from web_pages import answer_of_page, node, site
+
+from msdc.errors import MsdcError
+from msdc.export.bundle import load_bundle
+from msdc.export.export import ExportRequest, export_model
+from msdc.export.golden import golden_texts
+from msdc.export.mobile.web.runtime import runtime_folder
+from msdc.export.mobile.web.write import SOURCES
+from msdc.export.tokenizer.compile import compile_tokenizer
+from msdc.text.tokenizer import PieceTokenizer
+
+HERE = Path(__file__).parent
+PIECES = {
+    "unigram": {"byte_fallback": True, "user_defined_symbols": ["<mask>", "▁foo", "ba", "😀😀"],
+                "normalization_rule_name": "nmt_nfkc_cf"},
+    "bpe": {"model_type": "bpe", "byte_fallback": True, "user_defined_symbols": ["<mask>", "th"],
+            "normalization_rule_name": "identity", "remove_extra_whitespaces": False},
+    "suffix": {"treat_whitespace_as_suffix": True, "normalization_rule_name": "nfkc"},
+    "no prefix": {"add_dummy_prefix": False, "allow_whitespace_only_pieces": True, "remove_extra_whitespaces": False},
+}  # fmt: skip
+# One of each model: WordPiece with added tokens, byte-level BPE, unigram behind a character map.
+COMMON = ("mpnet", "llama 3", "xlm-r, e5")
+LANGUAGES = ("eng_Latn", "deu_Latn", "spa_Latn", "fra_Latn", "ita_Latn", "nld_Latn", "tur_Latn", "arb_Arab")
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory) -> Path:
+    """The sources as Node reads them."""
+    folder = tmp_path_factory.mktemp("sources")
+    shutil.copytree(SOURCES, folder, dirs_exist_ok=True)
+    (folder / "package.json").write_text('{"type": "module"}')
+    return folder
+
+
+def ids_in_node(sources: Path, module: str, file: Path, part: dict, texts: list[str]) -> list[list[int]]:
+    request = file.with_suffix(".request.json")
+    value = {"module": str(sources / module), "file": str(file), "part": part, "texts": texts}
+    request.write_text(json.dumps(value))
+    command = [node(), HERE / "tokenize.mjs", request]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    rows: list[list[int]] = json.loads(done.stdout)
+    return rows
+
+
+def differing(texts: list[str], found: list[list[int]], wanted: list[list[int]]) -> list[str]:
+    assert len(found) == len(wanted)
+    return [text for text, one, other in zip(texts, found, wanted, strict=True) if one != other]
+
+
+def check_pieces(sources: Path, folder: Path, name: str, texts: list[str]) -> None:
+    model = train_pieces(folder / "pieces", **PIECES[name])
+    oracle = PieceTokenizer(model)
+    part = {"bos_id": oracle.bos_id, "eos_id": oracle.eos_id}
+    found = ids_in_node(sources, "sentencepiece.js", model, part, texts)
+    assert differing(texts, found, oracle.encode(texts, 1 << 20)) == []
+
+
+def check_compiled(sources: Path, folder: Path, name: str, texts: list[str]) -> None:
+    KINDS[name](folder).save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer.bin").write_bytes(compile_tokenizer(folder / "tokenizer.json"))
+    found = ids_in_node(sources, "compiled.js", folder / "tokenizer.bin", {}, texts)
+    wanted = [row.ids for row in Tokenizer.from_file(str(folder / "tokenizer.json")).encode_batch(texts)]
+    assert differing(texts, found, wanted) == []
+
+
+@pytest.mark.parametrize("name", PIECES)
+def test_sentencepiece_models(sources, tmp_path, name):
+    check_pieces(sources, tmp_path, name, golden_texts() + fuzz_texts(300, seed=11))
+
+
+@pytest.mark.parametrize("name", COMMON)
+def test_compiled_tokenizers(sources, tmp_path, name):
+    check_compiled(sources, tmp_path, name, golden_texts() + fuzz_texts(300, seed=11))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PIECES)
+def test_sentencepiece_models_on_many_texts(sources, tmp_path, name):
+    check_pieces(sources, tmp_path, name, fuzz_texts(5000, seed=5))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
+def test_compiled_tokenizers_on_many_texts(sources, tmp_path, name):
+    check_compiled(sources, tmp_path, name, golden_texts() + fuzz_texts(5000, seed=5))
+
+
+def test_damaged_tokenizers_are_refused(sources, tmp_path):
+    """Half a file, and noise, end in one line instead of a wrong id or a loop without end."""
+    model = train_pieces(tmp_path / "pieces", **PIECES["unigram"])
+    KINDS["mpnet"](tmp_path).save(str(tmp_path / "tokenizer.json"))
+    compiled = compile_tokenizer(tmp_path / "tokenizer.json")
+    raw = model.read_bytes()
+    for number, (module, content) in enumerate([
+        ("sentencepiece.js", raw[: len(raw) // 2]), ("sentencepiece.js", b"noise" * 99), ("sentencepiece.js", b""),
+        ("compiled.js", compiled[: len(compiled) // 2]), ("compiled.js", b"noise" * 99), ("compiled.js", b""),
+    ]):  # fmt: skip
+        file = tmp_path / f"{number}.bin"
+        file.write_bytes(content)
+        with pytest.raises(AssertionError, match=r"EncoderError: .*damaged"):
+            ids_in_node(sources, module, file, {"bos_id": 2, "eos_id": 3}, ["a text"])
+
+
+@pytest.mark.slow
+def test_shipped_model_in_chromium_on_flores_and_fuzz(tmp_path):
+    try:
+        runtime_folder()
+    except MsdcError as error:
+        pytest.skip(str(error))
+    texts = golden_texts() + fuzz_texts(5000, seed=5)
+    folder = (places.data_folder() or Path("/nonexistent")) / "flores200" / "dev"
+    for language in LANGUAGES if folder.is_dir() else ():
+        with gzip.open(folder / f"{language}.dev.gz", "rt", encoding="utf-8") as lines:
+            texts += [line.rstrip("\n") for line in lines]
+    bundle, _ = export_model(ExportRequest("msdc-mini", "web", out=tmp_path / "bundle", with_runtime=True))
+    (tmp_path / "request").mkdir()
+    (tmp_path / "request/request.json").write_text(json.dumps({"texts": texts}))
+    with site(page=HERE, bundle=bundle, request=tmp_path / "request") as opened:
+        found = answer_of_page(opened, "page/page.html#ids")
+    assert differing(texts, found["rows"], load_bundle(bundle).tokenize(texts)) == []
+    assert found["selfTest"]["passed"]

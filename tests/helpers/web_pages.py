@@ -1,0 +1,121 @@
+"""Pages in a real headless Chromium that post their answer to a server of the test."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from browser import CHROMIUM
+
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
+)  # fmt: skip
+TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript", ".mjs": "text/javascript", ".json":
+         "application/json", ".wasm": "application/wasm"}  # fmt: skip
+ANSWER_S = 240
+
+
+class Site:
+    """A server on loopback: folders by their first path part, one POST address for answers.
+
+    `change(name, content)` may replace what is sent for a file; `asked` lists the paths of all requests.
+    """
+
+    def __init__(self, folders: dict[str, Path]) -> None:
+        self.folders = folders
+        self.change: Callable[[str, bytes], bytes] = lambda name, content: content
+        self.asked: list[str] = []
+        self.answers: queue.Queue[Any] = queue.Queue()
+        site = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                name = unquote(urlsplit(self.path).path).lstrip("/")
+                site.asked.append(name)
+                top, _, rest = name.partition("/")
+                path = site.folders.get(top, Path("/nowhere")) / rest
+                if ".." in name or not path.is_file():
+                    self.send_error(404)
+                    return
+                content = site.change(name, path.read_bytes())
+                self.send_response(200)
+                self.send_header("Content-Type", TYPES.get(path.suffix, "application/octet-stream"))
+                self.send_header("Content-Length", str(len(content)))
+                self.send_header("Cache-Control", "no-store")
+                self.end_headers()
+                with contextlib.suppress(OSError):
+                    self.wfile.write(content)
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                site.answers.put(json.loads(body))
+                self.send_response(204)
+                self.end_headers()
+
+            def log_message(self, *arguments: object) -> None:
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread.start()
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.server.server_address[1]}/{path}"
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@contextlib.contextmanager
+def site(**folders: Path) -> Iterator[Site]:
+    opened = Site(folders)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def answer_of_page(site: Site, path: str) -> Any:
+    """What the page at `path` posts, opened in a fresh profile; an object with `error` fails the test."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium: apt-get install chromium")
+    with tempfile.TemporaryDirectory(prefix="msdc-chromium-", ignore_cleanup_errors=True) as profile:
+        command = [CHROMIUM, *FLAGS, f"--user-data-dir={profile}", site.url(path)]
+        # A group of its own: its children end with it.
+        with open(Path(profile) / "errors.txt", "w+") as errors:
+            browser = subprocess.Popen(command, stdout=errors, stderr=errors, start_new_session=True)
+            try:
+                answer = site.answers.get(timeout=ANSWER_S)
+            except queue.Empty:
+                errors.seek(0)
+                pytest.fail(f"no answer from {path} in {ANSWER_S} s: {errors.read()[-800:]}")
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(browser.pid, signal.SIGKILL)
+                browser.wait()
+    assert "error" not in answer, answer["error"]
+    return answer
+
+
+def node() -> str:
+    """The command of Node; skips the test where there is none."""
+    found = shutil.which("node")
+    if found is None:
+        pytest.skip("node is not installed: apt-get install nodejs")
+    return found
