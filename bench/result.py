@@ -200,6 +200,25 @@ class DeviceParity(Record):
     golden: GoldenParity
 
 
+class BrowserFacts(Record):
+    """The browser that ran the program; None: unknown. `cold_ms`: medians of the first calls, by length in tokens."""
+
+    engine: str = Field(max_length=100)
+    version: str | None = Field(default=None, max_length=100)
+    agent: str = Field(max_length=1000)
+    secure_context: bool
+    isolated: bool = Field(description="cross-origin isolated: the runtime may have threads, clocks are finer")
+    worker: bool
+    clock_step_ms: Sample = Field(description="smallest step that the page's clock was seen to make")
+    claimed_cores: int | None = Field(default=None, ge=1, le=2**20, description="what the browser says")
+    calls_per_sample: dict[str, int] = Field(default_factory=dict, description="calls that one sample is the mean of")
+    cold_ms: dict[str, Sample] = Field(default_factory=dict)
+    golden_sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="of the golden vectors, to compare browsers")
+    heap_loaded_mib: float = Field(ge=0, le=1e12)
+    heap_warm_mib: float = Field(ge=0, le=1e12)
+    renderer_pss_mib: float | None = Field(default=None, ge=0, le=1e12, description="of the page's process")
+
+
 class Accuracy(BaseModel):
     """Scores of one task; tasks add fields of their own (intervals, counts)."""
 
@@ -218,7 +237,9 @@ class DeviceRun(Record):
     kind: Literal["device-run"] = "device-run"
     created: str
     origin: Literal["measured", "imported"] = "measured"
-    harness: Literal["python", "native", "other"] = Field(description="what called the runtime on the device")
+    harness: Literal["python", "native", "browser", "other"] = Field(
+        description="what called the runtime on the device"
+    )
     artifact: Artifact
     device: DeviceInfo
     versions: dict[str, str] = Field(default_factory=dict)
@@ -235,6 +256,7 @@ class DeviceRun(Record):
     pipeline: Timing | None = None
     memory: Memory | None = None
     parity: DeviceParity | None = None
+    browser: BrowserFacts | None = None
     accuracy: tuple[Accuracy, ...] = ()
     state_before: DeviceState | None = None
     state_after: DeviceState | None = None

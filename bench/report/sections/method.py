@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msdc.bench.report.data import ReportData
 from msdc.bench.report.model import Section
 from msdc.bench.result import DeviceState
@@ -23,6 +25,38 @@ def _state(state: DeviceState | None) -> str:
     if state.cpu_mhz:
         parts.append(f"{min(state.cpu_mhz):.0f} to {max(state.cpu_mhz):.0f} MHz")
     return ", ".join(parts) or "unknown"
+
+
+def _by_length(values: Mapping[str, float], digits: int) -> str:
+    """Numbers by length in tokens: "8: 1.9, 32: 6.0"."""
+    return ", ".join(f"{length}: {fixed(value, digits)}" for length, value in values.items()) or "–"
+
+
+def _browsers(data: ReportData) -> tuple[Table, ...]:
+    """What decides about a browser's figures, one row per run; nothing without such runs."""
+    rows = []
+    for run, style in data.everything():
+        facts = run.browser
+        if facts is None:
+            continue
+        pss = "unknown" if facts.renderer_pss_mib is None else fixed(facts.renderer_pss_mib, 1)
+        kinds = ((facts.secure_context, "secure"), (facts.isolated, "isolated"), (facts.worker, "worker"))
+        rows.append((
+            style.name, f"{facts.engine} {facts.version or 'of unknown version'}",
+            ", ".join(word for held, word in kinds if held) or "–", fixed(1000 * facts.clock_step_ms, 1),
+            _by_length(facts.calls_per_sample, 0), _by_length(facts.cold_ms, 1),
+            fixed(facts.heap_loaded_mib, 1), fixed(facts.heap_warm_mib, 1), pss, facts.golden_sha256[:12],
+        ))  # fmt: skip
+    columns = (
+        Column("Artifact", align="left"), Column("Browser", align="left"), Column("Context", align="left"),
+        Column("Clock step", "µs"), Column("Calls per sample", align="left"), Column("First calls", "ms", align="left"),
+        Column("Heap loaded", "MiB"), Column("Heap warm", "MiB"), Column("Renderer PSS", "MiB"),
+        Column("Golden vectors", align="left"),
+    )  # fmt: skip
+    note = (
+        "First calls: median of the first ten of a length, before the browser's compiler is done; not in the latency."
+    )
+    return (Table("Browsers", columns, tuple(rows), note),) if rows else ()
 
 
 def section(data: ReportData) -> Section | None:
@@ -54,5 +88,9 @@ def section(data: ReportData) -> Section | None:
         for title in ("Artifact", "Measured", "How", "Clock", "Versions", "State before", "State after", "sha256")
     )
     notes = tuple(dict.fromkeys(note[:1].upper() + note[1:] + "." for run, _ in runs for note in run.notes))
-    tables = (Table("Devices", device_columns, tuple(devices.values())), Table("Runs", run_columns, tuple(rows)))
+    tables = (
+        Table("Devices", device_columns, tuple(devices.values())),
+        Table("Runs", run_columns, tuple(rows)),
+        *_browsers(data),
+    )
     return Section("method", "How it was measured", "", (), tables, notes)

@@ -1,0 +1,264 @@
+"""The browser device: its server against wrong requests, its page in a real Chromium, ends that are none."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import http.client
+import json
+import threading
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+import psutil
+import pytest
+import tiny_models as tiny
+from bench_results import make_run
+
+from msdc.bench.devices.browser import device as browser_device
+from msdc.bench.devices.browser.device import BrowserDevice, read_answer
+from msdc.bench.devices.browser.engines import ENGINES, opened, renderer_pss_mib, wait_for_answer
+from msdc.bench.devices.browser.server import PageServer
+from msdc.bench.devices.python import PythonDevice
+from msdc.bench.report.build import build_report
+from msdc.bench.report.write import write_report
+from msdc.bench.result import BenchFile, BrowserFacts, parse_result
+from msdc.bench.settings import BenchSettings
+from msdc.errors import InputError, MsdcError
+from msdc.export.export import ExportRequest, export_model
+from msdc.export.golden import encode_vectors
+from msdc.export.mobile.web.runtime import runtime_folder
+
+CHROMIUM = ENGINES["chromium"]
+ENDLESS = BenchSettings(runs=100_000, warmup=10_000, lengths=(8,))
+
+
+@pytest.fixture(scope="module")
+def chromium() -> None:
+    """Skips where Chromium is not installed, or the runtime cannot be had."""
+    try:
+        CHROMIUM.program()
+        runtime_folder()
+    except MsdcError as error:
+        pytest.skip(str(error))
+
+
+def bundle() -> Path:
+    return tiny.bundle("fp32", ("onnx",))
+
+
+# The server
+
+
+@pytest.fixture
+def server(tmp_path):
+    (tmp_path / "secret.txt").write_text("not served")
+    with PageServer({"index.html": b"<p>", "bundle/a": tmp_path / "secret.txt"}, max_answer=100) as opened_server:
+        yield opened_server
+
+
+def ask(server: PageServer, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, dict]:
+    connection = http.client.HTTPConnection(urlsplit(server.address).netloc, timeout=20)
+    connection.request(method, path, body, headers)
+    answer = connection.getresponse()
+    answer.read()
+    return answer.status, dict(answer.getheaders())
+
+
+def test_only_listed_files_behind_the_secret(server, tmp_path):
+    secret = urlsplit(server.address).path
+    status, headers = ask(server, "GET", secret)
+    assert status == 200 and "default-src 'none'" in headers["Content-Security-Policy"]
+    assert headers["Cross-Origin-Opener-Policy"] == "same-origin" and headers["Cache-Control"] == "no-store"
+    assert ask(server, "GET", f"{secret}bundle/a")[0] == 200
+    for path in ("/", "/wrong-token/", f"{secret}secret.txt", f"{secret}bundle/../secret.txt", f"{secret}/etc/passwd",
+                 f"{secret}bundle/%2e%2e/secret.txt", f"{secret}{tmp_path}/secret.txt"):  # fmt: skip
+        assert ask(server, "GET", path)[0] == 404, path
+    assert ask(server, "POST", "/wrong-token/answer", b"{}")[0] == 404
+    assert ask(server, "POST", f"{secret}index.html", b"{}")[0] == 404
+    assert not server.answered.is_set()
+
+
+def test_one_answer_is_taken(server):
+    secret = urlsplit(server.address).path
+    assert ask(server, "POST", f"{secret}answer", b'{"a": 1}')[0] == 204
+    assert ask(server, "POST", f"{secret}answer", b'{"a": 2}')[0] == 409
+    assert server.result() == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "body, status, word",
+    [
+        (b"x" * 101, 413, "more than 100"),
+        (b'{"a": NaN}', 400, "not JSON"),
+        (b'{"a": 1e999}', 400, "not JSON"),
+        (b"\xff\xfe", 400, "not JSON"),
+        (b"[1]", 204, "not an object"),
+        (b'{"error": "two\\nlines"}', 204, "two lines"),
+    ],
+)
+def test_bad_answers_are_one_line(server, body, status, word):
+    assert ask(server, "POST", urlsplit(server.address).path + "answer", body)[0] == status
+    with pytest.raises(MsdcError, match=word):
+        server.result()
+
+
+def test_an_answer_without_length_is_refused(server):
+    path = urlsplit(server.address).path + "answer"
+    assert ask(server, "POST", path, b"", **{"Content-Length": "-5"})[0] == 411
+
+
+# The answer
+
+
+TIMED = {"samples": [1.0, 2.0], "warmup": 8, "settled": True, "cold": [3.0], "calls_per_sample": 1}
+ANSWER = {
+    "load_ms": 1.0, "first_ms": 1.0, "loaded_heap_bytes": 1, "heap_bytes": 1, "latency": [{"length": 8, **TIMED}],
+    "tokenize": TIMED, "pipeline": TIMED, "clock_step_ms": 0.1, "worker": True, "threads": 1, "runtime": "1.30.0",
+    "golden": {"ids": [[1]], "vectors": ""}, "vectors": "",
+    "page": {"agent": "<script>alert(1)</script>", "hidden": False, "timer_gap_ms": 1.0, "secure": True,
+             "isolated": True, "cores": None, "device_memory_gib": None},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "path, value, word",
+    [
+        (("page", "hidden"), True, "hidden"),
+        (("latency", 0, "length"), 9, "other lengths"),
+        (("tokenize", "samples"), [1.0], "another number of samples"),
+        (("tokenize", "samples"), [1.0, -1.0], "tokenize.samples"),
+        (("first_ms",), float("nan"), "first_ms"),
+        (("threads",), 0, "threads"),
+        (("page", "agent"), "x" * 2000, "page.agent"),
+        (("surprise",), 1, "surprise"),
+    ],
+)
+def test_answers_that_do_not_fit_are_one_line(path, value, word):
+    read_answer(ANSWER, (8,), 2)
+    changed = copy.deepcopy(ANSWER)
+    *parents, last = path
+    place = changed
+    for part in parents:
+        place = place[part]
+    place[last] = value
+    with pytest.raises(MsdcError, match=word) as stop:
+        read_answer(changed, (8,), 2)
+    assert "\n" not in str(stop.value)
+
+
+def test_vectors_that_are_none_are_one_line():
+    good = np.ones((2, 3), dtype=np.float32)
+    assert np.array_equal(browser_device._vectors(encode_vectors(good), 2, 3), good)
+    for text in (encode_vectors(good[:1]), encode_vectors(good * np.nan), "no base64!"):
+        with pytest.raises(MsdcError, match="the page's answer: vectors"):
+            browser_device._vectors(text, 2, 3)
+
+
+def test_report_lists_what_decides_about_a_browsers_figures(tmp_path):
+    facts = BrowserFacts(
+        engine="<script>alert(1)</script>", agent="x", secure_context=True, isolated=False, worker=True,
+        clock_step_ms=0.1, calls_per_sample={"8": 3}, cold_ms={"8": 19.26}, golden_sha256="ab" * 32,
+        heap_loaded_mib=23.0, heap_warm_mib=24.0,
+    )  # fmt: skip
+    run = make_run("onnx", harness="browser", browser=facts, memory=None)
+    results = BenchFile(runs=(run,))
+    write_report(build_report(results), results, tmp_path / "report.html", False)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<script" not in page and "&lt;script&gt;alert(1)" in page and "of unknown version" in page
+    for text in ("secure, worker", "8: 19.3", "8: 3", "unknown", "abababababab"):
+        assert text in page
+
+
+# The browser
+
+
+@pytest.mark.parametrize(
+    "spec, settings, word",
+    [
+        ("netscape", {}, "known: chromium"),
+        (None, {"runtimes": ("executorch",)}, "no executorch program"),
+        (None, {"affinity": (0,)}, "no --affinity"),
+        (None, {"lengths": (999,)}, "exceeds"),
+    ],
+)
+def test_what_it_cannot_do_is_refused_before_work(spec, settings, word):
+    with pytest.raises(InputError, match=word):
+        BrowserDevice(spec).run(bundle(), BenchSettings(**{"lengths": (8,), **settings}))
+
+
+def test_tiny_bundle_in_chromium(chromium):
+    settings = BenchSettings(runs=5, warmup=0, lengths=(2, 8), tasks=("graded-pairs",))
+    (run,) = BrowserDevice().run(bundle(), settings)
+    assert run.device.kind == run.harness == "browser" and "Chromium" in run.device.name
+    assert run.parity is not None and run.parity.golden.ids_equal and run.parity.golden.min_cosine > 0.999
+    assert [len(timing.samples) for timing in run.latency] == [5, 5]
+    facts = run.browser
+    assert facts is not None and facts.engine == "chromium" and facts.secure_context and facts.worker
+    assert facts.isolated and facts.heap_warm_mib >= facts.heap_loaded_mib > 1 and set(facts.cold_ms) == {"2", "8"}
+    # The same program on the same texts: ranks differ only where two cosines are equal but for rounding.
+    (native,) = PythonDevice().run(bundle(), settings)
+    assert run.accuracy[0].spearman == pytest.approx(native.accuracy[0].spearman, abs=0.5)
+    file = BenchFile(runs=(run,))
+    assert parse_result(json.loads(file.model_dump_json()), "here") == file
+
+
+def endless_run(during, **options) -> str:
+    """The line that an endless run ends in when `during(browser, server)` is called while it measures."""
+    golden = json.loads((bundle() / "golden.json").read_text())
+    manifest = browser_device.open_bundle(bundle(), ENDLESS)[0]
+    request = {"runs": ENDLESS.runs, "warmup": ENDLESS.warmup, "threads": 1, "cooldown_ms": 0, "texts": [],
+               "rows": [golden["ids"][0][:8]], "usual": ["a"], "golden": ["a"]}  # fmt: skip
+    files = browser_device._files(bundle(), manifest, request)
+    with PageServer(files, 1000) as server, opened(CHROMIUM, server.address) as browser:
+
+        def act() -> None:
+            while server.phase != "warm" and browser.poll() is None:
+                threading.Event().wait(0.1)
+            during(browser, server)
+
+        threading.Thread(target=act, daemon=True).start()
+        with pytest.raises(MsdcError) as stop:
+            wait_for_answer(CHROMIUM, browser, server, 120, **options)
+    assert not psutil.pid_exists(browser.pid) or psutil.Process(browser.pid).status() == psutil.STATUS_ZOMBIE
+    return str(stop.value)
+
+
+def kill_renderers(browser, server) -> None:
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process(browser.pid).children(recursive=True):
+            if any(CHROMIUM.renderer in word for word in child.cmdline()):
+                child.kill()
+
+
+def test_a_browser_that_is_killed_ends_the_run(chromium):
+    assert "Chromium ended with code -9" in endless_run(lambda browser, server: browser.kill())
+
+
+def test_a_tab_that_is_killed_ends_the_run(chromium):
+    line = endless_run(kill_renderers, silence_s=8)
+    assert "fell silent" in line
+
+
+@pytest.mark.slow
+def test_time_limit_ends_the_run(chromium):
+    with pytest.raises(MsdcError, match="onnx in Chromium: no result after 10 s"):
+        BrowserDevice().run(bundle(), ENDLESS.model_copy(update={"timeout_s": 10}))
+
+
+def test_memory_of_a_process_that_is_gone_is_unknown():
+    assert renderer_pss_mib(2**22 + 1, CHROMIUM.renderer) is None
+
+
+@pytest.mark.slow
+def test_shipped_model_scores_as_on_this_machine(chromium, tmp_path):
+    import places
+
+    if places.data_folder() is None:
+        pytest.skip("no data folder (MSDC_DATA)")
+    out, _ = export_model(ExportRequest("msdc-mini", "web", out=tmp_path / "out"))
+    settings = BenchSettings(runs=5, tasks=("sts17/en-en",), data=places.data_folder(), lengths=(8, 32))
+    (run,), (native,) = BrowserDevice().run(out, settings), PythonDevice().run(out, settings)
+    assert run.accuracy[0].spearman == pytest.approx(native.accuracy[0].spearman, abs=0.1)
+    assert run.parity is not None and run.parity.golden.ids_equal
