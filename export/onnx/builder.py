@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ from onnx import TensorProto, helper, numpy_helper
 # Tensors from this size on go to the external data file, which runtimes memory-map.
 EXTERNAL_FROM_BYTES = 1024
 ALIGNMENT = 64
+# Adds the nodes of a branch to its graph; the name of its result.
+Branch = Callable[["GraphBuilder"], str]
 
 
 class GraphBuilder:
-    """Collects nodes and initializers. A loop body is a child that puts its initializers into the outer graph."""
+    """Collects nodes and initializers. Loop bodies and branches are children that put theirs into the outer graph."""
 
     def __init__(self, prefix: str = "", parent: GraphBuilder | None = None) -> None:
         self.prefix = prefix
@@ -43,6 +46,15 @@ class GraphBuilder:
         names = [label] if outputs == 1 else [f"{label}.{i}" for i in range(outputs)]
         self.nodes.append(helper.make_node(kind, list(inputs), names, name=label, domain=domain, **attributes))
         return names[0] if outputs == 1 else names
+
+    def choose(self, condition: str, then: Branch, otherwise: Branch, shape: Sequence[str | int | None]) -> str:
+        """An If whose branches each compute one float tensor of `shape`."""
+        branches = {}
+        for key, make in (("then_branch", then), ("else_branch", otherwise)):
+            body = GraphBuilder(f"{self.prefix}choice_{self._count}/{key}/", parent=self)
+            out = helper.make_tensor_value_info(make(body), TensorProto.FLOAT, list(shape))
+            branches[key] = helper.make_graph(body.nodes, key, [], [out])
+        return str(self.op("If", condition, name="choice", **branches))
 
     def rename(self, old: str, new: str) -> str:
         """Give the output `old` of the last node that makes it the name `new` (graph outputs have fixed names)."""

@@ -44,6 +44,8 @@ class Weights:
         self.microsoft, self.uses_microsoft = microsoft, False
         # Name of the shape [B, T, 1] while rows are tokens; empty once they are sentences.
         self.row_shape = ""
+        # Scale 1 and shift 0 of every token, [T] each, for instance norms.
+        self.token_norm: tuple[str, ...] = ()
         self._zeros_of: dict[int, str] = {}
 
     @staticmethod
@@ -84,29 +86,33 @@ class Weights:
         """Minimum of an activation, None where it has none."""
         return FLOORS.get(activation)
 
-    def activate(self, g: GraphBuilder, kind: str, value: str) -> str:
-        """An activation of `msdc.compress.student.model.ACTIVATIONS`."""
+    def activate(self, g: GraphBuilder, kind: str, value: str, reader: str = "") -> str:
+        """An activation of `msdc.compress.student.model.ACTIVATIONS`; `reader` is the linear that takes it.
+
+        Where the reader rounds it to 8 bits, GELU is computed with tanh: at most 0.0005 away, less than a step, and
+        half the instructions of erf on Arm.
+        """
         if kind == "identity":
             return value
         if kind in ("gelu", "gelu_new"):
-            return str(g.op("Gelu", value, approximate="tanh" if kind == "gelu_new" else "none"))
+            close = self.microsoft and self.plan.dtype(f"{reader}.weight") == "int8"
+            return str(g.op("Gelu", value, approximate="tanh" if close or kind == "gelu_new" else "none"))
         return str(g.op({"relu": "Relu", "tanh": "Tanh"}[kind], value))
 
     def _bias(self, names: list[str]) -> np.ndarray | None:
         parts = [self.state.get(f"{name}.bias") for name in names]
         return None if any(part is None for part in parts) else np.concatenate([part.numpy() for part in parts])  # type: ignore[union-attr]
 
-    def qkv(self, g: GraphBuilder, index: int, hidden: str) -> tuple[list[str], str]:
-        """Query (divided by sqrt of the head width), key and value, [B, T, H] each, and an initializer of their biases.
+    def qkv(self, g: GraphBuilder, index: int, hidden: str) -> list[str]:
+        """Query (divided by sqrt of the head width), key and value, [B, T, H] each, from one quantization of `hidden`.
 
-        The three share one quantization of `hidden`. Without Microsoft's operators they also share one product and
-        have their biases in them; with them, attention adds the biases itself and three products are as fast as one.
+        With Microsoft's operators these are three products, as fast as one; only the query gets its bias (see
+        `output`). Without them, one product and all biases.
         """
         names = [f"layers.{index}.{part}" for part in ("query", "key", "value")]
         H = self.config.hidden
         factor = np.ones(3 * H, dtype=np.float32)
         factor[:H] = 1.0 / math.sqrt(H // self.config.heads)
-        bias_3H = self._bias(names)
         label = f"layers.{index}.qkv"
         if self.microsoft:
             int8 = any(self.plan.dtype(f"{name}.weight") == "int8" for name in names)
@@ -115,11 +121,28 @@ class Weights:
                 self._product(g, name, [name], hidden, factor=factor[i * H : (i + 1) * H], shared=shared)
                 for i, name in enumerate(names)
             ]
-            return parts, "" if bias_3H is None else g.const(f"{label}.bias", bias_3H * factor)
+            bias_H = self._bias(names[:1])
+            query = self._biased(g, names[0], parts[0], None if bias_H is None else bias_H * factor[:H])
+            return [query, *parts[1:]]
+        bias_3H = self._bias(names)
         product = self._product(g, label, names, hidden, factor=factor)
         joined = self._biased(g, label, product, None if bias_3H is None else bias_3H * factor)
         three = g.op("Split", joined, g.const("three_hidden", [H, H, H]), name="qkv", outputs=3, axis=-1)
-        return list(three), ""
+        return list(three)
+
+    def output(self, g: GraphBuilder, index: int, context: str) -> tuple[str, str]:
+        """The product of attention's output map, and the initializer of its bias.
+
+        Where key and value were left without their biases, this puts them right. A query's scores all change by the
+        same number with the key's bias, which softmax ignores; attention's weights add up to 1, so the value's bias
+        passes through it and becomes W b_value here.
+        """
+        name, value = f"layers.{index}.output", self.state.get(f"layers.{index}.value.bias")
+        if not self.microsoft or value is None:
+            return self.unbiased(g, name, context)
+        bias_H, own_H = self.array(f"{name}.weight") @ value.numpy(), self._bias([name])
+        bias_H = bias_H if own_H is None else bias_H + own_H
+        return self._product(g, name, [name], context), g.const(f"{name}.full_bias", bias_H)
 
     def linear(self, g: GraphBuilder, name: str, value: str, floor: float | None = None) -> str:
         """x W^T + b for the linear `name`; `floor` is the minimum of x, where it is known."""

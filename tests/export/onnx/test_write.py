@@ -61,8 +61,8 @@ def test_quantized_is_close_on_both_kinds_of_target(shape, precision, tmp_path):
     (tmp_path / "web").mkdir()
     _, web, _ = write(tmp_path / "web", precision, "web", **tiny.SHAPES[shape])
     again = measure(wanted if precision != "int8" else found, OnnxRunner(web, threads=1).run(tiny.rows()), None)
-    # int8 runs the same integers in either spelling; the look-up in 4 bits rounds to float16 in one of the two.
-    assert again.mean_cosine >= (0.99999 if precision == "int8" else 0.998)
+    # The two spellings round at different places: biases in attention, GELU, float16 in the look-up of 4 bits.
+    assert again.mean_cosine >= (0.999 if precision == "int8" else 0.998)
 
 
 def test_web_uses_standard_operators_only(tmp_path):
@@ -101,7 +101,31 @@ def test_add_and_norm_are_not_fused_into_the_slow_kernel(tmp_path):
     options.log_severity_level = 4
     onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     kinds = {node.op_type for node in onnx.load(tmp_path / "optimised.onnx", load_external_data=False).graph.node}
-    assert "SkipLayerNormalization" not in kinds and "LayerNormalization" in kinds
+    assert "SkipLayerNormalization" not in kinds and "InstanceNormalization" in kinds
+
+
+def nodes_of(graph):
+    """Every node, those of loop bodies and branches included."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from nodes_of(attribute.g)
+
+
+@pytest.mark.parametrize(("precision", "kind"), [("int8", b"tanh"), ("fp32", b"none")])
+def test_gelu_is_approximated_only_where_its_reader_rounds(precision, kind, tmp_path):
+    _, path, _ = write(tmp_path, precision, activation="gelu")
+    model = onnx.load(path, load_external_data=False)
+    found = {a.s for node in nodes_of(model.graph) if node.op_type == "Gelu" for a in node.attribute}
+    assert found == {kind}
+
+
+def test_mask_is_added_only_to_a_padded_batch(tmp_path):
+    _, path, _ = write(tmp_path, repeats=2, unit=1)
+    (choice,) = [n for n in nodes_of(onnx.load(path, load_external_data=False).graph) if n.op_type == "If"]
+    kinds = {a.name: [node.op_type for node in a.g.node] for a in choice.attribute}
+    assert kinds == {"then_branch": ["Softmax"], "else_branch": ["Add", "Softmax"]}
 
 
 def test_all_large_weights_are_external_and_aligned(tmp_path):
