@@ -8,30 +8,36 @@ namespace msdc::runner {
 
 namespace {
 
-int32_t bounded(const Json& value, int64_t least, int64_t most) {
+constexpr uint64_t kMaxRequestBytes = 64u * 1024 * 1024;
+
+int32_t bounded(const Json value, int64_t least, int64_t most) {
   const int64_t out = value.integer();
   if (out < least || out > most) throw Failure(MSDC_BAD_ARGUMENT, "request: a number out of range");
   return static_cast<int32_t>(out);
 }
 
-std::vector<int32_t> integers(const Json& value, int64_t most) {
+std::vector<int32_t> integers(const Json value, int64_t most) {
   std::vector<int32_t> out;
-  for (const Json& item : value.array()) out.push_back(bounded(item, 0, most));
+  out.reserve(value.array().size());
+  for (const Json item : value.array()) out.push_back(bounded(item, 0, most));
   return out;
 }
 
 }  // namespace
 
 Request Request::read(const std::string& path) {
-  const Json root = Json::parse(read_file(path, 64u * 1024 * 1024), "request");
+  const JsonDocument document(read_file(path, kMaxRequestBytes), "request");
+  const Json root = document.root();
   Request out;
   out.nonce = root.at("nonce").text();
   out.bundle = root.at("bundle").text();
-  for (const Json& item : root.at("rows").array()) {
+  out.rows.reserve(root.at("rows").array().size());
+  for (const Json item : root.at("rows").array()) {
     out.rows.push_back({bounded(item.at("length"), 1, 1 << 24), integers(item.at("ids"), 1 << 24)});
   }
-  for (const Json& item : root.at("texts").array()) out.texts.push_back(item.text());
-  const std::string& clock = root.at("clock").text();
+  out.texts.reserve(root.at("texts").array().size());
+  for (const Json item : root.at("texts").array()) out.texts.emplace_back(item.text());
+  const std::string clock(root.at("clock").text());
   if (clock != "wall" && clock != "instructions") throw Failure(MSDC_BAD_ARGUMENT, "request: unknown clock " + clock);
   out.count_instructions = clock == "instructions";
   out.runs = bounded(root.at("runs"), 1, 1'000'000);

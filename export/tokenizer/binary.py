@@ -22,6 +22,7 @@ NONE = 0xFFFFFFFF
 MAX_PROBE = 256
 MAX_TEXT_BYTES = 1024
 MAX_TEXTS = 2**20 - 2
+MAX_STEPS = 256  # normalizer rules, and splitting steps
 REPLACE, SHIFT, SURROUND, NUMBER = 1, 2, 3, 4
 
 Range = tuple[int, int]  # code points [start, end)
@@ -184,6 +185,19 @@ class Tables:
             self._places[blob] = len(self._blobs)
             self._blobs.append(blob)
         return self._places[blob]
+
+    def add_short(self, text: str) -> int:
+        """Number of the table of a text that the native core puts before or in place of parts of a text.
+
+        Raises:
+            InputError: longer than the core reads, so that no text grows without end.
+        """
+        raw = text.encode()
+        if len(raw) > MAX_TEXT_BYTES:
+            raise InputError(
+                f"tokenizer.json: the native core does not support a replacement or prefix of {len(raw)} bytes"
+            )
+        return self.add(raw)
 
     def write(self, description: Sequence[int]) -> bytes:
         """The whole file."""

@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from msdc.errors import InputError
-from msdc.export.tokenizer.binary import NONE, Shared, Tables, character_set, pair_table, ranges_of, text_table
+from msdc.export.tokenizer.binary import (
+    MAX_STEPS,
+    NONE,
+    Shared,
+    Tables,
+    character_set,
+    pair_table,
+    ranges_of,
+    text_table,
+)
 from msdc.export.tokenizer.normalizers import Rules
 from msdc.export.tokenizer.probe import load_normalizer, white_space, word_characters
 from msdc.export.tokenizer.splits import Splits
@@ -76,7 +85,7 @@ def _word_piece(model: dict[str, Any], tables: Tables) -> list[int]:
         raise unsupported("a WordPiece model without its unknown token")
     if model["max_input_chars_per_word"] > _MAX_WORD:
         raise unsupported(f"WordPiece words of {model['max_input_chars_per_word']} characters")
-    prefix = tables.add(_bytes(model["continuing_subword_prefix"]))
+    prefix = tables.add_short(model["continuing_subword_prefix"])
     texts = tables.add(text_table(_by_id(model["vocab"])))
     return [texts, _WORD_PIECE, unknown, model["max_input_chars_per_word"], prefix]
 
@@ -102,8 +111,8 @@ def _bpe(model: dict[str, Any], tables: Tables) -> list[int]:
     )
     return [
         tables.add(text_table(_by_id(vocabulary))), _BPE, tables.add(pair_table(merges)),
-        NONE if unknown is None else unknown, flags, tables.add(_bytes(prefix)),
-        tables.add(_bytes(model.get("end_of_word_suffix") or "")),
+        NONE if unknown is None else unknown, flags, tables.add_short(prefix),
+        tables.add_short(model.get("end_of_word_suffix") or ""),
     ]  # fmt: skip
 
 
@@ -182,6 +191,8 @@ def compile_tokenizer(source: str | Path) -> bytes:
     splits = Splits(shared, plain=not rules.count)
     if whole["pre_tokenizer"]:
         splits.add(whole["pre_tokenizer"])
+    if max(rules.count, splits.count) > MAX_STEPS:
+        raise unsupported(f"more than {MAX_STEPS} normalizers or pre-tokenizers")
     model_words = _MODELS[model["type"]](model, tables)
     ids = [*backend.get_vocab(with_added_tokens=True).values()]
     before, after = special_ids(whole["post_processor"])

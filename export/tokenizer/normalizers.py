@@ -55,7 +55,7 @@ class Rules:
         elif kind == "Replace":
             self._replace(spec)
         elif kind == "Prepend":
-            self._add(_PREPEND, self._table(spec["prepend"].encode()))
+            self._add(_PREPEND, self.shared.tables.add_short(spec["prepend"]))
         elif kind == "Strip":
             sides = _LEFT * spec["strip_left"] | _RIGHT * spec["strip_right"]
             self._add(_STRIP, self.shared.set(probe.white_space()), sides)
@@ -89,12 +89,12 @@ class Rules:
             self._map(probe.changed_by(json.dumps(off | {"lowercase": True})))
 
     def _replace(self, spec: dict[str, Any]) -> None:
-        content = self._table(spec["content"].encode())
+        content = self.shared.tables.add_short(spec["content"])
         if "String" in spec["pattern"]:
             text = spec["pattern"]["String"]
             if not text:
                 raise InputError("tokenizer.json: the native core does not support a Replace of the empty text")
-            self._add(_LITERAL, self._table(text.encode()), content)
+            self._add(_LITERAL, self.shared.tables.add_short(text), content)
         else:
             found = self.shared.pattern(program(parse(spec["pattern"]["Regex"]), self.shared))
             self._add(_PATTERN, found, content)

@@ -95,5 +95,5 @@ class Splits:
                 "tokenizer.json: the native core does not support Metaspace with prepend_scheme first after a "
                 "normalizer or another pre-tokenizer"
             )
-        mark = self.shared.tables.add(spec["replacement"].encode())
+        mark = self.shared.tables.add_short(spec["replacement"])
         self._add(_METASPACE, mark, _PREPEND.index(scheme), int(spec["split"]))

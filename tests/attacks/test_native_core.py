@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from native_core import CORE, compile_cpp, core_sources, seal, write_compiled_bundle, write_piece_bundle
+from native_core import seal, write_compiled_bundle, write_piece_bundle
+from native_fuzz import link
 from small_tokenizers import KINDS
 from tiny_models import train_pieces
 
@@ -60,16 +60,9 @@ int main() {
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory) -> Path:
-    if shutil.which("g++") is None:
-        pytest.skip("g++ is not installed: apt-get install g++")
-    folder = tmp_path_factory.mktemp("driver")
-    source = folder / "driver.cpp"
+    source = tmp_path_factory.mktemp("driver") / "driver.cpp"
     source.write_text(DRIVER)
-    compile_cpp(
-        folder / "driver", "-std=c++17", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
-        f"-I{CORE / 'include'}", f"-I{CORE / 'src'}", str(source), *core_sources(),
-    )  # fmt: skip
-    return folder / "driver"
+    return link(source, source.with_suffix(""))
 
 
 @pytest.fixture(scope="module")

@@ -79,15 +79,18 @@ std::string_view TextTable::text(size_t index) const {
   return bytes_.substr(from, to - from);
 }
 
-int32_t TextTable::find(std::string_view head, std::string_view tail, uint32_t hash) const {
+int32_t TextTable::find(std::string_view head, std::string_view tail, uint32_t hash, WorkBudget* budget) const {
+  budget->spend(1);
   const uint64_t mixed = spread(hash);
   const size_t home = static_cast<size_t>((mixed >> 32) * home_slots_ >> 32);
   const uint32_t tag = static_cast<uint32_t>(mixed & 0xFFF);
   const size_t end = std::min<size_t>(home + max_probe_, slots_.size());
   for (size_t at = home; at < end; ++at) {
+    budget->spend(1);
     const uint32_t slot = slots_.at(at);
     if (slot == 0) return -1;
     if (slot >> kIndexBits != tag) continue;
+    budget->spend_bytes(head.size() + tail.size());
     const uint32_t index = (slot & kIndexMask) - 1;
     if (index >= count_) damaged(kBroken);
     const std::string_view own = text(index);
@@ -107,12 +110,14 @@ PairTable::PairTable(std::string_view blob) {
   need(max_probe_ <= kMaxProbe && home_slots_ <= slots_.size() / 4);
 }
 
-bool PairTable::find(uint32_t left, uint32_t right, Value* value) const {
+bool PairTable::find(uint32_t left, uint32_t right, Value* value, WorkBudget* budget) const {
+  budget->spend(1);
   uint64_t mixed = left * 0x9E3779B97F4A7C15ull + right * 0xC2B2AE3D27D4EB4Full;
   mixed = (mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9ull;
   const size_t home = static_cast<size_t>((mixed >> 32) * home_slots_ >> 32);
   const size_t end = std::min<size_t>(home + max_probe_, slots_.size() / 4);
   for (size_t at = home; at < end; ++at) {
+    budget->spend(1);
     const uint32_t own = slots_.at(4 * at);
     if (own == kNoPair) return false;
     if (own == left && slots_.at(4 * at + 1) == right) {
@@ -194,6 +199,12 @@ std::string_view CompiledFile::table(uint32_t index) const {
   const uint32_t from = words.at(5 + 2 * static_cast<size_t>(index)), size = words.at(6 + 2 * static_cast<size_t>(index));
   if (from % 4 != 0 || from > bytes.size() || size > bytes.size() - from) damaged(path_ + ": a table outside the file");
   return bytes.substr(from, size);
+}
+
+std::string_view CompiledFile::short_text(uint32_t index) const {
+  const std::string_view out = table(index);
+  if (out.size() > kMaxTextBytes) damaged(path_ + ": a text in it is longer than any token");
+  return out;
 }
 
 uint32_t WordReader::count() {

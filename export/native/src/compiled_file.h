@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "files.h"
+#include "work.h"
 
 namespace msdc {
 
@@ -45,8 +46,11 @@ class TextTable {
   }
 
   // Number of the text `head` + `tail`, whose hash is given, -1 where there is none.
-  int32_t find(std::string_view head, std::string_view tail, uint32_t hash) const;
-  int32_t find(std::string_view text) const { return find(text, {}, add(kSeed, text)); }
+  int32_t find(std::string_view head, std::string_view tail, uint32_t hash, WorkBudget* budget) const;
+  int32_t find(std::string_view text, WorkBudget* budget) const {
+    budget->spend(text.size() / 4);
+    return find(text, {}, add(kSeed, text), budget);
+  }
 
   size_t size() const { return count_; }
   size_t longest_bytes() const { return longest_; }
@@ -73,7 +77,7 @@ class PairTable {
   PairTable() = default;
   explicit PairTable(std::string_view blob);
 
-  bool find(uint32_t left, uint32_t right, Value* value) const;
+  bool find(uint32_t left, uint32_t right, Value* value, WorkBudget* budget) const;
 
  private:
   Words slots_;
@@ -130,6 +134,9 @@ class CompiledFile {
 
   // Table `index`; throws Failure(MSDC_DAMAGED) where there is none.
   std::string_view table(uint32_t index) const;
+  // A table of text that is put before or in place of parts of a text; throws for one that is longer than a token.
+  std::string_view short_text(uint32_t index) const;
+  size_t bytes() const { return file_.bytes().size(); }
 
  private:
   MappedFile file_;

@@ -42,11 +42,17 @@ CompiledTokenizer::CompiledTokenizer(const std::string& path) : file_(path) {
     if (count > kMaxShared) broken();
     return count;
   };
-  for (uint32_t i = shared_count(); i > 0; --i) tables_.sets.emplace_back(file_.table(words.next()));
-  for (uint32_t i = shared_count(); i > 0; --i) tables_.maps.emplace_back(file_.table(words.next()));
-  for (uint32_t i = shared_count(); i > 0; --i) {
-    tables_.patterns.emplace_back(Words(file_.table(words.next())), &tables_.sets);
-  }
+  // A pattern is copied when it is opened: one large table named a thousand times must not be copied a thousand times.
+  size_t opened = 0;
+  const auto shared_table = [&] {
+    const std::string_view out = file_.table(words.next());
+    opened += out.size();
+    if (opened > 2 * file_.bytes()) broken();
+    return out;
+  };
+  for (uint32_t i = shared_count(); i > 0; --i) tables_.sets.emplace_back(shared_table());
+  for (uint32_t i = shared_count(); i > 0; --i) tables_.maps.emplace_back(shared_table());
+  for (uint32_t i = shared_count(); i > 0; --i) tables_.patterns.emplace_back(Words(shared_table()), &tables_.sets);
   word_ = CharacterSet(file_.table(words.next()));
   space_ = CharacterSet(file_.table(words.next()));
   raw_ = read_added(&words);
@@ -74,13 +80,13 @@ CompiledTokenizer::AddedTokens CompiledTokenizer::read_added(WordReader* words) 
 }
 
 size_t CompiledTokenizer::longest_match(const AddedTokens& tokens, std::string_view text, size_t at,
-                                        size_t* index) const {
+                                        size_t* index, WorkBudget* budget) const {
   size_t longest = 0;
   uint32_t hash = TextTable::kSeed;
   for (size_t end = at; end < text.size() && end - at < tokens.names.longest_bytes();) {
     const size_t stop = std::min(end + announced_bytes(text[end]), text.size());
     while (end < stop) hash = TextTable::add(hash, text[end++]);
-    const int32_t found = tokens.names.find({}, text.substr(at, end - at), hash);
+    const int32_t found = tokens.names.find({}, text.substr(at, end - at), hash, budget);
     if (found >= 0) {
       longest = end - at;
       *index = static_cast<size_t>(found);
@@ -90,14 +96,14 @@ size_t CompiledTokenizer::longest_match(const AddedTokens& tokens, std::string_v
 }
 
 std::vector<CompiledTokenizer::Part> CompiledTokenizer::find_added(const AddedTokens& tokens, std::string_view text,
-                                                                   StepBudget* budget) const {
+                                                                   WorkBudget* budget) const {
   std::vector<Part> out;
   size_t done = 0;
   uint32_t code;
   for (size_t at = 0; at < text.size() && tokens.names.size() != 0;) {
     const size_t bytes = decode_utf8(text, at, &code);
     size_t index = 0;
-    const size_t length = tokens.starts.has(code) ? longest_match(tokens, text, at, &index) : 0;
+    const size_t length = tokens.starts.has(code) ? longest_match(tokens, text, at, &index, budget) : 0;
     if (length == 0) {
       at += bytes;
       continue;
@@ -120,7 +126,7 @@ std::vector<CompiledTokenizer::Part> CompiledTokenizer::find_added(const AddedTo
       while (true) {
         const size_t next = decode_utf8(text, to, &code);
         if (next == 0 || !space_.has(code)) break;
-        budget->spend();
+        budget->spend(WorkBudget::kStep);
         to += next;
       }
     }
@@ -132,24 +138,23 @@ std::vector<CompiledTokenizer::Part> CompiledTokenizer::find_added(const AddedTo
   return out;
 }
 
-std::vector<int32_t> CompiledTokenizer::segment(std::string_view text) const {
+std::vector<int32_t> CompiledTokenizer::segment(std::string_view text, WorkBudget* budget) const {
   const std::string valid = valid_text(text);
-  StepBudget budget(valid.size());
   std::vector<int32_t> ids;
-  for (const Part& part : find_added(raw_, valid, &budget)) {
+  for (const Part& part : find_added(raw_, valid, budget)) {
     if (part.id >= 0) {
       ids.push_back(part.id);
       continue;
     }
-    const std::string normal = rules_->apply(valid.substr(part.from, part.to - part.from), &budget);
-    for (const Part& inner : find_added(normalized_, normal, &budget)) {
+    const std::string normal = rules_->apply(valid.substr(part.from, part.to - part.from), budget);
+    for (const Part& inner : find_added(normalized_, normal, budget)) {
       if (inner.id >= 0) {
         ids.push_back(inner.id);
         continue;
       }
       const bool first = part.from == 0 && inner.from == 0;
-      for (const std::string& piece : splitter_->split(normal.substr(inner.from, inner.to - inner.from), first, &budget)) {
-        model_->segment(piece, &ids);
+      for (const std::string& piece : splitter_->split(normal.substr(inner.from, inner.to - inner.from), first, budget)) {
+        model_->segment(piece, &ids, budget);
       }
     }
   }

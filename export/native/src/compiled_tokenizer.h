@@ -22,7 +22,8 @@ class CompiledTokenizer {
   CompiledTokenizer& operator=(const CompiledTokenizer&) = delete;
 
   // Ids of the text without the special ids that `encode` adds around it.
-  std::vector<int32_t> segment(std::string_view text) const;
+  // Throws Failure(MSDC_UNSUPPORTED) where they cost more than `budget`.
+  std::vector<int32_t> segment(std::string_view text, WorkBudget* budget) const;
 
   const std::vector<int32_t>& before() const { return before_; }
   const std::vector<int32_t>& after() const { return after_; }
@@ -42,8 +43,9 @@ class CompiledTokenizer {
   };
 
   AddedTokens read_added(WordReader* words) const;
-  std::vector<Part> find_added(const AddedTokens& tokens, std::string_view text, StepBudget* budget) const;
-  size_t longest_match(const AddedTokens& tokens, std::string_view text, size_t at, size_t* index) const;
+  std::vector<Part> find_added(const AddedTokens& tokens, std::string_view text, WorkBudget* budget) const;
+  size_t longest_match(const AddedTokens& tokens, std::string_view text, size_t at, size_t* index,
+                       WorkBudget* budget) const;
 
   CompiledFile file_;
   TextTables tables_;

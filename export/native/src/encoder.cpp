@@ -23,7 +23,7 @@ Manifest checked_manifest(const std::string& folder, bool check_files, const std
   return out;
 }
 
-std::string base64(const std::string& text, const std::string& where) {
+std::string base64(std::string_view text, const std::string& where) {
   std::string out;
   out.reserve(text.size() / 4 * 3);
   uint32_t held = 0;
@@ -69,15 +69,20 @@ double cosine(const float* a, const float* b, size_t width) {
 }
 
 Golden read_golden(const Manifest& manifest, const std::string& runtime) {
-  const Json root = Json::parse(read_file(manifest.path(kGoldenFile), kMaxGoldenBytes), kGoldenFile);
+  const JsonDocument document(read_file(manifest.path(kGoldenFile), kMaxGoldenBytes), kGoldenFile);
+  const Json root = document.root();
   Golden out;
-  for (const Json& text : root.at("texts").array()) out.texts.push_back(text.text());
-  for (const Json& row : root.at("ids").array()) {
+  const Json texts = root.at("texts"), rows = root.at("ids");
+  out.texts.reserve(texts.array().size());
+  out.ids.reserve(rows.array().size());
+  for (const Json text : texts.array()) out.texts.emplace_back(text.text());
+  for (const Json row : rows.array()) {
     std::vector<int32_t>& ids = out.ids.emplace_back();
-    for (const Json& id : row.array()) ids.push_back(static_cast<int32_t>(id.integer()));
+    ids.reserve(row.array().size());
+    for (const Json id : row.array()) ids.push_back(static_cast<int32_t>(id.integer()));
   }
   if (root.at("width").integer() != manifest.width) damaged("golden.json: its width is not the bundle's");
-  const Json& vectors = root.at("vectors");
+  const Json vectors = root.at("vectors");
   if (!vectors.has(runtime)) damaged("golden.json: no vectors of " + runtime);
   const std::string raw = base64(vectors.at(runtime).text(), kGoldenFile);
   const size_t numbers = out.texts.size() * static_cast<size_t>(manifest.width);

@@ -1,5 +1,6 @@
 #include "files.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -17,7 +18,8 @@ namespace {
 
 class Descriptor {
  public:
-  explicit Descriptor(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  // Without blocking: a pipe that nobody writes to must not hold the caller, and is refused as no plain file.
+  explicit Descriptor(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (fd_ < 0) damaged(path + ": " + (errno == ENOENT ? "no such file" : std::strerror(errno)));
   }
   ~Descriptor() { ::close(fd_); }
@@ -38,6 +40,7 @@ class Descriptor {
 template <typename Consumer>
 void read_blocks(const std::string& path, Consumer consume) {
   Descriptor file(path);
+  file.plain_bytes(path);
   std::vector<char> block(64 * 1024);
   while (true) {
     const ssize_t got = ::read(file.get(), block.data(), block.size());
@@ -67,6 +70,9 @@ void MappedFile::forget() const { ::madvise(const_cast<char*>(data_), size_, MAD
 
 std::string read_file(const std::string& path, uint64_t max_bytes) {
   std::string out;
+  // In one piece: a string that grows holds twice its bytes on the way.
+  const int64_t bytes = file_bytes(path);
+  if (bytes > 0) out.reserve(std::min(static_cast<uint64_t>(bytes), max_bytes));
   read_blocks(path, [&](std::string_view block) {
     if (out.size() + block.size() > max_bytes) damaged(path + ": larger than this tool reads");
     out.append(block);

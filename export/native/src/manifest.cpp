@@ -13,7 +13,8 @@ namespace {
 constexpr uint64_t kMaxManifestBytes = 1024 * 1024;
 constexpr std::string_view kSealKey = "\"seal\": \"";
 
-std::string inside(const std::string& folder, const std::string& name) {
+std::string inside(const std::string& folder, std::string_view given) {
+  const std::string name(given);
   bool ok = !name.empty() && name.front() != '/' && name.find('\\') == std::string::npos &&
             name.find('\0') == std::string::npos;
   for (size_t start = 0; ok && start <= name.size();) {
@@ -42,13 +43,13 @@ void read_prompts(const Json& root, const std::string& path, Manifest* out) {
   }
   if (root.has("prompts")) {
     for (const auto& [name, prompt] : root.at("prompts").object()) {
-      const std::string& text = prompt.text();
+      const std::string text(prompt.text());
       if (text.size() > kMaxPromptBytes || text.find('\0') != std::string::npos) damaged(path + ": a prompt is too long");
       out->prompts.emplace(name, text);
     }
   }
   if (root.has("default_prompt") && !root.at("default_prompt").is_null()) {
-    const auto found = out->prompts.find(root.at("default_prompt").text());
+    const auto found = out->prompts.find(std::string(root.at("default_prompt").text()));
     if (found == out->prompts.end()) damaged(path + ": its default prompt is not among its prompts");
     out->default_prompt = found->second;
   }
@@ -61,8 +62,9 @@ int32_t id_or_none(const Json& value) { return value.is_null() ? -1 : small(valu
 
 // The manifest carries the sha256 of its own text with the seal's digits as zeros.
 void check_seal(const std::string& path, std::string text, const std::string& seal) {
-  const size_t at = text.find(std::string(kSealKey) + seal);
-  if (seal.size() != 64 || at == std::string::npos) damaged(path + ": its seal is broken");
+  // The length first: looking for a long text in a long text can take the product of both.
+  const size_t at = seal.size() == 64 ? text.find(std::string(kSealKey) + seal) : std::string::npos;
+  if (at == std::string::npos) damaged(path + ": its seal is broken");
   text.replace(at + kSealKey.size(), 64, 64, '0');
   if (sha256_text(text) != seal) {
     damaged(path + ": damaged or edited (its seal does not match); export or copy the bundle again");
@@ -77,16 +79,17 @@ Manifest Manifest::read(const std::string& folder) {
   const std::string path = out.path(kManifestFile);
   if (file_bytes(path) < 0) damaged(folder + ": not a bundle (no bundle.json)");
   const std::string text = read_file(path, kMaxManifestBytes);
-  const Json root = Json::parse(text, kManifestFile);
+  const JsonDocument document(text, kManifestFile);
+  const Json root = document.root();
   if (root.at("format").integer() != 1) damaged(path + ": a bundle format this build does not read");
-  check_seal(path, text, root.at("seal").text());
+  check_seal(path, text, std::string(root.at("seal").text()));
   out.name = root.at("name").text();
   out.width = small(root.at("width"), 1);
   out.vector_width = out.width;
   out.max_length = small(root.at("max_length"), 2);
   read_prompts(root, path, &out);
   out.vocabulary = small(root.at("vocabulary"), 1);
-  const Json& tokenizer = root.at("tokenizer");
+  const Json tokenizer = root.at("tokenizer");
   out.tokenizer_kind = tokenizer.at("kind").text();
   out.tokenizer_file = inside(folder, tokenizer.at("file").text());
   if (out.tokenizer_kind == "tokenizer-json") {
@@ -95,19 +98,19 @@ Manifest Manifest::read(const std::string& folder) {
   }
   out.bos_id = id_or_none(tokenizer.at("bos_id"));
   out.eos_id = id_or_none(tokenizer.at("eos_id"));
-  const Json& programs = root.at("programs");
+  const Json programs = root.at("programs");
   if (programs.has("executorch") && !programs.at("executorch").is_null()) {
-    const Json& part = programs.at("executorch");
+    const Json part = programs.at("executorch");
     ExecutorchProgram program;
     program.file = inside(folder, part.at("file").text());
-    const std::string& style = part.at("style").text();
+    const std::string style(part.at("style").text());
     if (style != "multi-method" && style != "forward") damaged(path + ": unknown program style " + style);
     program.multi_method = style == "multi-method";
     program.repeats = small(part.at("repeats"), 1);
     out.executorch = program;
   }
   if (programs.has("onnx") && !programs.at("onnx").is_null()) {
-    const Json& part = programs.at("onnx");
+    const Json part = programs.at("onnx");
     OnnxProgram program;
     program.file = inside(folder, part.at("file").text());
     if (!part.at("data").is_null()) program.data = inside(folder, part.at("data").text());

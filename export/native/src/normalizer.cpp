@@ -42,8 +42,8 @@ uint32_t Normalizer::unit(size_t index) const {
   return index < trie_.size() / 4 ? little_endian(trie_.data() + 4 * index) : 0;
 }
 
-Normalizer::Step Normalizer::step(std::string_view text) const {
-  if (const size_t bytes = model_.user_defined_prefix(text)) return {text.substr(0, bytes), bytes};
+Normalizer::Step Normalizer::step(std::string_view text, WorkBudget* budget) const {
+  if (const size_t bytes = model_.user_defined_prefix(text, budget)) return {text.substr(0, bytes), bytes};
   size_t longest = 0;
   size_t value = 0;
   if (!trie_.empty()) {
@@ -53,6 +53,7 @@ Normalizer::Step Normalizer::step(std::string_view text) const {
     size_t node = offset(here);
     int matches = 0;
     for (size_t i = 0; i < text.size() && matches < kMaxMatches; ++i) {
+      budget->spend(1);
       const unsigned char byte = static_cast<unsigned char>(text[i]);
       node ^= byte;
       here = unit(node);
@@ -67,20 +68,22 @@ Normalizer::Step Normalizer::step(std::string_view text) const {
   }
   if (longest != 0 && value < replacements_.size()) {
     const char* out = replacements_.data() + value;
-    return {std::string_view(out, std::strlen(out)), longest};
+    const std::string_view replacement(out, std::strlen(out));
+    budget->spend(replacement.size());
+    return {replacement, longest};
   }
   const size_t bytes = valid_bytes(text);
   if (bytes == 0) return {kReplacement, 1};
   return {text.substr(0, bytes), bytes};
 }
 
-std::string Normalizer::normalize(std::string_view text) const {
+std::string Normalizer::normalize(std::string_view text, WorkBudget* budget) const {
   const NormalizerSpec& spec = model_.normalizer();
   const bool squeeze = spec.remove_extra_whitespaces;
   std::string out;
   if (squeeze) {
     while (!text.empty()) {
-      const Step first = step(text);
+      const Step first = step(text, budget);
       if (first.out != " ") break;
       text.remove_prefix(first.consumed);
     }
@@ -92,7 +95,7 @@ std::string Normalizer::normalize(std::string_view text) const {
   if (!as_suffix && spec.add_dummy_prefix) out += space;
   bool after_space = squeeze;
   while (!text.empty()) {
-    const Step now = step(text);
+    const Step now = step(text, budget);
     std::string_view piece = now.out;
     while (after_space && !piece.empty() && piece.front() == ' ') piece.remove_prefix(1);
     if (!piece.empty()) {
@@ -104,6 +107,7 @@ std::string Normalizer::normalize(std::string_view text) const {
         }
       }
       after_space = piece.back() == ' ';
+      budget->fits(out.size());
     }
     text.remove_prefix(now.consumed);
     if (!squeeze) after_space = false;

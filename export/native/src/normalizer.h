@@ -14,14 +14,15 @@ class Normalizer {
   // `model` must outlive this. Throws Failure(MSDC_DAMAGED) for a broken character map.
   Normalizer(const PieceModel& model, const std::string& where);
 
-  std::string normalize(std::string_view text) const;
+  // Throws Failure(MSDC_UNSUPPORTED) where the map costs more than `budget`.
+  std::string normalize(std::string_view text, WorkBudget* budget) const;
 
  private:
   struct Step {
     std::string_view out;
     size_t consumed;
   };
-  Step step(std::string_view text) const;
+  Step step(std::string_view text, WorkBudget* budget) const;
   uint32_t unit(size_t index) const;
 
   const PieceModel& model_;

@@ -23,10 +23,6 @@ struct Choice {
 
 }  // namespace
 
-void StepBudget::spend() {
-  if (left_-- == 0) throw Failure(MSDC_UNSUPPORTED, "the tokenizer's pattern takes too many steps on this text");
-}
-
 Pattern::Pattern(Words program, const std::vector<CharacterSet>* sets) : sets_(sets) {
   const size_t count = program.size() / 4;
   const auto broken = [] { damaged("tokenizer.bin: a broken pattern"); };
@@ -54,14 +50,14 @@ Pattern::Pattern(Words program, const std::vector<CharacterSet>* sets) : sets_(s
   }
 }
 
-size_t Pattern::run(size_t instruction, std::string_view text, size_t start, StepBudget* budget, int depth) const {
+size_t Pattern::run(size_t instruction, std::string_view text, size_t start, WorkBudget* budget, int depth) const {
   if (depth > kMaxDepth) damaged("tokenizer.bin: lookaheads nested too deeply");
   std::vector<Choice> choices;
   size_t at = start;
   const size_t most = text.size() + program_.size() + 64;
   const auto read = [&](uint32_t* code) { return decode_utf8(text, at, code); };
   while (true) {
-    budget->spend();
+    budget->spend(WorkBudget::kStep);
     const Instruction& now = program_[instruction];
     bool ok = true;
     uint32_t code = 0;
@@ -93,7 +89,7 @@ size_t Pattern::run(size_t instruction, std::string_view text, size_t start, Ste
         while (count < now.c || now.c == kNoLimit) {
           const size_t bytes = read(&code);
           if (bytes == 0 || !in_set(now.a, code)) break;
-          budget->spend();
+          budget->spend(WorkBudget::kStep);
           at += bytes;
           ++count;
           if (count == least) floor = at;
@@ -135,11 +131,11 @@ size_t Pattern::run(size_t instruction, std::string_view text, size_t start, Ste
   }
 }
 
-size_t Pattern::match(std::string_view text, size_t start, StepBudget* budget) const {
+size_t Pattern::match(std::string_view text, size_t start, WorkBudget* budget) const {
   return run(0, text, start, budget, 0);
 }
 
-bool Pattern::search(std::string_view text, size_t from, size_t* start, size_t* end, StepBudget* budget) const {
+bool Pattern::search(std::string_view text, size_t from, size_t* start, size_t* end, WorkBudget* budget) const {
   for (size_t at = from; at < text.size();) {
     const size_t stop = match(text, at, budget);
     if (stop != kNone && stop > at) {

@@ -6,18 +6,9 @@
 #include <vector>
 
 #include "compiled_file.h"
+#include "work.h"
 
 namespace msdc {
-
-// Steps left for one text. A pattern that would need more than a fixed number per byte is refused while it runs.
-class StepBudget {
- public:
-  explicit StepBudget(size_t text_bytes) : left_((static_cast<uint64_t>(text_bytes) + 64) * 2048) {}
-  void spend();
-
- private:
-  uint64_t left_;
-};
 
 class Pattern {
  public:
@@ -25,10 +16,10 @@ class Pattern {
   Pattern(Words program, const std::vector<CharacterSet>* sets);
 
   // End of the match that begins at `start`, or npos. Alternatives are tried in order, as in Perl.
-  size_t match(std::string_view text, size_t start, StepBudget* budget) const;
+  size_t match(std::string_view text, size_t start, WorkBudget* budget) const;
 
   // The first match at or after `from`; false for none. A match is never empty.
-  bool search(std::string_view text, size_t from, size_t* start, size_t* end, StepBudget* budget) const;
+  bool search(std::string_view text, size_t from, size_t* start, size_t* end, WorkBudget* budget) const;
 
  private:
   enum class Op : uint32_t { match = 0, set = 1, character = 2, split = 3, jump = 4, repeat = 5, look = 6, begin = 7, end = 8 };
@@ -37,7 +28,7 @@ class Pattern {
     uint32_t a, b, c;
   };
 
-  size_t run(size_t instruction, std::string_view text, size_t start, StepBudget* budget, int depth) const;
+  size_t run(size_t instruction, std::string_view text, size_t start, WorkBudget* budget, int depth) const;
   bool in_set(uint32_t set, uint32_t code) const { return (*sets_)[set].has(code); }
 
   std::vector<Instruction> program_;

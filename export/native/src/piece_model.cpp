@@ -16,6 +16,15 @@ constexpr uint64_t kMaxModelBytes = 128ull * 1024 * 1024;
 constexpr uint32_t kIdBits = 20;
 constexpr uint32_t kIdMask = (1u << kIdBits) - 1;
 constexpr int32_t kOffsetStep = 16;
+// SentencePiece itself refuses longer pieces.
+constexpr size_t kMaxPieceCharacters = 7999;
+// A piece has three fields, a model six; some room for what other writers add.
+constexpr int kMaxPieceFields = 16;
+constexpr int kMaxOtherFields = 64;
+// Random hashes of a million pieces stay under 300 slots and two equal tags; more is a file made to collide.
+constexpr size_t kMaxProbe = 1024;
+constexpr int kMaxSameTag = 16;
+constexpr uint64_t kDecodeWork = 32;  // reading a piece where it lies, in units of WorkBudget
 
 // FNV's high bits are its good ones only after a multiplication; 64 bits keep slot and tag independent.
 uint64_t spread(uint32_t hash) { return (hash + 1ull) * 0x9E3779B97F4A7C15ull; }
@@ -25,7 +34,8 @@ Piece parse_piece(std::string_view part, const std::string& where) {
   Piece out;
   ProtoReader reader(part, where);
   ProtoField field;
-  while (reader.next(&field)) {
+  for (int fields = 0; reader.next(&field); ++fields) {
+    if (fields == kMaxPieceFields) damaged(where + ": a piece of more than 16 fields");
     if (field.number == 1 && field.wire == 2) {
       out.text = field.bytes;
     } else if (field.number == 2 && field.wire == 5) {
@@ -36,6 +46,11 @@ Piece parse_piece(std::string_view part, const std::string& where) {
     }
   }
   return out;
+}
+
+size_t characters_of(std::string_view text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
 int byte_of_piece(std::string_view text) {
@@ -61,9 +76,12 @@ PieceModel::PieceModel(const std::string& path) : file_(path, kMaxModelBytes), p
   std::fill(std::begin(byte_ids_), std::end(byte_ids_), -1);
   ProtoReader reader(file_.bytes(), path_);
   ProtoField field;
+  int others = 0;
   while (reader.next(&field)) {
+    const bool is_piece = field.number == 1 && field.wire == 2;
+    if (!is_piece && ++others > kMaxOtherFields) damaged(path_ + ": not a SentencePiece model (too many unknown fields)");
     if (field.wire != 2) continue;
-    if (field.number == 1) {
+    if (is_piece) {
       if (size_ % kOffsetStep == 0) offsets_.push_back(static_cast<uint32_t>(field.start - file_.bytes().data()));
       ++size_;
     } else if (field.number == 2) {
@@ -126,6 +144,9 @@ void PieceModel::read_pieces() {
     if (piece.text.empty() || !is_valid_utf8(piece.text)) {
       damaged(path_ + ": piece " + std::to_string(id) + " is empty or not UTF-8");
     }
+    if (characters_of(piece.text) > kMaxPieceCharacters) {
+      damaged(path_ + ": piece " + std::to_string(id) + " has more than 7,999 characters");
+    }
     if (!std::isfinite(piece.score)) damaged(path_ + ": piece " + std::to_string(id) + " has no finite score");
     switch (piece.type) {
       case PieceType::normal:
@@ -135,6 +156,7 @@ void PieceModel::read_pieces() {
         break;
       case PieceType::user_defined:
         has_user_defined_ = true;
+        longest_user_defined_ = std::max(longest_user_defined_, piece.text.size());
         insert(id, piece);
         break;
       case PieceType::unused: insert(id, piece); break;
@@ -167,10 +189,15 @@ void PieceModel::insert(int32_t id, const Piece& piece) {
   for (const char c : piece.text) hash = hash_add(hash, c);
   const uint32_t tag = tag_of(hash);
   size_t slot = slot_of(hash);
-  while (slots_[slot] != 0) {
-    if ((slots_[slot] & ~kIdMask) == tag && this->piece(static_cast<int32_t>(slots_[slot] & kIdMask) - 1).text == piece.text) {
-      damaged(path_ + ": piece " + std::to_string(id) + " stands twice");
+  int same_tag = 0;
+  for (size_t probe = 0; slots_[slot] != 0; ++probe) {
+    if ((slots_[slot] & ~kIdMask) == tag) {
+      if (this->piece(static_cast<int32_t>(slots_[slot] & kIdMask) - 1).text == piece.text) {
+        damaged(path_ + ": piece " + std::to_string(id) + " stands twice");
+      }
+      ++same_tag;
     }
+    if (probe == kMaxProbe || same_tag > kMaxSameTag) damaged(path_ + ": its pieces are made to collide");
     slot = slot + 1 == slots_.size() ? 0 : slot + 1;
   }
   slots_[slot] = tag | static_cast<uint32_t>(id + 1);
@@ -194,11 +221,14 @@ Piece PieceModel::piece(int32_t id) const {
   damaged(path_ + ": no piece " + std::to_string(id));
 }
 
-int32_t PieceModel::find(std::string_view text, uint32_t hash, Piece* piece) const {
+int32_t PieceModel::find(std::string_view text, uint32_t hash, Piece* piece, WorkBudget* budget) const {
   const uint32_t tag = tag_of(hash);
   size_t slot = slot_of(hash);
-  while (slots_[slot] != 0) {
+  budget->spend(1);
+  for (size_t probe = 0; slots_[slot] != 0 && probe <= kMaxProbe; ++probe) {
+    budget->spend(1);
     if ((slots_[slot] & ~kIdMask) == tag) {
+      budget->spend(kDecodeWork + text.size() / 16);
       const int32_t id = static_cast<int32_t>(slots_[slot] & kIdMask) - 1;
       const Piece found = this->piece(id);
       if (found.text == text) {
@@ -211,21 +241,22 @@ int32_t PieceModel::find(std::string_view text, uint32_t hash, Piece* piece) con
   return -1;
 }
 
-int32_t PieceModel::find(std::string_view text, Piece* piece) const {
+int32_t PieceModel::find(std::string_view text, Piece* piece, WorkBudget* budget) const {
+  budget->spend(text.size() / 4);
   uint32_t hash = kHashSeed;
   for (const char c : text) hash = hash_add(hash, c);
-  return find(text, hash, piece);
+  return find(text, hash, piece, budget);
 }
 
-size_t PieceModel::user_defined_prefix(std::string_view text) const {
+size_t PieceModel::user_defined_prefix(std::string_view text, WorkBudget* budget) const {
   if (!has_user_defined_) return 0;
   size_t longest = 0;
   uint32_t hash = kHashSeed;
-  const size_t most = std::min(text.size(), longest_bytes_);
+  const size_t most = std::min(text.size(), longest_user_defined_);
   for (size_t end = 1; end <= most; ++end) {
     hash = hash_add(hash, text[end - 1]);
     Piece piece;
-    if (find(text.substr(0, end), hash, &piece) >= 0 && piece.type == PieceType::user_defined) longest = end;
+    if (find(text.substr(0, end), hash, &piece, budget) >= 0 && piece.type == PieceType::user_defined) longest = end;
   }
   return longest;
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "files.h"
+#include "work.h"
 
 namespace msdc {
 
@@ -48,6 +49,7 @@ class PieceModel {
   float max_score() const { return max_score_; }
   size_t longest_bytes() const { return longest_bytes_; }
 
+  // In a fixed number of steps: what may lie between pieces and inside one was bounded when the file was opened.
   Piece piece(int32_t id) const;
 
   // Rolling hash of a piece's bytes, so that the prefixes of a text are looked up without starting again.
@@ -56,11 +58,11 @@ class PieceModel {
 
   // Id of a normal, user-defined or unused piece with this text (whose hash is `hash`), -1 where there is none;
   // `piece` receives it.
-  int32_t find(std::string_view text, uint32_t hash, Piece* piece) const;
-  int32_t find(std::string_view text, Piece* piece) const;
+  int32_t find(std::string_view text, uint32_t hash, Piece* piece, WorkBudget* budget) const;
+  int32_t find(std::string_view text, Piece* piece, WorkBudget* budget) const;
 
   // Bytes of the longest user-defined piece at the front of `text`, 0 for none.
-  size_t user_defined_prefix(std::string_view text) const;
+  size_t user_defined_prefix(std::string_view text, WorkBudget* budget) const;
 
  private:
   void read_pieces();
@@ -81,6 +83,7 @@ class PieceModel {
   float min_score_ = 0.0f;
   float max_score_ = 0.0f;
   size_t longest_bytes_ = 0;
+  size_t longest_user_defined_ = 0;
   int32_t byte_ids_[256];
   std::vector<uint32_t> slots_;    // id + 1 in the low 20 bits, 12 bits of the hash above
   std::vector<uint32_t> offsets_;  // file offset of every 16th piece

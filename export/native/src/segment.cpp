@@ -40,7 +40,7 @@ std::vector<int32_t> ids_of(const PieceModel& model, std::string_view text, cons
 
 }  // namespace
 
-std::vector<int32_t> segment_unigram(const PieceModel& model, std::string_view text) {
+std::vector<int32_t> segment_unigram(const PieceModel& model, std::string_view text, WorkBudget* budget) {
   if (text.empty()) return {};
   struct Node {
     int32_t id = -1;
@@ -63,7 +63,7 @@ std::vector<int32_t> segment_unigram(const PieceModel& model, std::string_view t
       while (end < stop) hash = PieceModel::hash_add(hash, text[end++]);
       const size_t length = end - start;
       Piece piece;
-      const int32_t id = model.find(text.substr(start, length), hash, &piece);
+      const int32_t id = model.find(text.substr(start, length), hash, &piece, budget);
       if (id < 0 || piece.type == PieceType::unused) continue;
       Node& node = best[end];
       // In float, as SentencePiece adds: rounding decides which of two equal paths wins.
@@ -90,7 +90,7 @@ std::vector<int32_t> segment_unigram(const PieceModel& model, std::string_view t
   return ids_of(model, text, spans);
 }
 
-std::vector<int32_t> segment_bpe(const PieceModel& model, std::string_view text) {
+std::vector<int32_t> segment_bpe(const PieceModel& model, std::string_view text, WorkBudget* budget) {
   struct Symbol {
     size_t start;
     size_t bytes;  // 0 once merged into the left neighbour
@@ -113,7 +113,7 @@ std::vector<int32_t> segment_bpe(const PieceModel& model, std::string_view text)
   std::map<std::string_view, size_t> split_of_unused;
 
   for (size_t at = 0; at < text.size();) {
-    const size_t frozen = model.user_defined_prefix(text.substr(at));
+    const size_t frozen = model.user_defined_prefix(text.substr(at), budget);
     const size_t bytes = frozen != 0 ? frozen : std::min(announced_bytes(text[at]), text.size() - at);
     const int64_t index = static_cast<int64_t>(symbols.size());
     symbols.push_back({at, bytes, index - 1, index + 1, frozen != 0});
@@ -129,8 +129,9 @@ std::vector<int32_t> segment_bpe(const PieceModel& model, std::string_view text)
     const std::string_view joined = text.substr(symbol(left).start, bytes);
     if (bytes > model.longest_bytes()) return;
     Piece piece;
-    if (model.find(joined, &piece) < 0) return;
+    if (model.find(joined, &piece, budget) < 0) return;
     queue.push({piece.score, left, right, bytes});
+    budget->spend_bytes(bytes);
     if (piece.type == PieceType::unused) split_of_unused[joined] = symbol(left).bytes;
   };
   for (size_t i = 1; i < symbols.size(); ++i) offer(static_cast<int64_t>(i) - 1, static_cast<int64_t>(i));
@@ -158,7 +159,7 @@ std::vector<int32_t> segment_bpe(const PieceModel& model, std::string_view text)
       pending.pop_back();
       const std::string_view part = text.substr(start, bytes);
       Piece piece;
-      const int32_t id = model.find(part, &piece);
+      const int32_t id = model.find(part, &piece, budget);
       const auto split = id >= 0 && piece.type == PieceType::unused ? split_of_unused.find(part) : split_of_unused.end();
       if (split == split_of_unused.end()) {
         spans.push_back({start, bytes, id < 0 ? model.unk_id() : id});

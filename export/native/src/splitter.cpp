@@ -11,6 +11,9 @@ namespace msdc {
 
 namespace {
 
+constexpr uint32_t kMaxSteps = 256;
+constexpr uint64_t kPassWork = 8;  // units per byte of one pass over a text
+
 // The letters that stand for bytes in byte-level vocabularies (GPT-2): printable Latin-1 for itself, the rest from
 // U+0100 on, in order.
 std::array<uint16_t, 256> byte_letters() {
@@ -28,6 +31,7 @@ std::array<uint16_t, 256> byte_letters() {
 Splitter::Splitter(WordReader* words, const CompiledFile& file, const TextTables& tables) : tables_(tables) {
   const auto broken = [] { damaged("tokenizer.bin: a broken pre-tokenizer"); };
   const uint32_t count = words->count();
+  if (count > kMaxSteps) broken();
   for (uint32_t i = 0; i < count; ++i) {
     Step step;
     step.op = static_cast<Op>(words->next());
@@ -41,7 +45,7 @@ Splitter::Splitter(WordReader* words, const CompiledFile& file, const TextTables
         break;
       }
       case Op::metaspace: {
-        step.mark = file.table(words->next());
+        step.mark = file.short_text(words->next());
         const uint32_t prepend = words->next();
         step.cut = words->next() != 0;
         if (step.mark.empty() || prepend > 2) broken();
@@ -56,7 +60,7 @@ Splitter::Splitter(WordReader* words, const CompiledFile& file, const TextTables
   }
 }
 
-void Splitter::cut(const Step& step, std::string_view text, StepBudget* budget, std::vector<std::string>* out) const {
+void Splitter::cut(const Step& step, std::string_view text, WorkBudget* budget, std::vector<std::string>* out) const {
   struct Part {
     size_t from, to;
     bool hit;
@@ -115,12 +119,14 @@ void Splitter::cut(const Step& step, std::string_view text, StepBudget* budget, 
   for (const Part& part : joined) out->emplace_back(text.substr(part.from, part.to - part.from));
 }
 
-void Splitter::metaspace(const Step& step, const std::string& text, bool first, std::vector<std::string>* out) const {
+void Splitter::metaspace(const Step& step, const std::string& text, bool first, WorkBudget* budget,
+                         std::vector<std::string>* out) const {
   std::string marked;
   marked.reserve(text.size() + text.size() / 2 + step.mark.size());
   for (const char c : text) {
     if (c == ' ') {
       marked += step.mark;
+      budget->fits(marked.size());
     } else {
       marked.push_back(c);
     }
@@ -138,17 +144,19 @@ void Splitter::metaspace(const Step& step, const std::string& text, bool first, 
   }
 }
 
-std::vector<std::string> Splitter::split(std::string text, bool first, StepBudget* budget) const {
+std::vector<std::string> Splitter::split(std::string text, bool first, WorkBudget* budget) const {
   static const std::array<uint16_t, 256> letters = byte_letters();
   std::vector<std::string> pieces;
   pieces.push_back(std::move(text));
   for (const Step& step : steps_) {
     std::vector<std::string> next;
     next.reserve(pieces.size());
+    size_t counted = 0, bytes = 0;
     for (std::string& piece : pieces) {
+      budget->spend(kPassWork * (piece.size() + 1));
       switch (step.op) {
         case Op::split: cut(step, piece, budget, &next); break;
-        case Op::metaspace: metaspace(step, piece, first, &next); break;
+        case Op::metaspace: metaspace(step, piece, first, budget, &next); break;
         case Op::prefix_space:
           if (!piece.empty() && piece.front() != ' ') piece.insert(0, 1, ' ');
           next.push_back(std::move(piece));
@@ -162,6 +170,8 @@ std::vector<std::string> Splitter::split(std::string text, bool first, StepBudge
         }
       }
       first = false;
+      for (; counted < next.size(); ++counted) bytes += next[counted].size();
+      budget->fits(bytes);
     }
     first = true;
     pieces.swap(next);

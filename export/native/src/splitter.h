@@ -17,7 +17,7 @@ class Splitter {
   Splitter(WordReader* words, const CompiledFile& file, const TextTables& tables);
 
   // `first`: the text begins where the whole input does.
-  std::vector<std::string> split(std::string text, bool first, StepBudget* budget) const;
+  std::vector<std::string> split(std::string text, bool first, WorkBudget* budget) const;
 
  private:
   enum class Op : uint32_t { split = 1, metaspace = 2, prefix_space = 3, byte_letters = 4 };
@@ -33,8 +33,9 @@ class Splitter {
     std::string_view mark;
   };
 
-  void cut(const Step& step, std::string_view text, StepBudget* budget, std::vector<std::string>* out) const;
-  void metaspace(const Step& step, const std::string& text, bool first, std::vector<std::string>* out) const;
+  void cut(const Step& step, std::string_view text, WorkBudget* budget, std::vector<std::string>* out) const;
+  void metaspace(const Step& step, const std::string& text, bool first, WorkBudget* budget,
+                 std::vector<std::string>* out) const;
 
   const TextTables& tables_;
   std::vector<Step> steps_;

@@ -13,6 +13,8 @@ namespace {
 
 constexpr uint32_t kNoTable = 0xFFFFFFFFu;
 constexpr size_t kMaxNormalizedBytes = 512u * 1024 * 1024;
+constexpr uint32_t kMaxRules = 256;
+constexpr uint64_t kPassWork = 8;  // units per byte of one rule
 constexpr size_t kClusterBytes = 6;  // clusters from here on are mapped character by character
 constexpr uint32_t kStripLeft = 1, kStripRight = 2;
 
@@ -75,6 +77,7 @@ bool ClusterMap::find(std::string_view part, std::string_view* out) const {
 
 TextRules::TextRules(WordReader* words, const CompiledFile& file, const TextTables& tables) : tables_(tables) {
   const uint32_t count = words->count();
+  if (count > kMaxRules) broken();
   const auto map = [&] {
     const uint32_t index = words->next();
     if (index >= tables.maps.size()) broken();
@@ -99,16 +102,16 @@ TextRules::TextRules(WordReader* words, const CompiledFile& file, const TextTabl
         break;
       }
       case Op::literal:
-        rule.from = file.table(words->next());
-        rule.to = file.table(words->next());
+        rule.from = file.short_text(words->next());
+        rule.to = file.short_text(words->next());
         if (rule.from.empty()) broken();
         break;
       case Op::pattern:
         rule.a = words->next();
         if (rule.a >= tables.patterns.size()) broken();
-        rule.to = file.table(words->next());
+        rule.to = file.short_text(words->next());
         break;
-      case Op::prepend: rule.to = file.table(words->next()); break;
+      case Op::prepend: rule.to = file.short_text(words->next()); break;
       case Op::strip:  // a: white space, b: sides
         rule.a = set();
         rule.b = words->next();
@@ -132,7 +135,7 @@ uint32_t TextRules::combining_class(const Rule& rule, uint32_t code) const {
   return entry.value;
 }
 
-std::string TextRules::form(const Rule& rule, std::string_view text) const {
+std::string TextRules::form(const Rule& rule, std::string_view text, WorkBudget* budget) const {
   std::string decomposed;
   decomposed.reserve(text.size() + text.size() / 2);
   const CharacterMap& map = tables_.maps[rule.a];
@@ -146,6 +149,7 @@ std::string TextRules::form(const Rule& rule, std::string_view text) const {
       if (index % kTails != 0) append_utf8(kTail + index % kTails, &decomposed);
     } else {
       map.apply(code, text.substr(at, bytes), &decomposed);
+      budget->fits(decomposed.size());
     }
     at += bytes;
   }
@@ -162,7 +166,7 @@ std::string TextRules::form(const Rule& rule, std::string_view text) const {
     for (size_t i = 1; i < run.size(); ++i) {
       // A mark is blocked by one of the same or a higher class that stays before it.
       PairTable::Value value;
-      if ((kept == 1 || run[kept - 1].rank < run[i].rank) && rule.pairs.find(run[0].code, run[i].code, &value)) {
+      if ((kept == 1 || run[kept - 1].rank < run[i].rank) && rule.pairs.find(run[0].code, run[i].code, &value, budget)) {
         run[0].code = value.result;
       } else {
         run[kept++] = run[i];
@@ -182,7 +186,7 @@ std::string TextRules::form(const Rule& rule, std::string_view text) const {
       // Two starters without marks between them may compose too: Hangul, some vowel signs.
       PairTable::Value value;
       if (rule.c != 0 && run.size() == 1 && run[0].rank == 0 &&
-          (compose_hangul(run[0].code, code, &value.result) || rule.pairs.find(run[0].code, code, &value))) {
+          (compose_hangul(run[0].code, code, &value.result) || rule.pairs.find(run[0].code, code, &value, budget))) {
         run[0].code = value.result;
         continue;
       }
@@ -195,7 +199,7 @@ std::string TextRules::form(const Rule& rule, std::string_view text) const {
   return out;
 }
 
-std::string TextRules::clusters(const Rule& rule, std::string_view text) const {
+std::string TextRules::clusters(const Rule& rule, std::string_view text, WorkBudget* budget) const {
   const CharacterSet& joins_before = tables_.sets[rule.a];
   const CharacterSet& joins_after = tables_.sets[rule.b];
   const CharacterSet& breaks = tables_.sets[rule.c];
@@ -207,6 +211,7 @@ std::string TextRules::clusters(const Rule& rule, std::string_view text) const {
     std::string_view changed;
     if (!rule.clusters.find(part, &changed)) return false;
     out.append(changed);
+    budget->fits(out.size());
     return true;
   };
   for (size_t start = 0; start < text.size();) {
@@ -241,10 +246,11 @@ std::string TextRules::clusters(const Rule& rule, std::string_view text) const {
   return out;
 }
 
-std::string TextRules::apply(std::string text, StepBudget* budget) const {
+std::string TextRules::apply(std::string text, WorkBudget* budget) const {
   std::string out;
   for (const Rule& rule : rules_) {
     out.clear();
+    budget->spend(kPassWork * (text.size() + 1));
     switch (rule.op) {
       case Op::map: {
         const CharacterMap& map = tables_.maps[rule.a];
@@ -252,17 +258,20 @@ std::string TextRules::apply(std::string text, StepBudget* budget) const {
           uint32_t code;
           const size_t bytes = decode_utf8(text, at, &code);
           map.apply(code, std::string_view(text).substr(at, bytes), &out);
+          budget->fits(out.size());
           at += bytes;
         }
         break;
       }
-      case Op::form: out = form(rule, text); break;
+      case Op::form: out = form(rule, text, budget); break;
       case Op::literal:
+        budget->spend(text.size() * (rule.from.size() / 32));
         for (size_t at = 0;;) {
           const size_t found = text.find(rule.from, at);
           out.append(text, at, found == std::string::npos ? found : found - at);
           if (found == std::string::npos) break;
           out.append(rule.to);
+          budget->fits(out.size());
           at = found + rule.from.size();
         }
         break;
@@ -271,6 +280,7 @@ std::string TextRules::apply(std::string text, StepBudget* budget) const {
         const Pattern& pattern = tables_.patterns[rule.a];
         while (at < text.size() && pattern.search(text, at, &start, &end, budget)) {
           out.append(text, at, start - at).append(rule.to);
+          budget->fits(out.size());
           at = end;
         }
         out.append(text, at);
@@ -298,7 +308,7 @@ std::string TextRules::apply(std::string text, StepBudget* budget) const {
         out.assign(text, from, to > from ? to - from : 0);
         break;
       }
-      case Op::clusters: out = clusters(rule, text); break;
+      case Op::clusters: out = clusters(rule, text, budget); break;
     }
     text.swap(out);
     // A rule may lengthen a text; a hostile chain of rules must not do so without end.

@@ -40,7 +40,7 @@ class TextRules {
   // Reads the rules from `words`; `tables` must outlive this. Throws Failure(MSDC_DAMAGED).
   TextRules(WordReader* words, const CompiledFile& file, const TextTables& tables);
 
-  std::string apply(std::string text, StepBudget* budget) const;
+  std::string apply(std::string text, WorkBudget* budget) const;
 
  private:
   enum class Op : uint32_t { map = 1, form = 2, literal = 3, pattern = 4, prepend = 5, strip = 6, clusters = 7 };
@@ -53,8 +53,8 @@ class TextRules {
     PairTable pairs;
   };
 
-  std::string form(const Rule& rule, std::string_view text) const;
-  std::string clusters(const Rule& rule, std::string_view text) const;
+  std::string form(const Rule& rule, std::string_view text, WorkBudget* budget) const;
+  std::string clusters(const Rule& rule, std::string_view text, WorkBudget* budget) const;
   uint32_t combining_class(const Rule& rule, uint32_t code) const;
 
   const TextTables& tables_;

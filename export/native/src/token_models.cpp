@@ -30,9 +30,10 @@ std::array<int32_t, 256> byte_ids(const TextTable& vocabulary, bool used) {
   constexpr char kDigits[] = "0123456789ABCDEF";
   std::array<int32_t, 256> out;
   out.fill(-1);
+  WorkBudget budget(1024);  // more than 256 lookups can take
   for (size_t byte = 0; used && byte < out.size(); ++byte) {
     const char name[] = {'<', '0', 'x', kDigits[byte >> 4], kDigits[byte & 15], '>'};
-    out[byte] = vocabulary.find({name, sizeof name});
+    out[byte] = vocabulary.find({name, sizeof name}, &budget);
   }
   return out;
 }
@@ -51,12 +52,12 @@ class WordPiece : public TokenModel {
       : vocabulary_(vocabulary),
         unknown_(id_or_none(words, vocabulary)),
         max_characters_(words->next()),
-        prefix_(file.table(words->next())),
+        prefix_(file.short_text(words->next())),
         prefix_hash_(TextTable::add(TextTable::kSeed, prefix_)) {
     if (unknown_ < 0 || max_characters_ > 10000) broken();
   }
 
-  void segment(std::string_view piece, std::vector<int32_t>* ids) const override {
+  void segment(std::string_view piece, std::vector<int32_t>* ids, WorkBudget* budget) const override {
     size_t characters = 0;
     for (const char c : piece) characters += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
     const size_t before = ids->size();
@@ -72,7 +73,7 @@ class WordPiece : public TokenModel {
       for (size_t end = start; end < piece.size() && end - start + head.size() < vocabulary_.longest_bytes();) {
         const size_t stop = std::min(end + announced_bytes(piece[end]), piece.size());
         while (end < stop) hash = TextTable::add(hash, piece[end++]);
-        const int32_t id = vocabulary_.find(head, piece.substr(start, end - start), hash);
+        const int32_t id = vocabulary_.find(head, piece.substr(start, end - start), hash, budget);
         if (id >= 0) {
           best = id;
           best_end = end;
@@ -105,28 +106,28 @@ class Bpe : public TokenModel {
     fuse_unknown_ = (flags & 1) != 0;
     whole_words_ = (flags & 2) != 0;
     bytes_ = byte_ids(vocabulary, (flags & 4) != 0);
-    prefix_ = file.table(words->next());
-    suffix_ = file.table(words->next());
+    prefix_ = file.short_text(words->next());
+    suffix_ = file.short_text(words->next());
   }
 
-  void segment(std::string_view piece, std::vector<int32_t>* ids) const override {
+  void segment(std::string_view piece, std::vector<int32_t>* ids, WorkBudget* budget) const override {
     if (piece.empty()) return;
     if (whole_words_) {
-      const int32_t whole = vocabulary_.find(piece);
+      const int32_t whole = vocabulary_.find(piece, budget);
       if (whole >= 0) {
         ids->push_back(whole);
         return;
       }
     }
-    std::vector<int32_t> start = characters(piece);
+    std::vector<int32_t> start = characters(piece, budget);
     if (start.empty()) return;
-    merge(&start);
+    merge(&start, budget);
     ids->insert(ids->end(), start.begin(), start.end());
   }
 
  private:
   // Ids of the single characters, with the prefix of all but the first and the suffix of the last.
-  std::vector<int32_t> characters(std::string_view piece) const {
+  std::vector<int32_t> characters(std::string_view piece, WorkBudget* budget) const {
     std::vector<int32_t> out;
     out.reserve(piece.size());
     bool pending = false;  // an unknown that the next one may join
@@ -140,7 +141,7 @@ class Bpe : public TokenModel {
         part = held;
       }
       at = end;
-      const int32_t id = vocabulary_.find(part);
+      const int32_t id = vocabulary_.find(part, budget);
       if (id >= 0) {
         if (pending) out.push_back(unknown_);
         pending = false;
@@ -155,7 +156,7 @@ class Bpe : public TokenModel {
   }
 
   // The merge of lowest rank first, the left one at a tie, through a queue: n log n.
-  void merge(std::vector<int32_t>* ids) const {
+  void merge(std::vector<int32_t>* ids, WorkBudget* budget) const {
     struct Symbol {
       int32_t id;
       int32_t before;
@@ -177,7 +178,8 @@ class Bpe : public TokenModel {
     const auto symbol = [&](int32_t index) -> Symbol& { return symbols[static_cast<size_t>(index)]; };
     const auto pair = [&](int32_t left, PairTable::Value* value) {
       const int32_t right = symbol(left).after;
-      return right >= 0 && merges_.find(static_cast<uint32_t>(symbol(left).id), static_cast<uint32_t>(symbol(right).id), value);
+      return right >= 0 && merges_.find(static_cast<uint32_t>(symbol(left).id), static_cast<uint32_t>(symbol(right).id), value,
+                                         budget);
     };
     std::vector<Merge> first;
     PairTable::Value value;
@@ -226,7 +228,7 @@ class Unigram : public TokenModel {
     if (scores_.size() / 2 < vocabulary.size()) broken();
   }
 
-  void segment(std::string_view piece, std::vector<int32_t>* ids) const override {
+  void segment(std::string_view piece, std::vector<int32_t>* ids, WorkBudget* budget) const override {
     struct Node {
       double score = 0;
       int32_t id = -1;
@@ -243,7 +245,7 @@ class Unigram : public TokenModel {
       for (size_t end = start; end < limit;) {
         const size_t stop = std::min(end + announced_bytes(piece[end]), size);
         while (end < stop) hash = TextTable::add(hash, piece[end++]);
-        const int32_t id = vocabulary_.find({}, piece.substr(start, end - start), hash);
+        const int32_t id = vocabulary_.find({}, piece.substr(start, end - start), hash, budget);
         if (id < 0) continue;
         const double score = score_of(id) + so_far;
         Node& node = best[end];
@@ -275,7 +277,7 @@ class Unigram : public TokenModel {
     }
     for (size_t i = spans.size(); i-- > 0;) {
       const std::string_view part = piece.substr(spans[i].first, spans[i].second - spans[i].first);
-      const int32_t id = part.size() <= vocabulary_.longest_bytes() ? vocabulary_.find(part) : -1;
+      const int32_t id = part.size() <= vocabulary_.longest_bytes() ? vocabulary_.find(part, budget) : -1;
       if (id >= 0) {
         ids->push_back(id);
       } else if (!append_bytes(bytes_, part, ids)) {

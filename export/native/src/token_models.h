@@ -15,7 +15,7 @@ class TokenModel {
   virtual ~TokenModel() = default;
 
   // Append the ids of one piece, valid UTF-8.
-  virtual void segment(std::string_view piece, std::vector<int32_t>* ids) const = 0;
+  virtual void segment(std::string_view piece, std::vector<int32_t>* ids, WorkBudget* budget) const = 0;
 
   // Reads the model from `words`; `vocabulary` must outlive it. Throws Failure(MSDC_DAMAGED).
   static std::unique_ptr<TokenModel> read(WordReader* words, const CompiledFile& file, const TextTable& vocabulary);

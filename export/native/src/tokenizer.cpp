@@ -51,10 +51,11 @@ Tokenizer::Tokenizer(const Manifest& manifest) : max_length_(manifest.max_length
 Tokenizer::~Tokenizer() = default;
 
 std::vector<int32_t> Tokenizer::segment(std::string_view text) const {
-  if (compiled_ != nullptr) return compiled_->segment(text);
-  const std::string normalized = pieces_->normalizer.normalize(text);
-  return pieces_->model.kind() == PieceModel::Kind::unigram ? segment_unigram(pieces_->model, normalized)
-                                                            : segment_bpe(pieces_->model, normalized);
+  WorkBudget budget(text.size());
+  if (compiled_ != nullptr) return compiled_->segment(text, &budget);
+  const std::string normalized = pieces_->normalizer.normalize(text, &budget);
+  return pieces_->model.kind() == PieceModel::Kind::unigram ? segment_unigram(pieces_->model, normalized, &budget)
+                                                            : segment_bpe(pieces_->model, normalized, &budget);
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {

@@ -1,0 +1,188 @@
+#include "targets.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
+
+#include "compiled_tokenizer.h"
+#include "encoder.h"
+#include "failure.h"
+#include "files.h"
+#include "json.h"
+#include "manifest.h"
+#include "normalizer.h"
+#include "piece_model.h"
+#include "request.h"
+#include "segment.h"
+#include "tokenizer.h"
+
+namespace fuzz {
+
+namespace {
+
+// Texts that reach most branches of a tokenizer; short, because a hostile one may cost thousands of steps per byte.
+const std::string_view kTexts[] = {
+    "",
+    "  hello, you\t\xE3\x80\x80two  words \xEF\xAC\x81 ",
+    "\xFF\xC3( e\xCC\x81 \xEA\xB0\x80\xE1\x86\xA8 \xF0\x9F\x98\x80",
+    "<mask>ba [MASK] der Hund l\xC3\xA4uft don't 1234",
+    "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+};
+
+// A plain file with the input, without a disk.
+class MemoryFile {
+ public:
+  explicit MemoryFile(std::string_view content) : fd_(::memfd_create("input", MFD_CLOEXEC)) {
+    if (fd_ < 0 || ::write(fd_, content.data(), content.size()) != static_cast<ssize_t>(content.size())) std::abort();
+  }
+  ~MemoryFile() { ::close(fd_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  std::string path() const { return "/proc/self/fd/" + std::to_string(fd_); }
+
+ private:
+  int fd_;
+};
+
+// A folder of this process; removed at its end.
+const std::string& folder() {
+  struct Folder {
+    Folder() {
+      char name[] = "/tmp/msdc-fuzz-XXXXXX";
+      if (::mkdtemp(name) == nullptr) std::abort();
+      path = name;
+    }
+    ~Folder() {
+      for (const char* file : {"/bundle.json", "/golden.json"}) ::unlink((path + file).c_str());
+      ::rmdir(path.c_str());
+    }
+    std::string path;
+  };
+  static const Folder out;
+  return out.path;
+}
+
+void write_file(const std::string& path, std::string_view content) {
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  if (file == nullptr) std::abort();
+  std::fwrite(content.data(), 1, content.size(), file);
+  std::fclose(file);
+}
+
+template <typename Work>
+int answer(Work work) {
+  try {
+    work();
+    return 0;
+  } catch (const msdc::Failure& failure) {
+    return failure.status;
+  } catch (const std::bad_alloc&) {
+    return MSDC_MEMORY;
+  }
+}
+
+size_t walk(const msdc::Json& value) {
+  size_t out = 1;
+  switch (value.kind()) {
+    case msdc::JsonKind::array:
+      for (const msdc::Json item : value.array()) out += walk(item);
+      break;
+    case msdc::JsonKind::object:
+      for (const auto& [name, item] : value.object()) out += walk(item) + name.size();
+      break;
+    case msdc::JsonKind::text: out += value.text().size(); break;
+    case msdc::JsonKind::number: out += value.number() > 0; break;
+    case msdc::JsonKind::boolean: out += value.boolean(); break;
+    case msdc::JsonKind::null: break;
+  }
+  return out;
+}
+
+int json(std::string_view input) {
+  return answer([&] {
+    const msdc::JsonDocument document{std::string(input), "input"};
+    walk(document.root());
+    // What readers ask for and do not find: a message with a path.
+    answer([&] { document.root().at("key").at("key").integer(); });
+  });
+}
+
+// The seal is made right, so that damage reaches what lies behind it: anybody can do that.
+int manifest(std::string_view input) {
+  static constexpr std::string_view kKey = "\"seal\": \"";
+  std::string text(input);
+  const size_t at = text.find(kKey);
+  if (at != std::string::npos && at + kKey.size() + 64 <= text.size()) {
+    text.replace(at + kKey.size(), 64, 64, '0');
+    text.replace(at + kKey.size(), 64, msdc::sha256_text(text));
+  }
+  write_file(folder() + "/" + msdc::kManifestFile, text);
+  return answer([&] {
+    const msdc::Manifest read = msdc::Manifest::read(folder());
+    answer([&] { read.check(read.tokenizer_file, true); });
+    for (const char* runtime : {"executorch", "onnx"}) answer([&] { read.program_files(runtime); });
+  });
+}
+
+int golden(std::string_view input) {
+  write_file(folder() + "/" + msdc::kGoldenFile, input);
+  msdc::Manifest read;
+  read.folder = folder();
+  read.width = 4;
+  return answer([&] { msdc::read_golden(read, "executorch"); });
+}
+
+int request(std::string_view input) {
+  const MemoryFile file(input);
+  return answer([&] { msdc::runner::Request::read(file.path()); });
+}
+
+int pieces(std::string_view input) {
+  const MemoryFile file(input);
+  return answer([&] {
+    const msdc::PieceModel model(file.path());
+    const msdc::Normalizer normalizer(model, "input");
+    for (const std::string_view text : kTexts) {
+      answer([&] {
+        msdc::WorkBudget budget(text.size());
+        const std::string normal = normalizer.normalize(text, &budget);
+        if (model.kind() == msdc::PieceModel::Kind::unigram) {
+          msdc::segment_unigram(model, normal, &budget);
+        } else {
+          msdc::segment_bpe(model, normal, &budget);
+        }
+      });
+    }
+  });
+}
+
+int compiled(std::string_view input) {
+  const MemoryFile file(input);
+  return answer([&] {
+    const msdc::CompiledTokenizer tokenizer(file.path());
+    for (const std::string_view text : kTexts) {
+      answer([&] {
+        msdc::WorkBudget budget(text.size());
+        tokenizer.segment(text, &budget);
+      });
+    }
+  });
+}
+
+const Target kTargets[] = {{"json", json},       {"manifest", manifest}, {"golden", golden},
+                           {"request", request}, {"pieces", pieces},     {"compiled", compiled}};
+
+}  // namespace
+
+const Target* find_target(std::string_view name) {
+  for (const Target& target : kTargets) {
+    if (target.name == name) return &target;
+  }
+  return nullptr;
+}
+
+}  // namespace fuzz
