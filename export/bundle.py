@@ -136,15 +136,33 @@ def open_runner(folder: Path, manifest: Manifest, runtime: str, threads: int | N
     return record.open(folder, manifest, threads)
 
 
-def load_bundle(folder: str | Path, runtime: str | None = None, threads: int | None = None) -> Bundle:
+def load_bundle(
+    folder: str | Path,
+    runtime: str | None = None,
+    threads: int | None = None,
+    *,
+    public_key: str | Path | None = None,
+) -> Bundle:
     """Load a bundle: manifest, hashes of all files, tokenizer, program; in that order, so a damaged file never runs.
 
-    `runtime` is executorch or onnx; None takes the first the bundle holds.
+    Hashes show damage, not origin: whoever changes a bundle can write them anew. An ExecuTorch program that was neither
+    exported nor run on this machine before is run in a child process first.
+
+    Args:
+        folder: the bundle.
+        runtime: executorch or onnx; None takes the first the bundle holds.
+        threads: of one inference; None leaves them to the runtime.
+        public_key: refuse a bundle that is not signed with this key of minisign (`RW...`, or its file).
 
     Raises:
-        InputError: no bundle, a damaged one, or one without that runtime.
+        InputError: no bundle, a damaged one, one without that runtime, one whose program crashes, or not signed so.
+        MsdcError: `public_key` is given and the package `cryptography` is not installed.
     """
     folder = Path(folder)
+    if public_key is not None:
+        from msdc.export.signature import verify_signature
+
+        verify_signature(folder, public_key)
     manifest = read_manifest(folder)
     check_files(folder, manifest)
     chosen = runtime or next(iter(manifest.runtimes), None)

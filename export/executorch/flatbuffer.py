@@ -108,9 +108,16 @@ class Table:
         return start + 4, count
 
     def string(self, slot: int) -> str:
-        """A string field, empty where absent."""
+        """A string field, empty where absent.
+
+        Raises:
+            InputError: not UTF-8; ExecuTorch's messages with such a name end a Python process.
+        """
         start, count = self._vector(slot, 1)
-        return bytes(self.buffer.take(start, count)).decode("utf-8", "replace") if count else ""
+        try:
+            return bytes(self.buffer.take(start, count)).decode("utf-8") if count else ""
+        except UnicodeDecodeError:
+            raise self.buffer.fail("a name that is not UTF-8") from None
 
     def blob(self, slot: int) -> memoryview:
         """A vector of bytes."""

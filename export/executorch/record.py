@@ -40,20 +40,24 @@ class ExecutorchRuntime(Runtime):
     def write(self, request: ProgramRequest, folder: Path) -> WrittenProgram:
         """Write, check and open the program."""
         from msdc.export.executorch.lower import write_executorch
+        from msdc.export.executorch.origin import remember_exported
         from msdc.export.executorch.runner import ExecutorchRunner
 
         path, repeats = folder / PROGRAM_FILE, request.smoothed.student.config.repeats
         part = ExecutorchPart.model_validate({"file": PROGRAM_FILE, "style": request.style, "repeats": repeats})
         share = write_executorch(request.smoothed, request.plan, path, max_length=request.max_length, style=part.style)
+        remember_exported(path)
         return WrittenProgram(part, ExecutorchRunner(path, style=part.style, repeats=repeats), share)
 
     def write_generic(self, request: GenericRequest, folder: Path) -> WrittenProgram:
         """Write, check and open the program of any model, as one `forward`."""
+        from msdc.export.executorch.origin import remember_exported
         from msdc.export.executorch.runner import ExecutorchRunner
         from msdc.export.generic.executorch import write_generic_executorch
 
         path = folder / PROGRAM_FILE
         lowered = write_generic_executorch(request, path)
+        remember_exported(path)
         part = ExecutorchPart(file=PROGRAM_FILE, style="forward", repeats=1)
         runner = ExecutorchRunner(path, style="forward", repeats=1)
         return WrittenProgram(part, runner, lowered.low_bit_share, lowered.delegated_share, lowered.outside)
@@ -81,10 +85,15 @@ class ExecutorchRuntime(Runtime):
         set_executorch_threads(threads)
 
     def open(self, folder: Path, manifest: Manifest, threads: int | None = None) -> Runner:
-        """Open a checked program."""
+        """Open a checked program; one of unknown origin is run in a child process first."""
+        from msdc.export.executorch.origin import require_known
         from msdc.export.executorch.runner import ExecutorchRunner
 
         part = self._part(manifest)
+        require_known(
+            folder / part.file, manifest.files[part.file].sha256, style=part.style, repeats=part.repeats,
+            max_length=manifest.max_length, vocabulary=manifest.vocabulary,
+        )  # fmt: skip
         return ExecutorchRunner(folder / part.file, style=part.style, repeats=part.repeats, threads=threads)
 
     def readme(self, manifest: Manifest) -> list[str]:

@@ -4,6 +4,12 @@
  * there. Nothing is kept outside the handles. A handle may be shared by threads: calls that run the program wait
  * for each other, tokenizing does not. Texts are UTF-8 with an explicit length; malformed bytes become U+FFFD, as
  * in SentencePiece.
+ *
+ * A bundle's seal and hashes show damage, not origin: whoever changes a bundle can write them anew. Files that this core
+ * reads itself (bundle.json, golden.json, the tokenizer) are bounded: n bytes cost at most n times a constant. The program
+ * is run by ExecuTorch or ONNX Runtime, which a hostile one can crash. An app that loads bundles which it did not ship
+ * checks a signature first: the Android and Swift modules have BundleSignature, a command line has minisign. The core has no
+ * cryptography of its own but SHA-256.
  */
 #ifndef MSDC_ENCODER_H
 #define MSDC_ENCODER_H

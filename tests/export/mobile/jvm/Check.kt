@@ -15,6 +15,7 @@ import kotlinx.coroutines.Dispatchers
 import kotlinx.coroutines.async
 import kotlinx.coroutines.delay
 import kotlinx.coroutines.runBlocking
+import org.msdc.encoder.BundleSignature
 import org.msdc.encoder.Program
 import org.msdc.encoder.SentenceEncoder
 import org.msdc.encoder.Vectors
@@ -184,6 +185,38 @@ fun checkSample(encoder: SentenceEncoder) = runBlocking {
     passed("sample without a query", search.search(" ").map { it.note } == NOTES)
 }
 
+// Made by minisign 0.11: `minisign -S -l -m bundle.json -t 'msdc test bundle'`, and without -l.
+const val KEY = "RWTgJ7ktwccS1p8hVwCGbMmZpip+zMnER6NEhctfDhWupLwLiwENnoPe"
+val SIGNATURE = """
+    untrusted comment: signature from minisign secret key
+    RWTgJ7ktwccS1ozN41kBhUeskLAwQK0wfNSuilk9awuo6Gd6KFEFO2G4I6Fv1RW0RmEotEbPDWAC/kUFMZBoFjLscNrTxUQuIgM=
+    trusted comment: msdc test bundle
+    eM9ES77qhh7ipzvnndVLcDcyEvwaRyEXirVmQZ83B1tLEsKqaN84DGRFK8W4bMuBJigxW3Y2HqEtQdoio0mOCQ==
+""".trimIndent()
+const val HASHED = "RUTgJ7ktwccS1htn2NyQrhJMR9xUXw0ZIK23X0M/uBNdj91lxpsaXLkVAcMyjpLeiAe1T0p+AmD+kCgeCwv92nd/Huv6OmPkMwM="
+
+fun checkSignature(files: File) {
+    val folder = File(files, "signed").also { it.mkdirs() }
+    throws<IOException>("not there", "the bundle is not signed") { BundleSignature.verify(folder, KEY) }
+    File(folder, "bundle.json").writeText("{\"format\": 1}\n")
+    throws<IOException>("not signed", "minisig is missing") { BundleSignature.verify(folder, KEY) }
+    File(folder, BundleSignature.FILE).writeText(SIGNATURE)
+    passed("signed", BundleSignature.verify(folder, KEY) == "msdc test bundle")
+    val other = KEY.replaceRange(20, 21, if (KEY[20] == 'A') "B" else "A")
+    throws<IOException>("other key", "not one of this bundle.json") { BundleSignature.verify(folder, other) }
+    throws<IOException>("other number", "with another key") { BundleSignature.verify(folder, KEY.replaceRange(5, 6, "A")) }
+    throws<IOException>("no key", "the public key: not of") { BundleSignature.verify(folder, "RWT") }
+    val signed = File(folder, "bundle.json").readBytes()
+    fun changed(words: String, change: (List<String>) -> List<String>) = throws<IOException>(words, words) {
+        BundleSignature.verify(signed, change(SIGNATURE.lines()).joinToString("\n"), KEY)
+    }
+    changed("its trusted comment was changed") { it.toMutableList().apply { set(2, "trusted comment: another") } }
+    changed("without minisign's option -l") { it.toMutableList().apply { set(1, HASHED) } }
+    changed("not of minisign's format") { it.take(2) }
+    File(folder, "bundle.json").writeText("{\"format\": 2}\n")
+    throws<IOException>("changed", "not one of this bundle.json") { BundleSignature.verify(folder, KEY) }
+}
+
 fun main(arguments: Array<String>) {
     val (bundle, assets, files) = arguments.map { File(it) }
     val context = Context(assets, files)
@@ -193,6 +226,7 @@ fun main(arguments: Array<String>) {
         checkAssets(encoder, context, files)
         checkDownload(encoder, bundle, context, files)
         checkSample(encoder)
+        checkSignature(files)
     }
     println("done")
 }

@@ -1,0 +1,132 @@
+"""Signatures of bundles in minisign's format: who made a bundle, which no seal and no hash can say.
+
+`bundle.json` holds the sha256 of every other file, so a signature of it covers the bundle. minisign writes it to
+`bundle.json.minisig`; Ed25519 itself comes from the package `cryptography` (`pip install msdc[signature]`).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from msdc.errors import InputError, MsdcError, printable
+from msdc.export.manifest import MANIFEST_FILE, check_files, read_manifest
+from msdc.files import regular_size
+
+__all__ = ["SIGNATURE_FILE", "PublicKey", "verify_message", "verify_signature"]
+
+SIGNATURE_FILE = f"{MANIFEST_FILE}.minisig"
+_MAX_BYTES = 64 * 1024
+# minisign's names of what is signed: the file itself (`minisign -Sl`), or its BLAKE2b-512 (`minisign -S`).
+_PLAIN, _HASHED = b"Ed", b"ED"
+_TRUSTED = "trusted comment: "
+
+
+def _lines(path: Path) -> list[str]:
+    if regular_size(path) > _MAX_BYTES:
+        raise InputError(f"{path}: too large for a key or a signature of minisign")
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read as a key or a signature of minisign") from error
+
+
+def _decoded(text: str, size: int, what: str) -> bytes:
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raw = b""
+    if len(raw) != size:
+        raise InputError(f"{what}: not of minisign's format")
+    return raw
+
+
+@dataclass(frozen=True)
+class PublicKey:
+    """A public key of minisign: its number, and the 32 bytes of Ed25519."""
+
+    number: bytes
+    key: bytes
+
+    @classmethod
+    def read(cls, given: str | Path) -> PublicKey:
+        """From the key itself (`RW...`) or the file that `minisign -G` wrote.
+
+        Raises:
+            InputError: neither.
+        """
+        text = str(given)
+        if isinstance(given, Path) or not text.startswith("RW"):
+            lines = [line for line in _lines(Path(given)) if line.strip()]
+            text = lines[-1].strip() if lines else ""
+        raw = _decoded(text, 42, f"{given}: the public key")
+        if raw[:2] != _PLAIN:
+            raise InputError(f"{given}: the public key is not one of Ed25519")
+        return cls(raw[2:10], raw[10:])
+
+    def holds(self, signature: bytes, message: bytes) -> bool:
+        """Whether `signature` of `message` was made with this key.
+
+        Raises:
+            MsdcError: `cryptography` is not installed.
+        """
+        try:
+            from cryptography.exceptions import InvalidSignature
+            from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+        except ImportError as error:
+            raise MsdcError(
+                "checking a signature needs the package cryptography: pip install msdc[signature]"
+            ) from error
+        try:
+            Ed25519PublicKey.from_public_bytes(self.key).verify(signature, message)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+
+def verify_message(message: bytes, lines: list[str], key: PublicKey, where: str = SIGNATURE_FILE) -> str:
+    """The trusted comment of minisign's signature `lines` of `message`.
+
+    Raises:
+        InputError: not of minisign's format, made with another key, or of something else.
+        MsdcError: `cryptography` is not installed.
+    """
+    if len(lines) < 4 or not lines[2].startswith(_TRUSTED):
+        raise InputError(f"{where}: not of minisign's format")
+    raw, whole = _decoded(lines[1], 74, where), _decoded(lines[3], 64, where)
+    kind, number, signature = raw[:2], raw[2:10], raw[10:]
+    if kind not in (_PLAIN, _HASHED):
+        raise InputError(f"{where}: not of minisign's format")
+    if number != key.number:
+        raise InputError(f"{where}: signed with another key ({number[::-1].hex().upper()})")
+    comment = lines[2].removeprefix(_TRUSTED)
+    if not key.holds(signature, message if kind == _PLAIN else hashlib.blake2b(message).digest()):
+        raise InputError(f"{where}: the signature is not one of this {MANIFEST_FILE}; do not use this bundle")
+    if not key.holds(whole, signature + comment.encode()):
+        raise InputError(f"{where}: its trusted comment was changed; do not use this bundle")
+    return printable(comment)
+
+
+def verify_signature(folder: str | Path, public_key: str | Path) -> str:
+    """The trusted comment of a bundle's signature, once the signature and the hashes of all files are found right.
+
+    Args:
+        folder: the bundle, with `bundle.json.minisig` beside `bundle.json`.
+        public_key: the maker's key, from a source that the reader trusts: `RW...`, or the file that minisign wrote.
+
+    Raises:
+        InputError: not signed, not with this key, or changed afterwards.
+        MsdcError: `cryptography` is not installed.
+    """
+    folder = Path(folder)
+    key = PublicKey.read(public_key)
+    manifest = read_manifest(folder)
+    path = folder / SIGNATURE_FILE
+    if not path.is_file():
+        raise InputError(f"{folder}: not signed (no {SIGNATURE_FILE})")
+    comment = verify_message((folder / MANIFEST_FILE).read_bytes(), _lines(path), key, str(path))
+    check_files(folder, manifest)
+    return comment

@@ -1,0 +1,140 @@
+"""Programs of unknown origin: one that crashes ExecuTorch ends a child process, never the one that loads a bundle."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from refusals import one_line
+
+from msdc.errors import MsdcError
+from msdc.export.bundle import load_bundle
+from msdc.export.executorch import origin
+from msdc.export.executorch.pte import read_pte
+from msdc.export.manifest import MANIFEST_FILE, list_files, read_manifest, write_manifest
+from msdc.files import user_cache
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    """An empty cache, and a process that knows no program."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(origin, "_known", set())
+    return tmp_path / "cache/msdc/programs"
+
+
+def resealed(bundle: Path, folder: Path, program: bytes) -> Path:
+    """A copy of `bundle` with another program, its hashes and seal made right: anybody can do that."""
+    shutil.copytree(bundle, folder)
+    (folder / "model.pte").write_bytes(program)
+    manifest = read_manifest(bundle).model_copy(update={"files": list_files(folder)})
+    (folder / MANIFEST_FILE).unlink()
+    write_manifest(folder, manifest)
+    return folder
+
+
+def require(path: Path, bundle: Path) -> None:
+    manifest = read_manifest(bundle)
+    part = manifest.part("executorch")
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    origin.require_known(
+        path, sha256, style=part.style, repeats=part.repeats, max_length=manifest.max_length,
+        vocabulary=manifest.vocabulary,
+    )  # fmt: skip
+
+
+def test_a_program_that_crashes(tiny_bundle, tmp_path, cache):
+    """An operator whose name is not UTF-8: ExecuTorch's message about it ends the process with an abort."""
+    program = (tiny_bundle / "model.pte").read_bytes()
+    at = program.index(b"aten::") + len(b"aten::")
+    path = tmp_path / "model.pte"
+    path.write_bytes(program[:at] + b"\xff" + program[at + 1 :])
+    for _ in range(2):
+        assert "crashes ExecuTorch (SIGABRT" in one_line(lambda: require(path, tiny_bundle))
+    assert not list(cache.glob("*"))
+    # The reader of programs refuses this kind before anything is run.
+    folder = resealed(tiny_bundle, tmp_path / "bundle", path.read_bytes())
+    assert "not UTF-8" in one_line(lambda: load_bundle(folder, "executorch"))
+
+
+def test_a_program_that_is_unknown_but_sound(tiny_bundle, tmp_path, cache, monkeypatch):
+    program = bytearray((tiny_bundle / "model.pte").read_bytes())
+    program[-64] ^= 1  # a weight
+    folder = resealed(tiny_bundle, tmp_path / "bundle", bytes(program))
+    sha256 = read_manifest(folder).files["model.pte"].sha256
+    assert not origin.is_known(sha256)
+    expected = load_bundle(folder, "executorch").encode(["hello"])
+    assert [path.name.split("-")[0] for path in cache.glob("*.json")] == [sha256]
+
+    def no_child(*args, **options):
+        raise AssertionError("a child for a known program")
+
+    monkeypatch.setattr(origin, "_known", set())
+    monkeypatch.setattr(origin, "run_program", no_child)
+    assert np.array_equal(load_bundle(folder, "executorch").encode(["hello"]), expected)
+
+
+def test_a_refusal_in_the_child_is_the_message(tiny_bundle, tmp_path, cache):
+    path = tmp_path / "model.pte"
+    path.write_bytes(b"\0" * 64 + b"ET12" + b"\0" * 4096)
+    assert "refuses the program" in one_line(lambda: require(path, tiny_bundle))
+
+
+def test_a_program_without_end(tiny_bundle, tmp_path, cache, monkeypatch):
+    monkeypatch.setattr(origin, "TIMEOUT_S", 0.01)
+    assert "did not end within 0.01 s" in one_line(lambda: require(tiny_bundle / "model.pte", tiny_bundle))
+
+
+def test_exported_programs_are_known(tiny_bundle, monkeypatch):
+    home = user_cache()
+    home.mkdir(parents=True, exist_ok=True)
+    if not os.access(home, os.W_OK):
+        pytest.skip("the user's cache cannot be written here")
+    monkeypatch.setattr(origin, "_known", set())
+    assert origin.is_known(read_manifest(tiny_bundle).files["model.pte"].sha256)
+
+
+def test_records_are_bounded(cache, monkeypatch):
+    monkeypatch.setattr(origin, "MAX_RECORDS", 3)
+    for i in range(6):
+        origin.remember(f"{i:064d}", "exported")
+        for age, path in enumerate(sorted(cache.glob("*.json"))):
+            os.utime(path, (age, age))
+    assert sorted(int(path.name[:64]) for path in cache.glob("*.json")) == [3, 4, 5]
+
+
+def test_without_a_cache(tiny_bundle, tmp_path, monkeypatch):
+    """A cache that cannot be made: programs are tried once per process."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(origin, "_known", set())
+    origin.remember("0" * 64, "exported")
+    assert origin.is_known("0" * 64) and not origin.is_known("1" * 64)
+
+
+@pytest.mark.slow
+def test_resealed_numbers_in_a_program(tiny_bundle, tmp_path, cache, record_property):
+    """Hostile numbers anywhere in the structure and the delegates: loaded or refused, this process lives on."""
+    program = (tiny_bundle / "model.pte").read_bytes()
+    head = read_pte(tiny_bundle / "model.pte").flatbuffer_bytes
+    chosen = np.random.default_rng(1)
+    outcomes = {"loaded": 0, "refused": 0, "crashed a child": 0}
+    for number in range(60):
+        raw = bytearray(program)
+        at = int(chosen.integers(head if number % 2 else len(raw) - 4)) & ~3
+        raw[at : at + 4] = int(chosen.choice([0, 1, 255, 4096, 1 << 20, 0x7FFFFFFF, 0xFFFFFFFF])).to_bytes(4, "little")
+        folder = resealed(tiny_bundle, tmp_path / "bundle", bytes(raw))
+        try:
+            load_bundle(folder, "executorch")
+            outcomes["loaded"] += 1
+        except MsdcError as error:
+            assert "\n" not in str(error)
+            outcomes["crashed a child" if "crashes ExecuTorch" in str(error) else "refused"] += 1
+        shutil.rmtree(folder)
+    record_property("tries", sum(outcomes.values()))
+    record_property("outcomes", str(outcomes))
+    assert outcomes["loaded"] and outcomes["refused"]
