@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from native_bombs import BOMBS, JSON
 from native_fuzz import FUZZ, TARGETS, costs, libfuzzer, limits, loop
+from places import ROOT
 from small_tokenizers import KINDS
 from tiny_models import train_pieces
 
@@ -63,6 +64,12 @@ def seeds(tmp_path_factory) -> dict[str, list[Path]]:
     for target in TARGETS:
         out[target] += sorted((CORPUS / target).glob("*"))
     return out
+
+
+def test_the_security_page_states_the_limits():
+    page = (ROOT / "docs/security.md").read_text(encoding="utf-8")
+    stated = page.split("<!-- bounds -->")[1].split("<!-- /bounds -->")[0].strip().splitlines()[2:]
+    assert stated == [f"| {target} | " + " | ".join(f"{n:,}" for n in limits(target)) + " |" for target in TARGETS]
 
 
 def test_the_bombs_are_json():

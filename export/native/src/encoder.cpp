@@ -12,7 +12,7 @@ namespace msdc {
 
 namespace {
 
-constexpr uint64_t kMaxGoldenBytes = 64ull * 1024 * 1024;
+constexpr uint64_t kMaxGoldenBytes = 16ull * 1024 * 1024;
 
 Manifest checked_manifest(const std::string& folder, bool check_files, const std::string& runtime) {
   Manifest out = Manifest::read(folder);
