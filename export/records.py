@@ -138,7 +138,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def check(self, folder: Path, manifest: Manifest) -> None:
-        """Check the program against the manifest without running it.
+        """Check the program against the manifest without running it in this process.
 
         Raises:
             InputError: damaged, or not the program that the manifest describes.

@@ -63,7 +63,8 @@ class ExecutorchRuntime(Runtime):
         return WrittenProgram(part, runner, lowered.low_bit_share, lowered.delegated_share, lowered.outside)
 
     def check(self, folder: Path, manifest: Manifest) -> None:
-        """Check the file without running it."""
+        """Check the file without running it here; one of unknown origin is run in a child process."""
+        from msdc.export.executorch.origin import require_known
         from msdc.export.executorch.pte import check_pte
 
         part = self._part(manifest)
@@ -74,6 +75,10 @@ class ExecutorchRuntime(Runtime):
             "vocabulary": manifest.vocabulary,
         }
         check_pte(folder / part.file, style=part.style, constants=constants)
+        require_known(
+            folder / part.file, manifest.files[part.file].sha256, style=part.style, repeats=part.repeats,
+            max_length=manifest.max_length, vocabulary=manifest.vocabulary,
+        )  # fmt: skip
 
     def start(self, threads: int) -> None:
         """Import the libraries and set the thread count."""
@@ -85,15 +90,10 @@ class ExecutorchRuntime(Runtime):
         set_executorch_threads(threads)
 
     def open(self, folder: Path, manifest: Manifest, threads: int | None = None) -> Runner:
-        """Open a checked program; one of unknown origin is run in a child process first."""
-        from msdc.export.executorch.origin import require_known
+        """Open a checked program."""
         from msdc.export.executorch.runner import ExecutorchRunner
 
         part = self._part(manifest)
-        require_known(
-            folder / part.file, manifest.files[part.file].sha256, style=part.style, repeats=part.repeats,
-            max_length=manifest.max_length, vocabulary=manifest.vocabulary,
-        )  # fmt: skip
         return ExecutorchRunner(folder / part.file, style=part.style, repeats=part.repeats, threads=threads)
 
     def readme(self, manifest: Manifest) -> list[str]:
