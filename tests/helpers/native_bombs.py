@@ -27,9 +27,9 @@ def _keys(n: int, prefix: str = "") -> str:
 
 JSON: dict[str, Maker] = {
     # The path of every value was stored with it: 100 KB took 1.2 GiB.
-    "long-path": lambda n: _many("1", n // 2, '{"' + "k" * (n // 2) + '":[', "]}"),
+    "long-path": lambda n: _many("1", n, '{"' + "k" * (n // 2) + '":[', "]}"),
     "long-paths-inside-each-other": lambda n: _many(
-        "[]", n // 2, "".join('{"' + "k" * (n // 120) + '":' for _ in range(60)) + "[", "]" + "}" * 60
+        "[]", n, "".join('{"' + "k" * (n // 120) + '":' for _ in range(60)) + "[", "]" + "}" * 60
     ),
     "digits": lambda n: _many("0", n, "[", "]"),
     "empty-lists": lambda n: _many("[]", n, "[", "]"),
