@@ -33,9 +33,10 @@ def reseal(folder, change=None) -> None:
     write_manifest(folder, manifest)
 
 
-def test_every_byte_of_the_manifest_flipped(copy):
+def test_every_byte_of_the_manifest_flipped(copy, record_property):
     path = copy / MANIFEST_FILE
     raw = path.read_bytes()
+    record_property("tries", len(raw))
     for index in range(len(raw)):
         # In turn: case, an adjacent character, white space to a mark, invalid UTF-8.
         flip = (0x01, 0x20, 0x80, 0x10)[index % 4]
@@ -110,13 +111,14 @@ def damage(data: bytes, generator: np.random.Generator) -> bytes:
     return bytes(changed)
 
 
-def test_our_own_reader_of_programs_survives_any_damage(tmp_path):
+def test_our_own_reader_of_programs_survives_any_damage(tmp_path, record_property):
     """Thousands of damaged programs: an `MsdcError` or a report, never another exception or a hang."""
     data = (tiny.bundle() / "model.pte").read_bytes()
     head = read_pte(tiny.bundle() / "model.pte").flatbuffer_bytes
     generator, path = np.random.default_rng(0), tmp_path / "x.pte"
-    refused = 0
-    for _ in range(1500):
+    refused, tries = 0, 1500
+    record_property("tries", tries)
+    for _ in range(tries):
         # Most of the file is weights, where any value is valid; damage the structure.
         path.write_bytes(damage(data[:head], generator) + data[head:])
         try:
@@ -231,11 +233,13 @@ def test_onnx_with_foreign_operators(copy):
     assert "evil.custom" in one_line(lambda: check_onnx_file(copy / "model.onnx"))
 
 
-def test_damaged_onnx_never_crashes(tmp_path):
+def test_damaged_onnx_never_crashes(tmp_path, record_property):
     data = (tiny.bundle() / "model.onnx").read_bytes()
     shutil.copy(tiny.bundle() / "model.onnx.data", tmp_path)
     generator, path = np.random.default_rng(2), tmp_path / "model.onnx"
-    for _ in range(150):
+    tries = 150
+    record_property("tries", tries)
+    for _ in range(tries):
         path.write_bytes(damage(data, generator))
         try:
             inspect_path(path)
