@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -122,6 +123,11 @@ def main(arguments: list[str] | None = None) -> None:
         # Panics of Rust libraries are no `Exception`.
         if debug or isinstance(error, SystemExit | GeneratorExit):
             raise
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            # Files have messages of their own (msdc.files): what is left is a redirected standard output.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the interpreter writes what is left of it once more
+            click.echo("error: disk full while writing standard output: free some space and run again", err=True)
+            sys.exit(1)
         click.echo(f"error: {type(error).__name__}: {_one_line(error)[:300]} (--debug shows the traceback)", err=True)
         sys.exit(1)
 

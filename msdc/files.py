@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import stat
 import sys
@@ -30,6 +31,18 @@ MAX_DIGITS = 308
 LEFT_OVER_SECONDS = 24 * 3600
 
 
+# Errors of a full disk: no space, no quota, a file as large as the file system or the user's limit allows.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# torch, safetensors, tokenizers and faiss report them as text, without an errno.
+_FULL_TEXTS = ("No space left", "os error 28", "os error 27", "File too large", "file write failed", "unexpected pos")
+
+
+def _full(target: Path) -> MsdcError:
+    # Files of a folder that is being staged are named as they will be.
+    shown = re.sub(r"(^|/)\.([^/]+)\.[a-z0-9_]{8}\.partial(?=/|$)", r"\1\2", str(target))
+    return MsdcError(f"disk full while writing {shown}: free some space and run again")
+
+
 @contextlib.contextmanager
 def disk_errors(target: Path) -> Iterator[None]:
     """Turn a full disk or a missing permission under `target` into one line.
@@ -40,22 +53,16 @@ def disk_errors(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise MsdcError(f"disk full while writing {target}: free some space and run again") from error
+        if error.errno in _FULL:
+            raise _full(target) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise MsdcError(f"cannot write {target}: {error.strerror}") from error
-        raise
-    except RuntimeError as error:
-        # torch and safetensors report the same conditions as text, without an errno.
-        if any(sign in str(error) for sign in ("No space left", "os error 28", "file write failed", "unexpected pos")):
-            raise MsdcError(f"disk full while writing {target}: free some space and run again") from error
         raise
     except MsdcError:
         raise
     except Exception as error:
-        # safetensors and tokenizers (Rust) raise types of their own.
-        if "os error 28" in str(error):
-            raise MsdcError(f"disk full while writing {target}: free some space and run again") from error
+        if any(sign in str(error) for sign in _FULL_TEXTS):
+            raise _full(target) from error
         raise
 
 
@@ -73,6 +80,7 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(target)
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
+        _clean_left_over(target)
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
         os.close(handle)
         temporary = Path(name)

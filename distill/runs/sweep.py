@@ -73,6 +73,8 @@ def run_sweep(sweep: Sweep, draw: Callable[[Path], object] | None = None) -> Pat
     """
     recipes = points(sweep.recipe, sweep.over, sweep.overrides, sweep.data)
     folders = {label: sweep.folder / re.sub(r"[^A-Za-z0-9._=+-]", "_", label) for label in recipes}
+    for left in sweep.folder.glob(".*.partial"):
+        left.unlink(missing_ok=True)  # of a process that was killed while it wrote a table
     for number, (label, recipe) in enumerate(recipes.items()):
         folder = folders[label]
         if (folder / "result.json").is_file() and read_recipe(folder) == recipe:
