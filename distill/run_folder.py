@@ -124,13 +124,13 @@ class RunFolder:
                 raise InputError(
                     f"{self.path}/recipe.yaml differs from this recipe: resume with the recipe it was started with"
                 )
-        elif self.path.exists() and not self._unstarted():
+        elif not self.unstarted():
             raise InputError(f"{self.path} exists and is no run folder: choose another with -o")
 
-    def _unstarted(self) -> bool:
-        """Whether the folder is empty, or holds only what a run leaves that was killed before it wrote its recipe."""
+    def unstarted(self) -> bool:
+        """Whether it is absent, empty, or holds only what a run leaves that was killed before it wrote its recipe."""
         if not self.path.is_dir():
-            return False
+            return not os.path.lexists(self.path)
         return all(
             path.name == "environment.json" or (path.name.startswith(".") and path.suffix == ".partial")
             for path in self.path.iterdir()

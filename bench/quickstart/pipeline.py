@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ from msdc.distill.catalog import load_recipe
 from msdc.distill.models import load_named
 from msdc.distill.pipeline import RunResult, run
 from msdc.distill.recipe import Recipe
+from msdc.distill.run_folder import RunFolder
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import GateError, InputError
 from msdc.export.runtimes import RUNTIMES
@@ -62,12 +65,15 @@ def prepare(folder: Path, force: bool) -> bool:
     Raises:
         InputError: a finished run without force, or a folder that is not a run folder (never deleted).
     """
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+    if RunFolder(folder).unstarted():
         return False
     if not (folder / "recipe.yaml").is_file():
         raise InputError(f"{folder} exists and is no run folder: choose another with -o")
     if force:
-        shutil.rmtree(folder)
+        # By one rename: what is killed while it deletes leaves no half of a run under this name.
+        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
+        os.rename(folder, aside / "old")
+        shutil.rmtree(aside)
         return False
     if (folder / REPORT).is_file():
         raise InputError(f"{folder} holds a finished run, its report is {folder / REPORT}: pass --force to run again")

@@ -62,6 +62,28 @@ class Found:
     search_ms: float
 
 
+def _write_index(index: Any, path: Path) -> None:
+    """Write through Python: the library's own writer does not notice that its last block did not fit on the disk."""
+    import faiss
+
+    failed: list[OSError] = []
+
+    def write(block: bytes) -> None:
+        try:
+            handle.write(block)
+        except OSError as error:
+            failed.append(error)
+            raise
+
+    with open(path, "wb") as handle:
+        try:
+            faiss.write_index(index, faiss.PyCallbackIOWriter(write, 1 << 20))  # type: ignore[attr-defined]
+        except Exception:
+            if failed:
+                raise failed[0] from None
+            raise
+
+
 def distinct_lines(file: Path) -> dict[str, int]:
     """Distinct non-empty lines and the number of each one's first occurrence.
 
@@ -151,7 +173,7 @@ class Index:
         )
         self.index.add(vectors_ND)
         with staged_folder(self.folder, force=True) as stage:
-            faiss.write_index(self.index, str(stage / "index.faiss"))
+            _write_index(self.index, stage / "index.faiss")
             keys_N.tofile(stage / "keys.u64")
             head = {"model": identity, "name": self.model.name, "lines": len(self.texts)}
             head |= {name: sha256_file(stage / name) for name in FILES}

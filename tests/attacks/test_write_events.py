@@ -5,7 +5,9 @@ The default suite kills in the windows that once lost a run, and in a sample of 
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 
 import audited_work as work
 import pytest
@@ -18,7 +20,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked 
 
 @pytest.fixture(autouse=True)
 def _no_home(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "root" / "cache"))
     torch.set_num_threads(1)
 
 
@@ -84,3 +86,130 @@ def test_distill_in_the_windows_that_lost_a_run(kind, tmp_path, tiny_teacher, ti
 def test_distill_in_every_window(kind, tmp_path, tiny_teacher, tiny_student):
     root = tmp_path / "root"
     audit(distill(kind, root, tiny_teacher, tiny_student), root)
+
+
+# --- the other verbs -----------------------------------------------------------------------------------------------
+
+
+def cut(model, out, *words):
+    return ("compress", "student", model, "-o", out, "--unit", "1", *words)
+
+
+def over_another(root, model):
+    """A student over one of another length."""
+
+    def before():
+        work.verb(*cut(model, root / "out", "--max-length", "16"))
+
+    return work.replaces(root, "out", before, *cut(model, root / "out"))
+
+
+def search(root, model):
+    lines = root.parent / "lines.txt"
+    lines.write_text("\n".join(f"line number {n}" for n in range(40)))
+    return work.repeats(root, "search", lines, "a query", "-m", model)
+
+
+def results(root):
+    """A file of results to report on."""
+    from bench_results import make_file
+
+    path = root.parent / "results.json"
+    path.write_text(json.dumps(make_file().model_dump(mode="json")))
+    return path
+
+
+def few_steps(teacher):
+    stages = ("teach-assistant", "align-bottleneck", "teach-student", "contrast")
+    changes = [
+        f"teacher={teacher}", "assistant.vocabulary.train=500", "assistant.max_length=24", "student.max_length=24",
+        "student.layers=[0]", "student.bottleneck=16", "threads=1", "precision=float32",
+        *(f"stages.{stage}.steps=2" for stage in stages), *(f"stages.{stage}.max_length=24" for stage in stages),
+    ]  # fmt: skip
+    return [word for change in changes for word in ("--set", change)]
+
+
+VERBS = {
+    "student": lambda root, model, ask: work.makes(root, "out", *cut(model, root / "out")),
+    "student --force": lambda root, model, ask: over_another(root, model),
+    "vocabulary": lambda root, model, ask: work.makes(
+        root, "out", "compress", "vocabulary", model, "-o", root / "out", "--size", "200"
+    ),
+    "quantize": lambda root, model, ask: work.makes(
+        root, "out", "compress", "quantize", model, "-o", root / "out"
+    ),
+    "search": lambda root, model, ask: search(root, model),
+    "report": lambda root, model, ask: work.makes(
+        root, "out.html", "report", results(root), "-o", root / "out.html", result=work.names
+    ),
+    "evaluate": lambda root, model, ask: work.makes(
+        root, "out.json", "evaluate", model, "-t", "graded-pairs", "-o", root / "out.json", "--cache", root / "vectors",
+        "--quiet", result=work.names,
+    ),
+    "export": lambda root, model, ask: work.makes(
+        root, "out", "export", model, "--target", "linux", "--runtime", "onnx", "--no-gates", "-o", root / "out"
+    ),
+    "bench": lambda root, model, ask: work.repeats(
+        root, "bench", ask("tiny_bundle"), "--device", "python", "--runtime", "onnx", "--runs", "2",
+        "-o", root / "out.html", "--results", root / "results", "--force", result=work.names,
+    ),
+}  # fmt: skip
+# Those of seconds: a sample of their windows.
+LONG = {"export": 40, "bench": 12, "evaluate": 40}
+
+
+def audit_verb(name, tmp_path, request, sample=None):
+    root = tmp_path / "root"
+    ask = request.getfixturevalue
+    audit(VERBS[name](root, ask("tiny_student"), ask), root, sample)
+
+
+@pytest.mark.parametrize(("name", "sample"), [("student", 3), ("student --force", 5), ("search", 4)])
+def test_a_sample_of_the_windows_of_other_verbs(name, sample, tmp_path, request):
+    audit_verb(name, tmp_path, request, sample)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", VERBS)
+def test_other_verbs_in_every_window(name, tmp_path, request):
+    audit_verb(name, tmp_path, request, LONG.get(name))
+
+
+@pytest.mark.slow
+def test_quickstart_in_a_sample_of_its_windows(tmp_path, tiny_teacher):
+    root = tmp_path / "root"
+    words = ("quickstart", "-o", root / "quick", "--runs", "1", *few_steps(tiny_teacher))
+
+    def again():
+        if not (root / "quick" / "report.html").exists():
+            work.verb(*words)
+
+    audit(work.Audited(lambda: work.verb(*words), again, work.names(root)), root, 24)
+
+
+def test_quickstart_again_over_a_finished_run(tmp_path):
+    """Killed while --force removes the old run: the folder is the old run or none, never a part of it."""
+    from msdc.bench.quickstart.pipeline import prepare
+
+    root = tmp_path / "root"
+    folder = root / "quick"
+
+    def finished():
+        for name in ("recipe.yaml", "report.html", "student/model", "stages/0-one/done.json"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(name)
+
+    def kept():
+        assert not folder.exists() or len([p for p in folder.rglob("*") if p.is_file()]) == 4
+
+    def again():
+        if folder.exists():
+            prepare(folder, True)
+        shutil.rmtree(folder, ignore_errors=True)
+        (root / "end").write_text("x")
+
+    def first():
+        prepare(folder, True)
+        (root / "end").write_text("x")
+
+    audit(work.Audited(first, again, work.same(root), finished, kept), root)

@@ -139,10 +139,20 @@ def verb(*words: object) -> None:
 
 def _tops(name: Path) -> bool:
     # A killed writer leaves its hidden folder beside the target; the next one removes it when it is a day old.
-    return name.parts[0].startswith(".") and name.parts[0].endswith((".partial", ".old"))
+    return any(part.startswith(".") and part.endswith((".partial", ".old")) for part in name.parts)
 
 
-def makes(root: Path, target: str, *words: object) -> Audited:
+def same(root: Path) -> Callable[[], object]:
+    """Every file with its content."""
+    return lambda: contents(root, _tops)
+
+
+def names(root: Path) -> Callable[[], object]:
+    """The files alone, of a verb that measures time."""
+    return lambda: dict.fromkeys(contents(root, _tops), "")
+
+
+def makes(root: Path, target: str, *words: object, result: Callable[[Path], Callable[[], object]] = same) -> Audited:
     """A verb that writes `target`: absent or whole at every moment; repeated where it is absent."""
     path = root / target
 
@@ -150,24 +160,34 @@ def makes(root: Path, target: str, *words: object) -> Audited:
         if not path.exists():
             verb(*words)
 
-    return Audited(lambda: verb(*words), again, lambda: contents(root, _tops))
+    return Audited(lambda: verb(*words), again, result(root))
+
+
+def repeats(root: Path, *words: object, result: Callable[[Path], Callable[[], object]] = same) -> Audited:
+    """A verb that may be called again, whatever is there."""
+    return Audited(lambda: verb(*words), lambda: verb(*words), result(root))
 
 
 def replaces(root: Path, target: str, before: Callable[[], object], *words: object) -> Audited:
     """A verb with --force over a `target` of before: the old or the new one, whole, at every moment."""
     path = root / target
-    old: dict[str, object] = {}
+    whole: list[dict[str, str]] = []
 
     def prepare() -> None:
         before()
-        old["is"] = contents(path) if path.is_dir() else path.read_bytes()
+        if not whole:
+            whole.append(contents(path))
+
+    def result() -> object:
+        if len(whole) == 1:
+            whole.append(contents(path))  # of the first call, which nobody kills
+        return contents(root, _tops)
 
     def kept() -> None:
         assert os.path.lexists(path), "the old one is gone, and the new one is not there"
-        now = contents(path) if path.is_dir() else path.read_bytes()
-        old["still"] = now == old["is"]
+        assert contents(path) in whole, "neither the old one nor the new one"
 
-    def again() -> None:
+    def work() -> None:
         verb(*words, "--force")
 
-    return Audited(lambda: verb(*words, "--force"), again, lambda: contents(root, _tops), prepare, kept)
+    return Audited(work, work, result, prepare, kept)
