@@ -23,7 +23,7 @@ from msdc.compress.vocabulary.sentencepiece import train_vocabulary
 from msdc.distill.data.sources import Row
 from msdc.distill.data.stream import TextStream
 from msdc.distill.models import load_named
-from msdc.distill.recipe import Assistant, NamedModel, Recipe, StudentShape, VocabularyTraining, model_name
+from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, StudentShape, VocabularyTraining, model_name
 from msdc.distill.vocabulary_transfer import align, association, cooccurrence, strongest, transplant_rows
 from msdc.encoders.defaults import EncodeDefaults, read_defaults
 from msdc.encoders.encoder import Encoder, load_encoder
@@ -141,8 +141,9 @@ def make_assistant(recipe: Recipe, stream: TextStream, folder: Path) -> Path:
         return folder
     wanted = recipe.assistant
     if isinstance(wanted, (str, NamedModel)):
-        say(f"assistant: {model_name(wanted)}")
-        encoder = load_named(wanted)
+        named = recipe.teacher if wanted == TEACHER else wanted
+        say(f"assistant: {model_name(named)}")
+        encoder = load_named(named)
         student = to_student(encoder)
         if student.config.positions > 128:
             student = shrink(student, max_length=128)

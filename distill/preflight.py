@@ -16,7 +16,8 @@ from torch import Tensor
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.distill.data.sources import open_corpus
 from msdc.distill.objectives import find_objective
-from msdc.distill.recipe import Assistant, Corpus, NamedModel, Recipe, Stage, StudentShape, model_name
+from msdc.distill.recipe import TEACHER, Assistant, Corpus, NamedModel, Recipe, Stage, StudentShape, model_name
+from msdc.distill.tasks.labelled import DOMAINS, LABELS, count_domains
 from msdc.distill.tasks.sentence import TASK_OPTIONS
 from msdc.distill.training.validation import read_graded
 from msdc.encoders.layout import Layout, read_layout
@@ -57,7 +58,7 @@ def find_model(name: str, download: bool) -> Path | None:
 
 def _example(name: str) -> Tensor:
     """A small tensor for an input of an objective, by the shape suffix of its name."""
-    sizes = {"B": 3, "K": 4, "P": 2, "T": 5, "L": 2, "H": 4, "D": 4, "V": 6, "M": 3}
+    sizes = {"B": 3, "K": 4, "P": 2, "T": 5, "L": 2, "H": 4, "D": 4, "V": 6, "M": 3, "C": 3, "F": 12}
     suffix = name.rsplit("_", 1)[-1]
     shape = [sizes[letter] for letter in suffix]
     if "mask_" in name:
@@ -92,6 +93,11 @@ def check_objectives(recipe: Recipe, stage: Stage) -> None:
             wrong = [c for c in stage_corpora(recipe, stage) if c.kind not in TRIPLE_KINDS]
             if wrong:
                 raise InputError(f"{where} needs triples: set `kind: triples` or `kind: nli` for each of its corpora")
+        for kind in (LABELS[name] for name in objective.inputs if name in LABELS):
+            if any(corpus.kind != kind for corpus in stage_corpora(recipe, stage)):
+                raise InputError(f"{where} needs labels: set `kind: {kind}` for each of its corpora")
+        if DOMAINS in objective.inputs:
+            count_domains(stage)
     if (stage.guide or "").split(".")[0] == "assistant" and recipe.assistant is None:
         raise InputError(f"stage {stage.name}: the guide is the assistant, but the recipe has none")
     if stage.role == "assistant" and recipe.assistant is None:
@@ -142,7 +148,7 @@ def check_models(recipe: Recipe, download: bool = True) -> list[str]:
         if file is not None and not Path(file).expanduser().is_file():
             raise InputError(f"assistant.vocabulary.file: {file}: no such file")
     elif recipe.assistant is not None:
-        body = layout(recipe.assistant)
+        body = teacher if recipe.assistant == TEACHER else layout(recipe.assistant)
         positions["assistant"] = None if body is None else min(ASSISTANT_POSITIONS, body.max_length)
     if isinstance(recipe.student, StudentShape):
         longest = positions["assistant"] if recipe.student.scratch is None else None

@@ -16,6 +16,7 @@ from msdc.errors import InputError
 from msdc.files import regular_size
 
 MAX_RECIPE_BYTES = 1_000_000
+TEACHER = "teacher"  # as an assistant: a copy of the teacher, trained on
 
 
 class Strict(BaseModel):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import resource
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,6 +17,12 @@ NOTABLE_X86 = ("sse4_2", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "a
                "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16")  # fmt: skip
 NOTABLE_ARM = ("asimd", "asimdhp", "fphp", "asimddp", "i8mm", "bf16", "sve", "sve2", "sme", "svei8mm")
 BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+
+
+def peak_mib() -> float:
+    """Most memory that this process has held so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,13 @@ from itertools import chain
 from pathlib import Path
 
 from msdc.distill.data.parquet import read_parquet
-from msdc.distill.data.sources import MAX_LINE_BYTES, Row, Source
+from msdc.distill.data.sources import MAX_LINE_BYTES, Row, Source, refuse_test_set
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError
+from msdc.text.scored_pairs import GOLD_RANGE, read_pairs
 from msdc.text.text_files import iterate_lines
+
+NLI_CLASSES = ("contradiction", "entailment", "neutral")  # in the order of their numbers
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -216,6 +219,34 @@ def _nli(path: Path, corpus: Corpus, language: str) -> list[Source]:
     return [source]
 
 
+def _nli_pairs(path: Path, corpus: Corpus, language: str) -> list[Source]:
+    """Labelled pairs as they are (label, premise, hypothesis; further columns are ignored), for classification."""
+
+    def rows() -> Iterator[Row]:
+        for number, line in _lines(path):
+            cells = line.split("\t")
+            if len(cells) >= 3 and cells[0] in NLI_CLASSES and cells[1].strip() and cells[2].strip():
+                yield Row(cells[1], cells[2], corpus.source, label=float(NLI_CLASSES.index(cells[0])))
+            else:
+                source.complain(number, "expected a label of NLI, a premise and a hypothesis")
+
+    source = Source(str(path), corpus.source, _text_bytes(path), corpus, rows)
+    return [source]
+
+
+def _scored(path: Path, corpus: Corpus, language: str) -> list[Source]:
+    """Pairs with gold similarities 0 .. 5 in any layout of msdc.text.scored_pairs, scaled to 0 .. 1, for regression."""
+    refuse_test_set(path, "be trained on; name the training part")
+
+    def rows() -> Iterator[Row]:
+        pairs = read_pairs(path)
+        for first, second, gold in zip(pairs.first, pairs.second, pairs.gold_N.tolist(), strict=True):
+            yield Row(first, second, corpus.source, label=gold / GOLD_RANGE[1])
+
+    source = Source(str(path), corpus.source, _text_bytes(path), corpus, rows)
+    return [source]
+
+
 @dataclass(frozen=True)
 class Format:
     """How a kind of corpus file is read.
@@ -238,6 +269,8 @@ class Format:
 # The first that fits is taken; the last one reads everything else.
 FORMATS = (
     Format("nli", _nli, parallel=False),
+    Format("nli-pairs", _nli_pairs, parallel=False),
+    Format("scored", _scored, parallel=False),
     Format("dictionary", _dictionary),
     Format("gettext", _gettext, suffixes=(".po",)),
     Format("", read_parquet, suffixes=(".parquet",)),

@@ -19,13 +19,15 @@ from msdc.errors import InputError
 from msdc.text.tokenizer import clean
 
 MAX_LINE_BYTES = 1_000_000
+TEST_SET_IN_NAME = re.compile(r"test|sts-?20\d\d|sts1[2-6]")
 LANGUAGE_IN_NAME = re.compile(r"(?:^|[._-])([a-z]{2,3})-([a-z]{2,3})(?=[._]|$)")
 
 
 class Row(NamedTuple):
     """One training example; `third` only in triples (premise, entailment, contradiction).
 
-    `domain` is the number of its corpus in the recipe.
+    `domain` is the number of its corpus in the recipe. `label` is given in labelled pairs only: a class 0, 1, 2
+    (NLI), or a similarity 0 .. 1.
     """
 
     source: str
@@ -33,6 +35,7 @@ class Row(NamedTuple):
     language: str
     third: str = ""
     domain: int = 0
+    label: float | None = None
 
 
 @dataclass
@@ -62,12 +65,12 @@ class Source:
         taken = 0
         self.bad, self.first_bad = 0, ""
         longest, limit = self.corpus.max_characters, self.corpus.limit
-        for source, target, language, third, _ in self.rows():
+        for source, target, language, third, _, label in self.rows():
             source, target = clean(source), clean(target)
             if len(source) > longest or len(target) > longest:
                 continue
             taken += 1
-            yield Row(source, target, language, clean(third) if third else "", self.domain)
+            yield Row(source, target, language, clean(third) if third else "", self.domain, label)
             if taken == limit:
                 break
         self.seen = taken
@@ -80,6 +83,16 @@ class Source:
         self.bad += 1
         if not self.first_bad:
             self.first_bad = f"line {line}: {why}"
+
+
+def refuse_test_set(path: Path, what: str) -> None:
+    """Graded pairs of a test set neither train nor choose; `what` says what the file was named for.
+
+    Raises:
+        InputError: the file's name says that it is a test set.
+    """
+    if TEST_SET_IN_NAME.search(path.name.lower()):
+        raise InputError(f"{path}: a test set must not {what}")
 
 
 def language_of(path: Path, corpus: Corpus) -> str:

@@ -14,6 +14,9 @@ from msdc.distill.objectives.contrastive.multilingual_contrastive import multili
 from msdc.distill.objectives.contrastive.supervised_contrastive import supervised_contrastive
 from msdc.distill.objectives.embedding_alignment import embedding_alignment
 from msdc.distill.objectives.kd import kd
+from msdc.distill.objectives.labelled.cosine_regression import cosine_regression
+from msdc.distill.objectives.labelled.domain_adversarial import domain_adversarial
+from msdc.distill.objectives.labelled.softmax_classification import softmax_classification
 from msdc.distill.objectives.masked_language_model import masked_language_model
 from msdc.distill.objectives.metakd import domain_prototypes, metakd
 from msdc.distill.objectives.multilingual_mse import multilingual_mse
@@ -29,6 +32,8 @@ __all__ = [
     "Objective",
     "contrastive_cross_entropy",
     "contrastive_distillation",
+    "cosine_regression",
+    "domain_adversarial",
     "domain_prototypes",
     "embedding_alignment",
     "find_objective",
@@ -41,6 +46,7 @@ __all__ = [
     "pkd",
     "sentence_alignment",
     "sentence_similarity",
+    "softmax_classification",
     "supervised_contrastive",
     "unified_generative",
 ]

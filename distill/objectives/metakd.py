@@ -1,8 +1,8 @@
 """Distillation weighted by how transferable a sentence is between domains, the MetaKD baseline.
 
 What is simplified against Pan et al. 2020 (Meta-KD), which distils classifiers of labelled text in several domains:
-* The guide is the one given teacher. No meta-teacher is trained over the domains, so there is neither its
-  domain-adversarial loss nor the distillation of domain features.
+* The guide is what the stage names: the teacher, or a meta-teacher that an earlier stage has trained over domains with
+  `domain_adversarial` (recipe distilcse:metakd). Domain features are not distilled.
 * Sentences have no class, so a domain has one prototype (its mean direction) instead of one per class.
 * The domain-expertise weight (1 + t) / (exp(error^2) + 1) has a prediction error only where there are labels; here
   the error is 0 and the weight is (1 + t) / 2.

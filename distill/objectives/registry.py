@@ -20,6 +20,9 @@ from msdc.distill.objectives.contrastive.multilingual_contrastive import multili
 from msdc.distill.objectives.contrastive.supervised_contrastive import supervised_contrastive
 from msdc.distill.objectives.embedding_alignment import embedding_alignment
 from msdc.distill.objectives.kd import kd
+from msdc.distill.objectives.labelled.cosine_regression import cosine_regression
+from msdc.distill.objectives.labelled.domain_adversarial import domain_adversarial
+from msdc.distill.objectives.labelled.softmax_classification import softmax_classification
 from msdc.distill.objectives.masked_language_model import masked_language_model
 from msdc.distill.objectives.metakd import metakd
 from msdc.distill.objectives.multilingual_mse import multilingual_mse
@@ -152,6 +155,24 @@ _ALL = (
         optional=_STATES,
         options=("own_share",),
         equal_widths=True,
+    ),
+    Objective(
+        "softmax_classification",
+        softmax_classification,
+        ("source_BD", "target_BD", "classifier_CF", "bias_C", "label_B"),
+        "Reimers and Gurevych 2019 (Sentence-BERT), section 3: classification of NLI pairs",
+    ),
+    Objective(
+        "cosine_regression",
+        cosine_regression,
+        ("source_BD", "target_BD", "score_B"),
+        "Reimers and Gurevych 2019 (Sentence-BERT), section 3: regression on STS-B",
+    ),
+    Objective(
+        "domain_adversarial",
+        domain_adversarial,
+        ("source_BD", "domains_PD", "bias_P", "domain_B"),
+        "Ganin and Lempitsky 2015, for the meta-teacher of Pan et al. 2020 (Meta-KD)",
     ),
     Objective(
         "sentence_alignment",

@@ -6,8 +6,6 @@ few hundred rows of each corpus, TRIAL_STEPS steps per stage. Time and memory ar
 
 from __future__ import annotations
 
-import resource
-import sys
 import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,6 +19,7 @@ from msdc.distill.recipe import Assistant, Corpus, Recipe, Stage, StudentShape
 from msdc.distill.rows import corpus_name, recipe_facts
 from msdc.distill.run_folder import RunFolder
 from msdc.encoders.encoder import load_encoder
+from msdc.machine import peak_mib
 
 TRIAL_STEPS = 4
 TRIAL_ROWS = 400
@@ -46,6 +45,7 @@ class StagePlan:
     steps: int | None
     seconds_per_step: float | None = None
     hours: float | None = None
+    minutes_per_10000_steps: float | None = None
     loss_shares: dict[str, float] = field(default_factory=dict)
 
 
@@ -152,11 +152,6 @@ def _pieces(recipe: Recipe) -> int | None:
     return recipe.assistant.vocabulary.train if isinstance(recipe.assistant, Assistant) else None
 
 
-def _peak_mib() -> float:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
-
-
 def _seconds_per_step(rows: list[dict[str, Any]], stage: str) -> float | None:
     times = [row["seconds"] for row in rows if row.get("stage") == stage and "seconds" in row]
     # The first step also computes the guide's outputs of a whole window and warms up.
@@ -198,6 +193,8 @@ def _try(recipe: Recipe, trial: Recipe, folder: Path, result: DryRun) -> None:
         numbers = done.stages[plan.name]
         plan.loss_shares = {k.removeprefix("share_"): v for k, v in numbers.items() if k.startswith("share_")}
         plan.seconds_per_step = _seconds_per_step(rows, plan.name)
+        if plan.seconds_per_step is not None:
+            plan.minutes_per_10000_steps = 10_000 * plan.seconds_per_step / 60
         if plan.steps is not None and plan.seconds_per_step is not None:
             plan.hours = plan.steps * plan.seconds_per_step / 3600
     hours = [plan.hours for plan in result.stages]
@@ -210,7 +207,7 @@ def _try(recipe: Recipe, trial: Recipe, folder: Path, result: DryRun) -> None:
         more = (pieces - tried.vocabulary) * (tried.table_width + assistant)
     known = [count.rows for count in result.sources if count.rows is not None]
     buffered = min(recipe.buffer, sum(known) if len(known) == len(result.sources) else recipe.buffer)
-    result.memory_mib = _peak_mib() + (ADAM_BYTES * max(0, more) + ROW_BYTES * buffered) / 2**20
+    result.memory_mib = peak_mib() + (ADAM_BYTES * max(0, more) + ROW_BYTES * buffered) / 2**20
 
 
 def to_text(result: DryRun) -> str:
@@ -224,7 +221,9 @@ def to_text(result: DryRun) -> str:
     lines.append("stages")
     for plan in result.stages:
         steps = "steps unknown" if plan.steps is None else f"{plan.steps} steps"
-        speed = "" if plan.seconds_per_step is None else f", {plan.seconds_per_step:.2f} s per step"
+        speed = ""
+        if plan.minutes_per_10000_steps is not None:
+            speed = f", {plan.seconds_per_step:.2f} s per step ({plan.minutes_per_10000_steps:.0f} minutes per 10,000)"
         hours = "" if plan.hours is None else f", about {plan.hours:.2f} hours"
         parts = ", ".join(f"{name} {100 * share:.3g} %" for name, share in plan.loss_shares.items())
         lines.append(f"  {plan.name}: {steps}{speed}{hours}{f'; loss: {parts}' if parts else ''}")

@@ -10,6 +10,7 @@ from msdc.distill.guide import Guide
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks.generative import GENERATIVE_INPUTS, GenerativeTask
 from msdc.distill.tasks.hidden_states import HiddenStatesTask
+from msdc.distill.tasks.labelled import LabelledTask
 from msdc.distill.tasks.sentence import EmbeddingTask, SentenceTask, Task, stage_inputs
 
 
@@ -32,6 +33,7 @@ class TaskRecord:
 TASKS = (
     TaskRecord("embedding", lambda stage: stage.train == "student.embedding", EmbeddingTask),
     TaskRecord("hidden states", HiddenStatesTask.applies, HiddenStatesTask),
+    TaskRecord("labelled", LabelledTask.applies, LabelledTask),
     TaskRecord("generative", lambda stage: bool(stage_inputs(stage) & GENERATIVE_INPUTS), GenerativeTask),
     TaskRecord("sentence", lambda stage: True, SentenceTask),
 )

@@ -35,6 +35,7 @@ from msdc.encoders.defaults import EncodeDefaults
 from msdc.encoders.encoder import Encoder
 from msdc.errors import MsdcError
 from msdc.files import atomic_path, disk_errors
+from msdc.machine import peak_mib
 from msdc.progress import say
 
 CHECKPOINT_SECONDS = 120.0
@@ -175,14 +176,25 @@ class Trainer:
         if resume and (found := checkpoints(self.folder)):
             self._restore(load_checkpoint(found[0]))
             say(f"{self.stage.name}: resumed at step {self.position.step} of {self.steps}")
+        began, first = time.monotonic(), self.position.step
         # A run killed between its last checkpoint and the end of the stage had decided to stop: it stays stopped.
         if self.position.step < self.steps and not self._stopped():
             with StageProgress(self.stage.name, self.steps, enabled=self.rank == 0) as progress:
                 self.feed.stream.on_rows = progress.reading
                 self._loop(log, progress)
+        cost = self._cost(time.monotonic() - began, self.position.step - first)
         assert self.best is not None
         self._take(load_file(self._best_path()))
-        return {"step": float(self.best[1]), **self.best[2], **self.loss_shares()}
+        return {"step": float(self.best[1]), **self.best[2], **self.loss_shares(), **cost}
+
+    def _cost(self, seconds: float, steps: int) -> dict[str, float]:
+        """What Mao et al. 2021 state of their models: minutes per 10,000 steps (validation included), and peak memory.
+
+        Memory is that of the process so far, with guide and text, or on a GPU what its tensors have held.
+        """
+        peak = torch.cuda.max_memory_allocated(self.device) / 2**20 if self.device.type == "cuda" else peak_mib()
+        minutes = {"minutes_per_10000_steps": round(10_000 * seconds / steps / 60, 2)} if steps else {}
+        return minutes | {"peak_mib": round(peak, 1)}
 
     def loss_shares(self) -> dict[str, float]:
         """Share of each objective in the loss of the steps so far, `share_NAME`."""

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from msdc.distill.data.sources import Row
+from msdc.distill.data.sources import Row, refuse_test_set
 from msdc.distill.guide import Guide
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
@@ -34,8 +34,8 @@ def read_graded(path: str, choosing: bool = True, limit: int | None = None) -> S
         InputError: missing, a name that says it is a test set while `choosing`, or fewer than two graded pairs.
     """
     file = Path(path).expanduser()
-    if choosing and re.search(r"test|sts-?20\d\d|sts1[2-6]", file.name.lower()):
-        raise InputError(f"{path}: a test set must not choose checkpoints; name a development set")
+    if choosing:
+        refuse_test_set(file, "choose checkpoints; name a development set")
     name = re.sub(r"(\.(tsv|csv|txt|gz))+$", "", file.name)
     pairs = read_pairs(file, name, ANY_SCORE, skip_bad=True)
     if len(pairs) < 2:

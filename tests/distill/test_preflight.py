@@ -99,6 +99,8 @@ def test_dry_run_counts_and_tries(tiny_tree, tmp_path):
     assert sum(shares.values()) == pytest.approx(1, abs=1e-4) and stages["one"]["loss_shares"] == {
         "multilingual_mse": 1
     }
+    for stage in plan["stages"]:
+        assert stage["minutes_per_10000_steps"] == pytest.approx(10_000 * stage["seconds_per_step"] / 60)
     assert all(stage["hours"] > 0 for stage in plan["stages"]) and plan["memory_mib"] > 50
     assert plan["facts"]["stages.two.objective"] == "embedding_alignment"
 

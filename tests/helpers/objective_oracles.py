@@ -174,3 +174,29 @@ def unified_generative(logits, masked, here, partner, partner_mask, task="ugt"):
             p = softmax(logits[i])
             total += sum(weight * (math.log(weight) - math.log(p[token])) for token, weight in q.items())
     return total / len(logits)
+
+
+def _log_softmax(x):
+    top = max(x)
+    total = math.log(sum(math.exp(a - top) for a in x)) + top
+    return [a - total for a in x]
+
+
+def softmax_classification(source, target, classifier, bias, label):
+    total = 0.0
+    for u, v, wanted in zip(source, target, label, strict=True):
+        features = [*u, *v, *(abs(a - b) for a, b in zip(u, v, strict=True))]
+        logits = [dot(row, features) + b for row, b in zip(classifier, bias, strict=True)]
+        total -= _log_softmax(logits)[wanted]
+    return total / len(source)
+
+
+def cosine_regression(source, target, score):
+    return sum((cosine(u, v) - y) ** 2 for u, v, y in zip(source, target, score, strict=True)) / len(source)
+
+
+def domain_adversarial(source, domains, bias, domain):
+    total = 0.0
+    for h, wanted in zip(source, domain, strict=True):
+        total -= _log_softmax([dot(row, h) + b for row, b in zip(domains, bias, strict=True)])[wanted]
+    return total / len(source)

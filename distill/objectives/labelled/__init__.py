@@ -1,0 +1,1 @@
+"""Losses on text with labels: classes of pairs, scores of pairs, domains of sentences."""

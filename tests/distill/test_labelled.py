@@ -1,0 +1,141 @@
+"""Stages on labels: SBERT's two, and MetaKD's meta-teacher; from the corpus file to the trained weights."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from msdc.distill.data.sources import open_corpora
+from msdc.distill.pipeline import run
+from msdc.distill.preflight import check_recipe
+from msdc.distill.recipe import Corpus, parse_recipe
+from msdc.encoders.encoder import load_encoder
+from msdc.errors import InputError
+
+NLI = "gold_label\tpremise\thypothesis\n" + "".join(
+    f"{label}\tA man number {i} eats {food}.\t{other}\n"
+    for i, food in enumerate(("bread", "soup", "fish", "rice", "cake", "corn") * 4)
+    for label, other in (
+        ("entailment", "A person eats."), ("contradiction", f"Nobody eats {food}."), ("neutral", "It is late."),
+    )
+)  # fmt: skip
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "nli.tsv").write_text(NLI)
+    animals = ("cat", "dog")
+    lines = [f"{4 * (i % 2) + i // 2 % 2}.0\tA dog runs {i}.\tA {animals[i % 2]} runs {i}.\n" for i in range(40)]
+    (tmp_path / "dev.tsv").write_text("score\tsentence1\tsentence2\n" + "".join(lines))
+    (tmp_path / "sts.tsv").write_text("score\tsentence1\tsentence2\n" + "".join(reversed(lines)))
+    return tmp_path
+
+
+def test_labels_are_read_with_their_pairs(files):
+    (nli,) = open_corpora((Corpus(path=str(files / "nli.tsv"), kind="nli-pairs"),))
+    rows = list(nli.read())
+    assert [row.label for row in rows[:3]] == [1.0, 0.0, 2.0] and len(rows) == 72
+    assert rows[1].target == "Nobody eats bread." and rows[0].language == "en"
+    assert nli.bad == 1 and "label of NLI" in nli.first_bad  # the header
+    (scored,) = open_corpora((Corpus(path=str(files / "sts.tsv"), kind="scored"),))
+    assert sorted({row.label for row in scored.read()}) == [0.0, 0.2, 0.8, 1.0]
+    (plain,) = open_corpora((Corpus(path=str(files / "nli.tsv"), kind="text", columns=[2]),))
+    assert all(row.label is None for row in plain.read())
+
+
+def sbert(files, tiny_teacher, **stage) -> dict:
+    common = {"guide": None, "steps": 12, "batch": 8, "max_length": 20, "learning_rate": 1e-3, "evaluate_every": 6}
+    nli = {"name": "nli", "objective": "softmax_classification"} | common | stage
+    sts = {"name": "stsb", "objective": "cosine_regression"} | common
+    sts["corpora"] = [{"path": str(files / "sts.tsv"), "kind": "scored"}]
+    return {
+        "name": "tiny-sbert", "teacher": str(tiny_teacher), "assistant": None, "student": str(tiny_teacher),
+        "corpora": [{"path": str(files / "nli.tsv"), "kind": "nli-pairs"}], "precision": "float32", "threads": 1,
+        "heldout": {"pairs": 5, "share": 0.1, "graded": [str(files / "dev.tsv")]},
+        "cache": str(files / "guides"), "stages": [nli, sts],
+    }  # fmt: skip
+
+
+def test_sbert_learns_classes_and_then_scores(files, tiny_teacher):
+    """The classifier's loss falls below chance and that of the regression falls; both stages move the encoder."""
+    tree = sbert(files, tiny_teacher, steps=60, learning_rate=3e-3)
+    tree["stages"][1]["steps"] = 40
+    done = run(parse_recipe(tree, "test"), files / "run")
+    rows = [json.loads(line) for line in (files / "run" / "metrics.jsonl").read_text().splitlines()]
+    losses = {
+        name: [row["loss"] for row in rows if row.get("stage") == name and "loss" in row] for name in ("nli", "stsb")
+    }
+    assert sum(losses["nli"][-8:]) < 0.7 * sum(losses["nli"][:8]), losses["nli"]
+    assert sum(losses["stsb"][-8:]) < 0.7 * sum(losses["stsb"][:8]), losses["stsb"]
+    kept = [
+        load_file(files / "run" / "stages" / f"{name}" / "model" / "model.safetensors") for name in ("0-nli", "1-stsb")
+    ]
+    name = next(key for key in kept[0] if "layers.0" in key and key.endswith("weight"))
+    assert not torch.equal(kept[0][name], kept[1][name])
+    # The classifier is the task's: the student is a plain encoder.
+    assert not any("classifier" in key for key in kept[0])
+    for numbers in done.stages.values():
+        assert numbers["minutes_per_10000_steps"] > 0 and numbers["peak_mib"] > 50
+    assert load_encoder(done.student).encode(["A man eats."]).shape == (1, load_encoder(tiny_teacher).width)
+
+
+def test_labels_that_a_corpus_does_not_have_are_missed_at_the_start(files, tiny_teacher):
+    tree = sbert(files, tiny_teacher)
+    tree["corpora"][0]["kind"] = "nli"
+    with pytest.raises(InputError, match="softmax_classification needs labels: set `kind: nli-pairs`"):
+        check_recipe(parse_recipe(tree, "test"))
+    tree = sbert(files, tiny_teacher)
+    del tree["stages"][1]["corpora"]
+    with pytest.raises(InputError, match="cosine_regression needs labels: set `kind: scored`"):
+        check_recipe(parse_recipe(tree, "test"))
+
+
+def test_a_test_set_is_no_training_text(files, tiny_teacher):
+    (files / "sts-test.tsv").write_text((files / "sts.tsv").read_text())
+    with pytest.raises(InputError, match="a test set must not"):
+        open_corpora((Corpus(path=str(files / "sts-test.tsv"), kind="scored"),))
+
+
+def triples(path, subject: str) -> dict:
+    path.write_text(
+        "".join(f"A {subject} runs {i}.\tA {subject} moves.\tNo {subject} is here {i}.\n" for i in range(30))
+    )
+    return {"path": str(path), "kind": "triples"}
+
+
+def test_a_meta_teacher_is_trained_and_then_guides(files, tiny_teacher):
+    """MetaKD: a copy of the teacher learns on over two domains; the student's guide is that copy, the teacher stays."""
+    common = {"steps": 4, "batch": 8, "max_length": 20, "learning_rate": 1e-3, "evaluate_every": 4}
+    corpora = [triples(files / "one.tsv", "dog"), triples(files / "two.tsv", "horse")]
+    adversarial = {"name": "domain_adversarial", "weight": 0.5}
+    tree = sbert(files, tiny_teacher) | {
+        "assistant": "teacher",
+        "corpora": [{"path": c["path"], "kind": "text", "columns": [1]} for c in corpora],
+        "stages": [
+            common | {"name": "meta-teacher", "train": "assistant", "guide": None, "corpora": corpora,
+                      "objective": ["supervised_contrastive", adversarial]},
+            common | {"name": "distil", "guide": "assistant",
+                      "objective": {"name": "metakd", "options": {"layers": "skip"}}},
+        ],
+    }  # fmt: skip
+    before = load_encoder(tiny_teacher).encode(["A dog runs."])
+    done = run(parse_recipe(tree, "test"), files / "run")
+    assert done.assistant is not None and done.stages["meta-teacher"]["share_domain_adversarial"] > 0
+    meta = load_encoder(done.assistant).encode(["A dog runs."])
+    assert abs(meta - before).max() > 1e-3
+    assert (load_encoder(tiny_teacher).encode(["A dog runs."]) == before).all()
+    # What the student learned from are the meta-teacher's vectors: the store has them under its fingerprint only.
+    stored = [path.parent.name for path in (files / "guides").rglob("vectors.f16")]
+    assert stored and all(name.startswith(load_encoder(done.assistant).fingerprint()[:32]) for name in stored)
+
+
+def test_one_domain_has_no_adversary(files, tiny_teacher):
+    tree = sbert(files, tiny_teacher)
+    tree["stages"] = [{"name": "a", "guide": None, "objective": "domain_adversarial"}]
+    for corpora in (None, [triples(files / "one.tsv", "dog")]):
+        tree["stages"][0]["corpora"] = corpora
+        with pytest.raises(InputError, match="needs two corpora or more"):
+            check_recipe(parse_recipe(tree, "test"))
