@@ -50,6 +50,13 @@ def _listing() -> str:
     help="Also score vectors truncated to their first N dimensions.",
 )
 @click.option(
+    "--vectors",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Also score vectors of another encoder (LASER, mUSE): a folder of NAME.txt, one text per line, with NAME.npy "
+    "[N, D]. Repeatable.",
+)
+@click.option(
     "--reference", metavar="MODEL", help="Float model for drift, teacher for mse.  [default: the model of --against]"
 )
 @click.option("--runtime", type=click.Choice(RUNTIMES.names()), help="Runtime when MODEL is a bundle.")
@@ -108,6 +115,7 @@ def command(
     against: str | None,
     artifacts: tuple[str, ...],
     truncate_dims: tuple[int, ...],
+    vectors: tuple[Path, ...],
     reference: str | None,
     runtime: str | None,
     prompt_name: str | None,
@@ -168,6 +176,7 @@ def command(
         against=against,
         artifacts=artifacts,
         truncate_dims=truncate_dims,
+        vectors=vectors,
         reference=reference,
         runtime=runtime,
         prompt_name=prompt_name,

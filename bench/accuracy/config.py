@@ -16,6 +16,7 @@ class EvaluateConfig:
     `truncate_dims`: also score vectors truncated to their first N dimensions. `artifacts`: bundles of `model`, scored
     on every runtime they hold. `near`: Jaccard similarity of near duplicates; None searches for exact ones only.
     `prompt_name` and `prompt` apply to `model` and its artifacts.
+    `vectors`: folders of vectors of other encoders, scored beside the model (see msdc.bench.accuracy.vector_files).
     `no_corpora` is the reason to report when `corpora` is empty.
     """
 
@@ -24,6 +25,7 @@ class EvaluateConfig:
     against: str | None = None
     artifacts: tuple[str, ...] = ()
     truncate_dims: tuple[int, ...] = ()
+    vectors: tuple[Path, ...] = ()
     reference: str | None = None
     runtime: str | None = None
     prompt_name: str | None = None

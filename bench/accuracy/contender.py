@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from msdc.bench.accuracy.config import EvaluateConfig
+from msdc.bench.accuracy.vector_files import VectorFiles
 from msdc.bench.accuracy.vectors import TruncatedVectors, VectorStore
 from msdc.compress.quantization.packing import read_plan
 from msdc.encoders.defaults import Configured, configured
@@ -92,12 +93,29 @@ class Opener:
             model = open_model(name, runtime)
         if name == self.config.model or name in self.config.artifacts:
             model = configured(model, self.config.prompt_name, self.config.prompt)
-        record = _record(str(getattr(model, "name", Path(name).name)), model)
+        return self._contender(name, model, _record(str(getattr(model, "name", Path(name).name)), model))
+
+    def open_vectors(self, folder: Path) -> Contender:
+        """The vectors of another encoder, from files.
+
+        Raises:
+            InputError: not a folder of vectors.
+        """
+        model = VectorFiles(folder)
+        record = {"label": model.name, "model": model.name, "kind": "vectors", "width": model.width}
+        return self._contender(str(folder), model, record | {"sha256": model.fingerprint()}, cached=False)
+
+    def _contender(self, name: str, model: Any, record: dict[str, Any], cached: bool = True) -> Contender:
         if record["label"] in self.taken:
             # Two folders of the same name: their paths tell them apart.
             record["label"] = f"{record['label']} [{name}]"
         self.taken.add(record["label"])
-        store = VectorStore(model, progress=options.progress, cache=self.config.cache, key=_cache_key(record, model))
+        store = VectorStore(
+            model,
+            progress=self.config.options.progress,
+            cache=self.config.cache if cached else None,
+            key=_cache_key(record, model) if cached else None,
+        )
         store.name = record["label"]
         return Contender(record["label"], store, record)
 
@@ -105,8 +123,8 @@ class Opener:
 def line_up(config: EvaluateConfig, opener: Opener, main: Contender) -> tuple[list[Contender], Contender | None]:
     """The contenders and the reference model (None where no reference is named).
 
-    Contenders are `main`, `main` truncated to each requested width, its artifacts on every runtime, and the model
-    of `--against`.
+    Contenders are `main`, `main` truncated to each requested width, its artifacts on every runtime, vectors from files,
+    and the model of `--against`.
 
     Raises:
         InputError: a model that cannot be opened, or an artifact that is not a bundle.
@@ -121,6 +139,7 @@ def line_up(config: EvaluateConfig, opener: Opener, main: Contender) -> tuple[li
     for folder in config.artifacts:
         for runtime in read_manifest(folder).runtimes:
             contenders.append(replace(opener.open(folder, runtime), baseline=main))
+    contenders += [opener.open_vectors(folder) for folder in config.vectors]
     if config.against is not None:
         main.baseline = opener.open(config.against, config.runtime if is_bundle(config.against) else None)
         contenders.append(main.baseline)
@@ -133,9 +152,9 @@ def line_up(config: EvaluateConfig, opener: Opener, main: Contender) -> tuple[li
 def drift_goal(one: Contender, reference: Contender | None) -> Contender | None:
     """The contender whose vectors `one` is compared with: the reference, else its baseline; never itself.
 
-    Truncated vectors have another width and are compared with none.
+    Truncated vectors have another width and are compared with none, vectors of another encoder mean something else.
     """
-    if one.record["kind"] == "cut":
+    if one.record["kind"] in ("cut", "vectors"):
         return None
     goal = reference or one.baseline
     return None if goal is None or goal.label == one.label else goal

@@ -15,7 +15,9 @@ from msdc.bench.accuracy.evaluate import plain, result_of
 from msdc.bench.accuracy.readers.parallel import Parallel
 from msdc.bench.accuracy.sets.registry import SUITES, DataSet
 from msdc.bench.accuracy.statistics import Items, interval, paired_test
+from msdc.bench.accuracy.vector_files import VectorFiles
 from msdc.errors import InputError
+from msdc.progress import say
 
 Answers = dict[str, tuple[dict[str, Any], Items | None]]
 
@@ -85,9 +87,15 @@ def unseen(config: EvaluateConfig, findings: Findings, name: str, data: Parallel
 def _answer(
     config: EvaluateConfig, contender: Contender, reference: Contender | None, one: DataSet, data: Any
 ) -> tuple[dict[str, Any], Items | None] | None:
-    """Result and per-item answers of one contender; None where the task needs a second model and there is none."""
+    """Result and per-item answers of one contender.
+
+    None where the task needs a second model and there is none, or where vectors from files lack a text.
+    """
     goal = drift_goal(contender, reference) if one.task.needs_reference else None
     if one.task.needs_reference and goal is None:
+        return None
+    if isinstance(contender.store.model, VectorFiles) and (absent := contender.store.model.missing(data.texts())):
+        say(f"{contender.label}: {one.name} is not scored, {len(absent)} texts have no vector ({absent[0][:60]!r})")
         return None
     options = replace(config.options, reference=goal.store if goal else None)
     result, outcome = result_of(one.task, contender.store, data, options)

@@ -75,7 +75,7 @@ def _mldoc(scores: Scores) -> Cells:
     cells: Cells = {}
     for column, (source, target) in LXS.items():
         tested = scores.get(f"mldoc/{source}", {}).get("languages", {}).get(target, {})
-        cells[column] = float(tested["accuracy"]) if "accuracy" in tested else None
+        cells[column] = float(tested["mean_of_runs"]) if "mean_of_runs" in tested else None
     return cells | {"avg": _mean(cells, tuple(LXS))}
 
 
@@ -118,7 +118,7 @@ TABLES = (
     TableSpec(
         "dcse_sts", "STS12-16, STS-B, SICK-R (DistilCSE)", ("paper-dcse",), _dcse, "all pairs of a year in one list"
     ),
-    TableSpec("lxs_mldoc", "MLDoc, zero-shot accuracy (LXS)", ("paper-lxs",), _mldoc),
+    TableSpec("lxs_mldoc", "MLDoc, zero-shot accuracy (LXS)", ("paper-lxs",), _mldoc, "ours: mean of five runs"),
     TableSpec("lxs_xsr", "XSR, P@1 (LXS)", ("paper-lxs",), _xsr, XSR_NOTE),
     TableSpec("lxs_ablations", "Ablations on MLDoc and XSR (LXS)", ("paper-lxs",), _lxs_ablations, XSR_NOTE),
 )

@@ -6,6 +6,7 @@ Shapes: N texts, D width.
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from msdc.errors import InputError
 # inverse regularisation strengths tried; chosen on the development file, or by 5-fold cross-validation on training rows
 STRENGTHS = (0.1, 1.0, 10.0, 100.0)
 FOLDS = 5
+RUNS = 5  # of MLDoc: Mao et al. 2021 report the mean of five
+EPOCHS = 100
 
 
 def fit_linear(
@@ -42,6 +45,27 @@ def fit_linear(
         marks = [0.0, 1.0, 0.0, 0.0]
     strength = STRENGTHS[int(np.argmax(marks))]
     return model(strength).fit(features_ND, labels), strength
+
+
+def run_again(features_ND: np.ndarray, labels: list[str], strength: float, seed: int) -> Any:
+    """The same linear classifier trained by minibatches (Adam) from random weights, which follow from `seed`.
+
+    The logistic regression of `fit_linear` has one optimum whatever the start; what varies between runs of the papers'
+    classifiers is start and order.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    linear = MLPClassifier(
+        (), alpha=1.0 / strength, batch_size=min(32, len(labels)), max_iter=EPOCHS, tol=0.0, n_iter_no_change=EPOCHS,
+        random_state=seed,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        # The number of epochs is fixed: that the loss still falls at its end is no fault.
+        warnings.simplefilter("ignore", category=ConvergenceWarning)
+        return make_pipeline(StandardScaler(), linear).fit(features_ND, labels)
 
 
 def score(store: VectorStore, data: CrossLingual, options: Options) -> Outcome:
@@ -72,6 +96,9 @@ def score(store: VectorStore, data: CrossLingual, options: Options) -> Outcome:
             "macro_f1": 100.0 * float(f1_score(test.labels, predicted, average="macro", zero_division=0)),
             "texts": len(test),
         }
+    runs: dict[str, Any] = {}
+    if data.name.startswith("mldoc"):
+        runs = {"runs": _five_runs(store, data, strength, options, by_language)}
     targets = [language for language in data.tests if language != data.source_language] or list(data.tests)
     items = Items("mean", np.concatenate([answers[language] for language in targets]))
     majority = max(set(data.training.labels), key=data.training.labels.count)
@@ -86,10 +113,28 @@ def score(store: VectorStore, data: CrossLingual, options: Options) -> Outcome:
             "training_texts": len(data.training),
             "strength": strength,
             "languages": by_language,
+            **runs,
             "pairs": len(items.values_N),
         },
         items,
     )
+
+
+def _five_runs(
+    store: VectorStore, data: CrossLingual, strength: float, options: Options, by_language: dict[str, Any]
+) -> dict[str, float]:
+    """Accuracy x 100 of RUNS classifiers, their mean over runs and target languages; each into `by_language`."""
+    features_ND = store.encode(data.training.texts)
+    seeds = range(options.seed, options.seed + RUNS)
+    classifiers = [run_again(features_ND, data.training.labels, strength, seed) for seed in seeds]
+    for language, test in data.tests.items():
+        vectors_ND, truth = store.encode(test.texts), np.array(test.labels)
+        right = [100.0 * float((one.predict(vectors_ND) == truth).mean()) for one in classifiers]
+        by_language[language]["runs"] = right
+        by_language[language]["mean_of_runs"] = float(np.mean(right))
+    targets = [language for language in data.tests if language != data.source_language] or list(data.tests)
+    means = [float(np.mean([by_language[language]["runs"][run] for language in targets])) for run in range(RUNS)]
+    return {"count": RUNS, "accuracy": float(np.mean(means)), "deviation": float(np.std(means, ddof=1))}
 
 
 def read(path: Path) -> CrossLingual:

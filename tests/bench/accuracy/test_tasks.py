@@ -161,6 +161,25 @@ def test_classification_with_one_class_is_refused(bag):
         classification.score(VectorStore(bag), topic_data({"ball": "sport"}), Options())
 
 
+def test_mldoc_is_the_mean_of_five_runs(tmp_path, bag):
+    """Five classifiers from five seeds; on classes that overlap they differ, and the table's cell is their mean."""
+    generator = np.random.default_rng(8)
+    words = ["bank", "goal", "vote", "rain"]
+    for name, rows in (("english.train.1000", 60), ("english.test", 30), ("german.test", 30)):
+        lines = []
+        for _ in range(rows):
+            first, second = generator.choice(4, size=2)
+            lines.append(f"class{first}\tthe {words[first]} and the {words[second]} of {generator.integers(9)}")
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    result = evaluate(bag, task="classification", path=tmp_path)
+    german = result["languages"]["de"]
+    assert len(german["runs"]) == result["runs"]["count"] == 5
+    assert german["mean_of_runs"] == pytest.approx(np.mean(german["runs"])) == result["runs"]["accuracy"]
+    assert result["runs"]["deviation"] == pytest.approx(np.std(german["runs"], ddof=1))
+    assert len(set(german["runs"])) > 1 and german["mean_of_runs"] > 40 > 100 / 4
+    assert evaluate(bag, task="classification", path=tmp_path)["languages"]["de"]["runs"] == german["runs"]
+
+
 def test_mldoc_reader(tmp_path):
     for name in ("english.train.1000", "english.dev", "english.test", "german.test"):
         (tmp_path / name).write_text("CCAT\tsome company text\nECAT\tabout prices\n" * 8, encoding="utf-8")
