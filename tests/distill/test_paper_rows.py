@@ -13,6 +13,7 @@ from places import ROOT
 
 from msdc.distill.catalog import listing, load_recipe, shipped, variants_of
 from msdc.distill.cli import command
+from msdc.distill.objectives import find_objective
 from msdc.distill.recipe import TEACHER, Recipe, StudentShape, model_name
 from msdc.distill.rows import recipe_facts
 
@@ -85,6 +86,22 @@ def test_a_test_set_is_no_training_text():
         read = [name for key, names in facts.items() if key.endswith(".corpora") for name in names]
         assert read and not any(name.startswith(kept_out) for name in read), label
     assert any(name.startswith("Tatoeba") for name in recipe_facts(load_recipe("mkd"))["stages.teach.corpora"])
+
+
+def test_no_row_has_a_projection_to_carry_from_stage_to_stage():
+    """The learned map to the guide's width is dropped after its stage, as in DistilCSE's code: no row has two of them."""
+    projecting = {}
+    for name, row in ROWS:
+        recipe = load_recipe(f"{name}:{row}")
+        teacher, student = resolved(recipe).get("widths", (0, 0))
+        projecting[f"{name}:{row}"] = [
+            stage.name
+            for stage in recipe.stages
+            if stage.role == "student" and stage.guide is not None and teacher != student
+            and any(find_objective(use.name).equal_widths for use in stage.objective)
+        ]  # fmt: skip
+    assert max(map(len, projecting.values())) == 1
+    assert {name.split(":")[0] for name, stages in projecting.items() if stages} == {"distilcse"}
 
 
 def test_departures_are_listed():
