@@ -89,7 +89,7 @@ def test_a_test_set_is_no_training_text():
 
 
 def test_no_row_has_a_projection_to_carry_from_stage_to_stage():
-    """The learned map to the guide's width is dropped after its stage, as in DistilCSE's code: no row has two of them."""
+    """The learned map to the guide's width is dropped after its stage, as DistilCSE does: no row has two of them."""
     projecting = {}
     for name, row in ROWS:
         recipe = load_recipe(f"{name}:{row}")

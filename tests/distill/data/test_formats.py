@@ -23,6 +23,8 @@ from msdc.errors import InputError
         ("a.parquet", "text", "read_parquet"),
         ("a.po", "dictionary", "_dictionary"),
         ("a.parquet", "nli", "_nli"),
+        ("a.tsv", "nli-pairs", "_nli_pairs"),
+        ("a.csv", "scored", "_scored"),
     ],
 )
 def test_kind_and_suffix_choose_the_format(name, kind, reader):
@@ -30,8 +32,8 @@ def test_kind_and_suffix_choose_the_format(name, kind, reader):
 
 
 def test_kinds_are_those_of_the_records():
-    assert KINDS == ("auto", "nli", "dictionary", "gettext", "text", "triples", "pairs")
-    assert [kind for kind in KINDS if not has_target(kind)] == ["nli", "text", "triples"]
+    assert KINDS == ("auto", "nli", "nli-pairs", "scored", "dictionary", "gettext", "text", "triples", "pairs")
+    assert [kind for kind in KINDS if not has_target(kind)] == ["nli", "nli-pairs", "scored", "text", "triples"]
     assert len({one.kind for one in FORMATS}) == len(FORMATS)
 
 

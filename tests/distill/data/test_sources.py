@@ -119,7 +119,7 @@ def test_plain_text_and_triples(tmp_path):
     triples = tmp_path / "nli.tsv"
     triples.write_text("A.\tB.\tC.\n", encoding="utf-8")
     (source,) = open_corpus(Corpus(path=str(triples), kind="triples"))
-    assert [tuple(r) for r in source.read()] == [("A.", "B.", "en", "C.", 0)]
+    assert [tuple(r) for r in source.read()] == [("A.", "B.", "en", "C.", 0, None)]
 
 
 def test_labelled_pairs_become_triples(tmp_path):
