@@ -20,6 +20,7 @@ from msdc.compress.student.io import save_student
 from msdc.compress.student.model import Student
 from msdc.distill.assistant import cut_student, make_assistant, make_student, sample_rows
 from msdc.distill.data.batches import CHUNK_PAIRS, BatchFeed
+from msdc.distill.data.downloads import record_downloads
 from msdc.distill.data.sources import open_corpora
 from msdc.distill.data.stream import TextStream
 from msdc.distill.data.word_translation import Dictionary, learn_dictionary, put_into_words
@@ -119,6 +120,7 @@ class Run:
         if self.rank == 0:
             check_recipe(self.recipe)
             self.folder.create(self.recipe)
+            record_downloads(self.recipe, self.folder.path)
             for other in self.beside:
                 if taken := self.folder.take_over(self.recipe, other):
                     say(f"taken over from {other}: {', '.join(taken)}")

@@ -50,7 +50,8 @@ def find_model(name: str, download: bool) -> Path | None:
     try:
         from huggingface_hub import snapshot_download
 
-        return Path(snapshot_download(name, local_files_only=True))
+        hub_id, _, revision = name.partition("@")
+        return Path(snapshot_download(hub_id, revision=revision or None, local_files_only=True))
     except Exception:
         # Not in the hub's cache, or no name that the hub could have: the run would ask the hub.
         return None

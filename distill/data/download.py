@@ -5,6 +5,7 @@ Only data files are downloaded (parquet, tsv, zip of two text files); no code of
 
 from __future__ import annotations
 
+import functools
 import shutil
 import urllib.error
 import urllib.request
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError
-from msdc.files import atomic_path, disk_errors, user_cache
+from msdc.files import atomic_path, disk_errors, read_json, sha256_file, user_cache, write_json
 from msdc.progress import say
 
 OPUS_URL = "https://object.pouta.csc.fi/OPUS-{name}/{version}/moses/{pair}.txt.zip"
@@ -32,10 +33,12 @@ def corpus_cache() -> Path:
 def fetch_hub(corpus: Corpus) -> list[Path]:
     """Training files of a hub data set in the wanted languages (names like `en-de/train-00000-of-00001.parquet`).
 
+    `NAME@REVISION` takes the files of a commit, branch or tag.
+
     Raises:
         InputError: it cannot be downloaded, or has nothing in these languages.
     """
-    name = str(corpus.hub)
+    name, _, revision = str(corpus.hub).partition("@")
     if not corpus.languages:
         raise InputError(f"hub corpus {name}: name the languages (`languages: [de]`)")
     patterns = [
@@ -47,7 +50,7 @@ def fetch_hub(corpus: Corpus) -> list[Path]:
     try:
         from huggingface_hub import snapshot_download
 
-        folder = Path(snapshot_download(name, repo_type="dataset", allow_patterns=patterns))
+        folder = Path(snapshot_download(name, repo_type="dataset", revision=revision or None, allow_patterns=patterns))
     except Exception as error:
         reason = " ".join(str(error).split())[:160] or type(error).__name__
         raise InputError(f"hub corpus {name}: cannot be fetched ({reason})") from error
@@ -68,7 +71,7 @@ def link_by_language(folder: Path, corpus: Corpus) -> list[Path]:
                 target = corpus_cache() / "hub" / str(corpus.hub).replace("/", "--") / f"{pair}.{path.name}"
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.unlink(missing_ok=True)
-                target.symlink_to(path.resolve())
+                target.symlink_to(path.absolute())  # through the snapshot, whose name is the commit
                 found.append(target)
     if not found:
         raise InputError(f"hub corpus {corpus.hub}: nothing in {', '.join(corpus.languages)}")
@@ -106,7 +109,9 @@ def _opus_pair(name: str, version: str, source: str, code: str) -> tuple[Path, P
     pair = "-".join(sorted((source, code)))
     folder = corpus_cache() / "opus" / name / version
     files = folder / f"{pair}.{source}", folder / f"{pair}.{code}"
+    record = folder / f"{pair}.json"
     if all(path.is_file() for path in files):
+        _compare(files, record)
         return files
     url = OPUS_URL.format(name=name, version=version, pair=pair)
     say(f"fetching {url}")
@@ -141,4 +146,16 @@ def _opus_pair(name: str, version: str, source: str, code: str) -> tuple[Path, P
         raise InputError(f"{url}: not a zip archive ({error})") from error
     finally:
         archive.unlink(missing_ok=True)
+    write_json(record, {"url": url, "files": {path.name: sha256_file(path) for path in files}})
     return files
+
+
+@functools.cache
+def _compare(files: tuple[Path, Path], record: Path) -> None:
+    """Say which of the files are not those that were downloaded; once per process, it reads them."""
+    if not record.is_file():
+        return
+    known = read_json(record)
+    for path in files:
+        if isinstance(known, dict) and known.get("files", {}).get(path.name) != sha256_file(path):
+            say(f"warning: {path}: changed since it was downloaded; remove it to have it fetched again")

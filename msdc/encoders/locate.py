@@ -61,8 +61,9 @@ def locate_model(name: str | Path) -> Path:
     """Folder of a model.
 
     Args:
-        name: a shipped name, a folder, the offline teacher, or a hub id. From the hub only safetensors, JSON, text and
-            tokenizer files are downloaded. A shipped name or the teacher's (`is_reserved`) goes before a folder.
+        name: a shipped name, a folder, the offline teacher, or a hub id, with `@REVISION` for one commit, branch or
+            tag. From the hub only safetensors, JSON, text and tokenizer files are downloaded. A shipped name or the
+            teacher's (`is_reserved`) goes before a folder.
 
     Raises:
         InputError: no model of that name is found; the message says where it was looked for.
@@ -84,7 +85,8 @@ def locate_model(name: str | Path) -> Path:
     try:
         from huggingface_hub import snapshot_download
 
-        return Path(snapshot_download(hub_id, allow_patterns=HUB_PATTERNS))
+        hub_id, _, revision = hub_id.partition("@")
+        return Path(snapshot_download(hub_id, revision=revision or None, allow_patterns=HUB_PATTERNS))
     except Exception as error:
         hint = ""
         if any(hub_id == hub for hub, _ in OFFLINE.values()):

@@ -40,7 +40,11 @@ def _from_hub(task: Task, name: str) -> Any:
     from huggingface_hub import snapshot_download
 
     try:
-        folder = Path(snapshot_download(dataset, repo_type="dataset", allow_patterns=[file] if file else None))
+        hub_id, _, revision = dataset.partition("@")
+        patterns = [file] if file else None
+        folder = Path(
+            snapshot_download(hub_id, repo_type="dataset", revision=revision or None, allow_patterns=patterns)
+        )
     except Exception as error:
         reason = " ".join(str(error).split())[:160] or type(error).__name__
         raise InputError(f"hub:{dataset}: the hub did not give this data set: {reason}") from error

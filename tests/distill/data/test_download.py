@@ -1,12 +1,7 @@
 """OPUS over a real HTTP server on the loopback; hub files by their language pair."""
 
-import functools
-import http.server
-import io
-import threading
-import zipfile
-
 import pytest
+from opus_server import opus, write_zip  # noqa: F401 (a fixture)
 
 from msdc.distill.data import download as remote
 from msdc.distill.data.sources import open_corpus
@@ -14,32 +9,7 @@ from msdc.distill.recipe import Corpus
 from msdc.errors import InputError
 
 
-@pytest.fixture
-def opus(tmp_path, monkeypatch):
-    """A loopback server laid out as OPUS is; yields its folder."""
-    folder = tmp_path / "served"
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    base = f"http://127.0.0.1:{server.server_port}"
-    monkeypatch.setattr(remote, "OPUS_URL", base + "/OPUS-{name}/{version}/moses/{pair}.txt.zip")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    moses = folder / "OPUS-Talks" / "v1" / "moses"
-    moses.mkdir(parents=True)
-    yield moses
-    server.shutdown()
-    server.server_close()
-
-
-def write_zip(path, files):
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
-        for name, text in files.items():
-            archive.writestr(name, text)
-    path.write_bytes(data.getvalue())
-
-
-def test_opus_pair_is_fetched_once_and_read(opus):
+def test_opus_pair_is_fetched_once_and_read(opus):  # noqa: F811
     write_zip(
         opus / "de-en.txt.zip", {"Talks.de-en.en": "Yes.\nNo.\n", "Talks.de-en.de": "Ja.\nNein.\n", "README": "x"}
     )
@@ -53,7 +23,7 @@ def test_opus_pair_is_fetched_once_and_read(opus):
         (opus / "de-en.txt.zip").unlink(missing_ok=True)
 
 
-def test_opus_names_that_are_not_there_or_not_archives(opus):
+def test_opus_names_that_are_not_there_or_not_archives(opus):  # noqa: F811
     with pytest.raises(InputError, match="cannot be fetched"):
         open_corpus(Corpus(opus="Talks/v9", languages=["de"]))
     (opus / "en-fr.txt.zip").write_bytes(b"not a zip")
@@ -66,14 +36,14 @@ def test_opus_names_that_are_not_there_or_not_archives(opus):
         open_corpus(Corpus(opus="Talks", languages=["nl"]))
 
 
-def test_an_opus_pair_that_is_not_there_is_skipped_with_a_warning(opus, capsys):
+def test_an_opus_pair_that_is_not_there_is_skipped_with_a_warning(opus, capsys):  # noqa: F811
     write_zip(opus / "de-en.txt.zip", {"Talks.de-en.en": "Yes.\n", "Talks.de-en.de": "Ja.\n"})
     (source,) = open_corpus(Corpus(opus="Talks/v1", languages=["de", "tr"]))
     assert source.language == "de"
     assert "warning: OPUS corpus Talks/v1 en-tr: cannot be fetched" in capsys.readouterr().err
 
 
-def test_an_opus_server_that_does_not_answer_is_an_error(opus, monkeypatch):
+def test_an_opus_server_that_does_not_answer_is_an_error(opus, monkeypatch):  # noqa: F811
     write_zip(opus / "de-en.txt.zip", {"Talks.de-en.en": "Yes.\n", "Talks.de-en.de": "Ja.\n"})
     open_corpus(Corpus(opus="Talks/v1", languages=["de"]))
     monkeypatch.setattr(remote, "OPUS_URL", "http://127.0.0.1:9/{name}/{version}/{pair}")
