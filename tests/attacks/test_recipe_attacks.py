@@ -45,3 +45,23 @@ def test_model_card(tmp_path, text, monkeypatch):
     (tmp_path / "README.md").write_bytes(card)
     assert read_card(tmp_path) == CardFacts()
     assert not (tmp_path / "owned").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("threads=100000", "threads: Input should be less than or equal to 1024"),
+        ("threads=0", "threads: Input should be greater than 0"),
+        ("seed=-1", "seed: Input should be greater than or equal to 0"),
+        ("seed=4294967296", "seed: Input should be less than 4294967296"),
+        ("stages.one.max_length=500", "stage one: max_length 500 is more than the assistant's 20 positions"),
+        ("stages.three.max_length=21", "stage three: max_length 21 is more than the student's 20 positions"),
+        ("stages.one.learning_rate=.inf", "learning_rate: Input should be a finite number"),
+    ],
+)
+def test_numbers_of_a_recipe_fail_before_the_folder_is_made(tiny_recipe_tree, tmp_path, change, said):
+    from msdc.distill.pipeline import run
+    from msdc.distill.recipe import parse_recipe
+
+    text = one_line(lambda: run(parse_recipe(tiny_recipe_tree, "tiny", (change,)), tmp_path / "run"))
+    assert said in text and not (tmp_path / "run").exists()
