@@ -139,7 +139,8 @@ def test_a_minute_of_fuzzing(target, fuzzer, seeds, tmp_path, record_property):
         capture_output=True, text=True, check=False, env={**os.environ, "MSDC_FUZZ_TARGET": target},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
-    stats = dict(line.split(":", 2)[1:] for line in done.stderr.splitlines() if line.startswith("stat::"))
+    lines = [line.removeprefix("stat::") for line in done.stderr.splitlines() if line.startswith("stat::")]
+    stats = dict(line.split(":", 1) for line in lines)
     tries = int(stats["number_of_executed_units"])
     record_property("tries", tries)
     assert tries > len(seeds[target])
