@@ -167,7 +167,7 @@ TOOLS = (
     ("mmdebstrap", ("mmdebstrap",), "make the emulated phone", "apt-get install mmdebstrap"),
     ("C++ compiler", ("g++", "clang++"), "native runner for this machine", "apt-get install g++"),
     ("arm64 cross compiler", ("aarch64-linux-gnu-g++",), "phone runner", "apt-get install g++-aarch64-linux-gnu"),
-    ("Chromium", ("chromium", "chromium-browser", "google-chrome"), "tests of the report", "apt-get install chromium"),
+    ("Chromium", ("chromium", "chromium-browser", "google-chrome"), "bench in a browser", "apt-get install chromium"),
 )
 
 

@@ -26,19 +26,21 @@ FLAGS = (
 )  # fmt: skip
 TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript", ".mjs": "text/javascript", ".json":
          "application/json", ".wasm": "application/wasm"}  # fmt: skip
-ANSWER_S = 240
+ANSWER_S = 900  # only a page that hangs waits for so long; a busy machine may need minutes
 
 
 class Site:
     """A server on loopback: folders by their first path part, one POST address for answers.
 
-    `change(name, content)` may replace what is sent for a file; `asked` lists the paths of all requests.
+    `change(name, content)` may replace what is sent for a file; `asked` lists the paths of all requests; `headers` are
+    sent with the files of one folder.
     """
 
     def __init__(self, folders: dict[str, Path]) -> None:
         self.folders = folders
         self.change: Callable[[str, bytes], bytes] = lambda name, content: content
         self.asked: list[str] = []
+        self.headers: dict[str, dict[str, str]] = {}
         self.answers: queue.Queue[Any] = queue.Queue()
         site = self
 
@@ -56,6 +58,8 @@ class Site:
                 self.send_header("Content-Type", TYPES.get(path.suffix, "application/octet-stream"))
                 self.send_header("Content-Length", str(len(content)))
                 self.send_header("Cache-Control", "no-store")
+                for key, value in site.headers.get(top, {}).items():
+                    self.send_header(key, value)
                 self.end_headers()
                 with contextlib.suppress(OSError):
                     self.wfile.write(content)

@@ -20,6 +20,7 @@ from msdc.bench.system_programs import find
 from msdc.errors import InputError, MsdcError
 
 SILENCE_S = 60.0  # a page that says nothing for so long is gone; it speaks every second
+START_S = 180.0  # until a browser shows its first page, on a busy machine
 STOP_S = 10.0
 MIB = 2**20
 
@@ -134,7 +135,7 @@ def wait_for_answer(
         if now > end:
             raise MsdcError(f"no result after {timeout_s:g} s; stopped")
         # A browser's start may take longer than its page's beat.
-        if now - server.heard > (silence_s if server.phase else max(silence_s, SILENCE_S)):
+        if now - server.heard > (silence_s if server.phase else max(silence_s, START_S)):
             raise MsdcError("the page fell silent: its tab has crashed, or the machine is too busy")
         if server.phase == "warm":
             pss_mib = renderer_pss_mib(browser.pid, engine.renderer) or pss_mib

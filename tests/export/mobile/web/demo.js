@@ -1,6 +1,6 @@
 // The search page in a frame as wide as a phone, driven through its own controls.
 const until = async (what, condition) => {
-  for (let i = 0; i < 2000; ++i) {
+  for (let i = 0; i < 12000; ++i) {
     const value = condition();
     if (value) return value;
     await new Promise((resolve) => setTimeout(resolve, 50));

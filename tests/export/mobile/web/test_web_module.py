@@ -130,7 +130,10 @@ def test_a_second_start_reads_the_cache_and_gives_equal_vectors(found):
 
 
 def test_search_page_answers_as_one_types(bundle):
+    # The policy that the README states; it also holds for the worker, whose script carries it.
+    script, worker = re.findall(r"`((?:script|worker)-src [^`]*)`", (bundle / "web/README.md").read_text())
     with site(page=HERE, bundle=bundle) as opened:
+        opened.headers["bundle"] = {"Content-Security-Policy": f"{script}; {worker}"}
         answer = answer_of_page(opened, "page/page.html#demo")
     assert answer["notes"] == 16 and answer["indexed"].startswith("16 notes indexed")
     assert len(answer["found"]) == 8 and answer["first"] == answer["typed"] and answer["searched"].startswith("8 of 16")
@@ -206,7 +209,7 @@ def test_tokenizer_json_bundle_in_node(with_runtime, tmp_path):
     with site(bundle=out) as opened:
         command = [node(), HERE / "encode.mjs", opened.url("bundle"), runtime.runtime_folder(),
                    out / "web/msdc.js", tmp_path / "texts.json"]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     found, bundle = json.loads(done.stdout), load_bundle(out)
     assert found["rows"] == bundle.tokenize(texts) and found["selfTest"]["passed"]

@@ -52,7 +52,7 @@ def ids_in_node(sources: Path, module: str, file: Path, part: dict, texts: list[
     value = {"module": str(sources / module), "file": str(file), "part": part, "texts": texts}
     request.write_text(json.dumps(value))
     command = [node(), HERE / "tokenize.mjs", request]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     rows: list[list[int]] = json.loads(done.stdout)
     return rows
