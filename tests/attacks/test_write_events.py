@@ -32,8 +32,8 @@ def distill(kind, root, tiny_teacher, tiny_student):
     return work.one_run(root, recipe)
 
 
-def audit(audited, root, sample=None, where=None):
-    """Kill in windows (all, a sample, or those that `where` finds in the list of events); what was lost."""
+def audit(audited, root, count, sample=None, where=None):
+    """Kill in windows (all, a sample, or those that `where` finds in the list of events); nothing may be lost."""
     # Once in this process: the children inherit what is imported lazily.
     attempt(audited, root, None, here=True)
     whole, expected = attempt(audited, root, None)
@@ -49,6 +49,7 @@ def audit(audited, root, sample=None, where=None):
         assert ended.killed, (point, len(whole.events))
         if wrong := differences(expected, got):
             lost.append((point, whole.events[point], wrong[:5]))
+    count("tries", len(points))
     print(f"{len(points)} kills in {len(whole.events)} windows, {len(lost)} lost")
     assert not lost, lost[:10]
 
@@ -76,16 +77,16 @@ ONCE_LOST = {
 
 
 @pytest.mark.parametrize("kind", ONCE_LOST)
-def test_distill_in_the_windows_that_lost_a_run(kind, tmp_path, tiny_teacher, tiny_student):
+def test_distill_in_the_windows_that_lost_a_run(kind, tmp_path, tiny_teacher, tiny_student, record_property):
     root = tmp_path / "root"
-    audit(distill(kind, root, tiny_teacher, tiny_student), root, where=ONCE_LOST[kind])
+    audit(distill(kind, root, tiny_teacher, tiny_student), root, record_property, where=ONCE_LOST[kind])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ONCE_LOST)
-def test_distill_in_every_window(kind, tmp_path, tiny_teacher, tiny_student):
+def test_distill_in_every_window(kind, tmp_path, tiny_teacher, tiny_student, record_property):
     root = tmp_path / "root"
-    audit(distill(kind, root, tiny_teacher, tiny_student), root)
+    audit(distill(kind, root, tiny_teacher, tiny_student), root, record_property)
 
 
 # --- the other verbs -----------------------------------------------------------------------------------------------
@@ -161,7 +162,7 @@ LONG = {"export": 40, "bench": 12, "evaluate": 40}
 def audit_verb(name, tmp_path, request, sample=None):
     root = tmp_path / "root"
     ask = request.getfixturevalue
-    audit(VERBS[name](root, ask("tiny_student"), ask), root, sample)
+    audit(VERBS[name](root, ask("tiny_student"), ask), root, ask("record_property"), sample)
 
 
 @pytest.mark.parametrize(("name", "sample"), [("student", 3), ("student --force", 5), ("search", 4)])
@@ -176,7 +177,7 @@ def test_other_verbs_in_every_window(name, tmp_path, request):
 
 
 @pytest.mark.slow
-def test_quickstart_in_a_sample_of_its_windows(tmp_path, tiny_teacher):
+def test_quickstart_in_a_sample_of_its_windows(tmp_path, tiny_teacher, record_property):
     root = tmp_path / "root"
     words = ("quickstart", "-o", root / "quick", "--runs", "1", *few_steps(tiny_teacher))
 
@@ -184,10 +185,10 @@ def test_quickstart_in_a_sample_of_its_windows(tmp_path, tiny_teacher):
         if not (root / "quick" / "report.html").exists():
             work.verb(*words)
 
-    audit(work.Audited(lambda: work.verb(*words), again, work.names(root)), root, 24)
+    audit(work.Audited(lambda: work.verb(*words), again, work.names(root)), root, record_property, 24)
 
 
-def test_quickstart_again_over_a_finished_run(tmp_path):
+def test_quickstart_again_over_a_finished_run(tmp_path, record_property):
     """Killed while --force removes the old run: the folder is the old run or none, never a part of it."""
     from msdc.bench.quickstart.pipeline import prepare
 
@@ -212,4 +213,4 @@ def test_quickstart_again_over_a_finished_run(tmp_path):
         prepare(folder, True)
         (root / "end").write_text("x")
 
-    audit(work.Audited(first, again, work.same(root), finished, kept), root)
+    audit(work.Audited(first, again, work.same(root), finished, kept), root, record_property)

@@ -68,12 +68,13 @@ def reopened(guide, folder):
 
 
 @pytest.mark.parametrize("name", ["keys.u64", "vectors.f16", "blocks.bin"])
-def test_one_flipped_bit_anywhere_is_made_anew(filled, tmp_path, capsys, name):
+def test_one_flipped_bit_anywhere_is_made_anew(filled, tmp_path, capsys, name, record_property):
     """In every region of every file: the same numbers as before, one line, and nothing to say the next time."""
     source, texts, expected, guide = filled
     raw = next(source.rglob(name)).read_bytes()
     # Every field of every record; every key; a bit of every row.
     row = {"keys.u64": 8, "vectors.f16": 2 * guide.store.width, "blocks.bin": 8}[name]
+    record_property("tries", len(range(0, len(raw), row)))
     for place in range(0, len(raw), row):
         folder = tmp_path / f"{place}"
         shutil.copytree(source, folder)
