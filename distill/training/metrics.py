@@ -15,8 +15,8 @@ from msdc.files import disk_errors, regular_size, write_text
 FILE_NAME = "metrics.jsonl"
 # A hundred rows per stage and a few validations: megabytes at most.
 MAX_BYTES = 256 * 1024 * 1024
-# Columns that no two runs share.
-CLOCKS = ("seconds", "steps_per_second")
+# Columns of time and memory, which no two runs share.
+CLOCKS = ("seconds", "steps_per_second", "minutes_per_10000_steps", "peak_mib")
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -176,13 +176,12 @@ class Trainer:
         if resume and (found := checkpoints(self.folder)):
             self._restore(load_checkpoint(found[0]))
             say(f"{self.stage.name}: resumed at step {self.position.step} of {self.steps}")
-        began, first = time.monotonic(), self.position.step
         # A run killed between its last checkpoint and the end of the stage had decided to stop: it stays stopped.
         if self.position.step < self.steps and not self._stopped():
             with StageProgress(self.stage.name, self.steps, enabled=self.rank == 0) as progress:
                 self.feed.stream.on_rows = progress.reading
                 self._loop(log, progress)
-        cost = self._cost(time.monotonic() - began, self.position.step - first)
+        cost = self._cost(self.seconds, self.position.step)
         assert self.best is not None
         self._take(load_file(self._best_path()))
         return {"step": float(self.best[1]), **self.best[2], **self.loss_shares(), **cost}

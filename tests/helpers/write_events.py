@@ -24,8 +24,8 @@ CHANGES = {
     "shutil.copyfile", "shutil.copytree", "shutil.rmtree", "shutil.move", "tempfile.mkstemp", "tempfile.mkdtemp",
     "msdc.files.complete", "msdc.files.exchange",
 }  # fmt: skip
-# Numbers of time, which no two runs share.
-CLOCK = ("seconds", "steps_per_second", "created", "hours")
+# Numbers of time and memory, which no two runs share.
+CLOCK = ("seconds", "steps_per_second", "minutes_per_10000_steps", "peak_mib", "created", "hours")
 
 
 @dataclass(frozen=True)
