@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from msdc.distill.data.download import fetch_hub, fetch_opus
-from msdc.distill.recipe import Corpus, NamedModel, Recipe, model_name
+from msdc.distill.recipe import TEACHER, Corpus, NamedModel, Recipe, model_name
 from msdc.encoders.locate import locate_model
 from msdc.errors import InputError
 from msdc.files import read_json, sha256_file, write_json
@@ -40,7 +40,9 @@ def _entry(files: list[Path], root: Path | None = None) -> dict[str, Any]:
 
 
 def _models(recipe: Recipe) -> list[str]:
-    named = [m for m in (recipe.teacher, recipe.assistant, recipe.student) if isinstance(m, (str, NamedModel))]
+    # An assistant that is a copy of the teacher is no model of its own.
+    assistant = None if recipe.assistant == TEACHER else recipe.assistant
+    named = [m for m in (recipe.teacher, assistant, recipe.student) if isinstance(m, (str, NamedModel))]
     guides = [stage.guide for stage in recipe.stages if stage.guide is not None]
     own = [guide for guide in guides if guide.split(".")[0] not in ("teacher", "assistant")]
     return list(dict.fromkeys([*map(model_name, named), *own]))
