@@ -42,13 +42,21 @@ class BenchSettings(BaseModel):
     runner: Path | None = Field(default=None, description="a native runner built by the user, for native devices")
     progress: bool = False
 
+    def prompt_text(self, manifest: Manifest) -> str:
+        """The prompt before the tasks' texts.
+
+        Raises:
+            InputError: the bundle has no such prompt.
+        """
+        return defaults_of(manifest).prompt(self.prompt, self.prompt_name)
+
     def device_texts(self, manifest: Manifest, texts: Sequence[str]) -> list[str]:
         """The tasks' texts as the device receives them: the prompt before each.
 
         Raises:
             InputError: the bundle has no such prompt.
         """
-        return with_prompt(defaults_of(manifest).prompt(self.prompt, self.prompt_name), texts)
+        return with_prompt(self.prompt_text(manifest), texts)
 
     def vector_width(self, manifest: Manifest) -> int:
         """Numbers of a vector that the tasks score.

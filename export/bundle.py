@@ -17,9 +17,21 @@ from msdc.errors import InputError
 from msdc.export.manifest import Manifest, check_files, read_manifest
 from msdc.export.records import Runner
 from msdc.export.runtimes import RUNTIMES
-from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, Tokenizer, require_texts
+from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, Tokenizer, prompt_tokens, require_texts
 
 __all__ = ["Bundle", "load_bundle"]
+
+
+def run_rows(runner: Runner, rows: Sequence[Sequence[int]], prompt_tokens: int, width: int) -> np.ndarray:
+    """Vectors of rows of ids, float32 [N, D]; see `Runner.run`.
+
+    A row without ids has the vector zero: a blank text of a static embedding, whose tokenizer adds no special ids.
+    """
+    vectors_ND = np.zeros((len(rows), width), dtype=np.float32)
+    filled = [number for number, row in enumerate(rows) if len(row)]
+    if filled:
+        vectors_ND[filled] = runner.run([rows[number] for number in filled], prompt_tokens)
+    return vectors_ND
 
 
 def defaults_of(manifest: Manifest) -> EncodeDefaults:
@@ -77,12 +89,11 @@ class Bundle:
             raise InputError(f"encode of a bundle has no option {', '.join(sorted(unknown))}")
         require_texts(texts)
         first = self.defaults.prompt(prompt, prompt_name)
-        if first and not self.defaults.include_prompt:
-            raise InputError(f"{self.name}: its program cannot leave the prompt's tokens out of the pooling")
         width = self.defaults.width(self.manifest.width, truncate_dim)
-        if not len(texts):
-            return np.zeros((0, width), dtype=np.float32)
-        return self._run(self.tokenize(with_prompt(first, texts)))[:, :width]
+        skip = 0 if self.defaults.include_prompt else prompt_tokens(self.tokenizer, first, self.max_length)
+        rows = self.tokenize(with_prompt(first, texts))
+        self._check([row for row in rows if row])
+        return run_rows(self.runner, rows, skip, self.manifest.width)[:, :width]
 
     def encode_ids(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
         """Vectors of rows of token ids, float32 [N, D]; no prompt is added.
@@ -90,17 +101,15 @@ class Bundle:
         Raises:
             InputError: a row is empty, longer than `max_length`, or holds an id outside the vocabulary.
         """
-        return self._run(rows)[:, : self.width]
+        self._check(rows)
+        return run_rows(self.runner, rows, 0, self.manifest.width)[:, : self.width]
 
-    def _run(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
+    def _check(self, rows: Sequence[Sequence[int]]) -> None:
         for row in rows:
             if not 1 <= len(row) <= self.max_length:
                 raise InputError(f"a row of {len(row)} ids; this bundle takes 1 to {self.max_length}")
             if min(row) < 0 or max(row) >= self.manifest.vocabulary:
                 raise InputError(f"an id outside the vocabulary of {self.manifest.vocabulary}")
-        if not len(rows):
-            return np.zeros((0, self.manifest.width), dtype=np.float32)
-        return self.runner.run(rows)
 
 
 def open_tokenizer(folder: Path, manifest: Manifest) -> Tokenizer:

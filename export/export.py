@@ -87,12 +87,6 @@ def export_model(request: ExportRequest) -> tuple[Path, Manifest]:
 
     say(f"load {request.model}")
     encoder = load_encoder(request.model)
-    defaults = encoder.defaults
-    if not defaults.include_prompt and any(defaults.prompts.values()):
-        raise InputError(
-            f"{request.model}: pools without its prompts' tokens (include_prompt: false), which a program cannot; "
-            "use it from Python, or remove the prompts from config_sentence_transformers.json"
-        )
     obstacle = canonical_obstacle(encoder)
     way = request.way or (CANONICAL if obstacle is None else GENERIC)
     if way == CANONICAL and obstacle is not None and request.way:
@@ -131,6 +125,7 @@ def _options(request: ExportRequest, encoder: Encoder, precision: Any, max_lengt
         with_runtime=request.with_runtime,
         prompts=dict(defaults.prompts),
         default_prompt=defaults.default_prompt,
+        include_prompt=defaults.include_prompt,
         truncate_dim=None if defaults.truncate_dim is None else encoder.width,
         languages=card.languages,
         licenses=card.licenses,
@@ -142,7 +137,7 @@ def _options(request: ExportRequest, encoder: Encoder, precision: Any, max_lengt
 def _own_vectors(encoder: Encoder, max_length: int) -> Any:
     from msdc.encoders.sentence_model import own_vectors
 
-    return lambda texts: own_vectors(encoder, texts, max_length)
+    return lambda texts, prompt: own_vectors(encoder, texts, max_length, prompt)
 
 
 def _prepare_student(request: ExportRequest, encoder: Encoder, precision: Any) -> tuple[Prepared, BundleOptions]:

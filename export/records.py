@@ -60,8 +60,12 @@ class Runner(Protocol):
 
     name: str
 
-    def run(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
-        """float32 [N, D] of ragged rows of token ids."""
+    def run(self, rows: Sequence[Sequence[int]], prompt_tokens: int = 0) -> np.ndarray:
+        """float32 [N, D] of ragged rows of token ids.
+
+        The first `prompt_tokens` of each row are not pooled; only programs of models with `include_prompt: false` take
+        the number, others pool every token.
+        """
         ...
 
 

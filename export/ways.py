@@ -38,7 +38,8 @@ GENERIC_PRECISIONS = ("fp32", "int8")
 class Prepared:
     """A model that one way made ready.
 
-    `vectors` gives the float vectors [N, D] of rows of ids, the reference of all gates; `write` writes the program of
+    `vectors` gives the float vectors [N, D] of rows of ids whose first tokens, as many as its second argument says, are
+    not pooled: the reference of all gates; `write` writes the program of
     one runtime into a folder.
     """
 
@@ -50,7 +51,7 @@ class Prepared:
     precision: str
     wanted: Thresholds
     part: ModelPart
-    vectors: Callable[[Sequence[Sequence[int]]], np.ndarray]
+    vectors: Callable[[Sequence[Sequence[int]], int], np.ndarray]
     write: Callable[[str, Path], WrittenProgram]
 
 
@@ -100,7 +101,7 @@ def prepare_student(student: Student, tokenizer: Tokenizer, options: Any) -> Pre
             config=config.model_dump(),
             source_sha256=options.source_sha256 or weights_sha256(student),
         ),
-        vectors=lambda rows: float_vectors(student, rows),
+        vectors=lambda rows, prompt_tokens: float_vectors(student, rows),
         write=write,
     )
 
@@ -152,7 +153,7 @@ def prepare_generic(
             config={"way": GENERIC, "architecture": model.architecture},
             source_sha256=source_sha256,
         ),
-        vectors=lambda rows: reference_vectors(modules, rows),
+        vectors=lambda rows, prompt_tokens: reference_vectors(modules, rows, prompt_tokens),
         write=write,
     )
 
@@ -163,18 +164,20 @@ WAYS = (CANONICAL, GENERIC)
 
 def canonical_obstacle(encoder: Encoder) -> str | None:
     """Why a model cannot go the canonical way, in words; None where it can."""
-    from msdc.compress.student.from_transformers import FAMILIES, student_head
+    from msdc.compress.student.from_transformers import FAMILIES, check_convertible
     from msdc.encoders.sentence_model import SentenceModel
 
     if isinstance(encoder.module, Student):
         return None
+    if not encoder.defaults.include_prompt:
+        return "its pooling leaves the prompt's tokens out (include_prompt: false)"
     if not isinstance(encoder.module, SentenceModel):
         return "a static embedding has no layers"
     kind = str(encoder.module.body.config.model_type)
     if kind not in FAMILIES:
         return f"{kind or 'its'} models are not of a family that a student can be made from"
     try:
-        student_head(encoder.module, encoder.name)
+        check_convertible(encoder.module, encoder.name)
     except InputError as error:
         return str(error)
     return None

@@ -38,14 +38,14 @@ from msdc.export.targets import TARGETS, TargetName
 from msdc.export.tokenizer.compile import COMPILED_FILE, compile_tokenizer
 from msdc.export.ways import Prepared, prepare_student
 from msdc.files import staged_folder, write_text
-from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, FastTokenizer, PieceTokenizer, Tokenizer
+from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, FastTokenizer, PieceTokenizer, Tokenizer, prompt_tokens
 
 # Versions recorded in the manifest beside those of the runtimes' own packages.
 BEFORE, AFTER = ("msdc", "torch"), ("sentencepiece", "tokenizers")
 
 Say = Callable[[str], None]
-# Vectors [N, D] of texts as the model itself encodes them, prompts not added; None: the model is ours.
-Reference = Callable[[Sequence[str]], np.ndarray | None]
+# Vectors [N, D] of texts after a prompt, as the model itself encodes them; None: the model is ours.
+Reference = Callable[[Sequence[str], str], np.ndarray | None]
 
 
 class BundleOptions(BaseModel):
@@ -64,6 +64,7 @@ class BundleOptions(BaseModel):
     with_runtime: bool = Field(default=False, description="copy the runtime beside the module (web)")
     prompts: dict[str, str] = Field(default_factory=dict)
     default_prompt: str | None = None
+    include_prompt: bool = Field(default=True, description="are the prompt's tokens pooled?")
     truncate_dim: int | None = Field(default=None, gt=0, description="numbers of a vector by default; None: all")
     thresholds: Thresholds | None = Field(default=None, description="None: those of the precision")
     languages: tuple[str, ...] = ()
@@ -167,18 +168,19 @@ def _names_special_ids(tokenizer: Tokenizer, text: str, row: Sequence[int]) -> b
 def _reference_vectors(
     ours_ND: np.ndarray,
     tokenizer: Tokenizer,
+    prompt: str,
     texts: Sequence[str],
     rows: Sequence[Sequence[int]],
     reference: Reference | None,
     gates: bool,
     say: Say,
 ) -> np.ndarray:
-    """The vectors [N, D] that artifacts are compared with: the model's own encoding of `texts`, prompt included.
+    """The vectors [N, D] that artifacts are compared with: the model's own encoding of `texts`, which hold `prompt`.
 
     Raises:
         GateError: our ids and modules give other vectors: this export reads the model differently.
     """
-    own_ND = None if reference is None else reference(texts)
+    own_ND = None if reference is None else reference([text[len(prompt) :] for text in texts], prompt)
     if own_ND is None:
         return ours_ND
     # Names of special ids in a text are the one intended difference.
@@ -236,7 +238,9 @@ def write_prepared(
     out, max_length = Path(out), prepared.max_length
     with staged_folder(out, force) as stage:
         # As a plain `encode(text)` would tokenize them: with the default prompt.
-        texts = with_prompt(EncodeDefaults(options.prompts, options.default_prompt).prompt(), golden_texts())
+        defaults = EncodeDefaults(options.prompts, options.default_prompt, options.include_prompt)
+        prompt = defaults.prompt()
+        texts = with_prompt(prompt, golden_texts())
         runtimes = options.runtimes or TARGETS[options.target].runtimes
         part = _write_tokenizer(tokenizer, max_length, stage, texts, say)
         if options.module:
@@ -245,14 +249,15 @@ def write_prepared(
         # Static embeddings add no special ids: a blank text has no ids and needs no program.
         texts = [text for text, row in zip(texts, rows, strict=True) if row]
         rows = [row for row in rows if row]
-        ours_ND = prepared.vectors(rows)
-        vectors = {"float": _reference_vectors(ours_ND, tokenizer, texts, rows, reference, options.gates, say)}
+        skip = 0 if options.include_prompt else prompt_tokens(tokenizer, prompt, max_length)
+        ours_ND = prepared.vectors(rows, skip)
+        vectors = {"float": _reference_vectors(ours_ND, tokenizer, prompt, texts, rows, reference, options.gates, say)}
         parity: dict[str, Parity] = {}
         programs: dict[str, ProgramPart] = {}
         for runtime in runtimes:
             say(f"{runtime}: lower {prepared.precision} for {options.target}, lengths 1 to {max_length}")
             written = prepared.write(runtime, stage)
-            programs[runtime], vectors[runtime] = written.part, written.runner.run(rows)
+            programs[runtime], vectors[runtime] = written.part, written.runner.run(rows, skip)
             found = measure(vectors["float"], vectors[runtime], written.low_bit_share)
             say(f"{runtime}: mean cosine {found.mean_cosine:.6f}, min {found.min_cosine:.6f}, max abs {found.max_abs}")
             short = shortfalls(found, prepared.wanted)
@@ -279,6 +284,7 @@ def write_prepared(
             gates="passed" if options.gates else "skipped",
             prompts=options.prompts,
             default_prompt=options.default_prompt,
+            include_prompt=options.include_prompt,
             tokenizer=part,
             programs=Programs.model_validate(programs),
             model=prepared.part,

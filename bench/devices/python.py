@@ -88,6 +88,7 @@ def run_python(
             cooldown_s=settings.cooldown_s,
             affinity=settings.affinity,
             texts_file=folder / "texts.json" if texts else None,
+            prompt=settings.prompt_text(manifest),
             vectors_file=folder / "vectors.npy" if texts else None,
         )
         answer = run_child(request, folder, settings.timeout_s)

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 
 class ChildRequest(BaseModel):
-    """The parent's request. `texts_file`: a JSON list of texts to embed, whose vectors go to `vectors_file` (.npy)."""
+    """The parent's request. `texts_file`: a JSON list of texts to embed, whose vectors go to `vectors_file` (.npy).
+
+    `prompt` is what these texts begin with: programs that do not pool it are told how many tokens it has.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -41,6 +44,7 @@ class ChildRequest(BaseModel):
     affinity: tuple[int, ...]
     texts_file: Path | None = None
     vectors_file: Path | None = None
+    prompt: str = ""
 
 
 def timed_ms(call: Callable[[], Any]) -> float:
@@ -103,9 +107,10 @@ def measure(request: ChildRequest) -> dict[str, Any]:
     """Load, time, and read memory; returns the answer as JSON values."""
     import numpy as np
 
-    from msdc.export.bundle import open_tokenizer
+    from msdc.export.bundle import defaults_of, open_tokenizer, run_rows
     from msdc.export.golden import read_golden
     from msdc.export.manifest import read_manifest
+    from msdc.text.tokenizer import prompt_tokens
 
     manifest = read_manifest(request.bundle)
     golden = read_golden(request.bundle)
@@ -136,7 +141,11 @@ def measure(request: ChildRequest) -> dict[str, Any]:
     pipeline = sample_ms(to_vector, request.warmup, request.runs)
     memory["warm"] = read_memory().model_dump()
 
+    def skipped(prompt: str) -> int:
+        return 0 if manifest.include_prompt else prompt_tokens(tokenizer, prompt, longest)
+
     golden_rows = tokenizer.encode(texts, longest)
+    golden_ND = run_rows(runner, golden_rows, skipped(defaults_of(manifest).prompt()), manifest.width)
     answer = {
         "versions": versions,
         "load_ms": load_ms,
@@ -146,12 +155,12 @@ def measure(request: ChildRequest) -> dict[str, Any]:
         "pipeline": pipeline,
         "memory": memory,
         "peak_reset": peak_reset,
-        "golden": {"ids": golden_rows, "vectors": runner.run(golden_rows).tolist()},
+        "golden": {"ids": golden_rows, "vectors": golden_ND.tolist()},
     }
     if request.texts_file is not None and request.vectors_file is not None:
         wanted = json.loads(request.texts_file.read_text(encoding="utf-8"))
-        vectors_ND = runner.run(tokenizer.encode(wanted, longest)) if wanted else np.zeros((0, manifest.width))
-        np.save(request.vectors_file, vectors_ND.astype(np.float32))
+        vectors_ND = run_rows(runner, tokenizer.encode(wanted, longest), skipped(request.prompt), manifest.width)
+        np.save(request.vectors_file, vectors_ND)
     return answer
 
 

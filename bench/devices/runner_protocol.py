@@ -92,6 +92,7 @@ class RunnerJob:
             "deadline_s": int(settings.timeout_s) + 30,
             "affinity": list(settings.affinity),
             "embed_file": f"{folder}/{EMBED}" if self.tasks.loaded else "",
+            "prompt": settings.prompt_text(self.manifest),
             "answer_file": f"{folder}/{ANSWER}",
             "vectors_file": f"{folder}/{VECTORS}",
         }

@@ -3,6 +3,7 @@
 //   msdc-runner done NONCE SHA256-OF-ANSWER SHA256-OF-VECTORS
 // Without that line the files are not valid. Samples are raw, in nanoseconds or executed instructions as requested;
 // `clock` in the answer names the unit.
+#include <algorithm>
 #include <cinttypes>
 #include <csignal>
 #include <cstdio>
@@ -121,13 +122,14 @@ void write_golden(JsonWriter& json, const Manifest& manifest, const Tokenizer& t
   const Golden golden = read_golden(manifest, engine_name());
   const size_t width = static_cast<size_t>(manifest.width);
   std::vector<float> vector(width);
+  const size_t prompt_tokens = manifest.include_prompt ? 0 : tokenizer.prompt_tokens(manifest.default_prompt);
   std::vector<size_t> differ;
   double least = 1, sum = 0;
   json.key("golden").open('{').key("ids").open('[');
   for (size_t i = 0; i < golden.texts.size(); ++i) {
     const std::vector<int32_t> ids = tokenizer.encode(golden.texts[i]);
     if (ids != golden.ids[i]) differ.push_back(i);
-    engine.run(ids, vector.data(), width);
+    engine.run(ids, prompt_tokens, vector.data(), width);
     const double now = cosine(vector.data(), &golden.vectors[i * width], width);
     sum += now;
     if (!(now >= least)) least = now;
@@ -146,10 +148,14 @@ int64_t embed(const Request& request, const Manifest& manifest, const Tokenizer&
   const std::string all = read_file(request.embed_file, 256u * 1024 * 1024);
   if (!all.empty() && all.back() != '\0') throw Failure(MSDC_DAMAGED, request.embed_file + ": cut off");
   std::vector<float> vector(static_cast<size_t>(manifest.width));
+  const size_t prompt_tokens = manifest.include_prompt ? 0 : tokenizer.prompt_tokens(request.prompt);
   int64_t count = 0;
   for (size_t start = 0; start < all.size(); ++count) {
     const size_t end = all.find('\0', start);
-    engine.run(tokenizer.encode(std::string_view(all).substr(start, end - start)), vector.data(), vector.size());
+    const std::vector<int32_t> ids = tokenizer.encode(std::string_view(all).substr(start, end - start));
+    // A blank text without special ids has the vector zero, as in msdc_encode.
+    if (ids.empty()) std::fill(vector.begin(), vector.end(), 0.0f);
+    if (!ids.empty()) engine.run(ids, prompt_tokens, vector.data(), vector.size());
     file.write(vector.data(), vector.size() * sizeof(float));
     start = end + 1;
   }
@@ -195,17 +201,17 @@ void run(const Request& request) {
 
   std::vector<float> vector(static_cast<size_t>(manifest.width));
   if (request.rows.empty()) throw Failure(MSDC_BAD_ARGUMENT, "request: no row to time");
-  const int64_t first = timed(meter, [&] { engine->run(request.rows.front().ids, vector.data(), vector.size()); });
+  const int64_t first = timed(meter, [&] { engine->run(request.rows.front().ids, 0, vector.data(), vector.size()); });
   std::vector<std::vector<int64_t>> by_length;
   for (const Row& row : request.rows) {
     pause(request.cooldown_ms);
-    by_length.push_back(sample(request, meter, [&](size_t) { engine->run(row.ids, vector.data(), vector.size()); }));
+    by_length.push_back(sample(request, meter, [&](size_t) { engine->run(row.ids, 0, vector.data(), vector.size()); }));
   }
   std::vector<int64_t> tokenize, pipeline;
   if (!request.texts.empty()) {
     const auto text = [&](size_t i) -> const std::string& { return request.texts[i % request.texts.size()]; };
     tokenize = sample(request, meter, [&](size_t i) { tokenizer->encode(text(i)); });
-    pipeline = sample(request, meter, [&](size_t i) { engine->run(tokenizer->encode(text(i)), vector.data(), vector.size()); });
+    pipeline = sample(request, meter, [&](size_t i) { engine->run(tokenizer->encode(text(i)), 0, vector.data(), vector.size()); });
   }
   const MemoryKib warm = read_memory();
 

@@ -47,6 +47,7 @@ Request Request::read(const std::string& path) {
   out.deadline_s = bounded(root.at("deadline_s"), 0, 1 << 24);
   out.affinity = integers(root.at("affinity"), 1023);
   out.embed_file = root.at("embed_file").text();
+  out.prompt = root.at("prompt").text();
   out.answer_file = root.at("answer_file").text();
   out.vectors_file = root.at("vectors_file").text();
   return out;

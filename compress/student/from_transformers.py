@@ -162,16 +162,35 @@ def student_head(model: SentenceModel, where: str) -> Head:
     if dense is None:
         return Head(modes[0], None, "identity", "Normalize" in found)
     activation = type(dense.activation_function).__name__.lower()
+    if getattr(dense.activation_function, "approximate", "none") != "none":
+        activation += f" ({dense.activation_function.approximate})"
     if activation not in ("identity", "tanh", "relu", "gelu") or dense.use_residual:
         raise InputError(f"{where}: cannot become a student: a Dense with {activation} or a residual connection")
     return Head(modes[0], dense.linear, activation, "Normalize" in found)
 
 
-def _config(model: SentenceModel, family: Family, stack: int, positions: int, where: str) -> StudentConfig:
+def check_convertible(model: SentenceModel, where: str = "model") -> None:
+    """Refuse what `convert` cannot turn into a student.
+
+    Raises:
+        InputError: a family, an activation, a position scheme, an attention or a head that the canonical class does not
+            have.
+    """
     source: Any = model.body.config
+    family = _known(source.model_type, where)
+    if getattr(source, "position_embedding_type", "absolute") not in (None, "absolute"):
+        raise InputError(f"{where}: {source.position_embedding_type} positions are not supported, only absolute ones")
+    if getattr(source, "is_decoder", False):
+        raise InputError(f"{where}: causal attention (is_decoder) is not supported")
     activation = getattr(source, family.activation)
     if activation not in ACTIVATIONS:
         raise InputError(f"{where}: activation {activation!r} is not supported; known: {', '.join(ACTIVATIONS)}")
+    student_head(model, where)
+
+
+def _config(model: SentenceModel, family: Family, stack: int, positions: int, where: str) -> StudentConfig:
+    source: Any = model.body.config
+    activation = getattr(source, family.activation)
     albert = source.model_type == "albert"
     body: Any = model.body
     table = body.get_input_embeddings().weight
@@ -208,10 +227,9 @@ def convert(model: SentenceModel, max_length: int, where: str = "model") -> Stud
     Raises:
         InputError: a family, an activation or a position scheme that the canonical class does not have.
     """
+    check_convertible(model, where)
     source: Any = model.body.config
-    family = _known(source.model_type, where)
-    if getattr(source, "position_embedding_type", "absolute") not in (None, "absolute"):
-        raise InputError(f"{where}: {source.position_embedding_type} positions are not supported, only absolute ones")
+    family = FAMILIES[source.model_type]
     state = {name: value.detach() for name, value in model.body.state_dict().items()}
     stack = family.layers(source)
     position = _positions(state, family, int(source.pad_token_id or 0), max_length)

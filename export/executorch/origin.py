@@ -62,7 +62,9 @@ def remember_exported(path: Path) -> None:
     remember(sha256_file(path), "exported")
 
 
-def require_known(path: Path, sha256: str, *, style: str, repeats: int, max_length: int, vocabulary: int) -> None:
+def require_known(
+    path: Path, sha256: str, *, style: str, repeats: int, max_length: int, vocabulary: int, takes_prompt: bool = False
+) -> None:
     """Return once a program with this hash is known; an unknown one is loaded and run in a child process first.
 
     Args:
@@ -72,6 +74,7 @@ def require_known(path: Path, sha256: str, *, style: str, repeats: int, max_leng
         repeats: how often `unit` is applied.
         max_length: longest input in tokens.
         vocabulary: number of ids.
+        takes_prompt: `forward` has a second input, the number of tokens that are not pooled.
 
     Raises:
         InputError: the child crashed, did not end, or ExecuTorch refused the program.
@@ -79,6 +82,7 @@ def require_known(path: Path, sha256: str, *, style: str, repeats: int, max_leng
     if is_known(sha256):
         return
     words = [str(path.absolute()), style, str(repeats), str(min(max_length, MOST_TOKENS)), str(vocabulary)]
+    words.append(str(int(takes_prompt)))
     command, environment = python_child("msdc.export.executorch.origin", *words)
     done = run_program(command, timeout_s=TIMEOUT_S, env=environment, group=True)
     if done is None:
@@ -97,23 +101,23 @@ def require_known(path: Path, sha256: str, *, style: str, repeats: int, max_leng
     remember(sha256, "run in a child process")
 
 
-def _trial(path: Path, style: str, repeats: int, max_length: int, vocabulary: int) -> None:
+def _trial(path: Path, style: str, repeats: int, max_length: int, vocabulary: int, takes_prompt: bool) -> None:
     from msdc.export.executorch.runner import ExecutorchRunner
 
-    runner = ExecutorchRunner(path, style=style, repeats=repeats, threads=1)
+    runner = ExecutorchRunner(path, style=style, repeats=repeats, threads=1, takes_prompt=takes_prompt)
     lengths = sorted({1, 2, 3, 7, 16, max_length} & set(range(1, max_length + 1)))
     runner.run([[(7 * i * length) % vocabulary for i in range(length)] for length in lengths])
     runner.run([[0], [vocabulary - 1]])
 
 
 def main(words: list[str]) -> int:
-    """The child: the program's path, style, repeats, longest input, vocabulary."""
+    """The child: path, style, repeats, longest input, vocabulary, and whether the program takes the prompt's tokens."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    path, style, repeats, max_length, vocabulary = words
+    path, style, repeats, max_length, vocabulary, takes_prompt = words
     try:
-        _trial(Path(path), style, int(repeats), int(max_length), int(vocabulary))
+        _trial(Path(path), style, int(repeats), int(max_length), int(vocabulary), takes_prompt == "1")
     except MsdcError as error:
         print(json.dumps({"refused": str(error)}))
         return _REFUSED

@@ -248,8 +248,8 @@ def read_pte(path: Path, digests: bool = True) -> PteFile:
     )
 
 
-def check_pte(path: Path, *, style: str, constants: dict[str, int]) -> None:
-    """Check a program against its manifest, before the C++ runtime opens it.
+def check_pte(path: Path, *, style: str, constants: dict[str, int], inputs: int = 1) -> None:
+    """Check a program against its manifest, before the C++ runtime opens it. Each method takes `inputs` tensors.
 
     Raises:
         InputError: damaged, a method or constant that is missing or differs, a foreign operator or backend.
@@ -259,8 +259,9 @@ def check_pte(path: Path, *, style: str, constants: dict[str, int]) -> None:
     for name in METHODS[style]:
         if name not in methods:
             raise InputError(f"{path}: the program has no method {name}")
-        if len(methods[name].inputs) != 1 or len(methods[name].outputs) != 1:
-            raise InputError(f"{path}: method {name} does not take one tensor and give one")
+        if len(methods[name].inputs) != inputs or len(methods[name].outputs) != 1:
+            wanted_inputs = "one tensor" if inputs == 1 else f"{inputs} tensors"
+            raise InputError(f"{path}: method {name} does not take {wanted_inputs} and give one")
     for name, wanted in constants.items():
         found = methods[name].constant if name in methods else None
         if found != wanted:

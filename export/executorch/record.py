@@ -59,7 +59,7 @@ class ExecutorchRuntime(Runtime):
         lowered = write_generic_executorch(request, path)
         remember_exported(path)
         part = ExecutorchPart(file=PROGRAM_FILE, style="forward", repeats=1)
-        runner = ExecutorchRunner(path, style="forward", repeats=1)
+        runner = ExecutorchRunner(path, style="forward", repeats=1, takes_prompt=request.model.takes_prompt)
         return WrittenProgram(part, runner, lowered.low_bit_share, lowered.delegated_share, lowered.outside)
 
     def check(self, folder: Path, manifest: Manifest) -> None:
@@ -74,10 +74,10 @@ class ExecutorchRuntime(Runtime):
             "max_length": manifest.max_length,
             "vocabulary": manifest.vocabulary,
         }
-        check_pte(folder / part.file, style=part.style, constants=constants)
+        check_pte(folder / part.file, style=part.style, constants=constants, inputs=1 if manifest.include_prompt else 2)
         require_known(
             folder / part.file, manifest.files[part.file].sha256, style=part.style, repeats=part.repeats,
-            max_length=manifest.max_length, vocabulary=manifest.vocabulary,
+            max_length=manifest.max_length, vocabulary=manifest.vocabulary, takes_prompt=not manifest.include_prompt,
         )  # fmt: skip
 
     def start(self, threads: int) -> None:
@@ -94,12 +94,24 @@ class ExecutorchRuntime(Runtime):
         from msdc.export.executorch.runner import ExecutorchRunner
 
         part = self._part(manifest)
-        return ExecutorchRunner(folder / part.file, style=part.style, repeats=part.repeats, threads=threads)
+        return ExecutorchRunner(
+            folder / part.file,
+            style=part.style,
+            repeats=part.repeats,
+            threads=threads,
+            takes_prompt=not manifest.include_prompt,
+        )
 
     def readme(self, manifest: Manifest) -> list[str]:
         """Markdown section for the bundle's README."""
         part = self._part(manifest)
-        if part.style == "forward":
+        if not manifest.include_prompt:
+            steps = [
+                "`forward(ids int64 [1, T], prompt_tokens int64 [1]) -> float32 [1, D]`. `prompt_tokens` counts the",
+                "tokens at the front that are not pooled: the prompt alone with its special ids, but for the last one;",
+                "0 without a prompt.",
+            ]
+        elif part.style == "forward":
             steps = ["`forward(ids int64 [1, T]) -> float32 [1, D]`."]
         else:
             steps = [

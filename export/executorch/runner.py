@@ -43,16 +43,22 @@ def set_executorch_threads(threads: int) -> None:
 
 
 class ExecutorchRunner:
-    """An open `.pte`, run at batch 1; `style` and `repeats` come from the manifest."""
+    """An open `.pte`, run at batch 1; `style`, `repeats` and `takes_prompt` come from the manifest.
+
+    `takes_prompt`: its one method `forward` has a second input, the number of tokens that are not pooled.
+    """
 
     name = "executorch"
 
-    def __init__(self, path: Path, *, style: str, repeats: int, threads: int | None = None) -> None:
+    def __init__(
+        self, path: Path, *, style: str, repeats: int, threads: int | None = None, takes_prompt: bool = False
+    ) -> None:
         import torch
         from executorch.runtime import Verification
 
         self._torch = torch
         self.repeats = repeats
+        self.takes_prompt = takes_prompt
         runtime = _executorch()
         if threads is not None:
             set_executorch_threads(threads)
@@ -65,22 +71,27 @@ class ExecutorchRunner:
             said = captured.last_line() if captured else ""
             raise InputError(f"{path}: ExecuTorch refuses the program ({said or error})") from error
 
-    def _one(self, ids: Sequence[int]) -> np.ndarray:
+    def _one(self, ids: Sequence[int], prompt_tokens: int) -> np.ndarray:
         ids_1T = self._torch.tensor([list(ids)], dtype=self._torch.int64)
         if "forward" in self.methods:
-            return self.methods["forward"].execute([ids_1T])[0].numpy()[0]
+            inputs = [ids_1T]
+            if self.takes_prompt:
+                inputs.append(self._torch.tensor([prompt_tokens], dtype=self._torch.int64))
+            return self.methods["forward"].execute(inputs)[0].numpy()[0]
         hidden_1TH = self.methods["embed"].execute([ids_1T])[0]
         for _ in range(self.repeats):
             hidden_1TH = self.methods["unit"].execute([hidden_1TH])[0]
         return self.methods["pool"].execute([hidden_1TH])[0].numpy()[0]
 
-    def run(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
+    def run(self, rows: Sequence[Sequence[int]], prompt_tokens: int = 0) -> np.ndarray:
         """float32 [N, D] of ragged rows of ids.
+
+        `prompt_tokens`: see `Runner.run`.
 
         Raises:
             MsdcError: the program failed at run time.
         """
         try:
-            return np.stack([self._one(row) for row in rows]).astype(np.float32, copy=False)
+            return np.stack([self._one(row, prompt_tokens) for row in rows]).astype(np.float32, copy=False)
         except RuntimeError as error:
             raise MsdcError(f"ExecuTorch failed to run the program: {' '.join(str(error).split())[:200]}") from error

@@ -76,7 +76,8 @@ def write_generic_executorch(request: GenericRequest, target: Path) -> Lowered:
         raise MsdcError(f"ExecuTorch cannot lower {architecture}: {type(error).__name__}: {words}") from error
     with atomic_path(target) as temporary, open(temporary, "wb") as handle:
         program.write_to_file(handle)
-    runner = ExecutorchRunner(target, style="forward", repeats=1)
+    takes_prompt = request.model.takes_prompt
+    runner = ExecutorchRunner(target, style="forward", repeats=1, takes_prompt=takes_prompt)
     run_once(runner.run, request.vocabulary, request.width, request.max_length, target.name)
     low_bit = None if request.precision == "fp32" else round(_low_bit_share(request, target), 4)
     return Lowered(low_bit, share, outside)
@@ -91,8 +92,12 @@ def _lower(request: GenericRequest) -> tuple[Any, float, dict[str, int]]:
     if request.precision == "int8":
         model = quantized(model)
     ids_1T = torch.full((1, min(7, request.max_length)), min(3, request.vocabulary - 1), dtype=torch.int64)
-    length = ({1: Dim("T", min=1, max=request.max_length)},) if request.max_length > 1 else None
-    program = export(model, (ids_1T,), dynamic_shapes=length, strict=False)
+    length = {1: Dim("T", min=1, max=request.max_length)} if request.max_length > 1 else None
+    inputs: dict[str, Any] = {}
+    if request.model.takes_prompt:
+        inputs["prompt_B"] = torch.ones(1, dtype=torch.int64)
+    shapes: dict[str, Any] = {"ids_BT": length, **dict.fromkeys(inputs)}
+    program = export(model, (ids_1T,), inputs, dynamic_shapes=shapes, strict=False)
     constants = {
         "repeats": 1,
         "width": request.width,

@@ -32,7 +32,7 @@ from msdc.export.onnx.write import IR_VERSION, OPSET, OnnxWritten
 from msdc.export.records import GenericRequest
 from msdc.export.targets import TARGETS
 
-INPUTS, OUTPUT = ("input_ids", "attention_mask"), "sentence_embedding"
+INPUTS, PROMPT, OUTPUT = ("input_ids", "attention_mask"), "prompt_tokens", "sentence_embedding"
 
 
 def exported(model: GenericModel, max_length: int) -> onnx.ModelProto:
@@ -45,13 +45,20 @@ def exported(model: GenericModel, max_length: int) -> onnx.ModelProto:
 
     ids_BT = torch.full((2, min(7, max_length)), 3, dtype=torch.int64)
     dims = {0: Dim("batch", min=1, max=4096), 1: Dim("length", min=1, max=max_length)}
+    inputs: list[tuple[str, torch.Tensor, Any]] = [
+        (INPUTS[0], ids_BT, dims),
+        (INPUTS[1], torch.ones_like(ids_BT), dims),
+    ]
+    if model.takes_prompt:
+        inputs.append((PROMPT, torch.ones(2, dtype=torch.int64), {0: dims[0]}))
+    names, values, shapes = zip(*inputs, strict=True)
     captured = None
     try:
         with quiet() as captured, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             made = torch.onnx.export(
-                model, (ids_BT, torch.ones_like(ids_BT)), dynamo=True, opset_version=OPSET, verbose=False,
-                input_names=list(INPUTS), output_names=[OUTPUT], dynamic_shapes=(dims, dims),
+                model, values, dynamo=True, opset_version=OPSET, verbose=False,
+                input_names=list(names), output_names=[OUTPUT], dynamic_shapes=shapes,
             )  # fmt: skip
     except Exception as error:
         words = " ".join(str(error).split())[:300] or (captured.last_line() if captured else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msdc.errors import InputError
 from msdc.export.records import (
     GenericRequest,
     InsidePath,
@@ -73,7 +74,11 @@ class OnnxRuntime(Runtime):
         """Check the file without running it."""
         from msdc.export.onnx.check import check_onnx_file
 
-        check_onnx_file(folder / self._part(manifest).file)
+        path = folder / self._part(manifest).file
+        found = {value.name for value in check_onnx_file(path).graph.input}
+        wanted = {"input_ids", "attention_mask"} | (set() if manifest.include_prompt else {"prompt_tokens"})
+        if found != wanted:
+            raise InputError(f"{path}: the program's inputs are {sorted(found)}, not {sorted(wanted)}")
 
     def start(self, threads: int) -> None:
         """Import the libraries and set the thread count."""
@@ -89,11 +94,17 @@ class OnnxRuntime(Runtime):
     def readme(self, manifest: Manifest) -> list[str]:
         """Markdown section for the bundle's README."""
         part = self._part(manifest)
+        prompt = [
+            "A third input, `prompt_tokens`, int64 [B], counts the tokens at the front of each text that are not",
+            "pooled: the prompt alone with its special ids, but for the last one; 0 without a prompt.",
+        ]
         return [
             "## ONNX Runtime",
             "",
             "Inputs `input_ids` and `attention_mask`, int64 [B, T], mask 1 on real tokens and 0 on padding; output",
-            f"`sentence_embedding`, float32 [B, {manifest.width}]. Opset {part.opset}. `{part.data}` must lie beside",
+            f"`sentence_embedding`, float32 [B, {manifest.width}].",
+            *(prompt if not manifest.include_prompt else []),
+            f"Opset {part.opset}. `{part.data}` must lie beside",
             f"`{part.file}`: it holds the weights and is memory-mapped. On a busy machine set the session option",
             "`session.intra_op.allow_spinning` to 0.",
             "",

@@ -40,9 +40,12 @@ class OnnxRunner:
             raise InputError(
                 f"{path}: ONNX Runtime refuses the model ({' '.join(str(error).split())[:300]})"
             ) from error
+        self.takes_prompt = any(value.name == "prompt_tokens" for value in self.session.get_inputs())
 
-    def run(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
+    def run(self, rows: Sequence[Sequence[int]], prompt_tokens: int = 0) -> np.ndarray:
         """float32 [N, D] of ragged rows of ids.
+
+        `prompt_tokens`: see `Runner.run`.
 
         Raises:
             MsdcError: the model failed at run time.
@@ -56,7 +59,9 @@ class OnnxRunner:
             for slot, i in enumerate(batch):
                 ids_BT[slot, : len(rows[i])] = rows[i]
                 mask_BT[slot, : len(rows[i])] = 1
-            feed = {"input_ids": ids_BT, "attention_mask": mask_BT}
+            feed: dict[str, np.ndarray] = {"input_ids": ids_BT, "attention_mask": mask_BT}
+            if self.takes_prompt:
+                feed["prompt_tokens"] = np.full(len(batch), prompt_tokens, dtype=np.int64)
             try:
                 sentence_BD = self.session.run(["sentence_embedding"], feed)[0]
             except Exception as error:

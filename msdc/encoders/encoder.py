@@ -23,7 +23,7 @@ from msdc.errors import InputError
 from msdc.files import sha256_files
 from msdc.progress import track
 from msdc.text.packing import pack_by_length, pad
-from msdc.text.tokenizer import Tokenizer, load_tokenizer, require_texts
+from msdc.text.tokenizer import Tokenizer, load_tokenizer, prompt_tokens, require_texts
 
 BATCH_TOKENS = 4096
 # model_type of our own folders -> loader; by name, because the class belongs to a package above this one
@@ -153,15 +153,8 @@ class Encoder:
         return self.tokenizer.encode(texts, self.max_length)
 
     def prompt_tokens(self, prompt: str) -> int:
-        """Tokens of `prompt` that pooling leaves out: 0 where the model pools them (`include_prompt`).
-
-        Counted as sentence-transformers does: the prompt alone with its special ids, but for the last one.
-        """
-        if self.defaults.include_prompt or not prompt:
-            return 0
-        row, empty = self.tokenize([prompt])[0], self.tokenize([""])[0]
-        ends = bool(empty) and bool(row) and row[-1] == empty[-1]
-        return len(row) - int(ends)
+        """Tokens of `prompt` that pooling leaves out: 0 where the model pools them (`include_prompt`)."""
+        return 0 if self.defaults.include_prompt else prompt_tokens(self.tokenizer, prompt, self.max_length)
 
     @torch.inference_mode()
     def encode(

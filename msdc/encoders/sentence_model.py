@@ -184,10 +184,10 @@ def longest_input(model: SentenceTransformer) -> int:
     return min(longest, positions - (pad + 1 if config.model_type in POSITIONS_AFTER_PAD else 0))
 
 
-def own_vectors(encoder: Encoder, texts: Sequence[str], max_length: int) -> np.ndarray | None:
+def own_vectors(encoder: Encoder, texts: Sequence[str], max_length: int, prompt: str = "") -> np.ndarray | None:
     """Vectors [N, D] of `texts` by `SentenceTransformer.encode` of the encoder's folder, at full width.
 
-    Prompts are not added: `texts` hold them. None for a folder that only this project loads.
+    `prompt` is put before each of them, and no other one. None for a folder that only this project loads.
     """
     if encoder.folder is None or not isinstance(encoder.module, SentenceModel | StaticModel):
         return None
@@ -195,5 +195,8 @@ def own_vectors(encoder: Encoder, texts: Sequence[str], max_length: int) -> np.n
     model.truncate_dim = None
     if isinstance(encoder.module, SentenceModel):
         model.max_seq_length = max_length
-    vectors_ND: np.ndarray = model.encode(list(texts), prompt="", batch_size=8, show_progress_bar=False)
+    else:
+        first: Any = model[0]
+        first.tokenizer.enable_truncation(max_length)
+    vectors_ND: np.ndarray = model.encode(list(texts), prompt=prompt, batch_size=8, show_progress_bar=False)
     return vectors_ND.astype(np.float32)

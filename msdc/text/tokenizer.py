@@ -49,6 +49,18 @@ class Tokenizer(Protocol):
         """The pieces of a text without special ids."""
 
 
+def prompt_tokens(tokenizer: Tokenizer, prompt: str, max_length: int) -> int:
+    """Tokens of `prompt` at the front of a text, for models that do not pool them (`include_prompt: false`).
+
+    Counted as sentence-transformers does: the prompt alone with its special ids, but for the last one.
+    """
+    if not prompt:
+        return 0
+    row, empty = tokenizer.encode([prompt, ""], max_length)
+    ends = bool(empty) and bool(row) and row[-1] == empty[-1]
+    return len(row) - int(ends)
+
+
 def _bounded(path: Path) -> Path:
     if (size := regular_size(path)) > MAX_TOKENIZER_BYTES:
         raise InputError(f"{path}: {size} bytes, more than the {MAX_TOKENIZER_BYTES} allowed")

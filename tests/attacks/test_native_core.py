@@ -24,7 +24,7 @@ DRIVER = r"""
 
 #include "msdc_encoder.h"
 
-static int32_t zeros(void*, const int32_t*, size_t, float* vector, size_t width) {
+static int32_t zeros(void*, const int32_t*, size_t, size_t, float* vector, size_t width) {
   for (size_t i = 0; i < width; ++i) vector[i] = 0;
   return 0;
 }

@@ -8,13 +8,16 @@ import sys
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from folder_kinds import PROMPTS, write_folder
+from folder_kinds import MODES, PROMPTS, write_folder
+from prompt_bundles import kind_bundle
 from stock_models import TEXTS
 
 import msdc
 from msdc.errors import InputError
 from msdc.export.cli import command
+from msdc.export.executorch import origin
 from msdc.export.export import ExportRequest, export_model
+from msdc.export.manifest import read_manifest
 
 SAMPLE = [*TEXTS, "  spaces ", "The BIG Dog"]
 
@@ -41,11 +44,54 @@ def test_bundle_applies_what_the_folder_says(kind, tmp_path):
     assert done.stdout.strip() == str((1, bundle.width))
 
 
-def test_pooling_without_the_prompt_is_refused_at_export(tmp_path):
+@pytest.mark.parametrize(
+    ("mode", "runtimes"),
+    [("mean", ("onnx",)), *(pytest.param(m, ("executorch", "onnx"), marks=pytest.mark.slow) for m in MODES)],
+)
+def test_pooling_without_the_prompt(mode, runtimes, monkeypatch):
+    """Programs of `include_prompt: false` take the number of the prompt's tokens."""
+    from sentence_transformers import SentenceTransformer
+
+    folder, out = kind_bundle(f"prompt not pooled, {mode}", "both" if len(runtimes) == 2 else runtimes[0])
+    manifest = read_manifest(out)
+    theirs = SentenceTransformer(str(folder), device="cpu")
+    assert not manifest.include_prompt and manifest.model.config["way"] == "generic"
+    for runtime in runtimes:
+        bundle = msdc.load_bundle(out, runtime=runtime)
+        for settings in ({}, {"prompt_name": "passage"}, {"prompt": "the cat: "}, {"prompt": ""}):
+            expected = theirs.encode(SAMPLE, **settings)
+            np.testing.assert_allclose(bundle.encode(SAMPLE, **settings), expected, atol=2e-5, err_msg=str(settings))
+        # Of one text alone: a batch of one is another path in ONNX.
+        np.testing.assert_allclose(bundle.encode(["a dog"]), theirs.encode(["a dog"]), atol=2e-5)
+    if "executorch" in runtimes:
+        # Loaded as a stranger's would be: first in a child process.
+        monkeypatch.setattr(origin, "is_known", lambda sha256: False)
+        assert msdc.load_bundle(out, runtime="executorch").encode(["a dog"]).shape == (1, manifest.width)
+    # The prompt is read all the same: it is only not pooled.
+    assert np.abs(theirs.encode(SAMPLE) - theirs.encode(SAMPLE, prompt="")).max() > 1e-3
+
+
+def test_the_canonical_way_pools_every_token(tmp_path):
     folder = write_folder(tmp_path / "folder", "prompt not pooled, mean")
-    with pytest.raises(InputError, match="include_prompt: false"):
-        export_model(ExportRequest(str(folder), "web", out=tmp_path / "out"))
+    with pytest.raises(InputError, match=r"leaves the prompt's tokens out \(include_prompt: false\)"):
+        export_model(ExportRequest(str(folder), "web", way="canonical", out=tmp_path / "out"))
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["static", "static with truncation", "model2vec"])
+def test_static_folders_in_both_runtimes(kind):
+    from sentence_transformers import SentenceTransformer
+
+    folder, out = kind_bundle(kind, "both")
+    manifest = read_manifest(out)
+    theirs = SentenceTransformer(str(folder), device="cpu")
+    texts = [*SAMPLE, "", "  \t ", "the dog " * 30]
+    expected = theirs.encode(texts)
+    assert not expected[len(SAMPLE)].any() and expected[0].any()
+    for runtime in ("executorch", "onnx"):
+        bundle = msdc.load_bundle(out, runtime=runtime)
+        np.testing.assert_allclose(bundle.encode(texts), expected, atol=2e-5)
+        assert bundle.encode(["", " "]).shape == (2, manifest.width) and not bundle.encode([" "]).any()
 
 
 def test_a_module_that_cannot_be_written_fails_the_export(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,9 @@ def modernbert(prefix_space: bool = False) -> Tokenizer:
     return _wrap(tokenizer, "[CLS]", "[SEP]")
 
 
-def qwen(pattern: str = QWEN, ignore_merges: bool = False) -> Tokenizer:
+def qwen(
+    pattern: str = QWEN, ignore_merges: bool = False, texts: Sequence[str] | None = None, size: int = 2000
+) -> Tokenizer:
     """Qwen and Llama 3: byte-level BPE over a split pattern of their own, one special id at the end."""
     tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges))
     tokenizer.normalizer = normalizers.NFC()
@@ -82,20 +84,23 @@ def qwen(pattern: str = QWEN, ignore_merges: bool = False) -> Tokenizer:
         [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
     )
     tokenizer.train_from_iterator(
-        _texts(), trainers.BpeTrainer(vocab_size=2000, initial_alphabet=ALPHABET, show_progress=False)
+        texts or _texts(), trainers.BpeTrainer(vocab_size=size, initial_alphabet=ALPHABET, show_progress=False)
     )
     tokenizer.add_special_tokens(["<|endoftext|>", "<|im_start|>"])
     return _wrap(tokenizer, "", "<|endoftext|>")
 
 
-def gemma() -> Tokenizer:
+def gemma(texts: Sequence[str] | None = None, size: int = 2500) -> Tokenizer:
     """Gemma: SentencePiece-style BPE over whole texts, unknown characters as bytes."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
     tokenizer.normalizer = normalizers.Replace(" ", "▁")
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
     special = ["<pad>", "<eos>", "<bos>", "<unk>", *(f"<0x{byte:02X}>" for byte in range(256))]
     tokenizer.train_from_iterator(
-        _texts(), trainers.BpeTrainer(vocab_size=2500, limit_alphabet=300, special_tokens=special, show_progress=False)
+        texts or _texts(),
+        trainers.BpeTrainer(
+            vocab_size=size, limit_alphabet=300 if texts is None else 3000, special_tokens=special, show_progress=False
+        ),
     )
     whole = json.loads(tokenizer.to_str())
     whole["pre_tokenizer"] = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious",
@@ -156,6 +161,26 @@ KINDS: dict[str, Callable[[Path], Tokenizer]] = {
     "xlm-r, e5": lambda folder: unigram(folder, split_words=True),
     "t5": lambda folder: unigram(folder, split_words=False, byte_fallback=True),
     **{name: lambda folder, make=make: make() for name, make in CHAINS.items()},
+}
+
+# SentencePiece models, by what `tiny_models.train_pieces` is told to change.
+PIECES: dict[str, dict[str, Any]] = {
+    "unigram": {},
+    "unigram-bytes-symbols": {
+        "byte_fallback": True,
+        "user_defined_symbols": ["<mask>", "▁foo", "ba", "😀😀"],
+        "normalization_rule_name": "nmt_nfkc_cf",
+    },
+    "bpe": {"model_type": "bpe"},
+    "bpe-bytes-symbols": {
+        "model_type": "bpe",
+        "byte_fallback": True,
+        "user_defined_symbols": ["<mask>", "th"],
+        "normalization_rule_name": "identity",
+        "remove_extra_whitespaces": False,
+    },
+    "suffix": {"treat_whitespace_as_suffix": True, "normalization_rule_name": "nfkc"},
+    "no-prefix": {"add_dummy_prefix": False, "allow_whitespace_only_pieces": True, "remove_extra_whitespaces": False},
 }
 
 _BLOCKS = [

@@ -28,7 +28,7 @@ extern "C" {
 #endif
 
 /* Grows when a struct or a signature below changes. */
-#define MSDC_INTERFACE_VERSION 2
+#define MSDC_INTERFACE_VERSION 3
 
 typedef enum msdc_status {
   MSDC_OK = 0,
@@ -66,8 +66,11 @@ MSDC_API msdc_status msdc_open(const char *folder, const msdc_options *options, 
 MSDC_API void msdc_close(msdc_encoder *encoder);
 
 /* Runs the bundle's program in the caller's own binding of a runtime: `count` ids in, `width` numbers out; non-zero on
- * failure. Called on the thread that called msdc_encode, never twice at a time for one encoder. */
-typedef int32_t (*msdc_program)(void *context, const int32_t *ids, size_t count, float *vector, size_t width);
+ * failure. `prompt_tokens`: how many ids at the front are not pooled, the second input (int64 [1]) of a program that
+ * takes a prompt (msdc_find_program), 0 for others. Called on the thread that called msdc_encode, never twice at a time
+ * for one encoder. */
+typedef int32_t (*msdc_program)(void *context, const int32_t *ids, size_t count, size_t prompt_tokens, float *vector,
+                                size_t width);
 
 /* An encoder whose program the caller runs (an app that takes the runtime from its vendor's package). `runtime` is
  * "executorch" or "onnx": which of the bundle's programs that is. */
@@ -76,9 +79,11 @@ MSDC_API msdc_status msdc_open_with(const char *folder, const msdc_options *opti
                                     size_t error_size);
 
 /* The bundle's program for `runtime`: its file inside the folder, 1 where it has the methods embed, unit, pool (0:
- * forward alone), and how often unit is applied. `file` receives a NUL-terminated name. */
+ * forward alone), how often unit is applied, and 1 where forward takes the number of the prompt's tokens too (models
+ * that do not pool them). `file` receives a NUL-terminated name. */
 MSDC_API msdc_status msdc_find_program(const char *folder, const char *runtime, char *file, size_t file_size,
-                                       int32_t *multi_method, int32_t *repeats, char *error, size_t error_size);
+                                       int32_t *multi_method, int32_t *repeats, int32_t *takes_prompt, char *error,
+                                       size_t error_size);
 
 MSDC_API int32_t msdc_width(const msdc_encoder *encoder);      /* numbers in a vector, by default */
 MSDC_API int32_t msdc_max_length(const msdc_encoder *encoder); /* longest input in tokens, special ids included */
@@ -88,7 +93,8 @@ MSDC_API int32_t msdc_max_length(const msdc_encoder *encoder); /* longest input 
 MSDC_API const char *msdc_prompt(const msdc_encoder *encoder, const char *name);
 
 /* Vector of one text; longer texts are cut at msdc_max_length. `prompt` (NUL-terminated UTF-8) is put before the text;
- * NULL takes the bundle's default prompt, "" none. `width` is msdc_width(), or smaller for the first numbers of the
+ * NULL takes the bundle's default prompt, "" none. A text without tokens (blank, where the tokenizer adds no special
+ * ids: static embeddings) has the vector zero. `width` is msdc_width(), or smaller for the first numbers of the
  * vector alone. */
 MSDC_API msdc_status msdc_encode(msdc_encoder *encoder, const char *prompt, const char *text, size_t text_size,
                                  float *vector, size_t width, char *error, size_t error_size);
@@ -96,8 +102,8 @@ MSDC_API msdc_status msdc_encode(msdc_encoder *encoder, const char *prompt, cons
 /* Called before each text of a batch with the number of vectors that are ready; non-zero stops the batch. */
 typedef int32_t (*msdc_stop)(void *context, size_t done);
 
-/* Vectors of `count` texts: `count` rows of `width` numbers in `vectors`; prompt and width as in msdc_encode. `stop` may
- * be NULL. MSDC_CANCELLED where it stopped the batch; the rows that were ready are filled. Other calls on the encoder may
+/* Vectors of `count` texts: `count` rows of `width` numbers in `vectors`; prompt and width as in msdc_encode, one prompt
+ * for all texts (call it once per prompt). `stop` may be NULL. MSDC_CANCELLED where it stopped the batch; the rows that were ready are filled. Other calls on the encoder may
  * run between two texts. */
 MSDC_API msdc_status msdc_encode_batch(msdc_encoder *encoder, const char *prompt, const char *const *texts,
                                        const size_t *text_sizes, size_t count, float *vectors, size_t width,

@@ -72,8 +72,8 @@ class CallersEngine : public msdc::Engine {
  public:
   CallersEngine(msdc_program program, void* context) : program_(program), context_(context) {}
 
-  void run(const std::vector<int32_t>& ids, float* vector, size_t width) override {
-    const int32_t code = program_(context_, ids.data(), ids.size(), vector, width);
+  void run(const std::vector<int32_t>& ids, size_t prompt_tokens, float* vector, size_t width) override {
+    const int32_t code = program_(context_, ids.data(), ids.size(), prompt_tokens, vector, width);
     if (code != 0) throw msdc::Failure(MSDC_RUNTIME, "the program failed with code " + std::to_string(code));
   }
 
@@ -122,9 +122,11 @@ msdc_status msdc_open_with(const char* folder, const msdc_options* options, cons
 }
 
 msdc_status msdc_find_program(const char* folder, const char* runtime, char* file, size_t file_size,
-                              int32_t* multi_method, int32_t* repeats, char* error, size_t error_size) {
+                              int32_t* multi_method, int32_t* repeats, int32_t* takes_prompt, char* error,
+                              size_t error_size) {
   return guarded(error, error_size, [&] {
-    need(folder != nullptr && runtime != nullptr && file != nullptr && multi_method != nullptr && repeats != nullptr,
+    need(folder != nullptr && runtime != nullptr && file != nullptr && multi_method != nullptr && repeats != nullptr &&
+             takes_prompt != nullptr,
          "no folder, runtime, or place for the answer");
     const msdc::Manifest manifest = msdc::Manifest::read(folder);
     const std::string name = manifest.program_files(runtime).front();
@@ -133,6 +135,7 @@ msdc_status msdc_find_program(const char* folder, const char* runtime, char* fil
     const bool executorch = manifest.executorch && runtime == std::string("executorch");
     *multi_method = executorch && manifest.executorch->multi_method ? 1 : 0;
     *repeats = executorch ? manifest.executorch->repeats : 1;
+    *takes_prompt = manifest.include_prompt ? 0 : 1;
   });
 }
 
@@ -179,7 +182,8 @@ msdc_status msdc_encode(msdc_encoder* encoder, const char* prompt, const char* t
                         size_t width, char* error, size_t error_size) {
   return guarded(error, error_size, [&] {
     check_width(encoder, vector, width);
-    encoder->encoder.run(encoder->encoder.tokenize(prompt, view(text, text_size)), vector, width);
+    msdc::Encoder& held = encoder->encoder;
+    held.encode(held.tokenize(prompt, view(text, text_size)), held.prompt_tokens(prompt), vector, width);
   });
 }
 
@@ -189,13 +193,14 @@ msdc_status msdc_encode_batch(msdc_encoder* encoder, const char* prompt, const c
   return guarded(error, error_size, [&] {
     check_width(encoder, vectors, width);
     need(count == 0 || (texts != nullptr && text_sizes != nullptr), "no texts");
+    msdc::Encoder& held = encoder->encoder;
+    const size_t prompt_tokens = held.prompt_tokens(prompt);
     for (size_t i = 0; i < count; ++i) {
       if (stop != nullptr && stop(stop_context, i) != 0) {
         throw msdc::Failure(MSDC_CANCELLED,
                             "stopped after " + std::to_string(i) + " of " + std::to_string(count) + " texts");
       }
-      msdc::Encoder& held = encoder->encoder;
-      held.run(held.tokenize(prompt, view(texts[i], text_sizes[i])), vectors + i * width, width);
+      held.encode(held.tokenize(prompt, view(texts[i], text_sizes[i])), prompt_tokens, vectors + i * width, width);
     }
   });
 }
@@ -205,7 +210,7 @@ msdc_status msdc_encode_ids(msdc_encoder* encoder, const int32_t* ids, size_t co
   return guarded(error, error_size, [&] {
     check_width(encoder, vector, width);
     need(ids != nullptr, "no ids");
-    encoder->encoder.run(std::vector<int32_t>(ids, ids + count), vector, width);
+    encoder->encoder.run(std::vector<int32_t>(ids, ids + count), 0, vector, width);
   });
 }
 
@@ -227,10 +232,12 @@ msdc_status msdc_self_test(msdc_encoder* encoder, float promise, msdc_self_test_
     const msdc::Golden golden = msdc::read_golden(held.manifest(), held.runtime());
     const size_t width = static_cast<size_t>(held.manifest().width);
     std::vector<float> vector(width);
+    // The golden texts hold the default prompt.
+    const size_t prompt_tokens = held.prompt_tokens(nullptr);
     double sum = 0, least = 1;
     for (size_t i = 0; i < golden.texts.size(); ++i) {
       if (held.tokenizer().encode(golden.texts[i]) != golden.ids[i]) ++result->ids_differ;
-      held.run(golden.ids[i], vector.data());
+      held.run(golden.ids[i], prompt_tokens, vector.data());
       const double now = msdc::cosine(vector.data(), &golden.vectors[i * width], width);
       sum += now;
       // Written so that NaN counts as the worst.

@@ -1,5 +1,6 @@
 #include "encoder.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -116,17 +117,30 @@ std::vector<int32_t> Encoder::tokenize(const char* prompt, std::string_view text
   return tokenizer_.encode(both);
 }
 
-void Encoder::run(const std::vector<int32_t>& ids, float* vector, size_t width) {
-  if (width == static_cast<size_t>(manifest_.width)) return run(ids, vector);
+size_t Encoder::prompt_tokens(const char* prompt) const {
+  if (manifest_.include_prompt) return 0;
+  return tokenizer_.prompt_tokens(prompt == nullptr ? std::string_view(manifest_.default_prompt) : prompt);
+}
+
+void Encoder::encode(const std::vector<int32_t>& ids, size_t prompt_tokens, float* vector, size_t width) {
+  if (ids.empty()) {
+    std::fill(vector, vector + width, 0.0f);
+  } else {
+    run(ids, prompt_tokens, vector, width);
+  }
+}
+
+void Encoder::run(const std::vector<int32_t>& ids, size_t prompt_tokens, float* vector, size_t width) {
+  if (width == static_cast<size_t>(manifest_.width)) return run(ids, prompt_tokens, vector);
   if (width == 0 || width > static_cast<size_t>(manifest_.vector_width)) {
     throw Failure(MSDC_BAD_ARGUMENT, "the vector's width is not 1 to " + std::to_string(manifest_.vector_width));
   }
   std::vector<float> whole(static_cast<size_t>(manifest_.width));
-  run(ids, whole.data());
+  run(ids, prompt_tokens, whole.data());
   std::memcpy(vector, whole.data(), width * sizeof(float));
 }
 
-void Encoder::run(const std::vector<int32_t>& ids, float* vector) {
+void Encoder::run(const std::vector<int32_t>& ids, size_t prompt_tokens, float* vector) {
   if (ids.empty() || ids.size() > static_cast<size_t>(manifest_.max_length)) {
     throw Failure(MSDC_BAD_ARGUMENT, std::to_string(ids.size()) + " ids where 1 to " +
                                          std::to_string(manifest_.max_length) + " fit");
@@ -137,7 +151,7 @@ void Encoder::run(const std::vector<int32_t>& ids, float* vector) {
     }
   }
   const std::lock_guard<std::mutex> lock(running_);
-  engine_->run(ids, vector, static_cast<size_t>(manifest_.width));
+  engine_->run(ids, prompt_tokens, vector, static_cast<size_t>(manifest_.width));
 }
 
 }  // namespace msdc

@@ -36,13 +36,19 @@ class Encoder {
   const Tokenizer& tokenizer() const { return tokenizer_; }
 
   // Throws Failure(MSDC_BAD_ARGUMENT) for no ids, too many, or one outside the vocabulary.
-  void run(const std::vector<int32_t>& ids, float* vector);
+  void run(const std::vector<int32_t>& ids, size_t prompt_tokens, float* vector);
 
   // The first `width` numbers of the vector. Throws as above, and for a width that is not 1 to the bundle's own.
-  void run(const std::vector<int32_t>& ids, float* vector, size_t width);
+  void run(const std::vector<int32_t>& ids, size_t prompt_tokens, float* vector, size_t width);
+
+  // The same of a text's ids. None (a blank text, no special ids) are no error: the vector is zero.
+  void encode(const std::vector<int32_t>& ids, size_t prompt_tokens, float* vector, size_t width);
 
   // `prompt` before `text`, as ids. A prompt that is not given is the bundle's default.
   std::vector<int32_t> tokenize(const char* prompt, std::string_view text) const;
+
+  // Tokens of the prompt that the program does not pool: 0 where it pools them.
+  size_t prompt_tokens(const char* prompt) const;
 
  private:
   std::string runtime_;

@@ -115,6 +115,7 @@ class ExecutorchEngine : public Engine {
   ExecutorchEngine(const Manifest& manifest, int32_t threads)
       : path_(manifest.path(manifest.executorch->file)),
         program_(*manifest.executorch),
+        takes_prompt_(!manifest.include_prompt),
         pool_(threads),
         module_(path_, Module::LoadMode::Mmap) {
     const auto alone = pool_.alone();
@@ -132,22 +133,26 @@ class ExecutorchEngine : public Engine {
     load_methods();
   }
 
-  void run(const std::vector<int32_t>& ids, float* vector, size_t width) override {
+  void run(const std::vector<int32_t>& ids, size_t prompt_tokens, float* vector, size_t width) override {
     const auto alone = pool_.alone();
     ids_.assign(ids.begin(), ids.end());
     const auto tokens = static_cast<executorch::aten::SizesType>(ids_.size());
     auto input = executorch::extension::from_blob(ids_.data(), {1, tokens}, ScalarType::Long);
     if (!program_.multi_method) {
-      execute("forward", input, vector, width);
+      prompt_tokens_ = static_cast<int64_t>(prompt_tokens);
+      std::vector<EValue> inputs = {EValue(*input)};
+      const auto prompt = executorch::extension::from_blob(&prompt_tokens_, {1}, ScalarType::Long);
+      if (takes_prompt_) inputs.emplace_back(*prompt);
+      execute("forward", inputs, vector, width);
       return;
     }
     hidden_width_ = hidden_width_ != 0 ? hidden_width_ : output_width("embed");
     hidden_.resize(ids_.size() * hidden_width_);
-    execute("embed", input, hidden_.data(), hidden_.size());
+    execute("embed", {EValue(*input)}, hidden_.data(), hidden_.size());
     auto hidden = executorch::extension::from_blob(
         hidden_.data(), {1, tokens, static_cast<executorch::aten::SizesType>(hidden_width_)}, ScalarType::Float);
-    for (int32_t i = 0; i < program_.repeats; ++i) execute("unit", hidden, hidden_.data(), hidden_.size());
-    execute("pool", hidden, vector, width);
+    for (int32_t i = 0; i < program_.repeats; ++i) execute("unit", {EValue(*hidden)}, hidden_.data(), hidden_.size());
+    execute("pool", {EValue(*hidden)}, vector, width);
   }
 
  private:
@@ -203,8 +208,8 @@ class ExecutorchEngine : public Engine {
   }
 
   // Run one method and copy its output out of the arena, which the next method writes over.
-  void execute(const std::string& name, const executorch::extension::TensorPtr& input, float* out, size_t numbers) {
-    const auto result = module_.execute(name, EValue(*input));
+  void execute(const std::string& name, const std::vector<EValue>& inputs, float* out, size_t numbers) {
+    const auto result = module_.execute(name, inputs);
     if (!result.ok()) failed("method " + name, result.error());
     if (result->size() != 1 || !result->at(0).isTensor()) damaged(path_ + ": method " + name + " gives no tensor");
     const auto tensor = result->at(0).toTensor();
@@ -216,12 +221,14 @@ class ExecutorchEngine : public Engine {
 
   const std::string path_;
   const ExecutorchProgram program_;
+  const bool takes_prompt_;
   const PoolHold pool_;
   Arena arena_;  // outlives the methods that live in it
   Module module_;
   std::vector<std::string> methods_;
   size_t hidden_width_ = 0;
   std::vector<int64_t> ids_;
+  int64_t prompt_tokens_ = 0;
   std::vector<float> hidden_;
 };
 

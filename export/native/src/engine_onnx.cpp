@@ -66,19 +66,23 @@ class OnnxEngine : public Engine {
   OnnxEngine(const Manifest& manifest, int32_t threads)
       : ort_(api()),
         path_(manifest.path(manifest.onnx->file)),
+        takes_prompt_(!manifest.include_prompt),
         environment_(make_environment(ort_), ort_.ReleaseEnv),
         session_(make_session(ort_, environment_.get(), path_, threads), ort_.ReleaseSession),
         memory_(make_memory(ort_), ort_.ReleaseMemoryInfo) {}
 
-  void run(const std::vector<int32_t>& ids, float* vector, size_t width) override {
+  void run(const std::vector<int32_t>& ids, size_t prompt_tokens, float* vector, size_t width) override {
     ids_.assign(ids.begin(), ids.end());
     mask_.assign(ids.size(), 1);
-    const Held<OrtValue> id_value = tensor(ids_), mask_value = tensor(mask_);
-    const char* names[] = {"input_ids", "attention_mask"};
-    const OrtValue* inputs[] = {id_value.get(), mask_value.get()};
+    prompt_.assign(1, static_cast<int64_t>(prompt_tokens));
+    const int64_t tokens = static_cast<int64_t>(ids_.size());
+    const Held<OrtValue> id_value = tensor(ids_, {1, tokens}), mask_value = tensor(mask_, {1, tokens}),
+                         prompt_value = tensor(prompt_, {1});
+    const char* names[] = {"input_ids", "attention_mask", "prompt_tokens"};
+    const OrtValue* inputs[] = {id_value.get(), mask_value.get(), prompt_value.get()};
     const char* outputs[] = {"sentence_embedding"};
     OrtValue* raw = nullptr;
-    check(ort_, ort_.Run(session_.get(), nullptr, names, inputs, 2, outputs, 1, &raw), "run");
+    check(ort_, ort_.Run(session_.get(), nullptr, names, inputs, takes_prompt_ ? 3 : 2, outputs, 1, &raw), "run");
     const Held<OrtValue> out(raw, ort_.ReleaseValue);
     OrtTensorTypeAndShapeInfo* raw_info = nullptr;
     check(ort_, ort_.GetTensorTypeAndShape(out.get(), &raw_info), "output");
@@ -123,23 +127,24 @@ class OnnxEngine : public Engine {
     return out;
   }
 
-  Held<OrtValue> tensor(std::vector<int64_t>& values) const {
-    const int64_t shape[] = {1, static_cast<int64_t>(values.size())};
+  Held<OrtValue> tensor(std::vector<int64_t>& values, const std::vector<int64_t>& shape) const {
     OrtValue* out = nullptr;
     check(ort_,
-          ort_.CreateTensorWithDataAsOrtValue(memory_.get(), values.data(), values.size() * sizeof(int64_t), shape, 2,
-                                              ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64, &out),
+          ort_.CreateTensorWithDataAsOrtValue(memory_.get(), values.data(), values.size() * sizeof(int64_t),
+                                              shape.data(), shape.size(), ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64, &out),
           "input");
     return {out, ort_.ReleaseValue};
   }
 
   const OrtApi& ort_;
   const std::string path_;
+  const bool takes_prompt_;
   Held<OrtEnv> environment_;
   Held<OrtSession> session_;
   Held<OrtMemoryInfo> memory_;
   std::vector<int64_t> ids_;
   std::vector<int64_t> mask_;
+  std::vector<int64_t> prompt_;
 };
 
 }  // namespace

@@ -53,9 +53,7 @@ void read_prompts(const Json& root, const std::string& path, Manifest* out) {
     if (found == out->prompts.end()) damaged(path + ": its default prompt is not among its prompts");
     out->default_prompt = found->second;
   }
-  if (root.has("include_prompt") && !root.at("include_prompt").boolean()) {
-    throw Failure(MSDC_UNSUPPORTED, path + ": pooling without the prompt's tokens is not supported by this build");
-  }
+  if (root.has("include_prompt")) out->include_prompt = root.at("include_prompt").boolean();
 }
 
 int32_t id_or_none(const Json& value) { return value.is_null() ? -1 : small(value, 0); }
@@ -107,6 +105,8 @@ Manifest Manifest::read(const std::string& folder) {
     if (style != "multi-method" && style != "forward") damaged(path + ": unknown program style " + style);
     program.multi_method = style == "multi-method";
     program.repeats = small(part.at("repeats"), 1);
+    // Only one method alone takes the prompt's tokens.
+    if (program.multi_method && !out.include_prompt) damaged(path + ": a multi-method program pools every token");
     out.executorch = program;
   }
   if (programs.has("onnx") && !programs.at("onnx").is_null()) {

@@ -52,6 +52,7 @@ struct Manifest {
   int32_t eos_id = -1;
   std::map<std::string, std::string> prompts;
   std::string default_prompt;  // the text, empty where the bundle has none
+  bool include_prompt = true;  // false: programs take the number of the prompt's tokens, which they do not pool
   std::optional<ExecutorchProgram> executorch;
   std::optional<OnnxProgram> onnx;
   std::map<std::string, FileRecord> files;

@@ -58,6 +58,13 @@ std::vector<int32_t> Tokenizer::segment(std::string_view text) const {
                                                             : segment_bpe(pieces_->model, normalized, &budget);
 }
 
+size_t Tokenizer::prompt_tokens(std::string_view prompt) const {
+  if (prompt.empty()) return 0;
+  const std::vector<int32_t> ids = encode(prompt), none = encode("");
+  const bool ends = !none.empty() && !ids.empty() && ids.back() == none.back();
+  return ids.size() - (ends ? 1 : 0);
+}
+
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
   if (text.size() > kMaxTextBytes) throw Failure(MSDC_BAD_ARGUMENT, "a text of more than 64 MiB");
   std::vector<int32_t> ids = segment(text);

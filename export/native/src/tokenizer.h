@@ -21,6 +21,10 @@ class Tokenizer {
   // Special ids included, at most max_length. Throws Failure(MSDC_BAD_ARGUMENT) for a text past 64 MiB.
   std::vector<int32_t> encode(std::string_view text) const;
 
+  // Tokens that a prompt takes at the front of a text, counted as sentence-transformers does: the prompt alone with its
+  // special ids, but for the last one.
+  size_t prompt_tokens(std::string_view prompt) const;
+
   int32_t max_length() const { return max_length_; }
 
  private:

@@ -9,14 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from prompt_bundles import UNPOOLED, kind_bundle
 
 from msdc.bench.devices.host import HostDevice
+from msdc.bench.devices.python import PythonDevice
 from msdc.bench.devices.runner_protocol import RunnerJob, read_answer, runner_error, sentinel
 from msdc.bench.settings import BenchSettings
 from msdc.bench.toolchain.build import build_runner
 from msdc.bench.toolchain.runner import elf_machine, own_runner
 from msdc.bench.toolchain.sdk import native_sdk
-from msdc.bench.workload import Tasks
+from msdc.bench.workload import Tasks, collect
+from msdc.encoders.defaults import configured
 from msdc.errors import InputError, MsdcError
 from msdc.export.bundle import load_bundle
 from msdc.export.manifest import read_manifest
@@ -45,13 +48,25 @@ def test_both_runtimes_reproduce_the_export(native_runs):
 
 def test_scores_are_those_of_the_vectors_that_python_makes(native_runs, tiny_bundle):
     """The sentences were embedded by the runner; Python's own binding is the oracle of their scores."""
-    from msdc.bench.workload import collect
-
     tasks = collect(settings(tasks=("graded-pairs",)))
     bundle = load_bundle(tiny_bundle, "executorch")
     (expected,) = tasks.score(bundle)
     (found,) = native_runs[0].accuracy
     assert found.pairs == expected.pairs and abs(found.spearman - expected.spearman) < 1e-3
+
+
+@pytest.mark.parametrize("runtime", ["onnx", pytest.param("executorch", marks=pytest.mark.slow)])
+def test_prompts_that_are_not_pooled(runtime):
+    """The runner tells the program how many tokens are the prompt's: of the golden texts, and of a task's."""
+    _, folder = kind_bundle(UNPOOLED, runtime)
+    chosen = settings(runtimes=(runtime,), tasks=("graded-pairs",), prompt="the cat: ")
+    (native,), (python,) = HostDevice().run(folder, chosen), PythonDevice().run(folder, chosen)
+    for run in (native, python):
+        assert run.parity.golden.ids_equal and run.parity.golden.min_cosine > 0.9999
+    assert abs(native.accuracy[0].spearman - python.accuracy[0].spearman) < 0.05
+    tasks = collect(chosen)
+    (expected,) = tasks.score(configured(load_bundle(folder, runtime), prompt="the cat: "))
+    assert abs(native.accuracy[0].spearman - expected.spearman) < 0.05
 
 
 def test_memory_is_an_apps_and_not_pythons(native_runs):

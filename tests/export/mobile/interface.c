@@ -11,9 +11,11 @@ static int fail_after;
 /* Stops a batch when `context` rows are ready. */
 static int32_t stop_at(void *context, size_t done) { return done >= *(size_t *)context; }
 
-static int32_t program(void *context, const int32_t *ids, size_t count, float *vector, size_t width) {
+static int32_t program(void *context, const int32_t *ids, size_t count, size_t prompt_tokens, float *vector, size_t width) {
   char error[200];
   if (fail_after > 0 && --fail_after == 0) return 7;
+  /* This bundle pools its prompts. */
+  if (prompt_tokens != 0) return 8;
   return msdc_encode_ids(context, ids, count, vector, width, error, sizeof error);
 }
 

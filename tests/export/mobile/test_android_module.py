@@ -183,6 +183,17 @@ def test_gradle_files_suit_android_gradle_plugin_9(stage, module, tiny_bundle):
         ElementTree.parse(path)
 
 
+def test_shrinking_keeps_what_the_jni_layer_finds_by_name(module):
+    rules = (module / "consumer-rules.pro").read_text(encoding="utf-8")
+    jni = (module / "src/main/cpp/jni.cpp").read_text(encoding="utf-8")
+    signature = re.search(r'GetMethodID\([^"]*"run", "\((.*)\)\[F"\)', jni)
+    kept = re.search(r"float\[\] run\((.*)\);", rules)
+    assert signature and kept
+    names = {"int[]": "[I", "int": "I"}
+    assert "".join(names[word] for word in kept[1].split(", ")) == signature[1]
+    assert "-keep class org.msdc.encoder.NativeCore { *; }" in rules
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_module_of_a_bundle_with_one_program(tiny_bundle, tmp_path, engine):
     shutil.copytree(tiny_bundle, tmp_path, dirs_exist_ok=True)

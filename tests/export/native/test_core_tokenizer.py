@@ -11,29 +11,11 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from native_core import CoreError, CoreTokenizer, write_piece_bundle
-from small_tokenizers import every_character, fuzz_texts
+from small_tokenizers import PIECES, every_character, fuzz_texts
 from tiny_models import train_pieces
 
 from msdc.export.golden import golden_texts
 
-MODELS = {
-    "unigram": {},
-    "unigram-bytes-symbols": {
-        "byte_fallback": True,
-        "user_defined_symbols": ["<mask>", "▁foo", "ba", "😀😀"],
-        "normalization_rule_name": "nmt_nfkc_cf",
-    },
-    "bpe": {"model_type": "bpe"},
-    "bpe-bytes-symbols": {
-        "model_type": "bpe",
-        "byte_fallback": True,
-        "user_defined_symbols": ["<mask>", "th"],
-        "normalization_rule_name": "identity",
-        "remove_extra_whitespaces": False,
-    },
-    "suffix": {"treat_whitespace_as_suffix": True, "normalization_rule_name": "nfkc"},
-    "no-prefix": {"add_dummy_prefix": False, "allow_whitespace_only_pieces": True, "remove_extra_whitespaces": False},
-}
 BITS = [" ", "a", "ba", "▁", "th", "😀😀", "<mask>", "foo", " foo", "\u3000", "\t", "ﬁ", "é", "e\u0301", "\0", "\u200d"]
 
 
@@ -41,7 +23,7 @@ class Pair:
     """One model read by both."""
 
     def __init__(self, library, folder, name: str) -> None:
-        model = train_pieces(folder / name, **MODELS[name]).read_bytes()
+        model = train_pieces(folder / name, **PIECES[name]).read_bytes()
         self.oracle = sentencepiece.SentencePieceProcessor(model_proto=model)
         self.core = CoreTokenizer(library, write_piece_bundle(folder / f"{name}-bundle", model))
         self.model = model
@@ -53,16 +35,16 @@ class Pair:
 @pytest.fixture(scope="module")
 def pairs(core_library, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pieces")
-    return {name: Pair(core_library, folder, name) for name in MODELS}
+    return {name: Pair(core_library, folder, name) for name in PIECES}
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", PIECES)
 def test_golden_texts(pairs, name):
     for text in golden_texts():
         pairs[name].agree(text)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", PIECES)
 def test_texts_thrown_together(pairs, name):
     chosen = random.Random(7)
     letters = [c for text in golden_texts() for c in text]
@@ -71,7 +53,7 @@ def test_texts_thrown_together(pairs, name):
         pairs[name].agree("".join(chosen.choice(BITS) for _ in range(chosen.randrange(30))))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", PIECES)
 def test_any_unicode(pairs, name):
     pair = pairs[name]
 
@@ -156,14 +138,14 @@ def test_rounding_decides_between_equal_paths(pairs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", PIECES)
 def test_many_texts(pairs, name):
     for text in [*fuzz_texts(5000, seed=5), *every_character()]:
         pairs[name].agree(text)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", PIECES)
 def test_many_real_sentences(pairs, name):
     import gzip
 

@@ -81,7 +81,6 @@ export class Engine {
     }
     const tokenizerFile = part.kind === "sentencepiece" ? part.file : part.compiled;
     if (!tokenizerFile) throw new EncoderError(part.refused ?? `${manifest.name}: export it again`);
-    if (!manifest.include_prompt) throw new EncoderError(`${manifest.name}: pools without its prompts' tokens`);
     const carried = !runtime && files.has(RUNTIME);
     const wanted = [tokenizerFile, program.file, ...(program.data ? [program.data] : []), ...(carried ? [RUNTIME, WASM] : [])];
     const total = wanted.reduce((sum, name) => sum + files.bytes(name), 0);
@@ -151,13 +150,22 @@ export class Engine {
     throw new RangeError(`prompt ${JSON.stringify(name)} is unknown; known: ${Object.keys(prompts).join(", ") || "none"}`);
   }
 
-  async run(ids) {
-    if (!ids.length) throw new EncoderError("a text without a single id");
+  // Tokens of a prompt that the program does not pool: the prompt alone with its special ids, but for the last one.
+  promptTokens(prompt) {
+    if (this.manifest.include_prompt || !prompt) return 0;
+    const ids = this.ids(prompt), none = this.ids("");
+    return ids.length - (none.length && ids.length && ids.at(-1) === none.at(-1) ? 1 : 0);
+  }
+
+  async run(ids, promptTokens = 0) {
+    // Static embeddings add no special ids: a blank text has none, and the vector zero.
+    if (!ids.length) return new Float32Array(this.manifest.width);
     const { Tensor } = this.ort, shape = [1, ids.length];
     const feeds = {
       input_ids: new Tensor("int64", BigInt64Array.from(ids, BigInt), shape),
       attention_mask: new Tensor("int64", new BigInt64Array(ids.length).fill(1n), shape),
     };
+    if (!this.manifest.include_prompt) feeds.prompt_tokens = new Tensor("int64", BigInt64Array.of(BigInt(promptTokens)), [1]);
     // A session takes one call at a time; calls take turns text by text, so that a query need not wait for a long list.
     const mine = this.turn.then(() => this.session.run(feeds, ["sentence_embedding"]));
     this.turn = mine.catch(() => {});
@@ -171,14 +179,15 @@ export class Engine {
 
   // Vectors of N texts, one after the other in a Float32Array.
   async encode(texts, options, { signal, report }) {
-    const first = this.prompt(options), { width: most, truncate_dim: usual } = this.manifest;
+    const first = this.prompt(options), skipped = this.promptTokens(first);
+    const { width: most, truncate_dim: usual } = this.manifest;
     const width = options.truncateDim ?? usual ?? most;
     if (!(Number.isInteger(width) && width >= 1 && width <= most)) throw new RangeError(`truncateDim is not 1 to ${most}`);
     const values = new Float32Array(texts.length * width);
     let paused = performance.now();
     for (let i = 0; i < texts.length; ++i) {
       signal?.throwIfAborted();
-      values.set((await this.run(this.ids(first + texts[i]))).subarray(0, width), i * width);
+      values.set((await this.run(this.ids(first + texts[i]), skipped)).subarray(0, width), i * width);
       if (performance.now() - paused < PAUSE_MS) continue;
       report({ done: i + 1, total: texts.length });
       await pause();
@@ -193,13 +202,14 @@ export class Engine {
     const golden = JSON.parse(new TextDecoder().decode(await this.files.read(GOLDEN)));
     const raw = Uint8Array.from(atob(golden.vectors.onnx), (letter) => letter.charCodeAt(0));
     const expected = new Float32Array(raw.buffer), { width } = golden;
+    const skipped = this.promptTokens(this.prompt({}));
     let idsEqual = 0, sum = 0, minCosine = 1;
     for (let i = 0; i < golden.texts.length; ++i) {
       signal?.throwIfAborted();
       // Golden texts hold the default prompt already.
       const row = this.ids(golden.texts[i]);
       idsEqual += row.join() === golden.ids[i].join() ? 1 : 0;
-      const cosine = exactCosine(await this.run(golden.ids[i]), expected.subarray(i * width, (i + 1) * width));
+      const cosine = exactCosine(await this.run(golden.ids[i], skipped), expected.subarray(i * width, (i + 1) * width));
       sum += cosine;
       minCosine = Math.min(minCosine, cosine);
       if (i % 8 === 7) await pause();

@@ -41,7 +41,7 @@ class Borrowed(private val encoder: SentenceEncoder) : Program {
     var closed = false
     var pauseMs = 0L
 
-    override fun run(ids: IntArray): FloatArray {
+    override fun run(ids: IntArray, promptTokens: Int): FloatArray {
         if (failing) throw IllegalArgumentException("the program's own words")
         crowded = crowded || inside.incrementAndGet() > 1
         calls.incrementAndGet()

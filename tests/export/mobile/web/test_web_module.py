@@ -12,10 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny_models as tiny
+from prompt_bundles import UNPOOLED, kind_bundle
 from small_tokenizers import fuzz_texts
 from stock_models import write_stock
 from web_pages import answer_of_page, node, site
 
+from msdc.encoders.defaults import with_prompt
 from msdc.errors import MsdcError
 from msdc.export.bundle import load_bundle
 from msdc.export.export import ExportRequest, export_model
@@ -204,13 +206,25 @@ def test_tokenizer_json_bundle_in_node(with_runtime, tmp_path):
     model = write_stock(tmp_path / "bert", "bert")
     out, manifest = export_model(ExportRequest(str(model), "web", precision="fp32", out=tmp_path / "out"))
     assert manifest.tokenizer.compiled == "tokenizer.bin"
-    texts = golden_texts()[:40]
-    (tmp_path / "texts.json").write_text(json.dumps(texts))
-    with site(bundle=out) as opened:
+    encode_in_node(out, out / "web/msdc.js", golden_texts()[:40], tmp_path)
+
+
+def encode_in_node(folder: Path, module: Path, texts: list[str], work: Path) -> None:
+    """Ids and vectors of texts by the module are those of Python."""
+    (work / "texts.json").write_text(json.dumps(texts))
+    with site(bundle=folder) as opened:
         command = [node(), HERE / "encode.mjs", opened.url("bundle"), runtime.runtime_folder(),
-                   out / "web/msdc.js", tmp_path / "texts.json"]  # fmt: skip
+                   module, work / "texts.json"]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    found, bundle = json.loads(done.stdout), load_bundle(out)
-    assert found["rows"] == bundle.tokenize(texts) and found["selfTest"]["passed"]
+    found, bundle = json.loads(done.stdout), load_bundle(folder, "onnx")
+    prompted = with_prompt(bundle.defaults.prompt(), texts)
+    assert found["rows"] == bundle.tokenize(prompted) and found["selfTest"]["passed"]
     np.testing.assert_allclose(np.asarray(found["vectors"], dtype=np.float32), bundle.encode(texts), atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [UNPOOLED, "static"])
+def test_prompts_that_are_not_pooled_and_blank_texts_in_node(with_runtime, tmp_path, kind):
+    _, folder = kind_bundle(kind, "onnx")
+    (tmp_path / "msdc.mjs").write_text(module_source("tokenizer-json"), encoding="utf-8")
+    encode_in_node(folder, tmp_path / "msdc.mjs", ["a dog", "The BIG cat", "", "  "], tmp_path)

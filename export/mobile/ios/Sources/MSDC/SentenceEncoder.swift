@@ -95,7 +95,7 @@ public final class SentenceEncoder: @unchecked Sendable {
     try await vectors(of: [text], prompt: prompt).values
   }
 
-  /// The vectors of `texts`, in order: one call of the core. Takes milliseconds per text: call it off the main thread, or
+  /// The vectors of `texts`, in order: one call of the core, one `prompt` for all of them. Takes milliseconds per text: call it off the main thread, or
   /// `await encoder.vectors(of:)`.
   public func encode(_ texts: [String], prompt: String? = nil) throws -> Vectors {
     try batch(texts, prompt: prompt, stop: StopFlag())
@@ -189,12 +189,15 @@ public final class SentenceEncoder: @unchecked Sendable {
     var file = [CChar](repeating: 0, count: 1024)
     var multiMethod: Int32 = 0
     var repeats: Int32 = 0
+    var takesPrompt: Int32 = 0
     try check { error, size in
-      msdc_find_program(folder.path, "executorch", &file, file.count, &multiMethod, &repeats, error, size)
+      msdc_find_program(
+        folder.path, "executorch", &file, file.count, &multiMethod, &repeats, &takesPrompt, error, size)
     }
     let name = text(of: file)
     return try ExecuTorchProgram(
-      file: folder.appendingPathComponent(name), multiMethod: multiMethod != 0, repeats: Int(repeats))
+      file: folder.appendingPathComponent(name), multiMethod: multiMethod != 0, repeats: Int(repeats),
+      takesPrompt: takesPrompt != 0)
   }
 }
 
@@ -225,13 +228,13 @@ private final class ProgramBox: @unchecked Sendable {
 }
 
 private func runSwiftProgram(
-  context: UnsafeMutableRawPointer?, ids: UnsafePointer<Int32>?, count: Int, vector: UnsafeMutablePointer<Float>?,
-  width: Int
+  context: UnsafeMutableRawPointer?, ids: UnsafePointer<Int32>?, count: Int, promptTokens: Int,
+  vector: UnsafeMutablePointer<Float>?, width: Int
 ) -> Int32 {
   guard let context, let ids, let vector else { return 1 }
   let box = Unmanaged<ProgramBox>.fromOpaque(context).takeUnretainedValue()
   do {
-    let out = try box.program.run(Array(UnsafeBufferPointer(start: ids, count: count)))
+    let out = try box.program.run(Array(UnsafeBufferPointer(start: ids, count: count)), promptTokens: promptTokens)
     guard out.count == width else { return 2 }
     vector.update(from: out, count: width)
     return 0

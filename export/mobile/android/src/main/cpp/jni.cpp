@@ -56,14 +56,15 @@ jfloatArray floats(JNIEnv* env, const std::vector<float>& values) {
 }
 
 // The core calls back on the thread that called encode(), which the virtual machine therefore knows.
-int32_t run_java_program(void* context, const int32_t* ids, size_t count, float* vector, size_t width) {
+int32_t run_java_program(void* context, const int32_t* ids, size_t count, size_t prompt_tokens, float* vector,
+                         size_t width) {
   const Handle* handle = static_cast<Handle*>(context);
   JNIEnv* env = nullptr;
   if (handle->vm->GetEnv(reinterpret_cast<void**>(&env), JNI_VERSION_1_6) != JNI_OK) return 1;
   jintArray input = env->NewIntArray(static_cast<jsize>(count));
   if (input == nullptr) return 2;
   env->SetIntArrayRegion(input, 0, static_cast<jsize>(count), ids);
-  auto output = static_cast<jfloatArray>(env->CallObjectMethod(handle->program, handle->run, input));
+  auto output = static_cast<jfloatArray>(env->CallObjectMethod(handle->program, handle->run, input, static_cast<jint>(prompt_tokens)));
   env->DeleteLocalRef(input);
   if (env->ExceptionCheck()) return 3;
   if (output == nullptr || env->GetArrayLength(output) != static_cast<jsize>(width)) return 4;
@@ -105,7 +106,7 @@ MSDC_JNI(jlong, openWith)
     raise(env, MSDC_RUNTIME, "no Java virtual machine");
     return 0;
   }
-  handle->run = env->GetMethodID(env->GetObjectClass(program), "run", "([I)[F");
+  handle->run = env->GetMethodID(env->GetObjectClass(program), "run", "([II)[F");
   if (handle->run == nullptr) return 0;
   handle->program = env->NewGlobalRef(program);
   const msdc_options options = {sizeof options, 1, check_files ? 1 : 0};
@@ -122,18 +123,19 @@ MSDC_JNI(jlong, openWith)
 
 MSDC_JNI(void, close)(JNIEnv* env, jclass, jlong value) { destroy(env, handle_of(value)); }
 
-// "file\nmulti-method (1 or 0)\nrepeats"
+// "file\nmulti-method (1 or 0)\nrepeats\ntakes the prompt's tokens (1 or 0)"
 MSDC_JNI(jstring, findProgram)(JNIEnv* env, jclass, jbyteArray folder, jstring runtime) {
   char error[kErrorBytes], file[1024];
-  int32_t multi_method = 0, repeats = 0;
+  int32_t multi_method = 0, repeats = 0, takes_prompt = 0;
   const msdc_status status =
       msdc_find_program(bytes_of(env, folder).c_str(), text_of(env, runtime).c_str(), file, sizeof file, &multi_method,
-                        &repeats, error, sizeof error);
+                        &repeats, &takes_prompt, error, sizeof error);
   if (status != MSDC_OK) {
     raise(env, status, error);
     return nullptr;
   }
-  const std::string out = std::string(file) + "\n" + std::to_string(multi_method) + "\n" + std::to_string(repeats);
+  const std::string out = std::string(file) + "\n" + std::to_string(multi_method) + "\n" + std::to_string(repeats) +
+                          "\n" + std::to_string(takes_prompt);
   return env->NewStringUTF(out.c_str());
 }
 

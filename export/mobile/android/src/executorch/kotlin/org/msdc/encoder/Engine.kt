@@ -12,21 +12,30 @@ internal object Engine {
     /** The bundle's program for [threads] threads. */
     fun program(folder: File, threads: Int): Program {
         val path = folder.path.toByteArray(Charsets.UTF_8)
-        val (file, multiMethod, repeats) = NativeCore.findProgram(path, RUNTIME).split("\n")
-        return ExecuTorchProgram(File(folder, file), multiMethod == "1", repeats.toInt(), threads)
+        val (file, multiMethod, repeats, takesPrompt) = NativeCore.findProgram(path, RUNTIME).split("\n")
+        return ExecuTorchProgram(File(folder, file), multiMethod == "1", repeats.toInt(), takesPrompt == "1", threads)
     }
 }
 
 /** A program whose recurring unit is one method, called [repeats] times, so that its weights are packed once. */
-private class ExecuTorchProgram(file: File, private val multiMethod: Boolean, private val repeats: Int, threads: Int) :
-    Program {
+private class ExecuTorchProgram(
+    file: File,
+    private val multiMethod: Boolean,
+    private val repeats: Int,
+    private val takesPrompt: Boolean,
+    threads: Int
+) : Program {
     // Memory-mapped: pages of the token table are loaded when a token needs them.
     private val module: Module = Module.load(file.path, Module.LOAD_MODE_MMAP, threads)
 
-    override fun run(ids: IntArray): FloatArray {
+    override fun run(ids: IntArray, promptTokens: Int): FloatArray {
         val length = ids.size.toLong()
         val input = EValue.from(Tensor.fromBlob(LongArray(ids.size) { ids[it].toLong() }, longArrayOf(1, length)))
-        if (!multiMethod) return vector("forward", input)
+        if (!multiMethod) {
+            if (!takesPrompt) return vector("forward", input)
+            val prompt = EValue.from(Tensor.fromBlob(longArrayOf(promptTokens.toLong()), longArrayOf(1)))
+            return vector("forward", input, prompt)
+        }
         var hidden = module.execute("embed", input)[0].toTensor()
         repeat(repeats) {
             // A copy: the next call may overwrite this output.
@@ -36,8 +45,8 @@ private class ExecuTorchProgram(file: File, private val multiMethod: Boolean, pr
         return vector("pool", EValue.from(Tensor.fromBlob(hidden.dataAsFloatArray, hidden.shape())))
     }
 
-    private fun vector(method: String, input: EValue): FloatArray =
-        module.execute(method, input)[0].toTensor().dataAsFloatArray
+    private fun vector(method: String, vararg inputs: EValue): FloatArray =
+        module.execute(method, *inputs)[0].toTensor().dataAsFloatArray
 
     override fun close() = module.destroy()
 }

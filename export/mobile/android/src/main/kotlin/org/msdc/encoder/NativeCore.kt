@@ -17,7 +17,7 @@ internal object NativeCore {
 
     @JvmStatic external fun close(handle: Long)
 
-    /** "file, multi-method (1 or 0), repeats", one per line. */
+    /** "file, multi-method (1 or 0), repeats, takes the prompt's tokens (1 or 0)", one per line. */
     @JvmStatic external fun findProgram(folder: ByteArray, runtime: String): String
 
     /** "name, bytes, sha256" of every file that the program needs, tabs between, one file per line. */

@@ -24,8 +24,8 @@ data class SelfTest(val texts: Int, val idsDiffer: Int, val minCosine: Float, va
  *     val notes = encoder.encode(listOf("Buy milk", "Call the dentist"))
  *     val hits = notes.nearest(encoder.encode("groceries"), k = 1)
  *
- * Safe to share between threads: calls that run the program wait for each other. Close it once; calls after that throw
- * [IllegalStateException].
+ * Safe to share between threads: calls that run the program wait for each other. Close it once; that waits for the text
+ * that is being encoded, and calls after it throw [IllegalStateException].
  */
 class SentenceEncoder private constructor(private val handle: Long, private val program: Program?) : Closeable {
     private val lock = ReentrantReadWriteLock()
@@ -46,7 +46,10 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
      */
     suspend fun encode(text: String, prompt: String? = null): FloatArray = encode(listOf(text), prompt).values
 
-    /** The vectors of [texts], in order: one native call. A cancelled coroutine ends it before the next text. */
+    /**
+     * The vectors of [texts], in order: one native call, one [prompt] for all of them. A cancelled coroutine ends it before
+     * the next text.
+     */
     suspend fun encode(texts: List<String>, prompt: String? = null): Vectors = suspendCancellableCoroutine { continuation ->
         val stop = ByteBuffer.allocateDirect(1)
         continuation.invokeOnCancellation { stop.put(0, 1) }
@@ -62,7 +65,7 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
     fun encodeBlocking(text: String, prompt: String? = null): FloatArray =
         open { NativeCore.encode(handle, utf8(text), prompt?.let { utf8(it) }) }
 
-    /** The vectors of [texts], in order, on the calling thread: one native call. */
+    /** The vectors of [texts], in order, on the calling thread: one native call, one [prompt] for all of them. */
     @JvmOverloads
     fun encodeBlocking(texts: List<String>, prompt: String? = null): Vectors = batch(texts, prompt, null)
 
@@ -126,7 +129,8 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
          * The encoder of a bundle at the web address [base], whose bundle.json has the hash [sha256] (64 hexadecimal
          * digits, kept in the app). The first call downloads the files that the program needs, with the sizes and hashes
          * of bundle.json, and runs the self-test; later ones need no network. An interrupted download continues with the
-         * next call. Interrupting the thread stops it.
+         * next call. Interrupting the thread stops it (`runInterruptible` in a coroutine). The app needs the permission
+         * INTERNET, and an https address.
          *
          * @param fetch opens a file of the bundle by name; replace it for another HTTP client or for progress.
          * @throws java.io.IOException the network failed, or a file is not the one that was exported.

@@ -14,7 +14,9 @@ import kotlinx.coroutines.CancellationException
 import kotlinx.coroutines.Dispatchers
 import kotlinx.coroutines.Job
 import kotlinx.coroutines.MainScope
+import kotlinx.coroutines.NonCancellable
 import kotlinx.coroutines.cancel
+import kotlinx.coroutines.isActive
 import kotlinx.coroutines.launch
 import kotlinx.coroutines.withContext
 import org.msdc.encoder.SentenceEncoder
@@ -51,8 +53,12 @@ class MainActivity : Activity() {
         })
         scope.launch {
             try {
-                // The first start copies and checks the bundle: not on the main thread.
-                val opened = withContext(Dispatchers.IO) { SentenceEncoder.fromAssets(applicationContext) }
+                // The first start copies and checks the bundle: not on the main thread. It is not cancelled, so that an
+                // encoder that opens after the activity ended is closed and not lost.
+                val opened = withContext(NonCancellable + Dispatchers.IO) {
+                    SentenceEncoder.fromAssets(applicationContext)
+                }
+                if (!isActive) return@launch opened.close()
                 encoder = opened
                 search = NoteSearch.over(opened, NOTES)
                 show(query.text.toString())

@@ -1,0 +1,105 @@
+"""Prompts in the native core: what the C interface passes to a program, and texts without tokens."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+from prompt_bundles import UNPOOLED, kind_bundle
+
+import msdc
+from msdc.export.bundle import Bundle
+
+PROGRAM = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int32), ctypes.c_size_t, ctypes.c_size_t,
+    ctypes.POINTER(ctypes.c_float), ctypes.c_size_t,
+)  # fmt: skip
+TEXTS = ["a dog", "The BIG cat sleeps", "", "  ", "the dog"]
+
+
+class Core:
+    """The core's encoder over a bundle whose program Python runs."""
+
+    def __init__(self, library, bundle: Bundle) -> None:
+        self.library, self.bundle, self.error = ctypes.CDLL(str(library)), bundle, ctypes.create_string_buffer(500)
+        self.skipped: list[int] = []
+
+        def program(context, ids, count, prompt_tokens, vector, width) -> int:
+            del context
+            self.skipped.append(prompt_tokens)
+            numbers = bundle.runner.run([list(ids[:count])], prompt_tokens)[0]
+            ctypes.memmove(vector, np.ascontiguousarray(numbers).ctypes.data, 4 * width)
+            return 0
+
+        self.program, self.handle = PROGRAM(program), ctypes.c_void_p()
+        self.check(
+            self.library.msdc_open_with(
+                str(bundle.folder).encode(), None, bundle.runtime.encode(), self.program, None,
+                ctypes.byref(self.handle), self.error, 500,
+            )
+        )  # fmt: skip
+        self.library.msdc_close.argtypes = [ctypes.c_void_p]
+
+    def check(self, status: int) -> None:
+        assert status == 0, self.error.value.decode()
+
+    def encode(self, text: str, prompt: str | None) -> np.ndarray:
+        raw, vector = text.encode(), np.full(self.bundle.width, 7, np.float32)
+        self.check(
+            self.library.msdc_encode(
+                self.handle, None if prompt is None else prompt.encode(), raw, ctypes.c_size_t(len(raw)),
+                vector.ctypes.data_as(ctypes.POINTER(ctypes.c_float)), ctypes.c_size_t(len(vector)), self.error, 500,
+            )
+        )  # fmt: skip
+        return vector
+
+    def batch(self, texts: list[str], prompt: str | None) -> np.ndarray:
+        raws = [text.encode() for text in texts]
+        starts, sizes = (ctypes.c_char_p * len(raws))(*raws), (ctypes.c_size_t * len(raws))(*map(len, raws))
+        vectors = np.full((len(raws), self.bundle.width), 7, np.float32)
+        self.check(
+            self.library.msdc_encode_batch(
+                self.handle, None if prompt is None else prompt.encode(), starts, sizes, ctypes.c_size_t(len(raws)),
+                vectors.ctypes.data_as(ctypes.POINTER(ctypes.c_float)), ctypes.c_size_t(self.bundle.width), None, None,
+                self.error, 500,
+            )
+        )  # fmt: skip
+        return vectors
+
+    def self_test(self) -> int:
+        result = (ctypes.c_int32 * 4)()
+        return int(self.library.msdc_self_test(self.handle, ctypes.c_float(0.999), result, self.error, 500))
+
+    def __del__(self) -> None:
+        self.library.msdc_close(self.handle)
+
+
+@pytest.fixture(scope="module")
+def core(request, core_library):
+    _, bundle = kind_bundle(request.param, "onnx")
+    return Core(core_library, msdc.load_bundle(bundle, "onnx"))
+
+
+@pytest.mark.parametrize("core", [UNPOOLED], indirect=True)
+@pytest.mark.parametrize("prompt", [None, "the cat: ", "", "house, "])
+def test_a_program_is_told_how_many_tokens_are_the_prompts(core, prompt):
+    expected = core.bundle.encode(TEXTS, prompt=prompt)
+    core.skipped.clear()
+    found = np.stack([core.encode(text, prompt) for text in TEXTS])
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(core.batch(TEXTS, prompt), expected, atol=1e-5)
+    given = core.bundle.defaults.prompt(prompt)
+    # Word pieces of the prompt and the first special id.
+    assert set(core.skipped) == ({0} if not given else {len(core.bundle.tokenize([given])[0]) - 1})
+    assert core.self_test() == 0
+
+
+@pytest.mark.parametrize("core", ["static"], indirect=True)
+def test_a_text_without_tokens_has_the_vector_zero(core):
+    expected = core.bundle.encode(TEXTS)
+    assert not expected[2].any() and not expected[3].any() and expected[0].any()
+    np.testing.assert_allclose(core.batch(TEXTS, None), expected, atol=1e-5)
+    assert not core.encode("", None).any() and core.self_test() == 0
+    # With a prompt it has tokens.
+    np.testing.assert_allclose(core.encode("", "dog "), core.bundle.encode([""], prompt="dog ")[0], atol=1e-5)
