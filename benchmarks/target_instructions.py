@@ -9,7 +9,8 @@ the measured process, memory is that of the process inside the emulated machine.
 The peer is sentence-transformers' own int8 ONNX export (dynamic quantization, configuration arm64), with mean pooling
 appended to its graph, in ONNX Runtime in the same runner; its environment is made as benchmarks/artifacts.py says.
 Token ids do not change the count of instructions, so every model gets a small stand-in for its tokenizer; the golden
-texts are cut to a few, because the emulator is slow. Bundles are kept in --work.
+texts are cut to a few, because the emulator is slow. Bundles are kept in --work, and rows of an earlier run in --output:
+counts repeat exactly, so only programs that changed must be measured again.
 """
 
 from __future__ import annotations
@@ -165,7 +166,8 @@ def main() -> None:
         rows += measure(name, shortened(make()))
         if options.output:
             options.output.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    text = report(rows)
+    places = {name: place for place, name in enumerate(bundles)}
+    text = report(sorted(rows, key=lambda row: (places.get(row["name"], len(places)), row["runtime"])))
     if options.write:
         write_page(options.write, "Instructions on the target's processor",
                    "all-MiniLM-L6-v2, msdc-mini, and the MiniLM shape with random weights", text,

@@ -17,6 +17,7 @@ from msdc.export.generic.executorch import write_generic_executorch
 from msdc.export.generic.model import generic_model, reference_vectors
 from msdc.export.generic.onnx import write_generic_onnx
 from msdc.export.generic.smooth import smooth_generic
+from msdc.export.inspect.report import inspect_path
 from msdc.export.onnx.runner import OnnxRunner
 from msdc.export.records import GenericRequest
 from msdc.scores import cosine_rows
@@ -74,6 +75,11 @@ def test_executorch_program(name, precision, tmp_path):
     _close(reference, ExecutorchRunner(tmp_path / "model.pte", style="forward", repeats=1).run(rows()), precision)
     assert 0 < written.delegated_share <= 1 or name == "static"
     assert not {"linear", "addmm", "mm"} & set(written.outside)
+    (method,) = [m for m in inspect_path(tmp_path / "model.pte")["methods"] if m["constant"] is None]
+    named = {operator.split("::")[-1].split(".")[0] for operator in method["outside"]}
+    assert {"embedding_byte" if precision == "int8" else "embedding"} <= named & set(written.outside)
+    # Of larger programs, views and constants are folded after the count at export.
+    assert name != "static" or named == set(written.outside)
     assert written.low_bit_share is None if precision == "fp32" else written.low_bit_share >= 0.95
 
 
