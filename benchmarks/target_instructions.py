@@ -32,7 +32,7 @@ from artifact_models import (
     make_random,
     tokenizer_file,
 )
-from results_page import add_write_option, table, write_page
+from results_page import add_write_option, code_version, table, write_page
 
 LENGTHS = (8, 32, 128)
 # The peer of the largest shape holds more than the emulator's usual 256 MiB.
@@ -95,6 +95,7 @@ def measure(name: str, bundle: Path) -> list[dict[str, Any]]:
             assert run.memory is not None and run.parity is not None
             row: dict[str, Any] = {
                 "name": name,
+                "code": code_version(),
                 "runtime": run.artifact.runtime,
                 "bytes": run.artifact.bytes,
                 "peak_mib": run.memory.warm.vmhwm_mib,
@@ -130,6 +131,12 @@ def report(rows: list[dict[str, Any]]) -> str:
     if ratios:
         header = ("artifact", "runtime", "peer", *(f"{n} tokens" for n in LENGTHS), "bytes", "goal", "met")
         lines += ["Instructions as a share of the peer's:", "", table(header, ratios), ""]
+    by_code: dict[str, list[str]] = {}
+    for row in rows:
+        by_code.setdefault(row["code"], []).append(f"{row['name']} ({row['runtime']})")
+    if len(by_code) > 1:
+        # A program that did not change since an earlier run has the same counts.
+        lines += [*(f"* Measured with {code}: {', '.join(names)}" for code, names in by_code.items()), ""]
     lines.append(
         f"`{PEER}` is the shape of Multilingual-MiniLM-L12-H384 (250,002 pieces) and `minilm-student` the same shape "
         "with bottleneck 128 and 3 layers applied 4 times, both with random weights. Peers have no normalisation in "
