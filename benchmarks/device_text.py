@@ -2,9 +2,9 @@
 
     python benchmarks/device_text.py --data DATA --write docs/results/device_text.md
 
-The WordPiece tokenizer, the engine and everything between run in the native runner on the emulated phone. Token ids must
-be equal to Python's, vectors are compared with the export's own golden vectors, and the pairs of STS2017 en-en are
-embedded there; the score beside is that of the same bundle in Python on this machine.
+The WordPiece tokenizer and the engine run in the native runner on the emulated phone. Token ids must be equal to
+Python's, vectors are compared with the export's own golden vectors, and the pairs of STS2017 en-en are embedded there;
+the score beside is that of the same bundle in Python on this machine.
 """
 
 from __future__ import annotations
@@ -33,12 +33,6 @@ def make_bundle(work: Path) -> Path:
     return out
 
 
-def settings_for(data: Path | None, runtimes: tuple[str, ...] = ()) -> BenchSettings:
-    """One length, the golden texts, and the pairs of the task."""
-    given = {"runtimes": runtimes, "lengths": (8,), "runs": 1, "warmup": 0, "tasks": (TASK,), "data": data}
-    return BenchSettings.model_validate({**given, "timeout_s": 7200})
-
-
 def report(runs: list[DeviceRun], scores: dict[str, float]) -> str:
     """The table; `scores` are those of Python by runtime."""
     cells = []
@@ -63,7 +57,7 @@ def main() -> None:
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     bundle = make_bundle(options.work)
-    settings = settings_for(options.data)
+    settings = BenchSettings(lengths=(8,), runs=1, warmup=0, tasks=(TASK,), data=options.data, timeout_s=7200)
     tasks, runs, scores = collect(settings), EmulatorDevice("a76").run(bundle, settings), {}
     for run in runs:
         (accuracy,) = tasks.score(load_bundle(bundle, runtime=run.artifact.runtime))

@@ -9,7 +9,7 @@ the measured process, memory is that of the process inside the emulated machine.
 The peer is sentence-transformers' own int8 ONNX export (dynamic quantization, configuration arm64), with mean pooling
 appended to its graph, in ONNX Runtime in the same runner; its environment is made as benchmarks/artifacts.py says.
 Token ids do not change the count of instructions, so every model gets a small stand-in for its tokenizer; the golden
-texts are cut to a few, because the emulator is slow. Bundles are kept in --work, and rows of an earlier run in --output:
+texts are cut to a few, because the emulator is slow. Bundles are kept in --work, rows of an earlier run in --output:
 counts repeat exactly, so only programs that changed must be measured again.
 """
 
