@@ -1,4 +1,4 @@
-"""`msdc compress`: plan sizes; make, trim or quantize a student. Only parsing and printing; the work is elsewhere."""
+"""`msdc compress`: plan sizes; make, code, trim or quantize a student. Only parsing and printing, no work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLACE = click.option("--place", type=click.Choice(["word", "embedding"]), defaul
 
 @click.group()
 def command() -> None:
-    """Plan sizes; make, trim or quantize a student."""
+    """Plan sizes; make, code, trim or quantize a student."""
 
 
 def _mb(size: int) -> str:
@@ -49,6 +49,8 @@ def _print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
 @click.option("--repeats", type=int, help="How often the unit is applied; default: layers / unit.")
 @click.option("--vocabulary", type=int, help="Rows of the token table.")
 @click.option("--max-length", type=int, help="Longest input in tokens.")
+@click.option("--base-rows", type=int, help="Rows of a coded table's base.")
+@click.option("--links", type=int, help="Code the table: each row is a sum of this many base rows, 2 to 5.")
 @PLACE
 @click.option("--budget", help="List every student that fits, e.g. 10MB, and mark the Pareto set.")
 @click.option("--runtime", type=click.Choice(runtime_names()), default="executorch", show_default=True,
@@ -90,7 +92,8 @@ def plan(model: str | None, shape: str | None, list_shapes: bool, as_json: bool,
         click.echo(json.dumps([row.model_dump() for row in shown], indent=2))
         return
     rows = [
-        [f"{row.vocabulary:,}", str(row.bottleneck or "-"), f"{row.unit} x {row.repeats}",
+        [f"{row.vocabulary:,}" + (f", {row.links} of {row.base_rows:,}" if row.links else ""),
+         str(row.bottleneck or "-"), f"{row.unit} x {row.repeats}",
          row.precision + (" (QAT)" if row.needs_qat else ""), _mb(row.bytes), f"{row.macs_per_token / 1e6:.2f} M",
          f"{row.parameters / 1e6:.2f} M", f"{row.expected_loss:.1f}", "*" if row.pareto else ""]
         for row in shown[:top]
@@ -191,6 +194,30 @@ def student(model: str, layers: str | None, as_json: bool, **options: Any) -> No
         click.echo(
             f"the bottleneck keeps {report.kept_variance:.1%} of the table's variance (frequencies: {report.frequency})"
         )
+    click.echo(f"mean cosine to {report.model} before training: {report.cosine:.4f}")
+
+
+@command.command()
+@click.argument("model")
+@OUT
+@click.option("--base-rows", type=int, required=True, help="Rows of the base table.")
+@click.option("--links", type=int, default=4, show_default=True, help="Base rows that a row is a sum of, 2 to 5.")
+@click.option("--corpus", type=click.Path(path_type=Path), help="Text whose pieces weight the fit.")
+@click.option("--rounds", type=int, default=4, show_default=True, help="How often links and base are fitted in turn.")
+@FORCE
+@JSON
+def code(as_json: bool, **options: Any) -> None:
+    """Code a model's token table: each row becomes a weighted sum of a few rows of a small base table."""
+    from msdc.compress.student.code import CodeRequest, run_code
+
+    report = run_code(CodeRequest(**options))
+    if as_json:
+        click.echo(report.model_dump_json(indent=2))
+        return
+    config, sizes = report.sizes.config, report.sizes
+    click.echo(f"{report.out}: {config.vocabulary:,} rows, each a sum of {config.links} of {config.base_rows:,} base "
+               f"rows of {config.table_width}; int8 weights {_mb(sizes.bytes['int8']['weights'])}")  # fmt: skip
+    click.echo(f"the code keeps {report.kept_variance:.1%} of the table's variance (frequencies: {report.frequency})")
     click.echo(f"mean cosine to {report.model} before training: {report.cosine:.4f}")
 
 

@@ -1,7 +1,8 @@
 """Quantized weights inside a safetensors file: integers and scales, two int4 numbers in a byte.
 
 A quantized weight NAME is stored as NAME (int8 [R, C], or uint8 [R, C / 2] for int4, the even column in the low four
-bits) and NAME.scale ([R, G]; float32, or float16 / bfloat16 for int4).
+bits) and NAME.scale ([R, G]; float32, or float16 / bfloat16 for int4; [1, C] for the weights of a code). A code's
+indices stay integers.
 
 Shapes: R rows, C columns, G groups of a row.
 """
@@ -14,9 +15,16 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from msdc.compress.quantization.weights import PrecisionPlan, check_plan, dequantize_rows, integers, scale_dtype
+from msdc.compress.quantization.weights import (
+    PrecisionPlan,
+    check_plan,
+    dequantize_rows,
+    integers,
+    scale_dtype,
+    scale_shape,
+)
 from msdc.compress.student.model import Student, StudentConfig
-from msdc.compress.student.shapes import tensor_shapes
+from msdc.compress.student.shapes import INDEX, tensor_shapes
 from msdc.errors import InputError
 from msdc.files import read_json
 
@@ -67,16 +75,15 @@ def unpack_student(
         if value is None:
             raise InputError(f"{where}: tensor {name} is missing")
         if dtype == "fp32":
-            state[name] = value.float()
+            state[name] = value if name == INDEX else value.float()
             continue
         R, C = shape
-        groups = 1 if dtype == "int8" else C // plan.group
         scale = tensors.get(f"{name}.scale")
         wanted = (torch.int8, (R, C)) if dtype == "int8" else (torch.uint8, (R, C // 2))
         scale_type = getattr(torch, scale_dtype(name, dtype))
         if (value.dtype, tuple(value.shape)) != wanted or scale is None or scale.dtype != scale_type:
             raise InputError(f"{where}: tensor {name} is not the {dtype} weight that {PLAN_FILE} says")
-        if tuple(scale.shape) != (R, groups) or not bool(torch.isfinite(scale).all()):
+        if tuple(scale.shape) != scale_shape(name, shape, dtype, plan.group) or not bool(torch.isfinite(scale).all()):
             raise InputError(f"{where}: scales of {name} are damaged")
         scales[name] = scale.float()
         state[name] = dequantize_rows(value if dtype == "int8" else unpack_int4(value), scales[name])

@@ -27,10 +27,12 @@ from msdc.compress.quantization.weights import (
     dequantize_rows,
     plan_for,
     quantize_block,
+    quantize_columns,
     scale_dtype,
 )
+from msdc.compress.student.coded_table import Code
 from msdc.compress.student.model import Student
-from msdc.compress.student.shapes import POSITION, TABLE
+from msdc.compress.student.shapes import CODE, POSITION, TABLE
 from msdc.errors import InputError
 
 
@@ -103,10 +105,28 @@ class FakeQuantizedPositions(nn.Embedding):
         return straight_through(own, _round_trip(own, self.plan_dtype, self.plan_group, self.plan_name))
 
 
+class FakeQuantizedCode(Code):
+    """The links of a coded table, whose weights read as their rounded numbers; made by `prepare`, never constructed."""
+
+    plan_dtype: Dtype
+    plan_group: int
+    plan_name: str
+
+    @property
+    def weight(self) -> Tensor:  # type: ignore[override]
+        """The rounded weights [V, k], with the gradient of the parameter."""
+        own = self._parameters["weight"]
+        assert own is not None
+        with torch.no_grad():
+            rounded = dequantize_rows(*quantize_columns(own))
+        return straight_through(own, rounded)
+
+
 _PLAIN: dict[type[nn.Module], type[nn.Module]] = {
     FakeQuantizedLinear: nn.Linear,
     FakeQuantizedEmbedding: nn.Embedding,
     FakeQuantizedPositions: nn.Embedding,
+    FakeQuantizedCode: Code,
 }
 _ATTRIBUTES = ("plan_dtype", "plan_group", "plan_name")
 
@@ -130,7 +150,11 @@ def prepare(student: Student, precision: str | PrecisionPlan) -> None:
         module: Any = student.get_submodule(name.removesuffix(".weight"))
         if dtype == "fp32":
             continue
-        special = {TABLE: FakeQuantizedEmbedding, POSITION: FakeQuantizedPositions}
+        special: dict[str, type[nn.Module]] = {
+            TABLE: FakeQuantizedEmbedding,
+            POSITION: FakeQuantizedPositions,
+            CODE: FakeQuantizedCode,
+        }
         module.__class__ = special.get(name, FakeQuantizedLinear)
         module.plan_dtype, module.plan_group, module.plan_name = dtype, plan.group, name
 

@@ -16,7 +16,7 @@ import torch
 
 from msdc.compress.quantization.weights import Dtype, PrecisionPlan, integers, quantize, sqnr_db, weight_bytes_by_dtype
 from msdc.compress.student.model import Student, StudentConfig
-from msdc.compress.student.shapes import POSITION, TABLE, matrix_names, tensor_shapes
+from msdc.compress.student.shapes import CODE, POSITION, TABLE, matrix_names, tensor_shapes
 from msdc.compress.vocabulary.trim import with_rows
 from msdc.errors import InputError
 from msdc.scores import cosine_rows, spearman
@@ -40,7 +40,8 @@ class Calibration:
     """A student and its float vectors on some texts; measures plans.
 
     Only the table rows that the texts use are carried: scales belong to single rows, so the numbers are the same, and
-    a quarter of a million rows need not be rounded again for every plan.
+    a quarter of a million rows need not be rounded again for every plan. A coded table is carried whole: it is small,
+    and the scales of its weights belong to all pieces.
     """
 
     def __init__(self, student: Student, rows: Sequence[Sequence[int]]) -> None:
@@ -48,10 +49,13 @@ class Calibration:
             raise InputError(
                 f"a calibration text of {len(rows)} lines; at least {MIN_TEXTS} are needed to compare pairs"
             )
-        used = sorted({index for row in rows for index in row})
-        new_id = {index: position for position, index in enumerate(used)}
-        self.student = with_rows(student, used, 0)
-        self.rows = [[new_id[index] for index in row] for row in rows]
+        if student.config.coded:
+            self.student, self.rows = student, [list(row) for row in rows]
+        else:
+            used = sorted({index for row in rows for index in row})
+            new_id = {index: position for position, index in enumerate(used)}
+            self.student = with_rows(student, used, 0)
+            self.rows = [[new_id[index] for index in row] for row in rows]
         self.float_ND = self._encode(self.student)
         self._pairs = np.triu_indices(len(rows), 1)
         self._float_similarity = self._similarity(self.float_ND)
@@ -86,7 +90,7 @@ class Calibration:
 def levels(config: StudentConfig, name: str, int4_linears: bool, group: int) -> list[Dtype]:
     """Dtypes that a weight may take, lowest first."""
     fits = tensor_shapes(config)[name][1] % group == 0
-    four_bits = fits and (name == TABLE or (int4_linears and name != POSITION))
+    four_bits = fits and (name == TABLE or (int4_linears and name not in (POSITION, CODE)))
     return [dtype for dtype in ORDER if dtype != "int4" or four_bits]
 
 

@@ -2,7 +2,8 @@
 
 One function, `integers`, makes the integers and scales that everything else uses: the torchao tensors that ExecuTorch
 lowers, the ONNX graph, and the int8 student folder. The numbers are torchao's: symmetric, scale = max|w| / 127.5 (int8
-per row) or max|w| / 7.5 (int4 per group), rounded half to even, zero point 0.
+per row) or max|w| / 7.5 (int4 per group), rounded half to even, zero point 0. Weights of a coded table are int8 with
+one scale per column, because a scale per piece would take more bytes than they do.
 
 Shapes: V vocabulary, E width of the token table, R rows, C columns, G groups of a row.
 """
@@ -18,8 +19,9 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
+from msdc.compress.student.coded_table import index_type
 from msdc.compress.student.model import Student, StudentConfig
-from msdc.compress.student.shapes import DENSE, POSITION, PROJECT, TABLE, matrix_names, tensor_shapes
+from msdc.compress.student.shapes import CODE, DENSE, INDEX, POSITION, PROJECT, TABLE, matrix_names, tensor_shapes
 from msdc.errors import InputError
 
 # int4-embed4 is for students trained with fake quantization (msdc.compress.quantization.qat): without it int4 linears
@@ -44,8 +46,9 @@ class PrecisionPlan(BaseModel):
 
     @model_validator(mode="after")
     def _known_names(self) -> PrecisionPlan:
-        if self.weights.get(POSITION) == "int4":
-            raise ValueError("positions are fp32 or int8")
+        for name, what in ((POSITION, "positions"), (CODE, "weights of a coded table")):
+            if self.weights.get(name) == "int4":
+                raise ValueError(f"{what} are fp32 or int8")
         return self
 
     def dtype(self, name: str) -> Dtype:
@@ -76,8 +79,8 @@ def scale_dtype(name: str, dtype: Dtype) -> ScaleDtype:
 def plan_for(model: Student | StudentConfig, precision: str) -> PrecisionPlan:
     """The plan behind the name of a precision.
 
-    Bottleneck map and dense head stay int8 in int4-embed4: they are small and every token passes them. Positions are
-    int8 beside a 4-bit table, else float.
+    Bottleneck map and dense head stay int8 in int4-embed4: they are small and every token passes them. So do the
+    weights of a coded table, whose base counts as the table. Positions are int8 beside a 4-bit table, else float.
 
     Raises:
         InputError: unknown name, or an int4 weight whose rows are no multiple of 32.
@@ -92,7 +95,7 @@ def plan_for(model: Student | StudentConfig, precision: str) -> PrecisionPlan:
         elif name == TABLE:
             weights[name] = "int8" if precision == "int8" else "int4"
         else:
-            weights[name] = "int4" if precision == "int4-embed4" and name not in (PROJECT, DENSE) else "int8"
+            weights[name] = "int4" if precision == "int4-embed4" and name not in (CODE, PROJECT, DENSE) else "int8"
     if precision.endswith("embed4"):
         # Beside a 4-bit table, float positions of 512 tokens would be a twentieth of a small artifact.
         weights[POSITION] = "int8"
@@ -143,9 +146,22 @@ def dequantize_rows(values_RC: Tensor, scale_RG: Tensor) -> Tensor:
     return (values_RC.float().reshape(R, G, C // G) * scale_RG.unsqueeze(2)).reshape(R, C)
 
 
+def quantize_columns(weight_RC: Tensor) -> tuple[Tensor, Tensor]:
+    """Integers as int8 [R, C] and float32 scale [1, C] of the weights of a coded table."""
+    values_CR, scale_C1 = quantize_block(weight_RC.T, weight_RC.shape[0], "int8", "float32")
+    return values_CR.T.contiguous(), scale_C1.T.contiguous()
+
+
+def scale_shape(name: str, shape: tuple[int, ...], dtype: Dtype, group: int) -> tuple[int, int]:
+    """Shape of the scales of a quantized weight of `shape` [R, C]: [R, G], or [1, C] for the weights of a code."""
+    if name == CODE:
+        return 1, shape[1]
+    return shape[0], 1 if dtype == "int8" else shape[1] // group
+
+
 @dataclass(frozen=True)
 class QuantizedWeight:
-    """Integers and scales of one weight: `values` int8 [R, C], `scale` float32 [R, G]."""
+    """Integers and scales of one weight: `values` int8 [R, C], `scale` float32 [R, G] ([1, C] for a code)."""
 
     name: str
     dtype: Dtype
@@ -187,18 +203,23 @@ def integers(student: Student, plan: PrecisionPlan) -> dict[str, QuantizedWeight
             continue
         weight_RC = state[name].detach().cpu().float()
         scale_type = scale_dtype(name, dtype)
-        columns = plan.group if dtype == "int4" else weight_RC.shape[1]
-        known = _stored(weight_RC, stored.get(name), dtype, columns)
-        values_RC, scale_RG = known if known is not None else quantize_block(weight_RC, columns, dtype, scale_type)
-        made[name] = QuantizedWeight(name, dtype, values_RC, scale_RG, scale_type)
+        found = _stored(weight_RC, stored.get(name), dtype, scale_shape(name, weight_RC.shape, dtype, plan.group))
+        if found is None:
+            columns = plan.group if dtype == "int4" else weight_RC.shape[1]
+            found = (
+                quantize_columns(weight_RC) if name == CODE else quantize_block(weight_RC, columns, dtype, scale_type)
+            )
+        made[name] = QuantizedWeight(name, dtype, *found, scale_type)
     return made
 
 
-def _stored(weight_RC: Tensor, scale_RG: Tensor | None, dtype: Dtype, columns: int) -> tuple[Tensor, Tensor] | None:
-    if scale_RG is None or scale_RG.shape != (weight_RC.shape[0], weight_RC.shape[1] // columns):
+def _stored(
+    weight_RC: Tensor, scale_RG: Tensor | None, dtype: Dtype, shape: tuple[int, int]
+) -> tuple[Tensor, Tensor] | None:
+    if scale_RG is None or tuple(scale_RG.shape) != shape:
         return None
     low, high = _RANGE[dtype]
-    blocks_RGC = weight_RC.reshape(*scale_RG.shape, columns)
+    blocks_RGC = weight_RC.reshape(weight_RC.shape[0], shape[1], -1)
     values_RC = torch.round(blocks_RGC / scale_RG.unsqueeze(2)).reshape(weight_RC.shape)
     if values_RC.min() < low or values_RC.max() > high:
         return None
@@ -234,8 +255,8 @@ def quantize(student: Student, plan: PrecisionPlan) -> Student:
     """A copy of `student` (eval mode) whose planned weights are torchao tensors, as `torch.export` wants them.
 
     Equal to `quantize_` with `Int8DynamicActivationIntxWeightConfig` (linears: int8 per row or int4 in groups, with
-    per-token asymmetric int8 activations) and `IntxWeightOnlyConfig` (token table). int8 positions become their
-    dequantized numbers, because torchao has no addition for its tensors; `integers` has the integers.
+    per-token asymmetric int8 activations) and `IntxWeightOnlyConfig` (token table). int8 positions and weights of a
+    code become their dequantized numbers: torchao has no addition for its tensors; `integers` has the integers.
 
     Raises:
         InputError: the plan does not fit the student.
@@ -246,7 +267,7 @@ def quantize(student: Student, plan: PrecisionPlan) -> Student:
     copied = copy.deepcopy(student, memo).eval()
     for name, part in parts.items():
         module = copied.get_submodule(name.removesuffix(".weight"))
-        if name == POSITION:
+        if name in (POSITION, CODE):
             module.weight = nn.Parameter(part.dequantize(), requires_grad=False)
             continue
         tensor = torchao_weight(part, activations=name != TABLE)
@@ -258,18 +279,21 @@ def quantize(student: Student, plan: PrecisionPlan) -> Student:
 
 
 def weight_bytes_by_dtype(model: Student | StudentConfig, plan: PrecisionPlan) -> dict[str, int]:
-    """Bytes of a model under a plan: `fp32`, `int8`, `int4` (payload) and `scales`; keys with no bytes are absent."""
+    """Bytes of a model under a plan: `fp32`, `int8`, `int4`, `scales`, `indices`; keys with no bytes are absent."""
     config = _config(model)
-    sizes = {"fp32": 0, "int8": 0, "int4": 0, "scales": 0}
+    sizes = {"fp32": 0, "int8": 0, "int4": 0, "scales": 0, "indices": 0}
     for name, shape in tensor_shapes(config).items():
         dtype = plan.dtype(name)
         numbers = prod(shape)
+        if name == INDEX:
+            sizes["indices"] += numbers * index_type(config.table_rows).itemsize
+            continue
         if dtype == "fp32":
             sizes["fp32"] += 4 * numbers
             continue
         sizes[dtype] += numbers if dtype == "int8" else numbers // 2
-        groups = 1 if dtype == "int8" else shape[1] // plan.group
-        sizes["scales"] += shape[0] * groups * SCALE_BYTES[scale_dtype(name, dtype)]
+        scales = prod(scale_shape(name, shape, dtype, plan.group))
+        sizes["scales"] += scales * SCALE_BYTES[scale_dtype(name, dtype)]
     return {key: value for key, value in sizes.items() if value}
 
 

@@ -22,7 +22,16 @@ from msdc.compress.quantization.weights import (
     weight_bytes_by_dtype,
 )
 from msdc.compress.student.model import StudentConfig
-from msdc.compress.student.shapes import DENSE, LINEARS, POSITION, PROJECT, TABLE, parameter_counts, tensor_shapes
+from msdc.compress.student.shapes import (
+    CODE,
+    DENSE,
+    LINEARS,
+    POSITION,
+    PROJECT,
+    TABLE,
+    parameter_counts,
+    tensor_shapes,
+)
 from msdc.errors import InputError
 
 REFERENCE_LENGTH = 32
@@ -39,6 +48,8 @@ class Cut(BaseModel):
     vocabulary: int | None = Field(default=None, gt=0)
     place: Literal["word", "embedding"] = "word"
     max_length: int | None = Field(default=None, gt=1)
+    base_rows: int | None = Field(default=None, gt=0, description="rows of a coded table's base")
+    links: int | None = Field(default=None, gt=0, description="base rows that a coded row is a sum of")
 
 
 class SizePlan(BaseModel):
@@ -92,7 +103,26 @@ def cut(base: StudentConfig, changes: Cut) -> StudentConfig:
         if changes.max_length > base.positions:
             raise InputError(f"longest input {changes.max_length} exceeds the {base.positions} positions of the model")
         settings["positions"] = changes.max_length
+    settings |= code_settings(base, changes.base_rows, changes.links, settings["vocabulary"])
     return StudentConfig(**settings)
+
+
+def code_settings(base: StudentConfig, base_rows: int | None, links: int | None, vocabulary: int) -> dict[str, int]:
+    """`base_rows` and `links` of a student whose table is to be coded; empty where neither is asked for.
+
+    Raises:
+        InputError: one without the other, links outside 2 to 5, or a base no smaller than the vocabulary.
+    """
+    rows, links = base_rows or base.base_rows, links or base.links
+    if base_rows is None and links == base.links:
+        return {}
+    if rows is None or links is None:
+        raise InputError("a coded table needs both --base-rows and --links")
+    if not 2 <= links <= 5:
+        raise InputError(f"--links {links}: a coded row is a sum of 2 to 5 base rows")
+    if rows >= vocabulary:
+        raise InputError(f"a base of {rows} rows is no smaller than the table of {vocabulary}")
+    return {"base_rows": rows, "links": links}
 
 
 def macs_per_token(config: StudentConfig, length: int = REFERENCE_LENGTH) -> int:
@@ -102,6 +132,8 @@ def macs_per_token(config: StudentConfig, length: int = REFERENCE_LENGTH) -> int
     total = layer * config.unit * config.repeats
     if config.bottleneck is not None:
         total += config.bottleneck * H
+    if config.links is not None:
+        total += config.links * config.table_width
     if config.dense is not None:
         total += -(-H * config.dense // length)
     return total
@@ -137,6 +169,8 @@ def size_plan(shape: str, config: StudentConfig) -> SizePlan:
     shapes = tensor_shapes(config)
     counts = parameter_counts(config)
     parts = {"table": prod(shapes[TABLE]), "positions": prod(shapes[POSITION])}
+    if config.coded:
+        parts["code"] = prod(shapes[CODE])
     parts["bottleneck"] = counts["embedding"] - sum(parts.values())
     sizes: dict[str, dict[str, int]] = {}
     for precision in precisions_for(config):
@@ -158,14 +192,15 @@ def size_plan(shape: str, config: StudentConfig) -> SizePlan:
 
 # Bytes of graph, names and alignment. "quantized": once where anything is; "int8", "int4": a product of a layer (ONNX
 # joins query, key and value of one type into one int8 product); "smooth": a layer whose inputs export smooths;
-# "outside", "bias", "outside_quantized": bottleneck map and dense head; "loop": ONNX writes longer names inside a loop.
+# "outside", "bias", "outside_quantized": bottleneck map and dense head; "code", "code_quantized": a coded table;
+# "loop": ONNX writes longer names inside a loop.
 ONNX = {
     "file": 1990, "quantized": 360, "layer": 1800, "int8": 451, "int4": 136, "smooth": 190, "outside": 200, "bias": 50,
-    "outside_quantized": 400, "narrow": 250, "loop": 1.13,
+    "outside_quantized": 400, "narrow": 250, "loop": 1.13, "code": 880, "code_quantized": 760,
 }  # fmt: skip
 PTE = {
     "file": 8700, "quantized": 0, "layer": 7765, "int8": 370, "int4": 390, "smooth": 512, "outside": 384, "bias": 768,
-    "outside_quantized": 512, "narrow": 700, "smooth_once": 700,
+    "outside_quantized": 512, "narrow": 700, "smooth_once": 700, "code": 1600, "code_quantized": 700,
 }  # fmt: skip
 
 
@@ -188,6 +223,8 @@ def _outside(config: StudentConfig, plan: PrecisionPlan, cost: Mapping[str, floa
             total += cost["outside_quantized"] * (plan.dtype(name) != "fp32")
     if plan.dtype(TABLE) == "int4" or plan.dtype(POSITION) == "int8":
         total += cost["narrow"]
+    if config.coded:
+        total += cost["code"] + cost["code_quantized"] * (plan.dtype(CODE) != "fp32")
     return total + cost["quantized"] * any(dtype != "fp32" for dtype in plan.weights.values())
 
 

@@ -12,6 +12,10 @@ from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.shapes import SHAPES
 from msdc.errors import InputError
 
+# What a search for coded tables tries where it is not told.
+BASE_ROWS = (4_000, 8_000, 16_000, 32_000)
+LINKS = (2, 3, 4, 5)
+
 
 class PlanRequest(BaseModel):
     """A base (a model or the name of a shape) and what to change of it."""
@@ -25,6 +29,8 @@ class PlanRequest(BaseModel):
     repeats: int | None = None
     vocabulary: int | None = None
     max_length: int | None = None
+    base_rows: int | None = None
+    links: int | None = None
     place: Literal["word", "embedding"] = "word"
     runtime: str = "executorch"
 
@@ -47,7 +53,7 @@ def _base(request: PlanRequest) -> tuple[str, StudentConfig, Student | None]:
 
 
 def _positive(request: PlanRequest) -> None:
-    for name in ("bottleneck", "unit", "repeats", "vocabulary", "max_length"):
+    for name in ("bottleneck", "unit", "repeats", "vocabulary", "max_length", "base_rows", "links"):
         value = getattr(request, name)
         if value is not None and value < 1:
             raise InputError(f"--{name.replace('_', '-')} {value}: must be at least 1")
@@ -61,8 +67,18 @@ def run_plan(request: PlanRequest) -> SizePlan:
     """
     _positive(request)
     name, base, _ = _base(request)
-    names = ("bottleneck", "unit", "repeats", "vocabulary", "max_length", "place")
+    names = ("bottleneck", "unit", "repeats", "vocabulary", "max_length", "place", "base_rows", "links")
     return size_plan(name, cut(base, Cut(**{key: getattr(request, key) for key in names})))
+
+
+def _codes(request: PlanRequest) -> list[tuple[int, int]]:
+    """Coded tables to try: none unless the request names base rows or links, as they need another training."""
+    if request.base_rows is None and request.links is None:
+        return []
+    if request.links is not None and request.links not in LINKS:
+        raise InputError(f"--links {request.links}: a coded row is a sum of 2 to 5 base rows")
+    rows = BASE_ROWS if request.base_rows is None else (request.base_rows,)
+    return [(base, links) for base in rows for links in (LINKS if request.links is None else (request.links,))]
 
 
 def run_budget(request: PlanRequest, budget: str) -> list[Candidate]:
@@ -80,7 +96,14 @@ def run_budget(request: PlanRequest, budget: str) -> list[Candidate]:
 
         kept = kept_shares(wide_table(student), [width for width in choices(base)[1] if width])
     found = enumerate_students(
-        base, size, runtime=request.runtime, max_length=request.max_length, place=request.place, kept=kept
+        base,
+        size,
+        runtime=request.runtime,
+        max_length=request.max_length,
+        place=request.place,
+        kept=kept,
+        codes=_codes(request),
     )
-    fixed = {key: getattr(request, key) for key in ("vocabulary", "bottleneck", "unit", "repeats")}
+    names = ("vocabulary", "bottleneck", "unit", "repeats", "base_rows", "links")
+    fixed = {key: getattr(request, key) for key in names}
     return [row for row in found if all(value is None or getattr(row, key) == value for key, value in fixed.items())]

@@ -37,6 +37,13 @@ VOCABULARY_POINTS = 1.0
 PRECISION_POINTS = {"fp32": 0.0, "int8": 0.3, "int8-embed4": 0.6, "int4-embed4": 1.2}
 # Share of the frequency-weighted variance of all-MiniLM-L6-v2's table (384 wide) kept at these shares of the width.
 KEPT_CURVE = ((0.0, 0.0), (64 / 384, 0.55), (128 / 384, 0.74), (192 / 384, 0.85), (256 / 384, 0.93), (1.0, 1.0))
+# Share of the frequency-weighted variance of msdc-mini's table that a code drops: links -> (base rows / pieces, share).
+CODE_CURVE = {
+    2: ((0.0, 1.0), (1 / 8, 0.04), (1 / 4, 0.02), (1.0, 0.0)),
+    3: ((0.0, 1.0), (1 / 8, 0.03), (1 / 4, 0.016), (1.0, 0.0)),
+    4: ((0.0, 1.0), (1 / 8, 0.029), (1 / 4, 0.014), (1.0, 0.0)),
+    5: ((0.0, 1.0), (1 / 8, 0.028), (1 / 4, 0.012), (1.0, 0.0)),
+}
 UNITS = {"": 1, "B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
 
 
@@ -47,6 +54,8 @@ class Candidate(BaseModel):
 
     vocabulary: int
     bottleneck: int | None
+    base_rows: int | None = None
+    links: int | None = None
     unit: int
     repeats: int
     precision: str
@@ -91,6 +100,19 @@ def _curve(share: float) -> float:
     return 1.0
 
 
+def _dropped_by_code(vocabulary: int, code: tuple[int, int] | None) -> float:
+    """Share of the table's variance that a fitted code drops."""
+    if code is None:
+        return 0.0
+    rows, links = code
+    points = CODE_CURVE[links]
+    share = rows / vocabulary
+    for (x0, y0), (x1, y1) in pairwise(points):
+        if share <= x1:
+            return y0 + (y1 - y0) * (share - x0) / (x1 - x0)
+    return 0.0
+
+
 def choices(base: StudentConfig) -> tuple[list[int], list[int | None], list[tuple[int, int]]]:
     """Vocabularies, bottlenecks and (unit, repeats) to try for a base."""
     sizes = [v for v in (8_000, 12_000, 16_000, 24_000, 32_000, 48_000, 64_000, 96_000, 128_000) if v < base.vocabulary]
@@ -113,16 +135,21 @@ def enumerate_students(
     max_length: int | None = None,
     place: str = "word",
     kept: dict[int, float] | None = None,
+    codes: Sequence[tuple[int, int]] = (),
 ) -> list[Candidate]:
     """Every combination that fits `budget_bytes`, least expected loss first, the Pareto set marked.
 
-    `kept` maps bottleneck widths to the share of the model's own table that they keep.
+    `kept` maps bottleneck widths to the share of the model's own table that they keep; `codes` are pairs of base rows
+    and links of coded tables, which stand in place of the table of every vocabulary that is larger than the base.
 
     Raises:
         InputError: nothing fits.
     """
     vocabularies, widths, stacks = choices(base)
     layers = base.unit * base.repeats
+    tables: list[tuple[int, tuple[int, int] | None]] = [(size, None) for size in vocabularies]
+    if codes and not base.coded:
+        tables = [(size, code) for size in vocabularies for code in codes if code[0] < size]
     found = []
     smallest = None
     for width in widths:
@@ -132,7 +159,7 @@ def enumerate_students(
         for unit, repeats in stacks:
             loss = BOTTLENECK_POINTS * (1 - share) + HALVING_POINTS * log2(layers / unit)
             loss += DEPTH_POINTS * log2(layers / (unit * repeats))
-            for vocabulary in vocabularies:
+            for vocabulary, code in tables:
                 changes = Cut(
                     bottleneck=None if width == base.bottleneck else width,
                     unit=unit,
@@ -140,6 +167,8 @@ def enumerate_students(
                     vocabulary=vocabulary,
                     place=place,  # type: ignore[arg-type]
                     max_length=max_length,
+                    base_rows=code[0] if code else None,
+                    links=code[1] if code else None,
                 )
                 config = cut(base, changes)
                 macs = macs_per_token(config)
@@ -149,6 +178,7 @@ def enumerate_students(
                     if size > budget_bytes:
                         continue
                     points = loss + VOCABULARY_POINTS * log2(base.vocabulary / vocabulary) + PRECISION_POINTS[precision]
+                    points += BOTTLENECK_POINTS * _dropped_by_code(vocabulary, code)
                     found.append((size, macs, round(points, 3), config, precision))
     if not found:
         raise InputError(f"no student of this model fits {budget_bytes} bytes; the smallest takes {smallest}")
@@ -164,6 +194,8 @@ def _candidate(row: tuple[int, int, float, StudentConfig, str], on_front: bool) 
     return Candidate(
         vocabulary=config.vocabulary,
         bottleneck=config.bottleneck,
+        base_rows=config.base_rows,
+        links=config.links,
         unit=config.unit,
         repeats=config.repeats,
         precision=precision,

@@ -26,10 +26,13 @@ from msdc.scores import cosine_rows
 
 
 def wide_table(student: Student) -> Tensor:
-    """The table as the layers see it, [V, H]: narrow rows times the bottleneck map where there is one."""
-    table = student.embedding.table.weight.detach()
+    """The table as the layers see it, [V, H]: narrow rows times the bottleneck map, a code multiplied out."""
+    return _widened(student, student.embedding.rows().detach())
+
+
+def _widened(student: Student, rows_RE: Tensor) -> Tensor:
     project = student.embedding.project
-    return table if project is None else table @ project.weight.detach().T
+    return rows_RE if project is None else rows_RE @ project.weight.detach().T
 
 
 @torch.no_grad()
@@ -49,7 +52,8 @@ def shrink(
 
     With no layer left out the result differs from `large` only by what the SVD drops: with `place: word` of the table,
     with `place: embedding` of table and positions, whose sum the narrow layer norm scales slightly differently.
-    `bottleneck: None` multiplies a bottleneck that `large` has out to a V x H table, unless `keep_bottleneck`.
+    `bottleneck: None` multiplies a bottleneck that `large` has out to a V x H table, unless `keep_bottleneck`. A coded
+    table keeps its code: what happens to rows is linear and happens to the base rows.
 
     Raises:
         InputError: a layer that is not there, or a longer input than `large` has positions for.
@@ -78,6 +82,9 @@ def shrink(
     )
     small = Student(config)
     table_VH = wide_table(large)
+    stored_RH = _widened(large, large.embedding.table.weight.detach()) if old.coded else table_VH
+    if large.embedding.code is not None and small.embedding.code is not None:
+        small.embedding.code.load_state_dict(large.embedding.code.state_dict())
     position_PH = large.embedding.position.weight[:positions]
     norm = large.embedding.norm
     if keep_bottleneck:
@@ -85,18 +92,18 @@ def shrink(
         state["position.weight"] = state["position.weight"][:positions]
         small.embedding.load_state_dict(state)
     elif bottleneck is None:
-        small.embedding.table.weight.copy_(table_VH)
+        small.embedding.table.weight.copy_(stored_RH)
         small.embedding.position.weight.copy_(position_PH)
         small.embedding.norm.load_state_dict(norm.state_dict())
     elif place == "word":
         table_VE, project_EH = weighted_svd(table_VH, frequency_V, bottleneck)
         assert small.embedding.project is not None
-        small.embedding.table.weight.copy_(table_VE)
+        small.embedding.table.weight.copy_(stored_RH @ project_EH.T if old.coded else table_VE)
         small.embedding.project.weight.copy_(project_EH.T)
         small.embedding.position.weight.copy_(position_PH)
         small.embedding.norm.load_state_dict(norm.state_dict())
     else:
-        _start_narrow(small.embedding, table_VH, position_PH, norm, frequency_V)
+        _start_narrow(small.embedding, table_VH, stored_RH, position_PH, norm, frequency_V)
     for target, index in zip(small.layers, picked, strict=True):
         target.load_state_dict(large.layers[index].state_dict())
     if large.dense is not None and small.dense is not None:
@@ -106,9 +113,16 @@ def shrink(
 
 @torch.no_grad()
 def _start_narrow(
-    target: Embedding, table_VH: Tensor, position_PH: Tensor, norm: nn.LayerNorm, frequency_V: Tensor | None
+    target: Embedding,
+    table_VH: Tensor,
+    stored_RH: Tensor,
+    position_PH: Tensor,
+    norm: nn.LayerNorm,
+    frequency_V: Tensor | None,
 ) -> None:
     """Initialize `place: embedding`, whose positions and layer norm come before the map, near the wide embedding.
+
+    `stored_RH` are the rows that the target stores: those of `table_VH`, or the base of its code.
 
     A layer norm sees a row only up to its mean, so rows are centred first; what then counts is that the narrow rows
     keep their length and have mean 0 as well. The singular vectors keep the length; a reflection puts the least of
@@ -130,7 +144,7 @@ def _start_narrow(
         mirror_E /= length
         project_EH = project_EH - 2 * torch.outer(mirror_E, mirror_E @ project_EH)
     assert target.project is not None
-    target.table.weight.copy_(rows_VH @ project_EH.T)
+    target.table.weight.copy_((stored_RH - stored_RH.mean(1, keepdim=True)) @ project_EH.T)
     target.position.weight.copy_(centred_PH @ project_EH.T)
     # The narrow norm gives rows of length sqrt(E), the wide one sqrt(H) with its own gain and shift.
     target.project.weight.copy_(project_EH.T * norm.weight[:, None] * (H / E) ** 0.5)

@@ -10,8 +10,9 @@ import torch
 from pydantic import ValidationError
 
 from msdc.compress.quantization.weights import PrecisionPlan
+from msdc.compress.student.coded_table import check_index
 from msdc.compress.student.model import Student, StudentConfig
-from msdc.compress.student.shapes import tensor_shapes
+from msdc.compress.student.shapes import INDEX, tensor_shapes
 from msdc.encoders.defaults import EncodeDefaults
 from msdc.encoders.layout import read_layout
 from msdc.errors import InputError
@@ -165,7 +166,7 @@ def load_student(folder: str | Path) -> Student:
     most_bytes = 4 * sum(prod(shape) for shape in tensor_shapes(config).values()) + MAX_HEADER_BYTES
     tensors = read_tensors(folder / "model.safetensors", most_bytes)
     if plan is None:
-        weights = {name: value.float() for name, value in tensors.items()}
+        weights = {name: value if name == INDEX else value.float() for name, value in tensors.items()}
     else:
         weights, scales = unpack_student(tensors, config, plan, str(folder / "model.safetensors"))
     with torch.device("meta"):
@@ -174,6 +175,9 @@ def load_student(folder: str | Path) -> Student:
         student.load_state_dict(weights, assign=True)
     except RuntimeError as error:
         raise InputError(f"{folder}: weights do not fit config.json ({str(error).splitlines()[-1].strip()})") from error
+    # After the shapes were compared; an index beyond the base would read foreign memory or fail in a forward pass.
+    if config.coded and (wrong := check_index(weights[INDEX], config.table_rows)) is not None:
+        raise InputError(f"{folder}/model.safetensors: {INDEX} {wrong}")
     student.stored_scales = scales
     return student.eval()
 

@@ -1,4 +1,4 @@
-"""The student: a post-norm transformer whose few stored layers recur and whose token table may be narrow.
+"""The student: a post-norm transformer whose few stored layers recur and whose token table may be narrow or coded.
 
 Source: Ding et al. 2022 (multi-stage distillation), parameter recurrence and embedding bottleneck.
 
@@ -7,12 +7,14 @@ Shapes: B batch, T tokens, E width of the token table, H hidden, D sentence widt
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from torch import Tensor, nn
+
+from msdc.compress.student.coded_table import Code
 
 ACTIVATIONS = {
     "gelu": F.gelu,
@@ -28,7 +30,8 @@ class StudentConfig(BaseModel):
 
     `place` says where the bottleneck is: "word" is the paper's form (table V x E, linear map E x H without
     bias, then positions and layer norm at H); "embedding" is ALBERT's (positions and layer norm at E, then a map
-    with bias). `bottleneck: None` is a plain V x H table. The stored `unit` layers are applied `repeats` times,
+    with bias). `bottleneck: None` is a plain V x H table. `links` replaces the stored rows, at either place, by sums of
+    `links` weighted rows of a base table of `base_rows` rows. The stored `unit` layers are applied `repeats` times,
     cyclically: A B C A B C.
     """
 
@@ -42,6 +45,8 @@ class StudentConfig(BaseModel):
     repeats: int = Field(default=1, gt=0)
     bottleneck: int | None = Field(default=None, gt=0)
     place: Literal["word", "embedding"] = "word"
+    base_rows: int | None = Field(default=None, gt=0, lt=2**24, description="rows of a coded table's base")
+    links: int | None = Field(default=None, ge=2, le=5, description="base rows that a coded row is a sum of")
     positions: int = Field(gt=0, description="rows of the position table, which is the longest input in tokens")
     activation: Literal["gelu", "gelu_new", "relu"] = "gelu"
     layer_norm_eps: float = Field(default=1e-12, gt=0)
@@ -58,6 +63,28 @@ class StudentConfig(BaseModel):
         if self.hidden % self.heads:
             raise ValueError(f"hidden {self.hidden} is not a multiple of heads {self.heads}")
         return self
+
+    @model_validator(mode="after")
+    def _code_is_whole(self) -> StudentConfig:
+        if (self.base_rows is None) != (self.links is None):
+            raise ValueError("base_rows and links describe a coded table together: set both or neither")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_code(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Folders and bundles of other tables are written as before there were codes, and open in older versions.
+        values: dict[str, Any] = handler(self)
+        return {key: value for key, value in values.items() if self.coded or key not in ("base_rows", "links")}
+
+    @property
+    def coded(self) -> bool:
+        """Whether the rows of the token table are sums of base rows."""
+        return self.links is not None
+
+    @property
+    def table_rows(self) -> int:
+        """Stored rows of `embedding.table`: the base's of a coded table, else one per piece."""
+        return self.base_rows or self.vocabulary
 
     @property
     def table_width(self) -> int:
@@ -78,7 +105,10 @@ class Embedding(nn.Module):
         self.config = config
         at_word = config.bottleneck is not None and config.place == "word"
         norm_width = config.table_width if config.place == "embedding" else config.hidden
-        self.table = nn.Embedding(config.vocabulary, config.table_width)
+        self.table = nn.Embedding(config.table_rows, config.table_width)
+        self.code: Code | None = None
+        if config.base_rows is not None and config.links is not None:
+            self.code = Code(config.vocabulary, config.base_rows, config.links)
         self.project: nn.Linear | None = None
         if config.bottleneck is not None:
             self.project = nn.Linear(config.bottleneck, config.hidden, bias=not at_word)
@@ -88,7 +118,7 @@ class Embedding(nn.Module):
 
     def forward(self, ids_BT: Tensor) -> Tensor:
         """Hidden states before the first layer, [B, T, H]."""
-        hidden = self.table(ids_BT)
+        hidden = self.table(ids_BT) if self.code is None else self.code(ids_BT, self.table)
         if self.project is not None and self.config.place == "word":
             hidden = self.project(hidden)
         hidden = self.norm(hidden + self.position.weight[: ids_BT.shape[1]])
@@ -96,6 +126,10 @@ class Embedding(nn.Module):
         if self.project is not None and self.config.place == "embedding":
             hidden = self.project(hidden)
         return hidden
+
+    def rows(self) -> Tensor:
+        """One row per piece, [V, E]: the stored table, or a coded one multiplied out."""
+        return self.table.weight if self.code is None else self.code.rows(self.table.weight)
 
 
 class Layer(nn.Module):

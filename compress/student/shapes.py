@@ -9,7 +9,10 @@ from math import prod
 
 from msdc.compress.student.model import StudentConfig
 
+# One row per piece, or the base rows of a coded table.
 TABLE = "embedding.table.weight"
+CODE = "embedding.code.weight"
+INDEX = "embedding.code.index"
 PROJECT = "embedding.project.weight"
 POSITION = "embedding.position.weight"
 DENSE = "dense.weight"
@@ -42,7 +45,9 @@ def tensor_shapes(config: StudentConfig) -> dict[str, Shape]:
     """Every tensor of `Student(config).state_dict()`, by name."""
     H, E = config.hidden, config.table_width
     norm_width = E if config.place == "embedding" else H
-    shapes: dict[str, Shape] = {TABLE: (config.vocabulary, E)}
+    shapes: dict[str, Shape] = {TABLE: (config.table_rows, E)}
+    if config.links is not None:
+        shapes |= {CODE: (config.vocabulary, config.links), INDEX: (config.vocabulary, config.links)}
     if config.bottleneck is not None:
         shapes |= _linear("embedding.project", H, E, bias=config.place == "embedding")
     shapes[POSITION] = (config.positions, norm_width)
@@ -56,20 +61,24 @@ def tensor_shapes(config: StudentConfig) -> dict[str, Shape]:
 
 
 def matrix_names(config: StudentConfig) -> list[str]:
-    """Weights that a precision plan speaks of: the token table and every linear map, in graph order."""
-    return [name for name, shape in tensor_shapes(config).items() if len(shape) == 2 and name != POSITION]
+    """Weights that a precision plan speaks of: the token table, its code and every linear map, in graph order."""
+    apart = (POSITION, INDEX)
+    return [name for name, shape in tensor_shapes(config).items() if len(shape) == 2 and name not in apart]
 
 
 def parameter_counts(config: StudentConfig) -> dict[str, int]:
     """Stored numbers: `embedding` (token table, bottleneck map, positions), `encoder` (the stored layers), `total`.
 
-    "Embedding size" and "encoder size" are counted as Ding et al. 2022 count them; layer norm of the embedding and a
-    dense head belong to neither and appear in `total` only.
+    The weights of a coded table are counted, its indices are not: they are no parameters. "Embedding size" and
+    "encoder size" are counted as Ding et al. 2022 count them; layer norm of the embedding and a dense head belong to
+    neither and appear in `total` only.
     """
     embedding = encoder = total = 0
     for name, shape in tensor_shapes(config).items():
+        if name == INDEX:
+            continue
         total += prod(shape)
-        if name in (TABLE, POSITION) or name.startswith("embedding.project"):
+        if name in (TABLE, CODE, POSITION) or name.startswith("embedding.project"):
             embedding += prod(shape)
         elif name.startswith("layers."):
             encoder += prod(shape)

@@ -2,6 +2,7 @@
 
 * `place: embedding` is an AlbertModel (num_hidden_groups = 1, inner_group_num = unit, num_hidden_layers = repeats).
 * Any other student equals a BertModel once its table is multiplied out to V x H and its recurrence unrolled.
+* A coded table is multiplied out in either case.
 
 Shapes: V vocabulary, E table width, H hidden.
 """
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from msdc.compress.student.from_transformers import FAMILIES
 from msdc.compress.student.model import Student, StudentConfig
+from msdc.compress.student.shapes import TABLE
 from msdc.errors import InputError
 from msdc.files import write_json
 
@@ -31,17 +33,38 @@ _ST = "sentence_transformers.models"
 
 def stock_type(config: StudentConfig) -> str:
     """The stock class that computes this student as it is: "albert", "bert", or "" when there is none."""
+    if config.coded:
+        return ""
     if config.bottleneck is not None:
         return "albert" if config.place == "embedding" else ""
     return "bert" if config.repeats == 1 else ""
 
 
+def decode(student: Student) -> Student:
+    """The equal student whose coded table is multiplied out to one row per piece."""
+    if not student.config.coded:
+        return student
+    state = {name: value for name, value in student.state_dict().items() if not name.startswith("embedding.code.")}
+    state[TABLE] = student.embedding.rows().detach()
+    with torch.device("meta"):
+        plain = Student(StudentConfig(**{**student.config.model_dump(), "base_rows": None, "links": None}))
+    plain.load_state_dict(state, assign=True)
+    return plain.eval()
+
+
 def materialise(student: Student) -> Student:
-    """The equal student with a V x H table and every layer stored: bottleneck multiplied out, recurrence unrolled.
+    """The equal student that a stock class computes: code and bottleneck multiplied out, recurrence unrolled.
+
+    A coded student with `place: embedding` becomes a stock AlbertModel, any other a BertModel.
 
     Raises:
-        InputError: `place: embedding`, whose layer norm comes before the map; it is a stock AlbertModel already.
+        InputError: `place: embedding` without a code, whose layer norm comes before the map; it is a stock AlbertModel
+            already.
     """
+    if student.config.coded:
+        student = decode(student)
+        if stock_type(student.config):
+            return student
     config = student.config
     if config.bottleneck is not None and config.place == "embedding":
         raise InputError("a student with place=embedding cannot become a BertModel; it is a stock AlbertModel already")

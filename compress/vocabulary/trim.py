@@ -17,10 +17,11 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from msdc.compress.quantization.packing import read_plan
+from msdc.compress.student.coded_table import prune
 from msdc.compress.student.from_transformers import to_student
 from msdc.compress.student.io import MODEL_TYPE, save_stock, save_student, tokenizer_file
 from msdc.compress.student.model import Student, StudentConfig
-from msdc.compress.student.shapes import TABLE
+from msdc.compress.student.shapes import CODE, INDEX, TABLE
 from msdc.compress.student.to_transformers import stock_type
 from msdc.compress.texts import quickstart_texts, read_texts
 from msdc.compress.vocabulary.sentencepiece import PieceVocabulary, Vocabulary, Wish, choose
@@ -159,7 +160,7 @@ def _counts(vocabulary: Vocabulary, files: Sequence[Path], max_length: int) -> d
 
 
 def with_rows(student: Student, rows: Sequence[int], pad_id: int) -> Student:
-    """The student whose table holds `rows` of the old one, in that order.
+    """The student whose table holds `rows` of the old one, in that order; base rows that none of them uses are dropped.
 
     Raises:
         InputError: a row that the table does not have.
@@ -169,9 +170,14 @@ def with_rows(student: Student, rows: Sequence[int], pad_id: int) -> Student:
         raise InputError(f"the tokenizer names row {max(rows)}, the table has {config.vocabulary}")
     index_K = torch.tensor(list(rows), dtype=torch.int64)
     state = dict(student.state_dict())
+    changes = {"vocabulary": len(rows), "pad_id": pad_id}
+    if config.coded:
+        state[CODE] = state[CODE][index_K].clone()
+        state[INDEX], index_K = prune(state[INDEX][index_K], state[CODE])
+        changes["base_rows"] = len(index_K)
     state[TABLE] = state[TABLE][index_K].clone()
     with torch.device("meta"):
-        trimmed = Student(StudentConfig(**(config.model_dump() | {"vocabulary": len(rows), "pad_id": pad_id})))
+        trimmed = Student(StudentConfig(**(config.model_dump() | changes)))
     trimmed.load_state_dict(state, assign=True)
     trimmed.stored_scales = dict(student.stored_scales)
     if TABLE in trimmed.stored_scales:

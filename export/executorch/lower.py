@@ -17,7 +17,7 @@ from torch import nn
 
 from msdc.compress.quantization.weights import PrecisionPlan, integers, quantize
 from msdc.compress.student.model import Student
-from msdc.compress.student.shapes import POSITION, TABLE
+from msdc.compress.student.shapes import CODE, POSITION, TABLE
 from msdc.errors import GateError, MsdcError
 from msdc.export.executorch.modules import ExportEmbed, ExportForward, ExportPool, ExportUnit
 from msdc.export.executorch.pte import read_pte
@@ -31,6 +31,9 @@ from msdc.files import atomic_path
 # Outside the delegate these run on slow portable kernels; a float linear there also doubles its bytes.
 HEAVY = ("linear", "addmm", "mm", "bmm", "matmul", "softmax", "scaled_dot_product_attention", "gelu", "convolution")
 LOW_BIT = ("int8", "uint8", "int4")
+INDICES = ("int16", "int32", "int64")
+# Stored by this package's own modules; torchao quantizes the linears alone.
+OWN_MODULES = (TABLE, CODE, POSITION)
 QUANTIZED = ("quantize", "dequantize", "choose_qparams")
 
 
@@ -39,9 +42,8 @@ def methods_of(
 ) -> dict[str, tuple[nn.Module, torch.Tensor]]:
     """Method name -> (module, example input) of one style; the student is a float one, the modules are under `plan`."""
     student = smoothed.student
-    parts = {name: part for name, part in integers(student, plan).items() if name in (TABLE, POSITION)}
-    # Table and positions are stored by this package's own modules; torchao quantizes the linears alone.
-    linears = plan.model_copy(update={"weights": {n: d for n, d in plan.weights.items() if n not in (TABLE, POSITION)}})
+    parts = {name: part for name, part in integers(student, plan).items() if name in OWN_MODULES}
+    linears = plan.model_copy(update={"weights": {n: d for n, d in plan.weights.items() if n not in OWN_MODULES}})
     student = quantize(student, linears)
     config = student.config
     T = min(max_length, 7)
@@ -146,11 +148,13 @@ def write_executorch(
 def low_bit_share(path: Path, student: Student, max_length: int) -> float:
     """Share of the bytes of the token table and of all linear maps that are 8 bits or less, as stored in the file.
 
-    Positions, biases, norms and scales are not weights of a product and are not counted.
+    Positions, biases, norms and scales are not weights of a product and are not counted; nor are a code's indices.
     """
     positions = (max_length, student.embedding.position.weight.shape[1])
     low = total = 0
     for constant in read_pte(path, digests=False).constants:
+        if constant.dtype in INDICES:
+            continue
         # float16 is the type of a 4-bit table's scales alone; one column holds one scale per row.
         scale = constant.dtype == "float16" or constant.shape[-1:] == (1,)
         if len(constant.shape) < 2 or constant.shape == positions or scale:

@@ -3,7 +3,7 @@
 Stock attention decomposes into a safe softmax on portable kernels and breaks the delegate into pieces; these modules
 share the student's layers (quantized or not) and compute the same function with operators that XNNPACK delegates whole.
 
-Shapes: T tokens, E table width, H hidden, N heads, D sentence width.
+Shapes: T tokens, E table width, k links per piece of a coded table, H hidden, N heads, D sentence width.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from msdc.compress.quantization.weights import QuantizedWeight
 from msdc.compress.student.model import ACTIVATIONS, Layer, Student
-from msdc.compress.student.shapes import POSITION, TABLE
+from msdc.compress.student.shapes import CODE, POSITION, TABLE
 from msdc.export.smooth import Smoothed, not_smoothed
 
 
@@ -68,11 +68,42 @@ class Positions(nn.Module):
         return values_TH if self.scale is None else values_TH.to(torch.float32) * self.scale[:length]
 
 
-def export_table(student: Student, part: QuantizedWeight | None) -> nn.Module:
-    """The token table as the runtime stores it."""
+class CodedTable(nn.Module):
+    """Rows that are sums of k base rows: ids [1, T] -> [1, T, E]; `base` maps ids [..] to rows [.., E]."""
+
+    index: Tensor
+    values: Tensor
+    scale: Tensor | None
+
+    def __init__(self, base: nn.Module, index_Vk: Tensor, weight_Vk: Tensor, part: QuantizedWeight | None) -> None:
+        super().__init__()
+        self.base = base
+        self.register_buffer("index", index_Vk)
+        self.register_buffer("values", weight_Vk.detach() if part is None else part.values)
+        # One scale per column, kept in one dimension: two would read as a weight in an inspection of the program.
+        self.register_buffer("scale", None if part is None else part.scale.reshape(-1))
+
+    def forward(self, ids_1T: Tensor) -> Tensor:
+        """Shapes as in the class docstring."""
+        # Tokens in one dimension: the runtime's kernels for look-ups are then reached without reshaping rows of k.
+        ids_T = ids_1T.view(-1)
+        weight_Tk = self.values[ids_T]
+        if self.scale is not None:
+            weight_Tk = weight_Tk.to(torch.float32) * self.scale
+        rows_TkE = self.base(self.index[ids_T].to(torch.int64))
+        return (rows_TkE * weight_Tk.unsqueeze(-1)).sum(1).unsqueeze(0)
+
+
+def _rows_table(student: Student, part: QuantizedWeight | None) -> nn.Module:
     if part is None:
         return student.embedding.table
     return TableInt8(part.values, part.scale) if part.dtype == "int8" else TableInt4(part.values, part.scale)
+
+
+def export_table(student: Student, parts: dict[str, QuantizedWeight]) -> nn.Module:
+    """The token table as the runtime stores it; `parts` are the integers of the quantized weights, by name."""
+    stored, code = _rows_table(student, parts.get(TABLE)), student.embedding.code
+    return stored if code is None else CodedTable(stored, code.index, code.weight, parts.get(CODE))
 
 
 class ExportEmbed(nn.Module):
@@ -80,7 +111,7 @@ class ExportEmbed(nn.Module):
 
     def __init__(self, student: Student, parts: dict[str, QuantizedWeight], max_length: int) -> None:
         super().__init__()
-        self.table = export_table(student, parts.get(TABLE))
+        self.table = export_table(student, parts)
         self.position = Positions(student.embedding.position.weight, parts.get(POSITION), max_length)
         self.project = student.embedding.project
         self.norm = student.embedding.norm

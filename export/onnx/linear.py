@@ -14,7 +14,7 @@ import torch
 from onnx import TensorProto, helper
 
 from msdc.compress.quantization.weights import PrecisionPlan, integers
-from msdc.compress.student.shapes import POSITION, TABLE
+from msdc.compress.student.shapes import CODE, INDEX, POSITION, TABLE
 from msdc.export.onnx.builder import GraphBuilder
 from msdc.export.smooth import Smoothed
 
@@ -39,6 +39,7 @@ class Weights:
         self.config = student.config
         self.plan = plan
         self.state = {name: value.detach().cpu().float() for name, value in student.state_dict().items()}
+        self.index = None if student.embedding.code is None else student.embedding.code.index.cpu().numpy()
         self.quantized = integers(student, plan)
         # May operators of Microsoft's domain be used, and were they?
         self.microsoft, self.uses_microsoft = microsoft, False
@@ -255,6 +256,28 @@ class Weights:
 
     def table(self, g: GraphBuilder, ids: str) -> str:
         """Rows of the token table for `ids`, float32 [B, T, E]."""
+        return self._rows(g, ids) if self.index is None else self._coded_rows(g, ids, self.index)
+
+    def _coded_rows(self, g: GraphBuilder, ids: str, index_Vk: np.ndarray) -> str:
+        """Sums of the base rows that a code names, float32 [B, T, E]."""
+        k = index_Vk.shape[1]
+        linked_BTk = g.op("Gather", g.const(INDEX, index_Vk), ids, name="links")
+        # The look-ups take two dimensions of ids: the links of a sentence's tokens side by side.
+        side_by_side = g.op("Reshape", linked_BTk, g.const("links_side_by_side", [0, -1]))
+        rows = self._rows(g, g.op("Cast", side_by_side, to=TensorProto.INT64))
+        rows_BTkE = g.op("Reshape", rows, g.const("links_apart", [0, -1, k, self.config.table_width]))
+        part = self.quantized.get(CODE)
+        if part is None:
+            weight_BTk = g.op("Gather", g.const(CODE, self.array(CODE)), ids, name="link_weights")
+        else:
+            values = g.op("Gather", g.const(CODE, part.values.numpy()), ids, name="link_weights")
+            scale_k = g.const(f"{CODE}.scale", part.scale.numpy()[0])
+            weight_BTk = g.op("Mul", g.op("Cast", values, to=TensorProto.FLOAT), scale_k)
+        weight_BTk1 = g.op("Unsqueeze", weight_BTk, g.const("axis_last", [-1]))
+        return str(g.op("ReduceSum", g.op("Mul", rows_BTkE, weight_BTk1), g.const("axis_links", [-2]), keepdims=0))
+
+    def _rows(self, g: GraphBuilder, ids: str) -> str:
+        """Stored rows of the token table for `ids` [B, N], float32 [B, N, E]."""
         part = self.quantized.get(TABLE)
         if part is None:
             return str(g.op("Gather", g.const(TABLE, self.array(TABLE)), ids, name="table"))

@@ -18,7 +18,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from msdc.compress.quantization.weights import PrecisionPlan
-from msdc.compress.student.shapes import POSITION
+from msdc.compress.student.shapes import INDEX, POSITION
 from msdc.errors import GateError, InputError
 from msdc.export.gates import run_once
 from msdc.export.onnx.attention import Mask, attention, make_mask
@@ -190,11 +190,11 @@ def build_onnx(smoothed: Smoothed, plan: PrecisionPlan, max_length: int, target:
 def low_bit_share(model: onnx.ModelProto) -> float:
     """Share of the bytes of the token table and of all linear maps that are 8 bits or less.
 
-    Positions, biases, norms and scales are not weights of a product and are not counted.
+    Positions, biases, norms and scales are not weights of a product and are not counted; nor are a code's indices.
     """
     low = total = 0
     for tensor in model.graph.initializer:
-        if len(tensor.dims) < 2 or tensor.name == POSITION or tensor.name.endswith(".scale"):
+        if len(tensor.dims) < 2 or tensor.name in (POSITION, INDEX) or tensor.name.endswith(".scale"):
             continue
         size = len(tensor.raw_data)
         total += size

@@ -14,7 +14,10 @@ LENGTH = 40
 CASES = [
     ("executorch", "int8-embed4", {"unit": 1, "repeats": 2}),
     ("executorch", "fp32", {"unit": 1, "repeats": 1, "bottleneck": None, "dense": 32}),
+    pytest.param("executorch", "int8", {"unit": 1, "repeats": 1, "base_rows": 700, "links": 3}, marks=pytest.mark.slow),
     ("onnx", "int8", {"unit": 2, "repeats": 3}),
+    ("onnx", "int8", {"unit": 1, "repeats": 1, "base_rows": 700, "links": 4}),
+    ("onnx", "int8-embed4", {"unit": 1, "repeats": 2, "base_rows": 700, "links": 2}),
     ("onnx", "int8-embed4", {"unit": 1, "repeats": 1, "place": "embedding"}),
     ("onnx", "int4-embed4", {"unit": 3, "repeats": 2, "hidden": 128, "intermediate": 512}),
     ("onnx", "fp32", {"unit": 1, "repeats": 2, "dense": 48, "dense_activation": "tanh"}),

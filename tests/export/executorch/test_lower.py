@@ -1,5 +1,7 @@
 """The written .pte: parity in both styles, exact tables, the gate that names what stayed outside the delegate."""
 
+import hashlib
+
 import numpy as np
 import pytest
 import tiny_models as tiny
@@ -7,11 +9,14 @@ import torch
 from torch import nn
 
 from msdc.compress.quantization.weights import integers, plan_for
+from msdc.compress.size.estimate import predict_bytes
+from msdc.compress.student.shapes import CODE, TABLE
 from msdc.errors import InputError
 from msdc.export.bundle import load_bundle
-from msdc.export.executorch.lower import outside_delegate
+from msdc.export.executorch.lower import outside_delegate, write_executorch
 from msdc.export.executorch.pte import read_pte
 from msdc.export.executorch.runner import ExecutorchRunner
+from msdc.export.smooth import not_smoothed, smooth
 from msdc.export.writer import float_vectors
 
 
@@ -32,9 +37,45 @@ def test_token_table_is_exactly_the_integers():
     part = integers(student, plan_for(student, "int8"))["embedding.table.weight"]
     stored = [c for c in read_pte(bundle.folder / "model.pte").constants if c.shape == (tiny.tokenizer().size, 32)]
     assert [c.dtype for c in stored] == ["int8"]
-    import hashlib
-
     assert stored[0].sha256 == hashlib.sha256(part.values.numpy().tobytes()).hexdigest()
+
+
+def test_coded_table_in_int8(tmp_path):
+    """The code is stored as its integers, `embed` computes with them, and the file has the predicted size."""
+    student = tiny.student(**tiny.SHAPES["coded"])
+    plan, path = plan_for(student, "int8"), tmp_path / "model.pte"
+    made = smooth(student, plan, tiny.tokenizer(), tiny.MAX_LENGTH)
+    share = write_executorch(made, plan, path, max_length=tiny.MAX_LENGTH)
+    assert share == 1.0
+    parts = integers(student, plan)
+    stored = {constant.shape: constant for constant in read_pte(path).constants}
+    vocabulary = tiny.tokenizer().size
+    digests = {c.sha256 for c in read_pte(path).constants if c.shape == (vocabulary, 3)}
+    wanted = (parts[CODE].values, student.embedding.code.index)
+    assert digests == {hashlib.sha256(tensor.numpy().tobytes()).hexdigest() for tensor in wanted}
+    assert stored[60, 32].dtype == "int8"
+    with torch.no_grad():
+        for name in (TABLE, CODE):
+            student.get_parameter(name).copy_(parts[name].dequantize())
+    found = ExecutorchRunner(path, style="multi-method", repeats=2).run(tiny.rows())
+    wanted_ND = float_vectors(student, tiny.rows())
+    assert (wanted_ND * found).sum(1).mean() > 0.998
+    assert path.stat().st_size == pytest.approx(predict_bytes(student.config, plan, "executorch"), rel=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["fp32", "int8-embed4"])
+def test_coded_table_equals_eager(precision, tmp_path):
+    student = tiny.student(**tiny.SHAPES["coded"])
+    plan, path = plan_for(student, precision), tmp_path / "model.pte"
+    write_executorch(not_smoothed(student), plan, path, max_length=tiny.MAX_LENGTH, style="forward")
+    with torch.no_grad():
+        for name, part in integers(student, plan).items():
+            if name in (TABLE, CODE):
+                student.get_parameter(name).copy_(part.dequantize())
+    found = ExecutorchRunner(path, style="forward", repeats=2).run(tiny.rows())
+    wanted = float_vectors(student, tiny.rows())
+    assert (wanted * found).sum(1).mean() > (0.999999 if precision == "fp32" else 0.998)
 
 
 @pytest.mark.slow

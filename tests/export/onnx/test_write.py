@@ -50,7 +50,7 @@ def dequantized(student, precision):
 
 
 @pytest.mark.parametrize("precision", ["int8", "int8-embed4", "int4-embed4"])
-@pytest.mark.parametrize("shape", ["word", "plain table", "cls, dense", "max, relu"])
+@pytest.mark.parametrize("shape", ["word", "plain table", "cls, dense", "max, relu", "coded"])
 def test_quantized_is_close_on_both_kinds_of_target(shape, precision, tmp_path):
     student, path, written = write(tmp_path, precision, "linux", **tiny.SHAPES[shape])
     wanted = float_vectors(dequantized(student, precision), tiny.rows())
@@ -138,6 +138,18 @@ def test_all_large_weights_are_external_and_aligned(tmp_path):
         else:
             assert len(tensor.raw_data) < 1024
     assert path.stat().st_size < 40_000
+
+
+def test_a_code_is_stored_as_its_integers(tmp_path):
+    student, path, _ = write(tmp_path, **tiny.SHAPES["coded"])
+    onnx_weights = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(path).graph.initializer}
+    parts = integers(student, plan_for(student, "int8"))
+    for name in ("embedding.table.weight", "embedding.code.weight"):
+        np.testing.assert_array_equal(onnx_weights[name], parts[name].values.numpy())
+        assert onnx_weights[name].dtype == np.int8
+    index = onnx_weights["embedding.code.index"]
+    assert index.dtype == np.int16
+    np.testing.assert_array_equal(index, student.embedding.code.index.numpy())
 
 
 def test_share_of_low_bits_sees_a_float_matrix(tmp_path):
