@@ -72,7 +72,8 @@ def run_code(request: CodeRequest) -> CodeReport:
     after = Encoder(coded, encoder.tokenizer, encoder.max_length, "coded", defaults=encoder.defaults)
     cosine = float(cosine_rows(encoder.encode(samples), after.encode(samples)).mean())
     file = tokenizer_file(encoder.tokenizer.files[0].parent)
-    save_student(coded, file, request.out, card=_card(request, encoder.name, kept, source, cosine), force=request.force)
+    card = _card(request, encoder.name, kept, source, cosine)
+    save_student(coded, file, request.out, card=card, force=request.force, defaults=encoder.defaults)
     return CodeReport(
         model=encoder.name,
         out=str(request.out),
