@@ -15,16 +15,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from msdc.compress.student.code_fit import fit_student
 from msdc.compress.student.cut import shrink
 from msdc.compress.student.from_transformers import to_student
 from msdc.compress.student.io import save_student, tokenizer_file
 from msdc.compress.student.model import Student, StudentConfig
+from msdc.compress.student.shapes import CODE, INDEX, POSITION, TABLE
+from msdc.compress.student.to_transformers import decode
 from msdc.compress.vocabulary.sentencepiece import train_vocabulary
 from msdc.distill.data.sources import Row
 from msdc.distill.data.stream import TextStream
 from msdc.distill.models import load_named
 from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, StudentShape, VocabularyTraining, model_name
-from msdc.distill.vocabulary_transfer import align, association, cooccurrence, strongest, transplant_rows
+from msdc.distill.vocabulary_transfer import (
+    align,
+    association,
+    cooccurrence,
+    strongest,
+    transplant_code,
+    transplant_rows,
+)
 from msdc.encoders.defaults import EncodeDefaults, read_defaults
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import InputError
@@ -74,17 +84,30 @@ def _special_ids(teacher: Encoder) -> tuple[int, int]:
     return ids[0], ids[-1]
 
 
-def transplant(teacher: Encoder, tokenizer: PieceTokenizer, rows: Sequence[Row], how: str, max_length: int) -> Student:
+def transplant(
+    teacher: Encoder,
+    tokenizer: PieceTokenizer,
+    rows: Sequence[Row],
+    how: str,
+    max_length: int,
+    links: int | None = None,
+) -> Student:
     """The teacher's body with a table for `tokenizer`, whose rows are made from the teacher's own rows.
 
-    `how` is alignment, cooccurrence or random (msdc.distill.vocabulary_transfer).
+    `how` is alignment, cooccurrence or random (msdc.distill.vocabulary_transfer). With `links` the sums of rows are not
+    multiplied out: the table is coded, its base are the teacher's rows that pieces use.
 
     Raises:
-        InputError: the teacher's tokenizer adds no special ids.
+        InputError: the teacher's tokenizer adds no special ids, or a code of random rows.
     """
-    body = to_student(teacher)
+    body = decode(to_student(teacher))
     table_WH = body.embedding.table.weight.detach()
     first_id, last_id = _special_ids(teacher)
+    config = body.config.model_copy(
+        update={"vocabulary": tokenizer.size, "pad_id": tokenizer.pad_id, "positions": max_length}
+    )
+    state = {name: value for name, value in body.state_dict().items() if name != TABLE}
+    state[POSITION] = state[POSITION][:max_length]
     if how == "random":
         table_PH = (
             torch.randn(tokenizer.size, table_WH.shape[1], generator=torch.Generator().manual_seed(1)) * table_WH.std()
@@ -102,18 +125,31 @@ def transplant(teacher: Encoder, tokenizer: PieceTokenizer, rows: Sequence[Row],
             score = align(new_rows, old_rows, tokenizer.size, len(table_WH))
         else:
             score = association(*cooccurrence(new_rows, old_rows, tokenizer.size, len(table_WH)))
+        if links is not None:
+            special = _special_pieces(tokenizer, table_WH, first_id, last_id)
+            code = transplant_code(strongest(score, links), table_WH, links, special)
+            config = config.model_copy(update={"base_rows": len(code.base_RE), "links": links})
+            state |= {TABLE: code.base_RE, CODE: code.weight_Vk, INDEX: code.index_Vk}
+            assistant = Student(config)
+            assistant.load_state_dict(state)
+            return assistant.eval()
         table_PH = transplant_rows(strongest(score), table_WH)
+    if links is not None:
+        raise InputError("assistant: links keep the sums of rows of a transplant; random rows are no sums")
     table_PH[tokenizer.bos_id] = table_WH[first_id]
     table_PH[tokenizer.eos_id] = table_WH[last_id]
-    config = body.config.model_copy(
-        update={"vocabulary": tokenizer.size, "pad_id": tokenizer.pad_id, "positions": max_length}
-    )
     assistant = Student(config)
-    state = {name: value for name, value in body.state_dict().items() if name != "embedding.table.weight"}
-    state["embedding.table.weight"] = table_PH
-    state["embedding.position.weight"] = state["embedding.position.weight"][:max_length]
+    state[TABLE] = table_PH
     assistant.load_state_dict(state)
     return assistant.eval()
+
+
+def _special_pieces(tokenizer: PieceTokenizer, table_WH: Tensor, first_id: int, last_id: int) -> dict[int, Tensor]:
+    """Rows of the control pieces and the unknown piece: the teacher's first and last, for the others its mean row."""
+    processor = tokenizer.processor
+    ids = [i for i in range(tokenizer.size) if processor.is_control(i) or processor.is_unknown(i)]
+    rows = {index: table_WH.mean(0) for index in ids}
+    return rows | {tokenizer.bos_id: table_WH[first_id], tokenizer.eos_id: table_WH[last_id]}
 
 
 def make_vocabulary(wanted: VocabularyTraining, stream: TextStream, work: Path, seed: int) -> tuple[Path, list[Row]]:
@@ -153,7 +189,7 @@ def make_assistant(recipe: Recipe, stream: TextStream, folder: Path) -> Path:
     model_file, rows = make_vocabulary(wanted.vocabulary, stream, folder.parent / "vocabulary", recipe.seed)
     body = load_named(recipe.teacher if wanted.body == "teacher" else wanted.body)
     say(f"assistant: table rows by {wanted.rows}")
-    student = transplant(body, PieceTokenizer(model_file), rows, wanted.rows, wanted.max_length)
+    student = transplant(body, PieceTokenizer(model_file), rows, wanted.rows, wanted.max_length, wanted.links)
     return save_student(student, model_file, folder, defaults=trained_defaults(body))
 
 
@@ -211,6 +247,10 @@ def cut_student(
         max_length=min(shape.max_length, large.config.positions),
         dropout=shape.dropout,
     )
+    if shape.base_rows is not None and shape.links is not None:
+        say(f"student: coding its table, {shape.links} of {shape.base_rows} base rows per piece")
+        student, kept = fit_student(student, shape.base_rows, shape.links, frequency)
+        say(f"student: the code keeps {kept:.1%} of the table's variance")
     file = encoder.tokenizer.files[0]
     return student, file if file.suffix == ".json" else tokenizer_file(assistant_folder)
 
@@ -230,6 +270,8 @@ def _from_scratch(shape: StudentShape, stream: TextStream, folder: Path, seed: i
         repeats=shape.repeats or 1,
         bottleneck=shape.bottleneck,
         place=shape.place,
+        base_rows=shape.base_rows,
+        links=shape.links,
         positions=shape.max_length,
         dropout=shape.dropout,
         normalize=plan.normalize,

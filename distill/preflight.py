@@ -124,6 +124,21 @@ def _depth(layout: Layout) -> int | None:
     return None
 
 
+def _check_code(recipe: Recipe, shape: StudentShape) -> None:
+    """A fitted code that the vocabulary is too small for, where its size is known.
+
+    Raises:
+        InputError: as many base rows as pieces, or more.
+    """
+    pieces = None
+    if shape.scratch is not None:
+        pieces = shape.scratch.vocabulary.train if shape.scratch.vocabulary.file is None else None
+    elif isinstance(recipe.assistant, Assistant) and recipe.assistant.vocabulary.file is None:
+        pieces = recipe.assistant.vocabulary.train
+    if shape.base_rows is not None and pieces is not None and shape.base_rows >= pieces:
+        raise InputError(f"student: a base of {shape.base_rows} rows is no smaller than the vocabulary of {pieces}")
+
+
 def check_models(recipe: Recipe, download: bool = True) -> list[str]:
     """Find all models, and compare layers and lengths with them; names of those that must be downloaded first.
 
@@ -154,6 +169,7 @@ def check_models(recipe: Recipe, download: bool = True) -> list[str]:
     if isinstance(recipe.student, StudentShape):
         longest = positions["assistant"] if recipe.student.scratch is None else None
         positions["student"] = min(recipe.student.max_length, longest or recipe.student.max_length)
+        _check_code(recipe, recipe.student)
         if recipe.student.scratch is None:
             if recipe.assistant is None:
                 raise InputError("student: it is cut from the assistant, but the recipe has none")

@@ -88,7 +88,16 @@ class Assistant(Strict):
     body: str = "teacher"
     vocabulary: VocabularyTraining = VocabularyTraining()
     rows: Literal["cooccurrence", "alignment", "random"] = "alignment"
+    links: int | None = Field(
+        default=None, ge=2, le=5, description="keep the table coded: each row a sum of this many rows of the body"
+    )
     max_length: int = Field(default=128, gt=3)
+
+    @model_validator(mode="after")
+    def _sums(self) -> Assistant:
+        if self.links is not None and self.rows == "random":
+            raise ValueError("links keep the sums of rows of a transplant; random rows are no sums")
+        return self
 
 
 class Scratch(Strict):
@@ -125,8 +134,21 @@ class StudentShape(Strict):
     unit: int | None = Field(default=None, gt=0, description="first M layers of the assistant; None takes all")
     layers: tuple[int, ...] | None = Field(default=None, description="which layers of the assistant, in place of unit")
     repeats: int | None = Field(default=None, gt=0, description="None: assistant layers / unit, as the paper")
+    base_rows: int | None = Field(
+        default=None,
+        gt=0,
+        lt=2**24,
+        description="fit a coded table with so many base rows; a coded assistant needs none",
+    )
+    links: int | None = Field(default=None, ge=2, le=5, description="with base_rows: base rows that a row is a sum of")
     max_length: int = Field(default=128, gt=3)
     dropout: float = Field(default=0.0, ge=0, lt=1)
+
+    @model_validator(mode="after")
+    def _code_is_whole(self) -> StudentShape:
+        if (self.base_rows is None) != (self.links is None):
+            raise ValueError("base_rows and links describe a coded table together: set both or neither")
+        return self
 
 
 class ObjectiveUse(Strict):
@@ -156,6 +178,9 @@ class Stage(Strict):
     max_length: int = Field(default=128, gt=3)
     learning_rate: float = Field(default=2e-5, gt=0)
     table_learning_rate: float | None = Field(default=None, gt=0, description="of the token table, where it differs")
+    code_learning_rate: float | None = Field(
+        default=None, gt=0, description="of a coded table's weights, where it differs; its base has the table's"
+    )
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     warmup_ratio: float = Field(default=0.1, ge=0, lt=1)
     warmup_steps: int | None = Field(default=None, ge=0, description="in place of warmup_ratio")

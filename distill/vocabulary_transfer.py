@@ -10,13 +10,15 @@ Shapes: P new pieces, W teacher wordpieces, H hidden; counts are sparse P x W.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
 
+from msdc.compress.student.code_fit import CodedRows
+from msdc.compress.student.coded_table import prune
 from msdc.errors import InputError
 
 CANDIDATES = 8  # rows per new row: more blurs it, fewer is too little for rare pieces
@@ -139,3 +141,34 @@ def transplant_rows(weights: sparse.csr_matrix, teacher_table_WH: Tensor) -> Ten
     if unseen.any():
         rows[unseen] = table.mean(0)
     return torch.from_numpy(rows)
+
+
+def transplant_code(
+    weights: sparse.csr_matrix, teacher_table_WH: Tensor, links: int, own: Mapping[int, Tensor]
+) -> CodedRows:
+    """The transplant as a code over the teacher's rows that any piece uses: `transplant_rows` not multiplied out.
+
+    Args:
+        weights: P x W, at most `links` entries per row, as `strongest` gives them.
+        teacher_table_WH: the teacher's rows.
+        links: links per piece; one with fewer has links of weight 0.
+        own: pieces with a base row of their own (special pieces).
+    """
+    table_WH = teacher_table_WH.detach().float()
+    pieces, wordpieces = weights.shape
+    entries = weights.tocoo()
+    order = np.lexsort((entries.col, -entries.data, entries.row))
+    row, column, data = entries.row[order], entries.col[order], entries.data[order]
+    rank = np.arange(len(row)) - np.searchsorted(row, row)
+    if len(rank) and int(rank.max()) >= links:
+        raise ValueError(f"a piece has {int(rank.max()) + 1} links, more than {links}")
+    # Pieces without any link share the mean row, behind the teacher's; `own` rows come after it.
+    index_Pk, weight_Pk = np.full((pieces, links), wordpieces, np.int64), np.zeros((pieces, links), np.float32)
+    weight_Pk[:, 0] = 1.0
+    index_Pk[row, rank], weight_Pk[row, rank] = column, data
+    for number, piece in enumerate(sorted(own)):
+        index_Pk[piece], weight_Pk[piece] = wordpieces + 1 + number, 0.0
+        weight_Pk[piece, 0] = 1.0
+    base = torch.cat([table_WH, table_WH.mean(0, keepdim=True), *(own[piece].float()[None] for piece in sorted(own))])
+    code, kept_R = prune(torch.from_numpy(index_Pk), torch.from_numpy(weight_Pk))
+    return CodedRows(base[kept_R], torch.from_numpy(weight_Pk), code)

@@ -138,10 +138,13 @@ def trial_recipe(recipe: Recipe, cache: Path) -> Recipe | None:
     if isinstance(recipe.assistant, Assistant):
         vocabulary = recipe.assistant.vocabulary.model_copy(update=tiny)
         changes["assistant"] = recipe.assistant.model_copy(update={"vocabulary": vocabulary})
-    if isinstance(recipe.student, StudentShape) and recipe.student.scratch is not None:
-        plan = recipe.student.scratch
-        scratch = plan.model_copy(update={"vocabulary": plan.vocabulary.model_copy(update=tiny)})
-        changes["student"] = recipe.student.model_copy(update={"scratch": scratch})
+    if isinstance(recipe.student, StudentShape):
+        shape: dict[str, Any] = {}
+        if (plan := recipe.student.scratch) is not None:
+            shape["scratch"] = plan.model_copy(update={"vocabulary": plan.vocabulary.model_copy(update=tiny)})
+        if recipe.student.base_rows is not None:
+            shape["base_rows"] = min(recipe.student.base_rows, TRIAL_PIECES // 2)
+        changes["student"] = recipe.student.model_copy(update=shape)
     return recipe.model_copy(update=changes)
 
 
@@ -204,7 +207,9 @@ def _try(recipe: Recipe, trial: Recipe, folder: Path, result: DryRun) -> None:
     more = 0
     if pieces is not None and tried is not None:
         assistant = 0 if done.assistant is None else load_encoder(done.assistant).width
-        more = (pieces - tried.vocabulary) * (tried.table_width + assistant)
+        # A code grows by a few numbers per piece, its base by what the trial cannot know.
+        widths = [tried.table_width if not getattr(tried, "coded", False) else tried.links, assistant]
+        more = (pieces - tried.vocabulary) * sum(widths)
     known = [count.rows for count in result.sources if count.rows is not None]
     buffered = min(recipe.buffer, sum(known) if len(known) == len(result.sources) else recipe.buffer)
     result.memory_mib = peak_mib() + (ADAM_BYTES * max(0, more) + ROW_BYTES * buffered) / 2**20

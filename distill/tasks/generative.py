@@ -84,7 +84,7 @@ class GenerativeTask(SentenceTask):
         embedding = self.student.embedding
         if embedding.project is not None:
             inner = inner @ embedding.project.weight
-        return F.linear(inner, embedding.table.weight, self.bias_V)
+        return F.linear(inner, embedding.rows(), self.bias_V)
 
     def forward(self, batch: Batch, teach_source: bool = True) -> dict[str, Tensor]:
         """The loss and its parts.

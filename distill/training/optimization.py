@@ -40,8 +40,16 @@ def _table(student: Any) -> nn.Embedding:
     return embedding
 
 
+def _code(student: Any) -> nn.Parameter | None:
+    """Weights of a coded table that are trained; None without."""
+    code = getattr(getattr(student, "embedding", None), "code", None)
+    # Under quantization-aware training the attribute `weight` is a rounded copy.
+    weight: nn.Parameter | None = None if code is None else code._parameters["weight"]
+    return weight if weight is not None and weight.requires_grad else None
+
+
 def make_optimizers(task: Task, stage: Stage) -> list[torch.optim.Optimizer]:
-    """Fused AdamW without decay of biases, norms and the table; the table has its own learning rate.
+    """Fused AdamW without decay of biases, norms, the table and its code; table and code have their own learning rates.
 
     One rule for tables of any size and any number of processes: dense gradients, clipped together with all others.
     SparseAdam would update only the rows of the batch, which is another optimizer (moments of the other rows do not
@@ -49,10 +57,11 @@ def make_optimizers(task: Task, stage: Stage) -> list[torch.optim.Optimizer]:
     """
     embedding = _table(task.student)
     table = embedding.weight if embedding.weight.requires_grad else None
+    code = _code(task.student)
     decay: list[nn.Parameter] = []
     plain: list[nn.Parameter] = []
     for name, parameter in task.named_parameters():
-        if parameter.requires_grad and parameter is not table:
+        if parameter.requires_grad and parameter is not table and parameter is not code:
             (plain if parameter.dim() < 2 or "norm" in name.lower() else decay).append(parameter)
     rate = stage.learning_rate
     groups: list[dict[str, Any]] = [
@@ -62,4 +71,7 @@ def make_optimizers(task: Task, stage: Stage) -> list[torch.optim.Optimizer]:
     if table is not None:
         rate = stage.table_learning_rate or rate
         groups.append({"params": [table], "lr": rate, "base": rate, "weight_decay": 0.0})
+    if code is not None:
+        rate = stage.code_learning_rate or stage.learning_rate
+        groups.append({"params": [code], "lr": rate, "base": rate, "weight_decay": 0.0})
     return [torch.optim.AdamW([group for group in groups if group["params"]], fused=True)]

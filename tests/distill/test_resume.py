@@ -73,6 +73,33 @@ def test_killed_at_random_points_and_resumed_equals_uninterrupted(recipe, tmp_pa
     assert not list(broken.rglob("*.partial"))
 
 
+def test_a_coded_table_resumes_to_the_same_bits(tiny_tree, tmp_path, monkeypatch):
+    """Assistant and student with the transplant's code; base and weights at their own rates; the end fake-quantized."""
+    monkeypatch.setattr("msdc.distill.training.trainer.CHECKPOINT_SECONDS", 0.0)
+    tiny_tree["assistant"] |= {"links": 3}
+    one, *_, last = tiny_tree["stages"]
+    rates = {"table_learning_rate": 3e-3, "code_learning_rate": 2e-3, "steps": 5}
+    tiny_tree["stages"] = [one | rates, last | rates | {"quantize": "int8", "average": 0.5}]
+    recipe = parse_recipe(tiny_tree, "tiny")
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert in_child(recipe, whole, None, False) == 0
+    lines = (whole / "metrics.jsonl").read_text().count("\n")
+    for number, point in enumerate((lines // 3, 2 * lines // 3)):
+        in_child(recipe, broken, point, number > 0)
+    assert in_child(recipe, broken, None, True) == 0
+    start = load_file(whole / "student-start" / "model.safetensors")
+    for model in ("student", "stages/0-one/model"):
+        expected, got = load_file(whole / model / "model.safetensors"), load_file(broken / model / "model.safetensors")
+        assert expected.keys() == got.keys()
+        assert all(torch.equal(expected[name], got[name]) for name in expected)
+    # Base and weights were trained, the support was not.
+    trained = load_file(whole / "student" / "model.safetensors")
+    assert trained["embedding.code.index"].dtype == torch.int16
+    assert torch.equal(trained["embedding.code.index"], start["embedding.code.index"])
+    for name in ("embedding.code.weight", "embedding.table.weight"):
+        assert not torch.equal(trained[name], start[name])
+
+
 def test_a_damaged_checkpoint_is_named_and_the_good_one_offered(recipe, tmp_path):
     folder = tmp_path / "run"
     in_child(recipe, folder, 7, False)
