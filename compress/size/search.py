@@ -37,13 +37,9 @@ VOCABULARY_POINTS = 1.0
 PRECISION_POINTS = {"fp32": 0.0, "int8": 0.3, "int8-embed4": 0.6, "int4-embed4": 1.2}
 # Share of the frequency-weighted variance of all-MiniLM-L6-v2's table (384 wide) kept at these shares of the width.
 KEPT_CURVE = ((0.0, 0.0), (64 / 384, 0.55), (128 / 384, 0.74), (192 / 384, 0.85), (256 / 384, 0.93), (1.0, 1.0))
-# Share of the frequency-weighted variance of msdc-mini's table that a code drops: links -> (base rows / pieces, share).
-CODE_CURVE = {
-    2: ((0.0, 1.0), (1 / 8, 0.04), (1 / 4, 0.02), (1.0, 0.0)),
-    3: ((0.0, 1.0), (1 / 8, 0.03), (1 / 4, 0.016), (1.0, 0.0)),
-    4: ((0.0, 1.0), (1 / 8, 0.029), (1 / 4, 0.014), (1.0, 0.0)),
-    5: ((0.0, 1.0), (1 / 8, 0.028), (1 / 4, 0.012), (1.0, 0.0)),
-}
+# Share of the frequency-weighted variance of msdc-mini's table that a fitted code of 2 to 4 links drops, by base rows
+# per piece; between 2 and 4 links it differs less than between one of these sizes and the next.
+CODE_CURVE = ((0.0, 1.0), (1 / 8, 0.029), (1 / 5, 0.024), (1 / 4, 0.016), (1.0, 0.0))
 UNITS = {"": 1, "B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
 
 
@@ -101,13 +97,11 @@ def _curve(share: float) -> float:
 
 
 def _dropped_by_code(vocabulary: int, code: tuple[int, int] | None) -> float:
-    """Share of the table's variance that a fitted code drops."""
+    """Share of the table's variance that a fitted code drops; a transplant that keeps its own code drops none."""
     if code is None:
         return 0.0
-    rows, links = code
-    points = CODE_CURVE[links]
-    share = rows / vocabulary
-    for (x0, y0), (x1, y1) in pairwise(points):
+    share = code[0] / vocabulary
+    for (x0, y0), (x1, y1) in pairwise(CODE_CURVE):
         if share <= x1:
             return y0 + (y1 - y0) * (share - x0) / (x1 - x0)
     return 0.0
