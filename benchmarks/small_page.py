@@ -93,10 +93,11 @@ def difference(
 
 def verdict(found: Estimate, published: float | None) -> str:
     """What can be said of an ordering; `published` is the paper's difference, where it has both rows."""
-    if len(found.by_seed) < 2:
-        return "not separated: one seed says nothing"
+    inside = found.low <= 0 <= found.high
+    if len(found.by_seed) < 2 and not inside:
+        side = "above" if found.mean > 0 else "below"
+        return f"{side} beyond the interval of the items, but in one seed only: not separated"
     if not found.separated:
-        inside = found.low <= 0 <= found.high
         why = "the interval holds zero" if inside else "the seeds do not agree"
         paper = "" if published is None else f" (the paper: {published:+.1f})"
         return f"not separated, {why}{paper}"
@@ -115,8 +116,9 @@ def _cell(found: Estimate) -> str:
     return f"{found.mean:.1f} [{found.low:.1f}, {found.high:.1f}]{spread}"
 
 
-def _published(table: Table, first: str, second: str, measure: Measure) -> float | None:
-    mine, theirs = (table.row(name).paper(measure.paper) for name in (first, second))
+def _published(table: Table, first: str, second: str) -> float | None:
+    key = next(measure.paper for measure in table.measures if measure.paper)
+    mine, theirs = (table.row(name).paper(key) for name in (first, second))
     return None if mine is None or theirs is None else mine - theirs
 
 
@@ -127,7 +129,7 @@ def _mean_of(results: Sequence[RowResult], value: Any) -> float:
 def _scores(table: Table, by_row: Mapping[str, list[RowResult]], gold: Gold) -> str:
     heads = ["row", "seeds"]
     for measure in table.measures:
-        heads += [f"{measure.name}, paper"] * bool(measure.paper) + [measure.name]
+        heads += [f"paper: {measure.of}"] * bool(measure.paper) + [measure.name]
     lines = []
     for row in table.rows:
         if row.name not in by_row:
@@ -179,7 +181,7 @@ def _section(table: Table, results: Sequence[RowResult], gold: Gold) -> str:
             lines.append(
                 f"* **{table.row(first).label}** against **{table.row(second).label}**: {found.mean:+.1f} "
                 f"[{found.low:+.1f}, {found.high:+.1f}], by seed {seeds}: "
-                f"{verdict(found, _published(table, first, second, main))}."
+                f"{verdict(found, _published(table, first, second))}."
             )
     absent = [row.label for row in table.rows if row.name not in by_row]
     if absent:

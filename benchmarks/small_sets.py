@@ -28,7 +28,6 @@ GRADED: dict[str, tuple[str, int | None]] = {
     "STSb en-de": ("stsb-crosslingual/STSb.en-de.test.tsv", 690),
     "STSb en-es": ("stsb-crosslingual/STSb.en-es.test.tsv", 690),
     "STSb test": ("stsb/sts-test.tsv.gz", None),
-    "SICK-R test": ("sick/SICK_test_annotated.txt.gz", 2500),
 }
 RETRIEVAL = {"XSR en-de": ("opus-tatoeba-test/opus-tatoeba-test.en-de.tsv.gz", False),
              "XSR de-en": ("opus-tatoeba-test/opus-tatoeba-test.en-de.tsv.gz", True)}  # fmt: skip

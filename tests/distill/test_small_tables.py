@@ -49,13 +49,13 @@ def test_a_difference_beyond_its_interval_in_every_seed_is_separated(benchmark):
     [
         ((200, 201), (200, 200), "the interval holds zero"),
         ((320, 190), (200, 200), "the seeds do not agree"),
-        ((320,), (200,), "one seed says nothing"),
+        ((320,), (200,), "in one seed only"),
     ],
 )
 def test_anything_less_is_not_separated(benchmark, first, second, why):
     small_page, found = compare(benchmark, first, second)
     said = small_page.verdict(found, 0.4)
-    assert said.startswith("not separated") and why in said
+    assert "not separated" in said and why in said
 
 
 def test_rows_without_a_common_seed_are_not_compared(benchmark):
