@@ -195,8 +195,8 @@ def size_plan(shape: str, config: StudentConfig) -> SizePlan:
 # "outside", "bias", "outside_quantized": bottleneck map and dense head; "code", "code_quantized": a coded table;
 # "loop": ONNX writes longer names inside a loop.
 ONNX = {
-    "file": 1990, "quantized": 360, "layer": 1800, "int8": 451, "int4": 136, "smooth": 190, "outside": 200, "bias": 50,
-    "outside_quantized": 400, "narrow": 250, "loop": 1.13, "code": 880, "code_quantized": 760,
+    "file": 1990, "quantized": 360, "layer": 3300, "int8": 451, "int4": 136, "smooth": 190, "outside": 200, "bias": 50,
+    "outside_quantized": 400, "narrow": 850, "loop": 1.13, "code": 880, "code_quantized": 760,
 }  # fmt: skip
 PTE = {
     "file": 8700, "quantized": 0, "layer": 7765, "int8": 370, "int4": 390, "smooth": 512, "outside": 384, "bias": 768,
