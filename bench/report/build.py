@@ -10,7 +10,7 @@ from typing import Any
 
 from msdc.bench.accuracy.document import Document, as_documents
 from msdc.bench.compare import Comparison, compare_results
-from msdc.bench.report.data import ReportData
+from msdc.bench.report.data import ReportData, Twin
 from msdc.bench.report.inputs import TrainingLog, read_inputs, read_training
 from msdc.bench.report.model import Report, Section
 from msdc.bench.report.sections import (
@@ -32,14 +32,14 @@ from msdc.files import write_json, write_text
 from msdc.tables import joined
 
 
-def _training(run_folder: Path, twin: tuple[str, Path] | None) -> TrainingLog:
+def _training(run_folder: Path, twin: Twin | None) -> TrainingLog:
     """The stages of a run, and those that its twin trained otherwise than by taking them over."""
     own = read_training(run_folder)
     if twin is None:
         return own
     known = {(stage.name, tuple(stage.losses)) for stage in own.stages}
-    other = [stage for stage in read_training(twin[1]).stages if (stage.name, tuple(stage.losses)) not in known]
-    return TrainingLog((*own.stages, *(replace(stage, name=f"{stage.name} ({twin[0]})") for stage in other)))
+    other = [stage for stage in read_training(twin.folder).stages if (stage.name, tuple(stage.losses)) not in known]
+    return TrainingLog((*own.stages, *(replace(stage, name=f"{stage.name} ({twin.name})") for stage in other)))
 
 
 def build_report(
@@ -52,11 +52,10 @@ def build_report(
     with_peers: bool = False,
     evaluations: Sequence[Document] = (),
     sweeps: Sequence[SweepTable] = (),
-    twin: tuple[str, Path] | None = None,
+    twin: Twin | None = None,
 ) -> Report:
     """A report of `results`, with the training run in `run_folder`, a comparison with `before`, documents of `msdc
-    evaluate`, and sweeps when given. `twin` is the name and run folder of a student that is the reported one without
-    recurrence: the report compares the two.
+    evaluate`, and sweeps when given. `twin` is the reported student with a recurring unit: the report compares the two.
 
     Raises:
         InputError: nothing to report, a bad run folder, or nothing in common with `before`.
@@ -71,7 +70,7 @@ def build_report(
         title=title or joined(list(dict.fromkeys(names))),
         training=_training(run_folder, twin) if run_folder is not None else None,
         comparisons=comparisons,
-        twin=twin[0] if twin is not None else "",
+        twin=twin,
     )
     found = (
         overview.artifacts(data),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from msdc.bench.compare import Comparison
 from msdc.bench.report.drawing import SHAPES
@@ -62,17 +63,26 @@ def style_models(models: Sequence[ModelScores]) -> list[Style]:
 
 
 @dataclass(frozen=True)
+class Twin:
+    """The student's twin with a recurring unit: name, run folder, and the gate that its int8 export missed, if any."""
+
+    name: str
+    folder: Path
+    missed_gate: str = ""
+
+
+@dataclass(frozen=True)
 class ReportData:
     """Everything the sections read; one of `styles` per run and one of `model_styles` per model, in order.
 
-    `twin` is the name of the model that differs from the student in one respect, that its unit is applied once.
+    `twin` differs from the student in one respect, how often its unit is applied.
     """
 
     results: BenchFile
     title: str
     training: TrainingLog | None = None
     comparisons: tuple[Comparison, ...] = ()
-    twin: str = ""
+    twin: Twin | None = None
     styles: list[Style] = field(default_factory=list)
     model_styles: list[Style] = field(default_factory=list)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from msdc.bench.quickstart.pipeline import BUNDLE, REPORT, RESULTS, prepare
+from msdc.bench.quickstart.pipeline import BUNDLE, REPORT, RESULTS, TWIN, prepare
 from msdc.bench.result import BenchFile
 from msdc.errors import InputError
 
@@ -55,16 +55,28 @@ def test_the_whole_road_with_few_steps(tmp_path):
     last = done.stdout.splitlines()[-1]
     assert Path(last) == folder / REPORT and Path(last).is_file()
     results = BenchFile.model_validate(json.loads((folder / RESULTS).read_text()))
-    assert [run.artifact.runtime for run in results.runs] == ["executorch", "onnx"]
-    assert [model.role for model in results.models] == ["teacher", "assistant", "student"]
+    bundles = [(run.artifact.bundle, run.artifact.runtime) for run in results.runs]
+    assert bundles[:2] == [("quickstart", "executorch"), ("quickstart", "onnx")]
+    # The twin has an artifact where its int8 program passes the gate; otherwise the report says that it does not.
+    assert bundles[2:] in ([], [("quickstart-recurring", "onnx")])
+    assert [model.role for model in results.models] == ["teacher", "assistant", "student", "other"]
     for owner in [*results.runs, *results.models]:
         assert owner.accuracy[0].name == "graded-pairs" and owner.accuracy[0].pairs >= 60
-    teacher, _, student = results.models
+    teacher, _, student, recurring = results.models
+    # The unit is stored once, however often it is applied.
+    assert student.encoder_parameters == recurring.encoder_parameters
+    configs = [json.loads((f / "student" / "config.json").read_text()) for f in (folder, folder / TWIN)]
+    assert [config["repeats"] for config in configs] == [1, 2]
+    assert (folder / TWIN / "stages" / "0-teach-assistant" / "model").is_dir()
     assert student.parameters < teacher.parameters / 2
     assert results.runs[0].artifact.bytes < student.bytes / 3
     assert results.runs[0].artifact.bytes == (folder / BUNDLE / "model.pte").stat().st_size
     page = Path(last).read_text()
     for stage in stages:
         assert f"Training loss of stage {stage}" in page
+    assert "Training loss of stage contrast (quickstart-recurring)" in page
+    assert "Training loss of stage teach-assistant (quickstart-recurring)" not in page
+    assert "Recurring unit and plain twin" in page and "Shares of the loss" in page
+    assert ("misses the gate" in page) == (not bundles[2:])
     again = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert again.returncode == 2 and "--force" in again.stderr

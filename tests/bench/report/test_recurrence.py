@@ -8,25 +8,28 @@ import pytest
 from bench_results import make_models, make_run
 
 from msdc.bench.report.build import build_report
+from msdc.bench.report.data import Twin
 from msdc.bench.report.write import to_markdown
 from msdc.bench.result import BenchFile
 
 
-def results(plain_score: float) -> BenchFile:
+def results(recurring_score: float) -> BenchFile:
     models = make_models()
     student = next(model for model in models if model.role == "student")
-    accuracy = tuple(a.model_copy(update={"spearman": plain_score}) for a in student.accuracy)
-    twin = student.model_copy(update={"role": "other", "name": "plain", "accuracy": accuracy})
+    accuracy = tuple(a.model_copy(update={"spearman": recurring_score}) for a in student.accuracy)
+    twin = student.model_copy(update={"role": "other", "name": "recurring", "accuracy": accuracy})
     runs = []
-    for name, scale, own in ((student.name, 2.0, student.accuracy), ("plain", 1.0, accuracy)):
+    for name, scale, own in ((student.name, 1.0, student.accuracy), ("recurring", 2.0, accuracy)):
         run = make_run("onnx", scale=scale)
         artifact = run.artifact.model_copy(update={"bundle": name})
         runs.append(run.model_copy(update={"artifact": artifact, "accuracy": own}))
     return BenchFile(runs=tuple(runs), models=(*models, twin))
 
 
-@pytest.mark.parametrize(("plain", "said"), [(70.0, "recurrence pays in accuracy here"), (85.0, "does not pay here")])
-def test_whether_recurrence_pays_is_what_the_figures_say(tmp_path, plain, said):
+@pytest.mark.parametrize(
+    ("recurring", "said"), [(85.0, "recurrence pays in accuracy here"), (70.0, "does not pay here")]
+)
+def test_whether_recurrence_pays_is_what_the_figures_say(tmp_path, recurring, said):
     runs = {}
     for name, shares in (("run", {"mcl": 0.75, "mse": 0.25}), ("twin", {"mcl": 0.5, "mse": 0.5})):
         runs[name] = tmp_path / name
@@ -35,14 +38,24 @@ def test_whether_recurrence_pays_is_what_the_figures_say(tmp_path, plain, said):
         rows = [first, first | {"stage": "contrast", "loss": 0.5 if name == "run" else 0.25},
                 {"stage": "contrast", "done": {f"share_{key}": value for key, value in shares.items()}}]  # fmt: skip
         (runs[name] / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    given = results(plain)
-    text = to_markdown(build_report(given, run_folder=runs["run"], twin=("plain", runs["twin"])))
+    given = results(recurring)
+    text = to_markdown(build_report(given, run_folder=runs["run"], twin=Twin("recurring", runs["twin"])))
     student = next(model for model in given.models if model.role == "student")
     own = sum(a.spearman for a in student.accuracy) / len(student.accuracy)
     text = " ".join(text.split())
-    assert f"the student scores {own:.1f}, with it applied once {plain:.1f}" in text
-    assert said in text and "takes 2.00 to 2.00 times as long" in text
+    assert f"the student scores {recurring:.1f}, with it applied once {own:.1f}" in text
+    assert said in text and "takes 2.00 to 2.00 times as long" in text and "misses the gate" not in text
     # The stage that both share is shown once.
-    assert "contrast (plain)" in text and "assistant (plain)" not in text
+    assert "contrast (recurring)" in text and "assistant (recurring)" not in text
     assert "mcl 75 %, mse 25 %" in text and "mcl 50 %, mse 50 %" in text
     assert "Recurring unit" not in to_markdown(build_report(given, run_folder=runs["run"]))
+
+
+def test_a_missed_gate_is_said(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text(json.dumps({"stage": "one", "step": 1, "loss": 1.0, "seconds": 1.0}))
+    given = results(80.0)
+    given = given.model_copy(update={"runs": given.runs[:1]})
+    twin = Twin("recurring", tmp_path, "mean cosine 0.992907 below 0.998")
+    text = " ".join(to_markdown(build_report(given, run_folder=tmp_path, twin=twin)).split())
+    assert "misses the gate (mean cosine 0.992907 below 0.998), so only the float model is compared" in text
+    assert "times as long" not in text
