@@ -30,8 +30,10 @@ class ToyPart(ProgramPart):
 
 class ToyRunner:
     name = "toy"
+    def __init__(self, width):
+        self.width = width
     def run(self, rows, prompt_tokens=0):
-        return np.stack([np.full(4, len(row), dtype=np.float32) for row in rows])
+        return np.stack([np.full(self.width, len(row), dtype=np.float32) for row in rows])
 
 class ToyRuntime(Runtime):
     name, title, part, made_with, runs_with = "toy", "Toy Runtime", ToyPart, ("click",), ("click",)
@@ -42,7 +44,7 @@ class ToyRuntime(Runtime):
     def start(self, threads):
         pass
     def open(self, folder, manifest, threads=None):
-        return ToyRunner()
+        return ToyRunner(manifest.width)
     def readme(self, manifest):
         return ["## Toy Runtime", ""]
 
@@ -134,7 +136,7 @@ def test_schemas_follow_and_an_older_bundle_opens(found):
 def test_a_bundle_of_the_new_runtime_opens_and_runs(found):
     assert found["runtimes"] == ["toy"] and found["runtime"] == "toy"
     assert found["files"] == ["model.toy", "model.table"] and found["bytes"] == 8
-    assert found["shape"] == [2, 4]
+    assert found["shape"] == [2, read_manifest(tiny.bundle()).width]
     assert "## Toy Runtime" in found["readme"] and "`model.toy` + `model.table`" in found["readme"]
 
 

@@ -98,7 +98,7 @@ def _request(**changes: str) -> bytes:
     parts = {
         "nonce": '"n"', "bundle": '"b"', "rows": '[{"length":1,"ids":[1]}]', "texts": '["a"]', "clock": '"wall"',
         "runs": "1", "warmup": "0", "threads": "1", "cooldown_ms": "0", "deadline_s": "0", "affinity": "[]",
-        "embed_file": '""', "answer_file": '"a"', "vectors_file": '"v"',
+        "embed_file": '""', "prompt": '""', "answer_file": '"a"', "vectors_file": '"v"',
     }  # fmt: skip
     return ("{" + ",".join(f'"{name}":{value}' for name, value in (parts | changes).items()) + "}").encode()
 
