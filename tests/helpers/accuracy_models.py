@@ -1,10 +1,16 @@
 """Simple encoders with known vectors, and a writer of scored pairs."""
 
+import json
 import zlib
 from pathlib import Path
 
 import numpy as np
 
+from msdc.bench.accuracy.config import EvaluateConfig
+from msdc.bench.accuracy.document import as_documents
+from msdc.bench.accuracy.run import run as run_evaluation
+from msdc.bench.report.build import evaluation_report
+from msdc.bench.report.write import to_markdown
 from msdc.text import quickstart
 
 QUICKSTART = quickstart.FOLDER
@@ -59,3 +65,13 @@ class Constant:
 def write_pairs(path: Path, rows) -> Path:
     path.write_text("".join(f"{score}\t{one}\t{two}\n" for score, one, two in rows), encoding="utf-8")
     return path
+
+
+def evaluated(config: EvaluateConfig) -> dict:
+    """What `msdc evaluate --json` writes, read again."""
+    return json.loads(json.dumps(run_evaluation(config).as_json()))
+
+
+def markdown(found: dict) -> str:
+    """The Markdown report of a document."""
+    return to_markdown(evaluation_report(*as_documents(found)))

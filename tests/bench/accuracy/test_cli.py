@@ -1,6 +1,5 @@
 """`msdc evaluate` as its users meet it: float models, artifacts on both runtimes, suites, files, exit codes."""
 
-import hashlib
 import json
 import os
 import re
@@ -8,20 +7,17 @@ import shutil
 
 import numpy as np
 import pytest
-from accuracy_models import QUICKSTART, WordBag, write_pairs
+from accuracy_models import QUICKSTART, WordBag, evaluated, markdown
 
 from msdc import cli
 from msdc.bench.accuracy import evaluate
 from msdc.bench.accuracy.config import EvaluateConfig
 from msdc.bench.accuracy.document import as_documents
-from msdc.bench.accuracy.published.tables import TABLES, read_published, tables
-from msdc.bench.accuracy.run import run as run_evaluation
-from msdc.bench.accuracy.sets.named_set import find_data_folder
-from msdc.bench.accuracy.sets.registry import SETS, SUITES, select_sets
+from msdc.bench.accuracy.sets.registry import SETS, SUITES
 from msdc.bench.accuracy.task import Options
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.bench.report.build import evaluation_report, report_section
-from msdc.bench.report.write import to_html, to_markdown
+from msdc.bench.report.write import to_html
 from msdc.errors import InputError
 
 VOID = ("meta", "link", "br")  # HTML elements without an end
@@ -32,15 +28,6 @@ def msdc(capsys, *arguments) -> tuple[int, str, str]:
         cli.main([str(a) for a in arguments])
     out, err = capsys.readouterr()
     return int(stop.value.code or 0), out, err
-
-
-def run(config: EvaluateConfig) -> dict:
-    """The document as its JSON."""
-    return json.loads(json.dumps(run_evaluation(config).as_json()))
-
-
-def markdown(document: dict) -> str:
-    return to_markdown(evaluation_report(*as_documents(document)))
 
 
 def page(document: dict) -> str:
@@ -72,7 +59,7 @@ def test_python_and_command_line_agree(tiny_student):
 
     encoder = facade.load_encoder(tiny_student)
     one = evaluate(encoder, task="sts", path=QUICKSTART / "graded_pairs.tsv", resamples=0)
-    document = run(EvaluateConfig(str(tiny_student), ("graded-pairs",), options=Options(resamples=0)))
+    document = evaluated(EvaluateConfig(str(tiny_student), ("graded-pairs",), options=Options(resamples=0)))
     assert document["results"][0]["spearman"] == one["spearman"]
 
 
@@ -85,7 +72,7 @@ def card(tiny_student, tiny_bundle, tmp_path_factory):
     texts = corpus.with_name("texts.tsv")
     lines = (QUICKSTART / "parallel.tsv").read_text("utf-8").splitlines()[:40]
     texts.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return run(
+    return evaluated(
         EvaluateConfig(
             str(tiny_student),
             ("graded-pairs", "bias/graded-pairs", f"drift={texts}"),
@@ -126,7 +113,7 @@ def test_vectors_cut_to_their_first_numbers(tiny_student, tiny_bundle, capsys):
 
     texts = ("graded-pairs", f"drift={QUICKSTART / 'parallel.tsv'}")
     options = Options(resamples=20)
-    document = run(
+    document = evaluated(
         EvaluateConfig(str(tiny_student), texts, artifacts=(str(tiny_bundle),), truncate_dims=(8,), options=options)
     )
     label = "tiny-student (first 8)"
@@ -182,20 +169,6 @@ def test_report_section_is_whole_and_escaped(card):
     assert not parser.open_tags
 
 
-def test_named_sets_from_python(bag, monkeypatch, tmp_path):
-    one = evaluate(bag, task="graded-pairs", resamples=0)
-    assert one["name"] == "graded-pairs" and one["spearman"] == pytest.approx(
-        evaluate(bag, task="sts", path=QUICKSTART / "graded_pairs.tsv", resamples=0)["spearman"]
-    )
-    with pytest.raises(InputError, match="quickstart is 7 data sets; name one of: quickstart/en-de"):
-        evaluate(bag, task="quickstart")
-    (tmp_path / "stsb").mkdir()
-    write_pairs(tmp_path / "stsb" / "sts-test.tsv", [(i % 6, f"word{i} cat", f"word{i % 3} dog") for i in range(20)])
-    assert evaluate(bag, task="stsb", data=tmp_path, resamples=0)["pairs"] == 20
-    monkeypatch.setenv("MSDC_DATA", str(tmp_path))
-    assert evaluate(bag, task="stsb", resamples=0)["pairs"] == 20
-
-
 def test_help_imports_no_torch():
     import subprocess
     import sys
@@ -211,7 +184,7 @@ def test_report_section_of_bare_results_and_of_none(bag):
 
 
 def test_against_another_model(tiny_student, tiny_bundle):
-    document = run(
+    document = evaluated(
         EvaluateConfig(
             str(tiny_bundle),
             ("graded-pairs", f"drift={QUICKSTART / 'golden_texts.txt'}"),
@@ -229,9 +202,9 @@ def test_against_another_model(tiny_student, tiny_bundle):
 
 def test_cache_is_used_and_a_damaged_one_named(tiny_student, tmp_path):
     config = EvaluateConfig(str(tiny_student), ("graded-pairs",), cache=tmp_path, options=Options(resamples=0))
-    first = run(config)
+    first = evaluated(config)
     (file,) = tmp_path.iterdir()
-    assert run(config)["results"][0]["spearman"] == first["results"][0]["spearman"]
+    assert evaluated(config)["results"][0]["spearman"] == first["results"][0]["spearman"]
     bag = WordBag()
     VectorStore(bag, cache=tmp_path, key="k").encode(["one"])
     store = VectorStore(bag, cache=tmp_path, key="k")
@@ -242,7 +215,7 @@ def test_cache_is_used_and_a_damaged_one_named(tiny_student, tmp_path):
     assert np.array_equal(again.encode(["two", "one"]), store.encode(["two", "one"])) and bag.calls == calls
     file.write_bytes(b"not an archive")
     with pytest.raises(InputError, match="damaged vector cache"):
-        run(config)
+        evaluated(config)
 
 
 @pytest.mark.parametrize(
@@ -285,102 +258,6 @@ def test_nothing_is_overwritten(capsys, tmp_path, tiny_student):
     assert code == 2 and "exists already" in err and (tmp_path / "r.md").read_text("utf-8") == "mine"
     assert msdc(capsys, *arguments, "--force")[0] == 0
     assert (tmp_path / "r.md").read_text("utf-8").startswith("# Accuracy")
-
-
-def test_a_suite_reports_what_is_absent(tiny_student, tmp_path):
-    folder = tmp_path / "sts2017"
-    folder.mkdir()
-    write_pairs(folder / "STS2017.en-en.tsv", [(i % 6, f"word{i} cat", f"word{i % 3} dog") for i in range(20)])
-    document = run(EvaluateConfig(str(tiny_student), ("paper-msd",), data=tmp_path, options=Options(resamples=0)))
-    assert [r["name"] for r in document["results"]] == ["sts17/en-en"]
-    assert {"sts17/ar-ar", "sts17/en-nl"} <= {one["name"] for one in document["absent"]}
-    main = document["tables"][0]
-    (ours,) = [row for row in main["rows"] if not row["published"]]
-    assert ours["values"]["en-en"] == document["results"][0]["spearman"]
-    assert ours["values"]["ar-ar"] is None and ours["values"]["mono_avg"] is None
-    assert "data was not found" in markdown(document)
-
-
-def test_sums_of_the_data_folder_are_held(tiny_student, tmp_path):
-    folder = tmp_path / "stsb"
-    folder.mkdir()
-    rows = [(i % 6, f"word{i} cat", f"word{i % 3} dog") for i in range(20)]
-    file = write_pairs(folder / "sts-test.tsv", rows)
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    (tmp_path / "SHA256SUMS").write_text(f"{digest}  stsb/sts-test.tsv\n", encoding="utf-8")
-    config = EvaluateConfig(str(tiny_student), ("stsb",), data=tmp_path, options=Options(resamples=0))
-    document = run(config)
-    assert document["files_with_listed_sums"] == 1 and document["results"][0]["data"][0]["sha256"] == digest
-    write_pairs(file, [*rows, (1, "one more", "pair")])
-    with pytest.raises(InputError, match="its sha256 is not the one in SHA256SUMS"):
-        run(config)
-    (tmp_path / "SHA256SUMS").write_text("nonsense\n", encoding="utf-8")
-    with pytest.raises(InputError, match="SHA256SUMS line 1"):
-        run(config)
-
-
-def test_languages_choose_the_tracks(tmp_path):
-    folder = tmp_path / "sts2017"
-    folder.mkdir()
-    for pair in ("en-en", "es-es", "ar-ar", "en-de"):
-        write_pairs(folder / f"STS2017.{pair}.tsv", [(1, "a", "b"), (2, "c", "d")])
-    write_pairs(folder / "STS2017.es-en.4b.tsv", [(1, "a", "b"), (2, "c", "d")])
-    names = lambda languages: [job.name for job in select_sets(["sts17"], find_data_folder(tmp_path, languages)).sets]  # noqa: E731
-    assert names(None) == ["sts17/ar-ar", "sts17/es-es", "sts17/en-en", "sts17/en-de"]
-    assert names(("de",)) == ["sts17/en-en", "sts17/en-de"]
-    assert [j.name for j in select_sets(["sts17/es-en.4b"], find_data_folder(tmp_path)).sets] == ["sts17/es-en.4b"]
-
-
-def test_reversed_and_official_file_names(tmp_path):
-    folder = tmp_path / "STS2017-extended"
-    folder.mkdir()
-    (folder / "STS.fr-en.txt").write_text("un\tone\t2.0\ndeux\ttwo\t3\n", encoding="utf-8")
-    (job,) = select_sets(["sts17/en-fr"], find_data_folder(tmp_path)).sets
-    assert job.load().gold_N.tolist() == [2.0, 3.0]
-
-
-def test_published_tables_are_read_and_add_up():
-    for layout in TABLES:
-        source, columns, rows = read_published(layout.file)
-        assert "20" in source and rows and columns[0] == "system"
-        filled = tables((layout.suites[0],), {"none": {}})
-        (table,) = [t for t in filled if t["title"] == layout.title]
-        assert set(table["rows"][-1]["values"]) <= set(columns) and len(table["rows"]) == len(rows) + 1
-    _, columns, rows = read_published("msd_sts2017")
-    for row in rows:  # the paper's own means: rounded, and one row (XLM-R<-SBERT-paraphrases) is 0.3 off in print
-        crossed = [float(row[c]) for c in columns[5:12]]
-        assert float(row["cross_avg"]) == pytest.approx(np.mean(crossed), abs=0.16), row["system"]
-        assert float(row["mono_avg"]) == pytest.approx(np.mean([float(row[c]) for c in columns[1:4]]), abs=0.35)
-    for row in read_published("dcse_sts")[2]:
-        assert float(row["avg"]) == pytest.approx(np.mean([float(v) for v in list(row.values())[1:8]]), abs=0.11)
-
-
-def test_hub_data_set_from_its_cache(monkeypatch, tmp_path, bag):
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
-    snapshot = tmp_path / "datasets--me--toy" / "snapshots" / ("a" * 40)
-    (snapshot / "data").mkdir(parents=True)
-    refs = tmp_path / "datasets--me--toy" / "refs"
-    refs.mkdir()
-    (refs / "main").write_text("a" * 40)
-    columns = {"sentence1": ["a b", "c", "d e"], "sentence2": ["a c", "c", "x y"], "score": [3.0, 5.0, 0.5]}
-    parquet.write_table(pa.table(columns), snapshot / "data" / "test-0.parquet")
-    import huggingface_hub
-
-    real = huggingface_hub.snapshot_download
-    monkeypatch.setattr(
-        huggingface_hub, "snapshot_download", lambda *a, **k: real(*a, cache_dir=tmp_path, local_files_only=True, **k)
-    )
-    (job,) = select_sets(["sts=hub:me/toy"], find_data_folder(None)).sets
-    data = job.load()
-    assert data.first == columns["sentence1"] and data.gold_N.tolist() == columns["score"]
-    columns["score"][1] = 7.0
-    parquet.write_table(pa.table(columns), snapshot / "data" / "test-0.parquet")
-    with pytest.raises(InputError, match=r"row 2: the gold score 7\.0 is outside"):
-        job.load()
-    with pytest.raises(InputError, match="hub did not give"):
-        select_sets(["sts=hub:me/other"], find_data_folder(None)).sets[0].load()
 
 
 def test_card_exports_and_finds_the_training_text_by_itself(tiny_student, tmp_path, monkeypatch):
@@ -440,7 +317,7 @@ def test_retrieval_is_reported_without_the_pairs_of_the_training_text(tiny_stude
         str(tiny_student), (f"tatoeba={tmp_path / 'x.deu-eng.deu'}",), corpora=(corpus,), near=None,
         options=Options(resamples=20),
     )  # fmt: skip
-    document = run(config)
+    document = evaluated(config)
     (row,) = document["results"]
     model = facade.load_encoder(tiny_student)
     first, second = (model.encode([pair[side] for pair in pairs]) for side in (0, 1))
