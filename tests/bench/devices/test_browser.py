@@ -13,14 +13,16 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
+import prompt_bundles
 import psutil
 import pytest
 import tiny_models as tiny
 from bench_results import make_run
 
-from msdc.bench.devices.browser import device as browser_device
-from msdc.bench.devices.browser.device import BrowserDevice, read_answer
+from msdc.bench.devices.browser.answer import PageAnswer, page_vectors, read_answer
+from msdc.bench.devices.browser.device import BrowserDevice
 from msdc.bench.devices.browser.engines import ENGINES, opened, renderer_pss_mib, wait_for_answer
+from msdc.bench.devices.browser.measurement import PAGE, Measurement
 from msdc.bench.devices.browser.server import PageServer
 from msdc.bench.devices.python import PythonDevice
 from msdc.bench.report.build import build_report
@@ -145,7 +147,7 @@ ANSWER = {
     ],
 )
 def test_answers_that_do_not_fit_are_one_line(path, value, word):
-    read_answer(ANSWER, (8,), 2)
+    read_answer(ANSWER, (8,), 2, PageAnswer)
     changed = copy.deepcopy(ANSWER)
     *parents, last = path
     place = changed
@@ -153,16 +155,16 @@ def test_answers_that_do_not_fit_are_one_line(path, value, word):
         place = place[part]
     place[last] = value
     with pytest.raises(MsdcError, match=word) as stop:
-        read_answer(changed, (8,), 2)
+        read_answer(changed, (8,), 2, PageAnswer)
     assert "\n" not in str(stop.value)
 
 
 def test_vectors_that_are_none_are_one_line():
     good = np.ones((2, 3), dtype=np.float32)
-    assert np.array_equal(browser_device._vectors(encode_vectors(good), 2, 3), good)
+    assert np.array_equal(page_vectors(encode_vectors(good), 2, 3), good)
     for text in (encode_vectors(good[:1]), encode_vectors(good * np.nan), "no base64!"):
         with pytest.raises(MsdcError, match="the page's answer: vectors"):
-            browser_device._vectors(text, 2, 3)
+            page_vectors(text, 2, 3)
 
 
 def test_report_lists_what_decides_about_a_browsers_figures(tmp_path):
@@ -213,13 +215,20 @@ def test_tiny_bundle_in_chromium(chromium):
     assert parse_result(json.loads(file.model_dump_json()), "here") == file
 
 
+@pytest.mark.slow
+def test_prompts_that_are_not_pooled(chromium):
+    _, bundle = prompt_bundles.kind_bundle(prompt_bundles.UNPOOLED, "onnx")
+    settings = BenchSettings(runs=3, warmup=0, lengths=(8,), tasks=("graded-pairs",))
+    (run,), (native,) = BrowserDevice().run(bundle, settings), PythonDevice().run(bundle, settings)
+    assert run.parity is not None and run.parity.golden.min_cosine > 0.9999
+    assert run.accuracy[0].spearman == pytest.approx(native.accuracy[0].spearman, abs=0.5)
+
+
 def endless_run(during, **options) -> str:
     """The line that an endless run ends in when `during(browser, server)` is called while it measures."""
-    golden = json.loads((bundle() / "golden.json").read_text())
-    manifest = browser_device.open_bundle(bundle(), ENDLESS)[0]
-    request = {"runs": ENDLESS.runs, "warmup": ENDLESS.warmup, "threads": 1, "cooldown_ms": 0, "texts": [],
-               "rows": [golden["ids"][0][:8]], "usual": ["a"], "golden": ["a"]}  # fmt: skip
-    files = browser_device._files(bundle(), manifest, request)
+    files = Measurement.of(bundle(), ENDLESS, "browser").files(
+        {name: PAGE / name for name in ("index.html", "page.js")}
+    )
     with PageServer(files, 1000) as server, opened(CHROMIUM, server.address) as browser:
 
         def act() -> None:
