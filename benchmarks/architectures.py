@@ -3,14 +3,16 @@
     python benchmarks/architectures.py --write docs/results/architectures.md
 
 Every architecture is a small model with random weights, its reference the untouched transformers model: the page says
-what exports, how exactly, and what ExecuTorch runs outside its delegate; bytes are those of these small models. Rows of
-an earlier run in --output are kept, so that an interrupted run can go on.
+what exports, how exactly, and what ExecuTorch runs outside its delegate; bytes are those of these small models. A real
+model (--real) goes both ways, canonical and generic; its programs are timed in turn. Rows of an earlier run in --output
+are kept, so that an interrupted run can go on.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 import tempfile
 from pathlib import Path
@@ -20,6 +22,7 @@ from results_page import ROOT, add_write_option, table, write_page
 
 sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 RUNTIMES, PRECISIONS = ("onnx", "executorch"), ("int8", "fp32")
+WAYS = ("canonical", "generic")
 
 
 def measure(name: str, runtime: str, precision: str, layers: int) -> dict[str, Any]:
@@ -47,6 +50,53 @@ def measure(name: str, runtime: str, precision: str, layers: int) -> dict[str, A
         "mean_cosine": float(cosines.mean()), "min_cosine": float(cosines.min()),
         "delegated_share": written.delegated_share, "outside": written.outside,
     }  # fmt: skip
+
+
+def measure_ways(model: str, work: Path, rounds: int) -> list[dict[str, Any]]:
+    """One row per way and runtime of a real model: bundles that passed the gates, their programs timed in turn."""
+    from artifacts import items_of, measure
+
+    from msdc.export.export import ExportRequest, export_model
+
+    items, rows = [], []
+    for way in WAYS:
+        folder = work / way
+        _, manifest = export_model(ExportRequest(model, "linux", "both", "int8", out=folder, way=way, force=True))
+        for item in items_of(folder, way):
+            items.append(item)
+            rows.append({"model": model, "way": way, "runtime": item.runtime, "bytes": item.bytes}
+                        | manifest.parity[item.runtime].model_dump())  # fmt: skip
+    measure(items, rounds, runs=20, cpu=None)
+    for row, item in zip(rows, items, strict=True):
+        row["rounds"] = item.rounds
+    return rows
+
+
+def ways_report(rows: list[dict[str, Any]]) -> list[str]:
+    """The table of the real model; latencies are medians over the rounds, ratios to the canonical way in each round."""
+    from artifacts import LENGTHS
+
+    header = ("way", "runtime", "bytes", "mean cosine", "min cosine", "operators delegated",
+              *(f"{n} tokens, ms" for n in LENGTHS), *(f"{n} tokens, ratio" for n in LENGTHS))  # fmt: skip
+    canonical = {row["runtime"]: row for row in rows if row["way"] == "canonical"}
+    cells = []
+    for row in rows:
+        times = {n: [one[f"p50_{n}"] for one in row["rounds"]] for n in LENGTHS}
+        base = canonical[row["runtime"]]["rounds"]
+        ratios = {n: [a / one[f"p50_{n}"] for a, one in zip(times[n], base, strict=True)] for n in LENGTHS}
+        cells.append((
+            row["way"], row["runtime"], f"{row['bytes']:,}", f"{row['mean_cosine']:.5f}", f"{row['min_cosine']:.5f}",
+            "-" if row["delegated_share"] is None else f"{100 * row['delegated_share']:.0f} %",
+            *(f"{statistics.median(times[n]):.2f}" for n in LENGTHS),
+            *(f"{statistics.median(ratios[n]):.2f} [{min(ratios[n]):.2f}..{max(ratios[n]):.2f}]" for n in LENGTHS),
+        ))  # fmt: skip
+    return [
+        "", f"## {rows[0]['model']} both ways", "",
+        "The bundles of `msdc export --way canonical` and `--way generic`, int8, gates passed; cosine to the float "
+        "model over the golden texts; latency in new native processes in turn, one thread; ratios to the canonical way "
+        "in the same round, median, least and largest.",
+        "", table(header, cells),
+    ]  # fmt: skip
 
 
 def report(found: list[dict[str, Any]]) -> str:
@@ -82,6 +132,9 @@ def main() -> None:
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("-o", "--output", type=Path, help="rows as JSON lines; rows found there are kept")
+    parser.add_argument("--real", metavar="MODEL", help="a model to export both ways, e.g. all-MiniLM-L6-v2")
+    parser.add_argument("--work", type=Path, default=Path("artifacts-work"), help="folder for its bundles")
+    parser.add_argument("--rounds", type=int, default=5, help="timings of each of its programs; default: 5")
     add_write_option(parser, "architectures")
     options = parser.parse_args()
     found: list[dict[str, Any]] = []
@@ -99,6 +152,8 @@ def main() -> None:
                     text = "".join(json.dumps(row) + "\n" for row in found)
                     options.output.write_text(text, encoding="utf-8")
     text = report(found)
+    if options.real:
+        text += "\n" + "\n".join(ways_report(measure_ways(options.real, options.work, options.rounds)))
     if options.write:
         write_page(options.write, "Architectures through the generic way", "small models with random weights", text,
                    libraries=("torch", "transformers", "executorch", "torchao", "onnx", "onnxruntime"))  # fmt: skip
