@@ -46,6 +46,9 @@ class Artifact(Record):
     bundle_bytes: int | None = Field(
         default=None, le=2**63 - 1, ge=0, description="every file of the bundle that the device needs"
     )
+    compressed_bytes: int | None = Field(
+        default=None, le=2**63 - 1, ge=0, description="the same files as stores and web servers compress them"
+    )
 
 
 class DeviceInfo(Record):
@@ -185,11 +188,13 @@ class Memory(Record):
 
 
 class GoldenParity(Record):
-    """The artifact's vectors on this device against those stored at export."""
+    """The artifact's vectors on this device against its own stored at export and, `float_`, the float model's."""
 
     texts: int = Field(le=2**63 - 1, ge=0)
     mean_cosine: Cosine
     min_cosine: Cosine
+    float_mean_cosine: Cosine | None = None
+    float_min_cosine: Cosine | None = None
     ids_equal: bool
     ids_differ: tuple[int, ...] = Field(default=(), description="indices of golden texts whose ids differ")
 

@@ -13,17 +13,22 @@ from msdc.bench.compare import Comparison, compare_results
 from msdc.bench.report.data import ReportData, Twin
 from msdc.bench.report.inputs import TrainingLog, read_inputs, read_training
 from msdc.bench.report.model import Report, Section
+from msdc.bench.report.noise import warnings
 from msdc.bench.report.sections import (
     accuracy,
     comparison,
+    devices,
     evaluation,
+    growth,
     method,
     overview,
     performance,
     recurrence,
     sweep,
     training,
+    verdicts,
 )
+from msdc.bench.report.targets import Target, judge, missed
 from msdc.bench.report.write import check_output, section_to_html, to_html, to_markdown
 from msdc.bench.result import BenchFile
 from msdc.distill.runs.sweep_table import SweepTable
@@ -53,13 +58,17 @@ def build_report(
     evaluations: Sequence[Document] = (),
     sweeps: Sequence[SweepTable] = (),
     twin: Twin | None = None,
+    targets: Sequence[Target] = (),
 ) -> Report:
     """A report of `results`, with the training run in `run_folder`, a comparison with `before`, documents of `msdc
     evaluate`, and sweeps when given. `twin` is the reported student with a recurring unit: the report compares the two.
+    `targets` are judged at the top.
 
     Raises:
-        InputError: nothing to report, a bad run folder, or nothing in common with `before`.
+        InputError: nothing to report, targets without a run, a bad run folder, or nothing in common with `before`.
     """
+    if targets and not results.runs:
+        raise InputError("targets are for measured artifacts, and the result files hold no run")
     if not (results.runs or results.models or evaluations or sweeps):
         raise InputError("the result files hold no run and no model: nothing to report")
     comparisons: tuple[Comparison, ...] = tuple(compare_results(before, results)) if before is not None else ()
@@ -72,8 +81,12 @@ def build_report(
         comparisons=comparisons,
         twin=twin,
     )
+    outcomes = judge(data, targets)
     found = (
+        verdicts.section(data, outcomes, evaluations),
         overview.artifacts(data),
+        growth.section(data),
+        devices.section(data),
         accuracy.section(data),
         accuracy.trade(data),
         recurrence.section(data),
@@ -89,12 +102,14 @@ def build_report(
         accuracy.peers() if with_peers else None,
         method.section(data),
     )
-    devices = list(dict.fromkeys(run.device.name for run in results.runs))
+    names = list(dict.fromkeys(run.device.name for run in results.runs))
     return Report(
         title=data.title,
-        subtitle=f"Size, accuracy and latency on {joined(devices)}" if devices else "Size and accuracy",
+        subtitle=f"Size, accuracy and latency on {joined(names)}" if names else "Size and accuracy",
         created=created or datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        tiles=overview.tiles(data),
+        warnings=warnings(data),
+        missed=tuple(missed(outcomes)),
+        tiles=(*verdicts.tiles(outcomes), *overview.tiles(data)),
         sections=tuple(section for section in found if section is not None),
     )
 

@@ -17,6 +17,13 @@ import click
 @click.option("--compare", "before", type=click.Path(path_type=Path), help="Earlier result to compare with.")
 @click.option("--peers", is_flag=True, help="Show published figures of other systems, with their source.")
 @click.option("--title", help="Title of the page.")
+@click.option("--target-latency", multiple=True, metavar="TIME@TOKENS",
+              help="Longest median at a length, 20ms@32; repeatable.")  # fmt: skip
+@click.option("--target-size", metavar="BYTES", help="Most bytes of program with tokenizer, 12MB.")
+@click.option("--target-memory", metavar="BYTES", help="Highest peak of memory, 60MiB.")
+@click.option("--target-accuracy", multiple=True, metavar="SCORE[@SET]",
+              help="Least Spearman x 100, 70@sts17/en-en; without a set, of the mean; repeatable.")  # fmt: skip
+@click.option("--fail", "must_pass", is_flag=True, help="Exit code 1 when a target is missed or not measured.")
 @click.option("--force", is_flag=True, help="Replace an existing report.")
 def command(
     results: tuple[Path, ...],
@@ -25,16 +32,28 @@ def command(
     before: Path | None,
     peers: bool,
     title: str | None,
+    target_latency: tuple[str, ...],
+    target_size: str | None,
+    target_memory: str | None,
+    target_accuracy: tuple[str, ...],
+    must_pass: bool,
     force: bool,
 ) -> None:
     """Write one report of RESULT...: files of `msdc bench --json`, folders of them, results measured elsewhere,
     documents of `msdc evaluate -o FILE.json`, and folders of `msdc distill --sweep`.
+
+    Targets are shown as pass or fail at the top. The exit code is 0 whatever they say, unless --fail is given.
     """
     from msdc.bench.import_results import read_result
     from msdc.bench.report.build import build_report
     from msdc.bench.report.inputs import read_inputs
+    from msdc.bench.report.targets import parse_targets
     from msdc.bench.report.write import check_output, write_report
+    from msdc.errors import GateError
 
+    targets = parse_targets(target_latency, target_size, target_memory, target_accuracy)
+    if must_pass and not targets:
+        raise click.UsageError("--fail needs a target")
     check_output(output, force)
     found = read_inputs(results)
     report = build_report(
@@ -45,5 +64,8 @@ def command(
         with_peers=peers,
         evaluations=found.evaluations,
         sweeps=found.sweeps,
+        targets=targets,
     )
     click.echo(str(write_report(report, found.results, output, force)))
+    if must_pass and report.missed:
+        raise GateError("; ".join(report.missed))

@@ -48,6 +48,11 @@ def _label(run: DeviceRun, runs: Sequence[DeviceRun]) -> str:
 def style_runs(runs: Sequence[DeviceRun]) -> list[Style]:
     """One style per run, in order; equal names are numbered."""
     names = [_label(run, runs) for run in runs]
+    # Measured again on another day: the day says more than a number.
+    dated = [f"{name}, {run.created[:10]}" for name, run in zip(names, runs, strict=True)]
+    names = [
+        day if names.count(name) > 1 and dated.count(day) == 1 else name for name, day in zip(names, dated, strict=True)
+    ]
     styles = []
     for i, name in enumerate(names):
         if names.count(name) > 1:

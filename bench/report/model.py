@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from msdc.tables import Table
 
@@ -46,19 +47,24 @@ class Section:
 
 @dataclass(frozen=True)
 class Tile:
-    """A key figure at the top of the report."""
+    """A key figure at the top of the report; `state` colors a verdict."""
 
     label: str
     value: str
     detail: str = ""
+    state: Literal["", "good", "bad"] = ""
 
 
 @dataclass(frozen=True)
 class Report:
-    """The whole report. Without `created` (a date and time) no date is shown."""
+    """The whole report. Without `created` (a date and time) no date is shown. `warnings` stand below the title;
+    `missed` has one line per target that is not met.
+    """
 
     title: str
     subtitle: str
     created: str = ""
     tiles: tuple[Tile, ...] = ()
     sections: tuple[Section, ...] = ()
+    warnings: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ TEMPLATES = Path(__file__).resolve().parent
 SUFFIXES = (".html", ".md", ".json")
 # A longer title is cut at its colon in the navigation.
 NAVIGATION_LETTERS = 32
-TERMINAL_SECTIONS = ("artifacts", "accuracy", "comparison", "latency", "instructions")
+TERMINAL_SECTIONS = ("targets", "artifacts", "accuracy", "comparison", "latency", "instructions")
 
 
 @cache
@@ -70,6 +70,7 @@ def to_markdown(report: Report) -> str:
     tiles = [
         (line(tile.label), line(tile.value), f" ({line(tile.detail)})" if tile.detail else "") for tile in report.tiles
     ]
+    out += [f"**Warning:** {line(warning)}" for warning in report.warnings]
     out.append("\n".join(f"* {label}: **{value}**{detail}" for label, value, detail in tiles))
     for section in report.sections:
         out += [f"## {line(section.title)}", line(section.lead)]
@@ -85,7 +86,8 @@ def to_markdown(report: Report) -> str:
 def to_text(report: Report) -> str:
     """The main tables with aligned columns, for a terminal."""
     shown = (section for section in report.sections if section.id in TERMINAL_SECTIONS)
-    return printable("\n\n".join(tables.to_text(table) for section in shown for table in section.tables))
+    parts = [tables.to_text(table) for section in shown for table in section.tables]
+    return printable("\n\n".join([*parts, *(f"warning: {warning}" for warning in report.warnings)]))
 
 
 def to_json(report: Report, results: BenchFile) -> dict[str, Any]:
@@ -113,6 +115,8 @@ def to_json(report: Report, results: BenchFile) -> dict[str, Any]:
         "kind": "report",
         "title": report.title,
         "created": report.created,
+        "warnings": list(report.warnings),
+        "missed": list(report.missed),
         "sections": sections,
         "results": results.model_dump(mode="json"),
     }

@@ -48,13 +48,14 @@ def tiles(data: ReportData) -> tuple[Tile, ...]:
     return tuple(found)
 
 
-def _parity_cells(run: DeviceRun) -> tuple[str, str, str]:
-    """Mean and lowest cosine on the golden texts, and whether the token ids are equal."""
+def _parity_cells(run: DeviceRun) -> tuple[str, ...]:
+    """Mean and lowest cosine on the golden texts, to the export's own vectors and the float model's; token ids."""
     if run.parity is None:
-        return "–", "–", "–"
+        return ("–",) * 5
     golden = run.parity.golden
     ids = "equal" if golden.ids_equal else f"{len(golden.ids_differ)} of {golden.texts} differ"
-    return fixed(golden.mean_cosine, 4), fixed(golden.min_cosine, 4), ids
+    cosines = (golden.mean_cosine, golden.min_cosine, golden.float_mean_cosine, golden.float_min_cosine)
+    return (*(fixed(cosine, 4) for cosine in cosines), ids)
 
 
 def artifacts(data: ReportData) -> Section | None:
@@ -74,12 +75,15 @@ def artifacts(data: ReportData) -> Section | None:
     columns = (
         Column("Artifact", align="left"), Column("Device", align="left"), Column("Program", "MB"),
         Column("With tokenizer", "MB"), Column("Load", "ms"), Column("First run", "ms"), Column("Threads"),
-        Column("Mean cosine"), Column("Lowest cosine"), Column("Token ids", align="left"),
+        Column("Cosine to export", "mean"), Column("Cosine to export", "lowest"),
+        Column("Cosine to float model", "mean"), Column("Cosine to float model", "lowest"),
+        Column("Token ids", align="left"),
     )  # fmt: skip
     note = (
         "Program: the file with its external data, in millions of bytes. Load: from file to runnable program, with the "
-        "files already in the page cache. Cosines and token ids: golden texts on the device against those of the "
-        "export. Kernels round differently on different processors; a wrong kernel deviates far more."
+        "files already in the page cache. Cosines and token ids: golden texts on the device against the export's own "
+        "vectors, which only rounding and wrong kernels change, and against the float model's, which quantization "
+        "changes too."
     )
     bundles = list(dict.fromkeys(run.artifact.bundle for run in data.results.runs))
     devices = list(dict.fromkeys(run.device.name for run in data.results.runs))

@@ -11,13 +11,14 @@ from browser import CHROMIUM, dump_dom, layout, screenshot
 
 from msdc.bench.report import build
 from msdc.bench.report.build import build_report
+from msdc.bench.report.targets import parse_targets
 from msdc.bench.report.write import to_html, to_json, to_markdown, write_report
 from msdc.bench.result import Accuracy, BenchFile
 from msdc.errors import InputError
 
 browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (apt-get install chromium)")
-SECTIONS = ["artifacts", "accuracy", "trade-off", "comparison", "latency", "samples", "instructions", "memory",
-            "parameters", "training", "peers", "method"]  # fmt: skip
+SECTIONS = ["targets", "artifacts", "growth", "accuracy", "trade-off", "comparison", "latency", "samples",
+            "instructions", "memory", "parameters", "training", "peers", "method"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +38,7 @@ def report(run_folder):
     return build_report(
         make_file(), created="2026-01-02 03:04 UTC", title="A <b>student</b> & its artifacts", run_folder=run_folder,
         before=before, with_peers=True,
+        targets=parse_targets(("4.5ms@32", "1s@64"), "12MB", "28MiB", ("70@sts17/en-es",)),
     )  # fmt: skip
 
 
@@ -184,7 +186,7 @@ def test_markdown_holds_no_markup_of_names(text):
             Section("a", name, name, tables=(table,), notes=(name, "n")),
             Section("b", name, name, figures=(Figure(name, "", name),)),
         )
-        written = to_markdown(Report(name, name, "", (Tile(name, name, name),), sections))
+        written = to_markdown(Report(name, name, "", (Tile(name, name, name),), sections, (name,)))
         assert "\x1b" not in written and "\u202e" not in written
         tokens = MarkdownIt("commonmark").enable("table").parse(written)
         inline = {child.type for token in tokens for child in token.children or ()}
@@ -197,7 +199,7 @@ def test_markdown_holds_no_markup_of_names(text):
 def test_a_report_of_little_is_still_a_report():
     bare = make_run(latency=(), memory=None, parity=None, accuracy=(), tokenize=None, pipeline=None, load_ms=None)
     ids = [section.id for section in build_report(BenchFile(runs=(bare,))).sections]
-    assert ids == ["artifacts", "parameters", "method"]
+    assert ids == ["artifacts", "growth", "parameters", "method"]
     assert "<html" in to_html(build_report(BenchFile(models=make_file().models)))
     with pytest.raises(InputError, match="nothing to report"):
         build_report(BenchFile())
