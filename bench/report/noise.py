@@ -30,7 +30,7 @@ def warnings(data: ReportData) -> tuple[str, ...]:
             load = run.state_before.load_1min if run.state_before is not None else None
             busy = f"; load average {load:.1f} on {run.device.cores} cores" if load is not None else ""
             what = f"{style.name} at {timing.length} tokens" if timing.length else style.name
-            worst[run.device.name] = (wide, f"{what}: spread of {wide:.0%} of the median{busy}")
+            worst[run.device.name] = (wide, f"{what}: spread of {100 * wide:.0f} % of the median{busy}")
     return tuple(
         f"{device} was noisy while it measured ({detail}). Its times may be too high; measure again when it is idle."
         for device, (_, detail) in worst.items()

@@ -31,15 +31,27 @@ class Target:
     at: str = ""
 
     @property
-    def title(self) -> str:
-        """What is limited: "latency at 32 tokens, at most 20 ms"."""
-        what = {
+    def what(self) -> str:
+        """What is limited: "latency at 32 tokens"."""
+        return {
             "latency": f"latency at {self.at} tokens",
             "size": "program with tokenizer",
             "memory": "peak memory",
             "accuracy": f"Spearman × 100, {self.at or 'mean'}",
         }[self.figure]
-        return f"{what}, at {'least' if self.figure == 'accuracy' else 'most'} {self.show(self.limit)}"
+
+    @property
+    def bound(self) -> str:
+        """The limit: "at most 20 ms"."""
+        scale, unit = {"latency": (1, " ms"), "size": (1e6, " MB"), "memory": (1, " MiB"), "accuracy": (1, "")}[
+            self.figure
+        ]
+        return f"at {'least' if self.figure == 'accuracy' else 'most'} {self.limit / scale:.6g}{unit}"
+
+    @property
+    def title(self) -> str:
+        """Both: "latency at 32 tokens, at most 20 ms"."""
+        return f"{self.what}, {self.bound}"
 
     def show(self, value: float | None) -> str:
         """`value` with its unit."""

@@ -51,8 +51,8 @@ def section(data: ReportData) -> Section | None:
         return None
     columns = (
         Column("Artifact", align="left"), Column("In", align="left"), Column("Program and tokenizer", "MB"),
-        Column("Compressed", "MB"), Column("Runtime and module", "MB"), Column("Compressed", "MB"),
-        Column("Installed", "MB"), Column("Download", "MB"),
+        Column("Program and tokenizer", "MB compressed"), Column("Runtime and module", "MB"),
+        Column("Runtime and module", "MB compressed"), Column("Installed", "MB"), Column("Download", "MB"),
     )  # fmt: skip
     note = (
         "Runtime and module: libraries of an arm64 app with all kernels, as benchmarks/app_size.py measured them; "

@@ -84,7 +84,7 @@ def section(data: ReportData, outcomes: Sequence[Outcome], evaluations: Sequence
     targets = [outcome.target for outcome in outcomes]
     columns = (
         Column("Artifact", align="left"), Column("Verdict", align="left"),
-        *(Column(target.title[:1].upper() + target.title[1:], align="left") for target in targets),
+        *(Column(target.what[:1].upper() + target.what[1:], target.bound, align="left") for target in targets),
     )  # fmt: skip
     notes = [
         "A target is met when every run that was measured keeps it. Latency is the median in time; counted "

@@ -71,13 +71,13 @@ def test_verdicts_stand_at_the_top_and_beside_baselines():
     found = rows(report, "targets")
     first, second = (found[name] for name in list(found)[:2])
     assert first["Verdict"] == "incomplete" and second["Verdict"] == "fail"
-    assert first["Latency at 32 tokens, at most 5.00 ms"].startswith("pass, 4.")
-    assert second["Latency at 32 tokens, at most 5.00 ms"].startswith("fail, 12.")
-    assert first["Peak memory, at most 40.0 MiB"] == "pass, 30.0 MiB"
+    assert first["Latency at 32 tokens"].startswith("pass, 4.")
+    assert second["Latency at 32 tokens"].startswith("fail, 12.")
+    assert first["Peak memory"] == "pass, 30.0 MiB"
     # An interpreter is not an app.
-    assert second["Peak memory, at most 40.0 MiB"] == "not measured"
-    assert found["teacher: some teacher"]["Program with tokenizer, at most 9.90 MB"] == "90.90 MB"
-    assert found["float model: some student"]["Spearman × 100, mean, at least 70.0"] == "76.6"
+    assert second["Peak memory"] == "not measured"
+    assert found["teacher: some teacher"]["Program with tokenizer"] == "90.90 MB"
+    assert found["float model: some student"]["Spearman × 100, mean"] == "76.6"
     assert len(report.missed) == 2 and "12." in report.missed[0] and "not measured" in report.missed[1]
     page, text = to_html(report), to_markdown(report)
     assert 'class="value bad">fail' in page and 'class="value good">pass' in page and "**fail**" in text
@@ -98,9 +98,9 @@ def test_baselines_of_an_evaluation_and_of_parameters_alone():
     })  # fmt: skip
     targets = parse_targets(size="12MB", accuracy=["70"])
     found = rows(build_report(BenchFile(runs=(make_run(),)), evaluations=[document], targets=targets), "targets")
-    assert found["float: big model"]["Spearman × 100, mean, at least 70.0"] == "80.0"
-    assert found["float: big model"]["Program with tokenizer, at most 12.00 MB"] == "470.00 MB"
-    assert found["tiny in float32"]["Program with tokenizer, at most 12.00 MB"] == "36.40 MB"
+    assert found["float: big model"]["Spearman × 100, mean"] == "80.0"
+    assert found["float: big model"]["Program with tokenizer"] == "470.00 MB"
+    assert found["tiny in float32"]["Program with tokenizer"] == "36.40 MB"
 
 
 def test_targets_without_a_run_are_refused():
@@ -123,7 +123,7 @@ def test_the_exit_code_says_missed_targets_only_where_asked(tmp_path, capsys):
     assert json.loads(target.read_text())["missed"]
     target.unlink()
     assert report("--target-latency", "1ms@32", "--fail") == 1
-    assert "error: latency at 32 tokens, at most 1.00 ms: 4." in capsys.readouterr().err
+    assert "error: latency at 32 tokens, at most 1 ms: 4." in capsys.readouterr().err
     assert target.is_file()
     assert report("--target-latency", "1s@32", "--fail") == 0
     assert report("--target-latency", "1ms", "--fail") == 2
@@ -141,7 +141,7 @@ def test_a_noisy_machine_is_said_at_the_top():
     state = {"load_1min": 5.25}
     report = build_report(BenchFile(runs=(noisy_run(state_before=state),)), targets=parse_targets(["5ms@32"]))
     (warning,) = report.warnings
-    assert "bench machine was noisy" in warning and "spread of 125% of the median" in warning and "5.2 on 2" in warning
+    assert "bench machine was noisy" in warning and "spread of 125 % of the median" in warning and "5.2 on 2" in warning
     assert warning in to_html(report) and "**Warning:** " in to_markdown(report) and warning in to_text(report)
     assert report.tiles[0].detail.endswith("(noisy)")
     # One peak in a hundred runs is no noise, and counts are no times.
