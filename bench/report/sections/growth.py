@@ -32,7 +32,7 @@ def _web() -> tuple[int, int]:
 def section(data: ReportData) -> Section | None:
     """One row per artifact and kind of app; None where no run says what its bundle takes."""
     rows: dict[tuple[str, str], tuple[str, ...]] = {}
-    together: list[tuple[float, str, str]] = []
+    together: list[tuple[int, str, str]] = []
     for run, style in data.everything():
         artifact = run.artifact
         app = WEB if run.browser is not None else ANDROID
@@ -61,7 +61,7 @@ def section(data: ReportData) -> Section | None:
     )
     lead = ""
     if together:
-        download, name, app = min(together)
-        lead = f"{name} adds {fixed(download / 1e6, 1)} MB to the download of {'a' if app == WEB else 'an'} {app}."
+        least, name, app = min(together)
+        lead = f"{name} adds {fixed(least / 1e6, 1)} MB to the download of {'a' if app == WEB else 'an'} {app}."
     table = Table("What an app grows by", columns, tuple(rows.values()), note)
     return Section("growth", "What an app grows by", lead, (), (table,))

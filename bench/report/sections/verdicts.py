@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from msdc.bench.accuracy.document import Document
 from msdc.bench.report.data import ReportData
 from msdc.bench.report.model import Section, Tile
-from msdc.bench.report.targets import Outcome, Target, accuracy_of
+from msdc.bench.report.targets import Outcome, Target, Verdict, accuracy_of
 from msdc.bench.result import Accuracy, ModelScores
 from msdc.tables import NONE, Column, Table
 
+STATES: dict[Verdict, Literal["", "good", "bad"]] = {"pass": "good", "fail": "bad", "not measured": ""}
 ROLES = {"student": "float model", "teacher": "teacher", "assistant": "assistant"}
 
 
@@ -22,13 +24,12 @@ def tiles(outcomes: Sequence[Outcome]) -> tuple[Tile, ...]:
         detail = f"{target.show(worst.value)}, {worst.style.name}" if worst is not None else ""
         if worst is not None and worst.noisy:
             detail += " (noisy)"
-        state = {"pass": "good", "fail": "bad"}.get(outcome.verdict, "")
-        found.append(Tile(target.title, outcome.verdict, detail, state))
+        found.append(Tile(target.title, outcome.verdict, detail, STATES[outcome.verdict]))
     return tuple(found)
 
 
 def _baseline(target: Target, model: ModelScores, data: ReportData) -> str:
-    value = None
+    value: float | None = None
     if target.figure == "size":
         value = model.bytes
     elif target.figure == "accuracy":
