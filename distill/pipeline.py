@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from msdc.compress.student.model import Student
 from msdc.distill.assistant import cut_student, make_assistant, make_student, sample_rows
 from msdc.distill.data.batches import CHUNK_PAIRS, BatchFeed
 from msdc.distill.data.downloads import record_downloads
+from msdc.distill.data.exclusion import Exclusion, read_exclusion
 from msdc.distill.data.sources import open_corpora
 from msdc.distill.data.stream import TextStream
 from msdc.distill.data.word_translation import Dictionary, learn_dictionary, put_into_words
@@ -131,11 +133,19 @@ class Run:
         if self.rank == 0:
             self.folder.log(row)
 
+    @cached_property
+    def _without(self) -> Exclusion | None:
+        """The sentences that the recipe leaves out; read once per run."""
+        found = read_exclusion(self.recipe.exclude)
+        if found is not None:
+            say(f"exclude: rows with one of {len(found.sentences)} sentences, or one near it, stay out")
+        return found
+
     def stream(self, stage: Stage | None = None) -> TextStream:
         """The text of a stage, or of the recipe."""
         corpora = stage.corpora if stage is not None and stage.corpora is not None else self.recipe.corpora
         stream = TextStream(
-            open_corpora(corpora),
+            open_corpora(corpora, self._without),
             self.recipe.seed,
             self.recipe.heldout,
             stage.balance if stage is not None else "proportional",
@@ -150,7 +160,8 @@ class Run:
         """The dictionary aligned from the recipe's own parallel text; made once per run."""
         if self._words is None:
             say("dictionary: aligning the words of the recipe's parallel text")
-            stream = TextStream(open_corpora(self.recipe.corpora), self.recipe.seed, self.recipe.heldout)
+            sources = open_corpora(self.recipe.corpora, self._without)
+            stream = TextStream(sources, self.recipe.seed, self.recipe.heldout)
             self._words = learn_dictionary(sample_rows(stream, DICTIONARY_PAIRS, self.recipe.seed))
         return self._words
 
@@ -365,6 +376,8 @@ class Run:
                     shutil.copytree(model, stage_folder, dirs_exist_ok=True)
                     write_text(stage_folder / "README.md", model_card(self.recipe, encoder, results, seconds))
             write_json(self.folder.result_file, {"stages": results, "report": report, "seconds": seconds})
+        if self._without is not None:
+            say(f"exclude: left out {self._without.count()} rows")
         parallel.barrier()
         assistant = self.folder.newest(self.recipe, "assistant")
         return RunResult(self.folder.path, student, assistant if assistant.is_dir() else None, results, seconds)

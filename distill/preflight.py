@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from msdc.compress.student.model import Student, StudentConfig
-from msdc.distill.data.sources import open_corpus
+from msdc.distill.data.exclusion import read_exclusion
+from msdc.distill.data.sources import open_corpora
 from msdc.distill.objectives import find_objective
 from msdc.distill.recipe import TEACHER, Assistant, Corpus, NamedModel, Recipe, Stage, StudentShape, model_name
 from msdc.distill.tasks.labelled import DOMAINS, LABELS, count_domains
@@ -197,10 +198,11 @@ def check_corpora(recipe: Recipe, download: bool = True) -> list[str]:
     """Open every corpus and read its first usable row; names of those that must be downloaded first.
 
     Raises:
-        InputError: a corpus that is missing, unreadable, or without a usable row.
+        InputError: a corpus that is missing, unreadable, or without a usable row; likewise an excluded file.
     """
     absent: list[str] = []
     seen: set[Corpus] = set()
+    without = read_exclusion(recipe.exclude)
     for corpora in (recipe.corpora, *(stage.corpora or () for stage in recipe.stages)):
         for corpus in corpora:
             if corpus in seen:
@@ -209,7 +211,7 @@ def check_corpora(recipe: Recipe, download: bool = True) -> list[str]:
             if needs_network(corpus) and not download:
                 absent.append(str(corpus.hub or corpus.opus))
                 continue
-            for source in open_corpus(corpus):
+            for source in open_corpora((corpus,), without):
                 rows = source.read()
                 next(rows, None)
                 rows.close()  # type: ignore[attr-defined]

@@ -242,6 +242,10 @@ class Recipe(Strict):
     student: StudentShape | NamedModel | str | None = StudentShape()
     corpora: tuple[Corpus, ...] = Field(min_length=1)
     stages: tuple[Stage, ...] = Field(min_length=1)
+    exclude: tuple[str, ...] = Field(
+        default=(),
+        description="files (paths or globs) whose sentences and near duplicates of them stay out of all training text",
+    )
     heldout: HeldOut = HeldOut()
     seed: int = Field(default=1, ge=0, lt=2**32)
     threads: int | None = Field(default=None, gt=0, le=1024)

@@ -87,6 +87,8 @@ def recipe_facts(recipe: Recipe) -> Facts:
         facts |= {f"{role}{key}": value for key, value in _model(getattr(recipe, role)).items()}
     facts["heldout.pairs"] = recipe.heldout.pairs
     facts["heldout.graded"] = [path.rsplit("/", 1)[-1] for path in recipe.heldout.graded]
+    if recipe.exclude:
+        facts["exclude"] = [path.rsplit("/", 1)[-1] for path in recipe.exclude]
     facts["stages"] = [stage.name for stage in recipe.stages]
     for stage in recipe.stages:
         facts |= {f"stages.{stage.name}.{key}": value for key, value in stage_facts(recipe, stage).items()}

@@ -12,11 +12,14 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError
 from msdc.text.tokenizer import clean
+
+if TYPE_CHECKING:
+    from msdc.distill.data.exclusion import Exclusion
 
 MAX_LINE_BYTES = 1_000_000
 TEST_SET_IN_NAME = re.compile(r"test|sts-?20\d\d|sts1[2-6]")
@@ -42,7 +45,8 @@ class Row(NamedTuple):
 class Source:
     """One readable part of a corpus: a name for messages, an estimate of its size, and how to read it.
 
-    `made` marks targets that no person wrote: they are never held out and no vocabulary is trained on them.
+    `made` marks targets that no person wrote: they are never held out and no vocabulary is trained on them. `without`
+    are sentences whose rows are left out.
     """
 
     name: str
@@ -55,6 +59,11 @@ class Source:
     domain: int = 0
     seen: int = field(default=0, repr=False)
     made: bool = False
+    without: Exclusion | None = None
+
+    def kept_rows(self) -> Iterator[Row]:
+        """Rows as the format reads them, without those that hold an excluded sentence."""
+        return self.rows() if self.without is None else self.without.keep(self)
 
     def read(self) -> Iterator[Row]:
         """Rows cleaned and filtered by the corpus' limits; bad ones are counted.
@@ -65,7 +74,7 @@ class Source:
         taken = 0
         self.bad, self.first_bad = 0, ""
         longest, limit = self.corpus.max_characters, self.corpus.limit
-        for source, target, language, third, _, label in self.rows():
+        for source, target, language, third, _, label in self.kept_rows():
             source, target = clean(source), clean(target)
             if len(source) > longest or len(target) > longest:
                 continue
@@ -75,7 +84,7 @@ class Source:
                 break
         self.seen = taken
         if not taken:
-            reason = f"; {self.first_bad}" if self.first_bad else " (empty, or every sentence is too long)"
+            reason = f"; {self.first_bad}" if self.first_bad else " (empty, or every sentence is too long or excluded)"
             raise InputError(f"{self.name}: no usable sentence{reason}")
 
     def complain(self, line: int, why: str) -> None:
@@ -153,11 +162,11 @@ def open_corpus(corpus: Corpus) -> list[Source]:
     return sources
 
 
-def open_corpora(corpora: tuple[Corpus, ...]) -> list[Source]:
-    """All sources of a recipe."""
+def open_corpora(corpora: tuple[Corpus, ...], without: Exclusion | None = None) -> list[Source]:
+    """All sources of a recipe, `without` the rows that hold an excluded sentence."""
     sources = []
     for domain, corpus in enumerate(corpora):
         for source in open_corpus(corpus):
-            source.domain = domain
+            source.domain, source.without = domain, without
             sources.append(source)
     return sources

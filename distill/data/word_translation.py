@@ -121,11 +121,12 @@ def put_into_words(sources: Sequence[Source], dictionary: Dictionary) -> list[So
 
         def rows() -> Iterator[Row]:
             share = source.corpus.recombine
-            for row in source.rows():
+            # What is excluded is so as written, not after its words were exchanged.
+            for row in source.kept_rows():
                 english = dictionary.recombine(row.source, share) if share else row.source
                 yield Row(english, dictionary.translate(english, code), code)
 
-        return replace(source, name=f"{source.name}:{code}", language=code, rows=rows, made=True)
+        return replace(source, name=f"{source.name}:{code}", language=code, rows=rows, made=True, without=None)
 
     made = []
     for source in sources:

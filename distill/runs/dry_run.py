@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from msdc.distill.data.sources import Source, open_corpus
+from msdc.distill.data.exclusion import Exclusion, read_exclusion
+from msdc.distill.data.sources import Source, open_corpora
 from msdc.distill.data.stream import weights
 from msdc.distill.pipeline import Run
 from msdc.distill.preflight import check_recipe, needs_network, stage_corpora
@@ -73,14 +74,14 @@ def _count(source: Source) -> int:
     return sum(1 for _ in source.read()) * max(1, len(source.corpus.word_by_word))
 
 
-def _count_all(corpora: tuple[Corpus, ...]) -> tuple[list[Source], list[SourceCount]]:
+def _count_all(corpora: tuple[Corpus, ...], without: Exclusion | None) -> tuple[list[Source], list[SourceCount]]:
     sources: list[Source] = []
     counts: list[SourceCount] = []
     for corpus in corpora:
         if needs_network(corpus):
             counts.append(SourceCount(corpus_name(corpus), ", ".join(corpus.languages), None))
             continue
-        for source in open_corpus(corpus):
+        for source in open_corpora((corpus,), without):
             sources.append(source)
             counts.append(SourceCount(source.name, source.language, _count(source)))
     return sources, counts
@@ -168,10 +169,11 @@ def dry_run(recipe: Recipe) -> DryRun:
         InputError: what a run would refuse.
     """
     absent = check_recipe(recipe, download=False)
-    _, counts = _count_all(recipe.corpora)
+    without = read_exclusion(recipe.exclude)
+    _, counts = _count_all(recipe.corpora, without)
     result = DryRun(recipe.name, recipe_facts(recipe), list(recipe.differs), absent, counts, [])
     for stage in recipe.stages:
-        sources, own = _count_all(stage_corpora(recipe, stage))
+        sources, own = _count_all(stage_corpora(recipe, stage), without)
         result.stages.append(StagePlan(stage.name, count_steps(recipe, stage, sources, own)))
     models = set(absent) - {corpus_name(c) for c in _all_corpora(recipe) if needs_network(c)}
     with tempfile.TemporaryDirectory(prefix="msdc-dry-run-") as folder:

@@ -6,37 +6,19 @@ false positives. Corpora are streamed; memory holds the test sentences, a hash o
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import sys
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from msdc.bench.accuracy.contamination.corpora import CorpusText, corpus_streams
-from msdc.bench.accuracy.contamination.minhash import NearIndex
 from msdc.errors import InputError
 from msdc.progress import track
+from msdc.text.duplicates import NEAR, NearIndex, normalise
 
-NEAR = 0.7
 BATCH = 4096
 EXAMPLES = 5
-
-
-@functools.cache
-def _dropped() -> dict[int, None]:
-    """Punctuation, symbols, control and format characters, as `str.translate` takes them."""
-    letters = ((code, chr(code)) for code in range(sys.maxunicode + 1))
-    kinds = ("P", "S", "Cc", "Cf")
-    return {code: None for code, c in letters if unicodedata.category(c).startswith(kinds) and not c.isspace()}
-
-
-def normalise(text: str) -> str:
-    """Case-folded NFKC text without punctuation and symbols; runs of space become one."""
-    # punctuation separates words ("well-known") or does not ("don't"); dropping it always finds more duplicates
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().translate(_dropped()).split())
 
 
 @dataclass

@@ -28,8 +28,8 @@ class CorpusText:
 def corpus_streams(words: Iterable[str | Path], data: Path | None = None) -> list[CorpusText]:
     """Streams of files, of the text files of folders, and of recipes (a .yaml file, or the name of a shipped one).
 
-    A recipe yields the rows that it trains on: its languages, limits and longest sentence apply. `data` is the folder
-    that {data} stands for in a recipe.
+    A recipe yields the rows that it trains on: its languages, limits, longest sentence and `exclude` apply. `data` is
+    the folder that {data} stands for in a recipe.
 
     Raises:
         InputError: a corpus that does not exist, or a folder without text files.
@@ -82,12 +82,14 @@ def _is_recipe(name: str) -> bool:
 
 def _recipe_streams(name: str, data: Path | None) -> list[CorpusText]:
     from msdc.distill.catalog import load_recipe
+    from msdc.distill.data.exclusion import read_exclusion
     from msdc.distill.data.sources import open_corpora
 
+    recipe = load_recipe(name, data=data)
     # the last two parts of a path: a result names no folder of this machine
     return [
         CorpusText("/".join(Path(source.name).parts[-2:]), None, partial(_row_sentences, source))
-        for source in open_corpora(load_recipe(name, data=data).corpora)
+        for source in open_corpora(recipe.corpora, read_exclusion(recipe.exclude))
     ]
 
 

@@ -6,10 +6,10 @@ import string
 import numpy as np
 import pytest
 
-from msdc.bench.accuracy.contamination.check import check, normalise
+from msdc.bench.accuracy.contamination.check import check
 from msdc.bench.accuracy.contamination.corpora import corpus_streams
-from msdc.bench.accuracy.contamination.minhash import NearIndex, shingles
 from msdc.errors import InputError
+from msdc.text.duplicates import NearIndex, normalise, shingles
 
 TESTS = {
     "one": [

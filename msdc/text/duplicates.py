@@ -1,4 +1,4 @@
-"""Near duplicates by MinHash (Broder 1997) with banding, per batch of sentences.
+"""Equal and near sentences: a normal form, and near duplicates by MinHash (Broder 1997) with banding.
 
 Two sentences are near when the Jaccard similarity of their sets of character 5-grams is high. The chance that two sets
 have the same minimum under a random order is that similarity; BANDS bands of ROWS minima each find a pair at 0.7 with
@@ -11,6 +11,9 @@ them, P = BANDS x ROWS orders.
 
 from __future__ import annotations
 
+import functools
+import sys
+import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,6 +21,21 @@ import numpy as np
 SHINGLE = 5
 BANDS, ROWS = 28, 4
 SEED = 1
+NEAR = 0.7  # similarity from which two sentences count as near duplicates
+
+
+@functools.cache
+def _dropped() -> dict[int, None]:
+    """Punctuation, symbols, control and format characters, as `str.translate` takes them."""
+    letters = ((code, chr(code)) for code in range(sys.maxunicode + 1))
+    kinds = ("P", "S", "Cc", "Cf")
+    return {code: None for code, c in letters if unicodedata.category(c).startswith(kinds) and not c.isspace()}
+
+
+def normalise(text: str) -> str:
+    """Case-folded NFKC text without punctuation and symbols; runs of space become one."""
+    # punctuation separates words ("well-known") or does not ("don't"); dropping it always finds more duplicates
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().translate(_dropped()).split())
 
 
 def shingles(normal: str) -> set[str]:
@@ -37,7 +55,8 @@ def _mixed(values: np.ndarray) -> np.ndarray:
     """64-bit hash of each value (the finalizer of splitmix64)."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    mixed: np.ndarray = values ^ (values >> np.uint64(31))
+    return mixed
 
 
 def _grams(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

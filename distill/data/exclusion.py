@@ -1,0 +1,110 @@
+"""Sentences that stay out of the training text: those of test sets, equal or nearly equal on either side of a row.
+
+Equal means equal in the normal form of msdc.text.duplicates (case-folded, punctuation apart); near, a Jaccard
+similarity of character 5-grams of at least NEAR, by which `msdc evaluate` counts test sentences in training text too.
+"""
+
+from __future__ import annotations
+
+import glob
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+
+from msdc.distill.data.sources import Row, Source
+from msdc.errors import InputError
+from msdc.text.duplicates import NEAR, NearIndex, normalise
+from msdc.text.text_files import iterate_lines, read_csv_rows
+
+FIRST_BATCH, BATCH = 64, 4096
+
+
+def excluded_files(patterns: Sequence[str]) -> list[Path]:
+    """The files that paths or globs name, each once.
+
+    Raises:
+        InputError: one that names no file.
+    """
+    found: dict[Path, None] = {}
+    for pattern in patterns:
+        whole = str(Path(pattern).expanduser())
+        files = [Path(name) for name in sorted(glob.glob(whole, recursive=True)) if Path(name).is_file()]
+        if not files:
+            raise InputError(f"exclude: {pattern}: no such file")
+        found |= dict.fromkeys(files)
+    return list(found)
+
+
+def sentences_of(path: Path) -> set[str]:
+    """Normal forms of a file's texts: of its lines, the cells of its tab-separated lines, or of a .csv file.
+
+    Cells without a letter (scores, numbers) are no sentences.
+
+    Raises:
+        InputError: the file cannot be read, or holds no text.
+    """
+    if path.name.removesuffix(".gz").endswith(".csv"):
+        cells = (cell for _, row in read_csv_rows(path)[1] for cell in row)
+    else:
+        cells = (cell for _, line in iterate_lines(path) for cell in line.split("\t"))
+    found = {normal for cell in cells if any(map(str.isalpha, normal := normalise(cell)))}
+    if not found:
+        raise InputError(f"exclude: {path}: it holds no text")
+    return found
+
+
+class Exclusion:
+    """The sentences that `files` hold, and which rows of a corpus they keep out.
+
+    A row is judged once per corpus and process; reading the corpus again costs nothing. Two threads may read at once.
+    """
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        sentences: set[str] = set()
+        for path in files:
+            sentences |= sentences_of(path)
+        self.sentences = frozenset(sentences)
+        self._index = NearIndex(sorted(sentences), NEAR)
+        self._verdicts: dict[tuple[object, ...], array[int]] = {}
+        self._lock = Lock()
+
+    def _judge(self, rows: Sequence[Row]) -> list[int]:
+        """1 for each row to leave out."""
+        sides = [[normalise(text) for text in (row.source, row.target, row.third) if text] for row in rows]
+        fresh = sorted({text for texts in sides for text in texts} - self.sentences - {""})
+        near = {text for text, found in zip(fresh, self._index.matches(fresh), strict=True) if found}
+        return [int(any(text in self.sentences or text in near for text in texts)) for texts in sides]
+
+    def keep(self, source: Source) -> Iterator[Row]:
+        """The rows of a source without those that hold an excluded sentence."""
+        corpus = source.corpus
+        key = (source.name, source.language, corpus.kind, corpus.columns, corpus.tokenized)
+        with self._lock:
+            verdicts = self._verdicts.setdefault(key, array("b"))
+        rows = source.rows()
+        at, size = 0, FIRST_BATCH
+        while batch := list(islice(rows, size)):
+            if at + len(batch) > len(verdicts):
+                found = self._judge(batch)
+                with self._lock:
+                    # Another thread may have judged some of these rows meanwhile, and alike.
+                    verdicts.extend(found[max(0, len(verdicts) - at) :])
+            out = verdicts[at : at + len(batch)]
+            at, size = at + len(batch), min(2 * size, BATCH)
+            yield from (row for row, left_out in zip(batch, out, strict=True) if not left_out)
+
+    def count(self) -> int:
+        """Rows left out so far, of all corpora together."""
+        with self._lock:
+            return sum(sum(verdicts) for verdicts in self._verdicts.values())
+
+
+def read_exclusion(patterns: Sequence[str]) -> Exclusion | None:
+    """What the `exclude` of a recipe names; None where it names nothing.
+
+    Raises:
+        InputError: a file that is missing, unreadable, or without text.
+    """
+    return Exclusion(excluded_files(patterns)) if patterns else None

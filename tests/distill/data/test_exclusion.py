@@ -1,0 +1,133 @@
+"""Test sentences stay out of the training text: equal or near, on either side, in every way that text is read."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+
+import pytest
+import yaml
+
+from msdc.bench.accuracy.contamination.check import check
+from msdc.distill.assistant import sample_rows
+from msdc.distill.catalog import load_recipe
+from msdc.distill.data.exclusion import Exclusion, excluded_files, read_exclusion, sentences_of
+from msdc.distill.data.sources import open_corpora
+from msdc.distill.data.stream import TextStream
+from msdc.distill.data.word_translation import learn_dictionary, put_into_words
+from msdc.distill.pipeline import Run, run
+from msdc.distill.recipe import Corpus, HeldOut, parse_recipe
+from msdc.errors import InputError
+from msdc.text.duplicates import shingles
+
+TEST = ["A man is riding a brown horse.", "Zwei Hunde spielen im Schnee!", "The committee will meet again on Thursday."]
+PAIRS = [
+    ("a man is riding a brown horse", "Ein Mann reitet."),  # equal but for case and punctuation
+    ("Two dogs play.", "ZWEI HUNDE, SPIELEN IM SCHNEE"),  # on the other side
+    ("The committee will meet again on Thursdays.", "Der Ausschuss tagt."),  # near
+    ("A man is walking a dog.", "Ein Mann führt einen Hund."),
+    ("The committee met.", "Der Ausschuss tagte."),
+]
+
+
+def likeness(one: str, two: str) -> float:
+    """Jaccard similarity of 5-grams of two texts without marks, written down again."""
+    a, b = (shingles("".join(c for c in text.lower() if c.isalnum() or c == " ")) for text in (one, two))
+    return len(a & b) / len(a | b)
+
+
+@pytest.fixture
+def excluded(tmp_path):
+    path = tmp_path / "test.txt"
+    path.write_text("\n".join(TEST), encoding="utf-8")
+    return path
+
+
+def pairs_file(tmp_path, pairs, name="set.en-de.tsv"):
+    path = tmp_path / name
+    path.write_text("".join(f"{one}\t{two}\n" for one, two in pairs), encoding="utf-8")
+    return Corpus(path=str(path))
+
+
+def test_equal_and_near_rows_stay_out_on_both_sides(tmp_path, excluded):
+    assert likeness(PAIRS[2][0], TEST[2]) >= 0.7 > likeness(PAIRS[4][0], TEST[2])
+    without = Exclusion([excluded])
+    (source,) = open_corpora((pairs_file(tmp_path, PAIRS),), without)
+    for _ in range(2):  # the second reading takes the verdicts of the first
+        assert [row.source for row in source.read()] == [PAIRS[3][0], PAIRS[4][0]]
+    assert without.count() == 3
+
+
+def test_many_rows_are_judged_as_each_alone(tmp_path, excluded):
+    pairs = [(f"Sentence number {i} of many.", f"Satz {i}.") for i in range(10_000)]
+    for at in range(0, 10_000, 137):
+        pairs[at] = (TEST[at % 3].upper(), "x")
+    without = Exclusion([excluded])
+    sources = [open_corpora((pairs_file(tmp_path, pairs),), without)[0] for _ in range(2)]
+    read: list[list[str]] = [[], []]
+    threads = [
+        threading.Thread(target=lambda n=n: read[n].extend(row.source for row in sources[n].read())) for n in (0, 1)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert read[0] == read[1] == [one for one, two in pairs if two != "x"]
+    assert without.count() == len(range(0, 10_000, 137))
+
+
+def test_files_of_every_kind(tmp_path):
+    scored = tmp_path / "sts-test.tsv.gz"
+    scored.write_bytes(gzip.compress(b"main\tMSRvid\t0001\t5.000\tA plane takes off.\tAn air plane.\n"))
+    quoted = tmp_path / "sts-de-test.csv"
+    quoted.write_text('"Ein Hund, der bellt.",Eine Katze.,2.5\n', encoding="utf-8")
+    assert sentences_of(scored) == {"main", "msrvid", "a plane takes off", "an air plane"}
+    assert sentences_of(quoted) == {"ein hund der bellt", "eine katze"}
+    assert excluded_files([str(tmp_path / "*.csv"), str(quoted)]) == [quoted]
+    assert read_exclusion(()) is None
+    numbers = tmp_path / "numbers.txt"
+    numbers.write_text("1\t2.5\n")
+    for pattern, said in ((str(tmp_path / "none-*.txt"), "no such file"), (str(numbers), "holds no text")):
+        with pytest.raises(InputError, match=said):
+            read_exclusion([pattern])
+
+
+def test_a_corpus_of_nothing_else_is_an_error(tmp_path, excluded):
+    (source,) = open_corpora((pairs_file(tmp_path, PAIRS[:3]),), Exclusion([excluded]))
+    with pytest.raises(InputError, match="too long or excluded"):
+        list(source.read())
+
+
+def test_words_are_exchanged_in_kept_sentences_only(tmp_path, excluded):
+    toy = [("a man rides", "ein Mann reitet"), ("a man walks", "ein Mann geht"), ("a horse walks", "ein Pferd geht")]
+    parallel = pairs_file(tmp_path, toy * 8)
+    english = tmp_path / "english.txt"
+    english.write_text(f"{TEST[0]}\nA man walks.\n", encoding="utf-8")
+    text = Corpus(path=str(english), kind="text", word_by_word=("de",), recombine=1.0)
+    sources = open_corpora((parallel, text), Exclusion([excluded]))
+    dictionary = learn_dictionary(sample_rows(TextStream(sources, 1, HeldOut(share=0.01)), 100, 1))
+    made = [source for source in put_into_words(sources, dictionary) if source.made]
+    assert [len(list(source.read())) for source in made] == [1]
+
+
+def test_a_run_reads_none_of_them(tiny_tree, tmp_path, excluded):
+    """Vocabulary, dictionary, held-out rows and training text: all sources of a run are without them."""
+    corpus = pairs_file(tmp_path, PAIRS * 3)
+    tree = tiny_tree | {"corpora": [{"path": corpus.path}], "exclude": [str(excluded)]}
+    recipe = parse_recipe(tree, "tiny")
+    for stage in (None, recipe.stages[0]):
+        stream = Run(recipe, tmp_path / "run").stream(stage)
+        assert {row.source for source in stream.sources for row in source.read()} == {PAIRS[3][0], PAIRS[4][0]}
+    with pytest.raises(InputError, match=r"exclude: nowhere\.txt: no such file"):
+        run(parse_recipe(tree | {"exclude": ["nowhere.txt"]}, "tiny"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_contamination_of_a_recipe_counts_what_it_trains_on(tiny_tree, tmp_path, excluded):
+    corpus = pairs_file(tmp_path, PAIRS)
+    for exclude, found in (([], (2, 1)), ([str(excluded)], (0, 0))):
+        file = tmp_path / "recipe.yaml"
+        file.write_text(yaml.safe_dump(tiny_tree | {"corpora": [{"path": corpus.path}], "exclude": exclude}))
+        assert load_recipe(str(file)).exclude == tuple(exclude)
+        counts = check({"set": TEST}, [file]).by_set["set"]
+        assert (counts["exact"], counts["near"]) == found
