@@ -10,19 +10,21 @@ numbers (Spearman x 100), its tables, and `differs`: how the row departs from th
 for all its rows. `spare_stages` of a recipe are used by its variants only. `RECIPE:VARIANT` names one variant,
 `RECIPE:ONE+TWO` applies two in that order.
 
-Texts of a recipe may use two placeholders: `{embedded}` is the folder of the shipped data, `{data}` a folder that the
+Paths in a recipe are relative to its file; those of `--set` to the working directory. Texts of a recipe may use two
+placeholders: `{embedded}` is the folder of the shipped data, `{data}` a folder that the
 caller names.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from msdc.distill.recipe import Recipe, apply_overrides, parse_recipe, read_tree, set_value
-from msdc.errors import InputError
+from msdc.distill.recipe import Recipe, apply_overrides, parse_recipe, read_tree, set_paths, set_value
+from msdc.errors import InputError, did_you_mean
 from msdc.files import PACKAGE
 
 RECIPES = Path(__file__).resolve().parent / "recipes"
@@ -78,7 +80,9 @@ def shipped() -> list[str]:
 def _read(name: str) -> tuple[dict[str, Any], dict[str, Variant], list[dict[str, Any]], Path]:
     path = RECIPES / f"{name}.yaml" if name in shipped() else Path(name)
     if not path.is_file():
-        raise InputError(f"{name}: no such recipe file; shipped recipes: {', '.join(shipped())}")
+        shown = ", ".join(shipped())
+        hint = did_you_mean(name, shipped()) if "/" not in name else ""
+        raise InputError(f"{name}: no such recipe file{hint or f'; shipped recipes: {shown}'}")
     tree = read_tree(path)
     variants: dict[str, Variant] = {}
     for key, entry in (tree.pop("variants", None) or {}).items():
@@ -120,6 +124,9 @@ def load_recipe(name: str, overrides: tuple[str, ...] = (), data: str | Path | N
             raise InputError(f"{base}: no variant {part!r}; it has {', '.join(variants) or 'none'}")
         variants[part].apply(tree, spare)
         tree["name"] += f"-{part}"
+    # A shipped recipe names files of the user's, who need not know where the package lies.
+    if base not in shipped():
+        set_paths(tree, path.parent)
     apply_overrides(tree, overrides)
     return parse_recipe(_fill_in(tree, base, data), str(path))
 
@@ -161,5 +168,5 @@ def _fill_in(value: Any, name: str, data: str | Path | None) -> Any:
                 f"{name} needs corpora that are not shipped ({value}): pass --data FOLDER or set MSDC_DATA; "
                 f"docs/guides/data.md lists them and where to download them"
             )
-        value = value.replace("{data}", str(data))
+        value = value.replace("{data}", os.path.abspath(Path(data).expanduser()))
     return value

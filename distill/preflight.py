@@ -24,6 +24,7 @@ from msdc.distill.training.validation import read_graded
 from msdc.encoders.layout import Layout, read_layout
 from msdc.encoders.locate import locate_model
 from msdc.errors import InputError
+from msdc.progress import say
 
 TRIPLE_KINDS = ("triples", "nli")
 ASSISTANT_POSITIONS = 128  # of a multilingual model by name (msdc.distill.assistant)
@@ -170,6 +171,13 @@ def check_models(recipe: Recipe, download: bool = True) -> list[str]:
     if isinstance(recipe.student, StudentShape):
         longest = positions["assistant"] if recipe.student.scratch is None else None
         positions["student"] = min(recipe.student.max_length, longest or recipe.student.max_length)
+        if (
+            longest is not None
+            and longest < recipe.student.max_length
+            and "max_length" in recipe.student.model_fields_set
+        ):
+            asked = recipe.student.max_length
+            say(f"student: max_length {asked} asked, {longest} made: the assistant has no more positions")
         _check_code(recipe, recipe.student)
         if recipe.student.scratch is None:
             if recipe.assistant is None:

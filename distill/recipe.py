@@ -6,13 +6,15 @@ Frozen pydantic models that refuse unknown keys. Defaults are the values of Ding
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from msdc.errors import InputError
+from msdc.errors import InputError, did_you_mean
 from msdc.files import regular_size
 
 MAX_RECIPE_BYTES = 1_000_000
@@ -39,8 +41,10 @@ class Corpus(Strict):
     languages: tuple[str, ...] = Field(default=(), description="target languages; empty takes all that are found")
     limit: int | None = Field(default=None, gt=0, description="rows taken from each file")
     columns: tuple[int, ...] | tuple[str, ...] = Field(
-        default=(), description="text: tab-separated columns that hold it: numbers from 1, or names in the first line"
+        default=(),
+        description="of a table: the text, the pair (source, target) or the triple; numbers from 1, or names",
     )
+    subset: str | None = Field(default=None, description="hub: the configuration of the data set")
     tokenized: bool = Field(default=False, description="tokenized text: blanks before punctuation are removed")
     word_by_word: tuple[str, ...] = Field(
         default=(),
@@ -66,8 +70,10 @@ class Corpus(Strict):
     def _fits_together(self) -> Corpus:
         if sum(value is not None for value in (self.path, self.files, self.hub, self.opus)) != 1:
             raise ValueError("a corpus needs exactly one of path, files, hub, opus")
-        if (self.columns or self.tokenized or self.word_by_word) and self.kind != "text":
-            raise ValueError("columns, tokenized and word_by_word require `kind: text`")
+        if (self.tokenized or self.word_by_word) and self.kind != "text":
+            raise ValueError("tokenized and word_by_word require `kind: text`")
+        if self.subset is not None and self.hub is None:
+            raise ValueError("subset is the configuration of a hub data set: it requires hub")
         if self.recombine and not self.word_by_word:
             raise ValueError("recombine requires word_by_word")
         return self
@@ -357,6 +363,52 @@ def apply_overrides(tree: dict[str, Any], overrides: tuple[str, ...]) -> None:
         set_value(tree, key.strip(), parsed)
 
 
+def _absolute(value: Any, folder: Path) -> Any:
+    """A path of a recipe, or each of a list, relative to `folder`; placeholders and `~` stay."""
+    if isinstance(value, list):
+        return [_absolute(one, folder) for one in value]
+    if not isinstance(value, str) or value.startswith(("{", "~")):
+        return value
+    return os.path.abspath(folder / value)
+
+
+def set_paths(tree: dict[str, Any], folder: Path) -> None:
+    """Make the relative paths of a recipe's mapping absolute: they are relative to `folder`, where the recipe lies.
+
+    Paths are corpora, graded files, vocabularies and caches, and names of models that begin with `./` or `../`.
+    """
+
+    def mapping(value: Any) -> dict[str, Any]:
+        return value if isinstance(value, dict) else {}
+
+    def entries(value: Any) -> list[dict[str, Any]]:
+        return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+    def model(node: dict[str, Any], key: str) -> None:
+        inner = mapping(node.get(key))
+        place, name = (inner, "model") if "model" in inner else (node, key)
+        if isinstance(place.get(name), str) and place[name].startswith(("./", "../")):
+            place[name] = _absolute(place[name], folder)
+
+    assistant, student = mapping(tree.get("assistant")), mapping(tree.get("student"))
+    stages = entries(tree.get("stages"))
+    corpora = [*entries(tree.get("corpora")), *(c for stage in stages for c in entries(stage.get("corpora")))]
+    vocabularies = [mapping(node.get("vocabulary")) for node in (assistant, mapping(student.get("scratch")))]
+    for node, keys in (
+        *((corpus, ("path", "files")) for corpus in corpora),
+        *((vocabulary, ("file",)) for vocabulary in vocabularies),
+        (mapping(tree.get("heldout")), ("graded",)),
+        (tree, ("report", "cache", "exclude")),
+    ):
+        for key in keys:
+            if node.get(key):
+                node[key] = _absolute(node[key], folder)
+    for node, key in ((tree, "teacher"), (tree, "assistant"), (tree, "student"), (assistant, "body")):
+        model(node, key)
+    for stage in stages:
+        model(stage, "guide")
+
+
 def parse_recipe(tree: dict[str, Any], origin: str, overrides: tuple[str, ...] = ()) -> Recipe:
     """Validate a recipe after `apply_overrides`; `origin` names it in messages.
 
@@ -367,11 +419,44 @@ def parse_recipe(tree: dict[str, Any], origin: str, overrides: tuple[str, ...] =
     try:
         return Recipe(**tree)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        message = first["msg"]
-        if first["type"] == "extra_forbidden":
-            message = "unknown key"
-        raise InputError(f"{origin}: {place}: {message}") from error
+        raise InputError(f"{origin}: {say_what_is_wrong(error, Recipe)}") from error
     except TypeError as error:
         raise InputError(f"{origin}: {error}") from error
+
+
+def say_what_is_wrong(error: ValidationError, model: type[BaseModel]) -> str:
+    """The first thing that is wrong with a mapping, with its place; for an unknown key the known one it resembles.
+
+    An unknown key is told before a missing one: a key that is misspelled is both.
+    """
+    errors = error.errors()
+    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
+    unknown = first["type"] == "extra_forbidden"
+    keys, known = _walk(model, first["loc"][:-1] if unknown else first["loc"])
+    place = ".".join(map(str, [*keys, first["loc"][-1]] if unknown else keys))
+    said = f"unknown key{did_you_mean(str(first['loc'][-1]), known)}" if unknown else str(first["msg"])
+    return f"{place}: {said}" if place else said
+
+
+def _walk(model: type[BaseModel], place: tuple[int | str, ...]) -> tuple[list[int | str], list[str]]:
+    """A place in a model without the names of union members, which are no keys; and the keys that are known there."""
+    models, keys = [model], list[int | str]()
+    for part in place:
+        kinds = [
+            one.model_fields[part].annotation for one in models if isinstance(part, str) and part in one.model_fields
+        ]
+        if kinds:
+            models = [found for kind in kinds for found in _models_in(kind)]
+        elif isinstance(part, str) and any(one.__name__ in part for one in models):
+            models = [one for one in models if one.__name__ in part]
+            continue
+        elif isinstance(part, str) and not re.fullmatch(r"\w+", part):
+            continue
+        keys.append(part)
+    return keys, [key for one in models for key in one.model_fields]
+
+
+def _models_in(kind: Any) -> list[type[BaseModel]]:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return [kind]
+    return [found for inner in get_args(kind) for found in _models_in(inner)]

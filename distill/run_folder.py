@@ -20,13 +20,14 @@ import errno
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from msdc.distill.recipe import Recipe, Stage
+from msdc.distill.recipe import Recipe, Stage, set_paths
 from msdc.distill.training.metrics import FILE_NAME, Metrics
 from msdc.errors import InputError
 from msdc.files import read_json, staged_folder, write_json, write_text
@@ -120,9 +121,11 @@ class RunFolder:
         if self.recipe_file.is_file():
             if not resume:
                 raise InputError(f"{self.path} exists already: pass --resume to continue it, or -o another folder")
-            if read_recipe(self.path) != recipe:
+            if differences := differing(read_recipe(self.path), recipe):
+                more = f", and {len(differences) - 3} more" if len(differences) > 3 else ""
                 raise InputError(
-                    f"{self.path}/recipe.yaml differs from this recipe: resume with the recipe it was started with"
+                    f"{self.path} was started with another recipe: {'; '.join(differences[:3])}{more}. Resume with the "
+                    f"recipe it was started with, or name another folder with -o"
                 )
         elif not self.unstarted():
             raise InputError(f"{self.path} exists and is no run folder: choose another with -o")
@@ -188,6 +191,33 @@ def read_recipe(folder: Path) -> Recipe:
         return Recipe(**yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8")))
     except (OSError, TypeError, ValueError, yaml.YAMLError) as error:
         raise InputError(f"{folder}/recipe.yaml cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """(place, value) of everything in a recipe's mapping; stages by their names."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{place}.{key}" if place else str(key))
+    elif isinstance(value, (list, tuple)) and value:
+        for number, inner in enumerate(value):
+            name = inner.get("name") if isinstance(inner, dict) and place == "stages" else None
+            yield from _leaves(inner, f"{place}.{name or number}")
+    else:
+        yield place, value
+
+
+def differing(old: Recipe, new: Recipe) -> list[str]:
+    """Where two recipes differ, as `stages.teach.batch: 64 then, 32 now`; relative paths are those of this folder."""
+    trees = [json.loads(recipe.model_dump_json()) for recipe in (old, new)]
+    for tree in trees:
+        set_paths(tree, Path.cwd())
+    before, now = (dict(_leaves(tree)) for tree in trees)
+    return [
+        f"{place}: {json.dumps(before.get(place), ensure_ascii=False)} then, "
+        f"{json.dumps(now.get(place), ensure_ascii=False)} now"
+        for place in dict.fromkeys([*before, *now])
+        if before.get(place) != now.get(place)
+    ]
 
 
 def common_stages(one: Recipe, other: Recipe) -> list[int]:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from msdc import __version__
-from msdc.errors import MsdcError, printable
+from msdc.errors import MsdcError, did_you_mean, printable
 
 # subcommand -> (module:attribute, help line). The help lines are here so that `msdc --help` imports no subcommand.
 VERBS = {
@@ -19,6 +19,7 @@ VERBS = {
         "msdc.bench.quickstart.cli:command",
         "The whole workflow on the embedded corpus and teacher, in minutes.",
     ),
+    "corpus": ("msdc.distill.corpus:command", "Show what training would read from files: languages, rows, examples."),
     "distill": ("msdc.distill.cli:command", "Train a small student from a recipe."),
     "compress": ("msdc.compress.cli:command", "Plan sizes; make, trim or quantize a student."),
     "export": (
@@ -51,6 +52,14 @@ class LazyVerbs(click.Group):
         module, attribute = target.split(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it; an unknown name gets the known one that it resembles."""
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            ctx.fail(f"no such command {args[0]!r}{did_you_mean(args[0], VERBS)}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of subcommands without importing them."""

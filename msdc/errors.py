@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 
 # Control characters except line end and tab (ESC starts a terminal's commands), and marks that change text direction.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -11,6 +13,15 @@ _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u206
 def printable(text: str) -> str:
     """`text` with what could control a terminal replaced by U+FFFD; output of devices and files is not trusted."""
     return _UNSAFE.sub("\ufffd", text)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'corpora'?` for a word that resembles a known one, else what is known; empty without any."""
+    words = list(dict.fromkeys(known))
+    near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f" (known: {', '.join(words)})" if words else ""
 
 
 class MsdcError(Exception):

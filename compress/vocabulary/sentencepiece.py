@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from msdc.compress.vocabulary.alphabets import Alphabet
 from msdc.errors import InputError
 from msdc.files import atomic_path
+from msdc.progress import say
 from msdc.text.tokenizer import PieceTokenizer, Tokenizer
 
 SPACE = "▁"
@@ -260,4 +261,7 @@ def train_vocabulary(
         ) from error
     with atomic_path(target) as temporary:
         temporary.write_bytes(buffer.getvalue())
+    made = sentencepiece.SentencePieceProcessor(model_proto=buffer.getvalue()).get_piece_size()
+    if made < size:
+        say(f"vocabulary: {size:,} pieces asked, {made:,} made: the {len(rows):,} sentences support no more")
     return target

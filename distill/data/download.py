@@ -33,14 +33,15 @@ def corpus_cache() -> Path:
 def fetch_hub(corpus: Corpus) -> list[Path]:
     """Training files of a hub data set in the wanted languages (names like `en-de/train-00000-of-00001.parquet`).
 
-    `NAME@REVISION` takes the files of a commit, branch or tag.
+    `NAME@REVISION` takes the files of a commit, branch or tag. Empty where its files are not named by language pair, or
+    it is no such name: then the `datasets` library opens it (msdc.distill.data.saved).
 
     Raises:
-        InputError: it cannot be downloaded, or has nothing in these languages.
+        InputError: it cannot be downloaded.
     """
     name, _, revision = str(corpus.hub).partition("@")
-    if not corpus.languages:
-        raise InputError(f"hub corpus {name}: name the languages (`languages: [de]`)")
+    if not corpus.languages or corpus.subset is not None or Path(name).is_dir():
+        return []
     patterns = [
         f"*{corpus.source}-{code}*/train*.{kind}" for code in corpus.languages for kind in ("parquet", "tsv.gz", "tsv")
     ]
@@ -58,11 +59,7 @@ def fetch_hub(corpus: Corpus) -> list[Path]:
 
 
 def link_by_language(folder: Path, corpus: Corpus) -> list[Path]:
-    """Files of a fetched data set under names that carry their language pair (`en-de.NAME.parquet`).
-
-    Raises:
-        InputError: nothing in the wanted languages.
-    """
+    """Files of a fetched data set under names that carry their language pair (`en-de.NAME.parquet`), if it has any."""
     found = []
     for code in corpus.languages:
         pair = f"{corpus.source}-{code}"
@@ -73,8 +70,6 @@ def link_by_language(folder: Path, corpus: Corpus) -> list[Path]:
                 target.unlink(missing_ok=True)
                 target.symlink_to(path.absolute())  # through the snapshot, whose name is the commit
                 found.append(target)
-    if not found:
-        raise InputError(f"hub corpus {corpus.hub}: nothing in {', '.join(corpus.languages)}")
     return found
 
 

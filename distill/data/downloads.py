@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from msdc.distill.data.download import fetch_hub, fetch_opus
+from msdc.distill.data.saved import hub_record
 from msdc.distill.recipe import TEACHER, Corpus, NamedModel, Recipe, model_name
 from msdc.encoders.locate import locate_model
 from msdc.errors import InputError
@@ -59,7 +60,8 @@ def find_downloads(recipe: Recipe) -> dict[str, Any]:
     for corpus in dict.fromkeys(corpora):
         if corpus.hub is not None:
             files = found.setdefault(f"hub {corpus.hub}", {"files": {}})
-            more = _entry(fetch_hub(corpus))
+            fetched = fetch_hub(corpus)
+            more = _entry(fetched) if fetched else hub_record(corpus)
             files["files"] |= more.pop("files")
             files |= more
         elif corpus.opus is not None:

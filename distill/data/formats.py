@@ -6,15 +6,27 @@ A reader returns sources; rows are read when a source is iterated. Bad lines are
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
-from msdc.distill.data.parquet import read_parquet
-from msdc.distill.data.sources import MAX_LINE_BYTES, Row, Source, refuse_test_set
+from msdc.distill.data.columns import (
+    Pair,
+    find_pairs,
+    find_texts,
+    find_triple,
+    is_header,
+    unknown_form,
+    unnamed_language,
+)
+from msdc.distill.data.markup import read_tmx, read_xliff
+from msdc.distill.data.parquet import open_parquet
+from msdc.distill.data.sources import MAX_LINE_BYTES, Row, Source, language_of, refuse_test_set
+from msdc.distill.data.tables import Table, open_delimited, open_json_lines, text_bytes
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError
+from msdc.files import regular_size
 from msdc.text.scored_pairs import GOLD_RANGE, read_pairs
 from msdc.text.text_files import iterate_lines
 
@@ -26,54 +38,105 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     return iterate_lines(path, max_line_bytes=MAX_LINE_BYTES)
 
 
-def _text_bytes(path: Path) -> int:
-    """Approximate size of the text in a file, for the weights of corpora."""
-    return path.stat().st_size * (3 if path.suffix == ".gz" else 1)
+def _rows_of(table: Table, columns: Sequence[int], make: Callable[[list[str]], Row], source: Source) -> Iterator[Row]:
+    """Rows from the cells of some columns; what is empty or no text is counted as bad."""
+    for number, cells in table.read(columns):
+        if isinstance(cells, str):
+            source.complain(number, cells)
+            continue
+        texts = [cell for cell in cells if isinstance(cell, str)]
+        if any(cell is not None and not isinstance(cell, str) for cell in cells):
+            source.complain(number, "not text")
+        elif len(texts) < len(cells) or not all(text.strip() for text in texts):
+            source.complain(number, "empty" if len(columns) == 1 else "an empty side")
+        else:
+            yield make(texts)
 
 
-def _header(first: list[str]) -> list[str] | None:
-    """Column languages when the first line is a header of language codes."""
-    codes = [cell.strip().lower() for cell in first]
-    return codes if len(codes) >= 2 and all(re.fullmatch(r"[a-z]{2,3}(_[A-Za-z]+)?", code) for code in codes) else None
+def read_columns(table: Table, corpus: Corpus, language: str | None) -> list[Source]:
+    """The sources of a table: pairs, triples or plain text, by the corpus' kind.
 
+    Raises:
+        InputError: it cannot be told which columns are meant, or which language.
+    """
 
-def _tsv(path: Path, corpus: Corpus, language: str) -> list[Source]:
-    """Tab-separated pairs, several languages under a header of language codes, or triples."""
-    first = next((line for _, line in _lines(path)), "").split("\t")
-    columns = _header(first)
-    if corpus.kind in ("text", "triples"):
-        columns = None
-    name = str(path)
-    size = _text_bytes(path)
-
-    def make(source_column: int, target_column: int, code: str, width: int, skip: int, share: int) -> Source:
-        def rows() -> Iterator[Row]:
-            for number, line in _lines(path):
-                if number <= skip:
-                    continue
-                cells = line.split("\t")
-                if len(cells) != width:
-                    source.complain(number, f"{len(cells)} columns, expected {width}")
-                elif not cells[source_column].strip() or not cells[target_column].strip():
-                    source.complain(number, "an empty side")
-                else:
-                    third = cells[2] if corpus.kind == "triples" else ""
-                    yield Row(cells[source_column], cells[target_column], code, third)
-
-        source = Source(f"{name}:{code}" if share > 1 else name, code, size // share, corpus, rows)
+    def make(name: str, columns: Sequence[int], code: str, share: int, row: Callable[[list[str]], Row]) -> Source:
+        named = " + ".join(table.names[c] if table.names else str(c + 1) for c in columns)
+        form = f"{table.form}, columns {named}"
+        source = Source(
+            name, code, table.size // share, corpus, lambda: _rows_of(table, columns, row, source), form=form
+        )
         return source
 
+    name = str(table.path)
     if corpus.kind == "triples":
-        return [make(0, 1, corpus.source, 3, 0, 1)]
-    if columns is not None:
-        if corpus.source not in columns:
-            raise InputError(f"{path}: no column {corpus.source!r} (have {', '.join(columns)})")
-        wanted = [
-            code for code in columns if code != corpus.source and (not corpus.languages or code in corpus.languages)
+        triple = find_triple(table, corpus)
+        return [make(name, triple, corpus.source, 1, lambda t: Row(t[0], t[1], corpus.source, t[2]))]
+    if corpus.kind == "text":
+        columns = find_texts(table, corpus)
+        labels = [f"{name}:{one + 1}" if len(columns) > 1 else name for one in columns]
+        return [
+            make(label, [one], corpus.source, len(columns), lambda t: _plain(t[0], corpus))
+            for label, one in zip(labels, columns, strict=True)
         ]
-        at = columns.index(corpus.source)
-        return [make(at, columns.index(code), code, len(columns), 1, len(wanted)) for code in wanted]
-    return [make(0, 1, language, 2, 0, 1)]
+    pairs = find_pairs(table, corpus, language)
+
+    def pair(one: Pair) -> Source:
+        label = f"{name}:{one.language}" if len(pairs) > 1 else name
+        columns = (one.source, one.target)
+        return make(label, columns, one.language, len(pairs), lambda t: Row(t[0], t[1], one.language))
+
+    return [pair(one) for one in pairs]
+
+
+# First bytes of files that are no text, as people call them
+_BINARY = {
+    b"PK": "a zip archive or an Office document",
+    b"%PDF": "PDF",
+    b"\xd0\xcf\x11\xe0": "an old Office document",
+    b"SQLite": "an SQLite database",
+    b"ARROW1": "an Arrow file",
+    b"7z": "a 7z archive",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+}
+
+
+def _refuse_binary(path: Path) -> None:
+    """Say what a file is that is no text.
+
+    Raises:
+        InputError: its first bytes are those of another known format.
+    """
+    regular_size(path)
+    with open(path, "rb") as handle:
+        first = handle.read(8)
+    seen = next((name for mark, name in _BINARY.items() if first.startswith(mark) and b"\t" not in first), None)
+    if seen is not None:
+        raise unknown_form(path, seen)
+
+
+def _table(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
+    """Tab-separated text or csv."""
+    _refuse_binary(path)
+    any_names = ".csv" in path.suffixes[-2:]
+    table = open_delimited(path, lambda cells, rows: is_header(corpus, cells, rows, any_names))
+    return read_columns(table, corpus, language)
+
+
+def _json_lines(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
+    if next((line.strip() for _, line in _lines(path) if line.strip()), "") == "[":
+        raise unknown_form(path, "one JSON list; write one object per line (jq -c '.[]')")
+    return read_columns(open_json_lines(path), corpus, language)
+
+
+def _parquet(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
+    return read_columns(open_parquet(path), corpus, language)
+
+
+def _plain(text: str, corpus: Corpus) -> Row:
+    return Row(join_punctuation(text) if corpus.tokenized else text, "", corpus.source)
 
 
 def join_punctuation(text: str) -> str:
@@ -82,7 +145,7 @@ def join_punctuation(text: str) -> str:
     return re.sub(r"(?<=[(\[]) | (?=[.,!?;:%)\]])", "", text)
 
 
-def _text(path: Path, corpus: Corpus, language: str) -> list[Source]:
+def _text(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
     """One sentence per line, or the text columns that the corpus names."""
     names = next(_lines(path), (0, ""))[1].split("\t") if corpus.columns else []
     if missing := [c for c in corpus.columns if (c not in names if isinstance(c, str) else not 1 <= c <= len(names))]:
@@ -105,11 +168,11 @@ def _text(path: Path, corpus: Corpus, language: str) -> list[Source]:
     def rows() -> Iterator[Row]:
         for number, text in sentences():
             if text.strip():
-                yield Row(join_punctuation(text) if corpus.tokenized else text, "", corpus.source)
+                yield _plain(text, corpus)
             else:
                 source.complain(number, "empty")
 
-    source = Source(str(path), corpus.source, _text_bytes(path), corpus, rows)
+    source = Source(str(path), corpus.source, text_bytes(path), corpus, rows)
     return [source]
 
 
@@ -136,8 +199,17 @@ def aligned_files(first: Path, second: Path, corpus: Corpus, language: str) -> l
     return [source]
 
 
-def _gettext(path: Path, corpus: Corpus, language: str) -> list[Source]:
-    """Translated entries of a gettext catalogue; fuzzy ones count as bad."""
+def _gettext(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
+    """Translated entries of a gettext catalogue; fuzzy ones count as bad.
+
+    The language is the corpus', that of the file's name, or the one in the catalogue's header.
+    """
+    code = language or language_of(path, corpus, at_end=True)
+    if code is None:
+        head = (re.search(r'^"Language: *([a-z]{2,3})', line) for _, line in islice(_lines(path), 100))
+        code = next((match[1] for match in head if match), None)
+    if code is None:
+        raise unnamed_language(path)
     quoted = re.compile(r'^(?:(msgid|msgstr|msgctxt|msgid_plural|msgstr\[\d+\])\s+)?"(.*)"\s*$')
 
     def unescape(text: str) -> str:
@@ -166,17 +238,19 @@ def _gettext(path: Path, corpus: Corpus, language: str) -> list[Source]:
             elif not line.strip() and entry:
                 source_text, target_text = text("msgid"), text("msgstr")
                 if source_text.strip() and target_text.strip() and not fuzzy:
-                    yield Row(source_text, target_text, language)
+                    yield Row(source_text, target_text, code)
                 elif source_text.strip():
                     source.complain(number, "untranslated or fuzzy")
                 entry, key, fuzzy, size = {}, "", False, 0
 
-    source = Source(str(path), language, path.stat().st_size, corpus, rows)
+    source = Source(str(path), code, path.stat().st_size, corpus, rows, form="gettext")
     return [source]
 
 
-def _dictionary(path: Path, corpus: Corpus, language: str) -> list[Source]:
+def _dictionary(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
     """Word pairs separated by a tab or blank, as MUSE has them, as parallel data (Reimers and Gurevych 2020)."""
+    if language is None:
+        raise unnamed_language(path)
 
     def rows() -> Iterator[Row]:
         for number, line in _lines(path):
@@ -190,7 +264,7 @@ def _dictionary(path: Path, corpus: Corpus, language: str) -> list[Source]:
     return [source]
 
 
-def _nli(path: Path, corpus: Corpus, language: str) -> list[Source]:
+def _nli(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
     """Labelled pairs (label, premise, hypothesis; further columns are ignored) as triples.
 
     Pairs of one premise follow each other, as in SNLI and MultiNLI; every entailed hypothesis is combined with every
@@ -215,11 +289,11 @@ def _nli(path: Path, corpus: Corpus, language: str) -> list[Source]:
                 premise = cells[1].strip()
                 found.setdefault(cells[0], []).append(cells[2])
 
-    source = Source(str(path), corpus.source, _text_bytes(path), corpus, rows)
+    source = Source(str(path), corpus.source, text_bytes(path), corpus, rows)
     return [source]
 
 
-def _nli_pairs(path: Path, corpus: Corpus, language: str) -> list[Source]:
+def _nli_pairs(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
     """Labelled pairs as they are (label, premise, hypothesis; further columns are ignored), for classification."""
 
     def rows() -> Iterator[Row]:
@@ -230,11 +304,11 @@ def _nli_pairs(path: Path, corpus: Corpus, language: str) -> list[Source]:
             else:
                 source.complain(number, "expected a label of NLI, a premise and a hypothesis")
 
-    source = Source(str(path), corpus.source, _text_bytes(path), corpus, rows)
+    source = Source(str(path), corpus.source, text_bytes(path), corpus, rows)
     return [source]
 
 
-def _scored(path: Path, corpus: Corpus, language: str) -> list[Source]:
+def _scored(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
     """Pairs with gold similarities 0 .. 5 in any layout of msdc.text.scored_pairs, scaled to 0 .. 1, for regression."""
     refuse_test_set(path, "be trained on; name the training part")
 
@@ -243,7 +317,7 @@ def _scored(path: Path, corpus: Corpus, language: str) -> list[Source]:
         for first, second, gold in zip(pairs.first, pairs.second, pairs.gold_N.tolist(), strict=True):
             yield Row(first, second, corpus.source, label=gold / GOLD_RANGE[1])
 
-    source = Source(str(path), corpus.source, _text_bytes(path), corpus, rows)
+    source = Source(str(path), corpus.source, text_bytes(path), corpus, rows)
     return [source]
 
 
@@ -260,7 +334,7 @@ class Format:
     """
 
     kind: str
-    read: Callable[[Path, Corpus, str], list[Source]]
+    read: Callable[[Path, Corpus, str | None], list[Source]]
     suffixes: tuple[str, ...] = ()
     auto: tuple[str, ...] = ()
     parallel: bool = True
@@ -273,10 +347,14 @@ FORMATS = (
     Format("scored", _scored, parallel=False),
     Format("dictionary", _dictionary),
     Format("gettext", _gettext, suffixes=(".po",)),
-    Format("", read_parquet, suffixes=(".parquet",)),
+    Format("", _parquet, suffixes=(".parquet",)),
+    Format("", _json_lines, suffixes=(".jsonl", ".jsonl.gz", ".ndjson", ".json", ".json.gz")),
+    Format("", read_tmx, suffixes=(".tmx", ".tmx.gz")),
+    Format("", read_xliff, suffixes=(".xlf", ".xliff", ".xlf.gz", ".xliff.gz")),
+    Format("", _table, suffixes=(".csv", ".csv.gz")),
     Format("text", _text, auto=(".txt", ".txt.gz"), parallel=False),
-    Format("triples", _tsv, parallel=False),
-    Format("pairs", _tsv),
+    Format("triples", _table, parallel=False),
+    Format("pairs", _table),
 )
 KINDS = ("auto", *(one.kind for one in FORMATS if one.kind))
 
@@ -288,6 +366,12 @@ def find_format(path: Path, kind: str) -> Format:
         if one.kind == kind or suffix in one.suffixes or (kind == "auto" and suffix in one.auto):
             return one
     return FORMATS[-1]
+
+
+def is_corpus_file(path: Path) -> bool:
+    """Whether a file of a folder is read as a corpus, by its suffix."""
+    suffixes = {suffix for one in FORMATS for suffix in (*one.suffixes, *one.auto)} | {".tsv", ".tsv.gz"}
+    return path.is_file() and any(path.name.endswith(suffix) for suffix in suffixes)
 
 
 def has_target(kind: str) -> bool:

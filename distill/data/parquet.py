@@ -1,4 +1,4 @@
-"""Pairs in two text columns of a parquet file, in bounded memory.
+"""Text columns of parquet files, in bounded memory.
 
 The footer of a file states the unpacked size of its columns, but the library allocates what the header of each page
 says. So the page headers are read first: they are what is bounded.
@@ -7,12 +7,12 @@ says. So the page headers are read first: they are what is bounded.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from msdc.distill.data.sources import MAX_LINE_BYTES, Row, Source
-from msdc.distill.recipe import Corpus
+from msdc.distill.data.sources import MAX_LINE_BYTES
+from msdc.distill.data.tables import Numbered, Table, take_sample
 from msdc.errors import InputError
 from msdc.files import regular_size
 
@@ -178,57 +178,83 @@ class _Texts:
         return [None if at is None else self._values[at] for at in column.indices.to_pylist()]
 
 
-def read_parquet(path: Path, corpus: Corpus, language: str) -> list[Source]:
-    """Pairs in two text columns.
+def text_names(schema: Any) -> list[str]:
+    """Columns of text, those inside a struct as `outer.inner`."""
+    import pyarrow.types as types
+
+    def is_text(kind: Any) -> bool:
+        kind = kind.value_type if types.is_dictionary(kind) else kind
+        return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+    names = []
+    for field in schema:
+        if types.is_struct(field.type):
+            names += [f"{field.name}.{inner.name}" for inner in field.type if is_text(inner.type)]
+        elif is_text(field.type):
+            names.append(field.name)
+    return names
+
+
+def column_of(batch: Any, name: str) -> Any:
+    """A column of a batch, or one inside a struct column (`outer.inner`)."""
+    import pyarrow.compute as pc
+
+    if name in batch.schema.names:
+        return batch.column(name)
+    outer, inner = name.split(".", 1)
+    column = batch.column(outer)
+    return pc.struct_field(column, inner)
+
+
+def open_parquet(path: Path) -> Table:
+    """The text columns of a parquet file.
 
     Raises:
-        InputError: not a parquet file, or without two columns.
+        InputError: not a parquet file, or without a text column.
     """
     import pyarrow.parquet as pq
 
     regular_size(path)
     try:
-        names = pq.ParquetFile(path).schema_arrow.names
+        schema = pq.ParquetFile(path).schema_arrow
+        names = text_names(schema)
     except Exception as error:
         raise InputError(f"{path}: not a parquet file ({_first_line(error)})") from error
-    pick = [n for n in ("english", "source", "en", "sentence1") if n in names] or names[:1]
-    other = [n for n in ("non_english", "target", language, "sentence2") if n in names and n not in pick] or names[1:2]
-    if not other:
-        raise InputError(f"{path}: needs two text columns, has {', '.join(names)}")
+    if not names:
+        raise InputError(f"{path}: no text column (has {', '.join(schema.names)[:200]})")
 
-    chosen = [pick[0], other[0]]
-
-    def batches() -> Iterator[list[list[object]]]:
+    def batches(chosen: list[str]) -> Iterator[list[list[object]]]:
         # Dictionaries are kept as such: one text of a megabyte, named by 8,192 rows, would be written out 8,192 times.
-        file = pq.ParquetFile(path, read_dictionary=chosen)
-        kept = all(hasattr(file.schema_arrow.field(name).type, "value_type") for name in chosen)
+        plain = [name for name in chosen if name in schema.names]
+        file = pq.ParquetFile(path, read_dictionary=plain)
+        kept = len(plain) == len(chosen) and all(
+            hasattr(file.schema_arrow.field(name).type, "value_type") for name in plain
+        )
         texts = [_Texts() for _ in chosen]
         for group in range(file.metadata.num_row_groups):
             with open(path, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as raw:
-                value, dictionary = _check_group(path, raw, file.metadata, group, chosen)
+                tops = [name if name in schema.names else name.split(".", 1)[0] for name in chosen]
+                value, dictionary = _check_group(path, raw, file.metadata, group, tops)
             largest = max(1, value, 0 if kept else dictionary)
             rows = min(BATCH_ROWS, max(1, BATCH_BYTES // largest))
             for batch in file.iter_batches(batch_size=rows, columns=chosen, row_groups=[group]):
-                yield [one.of(batch.column(name)) for one, name in zip(texts, chosen, strict=True)]
+                yield [one.of(column_of(batch, name)) for one, name in zip(texts, chosen, strict=True)]
 
-    def rows() -> Iterator[Row]:
+    def read(columns: Sequence[int]) -> Iterator[Numbered]:
         number = 0
-        found = batches()
+        found = batches([names[column] for column in columns])
         while True:
             try:
-                columns = next(found, None)
+                cells = next(found, None)
             except InputError:
                 raise
             except Exception as error:
                 raise InputError(f"{path}: damaged parquet file after row {number} ({_first_line(error)})") from error
-            if columns is None:
+            if cells is None:
                 return
-            for first, second in zip(*columns, strict=True):
+            for row in zip(*cells, strict=True):
                 number += 1
-                if isinstance(first, str) and isinstance(second, str) and first.strip() and second.strip():
-                    yield Row(first[:MAX_LINE_BYTES], second[:MAX_LINE_BYTES], language)
-                else:
-                    source.complain(number, "an empty side or not text")
+                yield number, [cell[:MAX_LINE_BYTES] if isinstance(cell, str) else cell for cell in row]
 
-    source = Source(str(path), language, path.stat().st_size * 2, corpus, rows)
-    return [source]
+    sample = take_sample(row for _, row in read(range(len(names))) if not isinstance(row, str))
+    return Table(path, "parquet", tuple(names), len(names), sample, read, path.stat().st_size * 2)

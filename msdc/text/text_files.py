@@ -53,7 +53,7 @@ class Lines:
         return InputError(f"{self.path} line {line}: {problem}")
 
 
-def _unpacked(raw: BinaryIO) -> BinaryIO:
+def unpacked(raw: BinaryIO) -> BinaryIO:
     """The content of an open file, decompressed if it starts as gzip does (whatever its name)."""
     packed = raw.read(2) == GZIP_MAGIC
     raw.seek(0)
@@ -69,7 +69,7 @@ def _raw_lines(path: Path, max_line_bytes: int | None, max_bytes: int | None) ->
     regular_size(path)
     try:
         with open(path, "rb", buffering=BUFFER_BYTES) as raw:
-            stream = _unpacked(raw)
+            stream = unpacked(raw)
             while line := stream.readline(bound):
                 number += 1
                 start, offset = offset, offset + len(line)

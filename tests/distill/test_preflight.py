@@ -29,7 +29,7 @@ WRONG = {
     "tokens": ("stages.three.objective", "embedding_alignment", "needs train: student.embedding"),
     "no triples": ("stages.four.objective", "supervised_contrastive", "needs triples"),
     "missing corpus": ("stages.four.corpora", [{"path": "nowhere.tsv"}], "nowhere.tsv: no such corpus file"),
-    "no columns": ("corpora", [{"path": "FOLDER/three.tsv", "languages": ["de"]}], "3 columns, expected 2"),
+    "no columns": ("corpora", [{"path": "FOLDER/three.tsv", "languages": ["de"]}], "text of 3 columns, first row"),
     "no such column": ("corpora", [{"path": "FOLDER/three.tsv", "kind": "text", "columns": ["text"]}],
         "no column 'text'"),
     "unreadable corpus": ("corpora", [{"path": "FOLDER/broken.tsv.gz", "languages": ["de"]}], "broken.tsv.gz"),

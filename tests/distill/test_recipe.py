@@ -70,3 +70,49 @@ def test_yaml_bombs_tags_and_garbage(tmp_path):
         read_tree(path)
     with pytest.raises(InputError, match="no such recipe"):
         read_tree(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"corpora": None, "corpus": []}, "corpus: unknown key; did you mean 'corpora'?"),
+        (
+            {"stages": [{"name": "a", "objective": "kd", "learnin_rate": 1}]},
+            "stages.0.learnin_rate: unknown key; did you mean 'learning_rate'?",
+        ),
+        (
+            {"assistant": {"vocabulary": {"tran": 500}}},
+            "assistant.vocabulary.tran: unknown key; did you mean 'train'?",
+        ),
+        ({"heldout": {"zzz": 1}}, "heldout.zzz: unknown key (known: pairs, share, graded, graded_pairs)"),
+    ],
+)
+def test_a_mistyped_key_gets_the_known_one(changes, said):
+    wanted = {key: value for key, value in tree(**changes).items() if value is not None}
+    with pytest.raises(InputError) as caught:
+        parse_recipe(wanted, "r.yaml")
+    assert str(caught.value) == f"r.yaml: {said}"
+
+
+def test_paths_are_relative_to_the_recipes_file(tmp_path, monkeypatch):
+    from msdc.distill.catalog import load_recipe
+
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text(
+        "corpora: [{path: data/x.tsv}, {files: [a.en, ~/a.de]}, {path: '{embedded}/y.tsv'}]\n"
+        "teacher: ./models/big\nheldout: {graded: [dev.tsv]}\nreport: [/abs/test.tsv]\ncache: cache\n"
+        "stages: [{name: one, objective: kd, guide: ../other, corpora: [{path: z.tsv}]}]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    recipe = load_recipe("project/mine.yaml", ("corpora.0.limit=3", "corpora.1.files=[c.en, c.de]"))
+    assert recipe.corpora[0].path == str(folder / "data" / "x.tsv")
+    assert recipe.corpora[1].files == ("c.en", "c.de")  # --set: of the working directory
+    assert recipe.corpora[2].path.startswith("/") and recipe.teacher == str(folder / "models" / "big")
+    assert recipe.heldout.graded == (str(folder / "dev.tsv"),) and recipe.report == ("/abs/test.tsv",)
+    assert recipe.cache == str(folder / "cache")
+    assert recipe.stages[0].guide == str(tmp_path / "other")
+    assert recipe.stages[0].corpora[0].path == str(folder / "z.tsv")
+    assert load_recipe("project/mine.yaml").corpora[1].files[1] == "~/a.de"
+    with pytest.raises(InputError, match="no such recipe file; did you mean 'quickstart'"):
+        load_recipe("quickstrat")

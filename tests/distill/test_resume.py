@@ -121,7 +121,7 @@ def test_a_run_folder_is_never_silently_reused(recipe, tiny_tree, tmp_path):
     in_child(recipe, folder, 3, False)
     with pytest.raises(InputError, match="pass --resume"):
         run(recipe, folder)
-    with pytest.raises(InputError, match="differs from this recipe"):
+    with pytest.raises(InputError, match=r"started with another recipe: seed: 1 then, 2 now\. Resume with"):
         run(parse_recipe({**tiny_tree, "seed": 2}, "tiny"), folder, True)
 
 

@@ -94,7 +94,7 @@ def test_files_of_every_kind(tmp_path):
 
 def test_a_corpus_of_nothing_else_is_an_error(tmp_path, excluded):
     (source,) = open_corpora((pairs_file(tmp_path, PAIRS[:3]),), Exclusion([excluded]))
-    with pytest.raises(InputError, match="too long or excluded"):
+    with pytest.raises(InputError, match="every sentence is excluded"):
         list(source.read())
 
 

@@ -1,0 +1,167 @@
+"""`msdc corpus`: what a run would read from files: form, language, rows, what is dropped and why, examples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+from pydantic import ValidationError
+
+from msdc.distill.data.exclusion import Exclusion, read_exclusion
+from msdc.distill.data.formats import KINDS
+from msdc.distill.data.sources import Source, open_corpus
+from msdc.distill.recipe import Corpus, say_what_is_wrong
+from msdc.errors import InputError, printable
+
+SHOWN = 70  # characters of an example
+
+
+@dataclass
+class Dropped:
+    """Rows that are left out for one reason; `line` is the first one's, None where it has none."""
+
+    why: str
+    rows: int
+    line: int | None
+
+
+@dataclass
+class Reading:
+    """What is read from one part of a corpus; `error` says why nothing is."""
+
+    name: str
+    form: str = ""
+    language: str = ""
+    rows: int = 0
+    all_rows: bool = True
+    dropped: list[Dropped] = field(default_factory=list)
+    examples: list[list[str]] = field(default_factory=list)
+    error: str = ""
+
+
+def read_source(source: Source, examples: int = 3, most: int | None = None) -> Reading:
+    """Read a source as training does, at most `most` rows of it."""
+    found = Reading(source.name, source.form, source.language)
+    before = source.without.count() if source.without is not None else 0
+    rows = source.read()
+    try:
+        for row in rows:
+            found.rows += 1
+            if len(found.examples) < examples:
+                found.examples.append([text for text in (row.source, row.target, row.third) if text])
+            if found.rows == most:
+                found.all_rows = False
+                break
+    except InputError as error:
+        found.error = str(error)
+    rows.close()  # type: ignore[attr-defined]
+    found.dropped = [Dropped(why, count, line) for why, (count, line) in source.reasons.items()]
+    if source.too_long:
+        limit = source.corpus.max_characters
+        found.dropped.append(Dropped(f"longer than {limit} characters (max_characters)", source.too_long, None))
+    if source.without is not None and (left_out := source.without.count() - before):
+        found.dropped.append(Dropped("holds an excluded sentence (exclude)", left_out, None))
+    return found
+
+
+def read_corpora(
+    corpora: Sequence[Corpus], examples: int = 3, most: int | None = None, without: Exclusion | None = None
+) -> list[Reading]:
+    """What is read from each part of some corpora; one that cannot be opened has an `error`."""
+    found = []
+    for corpus in corpora:
+        try:
+            for source in open_corpus(corpus):
+                source.without = without
+                found.append(read_source(source, examples, most))
+        except InputError as error:
+            name = corpus.path or corpus.hub or corpus.opus or " + ".join(corpus.files or ())
+            found.append(Reading(name, error=str(error)))
+    return found
+
+
+def to_text(readings: Sequence[Reading]) -> str:
+    """For a terminal."""
+    lines = []
+    for one in readings:
+        if one.error and not one.rows:
+            lines.append(f"{one.name}: {one.error.removeprefix(f'{one.name}: ')}")
+        else:
+            more = "" if one.all_rows else " (more were not read)"
+            lines.append(f"{one.name}: {one.form}; language {one.language}; {one.rows:,} rows{more}")
+        for drop in one.dropped:
+            place = "" if drop.line is None else f", the first at line {drop.line}"
+            lines.append(f"  dropped {drop.rows:,}: {drop.why}{place}")
+        for texts in one.examples:
+            lines.append("  " + "  |  ".join(t if len(t) <= SHOWN else f"{t[: SHOWN - 1]}…" for t in texts))
+        if one.error and one.rows:
+            lines.append(f"  stops: {one.error}")
+    return printable("\n".join(lines))
+
+
+def _corpora(file: str, settings: dict[str, Any], data: Path | None) -> tuple[list[Corpus], tuple[str, ...]]:
+    """The corpora that an argument stands for, and the files whose sentences stay out."""
+    if Path(file).suffix in (".yaml", ".yml"):
+        from msdc.distill.catalog import load_recipe
+
+        recipe = load_recipe(file, data=data)
+        own = [corpus for stage in recipe.stages for corpus in stage.corpora or ()]
+        return list(dict.fromkeys([*recipe.corpora, *own])), recipe.exclude
+    try:
+        return [Corpus(path=file, **settings)], ()
+    except ValidationError as error:
+        raise InputError(say_what_is_wrong(error, Corpus)) from error
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--source", default="en", show_default=True, help="Language of the source side.")
+@click.option("--languages", default="", help="Target languages, e.g. de,es. Default: all that are found.")
+@click.option("--kind", type=click.Choice(KINDS), default="auto", show_default=True, help="What the files hold.")
+@click.option("--columns", default="", help="Columns of a table: names, or numbers from 1, e.g. 2,4.")
+@click.option("--rows", type=click.IntRange(min=1), help="Read at most so many rows of each file.")
+@click.option("--examples", type=click.IntRange(min=0), default=3, show_default=True, help="Rows to show.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    envvar="MSDC_DATA",
+    help="Folder of the corpora that a recipe calls {data} [env MSDC_DATA].",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def command(
+    context: click.Context,
+    files: tuple[str, ...],
+    source: str,
+    languages: str,
+    kind: str,
+    columns: str,
+    rows: int | None,
+    examples: int,
+    data: Path | None,
+    as_json: bool,
+) -> None:
+    """Show what training would read from FILE...: files, folders, or the corpora of a recipe (FILE.yaml).
+
+    For each part its form and language, the rows, what is dropped and why, and examples. Exit code 2 if a part cannot
+    be read. The options are the keys of a corpus in a recipe.
+    """
+    given = [cell.strip() for cell in columns.split(",") if cell.strip()]
+    numbers = [int(cell) for cell in given if cell.isdigit()]
+    settings = {
+        "source": source,
+        "languages": tuple(code.strip() for code in languages.split(",") if code.strip()),
+        "kind": kind,
+        "columns": tuple(numbers) if len(numbers) == len(given) else tuple(given),
+    }
+    readings: list[Reading] = []
+    for file in files:
+        corpora, exclude = _corpora(file, settings, data)
+        readings += read_corpora(corpora, examples, rows, read_exclusion(exclude))
+    click.echo(json.dumps([asdict(one) for one in readings], ensure_ascii=False) if as_json else to_text(readings))
+    if any(one.error for one in readings):
+        context.exit(InputError.exit_code)

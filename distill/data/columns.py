@@ -1,0 +1,222 @@
+"""Which columns of a table are the texts of a corpus.
+
+In this order: the columns that the corpus names, columns named by language codes, columns with one of the known names,
+and last the only text columns beside numbers, ids and scores. Whatever is left is an error that lists what was seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msdc.distill.data.tables import Table, is_number, looks_like_names
+from msdc.distill.recipe import Corpus
+from msdc.errors import InputError
+
+# (source, target), as the data sets of sentence-transformers, OPUS and their like name them
+PAIR_NAMES = (
+    ("english", "non_english"),
+    ("source", "target"),
+    ("src", "tgt"),
+    ("src", "trg"),
+    ("source_text", "target_text"),
+    ("sentence1", "sentence2"),
+    ("sentence_1", "sentence_2"),
+    ("text1", "text2"),
+    ("anchor", "positive"),
+    ("text", "translation"),
+)
+TRIPLE_NAMES = (
+    ("anchor", "positive", "negative"),
+    ("premise", "entailment", "contradiction"),
+    ("sent0", "sent1", "hard_neg"),
+    ("query", "pos", "neg"),
+)
+TEXT_NAMES = ("text", "sentence", "content")
+# Look like codes of languages and are none.
+NO_CODES = frozenset(
+    ["src", "tgt", "trg", "url", "doc", "key", "row", "num", "pos", "neg", "idx", "uid", "set", "lid", "txt", "tag"]
+)
+KNOWN_FORMS = (
+    "csv, tab-separated text and parquet with columns named by languages (en, de), by names such as source and target, "
+    "or by `columns: [A, B]`; JSON lines, also with a `translation` object; folders of datasets.save_to_disk; "
+    "TMX, XLIFF, gettext; two aligned files (`files: [A, B]`); lines of text (`kind: text`)"
+)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two columns of a table, and the language of the second."""
+
+    source: int
+    target: int
+    language: str
+
+
+def unnamed_language(name: object) -> InputError:
+    """The error for pairs whose target language nothing tells."""
+    return InputError(
+        f"{name}: nothing says which language its translations are in; add it to the corpus (`languages: [de]`), or "
+        "name the file after its languages (NAME.en-de.tsv)"
+    )
+
+
+def unknown_form(name: object, seen: str) -> InputError:
+    """The one error for files that are none of the known forms."""
+    return InputError(f"{name}: not in a known form: {seen}. Known: {KNOWN_FORMS}")
+
+
+def code_of(name: str) -> str | None:
+    """The language code that a column is named by (`de`, `zh_CN`, `translation.de`), in lower case; None if none."""
+    last = name.rsplit(".", 1)[-1].strip().lower()
+    return last if re.fullmatch(r"[a-z]{2,3}([_-][a-z0-9]+)?", last) and last not in NO_CODES else None
+
+
+def _is_language(code: str | None, language: str) -> bool:
+    return code is not None and language.lower() in (code, re.split("[_-]", code)[0])
+
+
+def is_header(corpus: Corpus, cells: Sequence[str], rows: Sequence[Sequence[str]], any_names: bool = False) -> bool:
+    """Whether the first row of a table names its columns; `any_names` takes whatever looks like names for one."""
+    if corpus.columns and isinstance(corpus.columns[0], str):
+        return True
+    if any(not re.fullmatch(r"[\w .-]{1,60}", cell) for cell in cells):
+        return False
+    names = {cell.lower() for cell in cells}
+    if any(set(known) <= names for known in (*PAIR_NAMES, *TRIPLE_NAMES)):
+        return True
+    codes = [code for code in map(code_of, cells) if code is not None]
+    if len(codes) >= 2 and (len(codes) == len(cells) or any(_is_language(code, corpus.source) for code in codes)):
+        return all(re.fullmatch(r"[\w.-]+", cell) for cell in cells)
+    return any_names and (bool(names & set(TEXT_NAMES)) or looks_like_names(cells, rows))
+
+
+def _text_columns(table: Table) -> list[int]:
+    """Columns that hold text: most of their cells have letters and are no numbers."""
+
+    def is_text(column: int) -> bool:
+        cells = [row[column] for row in table.sample if column < len(row) and row[column] not in (None, "")]
+        texts = [c for c in cells if isinstance(c, str) and not is_number(c) and any(letter.isalpha() for letter in c)]
+        return 2 * len(texts) > len(cells)
+
+    return [column for column in range(table.width) if is_text(column)]
+
+
+def _named(table: Table, columns: tuple[int | str, ...]) -> list[int]:
+    """Indices of the columns that a corpus names.
+
+    Raises:
+        InputError: no such column.
+    """
+    found = []
+    for column in columns:
+        if isinstance(column, str) and column in table.names:
+            found.append(table.names.index(column))
+        elif isinstance(column, int) and 1 <= column <= table.width:
+            found.append(column - 1)
+        else:
+            have = ", ".join(table.names)[:200] if table.names else f"no header, columns 1 to {table.width}"
+            raise InputError(f"{table.path}: no column {column!r} (have {have})")
+    return found
+
+
+def _known(table: Table, known: Sequence[tuple[str, ...]]) -> list[int] | None:
+    names = [name.lower() for name in table.names]
+    lasts = [name.rsplit(".", 1)[-1] for name in names]
+    for wanted in known:
+        for have in (names, lasts):
+            if all(name in have for name in wanted):
+                return [have.index(name) for name in wanted]
+    return None
+
+
+def _languages(table: Table, corpus: Corpus, texts: list[int]) -> list[Pair] | None:
+    """Pairs of columns named by language codes; None where they are not."""
+    empty = [c for c in range(table.width) if not any(row[c] for row in table.sample if c < len(row))]
+    named = {column: code_of(name) for column, name in enumerate(table.names) if column in (*texts, *empty)}
+    codes = {column: code for column, code in named.items() if code is not None}
+    sources = [column for column, code in codes.items() if _is_language(code, corpus.source)]
+    if len(codes) < 2:
+        return None
+    if not sources:
+        if len(codes) < len(table.names):
+            return None
+        raise InputError(f"{table.path}: no column {corpus.source!r} (have {', '.join(table.names)})")
+    pairs = []
+    for column, code in codes.items():
+        if column in sources:
+            continue
+        base = re.split("[_-]", code)[0]
+        wanted = next((language for language in corpus.languages if language.lower() in (code, base)), None)
+        if wanted is not None or not corpus.languages:
+            pairs.append(Pair(sources[0], column, wanted or code))
+    return pairs
+
+
+def find_pairs(table: Table, corpus: Corpus, language: str | None) -> list[Pair]:
+    """The pairs of columns to read; `language` is that of the second column where its name does not tell.
+
+    Raises:
+        InputError: no two columns can be told, or no language.
+    """
+    texts = _text_columns(table)
+    found: list[int] | None
+    if corpus.columns:
+        found = _named(table, corpus.columns)
+        if len(found) != 2:
+            raise InputError(f"{table.path}: pairs need two columns (source, target), the corpus names {len(found)}")
+    else:
+        pairs = _languages(table, corpus, texts)
+        if pairs is not None:
+            return pairs
+        found = _known(table, PAIR_NAMES)
+        if found is None and table.width == 2:
+            found = [0, 1]
+        if found is None and len(texts) == 2:
+            found = texts
+        if found is None:
+            raise unknown_form(table.path, f"{table.seen()}; which two are the pair: `columns: [A, B]`")
+    if table.names and corpus.columns:
+        own = code_of(table.names[found[1]])
+        if own is not None and not corpus.languages:
+            language = own
+    if language is None:
+        raise unnamed_language(table.path)
+    return [Pair(found[0], found[1], language)]
+
+
+def find_triple(table: Table, corpus: Corpus) -> list[int]:
+    """The three columns of a table of triples.
+
+    Raises:
+        InputError: no three columns can be told.
+    """
+    if corpus.columns:
+        found = _named(table, corpus.columns)
+        if len(found) != 3:
+            raise InputError(f"{table.path}: triples need three columns, the corpus names {len(found)}")
+        return found
+    known = _known(table, TRIPLE_NAMES)
+    texts = _text_columns(table)
+    if known is None and table.width > 3 and len(texts) == 3:
+        known = texts
+    return known or [0, 1, 2]
+
+
+def find_texts(table: Table, corpus: Corpus) -> list[int]:
+    """The columns of a table of plain text.
+
+    Raises:
+        InputError: more than one column could be meant.
+    """
+    if corpus.columns:
+        return _named(table, corpus.columns)
+    names = [name.lower() for name in table.names]
+    for name in (*TEXT_NAMES, corpus.source):
+        if name in names:
+            return [names.index(name)]
+    texts = _text_columns(table)
+    if len(texts) == 1:
+        return texts
+    raise unknown_form(table.path, f"{table.seen()}; which holds the text: `columns: [A]`")
