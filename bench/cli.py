@@ -68,6 +68,11 @@ def _settings(values: MutableMapping[str, Any]) -> Any:
 @click.option("--cooldown", type=float, default=0.0, show_default=True, help="Seconds to pause before each length.")
 @click.option("--timeout", type=float, default=900.0, show_default=True, help="Seconds per artifact.")
 @click.option("--runner", type=click.Path(path_type=Path), help="A native runner that you built.")
+@click.option("--address", metavar="IP[:PORT]",
+              help="Where the server of a link listens (127.0.0.1 with adb reverse).  "
+                   "[default: the default route's address]")  # fmt: skip
+@click.option("--tls", is_flag=True, help="Serve the link with a self-signed certificate (needs cryptography).")
+@click.option("--expect", type=int, default=1, show_default=True, help="Phones that answer the link.")
 @click.option("--build-runner", is_flag=True,
               help="Build the native runner for this machine and arm64 devices (kept in the cache).")  # fmt: skip
 @click.option("--import", "imports", multiple=True, type=click.Path(path_type=Path),

@@ -49,8 +49,8 @@ class ForeignDevice(BaseModel):
     name: str
     cpu: str = ""
     isa: tuple[str, ...] = ()
-    cores: int = Field(default=1, ge=1, le=1_000_000)
-    memory_mib: float = Field(default=0, ge=0, le=1e12)
+    cores: int | None = Field(default=None, ge=1, le=1_000_000)
+    memory_mib: float | None = Field(default=None, ge=0, le=1e12)
     os: str = ""
 
 

@@ -58,8 +58,8 @@ class DeviceInfo(Record):
     kind: str = Field(pattern=r"^[a-z][a-z0-9_]{0,31}$", description="a device of msdc bench, or other")
     cpu: str = ""
     isa: tuple[str, ...] = ()
-    cores: int = Field(le=2**63 - 1, ge=1)
-    memory_mib: float = Field(ge=0, le=1e12)
+    cores: int | None = Field(le=2**63 - 1, ge=1, description="None: unknown")
+    memory_mib: float | None = Field(ge=0, le=1e12, description="None: unknown")
     os: str = ""
     emulated: bool = False
 
@@ -216,6 +216,7 @@ class BrowserFacts(Record):
     worker: bool
     clock_step_ms: Sample = Field(description="smallest step that the page's clock was seen to make")
     claimed_cores: int | None = Field(default=None, ge=1, le=2**20, description="what the browser says")
+    claimed_memory_gib: float | None = Field(default=None, ge=0, le=2**20, description="the same, rounded by it")
     calls_per_sample: dict[str, int] = Field(default_factory=dict, description="calls that one sample is the mean of")
     cold_ms: dict[str, Sample] = Field(default_factory=dict)
     golden_sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="of the golden vectors, to compare browsers")

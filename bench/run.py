@@ -9,21 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from msdc.bench.devices.base import Device
+from msdc.bench.devices.base import Device, Incomplete
 from msdc.bench.devices.registry import open_devices
+from msdc.bench.measure import PARITY_GATE, SINGLE_GATE, vectors_agree
 from msdc.bench.result import BenchFile, DeviceRun
 from msdc.bench.settings import BenchSettings, usual_lengths
-from msdc.errors import GateError, MsdcError
+from msdc.errors import GateError, InputError, MsdcError
 from msdc.export.manifest import read_manifest
 from msdc.export.runtimes import RUNTIMES
 from msdc.files import refuse_existing, write_json
 from msdc.progress import say
-
-# Minimum of the mean cosine to the golden vectors; a single text may be ten times as far from 1. Kernels for different
-# processors round activations to 8 bits differently (KleidiAI on Arm differs from x86), so two correct results are as
-# far from each other as each is from the float model. Wrong kernels are far off: 0.81 to 0.88 where observed.
-PARITY_GATE = 0.999
-SINGLE_GATE = 1 - 10 * (1 - PARITY_GATE)
 
 
 @dataclass(frozen=True)
@@ -60,23 +55,25 @@ class BenchOutcome:
 def bench(bundle: Path, devices: str, settings: BenchSettings) -> BenchOutcome:
     """Run `bundle` on every device of the comma-separated list.
 
-    A single device raises its own error. With several, a failure is recorded and the others continue; whatever a device
-    raises is its failure, since its answers are not under our control.
+    A single device that measured nothing raises its own error. Else a failure is recorded and the others continue;
+    whatever a device raises is its failure, since its answers are not under our control.
 
     Raises:
         InputError: an unknown device; or the only device's input error.
         MsdcError: the only device failed.
     """
     opened = open_devices(devices)
+    _check_link_options(opened, settings)
     if len(opened) == 1:
-        return BenchOutcome(runs=_run(opened[0], bundle, settings))
+        return _run(opened[0], bundle, settings)
 
-    def attempt(device: Device) -> list[DeviceRun] | MsdcError:
+    def attempt(device: Device) -> BenchOutcome:
         try:
             return _run(device, bundle, settings)
         except MsdcError as error:
-            say(f"failed on {device.spec}: {' '.join(str(error).split())}")
-            return error
+            failure = f"{device.spec}: {' '.join(str(error).split())}"
+            say(f"failed on {failure}")
+            return BenchOutcome(failures=[failure])
 
     # Devices that measure time run one after another, undisturbed; those that count instructions run in parallel after.
     outcomes = {device: attempt(device) for device in opened if not device.undisturbed}
@@ -85,18 +82,24 @@ def bench(bundle: Path, devices: str, settings: BenchSettings) -> BenchOutcome:
         outcomes |= dict(zip(counting, pool.map(attempt, counting), strict=True))
     done = BenchOutcome()
     for device in opened:
-        outcome = outcomes[device]
-        if isinstance(outcome, MsdcError):
-            done.failures.append(f"{device.spec}: {' '.join(str(outcome).split())}")
-        else:
-            done.runs += outcome
+        done.runs += outcomes[device].runs
+        done.failures += outcomes[device].failures
     return done
 
 
-def _run(device: Device, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:
+def _check_link_options(devices: Sequence[Device], settings: BenchSettings) -> None:
+    asked = {"--address": settings.address is not None, "--tls": settings.tls, "--expect": settings.expect != 1}
+    named = [name for name, given in asked.items() if given]
+    if named and not any(device.kind == "link" for device in devices):
+        raise InputError(f"{named[0]} belongs to --device link, which is not asked for")
+
+
+def _run(device: Device, bundle: Path, settings: BenchSettings) -> BenchOutcome:
     """Results of one device; an exception that is not one of ours becomes its `MsdcError`."""
     try:
-        return device.run(bundle, settings)
+        return BenchOutcome(runs=device.run(bundle, settings))
+    except Incomplete as error:
+        return BenchOutcome(error.runs, [f"{device.spec}: {' '.join(str(error).split())}"])
     except MsdcError:
         raise
     except Exception as error:
@@ -112,7 +115,7 @@ def parity_failures(runs: Sequence[DeviceRun]) -> list[str]:
         if run.parity is None:
             continue
         golden = run.parity.golden
-        if not (golden.mean_cosine >= PARITY_GATE and golden.min_cosine >= SINGLE_GATE):
+        if not vectors_agree(golden):
             mean, least = f"{golden.mean_cosine:.4f}", f"{golden.min_cosine:.4f}"
             gates = f"(gates {PARITY_GATE} and {SINGLE_GATE:.3g})"
             found.append(f"{run.title}: golden vectors agree only to mean cosine {mean}, lowest {least} {gates}")

@@ -40,6 +40,9 @@ class BenchSettings(BaseModel):
     cooldown_s: float = Field(default=0.0, ge=0, le=1e6, description="pause between artifacts and lengths, for phones")
     affinity: tuple[int, ...] = Field(default=(), description="CPU numbers to run on; empty: any")
     runner: Path | None = Field(default=None, description="a native runner built by the user, for native devices")
+    address: str | None = Field(default=None, description="IP[:PORT] that a link's server listens at; None: found")
+    tls: bool = Field(default=False, description="the link's server has a self-signed certificate")
+    expect: int = Field(default=1, ge=1, le=100, description="phones that answer a link")
     progress: bool = False
 
     def prompt_text(self, manifest: Manifest) -> str:

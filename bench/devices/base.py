@@ -14,9 +14,17 @@ from pathlib import Path
 from msdc.bench.result import DeviceRun
 from msdc.bench.settings import BenchSettings
 from msdc.bench.workload import Tasks, collect
-from msdc.errors import InputError
+from msdc.errors import InputError, MsdcError
 from msdc.export.manifest import Manifest, check_files, read_manifest
 from msdc.export.runtimes import RUNTIMES, RuntimeName
+
+
+class Incomplete(MsdcError):
+    """A device failed after it had measured something: `runs` are kept."""
+
+    def __init__(self, line: str, runs: Sequence[DeviceRun]) -> None:
+        super().__init__(line)
+        self.runs = list(runs)
 
 
 class Device(ABC):
@@ -45,7 +53,7 @@ class Device(ABC):
 
         Raises:
             InputError: the bundle is damaged, lacks a requested runtime, or a length exceeds its longest input.
-            MsdcError: the device failed.
+            MsdcError: the device failed; an `Incomplete` carries the runs that were finished before.
         """
 
 

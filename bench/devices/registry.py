@@ -41,6 +41,7 @@ _KINDS = (
         "msdc.bench.devices.emulator.cli:command",
     ),
     DeviceKind("browser", "msdc.bench.devices.browser.device:BrowserDevice", "[:chromium]"),
+    DeviceKind("link", "msdc.bench.devices.link.device:LinkDevice", "[:NAME]"),
 )
 DEVICES: dict[str, DeviceKind] = {kind.name: kind for kind in _KINDS}
 

@@ -19,11 +19,13 @@ from msdc.export.mobile.web.runtime import VERSION
 LONGEST_GAP_MS = 5000.0
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
+    """Base of an answer's parts: unknown keys and numbers that are not finite are refused."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class _Timed(_Part):
+class _Timed(Part):
     length: int | None = None
     samples: list[Sample] = Field(min_length=1, max_length=MAX_SAMPLES)
     warmup: int = Field(ge=0, le=2**31)
@@ -35,22 +37,22 @@ class _Timed(_Part):
         return make_timing(self.samples, warmup=self.warmup, length=self.length)
 
 
-class _Golden(_Part):
+class _Golden(Part):
     ids: list[list[int]]
     vectors: str
 
 
-class _Page(_Part):
+class _Page(Part):
     agent: str = Field(max_length=1000)
     hidden: bool
     timer_gap_ms: Sample
     secure: bool
     isolated: bool
     cores: int | None = Field(ge=1, le=2**20)
-    device_memory_gib: float | None
+    device_memory_gib: float | None = Field(ge=0, le=2**20)
 
 
-class PageAnswer(_Part):
+class PageAnswer(Part):
     """What the page sends; every field is checked."""
 
     load_ms: Sample
@@ -112,7 +114,9 @@ def page_vectors(text: str, count: int, width: int) -> np.ndarray:
     Raises:
         MsdcError: not that many finite numbers.
     """
+    if not count and not text:
+        return np.zeros((0, width), dtype=np.float32)
     try:
-        return decode_vectors(text, count, width) if count else np.zeros((0, width), dtype=np.float32)
+        return decode_vectors(text, count, width)
     except InputError as error:
         raise MsdcError(f"the page's answer: {str(error).replace('golden ', '')}") from error

@@ -114,6 +114,7 @@ class Measurement:
         held = {f"bundle/{name}": self.bundle / name for name in names} | {f"runtime/{WASM}": runtime / WASM}
         request = {**self.request(), "files": {name: path.stat().st_size for name, path in held.items()}}
         return {
+            "session.js": PAGE / "session.js",
             "measure.js": source.encode("utf-8"),
             "request.json": json_bytes(request),
             "runtime/ort.mjs": RUNTIME_MODULE.encode("utf-8"),
@@ -189,6 +190,7 @@ class Measurement:
             worker=answer.worker,
             clock_step_ms=answer.clock_step_ms,
             claimed_cores=answer.page.cores,
+            claimed_memory_gib=answer.page.device_memory_gib,
             calls_per_sample={str(timed.length): timed.calls_per_sample for timed in answer.latency},
             cold_ms={str(timed.length): float(np.median(timed.cold)) for timed in answer.latency},
             golden_sha256=hashlib.sha256(golden_ND.astype("<f4").tobytes()).hexdigest(),

@@ -98,6 +98,7 @@ class FileServer(ABC):
         self.files = dict(files)
         self.token = secrets.token_urlsafe(16)
         self._host, self._secure = host, tls is not None
+        self._replying, self._idle = 0, threading.Condition()
         self._server = _Server((host, port), self._handler(), tls)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
 
@@ -131,6 +132,22 @@ class FileServer(ABC):
     @abstractmethod
     def take(self, name: str, raw: bytes) -> Reply:
         """Status and JSON for what was posted to `name`."""
+
+    def drain(self, timeout_s: float) -> None:
+        """Wait until the posts that were taken have been replied to, or their clients are gone."""
+        with self._idle:
+            self._idle.wait_for(lambda: not self._replying, timeout_s)
+
+    @contextlib.contextmanager
+    def _reply_pending(self) -> Iterator[None]:
+        with self._idle:
+            self._replying += 1
+        try:
+            yield
+        finally:
+            with self._idle:
+                self._replying -= 1
+                self._idle.notify_all()
 
     def _name(self, path: str) -> str | None:
         """The file that `path` asks for, None without the secret."""
@@ -185,7 +202,8 @@ class FileServer(ABC):
                 if len(raw) < int(length):
                     self.close_connection = True
                     return self._reply(400)
-                return self._reply(*owner.take(name, raw))
+                with owner._reply_pending():
+                    return self._reply(*owner.take(name, raw))
 
             def _head(self, code: int, size: int, kind: str) -> None:
                 self.send_response(code)

@@ -68,8 +68,9 @@ def section(data: ReportData) -> Section | None:
     for run, _ in runs:
         d = run.device
         devices[d.kind, d.name] = (
-            d.name, d.kind + (", emulated" if d.emulated else ""), d.cpu or "–", " ".join(d.isa) or "–", str(d.cores),
-            fixed(d.memory_mib / 1024, 1), d.os or "–",
+            d.name, d.kind + (", emulated" if d.emulated else ""), d.cpu or "–", " ".join(d.isa) or "–",
+            str(d.cores or "unknown"), "unknown" if d.memory_mib is None else fixed(d.memory_mib / 1024, 1),
+            d.os or "–",
         )  # fmt: skip
     device_columns = (
         Column("Device", align="left"), Column("Kind", align="left"), Column("Processor", align="left"),

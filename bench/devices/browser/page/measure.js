@@ -127,13 +127,13 @@ async function measure() {
   const latency = [];
   for (const row of request.rows) {
     if (request.cooldown_ms) await new Promise((resolve) => setTimeout(resolve, request.cooldown_ms));
-    latency.push({ length: row.length, ...(await sample(() => engine.run(row), limits, during(`Texts of ${row.length} tokens`))) });
+    latency.push({ length: row.length, ...(await sample(() => engine.run(row), limits, during(`Measuring texts of ${row.length} tokens`))) });
     ++finished;
   }
   const { usual } = request, text = (i) => usual[i % usual.length];
-  const tokenize = await sample((i) => engine.ids(text(i)), limits, during("Tokenizing"));
+  const tokenize = await sample((i) => engine.ids(text(i)), limits, during("Measuring the tokenizer"));
   ++finished;
-  const pipeline = await sample((i) => engine.run(engine.ids(text(i))), limits, during("Ordinary sentences"));
+  const pipeline = await sample((i) => engine.run(engine.ids(text(i))), limits, during("Measuring ordinary sentences"));
   ++finished;
   const golden = request.golden.map((line) => engine.ids(line)), rows = request.texts.map((line) => engine.ids(line));
   const share = golden.length / (golden.length + rows.length), checking = during("Checking the results");

@@ -1,0 +1,165 @@
+// The page behind a link: it says what it will do, measures when its owner starts it, sends the answer, shows the result.
+
+import { Session } from "./session.js";
+
+const BEAT_MS = 3000, RETRY_MS = 2000, MOST_TRIES = 30, SEAT = "msdc-seat";
+const GONE = "The computer does not wait for this device any more. Ask for a new link.";
+const HIDDEN = "This page was not in front for a moment. Browsers slow down pages that nobody sees, so the times would be wrong.";
+const $ = (id) => document.getElementById(id);
+const show = (...ids) => {
+  for (const id of ["before", "during", "after", "failure", "again"]) $(id).hidden = !ids.includes(id);
+};
+// A page that is loaded again continues under its old seat; some private windows keep nothing.
+const kept = {
+  read: () => {
+    try {
+      return sessionStorage.getItem(SEAT);
+    } catch {
+      return null;
+    }
+  },
+  write: (seat) => {
+    try {
+      sessionStorage.setItem(SEAT, seat);
+    } catch {}
+  },
+};
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+const post = (name, value) => fetch(name, { method: "POST", body: JSON.stringify(value) });
+
+let session = null, beat = 0, attempt = 0, lock = null;
+
+function end() {
+  session?.stop();
+  session = null;
+  clearInterval(beat);
+  lock?.release().catch(() => {});
+  lock = null;
+}
+
+function fail(text, again = false) {
+  ++attempt;
+  end();
+  $("failure").textContent = text;
+  show("failure", ...(again ? ["again"] : []));
+}
+
+// Chromium tells these on https and localhost only, other browsers never: null is unknown.
+async function hints() {
+  const wanted = ["model", "platformVersion", "fullVersionList"];
+  const told = await navigator.userAgentData?.getHighEntropyValues(wanted).catch(() => null);
+  if (!told) return null;
+  const text = (value) => (value ? String(value).slice(0, 100) : null);
+  return {
+    model: text(told.model),
+    platform: text(told.platform),
+    platform_version: text(told.platformVersion),
+    version: text(told.fullVersionList?.find(({ brand }) => brand === "Chromium")?.version),
+  };
+}
+
+async function battery() {
+  const told = await navigator.getBattery?.().catch(() => null);
+  return told ? { percent: Math.round(100 * told.level), charging: told.charging } : null;
+}
+
+// Networks of phones come and go: try for a minute.
+async function send(seat, answer, mine) {
+  for (let tries = 1; mine === attempt; ++tries) {
+    try {
+      return await post(`${seat}/answer`, answer);
+    } catch (error) {
+      if (tries === MOST_TRIES) throw error;
+      $("state").textContent = "The computer cannot be reached; trying again";
+      await pause(RETRY_MS);
+    }
+  }
+  return null;
+}
+
+function result({ name, latency, load_ms: load, agrees, texts, scores }) {
+  const ms = (value) => `${value.toLocaleString("en", { maximumSignificantDigits: 3 })} ms`;
+  const row = (what, value) => {
+    const cells = [document.createElement("td"), document.createElement("td")];
+    cells[0].textContent = what;
+    cells[1].textContent = value;
+    $("rows").append(document.createElement("tr"));
+    $("rows").lastChild.append(...cells);
+  };
+  $("verdict").textContent = agrees
+    ? `Done. The computer has the result of ${name}.`
+    : `Done, but this device computes something else than the computer that made the model. The result of ${name} says so.`;
+  $("rows").replaceChildren();
+  for (const [tokens, value] of latency) row(`${tokens} tokens`, ms(value));
+  row("Loading the model, once", ms(load));
+  for (const [task, score] of scores) row(`Accuracy (${task}), of 100`, score.toFixed(1));
+  $("table").hidden = false;
+  $("last").textContent = `${agrees ? `All ${texts} check texts gave the expected result. ` : ""}You can close this page.`;
+  show("after");
+}
+
+async function start() {
+  const mine = ++attempt;
+  end();
+  show("during");
+  $("state").textContent = "Starting";
+  $("progress").removeAttribute("value");
+  const name = $("name").value;
+  let joined;
+  try {
+    joined = await post("join", { name, seat: kept.read() });
+  } catch {
+    return fail("The computer cannot be reached. Is this device in the same network?", true);
+  }
+  if (mine !== attempt) return;
+  if (!joined.ok) return fail(joined.status === 409 ? `${(await joined.json()).error}.`.replace(/^t/, "T") : GONE);
+  const { seat } = await joined.json();
+  kept.write(seat);
+  lock = (await navigator.wakeLock?.request("screen").catch(() => null)) ?? null;
+  const before = { hints: await hints(), battery_before: await battery() };
+  if (mine !== attempt) return;
+  if (document.hidden) return fail(HIDDEN, true);
+  let phase = "load";
+  beat = setInterval(async () => {
+    const got = await post(`${seat}/alive`, phase).catch(() => null);
+    if (got && !got.ok && mine === attempt) fail(GONE);
+  }, BEAT_MS);
+  session = new Session((now) => {
+    phase = now.phase;
+    $("state").textContent = `${now.text} (${Math.floor(100 * now.done)} %)`;
+    $("progress").value = now.done;
+  });
+  const found = await session.answer;
+  if (mine !== attempt) return;
+  session = null;
+  $("state").textContent = "Sending the result";
+  const answer = found.error ? found : { ...found, ...before, name, battery_after: await battery() };
+  let got;
+  try {
+    got = await send(seat, answer, mine);
+  } catch {
+    return fail("The result could not be sent: the computer cannot be reached.", true);
+  }
+  if (mine !== attempt) return;
+  end();
+  const reply = await got.json().catch(() => ({}));
+  if (got.ok) result(reply);
+  else fail(found.error ? `This device cannot run the model: ${found.error}` : `The computer did not take the result: ${reply.error ?? got.status}.`);
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden && session) fail(HIDDEN, true);
+});
+$("start").addEventListener("click", start);
+$("again").addEventListener("click", start);
+
+try {
+  const about = await (await fetch("about.json")).json();
+  $("model").textContent = about.model;
+  $("size").textContent = `${(about.bytes / 1e6).toFixed(0)} MB`;
+  $("sentences").textContent = `${about.sentences.toLocaleString("en")}`;
+  $("name").value = about.name;
+  $("start").disabled = false;
+} catch {
+  fail(GONE);
+}

@@ -1,0 +1,227 @@
+"""The link's page in a real Chromium with the screen of a phone, from an origin that is not secure, and its ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from urllib.parse import urlsplit
+
+import devtools
+import pytest
+import tiny_models as tiny
+from link_phone import WAIT_S, Link
+
+from msdc.bench.devices.base import Incomplete
+from msdc.bench.settings import BenchSettings
+from msdc.errors import MsdcError
+from msdc.export.mobile.web.runtime import runtime_folder
+
+# A name that resolves in this browser only, as an address of this machine: no secure origin, as phones see it.
+HOST = "phone.test"
+RULES = f"--host-resolver-rules=MAP {HOST} 127.0.0.2"
+SETTINGS = BenchSettings(runs=3, warmup=0, lengths=(8,), address="127.0.0.2", timeout_s=600)
+ENDLESS = SETTINGS.model_copy(update={"runs": 100_000, "warmup": 10_000})
+MEASURES = "document.getElementById('progress').value > 0.2"
+ENDED = "!document.getElementById('after').hidden || !document.getElementById('failure').hidden"
+TEXT = "document.body.innerText"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def chromium(tmp_path_factory) -> None:
+    """Skips where Chromium is not installed or cannot start as it is, or the runtime cannot be had."""
+    try:
+        program = devtools.CHROMIUM.program()
+        runtime_folder()
+    except MsdcError as error:
+        pytest.skip(str(error))
+    if os.geteuid() != 0:
+        # Some containers let no user make the namespaces of Chromium's sandbox.
+        profile = f"{devtools.CHROMIUM.profile}{tmp_path_factory.mktemp('profile')}"
+        command = [program, *devtools.CHROMIUM.options, profile, "--dump-dom", "about:blank"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"Chromium does not start with its sandbox: {done.stderr.strip()[-200:]}")
+
+
+def bundle():
+    return tiny.bundle("fp32", ("onnx",))
+
+
+def address_of(link: Link) -> str:
+    parts = urlsplit(link.link)
+    return f"{parts.scheme}://{HOST}:{parts.port}{parts.path}"
+
+
+def opened(browser: devtools.Browser, link: Link, **options) -> devtools.Page:
+    """The link's page, not started."""
+    page = browser.open(address_of(link), **options)
+    page.wait("!document.getElementById('start').disabled")
+    return page
+
+
+def started(browser: devtools.Browser, link: Link) -> devtools.Page:
+    """The link's page while it measures."""
+    page = opened(browser, link)
+    page.run("document.getElementById('start').click()")
+    page.wait(MEASURES)
+    return page
+
+
+def error_of(link: Link) -> str:
+    with pytest.raises(MsdcError) as stop:
+        link.end()
+    assert "\n" not in str(stop.value) and stop.value.exit_code == 1
+    return str(stop.value)
+
+
+def fits(page: devtools.Page) -> bool:
+    return page.run("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_whole_way_from_an_insecure_origin():
+    link = Link(bundle(), SETTINGS.model_copy(update={"tasks": ("graded-pairs",)}), name="suggested")
+    with devtools.chromium(RULES) as browser:
+        page = opened(browser, link, slowed=2)
+        before = page.run(TEXT)
+        assert "tiny" in before and "MB from that computer" in before and fits(page)
+        assert page.run("document.getElementById('name').value") == "suggested"
+        page.run("document.getElementById('name').value = 'Ada <b>phone</b>', document.getElementById('start').click()")
+        page.wait(ENDED)
+        shown = page.run(TEXT)
+        (run,) = link.end()
+        assert "Done. The computer has the result of Ada <b>phone</b>, Chromium" in shown and "8 tokens" in shown
+        assert fits(page) and page.run("document.querySelectorAll('main p b').length") == 1
+    facts = run.browser
+    assert facts is not None and facts.engine == "chromium" and facts.worker
+    assert not facts.secure_context and not facts.isolated and facts.claimed_memory_gib is None
+    assert run.threads == 1 and run.state_before is None and run.device.name.startswith("Ada <b>phone</b>, Chromium")
+    assert run.parity is not None and run.parity.golden.ids_equal and run.parity.golden.min_cosine > 0.999
+    assert run.accuracy[0].pairs == 112
+
+
+@pytest.mark.slow
+def test_a_tab_that_is_killed():
+    link = Link(bundle(), ENDLESS, silence_s=10)
+    with devtools.chromium(RULES) as browser:
+        started(browser, link).crash()
+        assert "phone 1 fell silent: its page was closed" in error_of(link)
+
+
+@pytest.mark.slow
+def test_a_browser_that_is_killed():
+    link = Link(bundle(), ENDLESS, silence_s=10)
+    with devtools.chromium(RULES) as browser:
+        started(browser, link)
+        browser.process.kill()
+        assert "fell silent" in error_of(link)
+
+
+@pytest.mark.slow
+def test_a_network_that_is_lost():
+    link = Link(bundle(), ENDLESS, silence_s=10)
+    with devtools.chromium(RULES) as browser:
+        started(browser, link).offline()
+        assert "or its network lost" in error_of(link)
+
+
+@pytest.mark.slow
+def test_a_network_that_comes_back_in_time():
+    # The pause before the second length is the time in which the network is lost.
+    link = Link(bundle(), SETTINGS.model_copy(update={"lengths": (8, 16), "cooldown_s": 10}))
+    with devtools.chromium(RULES) as browser:
+        page = started(browser, link)
+        page.offline()
+        page.wait(f"{TEXT}.includes('cannot be reached; trying again')")
+        page.offline(False)
+        page.wait(ENDED)
+        assert "Done." in page.run(TEXT)
+        assert len(link.end()) == 1
+
+
+@pytest.mark.slow
+def test_a_page_that_is_loaded_again_or_hidden_starts_over():
+    link = Link(bundle(), SETTINGS)
+    endless = Link(bundle(), ENDLESS)
+    with devtools.chromium(RULES) as browser:
+        page = started(browser, endless)
+        # Headless pages are never hidden: what the browser would say is said for it.
+        page.run("Object.defineProperty(document, 'hidden', { value: true, configurable: true }),"
+                 "document.dispatchEvent(new Event('visibilitychange'))")  # fmt: skip
+        assert "was not in front" in page.run(TEXT)
+        page.run("delete document.hidden, document.getElementById('again').click()")
+        page.wait(MEASURES)
+        seat = page.run("sessionStorage.getItem('msdc-seat')")
+        page.call("Page.reload")
+        page.wait("document.readyState === 'complete' && !document.getElementById('start').disabled")
+        page.run("document.getElementById('start').click()")
+        page.wait(MEASURES)
+        assert page.run("sessionStorage.getItem('msdc-seat')") == seat
+        second = opened(browser, link)
+        second.run("document.getElementById('start').click()")
+        second.wait(ENDED)
+        assert len(link.end()) == 1
+        assert endless.client.post(f"{seat}/answer", {"error": "enough"})[0] == 400
+        assert "enough" in error_of(endless)
+
+
+@pytest.mark.slow
+def test_a_phone_that_the_computer_waits_for_no_more():
+    link = Link(bundle(), ENDLESS.model_copy(update={"timeout_s": 20, "expect": 2}))
+    with devtools.chromium(RULES) as browser:
+        page = opened(browser, link)
+        page.run("document.getElementById('start').click()")
+        assert "0 of 2 devices answered in 20 s" in error_of(link)
+        assert page.run("document.getElementById('after').hidden")
+
+
+@pytest.mark.slow
+def test_tls_makes_a_secure_context_with_threads():
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one core: no second thread")
+    link = Link(bundle(), SETTINGS.model_copy(update={"tls": True, "threads": 2}))
+    with devtools.chromium(RULES, "--ignore-certificate-errors") as browser:
+        page = opened(browser, link)
+        page.run("document.getElementById('start').click()")
+        page.wait(ENDED)
+        assert "Done." in page.run(TEXT)
+        (run,) = link.end()
+    assert run.browser is not None and run.browser.secure_context and run.browser.isolated and run.threads == 2
+    assert run.browser.version is not None and run.browser.version.count(".") == 3
+
+
+@pytest.mark.slow
+def test_two_phones_of_which_one_is_lost():
+    link = Link(bundle(), ENDLESS.model_copy(update={"runs": 20, "warmup": 0, "expect": 2}), silence_s=15)
+    with devtools.chromium(RULES) as browser:
+        started(browser, link).crash()
+        page = opened(browser, link)
+        page.run("document.getElementById('start').click()")
+        page.wait(ENDED)
+        with pytest.raises(Incomplete, match="phone 1 fell silent") as stop:
+            link.end()
+    assert len(stop.value.runs) == 1
+
+
+NAMESPACE = """
+import sys
+from msdc.bench.devices.link.address import default_address
+print(default_address())
+"""
+
+
+@pytest.mark.slow
+def test_the_address_of_a_real_interface():
+    """In a network of its own, whose interface and route are made for it."""
+    setup = ("ip link add made0 type dummy && ip addr add 10.213.7.8/24 dev made0 && ip link set made0 up && "
+             "ip route add default via 10.213.7.1 && exec \"$@\"")  # fmt: skip
+    command = ["unshare", "--net", "--map-root-user", "sh", "-c", setup, "sh", os.sys.executable, "-c", NAMESPACE]
+    try:
+        probe = subprocess.run(
+            [*command[:5], "ip link add made0 type dummy"], capture_output=True, timeout=60, check=False
+        )
+    except FileNotFoundError:
+        pytest.skip("no unshare")
+    if probe.returncode != 0:
+        pytest.skip("no network namespace can be made here")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert done.stdout.strip() == "10.213.7.8", done.stderr

@@ -1,0 +1,123 @@
+"""A phone without a browser: it speaks to a link's server as the page does, and as no page would."""
+
+from __future__ import annotations
+
+import copy
+import http.client
+import json
+import ssl
+import threading
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from msdc.bench.devices.base import BenchSettings
+from msdc.bench.devices.link.device import LinkDevice
+from msdc.bench.result import DeviceRun
+from msdc.export.golden import encode_vectors, read_golden
+
+WAIT_S = 120  # only a hang takes so long
+ANDROID = (
+    "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Mobile Safari/537.36"
+)
+
+
+class Client:
+    """Requests below a link, each on a connection of its own."""
+
+    def __init__(self, link: str) -> None:
+        self.parts = urlsplit(link)
+
+    def ask(
+        self, method: str, path: str, body: bytes | None = None, **headers: str
+    ) -> tuple[int, bytes, dict[str, str]]:
+        """Status, body and headers for a path below the link, or anywhere with a leading slash."""
+        full = path if path.startswith("/") else self.parts.path + path
+        if self.parts.scheme == "https":
+            trusting = ssl._create_unverified_context()
+            connection = http.client.HTTPSConnection(self.parts.netloc, timeout=WAIT_S, context=trusting)
+        else:
+            connection = http.client.HTTPConnection(self.parts.netloc, timeout=WAIT_S)
+        try:
+            connection.request(method, full, body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read(), dict(answer.getheaders())
+        finally:
+            connection.close()
+
+    def post(self, path: str, value: Any) -> tuple[int, Any]:
+        """Status and JSON of a reply."""
+        status, body, _ = self.ask("POST", path, value if isinstance(value, bytes) else json.dumps(value).encode())
+        return status, json.loads(body) if body else None
+
+    def join(self, name: str = "", seat: str | None = None) -> str:
+        status, reply = self.post("join", {"name": name, "seat": seat})
+        assert status == 200, reply
+        return reply["seat"]
+
+
+def phone_answer(bundle: Path, settings: BenchSettings, **changes: Any) -> dict[str, Any]:
+    """What a phone would send that computes exactly what the export computed; dotted keys change a part of it."""
+    golden = read_golden(bundle)
+    timed = {"samples": [2.0] * settings.runs, "warmup": 8, "settled": True, "cold": [9.0], "calls_per_sample": 1}
+    answer = {
+        "load_ms": 900.0, "first_ms": 30.0, "loaded_heap_bytes": 2**24, "heap_bytes": 2**24,
+        "latency": [{"length": length, **timed} for length in settings.lengths],
+        "tokenize": timed, "pipeline": timed, "clock_step_ms": 0.1, "worker": True, "threads": 1, "runtime": "1.30.0",
+        "golden": {"ids": golden["ids"], "vectors": encode_vectors(np.asarray(golden["vectors"]["onnx"]))},
+        "vectors": "", "name": "Ada's phone", "hints": None, "battery_before": None, "battery_after": None,
+        "page": {"agent": ANDROID, "hidden": False, "timer_gap_ms": 1.0, "secure": False, "isolated": False,
+                 "cores": 8, "device_memory_gib": None},
+    }  # fmt: skip
+    answer = copy.deepcopy(answer)
+    for path, value in changes.items():
+        *parents, last = path.split("__")
+        place = answer
+        for part in parents:
+            place = place[part]
+        place[last] = value
+    return answer
+
+
+class Link:
+    """A `LinkDevice` that runs in a thread, and its link."""
+
+    def __init__(
+        self, bundle: Path, settings: BenchSettings, name: str | None = None, silence_s: float = WAIT_S
+    ) -> None:
+        self.link = ""
+        self.runs: list[DeviceRun] = []
+        self.error: BaseException | None = None
+        self._shown = threading.Event()
+        owner = self
+
+        class Shown(LinkDevice):
+            def show(self, link: str, port: int, settings: BenchSettings, fingerprint: str | None) -> None:
+                owner.link = link
+                owner._shown.set()
+
+        device = Shown(name)
+        device.silence_s = silence_s
+
+        def run() -> None:
+            try:
+                self.runs = device.run(bundle, settings)
+            except BaseException as error:
+                self.error = error
+            self._shown.set()
+
+        self._thread = threading.Thread(target=run, daemon=True)
+        self._thread.start()
+        assert self._shown.wait(WAIT_S)
+        assert self.link, self.error
+        self.client = Client(self.link)
+
+    def end(self) -> list[DeviceRun]:
+        """The runs, or the device's error raised."""
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive()
+        if self.error is not None:
+            raise self.error
+        return self.runs
