@@ -29,7 +29,7 @@ TOKENIZERS = {
 ORACLES = {"sentencepiece": "SentencePiece's library", "tokenizer-json": "Hugging Face's `tokenizers`"}
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./\w+\.js";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:const|class|function|async function) )", re.MULTILINE)
-_COMMENT = re.compile(r"^ *// .*\n", re.MULTILINE)
+_COMMENT = re.compile(r"^ *// .*\n| // [^\"'`\n]*$|^ +", re.MULTILINE)  # and indentation: bytes that a page downloads
 
 
 def module_source(kind: str) -> str:

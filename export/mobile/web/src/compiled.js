@@ -1,8 +1,8 @@
 // A tokenizer.json compiled at export, with the ids of Hugging Face's `tokenizers` library.
 
-import { damaged, nextCharacter } from "./bytes.js";
-import { Budget, CharacterMap, CharacterSet, CompiledFile, decode, FILE, previousCharacter } from "./compiled_file.js";
-import { textTable, WordReader, words } from "./compiled_file.js";
+import { allow, damaged, nextCharacter, spend } from "./bytes.js";
+import { CharacterMap, CharacterSet, CompiledFile, decode, FILE, previousCharacter } from "./compiled_file.js";
+import { MAX_SPECIAL, textTable, WordReader, words } from "./compiled_file.js";
 import { Pattern } from "./pattern.js";
 import { Splitter } from "./splitter.js";
 import { addByte, SEED } from "./tables.js";
@@ -20,7 +20,10 @@ class CompiledTokenizer {
     const patterns = reader.list(() => new Pattern(table(), sets));
     this.word = new CharacterSet(table());
     this.space = new CharacterSet(table());
-    const added = () => ({ names: textTable(table()), records: words(table()), starts: new CharacterSet(table()) });
+    const added = () => {
+      const found = { names: textTable(table()), records: words(table()), starts: new CharacterSet(table()) };
+      return found.records.length >= 2 * found.names.lengths.length ? found : damaged(FILE);
+    };
     this.raw = added();
     this.normalized = added();
     this.rules = new TextRules(reader, file, { sets, maps, patterns });
@@ -28,13 +31,13 @@ class CompiledTokenizer {
     this.vocabulary = textTable(table());
     this.model = readModel(reader, file, this.vocabulary);
     this.size = reader.next();
-    this.before = reader.list(() => reader.next());
-    this.after = reader.list(() => reader.next());
+    this.before = reader.list(() => reader.next(), MAX_SPECIAL);
+    this.after = reader.list(() => reader.next(), MAX_SPECIAL);
     if (reader.at !== reader.words.length) damaged(FILE);
   }
 
   // Parts of a text as [from, to, id]; id -1: ordinary text.
-  findAdded({ names, records, starts }, text, budget) {
+  findAdded({ names, records, starts }, text) {
     const out = [];
     let done = 0;
     const isWord = (at) => at < text.length && this.word.has(decode(text, at));
@@ -59,7 +62,7 @@ class CompiledTokenizer {
         from = previousCharacter(text, from);
       }
       while (flags & STRIP_RIGHT && to < text.length && this.space.has(decode(text, to))) {
-        budget.spend();
+        spend(1);
         to = nextCharacter(text, to);
       }
       if (done < from) out.push([done, from, -1]);
@@ -72,19 +75,20 @@ class CompiledTokenizer {
 
   // Ids of a text (UTF-8), without the special ids around it.
   segment(text) {
-    const budget = new Budget(text.length), ids = [];
-    for (const [from, to, id] of this.findAdded(this.raw, text, budget)) {
+    allow(text);
+    const ids = [];
+    for (const [from, to, id] of this.findAdded(this.raw, text)) {
       if (id >= 0) {
         ids.push(id);
         continue;
       }
-      const normal = this.rules.apply(text.subarray(from, to), budget);
-      for (const [start, end, inner] of this.findAdded(this.normalized, normal, budget)) {
+      const normal = this.rules.apply(text.subarray(from, to));
+      for (const [start, end, inner] of this.findAdded(this.normalized, normal)) {
         if (inner >= 0) {
           ids.push(inner);
           continue;
         }
-        const pieces = this.splitter.split(normal.subarray(start, end), from === 0 && start === 0, budget);
+        const pieces = this.splitter.split(normal.subarray(start, end), from === 0 && start === 0);
         for (const piece of pieces) this.model(piece, ids);
       }
     }

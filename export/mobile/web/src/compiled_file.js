@@ -1,11 +1,13 @@
 // tokenizer.bin: the tables of a compiled tokenizer.json. The layout is described in msdc/export/tokenizer/binary.py.
 
-import { damaged, EncoderError, nextCharacter } from "./bytes.js";
-import { TextTable } from "./tables.js";
+import { Bytes, damaged, EncoderError, nextCharacter, spend } from "./bytes.js";
+import { MAX_PROBES, TextTable } from "./tables.js";
 
 export const FILE = "tokenizer.bin";
 export const NONE = 0xffffffff;
-const VERSION = 1, REPLACE = 1, SHIFT = 2, SURROUND = 3;
+const VERSION = 1, REPLACE = 1, SHIFT = 2, SURROUND = 3, LAST_CODE = 0x10ffff;
+const MAX_TABLES = 4096, MAX_TOKEN_BYTES = 1024, MAX_ENTRIES = 1024, MAX_REPEATS = 8;
+export const MAX_RULES = 256, MAX_SPECIAL = 64;
 
 // Unicode code point of the character in `text[at, end)`.
 export function decode(text, at, end = nextCharacter(text, at)) {
@@ -36,18 +38,14 @@ export function appendCode(code, out) {
   out.push(0x80 | (code & 0x3f));
 }
 
-export const words = (bytes) => new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.length >> 2);
-
-// Steps left for one text: a pattern that would need more than a fixed number per byte is refused while it runs.
-export class Budget {
-  constructor(bytes) {
-    this.left = (bytes + 64) * 2048;
-  }
-
-  spend() {
-    if (this.left-- <= 0) throw new EncoderError("the tokenizer's pattern takes too many steps on this text");
-  }
+export function joined(front, text) {
+  const out = new Bytes(front.length + text.length);
+  out.append(front);
+  out.append(text);
+  return out.value();
 }
+
+export const words = (bytes) => new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.length >> 2);
 
 export class CompiledFile {
   constructor(bytes) {
@@ -55,13 +53,22 @@ export class CompiledFile {
     this.bytes = bytes.byteOffset % 4 ? bytes.slice() : bytes;
     this.head = words(this.bytes);
     if (String.fromCharCode(...bytes.subarray(0, 7)) !== "msdctok" || this.head[4] !== bytes.length) damaged(FILE);
+    if (this.head[3] > MAX_TABLES) damaged(FILE);
+    this.opened = 0;
     if (this.head[2] !== VERSION) throw new EncoderError(`${FILE}: version ${this.head[2]}, not ${VERSION}`);
   }
 
   table(index) {
     const from = this.head[5 + 2 * index], size = this.head[6 + 2 * index];
     if (index >= this.head[3] || from % 4 || from + size > this.bytes.length) damaged(FILE);
+    // Opening a table may cost its size: a large one named a thousand times is refused.
+    if ((this.opened += size) > MAX_REPEATS * this.bytes.length) damaged(FILE);
     return this.bytes.subarray(from, from + size);
+  }
+
+  shortText(index) {
+    const text = this.table(index);
+    return text.length <= MAX_TOKEN_BYTES ? text : damaged(FILE);
   }
 }
 
@@ -77,9 +84,9 @@ export class WordReader {
     return this.words[this.at++];
   }
 
-  list(read) {
+  list(read, most = MAX_ENTRIES) {
     const count = this.next();
-    if (count > this.words.length) damaged(FILE);
+    if (count > Math.min(most, this.words.length)) damaged(FILE);
     return Array.from({ length: count }, read);
   }
 }
@@ -88,8 +95,13 @@ export function textTable(blob) {
   const head = words(blob), count = head[0], slots = head[4];
   const offsets = head.subarray(5 + slots, 6 + slots + count);
   const lengths = new Uint32Array(count);
-  for (let i = 0; i < count; ++i) lengths[i] = offsets[i + 1] - offsets[i];
-  return new TextTable(blob.subarray(4 * (6 + slots + count)), offsets.subarray(0, count), lengths);
+  const bytes = blob.subarray(4 * (6 + slots + count));
+  if (offsets.length !== count + 1) damaged(FILE);
+  for (let i = 0; i < count; ++i) {
+    lengths[i] = offsets[i + 1] - offsets[i];
+    if (lengths[i] > MAX_TOKEN_BYTES || offsets[i + 1] > bytes.length) damaged(FILE);
+  }
+  return new TextTable(bytes, offsets.subarray(0, count), lengths);
 }
 
 // Pairs of numbers to two numbers: merges of BPE, compositions of characters.
@@ -102,7 +114,7 @@ export class PairTable {
     for (let at = 0; at + 3 < this.records.length; at += 4) {
       if (this.records[at] === NONE) continue;
       let slot = this.home(this.records[at], this.records[at + 1]);
-      while (this.slots[slot]) slot = (slot + 1) & (slots - 1);
+      for (let probes = 0; this.slots[slot]; slot = (slot + 1) & (slots - 1)) if (++probes > MAX_PROBES) damaged(FILE);
       this.slots[slot] = at + 1;
     }
   }
@@ -114,7 +126,9 @@ export class PairTable {
 
   // Place of the pair's two numbers in `records`, 0 where it has none.
   find(left, right) {
-    for (let slot = this.home(left, right); this.slots[slot]; slot = (slot + 1) & (this.slots.length - 1)) {
+    let slot = this.home(left, right);
+    for (let probes = 0; this.slots[slot] && probes <= MAX_PROBES; ++probes, slot = (slot + 1) & (this.slots.length - 1)) {
+      spend(1);
       const at = this.slots[slot] - 1;
       if (this.records[at] === left && this.records[at + 1] === right) return at + 2;
     }
@@ -161,12 +175,16 @@ export class CharacterMap {
 
   // Append what the character `text[from, to)` becomes.
   apply(text, from, to, out) {
+    spend(1);
     const code = decode(text, from, to), at = recordOf(this.entries, 4, code);
     if (at < 0) return out.append(text, from, to);
     const action = this.entries[at + 2], value = this.entries[at + 3];
     const start = value >>> 8, end = start + (value & 0xff);
     if (action === REPLACE) out.append(this.pool, start, end);
-    else if (action === SHIFT) appendCode((code + value) >>> 0, out);
+    else if (action === SHIFT) {
+      const moved = (code + value) >>> 0;
+      appendCode(moved <= LAST_CODE ? moved : damaged(FILE), out);
+    }
     else if (action === SURROUND) {
       out.append(this.pool, start, end);
       out.append(text, from, to);

@@ -6,6 +6,7 @@ import { openTokenizer, TOKENIZER_KIND } from "./sentencepiece.js";
 
 const RUNTIME = "web/runtime/ort.wasm.bundle.min.mjs", WASM = "web/runtime/ort-wasm-simd-threaded.wasm";
 const GOLDEN = "golden.json";
+const MAX_TOKENIZER_BYTES = 2 ** 28, MAX_GOLDEN_BYTES = 2 ** 24;
 const PAGE_BYTES = 65536, LEAST_MEMORY = 512 * 2 ** 20;
 const PAUSE_MS = 12; // messages of the page, a cancellation among them, are read at least this often
 
@@ -81,6 +82,7 @@ export class Engine {
     }
     const tokenizerFile = part.kind === "sentencepiece" ? part.file : part.compiled;
     if (!tokenizerFile) throw new EncoderError(part.refused ?? `${manifest.name}: export it again`);
+    if (files.bytes(tokenizerFile) > MAX_TOKENIZER_BYTES) damaged(tokenizerFile);
     const carried = !runtime && files.has(RUNTIME);
     const wanted = [tokenizerFile, program.file, ...(program.data ? [program.data] : []), ...(carried ? [RUNTIME, WASM] : [])];
     const total = wanted.reduce((sum, name) => sum + files.bytes(name), 0);
@@ -199,6 +201,7 @@ export class Engine {
 
   // Compare ids and vectors of the golden texts with those that the export wrote.
   async selfTest(_, { signal }) {
+    if (this.files.bytes(GOLDEN) > MAX_GOLDEN_BYTES) damaged(GOLDEN);
     const golden = JSON.parse(new TextDecoder().decode(await this.files.read(GOLDEN)));
     const raw = Uint8Array.from(atob(golden.vectors.onnx), (letter) => letter.charCodeAt(0));
     const expected = new Float32Array(raw.buffer), { width } = golden;

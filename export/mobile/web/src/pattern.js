@@ -1,16 +1,18 @@
 // A compiled regular expression over UTF-8: a backtracking matcher whose character classes are tables.
 
-import { damaged, EncoderError, nextCharacter } from "./bytes.js";
+import { damaged, EncoderError, nextCharacter, spend } from "./bytes.js";
 import { decode, FILE, NONE, previousCharacter, words } from "./compiled_file.js";
 
 const MATCH = 0, SET = 1, CHARACTER = 2, SPLIT = 3, JUMP = 4, REPEAT = 5, LOOK = 6, BEGIN = 7, END = 8;
-const MAX_DEPTH = 4;
+const MAX_DEPTH = 4, MAX_INSTRUCTIONS = 16384;
+const STEP = 8; // what a step spends
 
 export class Pattern {
   constructor(blob, sets) {
     this.program = words(blob);
     this.sets = sets;
     const count = this.program.length / 4;
+    if (!(count >= 1 && count <= MAX_INSTRUCTIONS)) damaged(FILE);
     for (let i = 0; i < count; ++i) {
       const [op, a, b] = this.program.subarray(4 * i, 4 * i + 3);
       const fits = op === SET || op === REPEAT ? a < sets.length : op === SPLIT ? a < count && b < count : true;
@@ -20,7 +22,7 @@ export class Pattern {
   }
 
   // End of the match at `start`, -1 for none. Alternatives are tried in order, as in Perl.
-  match(text, start, budget, instruction = 0, depth = 0) {
+  match(text, start, instruction = 0, depth = 0) {
     if (depth > MAX_DEPTH) damaged(FILE);
     const { program, sets } = this;
     const size = text.length, most = size + program.length / 4 + 64;
@@ -30,7 +32,7 @@ export class Pattern {
       choices.push(choice);
     };
     for (let at = start; ; ) {
-      budget.spend();
+      spend(STEP);
       const place = 4 * instruction, op = program[place], a = program[place + 1], b = program[place + 2];
       let ok = true;
       switch (op) {
@@ -57,7 +59,7 @@ export class Pattern {
           while ((count < c || c === NONE) && at < size) {
             const end = nextCharacter(text, at, size);
             if (!sets[a].has(decode(text, at, end))) break;
-            budget.spend();
+            spend(STEP);
             at = end;
             if (++count === least) floor = at;
           }
@@ -66,7 +68,7 @@ export class Pattern {
           break;
         }
         case LOOK: {
-          const found = this.match(text, at, budget, instruction + 1, depth + 1) >= 0;
+          const found = this.match(text, at, instruction + 1, depth + 1) >= 0;
           ok = found !== (b === 1);
           if (ok) {
             instruction = a;
@@ -93,9 +95,9 @@ export class Pattern {
   }
 
   // The first match at or after `from` as [start, end], null for none. A match is never empty.
-  search(text, from, budget) {
+  search(text, from) {
     for (let at = from; at < text.length; at = nextCharacter(text, at)) {
-      const end = this.match(text, at, budget);
+      const end = this.match(text, at);
       if (end > at) return [at, end];
     }
     return null;

@@ -1,17 +1,19 @@
 // SentencePiece `.model` files: unigram and BPE, with the ids of SentencePiece's own library.
 
-import { Bytes, damaged, EncoderError, nextCharacter, utf8 } from "./bytes.js";
+import { allow, Bytes, damaged, EncoderError, nextCharacter, spend, utf8 } from "./bytes.js";
 import { addByte, Queue, SEED, TextTable } from "./tables.js";
 
-const NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6;
+const NORMAL = 1, UNKNOWN = 2, USER_DEFINED = 4, UNUSED = 5, BYTE = 6; // 3: a control piece
 const UNIGRAM = 1, BPE = 2;
 const SPACE = utf8("\u2581"), BLANK = 0x20, REPLACEMENT = utf8("\ufffd");
 const MAX_MATCHES = 32; // rules that SentencePiece keeps for one position
+const MAX_PIECES = 2 ** 20, MAX_CHARACTERS = 7999, MAX_PIECE_FIELDS = 16, MAX_OTHER_FIELDS = 64;
 const float = Math.fround;
+
+const broken = () => damaged("the SentencePiece model");
 
 // Calls `visit(number, wire, value, end)` for each field of `bytes[at, end)`; a field of bytes is [value, end).
 function protobuf(bytes, at, end, visit) {
-  const broken = () => damaged("the SentencePiece model");
   const varint = () => {
     for (let value = 0, unit = 1; at < end && unit < 2 ** 64; unit *= 128) {
       const byte = bytes[at++];
@@ -56,20 +58,28 @@ class PieceTokenizer {
     this.unknown = -1;
     this.byteIds = new Int32Array(256).fill(-1);
     const starts = [], lengths = [], scores = [], types = [];
-    let charsmap = null;
+    let charsmap = null, others = 0;
+    this.longestOwn = 0; // bytes of the longest user-defined piece
     const view = new DataView(file.buffer, file.byteOffset);
     const piece = (from, to) => {
-      let start = 0, length = 0, score = 0, type = NORMAL;
+      let start = 0, length = 0, score = 0, type = NORMAL, fields = 0;
       protobuf(file, from, to, (number, wire, value, end) => {
+        if (++fields > MAX_PIECE_FIELDS) broken();
         if (number === 1 && wire === 2) [start, length] = [value, end - value];
         else if (number === 2 && wire === 5) score = view.getFloat32(value, true);
         else if (number === 3 && wire === 0) type = value;
       });
-      const id = starts.length;
+      const id = starts.length, text = file.subarray(start, start + length);
+      let characters = 0;
+      for (let at = 0, size; at < length; at += size, ++characters) size = validCharacter(text, at) || broken();
+      const fits = characters > 0 && characters <= MAX_CHARACTERS && Number.isFinite(score) && type >= NORMAL && type <= BYTE;
+      if (!fits || id === MAX_PIECES || (type === UNKNOWN && this.unknown >= 0)) broken();
       if (type === UNKNOWN) this.unknown = id;
-      else if (type === BYTE) {
-        this.byteIds[Number.parseInt(String.fromCharCode(file[start + 3], file[start + 4]), 16)] = id;
+      if (type === BYTE) {
+        const [, byte] = /^<0x([0-9A-F]{2})>$/.exec(String.fromCharCode(...text)) ?? broken();
+        this.byteIds[Number.parseInt(byte, 16)] = id;
       }
+      if (type === USER_DEFINED) this.longestOwn = Math.max(this.longestOwn, length);
       const found = type === NORMAL || type === USER_DEFINED || type === UNUSED;
       starts.push(start);
       lengths.push(found ? length : 0);
@@ -77,8 +87,9 @@ class PieceTokenizer {
       types.push(type);
     };
     protobuf(file, 0, file.length, (number, wire, value, end) => {
+      if (number === 1 && wire === 2) return piece(value, end);
+      if (++others > MAX_OTHER_FIELDS) broken();
       if (wire !== 2) return;
-      if (number === 1) piece(value, end);
       if (number === 2) {
         protobuf(file, value, end, (inner, kind, setting) => {
           if (kind !== 0) return;
@@ -100,12 +111,11 @@ class PieceTokenizer {
     if (this.kind !== UNIGRAM && this.kind !== BPE) {
       throw new EncoderError("a SentencePiece word or character model, which this module does not read");
     }
-    if (this.unknown < 0 || (this.byteFallback && this.byteIds.includes(-1))) damaged("the SentencePiece model");
+    if (this.unknown < 0 || (this.byteFallback && this.byteIds.includes(-1))) broken();
     this.size = starts.length;
     this.scores = Float32Array.from(scores);
     this.types = Uint8Array.from(types);
     this.table = new TextTable(file, Uint32Array.from(starts), Uint32Array.from(lengths));
-    this.hasUserDefined = types.includes(USER_DEFINED);
     const normal = this.scores.filter((_, id) => types[id] === NORMAL);
     this.unknownScore = float(normal.reduce((a, b) => Math.min(a, b), Infinity) - 10);
     // SentencePiece begins at the smallest positive number, not at the lowest.
@@ -113,8 +123,8 @@ class PieceTokenizer {
     this.trie = new Uint32Array(0);
     if (charsmap) {
       const [from, to] = charsmap;
-      const trieBytes = view.getUint32(from, true);
-      if (trieBytes % 4 || trieBytes >= to - from - 4 || file[to - 1] !== 0) damaged("the SentencePiece model");
+      const trieBytes = to - from > 4 ? view.getUint32(from, true) : 0;
+      if (!trieBytes || trieBytes % 1024 || trieBytes >= to - from - 4 || file[to - 1] !== 0) broken();
       this.trie = new Uint32Array(file.slice(from + 4, from + 4 + trieBytes).buffer);
       this.replacements = file.subarray(from + 4 + trieBytes, to);
     }
@@ -122,9 +132,8 @@ class PieceTokenizer {
 
   // Bytes of the longest user-defined piece at `at`, 0 for none.
   userDefined(text, at) {
-    if (!this.hasUserDefined) return 0;
     let longest = 0;
-    const most = Math.min(text.length, at + this.table.longest);
+    const most = Math.min(text.length, at + this.longestOwn);
     for (let end = at, hash = SEED; end < most; ) {
       hash = addByte(hash, text[end++]);
       const id = this.table.findHashed(hash, text, at, end);
@@ -145,6 +154,7 @@ class PieceTokenizer {
       // Darts-clone: bits 0-7 label, 8 has a leaf, 9 a wide offset, 10-30 offset, 31 set in a leaf, whose value is the rest.
       let node = offset(trie[0]);
       for (let i = at, matches = 0; i < text.length && matches < MAX_MATCHES; ++i) {
+        spend(1);
         node ^= text[i];
         const word = unit(node);
         if ((word & 0x800000ff) !== text[i]) break;
@@ -157,7 +167,9 @@ class PieceTokenizer {
       }
     }
     if (longest && value < this.replacements.length) {
-      return { out: this.replacements, from: value, to: this.replacements.indexOf(0, value), consumed: longest };
+      const to = this.replacements.indexOf(0, value);
+      spend(to - value);
+      return { out: this.replacements, from: value, to, consumed: longest };
     }
     const size = validCharacter(text, at);
     if (size === 0) return { out: REPLACEMENT, from: 0, to: REPLACEMENT.length, consumed: 1 };
@@ -200,6 +212,7 @@ class PieceTokenizer {
 
   // Ids of a text (UTF-8), without special ids.
   segment(text) {
+    allow(text);
     const normal = this.normalize(text);
     return this.kind === UNIGRAM ? this.unigram(normal) : this.bpe(normal);
   }

@@ -1,7 +1,7 @@
 // The pre-tokenizers of a compiled tokenizer.
 
-import { Bytes, damaged } from "./bytes.js";
-import { appendCode, FILE } from "./compiled_file.js";
+import { Bytes, damaged, spend } from "./bytes.js";
+import { appendCode, FILE, joined, MAX_RULES } from "./compiled_file.js";
 
 const CUT = 1, METASPACE = 2, PREFIX_SPACE = 3, BYTE_LETTERS = 4;
 const REMOVED = 0, ISOLATED = 1, WITH_PREVIOUS = 2, WITH_NEXT = 3;
@@ -24,14 +24,14 @@ export class Splitter {
       const op = reader.next();
       if (op === CUT) {
         const pattern = patterns[reader.next()] ?? damaged(FILE), behavior = reader.next(), invert = reader.next() !== 0;
-        return (text, first, budget) => cut(text, pattern, behavior, invert, budget);
+        return (text) => cut(text, pattern, behavior, invert);
       }
       if (op === METASPACE) {
-        const mark = file.table(reader.next()), prepend = reader.next(), cuts = reader.next() !== 0;
+        const mark = file.shortText(reader.next()), prepend = reader.next(), cuts = reader.next() !== 0;
         return (text, first) => metaspace(text, mark, prepend === ALWAYS || (prepend === FIRST && first), cuts);
       }
       if (op === PREFIX_SPACE) {
-        return (text) => [text.length && text[0] !== SPACE_BYTE ? Uint8Array.of(SPACE_BYTE, ...text) : text];
+        return (text) => [text.length && text[0] !== SPACE_BYTE ? joined(Uint8Array.of(SPACE_BYTE), text) : text];
       }
       if (op !== BYTE_LETTERS) damaged(FILE);
       return (text) => {
@@ -39,30 +39,35 @@ export class Splitter {
         for (const byte of text) appendCode(LETTERS[byte], out);
         return [out.value()];
       };
-    });
+    }, MAX_RULES);
   }
 
   // Pieces of a text; `first`: it begins where the whole input does.
-  split(text, first, budget) {
+  split(text, first) {
     let pieces = [text];
-    for (const step of this.steps) pieces = pieces.flatMap((piece, i) => step(piece, first && i === 0, budget));
+    for (const step of this.steps) {
+      pieces = pieces.flatMap((piece, i) => {
+        spend(1 + piece.length);
+        return step(piece, first && i === 0);
+      });
+    }
     return pieces;
   }
 }
 
-function cut(text, pattern, behavior, invert, budget) {
+function cut(text, pattern, behavior, invert) {
   const parts = []; // [from, to, hit]
   let at = 0;
-  for (let found; at < text.length && (found = pattern.search(text, at, budget)); [, at] = found) {
+  for (let found; at < text.length && (found = pattern.search(text, at)); [, at] = found) {
     if (found[0] > at) parts.push([at, found[0], invert]);
     parts.push([...found, !invert]);
   }
   if (at < text.length) parts.push([at, text.length, invert]);
-  const joined = [];
+  const pieces = [];
   let afterHit = false;
   for (const [from, to, hit] of parts) {
     if (behavior === REMOVED && hit) continue;
-    const last = joined.at(-1);
+    const last = pieces.at(-1);
     let join = false;
     if (behavior > ISOLATED && last) {
       if (behavior === WITH_PREVIOUS) join = hit && !afterHit;
@@ -70,10 +75,10 @@ function cut(text, pattern, behavior, invert, budget) {
       else join = hit === afterHit;
     }
     if (join) last[1] = to;
-    else joined.push([from, to]);
+    else pieces.push([from, to]);
     afterHit = hit;
   }
-  return joined.map(([from, to]) => text.subarray(from, to));
+  return pieces.map(([from, to]) => text.subarray(from, to));
 }
 
 function metaspace(text, mark, prepend, cuts) {

@@ -1,5 +1,7 @@
 // Lookups that both kinds of tokenizers need.
 
+import { damaged, spend } from "./bytes.js";
+
 export const SEED = 0x811c9dc5;
 export const NOTHING = new Uint8Array(0);
 
@@ -16,6 +18,9 @@ function spread(hash) {
   return hash ^ (hash >>> 13);
 }
 
+// Slots of a table are twice its entries: random hashes stay under fifty probes; more is a file made to collide.
+export const MAX_PROBES = 256;
+
 // Texts by their bytes: `bytes` holds all of them, text i at `starts[i]`, `lengths[i]` bytes long, 0 for none.
 export class TextTable {
   constructor(bytes, starts, lengths) {
@@ -28,32 +33,46 @@ export class TextTable {
     this.slots = new Int32Array(slots);
     this.mask = slots - 1;
     for (let i = 0; i < starts.length; ++i) {
-      if (lengths[i] === 0) continue;
-      this.longest = Math.max(this.longest, lengths[i]);
-      let slot = spread(addBytes(SEED, bytes, starts[i], starts[i] + lengths[i])) & this.mask;
-      while (this.slots[slot]) slot = (slot + 1) & this.mask;
+      const size = lengths[i], from = starts[i];
+      if (size === 0) continue;
+      this.longest = Math.max(this.longest, size);
+      let slot = spread(addBytes(SEED, bytes, from, from + size)) & this.mask;
+      for (let probes = 0, other; (other = this.slots[slot]); slot = (slot + 1) & this.mask) {
+        if (++probes > MAX_PROBES || (lengths[other - 1] === size && this.equal(other - 1, bytes, from, from + size))) {
+          damaged("the tokenizer");
+        }
+      }
       this.slots[slot] = i + 1;
     }
+  }
+
+  // Is text `index`, from its byte `skip` on, `text[from, to)`?
+  equal(index, text, from, to, skip = 0) {
+    const start = this.starts[index] + skip - from;
+    while (from < to && this.bytes[start + from] === text[from]) ++from;
+    return from === to;
   }
 
   // Index of `head` + `text[from, to)`, whose hash is given; -1 where there is none.
   findHashed(hash, text, from, to, head = NOTHING) {
     const size = to - from + head.length;
-    for (let slot = spread(hash) & this.mask; ; slot = (slot + 1) & this.mask) {
+    let slot = spread(hash) & this.mask;
+    for (let probes = 0; probes <= MAX_PROBES; ++probes) {
+      spend(1);
       const index = this.slots[slot] - 1;
-      if (index < 0) return -1;
+      if (index < 0) break;
+      slot = (slot + 1) & this.mask;
       if (this.lengths[index] !== size) continue;
-      const start = this.starts[index], tail = start + head.length;
-      let i = 0;
-      while (i < head.length && this.bytes[start + i] === head[i]) ++i;
-      if (i < head.length) continue;
-      for (i = from; i < to && this.bytes[tail + i - from] === text[i]; ) ++i;
-      if (i === to) return index;
+      spend(size / 16);
+      if (this.equal(index, head, 0, head.length) && this.equal(index, text, from, to, head.length)) return index;
     }
+    return -1;
   }
 
   find(text, from = 0, to = text.length) {
-    return to - from > this.longest ? -1 : this.findHashed(addBytes(SEED, text, from, to), text, from, to);
+    if (to - from > this.longest) return -1;
+    spend((to - from) / 4);
+    return this.findHashed(addBytes(SEED, text, from, to), text, from, to);
   }
 }
 

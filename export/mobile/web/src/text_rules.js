@@ -1,7 +1,7 @@
 // The normalizers of a compiled tokenizer, as Hugging Face's `tokenizers` applies them.
 
-import { Bytes, damaged, nextCharacter } from "./bytes.js";
-import { appendCode, decode, FILE, NONE, PairTable, previousCharacter, words } from "./compiled_file.js";
+import { Bytes, damaged, nextCharacter, spend } from "./bytes.js";
+import { appendCode, decode, FILE, joined, MAX_RULES, NONE, PairTable, previousCharacter, words } from "./compiled_file.js";
 
 const MAP = 1, FORM = 2, LITERAL = 3, PATTERN = 4, PREPEND = 5, STRIP = 6, CLUSTERS = 7;
 const CLUSTER_BYTES = 6; // clusters from here on are mapped character by character
@@ -57,7 +57,7 @@ export class TextRules {
   constructor(reader, file, tables) {
     const { sets, maps, patterns } = tables;
     const one = (list) => list[reader.next()] ?? damaged(FILE);
-    const table = () => file.table(reader.next());
+    const table = () => file.table(reader.next()), short = () => file.shortText(reader.next());
     this.rules = reader.list(() => {
       const op = reader.next();
       if (op === MAP) {
@@ -70,16 +70,17 @@ export class TextRules {
         return (text) => form(text, map, classes, composed);
       }
       if (op === LITERAL) {
-        const from = table(), to = table();
+        const from = short(), to = short();
+        if (!from.length) damaged(FILE);
         return (text) => replaceLiteral(text, from, to);
       }
       if (op === PATTERN) {
-        const pattern = one(patterns), to = table();
-        return (text, budget) => replacePattern(text, pattern, to, budget);
+        const pattern = one(patterns), to = short();
+        return (text) => replacePattern(text, pattern, to);
       }
       if (op === PREPEND) {
-        const front = table();
-        return (text) => (text.length ? Uint8Array.of(...front, ...text) : text);
+        const front = short();
+        return (text) => (text.length ? joined(front, text) : text);
       }
       if (op === STRIP) {
         const space = one(sets), sides = reader.next();
@@ -91,11 +92,14 @@ export class TextRules {
         return (text) => clusters(text, map, before, after, breaks, pictures);
       }
       return damaged(FILE);
-    });
+    }, MAX_RULES);
   }
 
-  apply(text, budget) {
-    for (const rule of this.rules) text = rule(text, budget);
+  apply(text) {
+    for (const rule of this.rules) {
+      spend(1 + text.length);
+      text = rule(text);
+    }
     return text;
   }
 }
@@ -113,6 +117,7 @@ function eachCharacter(text, visit) {
 function replaceLiteral(text, from, to) {
   const out = new Bytes(text.length + 16);
   for (let at = 0; at < text.length; ) {
+    spend(from.length / 16);
     if (from.every((byte, i) => text[at + i] === byte)) {
       out.append(to);
       at += from.length;
@@ -121,10 +126,10 @@ function replaceLiteral(text, from, to) {
   return out.value();
 }
 
-function replacePattern(text, pattern, to, budget) {
+function replacePattern(text, pattern, to) {
   const out = new Bytes(text.length + 16);
   let at = 0;
-  for (let found; at < text.length && (found = pattern.search(text, at, budget)); [, at] = found) {
+  for (let found; at < text.length && (found = pattern.search(text, at)); [, at] = found) {
     out.append(text, at, found[0]);
     out.append(to);
   }

@@ -1,6 +1,6 @@
 // The models of a compiled tokenizer: WordPiece, BPE and unigram, as Hugging Face's `tokenizers` segments.
 
-import { damaged, EncoderError, nextCharacter, utf8 } from "./bytes.js";
+import { damaged, EncoderError, nextCharacter, spend, utf8 } from "./bytes.js";
 import { FILE, NONE, PairTable } from "./compiled_file.js";
 import { addByte, addBytes, NOTHING, Queue, SEED } from "./tables.js";
 
@@ -27,15 +27,15 @@ export function readModel(reader, file, vocabulary) {
     return id === NONE ? -1 : id < vocabulary.lengths.length ? id : damaged(FILE);
   };
   if (kind === WORD_PIECE_MODEL) {
-    const unknown = idOrNone(), most = reader.next(), prefix = file.table(reader.next());
+    const unknown = idOrNone(), most = reader.next(), prefix = file.shortText(reader.next());
     return (piece, ids) => wordPiece(vocabulary, unknown, most, prefix, piece, ids);
   }
   if (kind === BPE_MODEL) {
     const merges = new PairTable(file.table(reader.next())), unknown = idOrNone(), flags = reader.next();
     const known = byteIds(vocabulary, (flags & 4) !== 0);
     const model = { vocabulary, merges, unknown, known, fuses: (flags & 1) !== 0, whole: (flags & 2) !== 0 };
-    model.prefix = file.table(reader.next());
-    model.suffix = file.table(reader.next());
+    model.prefix = file.shortText(reader.next());
+    model.suffix = file.shortText(reader.next());
     return (piece, ids) => bytePairs(model, piece, ids);
   }
   if (kind !== UNIGRAM_MODEL) damaged(FILE);
@@ -109,6 +109,7 @@ function firstSymbols({ vocabulary, unknown, known, fuses, prefix, suffix }, pie
     const end = nextCharacter(piece, at), first = at === 0, last = end === piece.length;
     let part = piece.subarray(at, end);
     if ((!first && prefix.length) || (last && suffix.length)) {
+      spend((prefix.length + suffix.length) / 16);
       part = Uint8Array.of(...(first ? NOTHING : prefix), ...part, ...(last ? suffix : NOTHING));
     }
     at = end;
