@@ -13,6 +13,7 @@ const SINGLE_WORD = 1, STRIP_LEFT = 2, STRIP_RIGHT = 4;
 
 class CompiledTokenizer {
   constructor(bytes) {
+    allow([]); // the names of bytes are looked up
     const file = new CompiledFile(bytes), reader = new WordReader(file);
     const table = () => file.table(reader.next());
     const sets = reader.list(() => new CharacterSet(table()));

@@ -88,7 +88,7 @@ def test_large_bombs(sources, tmp_path, target):
     outcomes(sources, tmp_path, target, written(tmp_path, target, 900_000), TEXTS)
 
 
-def mutated(folder: Path, target: str, count: int, kinds: tuple[str, ...] = ("mpnet",)) -> list[Path]:
+def mutated(folder: Path, target: str, count: int, kinds: tuple[str, ...] = ("gemma",)) -> list[Path]:
     """Files of the kind with bytes changed, cut and repeated, from a fixed seed."""
     seeds = [train_pieces(folder / "seed", byte_fallback=True, user_defined_symbols=["<mask>", "ba"]).read_bytes()]
     if target == "compiled":
