@@ -110,14 +110,14 @@ def command(
 ) -> None:
     """Measure BUNDLE on a device: latency, load, memory, parity, accuracy. Prints a table; writes results and a report.
 
+    Without BUNDLE the shipped msdc-mini is exported once, into the user's cache, and measured.
+
     `host` is this machine through the native runner, as an app would run the artifact; `python` is this machine
     through Python's bindings and needs no compiler. `msdc bench emulator create` creates the emulated phone.
 
     Exit code 1 when a device fails, its golden vectors differ from those of the export, or --gate is exceeded;
     results are written first.
     """
-    if bundle is None and not imports and not build_runner:
-        raise click.UsageError("name a bundle folder, or results with --import")
     if gate_percent is not None and before is None:
         raise click.UsageError("--gate needs an earlier result: --compare FILE")
     from msdc.bench.run import BenchRequest, build_runners, run_bench
@@ -127,6 +127,10 @@ def command(
             click.echo(line, err=bundle is not None)
         if bundle is None and not imports:
             return
+    if bundle is not None or not imports:
+        from msdc.export.shipped import bundle_or_shipped
+
+        bundle = bundle_or_shipped(bundle)
     no_lengths = measuring["lengths"] is None
     if no_lengths:
         del measuring["lengths"]

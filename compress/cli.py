@@ -118,7 +118,7 @@ def plan(model: str | None, shape: str | None, list_shapes: bool, as_json: bool,
 
 
 @command.command()
-@click.argument("model")
+@click.argument("model", default="msdc-mini")
 @OUT
 @click.option("--languages", help="Keep pieces in the alphabets of these languages, e.g. de,es.")
 @click.option(
@@ -158,7 +158,7 @@ def vocabulary(model: str, languages: str | None, as_json: bool, **options: Any)
 
 
 @command.command()
-@click.argument("model")
+@click.argument("model", default="msdc-mini")
 @OUT
 @click.option("--bottleneck", type=int, help="Width of the token table's rows; default: the model's own.")
 @click.option("--unit", type=int, help="Keep the first M layers as the recurring unit.")
@@ -198,7 +198,7 @@ def student(model: str, layers: str | None, as_json: bool, **options: Any) -> No
 
 
 @command.command()
-@click.argument("model")
+@click.argument("model", default="msdc-mini")
 @OUT
 @click.option("--base-rows", type=int, required=True, help="Rows of the base table.")
 @click.option("--links", type=int, default=4, show_default=True, help="Base rows that a row is a sum of, 2 to 5.")
@@ -222,7 +222,7 @@ def code(as_json: bool, **options: Any) -> None:
 
 
 @command.command()
-@click.argument("model")
+@click.argument("model", default="msdc-mini")
 @OUT
 @click.option(
     "--precision", default="int8", show_default=True, help="int8, int8-embed4, int4-embed4 (after QAT), or auto."

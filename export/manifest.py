@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, create_model, model_validator
 
+from msdc.encoders.locate import is_reserved
 from msdc.errors import InputError
 from msdc.export.records import MANIFEST_FILE, InsidePath, ProgramPart, Section, Small
 from msdc.export.runtimes import RUNTIMES, RuntimeName
@@ -177,6 +178,15 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     write_text(folder / MANIFEST_FILE, text.replace(f'"seal": "{_UNSEALED}"', f'"seal": "{seal}"', 1))
 
 
+def how_to_export(name: str | Path) -> str:
+    """How to make a bundle of what is a model and no bundle; empty for anything else."""
+    folder = Path(name)
+    if not is_reserved(str(name)) and not any((folder / file).is_file() for file in ("config.json", "modules.json")):
+        return ""
+    out = f"{folder.name}-linux"
+    return f"; it is a model: `msdc export {name} --target linux -o {out}` makes a bundle of it"
+
+
 def read_manifest(folder: str | Path) -> Manifest:
     """The manifest of a bundle folder: bounded, sealed, and of this schema.
 
@@ -185,7 +195,7 @@ def read_manifest(folder: str | Path) -> Manifest:
     """
     path = Path(folder) / MANIFEST_FILE
     if not path.is_file():
-        raise InputError(f"{folder}: not a bundle (no {MANIFEST_FILE})")
+        raise InputError(f"{folder}: not a bundle (no {MANIFEST_FILE}){how_to_export(folder)}")
     if path.stat().st_size > MAX_MANIFEST_BYTES:
         raise InputError(f"{path}: {path.stat().st_size} bytes, more than the {MAX_MANIFEST_BYTES} allowed")
     raw = path.read_bytes()

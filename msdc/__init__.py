@@ -12,8 +12,9 @@ __version__ = "0.2.0"
 _FACADE = {
     "load_encoder": ("msdc.encoders.encoder", "load_encoder"),
     "load_bundle": ("msdc.export.bundle", "load_bundle"),
+    "open_index": ("msdc.commands.search", "open_index"),
 }
-__all__ = ["__version__", "load_bundle", "load_encoder"]
+__all__ = ["__version__", "load_bundle", "load_encoder", "open_index"]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from msdc.distill.data.tables import Table, is_number, looks_like_names
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError
+from msdc.text.tabular import Table, is_number, looks_like_names
 
 # (source, target), as the data sets of sentence-transformers, OPUS and their like name them
 PAIR_NAMES = (

@@ -21,13 +21,13 @@ from msdc.distill.data.columns import (
     unnamed_language,
 )
 from msdc.distill.data.markup import read_tmx, read_xliff
-from msdc.distill.data.parquet import open_parquet
-from msdc.distill.data.sources import MAX_LINE_BYTES, Row, Source, language_of, refuse_test_set
-from msdc.distill.data.tables import Table, open_delimited, open_json_lines, text_bytes
+from msdc.distill.data.sources import Row, Source, language_of, refuse_test_set
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError
 from msdc.files import regular_size
+from msdc.text.parquet import open_parquet
 from msdc.text.scored_pairs import GOLD_RANGE, read_pairs
+from msdc.text.tabular import MAX_LINE_BYTES, Table, open_delimited, open_json_lines, text_bytes
 from msdc.text.text_files import iterate_lines
 
 NLI_CLASSES = ("contradiction", "entailment", "neutral")  # in the order of their numbers

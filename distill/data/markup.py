@@ -14,10 +14,10 @@ from typing import Any, BinaryIO, cast
 
 from msdc.distill.data.columns import unnamed_language
 from msdc.distill.data.sources import Row, Source
-from msdc.distill.data.tables import text_bytes
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError
 from msdc.files import regular_size
+from msdc.text.tabular import text_bytes
 from msdc.text.text_files import unpacked
 
 MAX_UNIT_BYTES = 8 << 20

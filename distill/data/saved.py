@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from msdc.distill.data.columns import unknown_form
-from msdc.distill.data.parquet import column_of, text_names
-from msdc.distill.data.sources import MAX_LINE_BYTES, Source
-from msdc.distill.data.tables import Numbered, Table, take_sample
+from msdc.distill.data.sources import Source
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError
+from msdc.text.parquet import column_of, text_names
+from msdc.text.tabular import MAX_LINE_BYTES, Numbered, Table, take_sample
 
 BATCH_ROWS = 1024
 MARKS = ("dataset_dict.json", "dataset_info.json")

@@ -21,7 +21,6 @@ from msdc.text.tokenizer import clean
 if TYPE_CHECKING:
     from msdc.distill.data.exclusion import Exclusion
 
-MAX_LINE_BYTES = 1_000_000
 MAX_REASONS = 20  # counted apart
 TEST_SET_IN_NAME = re.compile(r"test|sts-?20\d\d|sts1[2-6]")
 LANGUAGE_IN_NAME = re.compile(r"(?:^|[._-])([a-z]{2,3})-([a-z]{2,3})(?=[._]|$)")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from msdc.commands.options import encode_options, given_texts, model_options
+from msdc.commands.options import encode_options, given_texts, model_and_texts, model_options
 
 if TYPE_CHECKING:
     from msdc.encoders.encoder import SentenceEncoder
@@ -27,8 +27,8 @@ def similarities(model: SentenceEncoder, texts: Sequence[str]) -> list[float]:
 @model_options
 @encode_options
 def command(
-    model: str,
-    texts: tuple[str, ...],
+    words: tuple[str, ...],
+    model: str | None,
     runtime: str | None,
     as_json: bool,
     prompt_name: str | None,
@@ -36,12 +36,13 @@ def command(
     truncate_dim: int | None,
 ) -> None:
     """Print the cosine of the first TEXT with each of the others."""
+    name, texts = model_and_texts(words, model)
     lines = given_texts(texts)  # before torch is imported, so that a wrong text fails early
     from msdc.encoders.encoder import open_model
 
     if len(lines) < 2:
         raise click.UsageError("compare needs at least two texts")
-    opened = open_model(model, runtime, prompt_name=prompt_name, prompt=prompt, truncate_dim=truncate_dim)
+    opened = open_model(name, runtime, prompt_name=prompt_name, prompt=prompt, truncate_dim=truncate_dim)
     cosines = similarities(opened, lines)
     if as_json:
         answer = {"query": lines[0], "texts": lines[1:], "cosine": [round(cosine, 6) for cosine in cosines]}

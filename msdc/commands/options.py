@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import click
 
 from msdc.cli import runtime_names
 from msdc.errors import InputError
+from msdc.progress import say
+from msdc.text.inputs import stdin_texts
 
 Command = TypeVar("Command", bound=Callable[..., object])
+DEFAULT_MODEL = "msdc-mini"
 
 
 def model_options(command: Command) -> Command:
-    """MODEL, TEXT..., --runtime and --json."""
+    """[MODEL] [TEXT]..., --model, --runtime and --json."""
     for add in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
         click.option("--runtime", type=click.Choice(runtime_names()), help="Runtime of a bundle."),
-        click.argument("texts", nargs=-1, metavar="[TEXT]..."),
-        click.argument("model"),
+        click.option(
+            "--model", "-m", help=f"A shipped name, a folder, a bundle or a hub id. Default: {DEFAULT_MODEL}."
+        ),
+        click.argument("words", nargs=-1, metavar="[MODEL] [TEXT]..."),
     ):
         command = add(command)
     return command
@@ -46,6 +53,37 @@ def prompt_options(command: Command) -> Command:
     return command
 
 
+def _names_a_model(word: str) -> bool:
+    """Whether the first word of a command line is a model: a known name, a folder, a path, or like a hub id."""
+    from msdc.encoders.locate import is_reserved
+
+    if is_reserved(word) or word.startswith(("./", "../", "~")):
+        return True
+    if re.search(r"\s", word):
+        return False
+    path = Path(word)
+    return path.is_dir() or word.startswith("/") or re.fullmatch(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", word) is not None
+
+
+def model_and_texts(words: Sequence[str], model: str | None) -> tuple[str, list[str]]:
+    """The model and the texts of `[MODEL] [TEXT]...`: the first word is the model if it names one.
+
+    Raises:
+        InputError: a text that is a file's name, or is not UTF-8.
+    """
+    texts = list(words)
+    if model is None and texts and _names_a_model(texts[0]):
+        model = texts.pop(0)
+    elif model is None and texts:
+        say(f"model: {DEFAULT_MODEL} (-m names another)")
+    for text in texts:
+        if len(text) < 256 and not re.search(r"\s", text) and Path(text).is_file():
+            raise InputError(
+                f"{text}: this is a file; -i {text} reads its lines (a text of this name goes through standard input)"
+            )
+    return model or DEFAULT_MODEL, require_utf8(texts, "TEXT")
+
+
 def given_texts(texts: Sequence[str]) -> list[str]:
     """Texts of the command line, or one per line from standard input.
 
@@ -54,16 +92,19 @@ def given_texts(texts: Sequence[str]) -> list[str]:
         InputError: a text is not UTF-8.
     """
     if texts:
-        return require_utf8(texts, "TEXT")
+        return list(texts)
+    require_piped()
+    return [text for _, text in stdin_texts()]
+
+
+def require_piped() -> None:
+    """Refuse to wait for texts that nobody pipes.
+
+    Raises:
+        click.UsageError: standard input is a terminal.
+    """
     if sys.stdin.isatty():
-        raise click.UsageError("give at least one TEXT, or pipe texts, one per line")
-    lines = []
-    for number, raw in enumerate(sys.stdin.buffer, 1):
-        try:
-            lines.append(raw.decode("utf-8").removesuffix("\n").removesuffix("\r"))
-        except UnicodeDecodeError as error:
-            raise InputError(f"standard input line {number}: not valid UTF-8 ({error.reason})") from error
-    return lines
+        raise click.UsageError("give at least one TEXT, a file with -i, or pipe texts, one per line")
 
 
 def require_utf8(texts: Sequence[str], what: str) -> list[str]:
@@ -76,5 +117,6 @@ def require_utf8(texts: Sequence[str], what: str) -> list[str]:
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise InputError(f"{what} {number}: not valid UTF-8 (at character {error.start + 1})") from error
+            place = len(text[: error.start].encode("utf-8", "surrogateescape"))
+            raise InputError(f"{what} {number}: not valid UTF-8 (at byte {place})") from error
     return list(texts)

@@ -27,7 +27,8 @@ from msdc.errors import InputError
 from msdc.files import read_json, sha256_file, staged_folder, user_cache, write_json
 from msdc.progress import say, track
 from msdc.scores import require_finite, unit_rows
-from msdc.text.text_files import MAX_TEXT_BYTES, iterate_lines
+from msdc.text.inputs import iterate_texts
+from msdc.text.text_files import MAX_TEXT_BYTES
 from msdc.text.tokenizer import text_key
 
 if TYPE_CHECKING:
@@ -84,44 +85,84 @@ def _write_index(index: Any, path: Path) -> None:
             raise
 
 
-def distinct_lines(file: Path) -> dict[str, int]:
-    """Distinct non-empty lines and the number of each one's first occurrence.
+def distinct_lines(file: Path, column: str | None = None) -> dict[str, int]:
+    """Distinct non-empty lines, or cells of a table's column, and the number of each one's first occurrence.
 
     Raises:
-        InputError: missing, more than 1 GiB, not UTF-8, or without text.
+        InputError: missing, more than 1 GiB, not UTF-8, without text, or see `iterate_texts`.
     """
     found: dict[str, int] = {}
-    for number, line in iterate_lines(file, max_bytes=MAX_TEXT_BYTES):
-        if text := line.strip():
-            found.setdefault(text, number)
+    size = 0
+    for number, line in iterate_texts(file, column):
+        if (text := line.strip()) and text not in found:
+            found[text] = number
+            size += len(text)
+            if size > MAX_TEXT_BYTES:
+                raise InputError(f"{file} line {number}: more than {MAX_TEXT_BYTES >> 20} MiB of text")
     if not found:
         raise InputError(f"{file}: no line with text in it")
     return found
 
 
 class Index:
-    """Lines of one file under one model.
+    """The lines of a file, or texts in memory, under one model.
 
-    `encoded` is the number of lines that had to be encoded, `open_s` the seconds until the index was ready.
+    `encoded` is the number of lines that had to be encoded, `open_s` the seconds until the index was ready. A file that
+    changed since is read again by the next search, and its new lines are encoded.
+
+    Args:
+        model: what encodes the lines.
+        file: the file; None for `lines` in memory, of which nothing is written.
+        folder: where the index is kept; None: in the user's cache.
+        lines: what `distinct_lines(file, column)` returned, if it was called already.
+        query_model: what encodes queries, where they take another prompt; None: `model`.
+        column: column of a table (csv, tsv, jsonl, parquet).
+
+    Raises:
+        InputError: see `distinct_lines`; a folder that is no index.
     """
 
     def __init__(
         self,
         model: SentenceEncoder,
-        file: Path,
+        file: Path | None,
         folder: Path | None = None,
         lines: dict[str, int] | None = None,
         query_model: SentenceEncoder | None = None,
+        column: str | None = None,
     ) -> None:
-        self.model = model
+        self.model, self.file, self.column = model, file, column
         self.query_model = query_model or model
-        identity = model.fingerprint()
-        name = hashlib.sha256(f"{file.resolve()}\0{identity}".encode()).hexdigest()[:32]
+        self._identity = model.fingerprint() if file is not None else ""
+        name = hashlib.sha256(f"{file and file.resolve()}\0{column or ''}\0{self._identity}".encode()).hexdigest()[:32]
         self.folder = folder if folder is not None else user_cache() / "search" / name
-        self.lines = distinct_lines(file) if lines is None else lines
-        self.texts = list(self.lines)
+        self._state = self._file_state()
+        self._fill(self._read() if lines is None else lines)
+
+    def __repr__(self) -> str:
+        what = f"{str(self.file)!r}" if self.file is not None else "texts in memory"
+        return f"Index({what}, {len(self.texts)} texts, model={self.model.name!r}, width={self.model.width})"
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def _file_state(self) -> tuple[int, int, int] | None:
+        """What changes when a file is written: inode, size and time; None where there is none."""
+        try:
+            facts = self.file.stat() if self.file is not None else None
+        except OSError:
+            return None
+        return None if facts is None else (facts.st_ino, facts.st_size, facts.st_mtime_ns)
+
+    def _read(self) -> dict[str, int]:
+        assert self.file is not None
+        return distinct_lines(self.file, self.column)
+
+    def _fill(self, lines: dict[str, int]) -> None:
+        self.lines = lines
+        self.texts = list(lines)
         began = time.perf_counter()
-        self.encoded = self._open(identity)
+        self.encoded = self._open(self._identity)
         self.open_s = time.perf_counter() - began
 
     def _stored(self, identity: str) -> tuple[Any, np.ndarray] | None:
@@ -152,7 +193,7 @@ class Index:
         import faiss
 
         keys_N = np.fromiter((text_key(text) for text in self.texts), dtype="<u8", count=len(self.texts))
-        stored = self._stored(identity)
+        stored = self._stored(identity) if self.file is not None else None
         if stored is not None and np.array_equal(stored[1], keys_N):
             self.index = stored[0]
             return 0
@@ -172,6 +213,8 @@ class Index:
             self.model.width, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
         )
         self.index.add(vectors_ND)
+        if self.file is None:
+            return len(todo)
         with staged_folder(self.folder, force=True) as stage:
             _write_index(self.index, stage / "index.faiss")
             keys_N.tofile(stage / "keys.u64")
@@ -184,8 +227,25 @@ class Index:
         model = model or self.model
         return unit_rows(require_finite(model.encode(texts), model.name))
 
-    def search(self, query: str, top: int) -> Found:
-        """The `top` entries nearest in meaning to `query`."""
+    def search(self, query: str, top: int = 5, threshold: float | None = None) -> Found:
+        """The entries nearest in meaning to a text, best first.
+
+        Args:
+            query: the text, in any of the model's languages.
+            top: at most so many hits.
+            threshold: hits have at least this cosine.
+
+        Raises:
+            InputError: an empty query, or `top` under 1; the file, which has changed, cannot be read any more.
+        """
+        if not query.strip():
+            raise InputError("a query is empty")
+        if top < 1:
+            raise InputError(f"top: {top}, expected at least 1")
+        state = self._file_state()
+        if state != self._state:
+            self._state = state
+            self._fill(self._read())
         began = time.perf_counter()
         query_1D = self._unit([query], self.query_model)
         encoded = time.perf_counter()
@@ -194,8 +254,43 @@ class Index:
         hits = [
             Hit(round(float(cosine), 4), self.lines[self.texts[row]], self.texts[row])
             for cosine, row in zip(cosines[0], rows[0], strict=True)
+            if threshold is None or cosine >= threshold
         ]
         return Found(query, hits, 1e3 * (encoded - began), 1e3 * (done - encoded))
+
+
+def open_index(
+    source: str | Path | Sequence[str],
+    model: str | SentenceEncoder = "msdc-mini",
+    *,
+    column: str | None = None,
+    folder: str | Path | None = None,
+) -> Index:
+    """Index texts for search by meaning: `open_index("notes.txt").search("wo ist das Auto?")`.
+
+    Args:
+        source: a file, one entry per line (plain or gzip) or a table with `column`; or a list of texts.
+        model: a name as of `load_encoder` or a bundle's folder, or an open model.
+        column: of a csv, tsv, jsonl or parquet file: its name, or its number from 1.
+        folder: where the index of a file is kept; None: in the user's cache. Texts in memory are not kept.
+
+    Raises:
+        InputError: no text, a file that cannot be read, no such model.
+    """
+    from msdc.encoders.encoder import open_model
+
+    opened = open_model(model) if isinstance(model, str) else model
+    if isinstance(source, (str, Path)):
+        return Index(opened, Path(source), Path(folder) if folder is not None else None, column=column)
+    if column is not None or folder is not None:
+        raise InputError("column and folder are for files; these are texts in memory")
+    lines: dict[str, int] = {}
+    for number, text in enumerate(source, 1):
+        if text.strip():
+            lines.setdefault(text.strip(), number)
+    if not lines:
+        raise InputError("no text to search in")
+    return Index(opened, None, lines=lines)
 
 
 def search(
@@ -206,26 +301,20 @@ def search(
     folder: Path | None = None,
     lines: dict[str, int] | None = None,
     query_model: SentenceEncoder | None = None,
+    *,
+    column: str | None = None,
+    threshold: float | None = None,
 ) -> tuple[Index, list[Found]]:
-    """Index `file`, or reuse the index on disk, and answer `queries`.
-
-    Args:
-        file: text file, one entry per line.
-        queries: texts to look for.
-        model: what encodes lines and queries.
-        top: hits per query.
-        folder: folder of the index; None: in the user's cache.
-        lines: what `distinct_lines(file)` returned, if it was called already.
-        query_model: what encodes queries, where they take another prompt; None: `model`.
+    """Index `file`, or reuse the index on disk, and answer `queries`; arguments as of `Index` and `Index.search`.
 
     Raises:
         InputError: no text in `file`, or an empty query.
     """
     if any(not query.strip() for query in queries):
         raise InputError("a query is empty")
-    index = Index(model, file, folder, lines, query_model)
+    index = Index(model, file, folder, lines, query_model, column)
     index.query_model.encode(["warm"])  # the first text through a model pays for its set-up
-    return index, [index.search(query, top) for query in queries]
+    return index, [index.search(query, top, threshold) for query in queries]
 
 
 @click.command()
@@ -234,6 +323,8 @@ def search(
 @click.option("--model", "-m", default="msdc-mini", show_default=True, help="A shipped name, a folder, or a bundle.")
 @click.option("--runtime", type=click.Choice(runtime_names()), help="Runtime of a bundle.")
 @click.option("--top", "-k", type=click.IntRange(1, 1000), default=5, show_default=True, help="Entries shown.")
+@click.option("--threshold", type=click.FloatRange(-1, 1), help="Show entries of at least this cosine.")
+@click.option("--column", help="Column of a table (csv, tsv, jsonl, parquet): its name, or its number from 1.")
 @click.option(
     "--index", type=click.Path(file_okay=False, path_type=Path), help="Folder of the index [the user's cache]."
 )
@@ -247,6 +338,8 @@ def command(
     model: str,
     runtime: str | None,
     top: int,
+    threshold: float | None,
+    column: str | None,
     index: Path | None,
     as_json: bool,
     line_prompt_name: str | None,
@@ -255,7 +348,9 @@ def command(
     prompt: str | None,
     truncate_dim: int | None,
 ) -> None:
-    """Find the lines of FILE whose meaning is closest to QUERY, in any of the model's languages.
+    """Find the lines of FILE (plain or gzip, or a column of a table) whose meaning is closest to QUERY.
+
+    The index is kept; when FILE has changed, its new lines are encoded.
 
     --prompt-name and --prompt apply to the queries; --line-prompt-name and --line-prompt to the lines.
 
@@ -265,11 +360,11 @@ def command(
     from msdc.encoders.defaults import configured
     from msdc.encoders.encoder import open_model
 
-    lines = distinct_lines(file)  # before the model is loaded, so that a wrong file fails early
+    lines = distinct_lines(file, column)  # before the model is loaded, so that a wrong file fails early
     loaded = open_model(model, runtime)
     asking = configured(loaded, prompt_name, prompt, truncate_dim)
     reading = configured(loaded, line_prompt_name, line_prompt, truncate_dim)
-    opened, answers = search(file, queries, reading, top, index, lines, asking)
+    opened, answers = search(file, queries, reading, top, index, lines, asking, column=column, threshold=threshold)
     if as_json:
         head = {"file": str(file), "lines": len(opened.texts), "encoded": opened.encoded, "open_s": opened.open_s}
         click.echo(json.dumps({**head, "queries": [dataclasses.asdict(a) for a in answers]}, ensure_ascii=False))
@@ -278,6 +373,8 @@ def command(
     click.echo(f"{len(opened.texts)} lines, {made}, in {opened.open_s:.2f} s: {opened.folder}", err=True)
     for answer in answers:
         click.echo(f"\n{answer.query}")
+        if not answer.hits:
+            click.echo(f"  (none of at least {threshold})")
         for hit in answer.hits:
             click.echo(f"  {hit.cosine:6.3f}  {hit.line:>6}  {hit.text}")
         click.echo(f"  {answer.encode_ms:.1f} ms for the query's vector, {answer.search_ms:.1f} ms to search", err=True)

@@ -283,6 +283,11 @@ def open_model(
         # Imported by name: the class belongs to a package above this one.
         load_bundle = importlib.import_module("msdc.export.bundle").load_bundle
         model = load_bundle(name, runtime=runtime)
+    elif runtime is not None:
+        raise InputError(
+            f"{name}: a model without runtimes, --runtime is for bundles; make one: "
+            f"msdc export {name} --target linux -o {Path(name).name}-linux"
+        )
     else:
         model = load_encoder(name)
     return cast(SentenceEncoder, configured(model, prompt_name, prompt, truncate_dim))

@@ -148,7 +148,7 @@ def test_parquet_page_headers_add_up_to_what_an_honest_footer_states(tmp_path, v
     """Against the library's own count, for both kinds of pages, with and without dictionaries, statistics and nulls."""
     import mmap
 
-    from msdc.distill.data.parquet import page_sizes
+    from msdc.text.parquet import page_sizes
 
     path = tmp_path / "honest.parquet"
     texts = [None if n % 7 == 0 else f"text {n % 50} {'long ' * (n % 90)}" for n in range(20_000)]

@@ -61,7 +61,7 @@ def test_report_with_comparison(result_file, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["bench"], 2, "name a bundle folder"),
+        (["bench", "all-MiniLM-L6-v2"], 2, "it is a model: `msdc export all-MiniLM-L6-v2 --target linux"),
         (["bench", "/no/such/bundle"], 2, "not a bundle"),
         (["bench", "x", "--lengths", "8,x"], 2, "whole numbers"),
         (["bench", "x", "--lengths", "1"], 2, "at least 2"),

@@ -133,3 +133,43 @@ def test_the_command(file: Path, tmp_path: Path) -> None:
     assert "all from disk" in again.stderr and LINES[0] in again.stdout and " ms to search" in again.stderr
     wrong = subprocess.run([*run[:-1], str(tmp_path / "none"), "x"], capture_output=True, text=True, env=environment)
     assert wrong.returncode == 2 and wrong.stderr.strip() == f"error: {tmp_path / 'none'}: no such file"
+
+
+def test_a_changed_file_is_read_again_by_the_next_search(model: msdc.Encoder, file: Path, tmp_path: Path) -> None:
+    index = Index(model, file, tmp_path / "index")
+    assert index.search("a violinist", 1).hits[0].text == "My sister plays the violin."
+    file.write_text("\n".join([*LINES, "A man with a cello and a violin."]) + "\n", encoding="utf-8")
+    assert "A man with a cello and a violin." in [hit.text for hit in index.search("a violinist", 2).hits]
+    assert index.encoded == 1 and len(index) == 6
+    file.write_text("Only this.\n", encoding="utf-8")
+    assert [hit.text for hit in index.search("a violinist").hits] == ["Only this."]
+
+
+def test_the_python_interface(model: msdc.Encoder, file: Path, tmp_path: Path) -> None:
+    index = msdc.open_index(file, model, folder=tmp_path / "index")
+    assert repr(index) == f"Index('{file}', 5 texts, model='msdc-mini', width=384)"
+    found = index.search("la soupe manque de sel", top=3, threshold=0.3)
+    assert found.hits[0].line == 4 and all(hit.cosine >= 0.3 for hit in found.hits) and len(found.hits) < 3
+    memory = msdc.open_index(["The soup needs salt.", "A cat.", ""])
+    assert [hit.text for hit in memory.search("Katze", 1).hits] == ["A cat."] and len(memory) == 2
+    for wrong in (lambda: memory.search(" "), lambda: memory.search("x", 0), lambda: msdc.open_index([" "])):
+        with pytest.raises(InputError):
+            wrong()
+
+
+def test_columns_gzip_and_a_threshold_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import gzip
+
+    from click.testing import CliRunner
+
+    from msdc.commands.search import command
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = tmp_path / "notes.csv.gz"
+    path.write_bytes(gzip.compress(b'id,note\n1,"The soup, again, needs salt."\n2,The cat sleeps.\n'))
+    words = [str(path), "sopa salada", "--column", "note", "--json"]
+    done = CliRunner().invoke(command, [*words, "--threshold", "0.3"])
+    (answer,) = json.loads(done.stdout)["queries"]
+    assert [(hit["line"], hit["text"]) for hit in answer["hits"]] == [(2, "The soup, again, needs salt.")]
+    done = CliRunner().invoke(command, [*words, "--threshold", "0.99"])
+    assert json.loads(done.stdout)["queries"][0]["hits"] == []

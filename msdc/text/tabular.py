@@ -1,7 +1,7 @@
 """Tables of text as one type, whatever their file: csv, tab-separated text (quoted or not), JSON lines.
 
 Rows are read one by one. What cannot be read as a row is handed on as its reason, so that the source can count it.
-Parquet files and saved data sets are made into the same type by msdc.distill.data.parquet and .saved.
+Parquet files are made into the same type by msdc.text.parquet, saved data sets by msdc.distill.data.saved.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from msdc.distill.data.sources import MAX_LINE_BYTES
 from msdc.text.text_files import iterate_lines
+
+MAX_LINE_BYTES = 1_000_000
 
 SAMPLE_ROWS, SAMPLE_CHARACTERS = 100, 4_000_000
 DELIMITERS = ",;\t|"
@@ -126,7 +127,13 @@ def _follows_quoting(lines: list[str]) -> bool:
         (csv.QUOTE_ALL, csv.QUOTE_ALL),
         (csv.QUOTE_MINIMAL, csv.QUOTE_ALL),
     )
-    return any(raw == "\n".join(written(record, *way) for record in records) for way in ways)
+    # A header may be written plainly above quoted rows.
+    plain = written(records[0], csv.QUOTE_MINIMAL, csv.QUOTE_MINIMAL)
+    return any(
+        raw == "\n".join([head, *(written(record, *way) for record in records[1:])])
+        for way in ways
+        for head in (plain, written(records[0], *way))
+    )
 
 
 def is_number(value: object) -> bool:
@@ -155,14 +162,18 @@ def _choose_delimiter(lines: list[str]) -> str:
     return max(DELIMITERS, key=fit)
 
 
-def open_delimited(path: Path, is_header: Callable[[list[str], list[list[str]]], bool]) -> Table:
+def open_delimited(
+    path: Path, is_header: Callable[[list[str], list[list[str]]], bool], as_csv: bool | None = None
+) -> Table:
     """A csv or tab-separated file; `is_header` is asked about the first row, given the rows after it.
+
+    `as_csv` None: by the suffix.
 
     Raises:
         InputError: as `iterate_lines`.
     """
     lines = [line for _, line in islice(iterate_lines(path, max_line_bytes=MAX_LINE_BYTES), SAMPLE_ROWS)]
-    as_csv = ".csv" in path.suffixes[-2:]
+    as_csv = ".csv" in path.suffixes[-2:] if as_csv is None else as_csv
     delimiter = _choose_delimiter(lines) if as_csv else "\t"
     quoted = as_csv or _follows_quoting(lines)
     sample = [
@@ -173,7 +184,8 @@ def open_delimited(path: Path, is_header: Callable[[list[str], list[list[str]]],
     names = tuple(cell.strip() for cell in texts[0]) if header else ()
     body = sample[1:] if header else sample
     width = len(names) or (Counter(map(len, body)).most_common(1)[0][0] if body else 0)
-    width = max(width, 2)  # one column is one too few, and each line says so
+    if not header:
+        width = max(width, 2)  # one column is one too few, and each line says so
 
     def read(columns: Sequence[int]) -> Iterator[Numbered]:
         first = True

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from msdc.distill.data.sources import MAX_LINE_BYTES
-from msdc.distill.data.tables import Numbered, Table, take_sample
 from msdc.errors import InputError
 from msdc.files import regular_size
+from msdc.text.tabular import MAX_LINE_BYTES, Numbered, Table, take_sample
 
 # Of the two text columns of one row group, unpacked.
 MAX_GROUP_BYTES = 1 << 30

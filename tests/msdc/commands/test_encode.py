@@ -1,0 +1,172 @@
+"""`msdc encode` on files, tables and pipes: the vectors of `encode`, row for row, whole files, one-line errors."""
+
+import gzip
+import json
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import msdc
+from msdc.cli import msdc as cli
+from msdc.commands.encode import encode_stream, encode_to_file
+
+LINES = ["Where is the station?", "", "Wo ist der Bahnhof?", "  spaces  ", "¿Dónde está la estación?"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return msdc.load_encoder("msdc-mini")
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "lines.txt"
+    path.write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    return path
+
+
+def run(*words, code=0, text=None):
+    done = CliRunner().invoke(cli, [str(word) for word in words], input=text)
+    if code == 0:
+        assert done.exit_code == 0, done.output + repr(done.exception)
+    else:
+        assert done.exit_code == code or getattr(done.exception, "exit_code", None) == code, done.output
+    return done
+
+
+def test_a_file_becomes_the_vectors_of_its_lines_in_every_form(model, file, tmp_path):
+    expected = model.encode(LINES)
+    packed = tmp_path / "lines.txt.gz"
+    packed.write_bytes(gzip.compress(file.read_bytes()))
+    npy, parquet, lines = (tmp_path / f"out{suffix}" for suffix in (".npy", ".parquet", ".jsonl"))
+    run("encode", "-i", file, "-o", npy)
+    run("encode", "msdc-mini", "-i", packed, "-o", parquet)
+    run("encode", "-i", "-", "-o", lines, text=file.read_text(encoding="utf-8"))
+    found = np.load(npy)
+    assert found.dtype == np.float32 and np.array_equal(found, expected)
+    assert np.load(npy, mmap_mode="r").shape == expected.shape
+    table = pq.read_table(parquet)
+    assert table["text"].to_pylist() == LINES
+    assert np.array_equal(np.array(table["vector"].to_pylist(), np.float32), expected)
+    rows = [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines()]
+    assert [row["text"] for row in rows] == LINES
+    assert np.allclose([row["vector"] for row in rows], expected, atol=1e-7)
+
+
+def test_blocks_of_any_size_give_one_file(model, tmp_path, monkeypatch):
+    texts = [f"sentence {n} of the text" for n in range(23)]
+    blocks = list(encode_stream(model, iter(texts), 5))
+    assert [len(block) for block, _ in blocks] == [5, 5, 5, 5, 3]
+    monkeypatch.setattr("msdc.commands.encode.CHUNK", 5)
+    monkeypatch.setattr(encode_stream, "__defaults__", (5,))
+    assert encode_to_file(model, iter(texts), tmp_path / "a.npy") == 23
+    assert encode_to_file(model, iter(texts), tmp_path / "a.parquet") == 23
+    expected = np.concatenate([vectors for _, vectors in blocks])
+    assert np.array_equal(np.load(tmp_path / "a.npy"), expected)
+    assert np.array_equal(np.array(pq.read_table(tmp_path / "a.parquet")["vector"].to_pylist(), np.float32), expected)
+
+
+def test_texts_are_read_as_they_are_encoded(model):
+    """Nothing beyond the block in hand is held: a source without end gives its first block."""
+
+    def endless():
+        n = 0
+        while True:
+            n += 1
+            yield f"line {n}"
+
+    blocks = encode_stream(model, endless(), 4)
+    assert [text for text in next(blocks)[0]] == ["line 1", "line 2", "line 3", "line 4"]
+    assert next(blocks)[1].shape == (4, model.width)
+
+
+@pytest.mark.parametrize("form", ["csv", "csv.gz", "tsv", "jsonl", "parquet"])
+def test_a_column_of_a_table(model, tmp_path, form):
+    path = tmp_path / f"table.{form}"
+    texts = ["One, two.", "", 'Say "three".']
+    if form == "parquet":
+        pq.write_table(pa.table({"id": ["a", "b", "c"], "review": texts}), path)
+    elif form == "jsonl":
+        path.write_text("".join(json.dumps({"id": n, "review": text}) + "\n" for n, text in enumerate(texts)))
+    else:
+        quoted = ['"One, two."', '""', '"Say ""three""."']
+        delimiter = "\t" if form == "tsv" else ","
+        content = f"id{delimiter}review\n" + "".join(f"{n}{delimiter}{cell}\n" for n, cell in enumerate(quoted))
+        path.write_bytes(gzip.compress(content.encode()) if form.endswith("gz") else content.encode())
+    run("encode", "-i", path, "--column", "review", "-o", tmp_path / "out.npy")
+    assert np.array_equal(np.load(tmp_path / "out.npy"), model.encode(texts))
+    run("encode", "-i", path, "--column", "2", "-o", tmp_path / "two.npy")
+    assert np.array_equal(np.load(tmp_path / "two.npy"), model.encode(texts))
+    said = str(run("encode", "-i", path, "--column", "nine", code=2).exception)
+    assert "no column 'nine' (have " in said and "review" in said
+    if form != "tsv":
+        assert "name the column of the texts with --column" in str(run("encode", "-i", path, code=2).exception)
+
+
+def test_a_piped_table(model):
+    done = run("encode", "--column", "text", "--json", text='id,text\n1,"a, b"\n2,c\n')
+    assert [row["text"] for row in json.loads(done.stdout)] == ["a, b", "c"]
+    done = run("encode", "--column", "text", "--json", text='{"text": "x"}\n{"text": "y"}\n')
+    assert [row["text"] for row in json.loads(done.stdout)] == ["x", "y"]
+
+
+def test_the_shipped_model_is_the_default_and_a_model_is_told_from_a_text(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = run("encode", "hello there", "--json")
+    assert "model: msdc-mini (-m names another)" in done.stderr
+    (row,) = json.loads(done.stdout)
+    assert np.allclose(row["vector"], model.encode(["hello there"])[0], atol=1e-6)
+    assert json.loads(run("encode", "msdc-mini", "hello there", "--json").stdout) == [row]
+    assert json.loads(run("encode", "-m", "msdc-mini", "hello there", "--json").stdout) == [row]
+    assert len(json.loads(run("encode", "-m", "msdc-mini", "msdc-mini", "--json").stdout)) == 1
+    assert run("encode", "msdc-mini", "--json", text="").stdout == "[]\n"
+    shown = run("compare", "yes", "ja", "cheese").stdout.splitlines()
+    assert len(shown) == 2 and shown[0].endswith("ja")
+
+
+def test_a_file_given_as_a_text_is_noticed(file, monkeypatch):
+    monkeypatch.chdir(file.parent)
+    for words in (["encode", "lines.txt"], ["encode", "msdc-mini", "lines.txt"], ["compare", "a", "lines.txt"]):
+        assert "lines.txt: this is a file; -i lines.txt reads its lines" in str(run(*words, code=2).exception)
+
+
+def test_what_is_not_utf8_is_one_line_with_the_byte(tmp_path):
+    raw = "good line\nfünf ".encode() + b"\xe4\n"
+    path = tmp_path / "latin.txt"
+    path.write_bytes(raw)
+    place = "line 2: not valid UTF-8 (invalid continuation byte at byte 16)"
+    for words, given in (
+        (["encode", "-i", str(path)], None),
+        (["encode", "-i", "-"], raw),
+        (["compare"], raw),
+        (["search", str(path), "x"], None),
+        (["compress", "vocabulary", "--corpus", str(path), "-o", str(tmp_path / "out")], None),
+    ):
+        done = CliRunner().invoke(cli, words, input=given)
+        assert done.exception.exit_code == 2 and place in str(done.exception), words
+    done = CliRunner().invoke(cli, ["encode", os.fsdecode(b"f\xc3\xbc \xff")])
+    assert str(done.exception) == "TEXT 1: not valid UTF-8 (at byte 4)"
+
+
+def test_files_are_whole_or_absent_and_never_replaced_unasked(file, tmp_path):
+    out = tmp_path / "out.npy"
+    broken = tmp_path / "broken.txt"
+    broken.write_bytes(b"fine\n" * 10 + b"\xff\n")
+    run("encode", "-i", broken, "-o", out, code=2)
+    assert not out.exists() and not list(tmp_path.glob(".*"))
+    out.write_bytes(b"mine")
+    assert "exists already" in str(run("encode", "-i", file, "-o", out, code=2).exception)
+    assert out.read_bytes() == b"mine"
+    run("encode", "-i", file, "-o", out, "--force")
+    assert np.load(out).shape[0] == len(LINES)
+    assert "vectors are written as .npy" in str(run("encode", "x", "-o", tmp_path / "a.txt", code=2).exception)
+    assert "exclude each other" in run("encode", "msdc-mini", "text", "-i", file, code=2).output
+
+
+def test_a_runtime_needs_a_bundle_and_says_how_to_make_one():
+    said = str(run("encode", "--runtime", "onnx", "x y", code=2).exception)
+    assert "msdc export msdc-mini --target linux -o msdc-mini-linux" in said
