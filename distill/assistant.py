@@ -31,6 +31,7 @@ from msdc.distill.vocabulary_transfer import (
     align,
     association,
     cooccurrence,
+    most_used,
     strongest,
     transplant_code,
     transplant_rows,
@@ -91,11 +92,12 @@ def transplant(
     how: str,
     max_length: int,
     links: int | None = None,
+    base_rows: int | None = None,
 ) -> Student:
     """The teacher's body with a table for `tokenizer`, whose rows are made from the teacher's own rows.
 
     `how` is alignment, cooccurrence or random (msdc.distill.vocabulary_transfer). With `links` the sums of rows are not
-    multiplied out: the table is coded, its base are the teacher's rows that pieces use.
+    multiplied out: the table is coded, its base are the teacher's rows that pieces use, at most `base_rows` of them.
 
     Raises:
         InputError: the teacher's tokenizer adds no special ids, or a code of random rows.
@@ -127,6 +129,11 @@ def transplant(
             score = association(*cooccurrence(new_rows, old_rows, tokenizer.size, len(table_WH)))
         if links is not None:
             special = _special_pieces(tokenizer, table_WH, first_id, last_id)
+            if base_rows is not None:
+                used = np.concatenate([np.asarray(ids, dtype=np.int64) for ids in new_rows])
+                frequency_P = 1.0 + np.bincount(used, minlength=tokenizer.size)
+                # The special pieces' rows and the mean row are in the base too.
+                score = most_used(strongest(score), base_rows - len(special) - 1, frequency_P)
             code = transplant_code(strongest(score, links), table_WH, links, special)
             config = config.model_copy(update={"base_rows": len(code.base_RE), "links": links})
             state |= {TABLE: code.base_RE, CODE: code.weight_Vk, INDEX: code.index_Vk}
@@ -189,7 +196,9 @@ def make_assistant(recipe: Recipe, stream: TextStream, folder: Path) -> Path:
     model_file, rows = make_vocabulary(wanted.vocabulary, stream, folder.parent / "vocabulary", recipe.seed)
     body = load_named(recipe.teacher if wanted.body == "teacher" else wanted.body)
     say(f"assistant: table rows by {wanted.rows}")
-    student = transplant(body, PieceTokenizer(model_file), rows, wanted.rows, wanted.max_length, wanted.links)
+    student = transplant(
+        body, PieceTokenizer(model_file), rows, wanted.rows, wanted.max_length, wanted.links, wanted.base_rows
+    )
     return save_student(student, model_file, folder, defaults=trained_defaults(body))
 
 

@@ -55,6 +55,12 @@ class Corpus(Strict):
     )
     max_characters: int = Field(default=250, gt=0, description="longer sentences are skipped (MSD code: 250)")
     weight: float = Field(default=1.0, gt=0)
+    passes: int = Field(
+        default=1,
+        gt=0,
+        le=1000,
+        description="a file is trained on in so many passes over every n-th row: if it is sorted",
+    )
 
     @field_validator("kind")
     @classmethod
@@ -97,10 +103,15 @@ class Assistant(Strict):
     links: int | None = Field(
         default=None, ge=2, le=5, description="keep the table coded: each row a sum of this many rows of the body"
     )
+    base_rows: int | None = Field(
+        default=None, ge=100, lt=2**24, description="with links: only so many of the body's rows, those used most"
+    )
     max_length: int = Field(default=128, gt=3)
 
     @model_validator(mode="after")
     def _sums(self) -> Assistant:
+        if self.base_rows is not None and self.links is None:
+            raise ValueError("base_rows limits the base of a coded table: set links too")
         if self.links is not None and self.rows == "random":
             raise ValueError("links keep the sums of rows of a transplant; random rows are no sums")
         return self

@@ -21,6 +21,7 @@ from msdc.compress.student.code_fit import CodedRows
 from msdc.compress.student.coded_table import prune
 from msdc.errors import InputError
 
+FAINT = 0.02  # of the best association of a word: weaker links are not followed
 CANDIDATES = 8  # rows per new row: more blurs it, fewer is too little for rare pieces
 
 
@@ -60,17 +61,19 @@ def association(counts: sparse.csr_matrix, new_P: np.ndarray, old_W: np.ndarray)
 
 
 class _Links:
-    """Every (sentence, piece, wordpiece) link of a chunk of parallel text, as indices into one sparse table."""
+    """The candidate links (sentence, piece, wordpiece) of a chunk of parallel text, as indices into a sparse table."""
 
     def __init__(self, new: sparse.csr_matrix, old: sparse.csr_matrix, keys: np.ndarray, wordpieces: int) -> None:
         new_lengths, old_lengths = np.diff(new.indptr), np.diff(old.indptr)
         sizes = new_lengths * old_lengths
         sentence = np.repeat(np.arange(len(sizes)), sizes)
         within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        self.new_slot = (new.indptr[sentence] + within // old_lengths[sentence]).astype(np.int32)
-        self.old_slot = (old.indptr[sentence] + within % old_lengths[sentence]).astype(np.int32)
-        pairs = new.indices[self.new_slot].astype(np.int64) * wordpieces + old.indices[self.old_slot]
-        self.entry = np.searchsorted(keys, pairs).astype(np.int32)
+        new_slot = (new.indptr[sentence] + within // old_lengths[sentence]).astype(np.int32)
+        old_slot = (old.indptr[sentence] + within % old_lengths[sentence]).astype(np.int32)
+        pairs = new.indices[new_slot].astype(np.int64) * wordpieces + old.indices[old_slot]
+        entry = np.minimum(np.searchsorted(keys, pairs), len(keys) - 1).astype(np.int32)
+        found = keys[entry] == pairs
+        self.entry, self.new_slot, self.old_slot = entry[found], new_slot[found], old_slot[found]
         self.new_slots, self.old_slots = new.nnz, old.nnz
 
     def expected(self, table: np.ndarray, by_old: bool) -> np.ndarray:
@@ -80,6 +83,17 @@ class _Links:
         total = np.bincount(slot, weights=weight, minlength=slots)
         weight = weight / np.maximum(total[slot], 1e-30)
         return np.bincount(self.entry, weights=weight, minlength=len(table))
+
+
+def _candidates(score: sparse.csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(piece, wordpiece, association) of the links worth following, sorted."""
+    row = np.repeat(np.arange(score.shape[0], dtype=np.int32), np.diff(score.indptr))
+    column = score.indices
+    best_P, best_W = np.zeros(score.shape[0]), np.zeros(score.shape[1])
+    np.maximum.at(best_P, row, score.data)
+    np.maximum.at(best_W, column, score.data)
+    kept = (score.data >= FAINT * best_P[row]) | (score.data >= FAINT * best_W[column])
+    return row[kept], column[kept], score.data[kept].astype(np.float64)
 
 
 def align(
@@ -93,21 +107,21 @@ def align(
 ) -> sparse.csr_matrix:
     """Link strength P x W after `rounds` of IBM Model 1 in both directions (their geometric mean).
 
-    `null` is a floor that lets a word stay unaligned instead of forcing a link.
+    Most pairs of words that occur together do so by chance: those whose association is FAINT beside the best of both
+    words are no candidates, nine of ten in a million sentences, which time and memory follow. `null` is a floor that
+    lets a word stay unaligned instead of forcing a link.
     """
+    counts, new_P, old_W = cooccurrence(new_rows, teacher_rows, pieces, wordpieces)
+    score = association(counts, new_P, old_W)
+    score.sort_indices()
+    row, column, start = _candidates(score)
+    keys = row.astype(np.int64) * wordpieces + column
     new, old = _occurrence(new_rows, pieces), _occurrence(teacher_rows, wordpieces)
-    counts = (new.T @ old).tocsr()
-    counts.sort_indices()
-    coo = counts.tocoo()
-    keys = coo.row.astype(np.int64) * wordpieces + coo.col
     links = [_Links(new[i : i + chunk], old[i : i + chunk], keys, wordpieces) for i in range(0, new.shape[0], chunk)]
-    new_P = np.asarray(new.sum(0)).ravel()
-    old_W = np.asarray(old.sum(0)).ravel()
-    start = coo.data**2 / (new_P[coo.row] * old_W[coo.col])
 
     def run(by_old: bool) -> np.ndarray:
-        axis, size = (coo.row, pieces) if by_old else (coo.col, wordpieces)
-        table = start.astype(np.float64)
+        axis, size = (row, pieces) if by_old else (column, wordpieces)
+        table = start
         expected = table
         for _ in range(rounds):
             expected = np.zeros(len(table))
@@ -117,8 +131,8 @@ def align(
         return expected
 
     # Links both directions agree on, as a share of the times the piece was seen.
-    strength = np.sqrt(run(True) * run(False)) / np.maximum(new_P[coo.row], 1.0)
-    return sparse.csr_matrix((strength, (coo.row, coo.col)), shape=counts.shape)
+    strength = np.sqrt(run(True) * run(False)) / np.maximum(new_P[row], 1.0)
+    return sparse.csr_matrix((strength, (row, column)), shape=score.shape)
 
 
 def strongest(score: sparse.csr_matrix, candidates: int = CANDIDATES, power: float = 1.0) -> sparse.csr_matrix:
@@ -131,6 +145,20 @@ def strongest(score: sparse.csr_matrix, candidates: int = CANDIDATES, power: flo
     weights = sparse.csr_matrix((score.data[keep] ** power, (rows[keep], score.indices[keep])), shape=score.shape)
     total = np.asarray(weights.sum(1)).ravel()
     return sparse.diags(1.0 / np.maximum(total, 1e-30)) @ weights
+
+
+def most_used(weights: sparse.csr_matrix, count: int, frequency_P: np.ndarray) -> sparse.csr_matrix:
+    """The same weights without wordpieces other than the `count` that pieces are made of most.
+
+    A piece counts by the square root of its frequency. Weights with more entries per piece than links will stay let a
+    piece whose wordpieces are dropped fall back on its next ones.
+    """
+    share_W = np.asarray((sparse.diags(np.sqrt(frequency_P)) @ weights).sum(0)).ravel()
+    kept_W = np.zeros(len(share_W))
+    kept_W[np.argsort(-share_W, kind="stable")[:count]] = 1.0
+    left = (weights @ sparse.diags(kept_W)).tocsr()
+    left.eliminate_zeros()
+    return left
 
 
 def transplant_rows(weights: sparse.csr_matrix, teacher_table_WH: Tensor) -> Tensor:

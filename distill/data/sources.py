@@ -122,9 +122,11 @@ def language_of(path: Path, corpus: Corpus, at_end: bool = False) -> str | None:
 
     `at_end`: a name like `x.de` tells it too (one of two aligned files, a catalogue).
     """
-    match = LANGUAGE_IN_NAME.search(path.name)
-    if match:
-        return match[2] if match[1] == corpus.source else match[1]
+    found = [match.groups() for match in LANGUAGE_IN_NAME.finditer(path.name)]
+    if found:
+        # A set's own name may look like a pair of languages (osm-id.en-de.tsv): the pair with the source counts.
+        one, two = next((pair for pair in found if corpus.source in pair), found[0])
+        return two if one == corpus.source else one
     if len(corpus.languages) == 1:
         return corpus.languages[0]
     match = LANGUAGE_AT_END.search(path.name) if at_end else None

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from threading import Thread
 
 import numpy as np
@@ -45,6 +46,16 @@ def weights(sources: list[Source], balance: str) -> np.ndarray:
     total = {code: sum(z for z, c in zip(size, languages, strict=True) if c == code) for code in set(languages)}
     share = np.array([z / total[c] * total[c] ** power for z, c in zip(size, languages, strict=True)])
     return share / share.sum()
+
+
+def in_passes(source: Source) -> Iterator[Row]:
+    """The rows of a source, each once, in as many passes as its corpus asks for.
+
+    A run that takes a few rows of a large file, sorted by length as collections of translations often are, would see
+    its short sentences only; a pass goes through the whole file.
+    """
+    passes = source.corpus.passes
+    return chain.from_iterable(islice(source.read(), first, None, passes) for first in range(passes))
 
 
 @dataclass
@@ -85,7 +96,7 @@ class TextStream:
 
     def _interleaved(self, rng: np.random.Generator) -> Iterator[Row]:
         share = weights(self.sources, self.balance)
-        open_rows = [source.read() for source in self.sources]
+        open_rows = [in_passes(source) for source in self.sources]
         live = [True] * len(self.sources)
         finished_once = [False] * len(self.sources)
         repeat = self.balance != "proportional"
@@ -104,7 +115,7 @@ class TextStream:
                     elif all(finished_once):
                         return
                     if repeat:
-                        open_rows[pick] = self.sources[pick].read()
+                        open_rows[pick] = in_passes(self.sources[pick])
                         row = next(open_rows[pick], None)
                     if row is None:
                         if not any(live):

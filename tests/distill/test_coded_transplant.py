@@ -14,7 +14,7 @@ from msdc.distill.recipe import Stage, parse_recipe
 from msdc.distill.runs.dry_run import TRIAL_PIECES, trial_recipe
 from msdc.distill.tasks.sentence import SentenceTask
 from msdc.distill.training.optimization import make_optimizers
-from msdc.distill.vocabulary_transfer import strongest, transplant_code, transplant_rows
+from msdc.distill.vocabulary_transfer import most_used, strongest, transplant_code, transplant_rows
 from msdc.errors import InputError
 
 P, W, H = 300, 90, 12
@@ -44,6 +44,27 @@ def test_the_code_is_the_transplant_not_multiplied_out(links):
     assert code.weight_Vk.shape == (P, links) and code.index_Vk.dtype == torch.int16
     with pytest.raises(ValueError, match="more than"):
         transplant_code(strongest(random_scores(), links + 1), table, links, own)
+
+
+def test_the_base_keeps_the_rows_that_are_used_most():
+    frequency = np.arange(P, dtype=float)
+    scores = strongest(random_scores())
+    share = np.array([sum(frequency[p] ** 0.5 * scores[p, w] for p in range(P)) for w in range(W)])
+    kept = set(np.argsort(-share)[:40].tolist())
+    left = most_used(scores, 40, frequency)
+    assert set(left.indices.tolist()) == kept
+    for p in range(P):
+        best = sorted((w for w in range(W) if scores[p, w] and w in kept), key=lambda w: -scores[p, w])[:2]
+        assert set(strongest(left, 2)[p].indices.tolist()) == set(best)
+
+
+def test_a_recipe_limits_the_base_of_its_transplant(tiny_tree, tmp_path):
+    tiny_tree["assistant"] |= {"links": 3, "base_rows": 100}
+    tiny_tree["stages"] = [tiny_tree["stages"][2] | {"steps": 1}]
+    done = run(parse_recipe(tiny_tree, "tiny"), tmp_path / "run")
+    assert load_student(done.student).config.base_rows <= 100
+    with pytest.raises(InputError, match="set links too"):
+        parse_recipe(tiny_tree | {"assistant": tiny_tree["assistant"] | {"links": None}}, "tiny")
 
 
 def test_a_recipe_keeps_the_code_of_its_transplant(tiny_tree, tmp_path):

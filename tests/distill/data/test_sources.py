@@ -21,6 +21,12 @@ def test_two_columns_language_from_the_name(tmp_path):
     assert rows(path=str(path)) == [("A cat.", "Eine Katze.", "de"), ("A dog.", "Ein Hund.", "de")]
 
 
+@pytest.mark.parametrize("name", ["osm-id.en-de.tsv", "nlvr2-dev-mt.de-en.tsv", "set.en-de.tsv"])
+def test_a_set_named_like_a_pair_of_languages(tmp_path, name):
+    (tmp_path / name).write_text("A cat.\tEine Katze.\n", encoding="utf-8")
+    assert rows(path=str(tmp_path / name), languages=["de"]) == [("A cat.", "Eine Katze.", "de")]
+
+
 def test_gzip_bom_and_windows_line_ends(tmp_path):
     path = tmp_path / "set.en-fr.tsv.gz"
     path.write_bytes(gzip.compress("\ufeffA cat.\tUn chat.\r\nYes.\tOui.\r\n".encode()))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from msdc.distill.data.sources import open_corpora
-from msdc.distill.data.stream import TextStream, weights
+from msdc.distill.data.stream import TextStream, in_passes, weights
 from msdc.distill.recipe import Corpus, HeldOut
 from msdc.errors import InputError
 
@@ -94,3 +94,18 @@ def test_sample_keeps_all_translations_of_a_sentence(two_languages):
     de, nl = ({r.source for r in rows if r.language == code} for code in ("de", "nl"))
     both = {f"Sentence number {i}." for i in range(100)}
     assert nl == de & both and 0.25 < len(de) / 900 < 0.5
+
+
+@pytest.mark.parametrize("passes", [3, 16])
+def test_a_sorted_file_is_seen_whole_from_the_first_rows_on(tmp_path, passes):
+    lines = [f"Sentence {'x' * (i // 20)} {i}.\tde {i}\n" for i in range(2000)]
+    (tmp_path / "sorted.en-de.tsv").write_text("".join(lines), encoding="utf-8")
+    path = str(tmp_path / "sorted.en-de.tsv")
+    whole, parts = (list(in_passes(open_corpora((Corpus(path=path, passes=count),))[0])) for count in (1, passes))
+    assert sorted(parts) == sorted(whole) and len(set(parts)) == 2000
+    once = 2000 // passes
+    lengths = [np.mean([len(row.source) for row in rows[:once]]) for rows in (whole, parts)]
+    overall = np.mean([len(row.source) for row in whole])
+    assert lengths[0] < 0.8 * overall and abs(lengths[1] - overall) < 0.02 * overall
+    s = stream(lambda: open_corpora((Corpus(path=path, passes=passes),)), buffer=100)
+    assert {row.target for row in s.rows(0)} == {r.target for r in whole if not s.is_heldout(r.source)}
