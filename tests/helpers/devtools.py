@@ -117,14 +117,17 @@ class Browser:
 
 
 @contextlib.contextmanager
-def chromium(*options: str) -> Iterator[Browser]:
-    """A browser with `options`, such as rules for made-up host names; it and its children end with the block."""
+def chromium(*options: str, before: tuple[str, ...] = ()) -> Iterator[Browser]:
+    """A browser with `options`, such as rules for made-up host names; it and its children end with the block.
+
+    `before`: a command that starts it, such as nsenter.
+    """
     with tempfile.TemporaryDirectory(prefix="msdc-devtools-", ignore_cleanup_errors=True) as profile:
         in_read, in_write = os.pipe()
         out_read, out_write = os.pipe()
         sandbox = ("--no-sandbox",) if os.geteuid() == 0 else ()
         # The browser reads descriptor 3 and writes 4; dash knows no descriptors of two digits.
-        command = ["bash", "-c", f'exec "$@" 3<&{in_read} 4>&{out_write}', "bash", CHROMIUM.program(),
+        command = ["bash", "-c", f'exec "$@" 3<&{in_read} 4>&{out_write}', "bash", *before, CHROMIUM.program(),
                    *CHROMIUM.options, *sandbox, *options, f"{CHROMIUM.profile}{profile}",
                    "--remote-debugging-pipe"]  # fmt: skip
         with open(Path(profile) / "output.txt", "wb") as output:

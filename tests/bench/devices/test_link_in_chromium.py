@@ -9,9 +9,11 @@ from urllib.parse import urlsplit
 import devtools
 import pytest
 import tiny_models as tiny
-from link_phone import WAIT_S, Link
+import two_networks
+from link_phone import Link
 
 from msdc.bench.devices.base import Incomplete
+from msdc.bench.result import DeviceRun
 from msdc.bench.settings import BenchSettings
 from msdc.errors import MsdcError
 from msdc.export.mobile.web.runtime import runtime_folder
@@ -202,26 +204,14 @@ def test_two_phones_of_which_one_is_lost():
     assert len(stop.value.runs) == 1
 
 
-NAMESPACE = """
-import sys
-from msdc.bench.devices.link.address import default_address
-print(default_address())
-"""
-
-
 @pytest.mark.slow
-def test_the_address_of_a_real_interface():
-    """In a network of its own, whose interface and route are made for it."""
-    setup = ("ip link add made0 type dummy && ip addr add 10.213.7.8/24 dev made0 && ip link set made0 up && "
-             "ip route add default via 10.213.7.1 && exec \"$@\"")  # fmt: skip
-    command = ["unshare", "--net", "--map-root-user", "sh", "-c", setup, "sh", os.sys.executable, "-c", NAMESPACE]
-    try:
-        probe = subprocess.run(
-            [*command[:5], "ip link add made0 type dummy"], capture_output=True, timeout=60, check=False
-        )
-    except FileNotFoundError:
-        pytest.skip("no unshare")
-    if probe.returncode != 0:
-        pytest.skip("no network namespace can be made here")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
-    assert done.stdout.strip() == "10.213.7.8", done.stderr
+def test_two_machines_on_a_network():
+    """Computer and phone in networks of their own with a cable between them; the default address; a pulled cable."""
+    found = two_networks.run()
+    if "skip" in found:
+        pytest.skip(found["skip"])
+    assert urlsplit(found["link"]).hostname == two_networks.COMPUTER
+    run = DeviceRun.model_validate(found["run"])
+    assert run.browser is not None and not run.browser.secure_context
+    assert run.parity is not None and run.parity.golden.ids_equal
+    assert "fell silent" in found["lost"]

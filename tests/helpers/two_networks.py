@@ -1,0 +1,93 @@
+"""A computer and a phone in networks of their own with a cable between them; run as a program inside the first.
+
+unshare --net --map-root-user python two_networks.py
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+COMPUTER, PHONE = "10.213.7.8", "10.213.7.9"
+WAIT_S = 600
+INSIDE = ["unshare", "--net", "--map-root-user"]
+
+
+def run() -> dict[str, Any]:
+    """What the program prints: `link`, `run` and `lost`, or why it cannot run here."""
+    try:
+        cable = ["ip", "link", "add", "name", "one", "type", "veth", "peer", "name", "two"]
+        probe = subprocess.run([*INSIDE, *cable], capture_output=True, text=True, timeout=60, check=False)
+    except FileNotFoundError:
+        return {"skip": "unshare is not installed"}
+    if probe.returncode != 0:
+        return {"skip": f"no networks can be made here: {probe.stderr.strip()[-200:]}"}
+    command = [*INSIDE, sys.executable, str(Path(__file__).resolve())]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@contextlib.contextmanager
+def phone_network() -> Iterator[tuple[str, ...]]:
+    """The command that enters the phone's network."""
+    phone = subprocess.Popen(["unshare", "--net", "sleep", str(WAIT_S)])
+    try:
+        mine, end = os.readlink("/proc/self/ns/net"), time.monotonic() + 60
+        while os.readlink(f"/proc/{phone.pid}/ns/net") == mine and time.monotonic() < end:
+            time.sleep(0.05)
+        enter = ("nsenter", "-t", str(phone.pid), "-n")
+        steps = (
+            f"ip link add name computer type veth peer name phone netns {phone.pid}",
+            f"ip addr add {COMPUTER}/24 dev computer", "ip link set computer up",
+            f"ip route add default via {PHONE}",
+            f"{' '.join(enter)} ip addr add {PHONE}/24 dev phone", f"{' '.join(enter)} ip link set phone up",
+        )  # fmt: skip
+        for step in steps:
+            subprocess.run(step.split(), check=True, timeout=60)
+        yield enter
+    finally:
+        phone.kill()
+        phone.wait()
+
+
+def main() -> None:
+    import devtools
+    import tiny_models as tiny
+    from link_phone import Link
+
+    from msdc.bench.settings import BenchSettings
+    from msdc.errors import MsdcError
+
+    bundle = tiny.bundle("fp32", ("onnx",))
+    settings = BenchSettings(runs=3, warmup=0, lengths=(8,), timeout_s=WAIT_S)
+    found: dict[str, Any] = {}
+    with phone_network() as enter, devtools.chromium(before=enter) as browser:
+        for part in ("run", "lost"):
+            endless = settings.model_copy(update={"runs": 100_000, "warmup": 10_000})
+            link = Link(bundle, settings if part == "run" else endless, silence_s=60 if part == "run" else 10)
+            page = browser.open(link.link)
+            page.wait("!document.getElementById('start').disabled")
+            page.run("document.getElementById('start').click()")
+            if part == "run":
+                page.wait("!document.getElementById('after').hidden")
+                found |= {"link": link.link, "run": link.end()[0].model_dump(mode="json")}
+                continue
+            page.wait("document.getElementById('progress').value > 0.2")
+            subprocess.run(["ip", "link", "set", "computer", "down"], check=True, timeout=60)
+            try:
+                link.end()
+            except MsdcError as error:
+                found["lost"] = str(error)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
