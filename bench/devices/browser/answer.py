@@ -17,6 +17,7 @@ from msdc.export.golden import decode_vectors
 from msdc.export.mobile.web.runtime import VERSION
 
 LONGEST_GAP_MS = 5000.0
+LARGEST = 1e15  # squares of larger numbers do not add up in float32
 
 
 class Part(BaseModel):
@@ -112,11 +113,14 @@ def page_vectors(text: str, count: int, width: int) -> np.ndarray:
     """float32 [N, D] of the page's base64.
 
     Raises:
-        MsdcError: not that many finite numbers.
+        MsdcError: not that many finite numbers, or one that no vector holds.
     """
     if not count and not text:
         return np.zeros((0, width), dtype=np.float32)
     try:
-        return decode_vectors(text, count, width)
+        vectors_ND = decode_vectors(text, count, width)
     except InputError as error:
         raise MsdcError(f"the page's answer: {str(error).replace('golden ', '')}") from error
+    if count and float(np.abs(vectors_ND).max()) > LARGEST:
+        raise MsdcError("the page's answer: vectors with numbers that are too large")
+    return vectors_ND

@@ -38,8 +38,8 @@ ort.env.wasm.wasmPaths = {{ wasm: new URL("{WASM}", import.meta.url).href }};
 export const {{ InferenceSession, Tensor, env }} = ort;
 """
 MIB = 2**20
-# Samples and ids as text; vectors are counted apart.
-MAX_REST_BYTES = 64 * MIB
+# Bytes of numbers as text in an answer, at most, and of all that is no number.
+SAMPLE_BYTES, ID_BYTES, MAX_REST_BYTES = 32, 12, MIB
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,9 @@ class Measurement:
     def max_answer(self) -> int:
         """Bytes that an answer may have."""
         vectors = 4 * self.manifest.width * (len(self.texts) + len(self.golden["texts"]))
-        return MAX_REST_BYTES + math.ceil(vectors * 4 / 3)
+        samples = SAMPLE_BYTES * self.settings.runs * (len(self.settings.lengths) + 2)
+        ids = ID_BYTES * sum(len(row) for row in self.golden["ids"])
+        return MAX_REST_BYTES + samples + ids + math.ceil(vectors * 4 / 3)
 
     def _golden_vectors(self, answer: PageAnswer) -> np.ndarray:
         return page_vectors(answer.golden.vectors, len(self.golden["texts"]), self.manifest.width)

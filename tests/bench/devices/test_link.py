@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
+import http.client
 import io
 import json
+import random
 import socket
 import ssl
 import sys
@@ -20,6 +23,9 @@ from browser import CHROMIUM, dump_dom
 from link_phone import ANDROID, WAIT_S, Client, Link, phone_answer
 
 from msdc.bench.devices.base import Incomplete
+from msdc.bench.devices.browser.answer import read_answer
+from msdc.bench.devices.browser.measurement import Measurement
+from msdc.bench.devices.browser.server import MAX_CONNECTIONS
 from msdc.bench.devices.link import address as link_address
 from msdc.bench.devices.link.address import default_address, listening_address, qr_lines, self_signed, show
 from msdc.bench.devices.link.answer import LinkAnswer, browser_of, device_of, plain
@@ -32,7 +38,7 @@ from msdc.bench.result import BenchFile, parse_result
 from msdc.bench.run import bench
 from msdc.bench.settings import BenchSettings
 from msdc.cli import main
-from msdc.errors import InputError, MsdcError
+from msdc.errors import InputError, MsdcError, printable
 from msdc.export.golden import encode_vectors, read_golden
 from msdc.export.mobile.web.runtime import runtime_folder
 
@@ -310,6 +316,103 @@ def test_a_phone_answers_and_its_record_is_complete(runtime):
     assert parse_result(json.loads(BenchFile(runs=(run,)).model_dump_json()), "here").runs == (run,)
     with pytest.raises(OSError):
         link.client.ask("GET", "")
+
+
+# Values of every JSON type, at and beyond every bound.
+ODD = (
+    None,
+    True,
+    -1,
+    0,
+    2**63,
+    1e308,
+    0.5,
+    "",
+    "x" * 3000,
+    "\x00\x1b[2J",
+    [],
+    {},
+    [[]],
+    {"a": {"b": []}},
+    "AAAA" * 100,
+)
+
+
+def places(value, path=()):
+    """Paths of all parts of a JSON value; of long lists the first part."""
+    yield path
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from places(part, (*path, key))
+    elif isinstance(value, list) and value:
+        yield from places(value[0], (*path, 0))
+
+
+def test_any_damage_to_an_answer_is_a_result_or_one_line(runtime, record_property):
+    """Every part of an answer replaced by odd values: a run that can be written, or one line, and the server lives."""
+    settings = SETTINGS.model_copy(update={"tasks": ("graded-pairs",)})
+    measurement = Measurement.of(bundle(), settings, "link")
+    zeros = encode_vectors(np.zeros((len(measurement.texts), measurement.manifest.width), dtype=np.float32))
+    good = phone_answer(bundle(), settings, vectors=zeros)
+    tries = 0
+    for path in places(good):
+        for odd in ODD:
+            if not path or path == ("vectors",):
+                continue
+            changed = copy.deepcopy(good)
+            place = changed
+            for part in path[:-1]:
+                place = place[part]
+            place[path[-1]] = odd
+            tries += 1
+            try:
+                answer = read_answer(changed, settings.lengths, settings.runs, LinkAnswer)
+                device_of(answer, "browser")
+                measurement.parity(answer)
+                found = answer
+            except MsdcError as error:
+                assert "\n" not in printable(str(error)) and len(str(error)) < 1000
+                continue
+            json.dumps(found.model_dump(mode="json"), allow_nan=False)
+    # Vectors that are all alike have no ranks.
+    answer = read_answer(good, settings.lengths, settings.runs, LinkAnswer)
+    with pytest.raises(MsdcError, match="same cosine"):
+        measurement.run(answer, device_of(answer, "browser"), browser_of(answer)[0])
+    record_property("tries", tries)
+    assert tries > 300
+
+
+def test_noise_on_the_wire_does_not_stop_the_server(server, record_property):
+    """Requests that are none: wrong lines, endless headers, lengths that lie, connections that stay open."""
+    secret, tries = urlsplit(server.address).path, random.Random(3)
+    noise = [
+        b"\r\n\r\n", b"GET\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/9.9\r\n\r\n", b"A" * 70_000,
+        b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 200 + b"\r\n", b"DELETE / HTTP/1.1\r\n\r\n",
+        f"POST {secret}join HTTP/1.1\r\nContent-Length: 99\r\n\r\nx".encode(),
+        f"POST {secret}join HTTP/1.1\r\nContent-Length: {'9' * 30}\r\n\r\n".encode(),
+        f"POST {secret}join HTTP/1.1\r\nContent-Length: \u0663\r\n\r\n".encode(),
+        f"POST {secret}join HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n".encode(),
+        *(tries.randbytes(tries.randrange(1, 300)) for _ in range(20)),
+    ]  # fmt: skip
+    held = []
+    for part in noise:
+        held.append(socket.create_connection(("127.0.0.1", server.port)))
+        with contextlib.suppress(OSError):
+            held[-1].sendall(part)
+    assert Client(server.address).ask("GET", "")[0] == 200
+    # More connections than the server takes: the surplus is closed, and room is made as others end.
+    held += [socket.create_connection(("127.0.0.1", server.port)) for _ in range(MAX_CONNECTIONS)]
+    for connection in held:
+        connection.close()
+    end = time.monotonic() + WAIT_S
+    while True:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            if Client(server.address).ask("GET", "")[0] == 200:
+                break
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert server.seats == []
+    record_property("tries", len(noise))
 
 
 def test_several_phones_of_one_name(runtime):
