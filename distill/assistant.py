@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from msdc.compress.student.code_fit import fit_student
@@ -85,6 +86,69 @@ def _special_ids(teacher: Encoder) -> tuple[int, int]:
     return ids[0], ids[-1]
 
 
+def link_strengths(
+    teacher: Encoder, tokenizer: PieceTokenizer, rows: Sequence[Row], how: str, max_length: int
+) -> tuple[sparse.csr_matrix, np.ndarray]:
+    """How strongly pieces and the teacher's wordpieces are linked in `rows` [P, W], and how often pieces occur [P].
+
+    `how` is alignment or cooccurrence (msdc.distill.vocabulary_transfer). An English sentence is its own translation.
+    """
+    english = sorted({row.source for row in rows})
+    new_texts = [row.target for row in rows if row.target] + english
+    old_texts = [row.source for row in rows if row.target] + english
+    unique = {text: ids[1:-1] for text, ids in zip(english, teacher.tokenizer.encode(english, max_length), strict=True)}
+    new_rows = [ids[1:-1] for ids in tokenizer.encode(new_texts, max_length)]
+    old_rows = [unique[text] for text in old_texts]
+    wordpieces = to_student(teacher).config.vocabulary
+    if how == "alignment":
+        score = align(new_rows, old_rows, tokenizer.size, wordpieces)
+    else:
+        score = association(*cooccurrence(new_rows, old_rows, tokenizer.size, wordpieces))
+    used = np.concatenate([np.asarray(ids, dtype=np.int64) for ids in new_rows])
+    return score, 1.0 + np.bincount(used, minlength=tokenizer.size)
+
+
+def coded_transplant(
+    teacher: Encoder,
+    tokenizer: PieceTokenizer,
+    score: sparse.csr_matrix,
+    frequency_P: np.ndarray,
+    max_length: int,
+    links: int,
+    base_rows: int | None = None,
+) -> Student:
+    """The teacher's body with a coded table: rows are sums of the teacher's rows, by the strongest `links` of `score`.
+
+    The base holds the teacher's rows that pieces use, at most `base_rows` rows in all.
+
+    Raises:
+        InputError: the teacher's tokenizer adds no special ids.
+    """
+    config, state, table_WH = _body(teacher, tokenizer, max_length)
+    special = _special_pieces(tokenizer, table_WH, *_special_ids(teacher))
+    if base_rows is not None:
+        # The special pieces' rows and the mean row are in the base too.
+        score = most_used(strongest(score), base_rows - len(special) - 1, frequency_P)
+    code = transplant_code(strongest(score, links), table_WH, links, special)
+    config = config.model_copy(update={"base_rows": len(code.base_RE), "links": links})
+    assistant = Student(config)
+    assistant.load_state_dict(state | {TABLE: code.base_RE, CODE: code.weight_Vk, INDEX: code.index_Vk})
+    return assistant.eval()
+
+
+def _body(
+    teacher: Encoder, tokenizer: PieceTokenizer, max_length: int
+) -> tuple[StudentConfig, dict[str, Tensor], Tensor]:
+    """Config for the new vocabulary, state without its table, and the teacher's table [W, H]."""
+    body = decode(to_student(teacher))
+    config = body.config.model_copy(
+        update={"vocabulary": tokenizer.size, "pad_id": tokenizer.pad_id, "positions": max_length}
+    )
+    state = {name: value for name, value in body.state_dict().items() if name != TABLE}
+    state[POSITION] = state[POSITION][:max_length]
+    return config, state, body.embedding.table.weight.detach()
+
+
 def transplant(
     teacher: Encoder,
     tokenizer: PieceTokenizer,
@@ -96,58 +160,30 @@ def transplant(
 ) -> Student:
     """The teacher's body with a table for `tokenizer`, whose rows are made from the teacher's own rows.
 
-    `how` is alignment, cooccurrence or random (msdc.distill.vocabulary_transfer). With `links` the sums of rows are not
-    multiplied out: the table is coded, its base are the teacher's rows that pieces use, at most `base_rows` of them.
+    `how` is alignment, cooccurrence or random. With `links` the sums of rows are not multiplied out: see
+    `coded_transplant`.
 
     Raises:
         InputError: the teacher's tokenizer adds no special ids, or a code of random rows.
     """
-    body = decode(to_student(teacher))
-    table_WH = body.embedding.table.weight.detach()
+    if links is not None:
+        if how == "random":
+            raise InputError("assistant: links keep the sums of rows of a transplant; random rows are no sums")
+        score, frequency_P = link_strengths(teacher, tokenizer, rows, how, max_length)
+        return coded_transplant(teacher, tokenizer, score, frequency_P, max_length, links, base_rows)
+    config, state, table_WH = _body(teacher, tokenizer, max_length)
     first_id, last_id = _special_ids(teacher)
-    config = body.config.model_copy(
-        update={"vocabulary": tokenizer.size, "pad_id": tokenizer.pad_id, "positions": max_length}
-    )
-    state = {name: value for name, value in body.state_dict().items() if name != TABLE}
-    state[POSITION] = state[POSITION][:max_length]
     if how == "random":
         table_PH = (
             torch.randn(tokenizer.size, table_WH.shape[1], generator=torch.Generator().manual_seed(1)) * table_WH.std()
         )
     else:
-        english = sorted({row.source for row in rows})
-        new_texts = [row.target for row in rows if row.target] + english
-        old_texts = [row.source for row in rows if row.target] + english
-        unique = {
-            text: ids[1:-1] for text, ids in zip(english, teacher.tokenizer.encode(english, max_length), strict=True)
-        }
-        new_rows = [ids[1:-1] for ids in tokenizer.encode(new_texts, max_length)]
-        old_rows = [unique[text] for text in old_texts]
-        if how == "alignment":
-            score = align(new_rows, old_rows, tokenizer.size, len(table_WH))
-        else:
-            score = association(*cooccurrence(new_rows, old_rows, tokenizer.size, len(table_WH)))
-        if links is not None:
-            special = _special_pieces(tokenizer, table_WH, first_id, last_id)
-            if base_rows is not None:
-                used = np.concatenate([np.asarray(ids, dtype=np.int64) for ids in new_rows])
-                frequency_P = 1.0 + np.bincount(used, minlength=tokenizer.size)
-                # The special pieces' rows and the mean row are in the base too.
-                score = most_used(strongest(score), base_rows - len(special) - 1, frequency_P)
-            code = transplant_code(strongest(score, links), table_WH, links, special)
-            config = config.model_copy(update={"base_rows": len(code.base_RE), "links": links})
-            state |= {TABLE: code.base_RE, CODE: code.weight_Vk, INDEX: code.index_Vk}
-            assistant = Student(config)
-            assistant.load_state_dict(state)
-            return assistant.eval()
+        score, _ = link_strengths(teacher, tokenizer, rows, how, max_length)
         table_PH = transplant_rows(strongest(score), table_WH)
-    if links is not None:
-        raise InputError("assistant: links keep the sums of rows of a transplant; random rows are no sums")
     table_PH[tokenizer.bos_id] = table_WH[first_id]
     table_PH[tokenizer.eos_id] = table_WH[last_id]
     assistant = Student(config)
-    state[TABLE] = table_PH
-    assistant.load_state_dict(state)
+    assistant.load_state_dict(state | {TABLE: table_PH})
     return assistant.eval()
 
 

@@ -440,13 +440,30 @@ def say_what_is_wrong(error: ValidationError, model: type[BaseModel]) -> str:
 
     An unknown key is told before a missing one: a key that is misspelled is both.
     """
-    errors = error.errors()
+    errors = _of_best_members(error.errors())
     first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     unknown = first["type"] == "extra_forbidden"
     keys, known = _walk(model, first["loc"][:-1] if unknown else first["loc"])
     place = ".".join(map(str, [*keys, first["loc"][-1]] if unknown else keys))
     said = f"unknown key{did_you_mean(str(first['loc'][-1]), known)}" if unknown else str(first["msg"])
     return f"{place}: {said}" if place else said
+
+
+def _of_best_members(errors: list[Any]) -> list[Any]:
+    """Of a union's members, the errors of the one that knows the most keys: it is what was meant."""
+    members: dict[tuple[int | str, ...], dict[str, int]] = {}
+    named = []
+    for one in errors:
+        place = one["loc"]
+        # Members are named by their classes, keys are in lower case.
+        at = next((i for i, part in enumerate(place) if isinstance(part, str) and part != part.lower()), None)
+        named.append(None if at is None else (place[:at], place[at]))
+        if at is not None:
+            strange = one["type"] in ("extra_forbidden", "missing") and at == len(place) - 2
+            counts = members.setdefault(place[:at], {})
+            counts[place[at]] = counts.get(place[at], 0) + strange
+    best = {place: min(counts, key=lambda name: counts[name]) for place, counts in members.items()}
+    return [one for one, name in zip(errors, named, strict=True) if name is None or best[name[0]] == name[1]]
 
 
 def _walk(model: type[BaseModel], place: tuple[int | str, ...]) -> tuple[list[int | str], list[str]]:
