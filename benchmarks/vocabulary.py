@@ -1,0 +1,291 @@
+"""What a vocabulary is worth before any training, at equal bytes of program and tokenizer.
+
+    python benchmarks/vocabulary.py --data DATA --work WORK --write docs/results/vocabulary.md
+
+Every vocabulary is trained on the recipe's pairs and transplanted once: the assistant, six layers and full rows, is the
+best that its words allow. Students are cut from it as the recipe cuts them, with their weights rounded as they are
+stored. Rows are kept in WORK/rows.jsonl: a later call goes on with what is missing. Only development sets are read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from results_page import add_write_option, table, write_page
+from scipy import sparse
+
+from msdc.bench.report.charts import pareto_line
+from msdc.bench.report.drawing import linear_axis, plot
+from msdc.compress.quantization.packing import pack_student, unpack_student
+from msdc.compress.quantization.weights import plan_for
+from msdc.compress.size.estimate import size_plan
+from msdc.compress.student.cut import shrink
+from msdc.compress.student.model import Student
+from msdc.compress.vocabulary.sentencepiece import train_vocabulary
+from msdc.distill.assistant import coded_transplant, link_strengths, sample_rows
+from msdc.distill.catalog import load_recipe
+from msdc.distill.data.exclusion import read_exclusion
+from msdc.distill.data.sources import open_corpora
+from msdc.distill.data.stream import TextStream
+from msdc.distill.models import load_named
+from msdc.distill.pipeline import resolve_precision
+from msdc.distill.recipe import Recipe
+from msdc.distill.vocabulary_transfer import strongest
+from msdc.encoders.encoder import Encoder
+from msdc.files import write_text
+from msdc.scores import cosine_rows, nearest_accuracy, spearman
+from msdc.text.scored_pairs import ScoredPairs, read_pairs
+from msdc.text.text_files import iterate_lines
+from msdc.text.tokenizer import PieceTokenizer
+
+LANGUAGES = ("de", "es", "fr", "it", "nl", "tr")
+FLORES = {
+    "en": "eng_Latn", "de": "deu_Latn", "es": "spa_Latn", "fr": "fra_Latn", "it": "ita_Latn", "nl": "nld_Latn",
+    "tr": "tur_Latn", "ar": "arb_Arab",
+}  # fmt: skip
+PAIRS, SENTENCES = 700, 400  # rows of each STSb dev file, of FLORES dev
+# pieces, links, base rows (0: all that are used), bottleneck, precision
+DEFAULT = (
+    "32000,3,0,128,int8", "32000,3,0,192,int8",
+    "64000,3,0,128,int8", "64000,3,0,160,int8",
+    "100000,3,0,128,int8", "100000,4,0,128,int8", "100000,3,18000,160,int8", "100000,4,18000,192,int8-embed4",
+    "131072,2,0,128,int8-embed4", "131072,3,0,128,int8", "131072,3,0,128,int8-embed4", "131072,3,0,160,int8-embed4",
+    "131072,3,18000,160,int8-embed4", "131072,4,18000,160,int8-embed4", "131072,4,18000,192,int8-embed4",
+    "131072,3,10000,128,int8", "200000,2,10000,128,int8-embed4", "200000,3,18000,160,int8-embed4",
+)  # fmt: skip
+LEGEND = (
+    "No training step. Within: Spearman x 100 on the first 700 rows of STSb dev, mean of seven languages; across: "
+    "English with each of the six others, both directions; FLORES dev: share of 400 sentences whose nearest neighbour "
+    "is their translation, mean of seven languages and both directions. Bytes of programs are predicted "
+    "(`msdc compress plan`), those of tokenizers are measured; a MB is 1,000,000 bytes. Students have layers 0, 4, 5."
+)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One student: pieces, links per piece, base rows (0: all that are used), bottleneck, precision."""
+
+    pieces: int
+    links: int
+    base_rows: int
+    bottleneck: int
+    precision: str
+
+    @classmethod
+    def parse(cls, text: str) -> Cut:
+        """From `pieces,links,base rows,bottleneck,precision`."""
+        pieces, links, base_rows, bottleneck, precision = text.split(",")
+        return cls(int(pieces), int(links), int(base_rows), int(bottleneck), precision)
+
+
+class DevelopmentSets:
+    """STSb dev in seven languages and FLORES dev in eight."""
+
+    def __init__(self, data: Path) -> None:
+        files = {"en": data / "stsb/sts-dev.tsv.gz", "tr": data / "stsb-tr/stsb_tr_dev.tsv.gz"}
+        files |= {code: data / f"stsb-multi-mt/stsb-{code}-dev.csv.gz" for code in LANGUAGES if code != "tr"}
+        self.graded: dict[str, ScoredPairs] = {code: read_pairs(file) for code, file in files.items()}
+        self.flores = {code: self._lines(data / f"flores200/dev/{name}.dev.gz") for code, name in FLORES.items()}
+
+    @staticmethod
+    def _lines(path: Path) -> list[str]:
+        return [line for _, line in iterate_lines(path)][:SENTENCES]
+
+    def scores(self, student: Student, tokenizer: PieceTokenizer) -> dict[str, float]:
+        """The three means."""
+        encoder = Encoder(student.eval(), tokenizer, 64, "untaught")
+        precision = resolve_precision("auto", torch.device("cpu"))
+
+        def vectors(texts: Sequence[str]) -> np.ndarray:
+            return encoder.encode(texts, precision=precision)
+
+        first = {code: vectors(pairs.first[:PAIRS]) for code, pairs in self.graded.items()}
+        second = {code: vectors(pairs.second[:PAIRS]) for code, pairs in self.graded.items()}
+        gold = {code: pairs.gold_N[:PAIRS] for code, pairs in self.graded.items()}
+
+        def rank(one: str, two: str) -> float:
+            return spearman(cosine_rows(first[one], second[two]), gold[one])
+
+        english = vectors(self.flores["en"])
+        found = [nearest_accuracy(english, vectors(self.flores[code])) for code in FLORES if code != "en"]
+        return {
+            "within": float(np.mean([rank(code, code) for code in self.graded])),
+            "across": float(np.mean([(rank("en", code), rank(code, "en")) for code in LANGUAGES])),
+            "flores": float(np.mean(found)),
+        }
+
+
+class Sweep:
+    """Vocabularies, transplants and rows of one working folder."""
+
+    def __init__(self, recipe: Recipe, data: Path, work: Path) -> None:
+        self.recipe, self.work = recipe, work
+        self.teacher = load_named(recipe.teacher)
+        self.sets = DevelopmentSets(data)
+        work.mkdir(parents=True, exist_ok=True)
+        self.file = work / "rows.jsonl"
+
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """What was measured, by key."""
+        if not self.file.is_file():
+            return {}
+        return {row["key"]: row for row in map(json.loads, self.file.read_text(encoding="utf-8").splitlines())}
+
+    def add(self, key: str, row: dict[str, Any]) -> None:
+        """Keep a measured row."""
+        with self.file.open("a", encoding="utf-8") as handle:
+            handle.write(json.dumps({"key": key, **row}) + "\n")
+        print(key, row, flush=True)
+
+    @cached_property
+    def text(self) -> list[Any]:
+        """The recipe's pairs for vocabulary and alignment, without excluded and held-out sentences."""
+        corpora = open_corpora(self.recipe.corpora, read_exclusion(self.recipe.exclude))
+        wanted: Any = self.recipe.assistant
+        stream = TextStream(corpora, self.recipe.seed, self.recipe.heldout)
+        return sample_rows(stream, wanted.vocabulary.sentences_per_language, self.recipe.seed)
+
+    def transplant(self, pieces: int) -> tuple[PieceTokenizer, sparse.csr_matrix, np.ndarray]:
+        """Tokenizer, strongest links and frequencies of a vocabulary; made once per folder."""
+        model, links = self.work / f"{pieces}.model", self.work / f"{pieces}.npz"
+        if not model.is_file():
+            texts = sorted({row.source for row in self.text}) + [row.target for row in self.text if row.target]
+            train_vocabulary(texts, model, pieces, threads=1)
+        tokenizer = PieceTokenizer(model)
+        if not links.is_file():
+            score, frequency = link_strengths(self.teacher, tokenizer, self.text, "alignment", 128)
+            score = strongest(score)
+            part = links.with_suffix(".part.npz")
+            np.savez_compressed(part, data=score.data, indices=score.indices, indptr=score.indptr, shape=score.shape,
+                                frequency=frequency)  # fmt: skip
+            part.replace(links)
+        found = np.load(links)
+        score = sparse.csr_matrix((found["data"], found["indices"], found["indptr"]), shape=tuple(found["shape"]))
+        return tokenizer, score, found["frequency"]
+
+    def measure(self, cut: Cut) -> None:
+        """One student, and the assistant of its vocabulary where that is missing."""
+        tokenizer, score, frequency = self.transplant(cut.pieces)
+        size = os.path.getsize(self.work / f"{cut.pieces}.model")
+        known = self.rows()
+        if (key := f"{cut.pieces}") not in known:
+            assistant = coded_transplant(self.teacher, tokenizer, score, frequency, 128, 5)
+            self.add(key, {"pieces": tokenizer.size, **self.sets.scores(assistant, tokenizer)})
+        if (key := repr(cut)) in known:
+            return
+        base = cut.base_rows or None
+        assistant = coded_transplant(self.teacher, tokenizer, score, frequency, 128, cut.links, base)
+        student = shrink(
+            assistant, layers=[0, 4, 5], repeats=1, bottleneck=cut.bottleneck, frequency_V=torch.from_numpy(frequency)
+        )
+        plan = plan_for(student, cut.precision)
+        rounded, _ = unpack_student(pack_student(student, plan), student.config, plan, "student")
+        student.load_state_dict(rounded)
+        program = size_plan("student", student.config).bytes[cut.precision]["executorch"]
+        numbers = {
+            "pieces": tokenizer.size,
+            "base_rows": student.config.base_rows,
+            "program": program,
+            "tokenizer": size,
+        }
+        self.add(key, {**vars(cut), **numbers, **self.sets.scores(student, tokenizer)})
+
+
+def students(rows: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of students, by bytes."""
+    return sorted((row for row in rows.values() if "program" in row), key=lambda row: row["program"] + row["tokenizer"])
+
+
+def total_mb(row: dict[str, Any]) -> float:
+    """MB of program and tokenizer."""
+    return float(row["program"] + row["tokenizer"]) / 1e6
+
+
+def draw(rows: list[dict[str, Any]], measure: str, title: str) -> str:
+    """Bytes against a score, a color per vocabulary, the Pareto line dashed: an SVG that stands alone."""
+    points = [(total_mb(row), row[measure]) for row in rows]
+    frame = plot(linear_axis([x for x, _ in points]), linear_axis([y for _, y in points], pad=0.1),
+                 "MB of program and tokenizer", title, height=280)  # fmt: skip
+    frame.canvas.polyline([frame.point(*points[i]) for i in pareto_line(points)], "axis", 1.5, "5 4")
+    sizes = sorted({row["pieces"] for row in rows})
+    for row, point in zip(rows, points, strict=True):
+        number = sizes.index(row["pieces"])
+        shape = ("circle", "square", "triangle", "diamond", "cross", "ring")[number % 6]
+        frame.canvas.marker(shape, *frame.point(*point), f"c{number % 6 + 1}", f"{name(row)}: {point[1]:.1f}")
+    for number, size in enumerate(sizes):
+        frame.canvas.marker(("circle", "square", "triangle", "diamond", "cross", "ring")[number % 6],
+                            frame.left + 16, frame.top + 14 + 18 * number, f"c{number % 6 + 1}")  # fmt: skip
+        frame.canvas.text(frame.left + 26, frame.top + 18 + 18 * number, f"{size:,} pieces")
+    style = (
+        "<style>svg{--c1:#1f6fb5;--c2:#c2561a;--c3:#23834f;--c4:#8446b0;--c5:#8c6d0a;--c6:#bd3566;--grid:#e3e3e3;"
+        "--axis:#8a8a8a;--ink2:#444;--ground:#fff;background:#fff;font-family:sans-serif}</style>"
+    )
+    return re.sub(r"(<svg[^>]*>)", rf"\1{style}", frame.canvas.svg(f"{title} by bytes"), count=1) + "\n"
+
+
+def name(row: dict[str, Any]) -> str:
+    """A student in words."""
+    return f"{row['pieces']:,} pieces, {row['links']} of {row['base_rows']:,} x {row['bottleneck']}, {row['precision']}"
+
+
+def body(rows: dict[str, dict[str, Any]], plots: Sequence[str]) -> Iterator[str]:
+    """The page."""
+    yield LEGEND
+    yield "## Assistants\n\nSix layers, full rows (each a sum of five of the teacher's), float: what the words allow."
+    whole = sorted((row for row in rows.values() if "program" not in row), key=lambda row: row["pieces"])
+    yield table(
+        ("pieces", "within", "across", "FLORES dev"),
+        [(f"{row['pieces']:,}", *(f"{row[key]:.1f}" for key in ("within", "across", "flores"))) for row in whole],
+    )
+    yield "## Students by bytes\n\nMarked: no other is smaller and at least as good across."
+    found = students(rows)
+    best = set(pareto_line([(total_mb(row), row["across"]) for row in found]))
+    yield table(
+        ("pieces", "links", "base rows", "bottleneck", "precision", "program", "tokenizer", "MB in all", "within",
+         "across", "FLORES dev", ""),
+        [(f"{row['pieces']:,}", row["links"], f"{row['base_rows']:,}", row["bottleneck"], row["precision"],
+          f"{row['program']:,}", f"{row['tokenizer']:,}", f"{total_mb(row):.2f}", f"{row['within']:.1f}",
+          f"{row['across']:.1f}", f"{row['flores']:.1f}", "x" if i in best else "") for i, row in enumerate(found)],
+    )  # fmt: skip
+    yield from plots
+
+
+def main() -> None:
+    """Measure what is missing and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="the data folder")
+    parser.add_argument("--work", type=Path, required=True, help="vocabularies, links and rows are kept here")
+    parser.add_argument("--recipe", default="msdc-mini", help="whose text, teacher and seed (default: msdc-mini)")
+    parser.add_argument("--students", nargs="*", default=list(DEFAULT), metavar="PIECES,LINKS,BASE,WIDTH,PRECISION")
+    add_write_option(parser, "vocabulary")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    sweep = Sweep(load_recipe(options.recipe, data=options.data), options.data, options.work)
+    for text in options.students:
+        sweep.measure(Cut.parse(text))
+    rows = sweep.rows()
+    if options.write:
+        plots = []
+        for measure, title in (
+            ("across", "Spearman x 100, across languages"),
+            ("flores", "FLORES dev, accuracy x 100"),
+        ):
+            image = options.write.parent.parent / "images" / f"vocabulary-{measure}.svg"
+            write_text(image, draw(students(rows), measure, title))
+            plots.append(f"![{title}, by bytes](../images/{image.name})")
+        write_page(options.write, "Vocabularies by bytes, before training", f"none; {options.recipe}'s text",
+                   "\n\n".join(body(rows, plots)), libraries=("torch", "sentencepiece", "scipy"))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
