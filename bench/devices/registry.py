@@ -40,7 +40,7 @@ _KINDS = (
         "[:a53|a76|i8mm]",
         "msdc.bench.devices.emulator.cli:command",
     ),
-    DeviceKind("browser", "msdc.bench.devices.browser.device:BrowserDevice", "[:chromium]"),
+    DeviceKind("browser", "msdc.bench.devices.browser.device:BrowserDevice", "[:chromium|firefox|webkit]"),
     DeviceKind("link", "msdc.bench.devices.link.device:LinkDevice", "[:NAME]"),
 )
 DEVICES: dict[str, DeviceKind] = {kind.name: kind for kind in _KINDS}

@@ -20,6 +20,9 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from browser import CHROMIUM
 
+from msdc.bench.devices.browser.engines import engine_of, opened
+from msdc.errors import MsdcError
+
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
@@ -95,8 +98,21 @@ def site(**folders: Path) -> Iterator[Site]:
         opened.close()
 
 
+def answer_of_engine(site: Site, path: str, name: str) -> Any:
+    """As `answer_of_page`, in the browser called `name`; skips the test where it is not installed."""
+    engine = engine_of(name)
+    try:
+        engine.program()
+    except MsdcError as error:
+        pytest.skip(str(error))
+    with opened(engine, site.url(path)):
+        answer = site.answers.get(timeout=ANSWER_S)
+    assert "error" not in answer, answer["error"]
+    return answer
+
+
 def answer_of_page(site: Site, path: str) -> Any:
-    """What the page at `path` posts, opened in a fresh profile; an object with `error` fails the test."""
+    """What the page at `path` posts, opened in a fresh profile of Chromium; an object with `error` fails the test."""
     if CHROMIUM is None:
         pytest.skip("no Chromium: apt-get install chromium")
     with tempfile.TemporaryDirectory(prefix="msdc-chromium-", ignore_cleanup_errors=True) as profile:

@@ -1,4 +1,4 @@
-"""`browser[:chromium]`: the ONNX program in a browser of this machine, in a worker of a page in a fresh profile."""
+"""`browser[:NAME]`: the ONNX program in a browser of this machine, in a worker of a page in a fresh profile."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class BrowserDevice(Device):
             pss_mib = wait_for_answer(engine, browser, server, settings.timeout_s)
             answer = read_answer(server.result(), settings.lengths, settings.runs, PageAnswer)
         host = host_info()
-        number = re.match(r"\d+", version or "")
+        number = re.match(engine.release, version or "")
         name = f"{host.name}, {engine.title}" + (f" {number.group()}" if number else "")
         return measurement.run(
             answer,

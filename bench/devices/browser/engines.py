@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
+import select
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -18,6 +20,7 @@ import psutil
 from msdc.bench.devices.browser.server import PageServer
 from msdc.bench.system_programs import find
 from msdc.errors import InputError, MsdcError
+from msdc.files import write_text
 
 SILENCE_S = 60.0  # a page that says nothing for so long is gone; it speaks every second
 START_S = 180.0  # until a browser shows its first page, on a busy machine
@@ -27,34 +30,71 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Engine:
-    """One browser: names of its program, the Debian package, its options (the profile's folder is added)."""
+    """One browser: names of its program (or patterns of paths), the Debian package, its options, what stands before the
+    profile's folder after them (None: it takes no folder), a word in the command line of processes that show pages.
+
+    `settings` are files of the profile, by name; `release` is the part of a version that a device is named by.
+    `display`: it has no mode without a window and is shown on a display that nobody sees (Xvfb).
+    """
 
     name: str
     title: str
     programs: tuple[str, ...]
     package: str
     options: tuple[str, ...]
-    profile: str
+    profile: str | None
     renderer: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    display: bool = False
+    release: str = r"\d+"
 
     def program(self) -> str:
         """Path of the program.
 
         Raises:
-            MsdcError: it is not installed; names the package.
+            MsdcError: it, or the display that it needs, is not installed; names the package.
         """
+        if self.display and find("Xvfb") is None:
+            raise MsdcError(f"{self.title} needs a display that nobody sees: apt-get install xvfb")
         for name in self.programs:
-            found = find(name)
+            found = find(name) if "/" not in name else next(iter(sorted(glob.glob(name))), None)
             if found is not None:
                 return found
         raise MsdcError(f"{self.title} is not installed: apt-get install {self.package}")
 
+    def command(self, profile: Path, *more: str) -> list[str]:
+        """The command line that opens the addresses of `more` with the profile in `profile`."""
+        # As root, Chromium refuses to start with its sandbox.
+        sandbox = ("--no-sandbox",) if self.name == "chromium" and os.geteuid() == 0 else ()
+        folder = [] if self.profile is None else [f"{self.profile}{profile}"]
+        return [self.program(), *self.options, *folder, *sandbox, *more]
+
     def version(self) -> str | None:
         """What the program says about its version, None where it says nothing."""
-        done = subprocess.run([self.program(), "--version"], capture_output=True, text=True, timeout=60, check=False)
+        with shown(self) as environment:
+            command = [self.program(), "--version"]
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **environment}
+            )
         number = re.search(r"\d+(?:\.\d+)+", done.stdout)
         return number.group() if number else None
 
+
+# No first-run pages, no updates, no reports: nothing but the page uses the processor or the network.
+FIREFOX_SETTINGS = """\
+user_pref("app.update.enabled", false);
+user_pref("browser.aboutwelcome.enabled", false);
+user_pref("browser.shell.checkDefaultBrowser", false);
+user_pref("browser.startup.homepage_override.mstone", "ignore");
+user_pref("browser.startup.page", 0);
+user_pref("datareporting.policy.dataSubmissionEnabled", false);
+user_pref("dom.max_script_run_time", 0);
+user_pref("extensions.getAddons.cache.enabled", false);
+user_pref("network.captive-portal-service.enabled", false);
+user_pref("network.connectivity-service.enabled", false);
+user_pref("services.settings.server", "");
+user_pref("toolkit.telemetry.reportingpolicy.firstRun", false);
+"""
 
 ENGINES = {
     "chromium": Engine(
@@ -70,6 +110,27 @@ ENGINES = {
         ),
         "--user-data-dir=",
         "--type=renderer",
+    ),
+    "firefox": Engine(
+        "firefox",
+        "Firefox",
+        ("firefox-esr", "firefox"),
+        "firefox-esr",
+        ("--headless", "--new-instance", "--profile"),
+        "",
+        "-isForBrowser",
+        {"user.js": FIREFOX_SETTINGS},
+    ),
+    "webkit": Engine(
+        "webkit",
+        "WebKitGTK",
+        ("/usr/lib/*/webkit2gtk-4.1/MiniBrowser", "/usr/libexec/webkit2gtk-4.1/MiniBrowser"),
+        "libwebkit2gtk-4.1-0 xvfb",
+        ("--private",),
+        None,
+        "WebKitWebProcess",
+        display=True,
+        release=r"\d+\.\d+",
     ),
 }  # fmt: skip
 
@@ -97,24 +158,72 @@ def renderer_pss_mib(pid: int, marker: str) -> float | None:
 
 
 @contextlib.contextmanager
+def shown(engine: Engine) -> Iterator[dict[str, str]]:
+    """Variables for a browser without a mode of its own without a window: a display that nobody sees; ends with the
+    block.
+
+    Raises:
+        MsdcError: the display does not start.
+    """
+    if not engine.display:
+        yield {}
+        return
+    engine.program()
+    reading, writing = os.pipe()
+    command = [str(find("Xvfb")), "-displayfd", str(writing), "-screen", "0", "1280x800x24", "-nolisten", "tcp"]
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=[writing],
+        start_new_session=True,
+    ) as server:  # fmt: skip
+        os.close(writing)
+        try:
+            with open(reading, "rb", buffering=0) as answer:
+                ready = select.select([answer], [], [], START_S)[0]
+                number = answer.readline().strip().decode("ascii", "replace") if ready else ""
+            if not number.isdigit():
+                raise MsdcError(f"Xvfb, the display of {engine.title}, does not start")
+            # Without the user's own session: neither its bus nor its Wayland display.
+            yield {"DISPLAY": f":{number}", "GDK_BACKEND": "x11", "WAYLAND_DISPLAY": "", "NO_AT_BRIDGE": "1"}
+        finally:
+            server.kill()
+
+
+@contextlib.contextmanager
 def opened(engine: Engine, address: str) -> Iterator[subprocess.Popen[bytes]]:
     """The browser with `address` open; it and all its children end with the block, its profile is removed."""
-    program = engine.program()
-    with tempfile.TemporaryDirectory(prefix="msdc-browser-", ignore_cleanup_errors=True) as folder:
-        # As root, Chromium refuses to start with its sandbox.
-        sandbox = ("--no-sandbox",) if os.geteuid() == 0 else ()
-        command = [program, *engine.options, *sandbox, f"{engine.profile}{folder}", address]
+    with (
+        tempfile.TemporaryDirectory(prefix="msdc-browser-", ignore_cleanup_errors=True) as folder,
+        shown(engine) as environment,
+    ):
+        command = engine.command(Path(folder), address)
+        for name, content in engine.settings.items():
+            write_text(Path(folder) / name, content)
+        if engine.display:
+            # It knows no profile folder: what it keeps goes where these point.
+            environment |= {name: folder for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")}
         with open(Path(folder) / "output.txt", "wb") as output:
             browser = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=folder, start_new_session=True
-            )
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=folder, start_new_session=True,
+                env={**os.environ, **environment},
+            )  # fmt: skip
             try:
                 yield browser
             finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(browser.pid, signal.SIGKILL)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    browser.wait(STOP_S)
+                end(browser)
+
+
+def end(browser: subprocess.Popen[bytes]) -> None:
+    """Kill the browser, its group, and children that left the group."""
+    children = []
+    with contextlib.suppress(psutil.Error):
+        children = psutil.Process(browser.pid).children(recursive=True)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(browser.pid, signal.SIGKILL)
+    for child in children:
+        with contextlib.suppress(psutil.Error):
+            child.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        browser.wait(STOP_S)
 
 
 def wait_for_answer(

@@ -13,8 +13,9 @@ import pytest
 from small_tokenizers import KINDS, fuzz_texts
 from tiny_models import train_pieces
 from tokenizers import Tokenizer
-from web_pages import answer_of_page, node, site
+from web_pages import answer_of_engine, node, site
 
+from msdc.bench.devices.browser.engines import ENGINES
 from msdc.errors import MsdcError
 from msdc.export.bundle import load_bundle
 from msdc.export.export import ExportRequest, export_model
@@ -118,7 +119,8 @@ def test_damaged_tokenizers_are_refused(sources, tmp_path):
 
 
 @pytest.mark.slow
-def test_shipped_model_in_chromium_on_flores_and_fuzz(tmp_path):
+@pytest.mark.parametrize("engine", ENGINES)
+def test_shipped_model_in_browsers_on_flores_and_fuzz(tmp_path, engine):
     try:
         runtime_folder()
     except MsdcError as error:
@@ -132,6 +134,6 @@ def test_shipped_model_in_chromium_on_flores_and_fuzz(tmp_path):
     (tmp_path / "request").mkdir()
     (tmp_path / "request/request.json").write_text(json.dumps({"texts": texts}))
     with site(page=HERE, bundle=bundle, request=tmp_path / "request") as opened:
-        found = answer_of_page(opened, "page/page.html#ids")
+        found = answer_of_engine(opened, "page/page.html#ids", engine)
     assert differing(texts, found["rows"], load_bundle(bundle).tokenize(texts)) == []
     assert found["selfTest"]["passed"]

@@ -1,0 +1,119 @@
+"""Browsers other than Chromium: how they are started, and the same vectors in all of them (slow, where installed)."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import psutil
+import pytest
+import tiny_models as tiny
+
+from msdc.bench.devices.browser import engines
+from msdc.bench.devices.browser.device import BrowserDevice
+from msdc.bench.devices.browser.engines import ENGINES, Engine, opened, shown
+from msdc.bench.settings import BenchSettings
+from msdc.errors import MsdcError
+from msdc.export.mobile.web.runtime import runtime_folder
+
+QUICK = BenchSettings(runs=5, warmup=0, lengths=(2, 8))
+
+
+@pytest.fixture(scope="module")
+def runtime() -> None:
+    try:
+        runtime_folder()
+    except MsdcError as error:
+        pytest.skip(str(error))
+
+
+def installed(name: str) -> Engine:
+    try:
+        ENGINES[name].program()
+    except MsdcError as error:
+        pytest.skip(str(error))
+    return ENGINES[name]
+
+
+def bundle():
+    return tiny.bundle("fp32", ("onnx",))
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+def test_each_is_started_with_its_own_profile_on_the_address(engine, tmp_path, monkeypatch):
+    monkeypatch.setattr(Engine, "program", lambda self: "/usr/bin/it")
+    words = engine.command(tmp_path, "http://127.0.0.1:1/secret/")
+    assert words[0] == "/usr/bin/it" and words[-1] == "http://127.0.0.1:1/secret/"
+    assert any(str(tmp_path) in word for word in words) or engine.display
+    assert ("--no-sandbox" in words) == (engine.name == "chromium" and os.geteuid() == 0)
+
+
+@pytest.mark.parametrize(("name", "present", "package"), [
+    ("firefox", (), "apt-get install firefox-esr"), ("webkit", ("Xvfb",), "apt-get install libwebkit2gtk-4.1-0"),
+    ("webkit", (), "apt-get install xvfb"),
+])  # fmt: skip
+def test_what_is_not_installed_is_one_line_with_its_package(name, present, package, monkeypatch):
+    monkeypatch.setattr(engines, "find", lambda program: "/usr/bin/it" if program in present else None)
+    monkeypatch.setattr(engines.glob, "glob", lambda pattern: [])
+    with pytest.raises(MsdcError, match=package) as stop:
+        BrowserDevice(name).run(bundle(), QUICK)
+    assert "\n" not in str(stop.value)
+
+
+def test_a_display_that_does_not_start_is_one_line(tmp_path, monkeypatch):
+    server = tmp_path / "Xvfb"
+    server.write_text("#!/bin/sh\nexit 1\n")
+    server.chmod(0o755)
+    monkeypatch.setattr(engines, "find", lambda program: str(server))
+    monkeypatch.setattr(Engine, "program", lambda self: "/usr/bin/it")
+    with pytest.raises(MsdcError, match="Xvfb, the display of WebKitGTK, does not start"), shown(ENGINES["webkit"]):
+        pytest.fail("there is no display")
+
+
+@pytest.mark.slow
+def test_vectors_are_the_same_bytes_in_all_browsers(runtime):
+    hashes = {}
+    for name in ENGINES:
+        try:
+            ENGINES[name].program()
+        except MsdcError:
+            continue
+        (run,) = BrowserDevice(name).run(bundle(), QUICK)
+        assert run.parity is not None and run.parity.golden.ids_equal and run.parity.golden.min_cosine > 0.999
+        assert run.browser is not None and run.browser.engine == name and run.browser.version
+        assert ENGINES[name].title in run.device.name
+        hashes[name] = run.browser.golden_sha256
+    if len(hashes) < 2:
+        pytest.skip(f"installed: {', '.join(hashes) or 'none'}; apt-get install firefox-esr libwebkit2gtk-4.1-0 xvfb")
+    assert len(set(hashes.values())) == 1, hashes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in ENGINES if name != "chromium"])
+def test_nothing_of_it_is_left_running(name, runtime):
+    with opened(installed(name), "about:blank") as browser:
+        mine = psutil.Process(browser.pid)
+        while len(children := mine.children(recursive=True)) < 2:
+            assert browser.poll() is None, "it ended by itself"
+            time.sleep(0.1)
+    gone, alive = psutil.wait_procs([mine, *children], timeout=60)
+    assert [process.name() for process in alive] == [] and len(gone) >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in ENGINES if name != "chromium"])
+def test_one_that_is_killed_ends_the_run(name, runtime, monkeypatch):
+    """Its own process dies as soon as the page measures."""
+    engine = installed(name)
+    wait = engines.wait_for_answer
+
+    def killed(engine, browser, server, timeout_s):
+        while server.phase != "warm":
+            server.answered.wait(0.1)
+        browser.kill()
+        return wait(engine, browser, server, timeout_s)
+
+    monkeypatch.setattr("msdc.bench.devices.browser.device.wait_for_answer", killed)
+    endless = QUICK.model_copy(update={"runs": 100_000, "warmup": 10_000})
+    with pytest.raises(MsdcError, match=f"onnx in {engine.title}: {engine.title} ended with code -9"):
+        BrowserDevice(name).run(bundle(), endless)
