@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from msdc.distill.training.trackers import TRACKERS
+
 
 @click.command()
 @click.argument("recipe", required=False)
@@ -22,6 +24,10 @@ import click
     help="Folder of the corpora that a recipe calls {data} [env MSDC_DATA].",
 )
 @click.option("--resume", is_flag=True, help="Continue from the last checkpoint.")
+@click.option(
+    "--log", "trackers", multiple=True, type=click.Choice(TRACKERS), help="Log to this tracker as well; repeatable."
+)
+@click.option("--extendable", is_flag=True, help="Keep the state at the end, for --resume with more steps.")
 @click.option("--list", "list_recipes", is_flag=True, help="List the shipped recipes.")
 @click.option(
     "--dry-run", "dry", is_flag=True, help="Check the recipe, count rows and steps, try a few steps; train nothing."
@@ -34,12 +40,17 @@ def command(
     overrides: tuple[str, ...],
     data: Path | None,
     resume: bool,
+    trackers: tuple[str, ...],
+    extendable: bool,
     list_recipes: bool,
     dry: bool,
     sweep: str | None,
     as_json: bool,
 ) -> None:
     """Train a student with RECIPE: a file or the name of a shipped recipe; RECIPE:VARIANT for a row of its paper.
+
+    --resume continues a run: where it was stopped, or to more steps or epochs of the last stage. While it runs,
+    `msdc report RUN` draws the curves, and other commands open RUN as a model: its best weights so far.
 
     A sweep writes one table (table.md, table.json) and one page (report.html) beside its runs, and continues where
     it was stopped. Under torchrun every process computes its share of each batch.
@@ -85,7 +96,8 @@ def command(
         return
     from msdc.distill.pipeline import run
 
-    result = run(resolved, output or Path("runs") / resolved.name, resume)
+    folder = output or Path("runs") / resolved.name
+    result = run(resolved, folder, resume, trackers=trackers, extendable=extendable)
     if as_json:
         click.echo(json.dumps({"student": str(result.student), "seconds": result.seconds, "stages": result.stages}))
     else:

@@ -31,12 +31,13 @@ from msdc.distill.model_card import model_card
 from msdc.distill.models import load_named
 from msdc.distill.preflight import check_recipe
 from msdc.distill.recipe import Recipe, Stage, StudentShape
-from msdc.distill.run_folder import RunFolder, StageFolder
+from msdc.distill.run_folder import RunFolder, StageFolder, leaves
 from msdc.distill.tasks import Task, make_task
 from msdc.distill.tasks.hidden_states import layer_pairs
 from msdc.distill.training import parallel
 from msdc.distill.training.checkpoint import checkpoints, step_of
 from msdc.distill.training.progress import StageProgress
+from msdc.distill.training.trackers import Trackers, require_trackers
 from msdc.distill.training.trainer import Trainer
 from msdc.distill.training.validation import Validator, read_graded
 from msdc.encoders.encoder import Encoder, load_encoder
@@ -91,11 +92,24 @@ class Run:
         folder: where; see msdc.distill.run_folder.
         resume: continue a run that was stopped.
         beside: run folders whose finished stages are taken over where this run would repeat them.
+        trackers: experiment trackers to log to (msdc.distill.training.trackers).
+        extendable: keep the last stage's state, so that a resumed run can go on to more steps.
     """
 
-    def __init__(self, recipe: Recipe, folder: Path, resume: bool = False, beside: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        folder: Path,
+        resume: bool = False,
+        beside: Sequence[Path] = (),
+        trackers: Sequence[str] = (),
+        extendable: bool = False,
+    ) -> None:
         self.recipe = recipe
         self.beside = beside
+        self.tracker_names = tuple(trackers)
+        self.trackers: Trackers | None = None
+        self.extendable = extendable
         self.folder = RunFolder(folder)
         self.resume = resume
         self.device = parallel.start()
@@ -117,6 +131,7 @@ class Run:
         compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
         if self.recipe.compile and self.device.type == "cpu" and not compiler:
             raise InputError("compile: true needs a C++ compiler on a CPU (g++), and none is installed")
+        require_trackers(self.tracker_names)
         self.folder.check(self.recipe, self.resume)
         parallel.barrier()
         if self.rank == 0:
@@ -126,12 +141,17 @@ class Run:
             for other in self.beside:
                 if taken := self.folder.take_over(self.recipe, other):
                     say(f"taken over from {other}: {', '.join(taken)}")
+            if self.tracker_names:
+                settings = dict(leaves(self.recipe.model_dump(mode="json")))
+                self.trackers = Trackers(self.tracker_names, self.folder.path, self.recipe.name, settings)
         parallel.barrier()
 
     def log(self, row: dict[str, Any]) -> None:
         """Append one line to metrics.jsonl."""
         if self.rank == 0:
             self.folder.log(row)
+            if self.trackers is not None:
+                self.trackers.log(row)
 
     @cached_property
     def _without(self) -> Exclusion | None:
@@ -227,6 +247,8 @@ class Run:
         if (done := folder.done()) is not None:
             if self.rank == 0:
                 folder.drop_checkpoints()
+                if self.trackers is not None:
+                    self.trackers.skip(self.folder.metrics.last_step(stage.name))
             return done
         reading = self._start_reading(stage, folder)
         models = self._prepare_models(number, stage)
@@ -327,6 +349,7 @@ class Run:
             steps=steps,
             precision=self.precision,
             device=self.device,
+            keep_end=self.extendable and number == len(self.recipe.stages) - 1,
         )
         place = f"stage {number + 1}/{len(self.recipe.stages)} {stage.name}"
         say(f"{place}: {steps} steps, {self.precision}, train {stage.train}")
@@ -362,6 +385,13 @@ class Run:
         """
         began = time.monotonic()
         self.prepare()
+        try:
+            return self._run(began)
+        finally:
+            if self.trackers is not None:
+                self.trackers.close()
+
+    def _run(self, began: float) -> RunResult:
         # The student is cut when its first stage begins: from the assistant as the stages before have trained it.
         results = {stage.name: self.run_stage(number, stage) for number, stage in enumerate(self.recipe.stages)}
         role = "student" if self.recipe.student is not None else "assistant"
@@ -393,11 +423,18 @@ class Run:
         return numbers
 
 
-def run(recipe: Recipe, run_folder: str | os.PathLike[str], resume: bool = False) -> RunResult:
-    """Run `recipe` in `run_folder`.
+def run(
+    recipe: Recipe,
+    run_folder: str | os.PathLike[str],
+    resume: bool = False,
+    *,
+    trackers: Sequence[str] = (),
+    extendable: bool = False,
+) -> RunResult:
+    """Run `recipe` in `run_folder`; the other arguments as of `Run`.
 
     Raises:
         InputError: the folder exists (without resume), or the recipe's inputs are wrong.
         MsdcError: training failed.
     """
-    return Run(recipe, Path(run_folder), resume).run()
+    return Run(recipe, Path(run_folder), resume, trackers=trackers, extendable=extendable).run()

@@ -32,6 +32,7 @@ from msdc.distill.training.metrics import FILE_NAME, Metrics
 from msdc.errors import InputError
 from msdc.files import read_json, staged_folder, write_json, write_text
 from msdc.machine import environment
+from msdc.progress import say
 
 # Keys that no trained stage depends on: names, and what is said about the run.
 INDEPENDENT = {"name", "about", "paper", "differs", "report", "student", "stages", "data_sources", "licenses"}
@@ -52,6 +53,19 @@ class StageFolder:
     def model(self) -> Path:
         """The model folder that the finished stage leaves."""
         return self.path / "model"
+
+    @property
+    def end(self) -> Path:
+        """The state at the last step, of a finished stage that may be extended (`--extendable`)."""
+        return self.checkpoints / "end.pt"
+
+    def take_up(self) -> None:
+        """Make the state at the last step a checkpoint to continue from; its mark is moved last."""
+        mark = self.end.with_suffix(".json")
+        target = self.checkpoints / f"step-{int(read_json(mark)['step']):08d}.pt"
+        if self.end.is_file():
+            shutil.copy2(self.end, target)
+        shutil.copy2(mark, target.with_suffix(".json"))
 
     def done(self) -> dict[str, float] | None:
         """Numbers of the finished stage; None while it is unfinished."""
@@ -127,8 +141,45 @@ class RunFolder:
                     f"{self.path} was started with another recipe: {'; '.join(differences[:3])}{more}. Resume with the "
                     f"recipe it was started with, or name another folder with -o"
                 )
+            self._check_extension(recipe)
         elif not self.unstarted():
             raise InputError(f"{self.path} exists and is no run folder: choose another with -o")
+
+    def _is_extended(self, recipe: Recipe) -> bool:
+        """Whether a recipe asks for more steps than the one that the run was started with; nothing else differs."""
+        before, now = read_recipe(self.path).stages[-1], recipe.stages[-1]
+        return (before.steps, before.epochs) != (now.steps, now.epochs)
+
+    def _check_extension(self, recipe: Recipe) -> None:
+        number = len(recipe.stages) - 1
+        last = self.stage(number, recipe.stages[number])
+        if self._is_extended(recipe) and last.done() is not None and not last.end.is_file():
+            raise InputError(
+                f"{self.path}: stage {recipe.stages[number].name} is finished and its optimizer state was dropped, so "
+                "it cannot go on to more steps; a run with --extendable keeps it"
+            )
+
+    def extend(self, recipe: Recipe) -> None:
+        """Take up a finished last stage again for a recipe with more steps, and keep that recipe.
+
+        The recipe is written last: killed before, the same command does it again.
+        """
+        if not self._is_extended(recipe):
+            return
+        number = len(recipe.stages) - 1
+        last = self.stage(number, recipe.stages[number])
+        if last.done() is not None:
+            last.take_up()
+        for path in (self.result_file, last.path / "done.json"):
+            path.unlink(missing_ok=True)
+        for folder in (self.student, last.model):
+            shutil.rmtree(folder, ignore_errors=True)
+        self._write(recipe)
+        say(f"{self.path}: stage {recipe.stages[number].name} goes on to more steps")
+
+    def _write(self, recipe: Recipe) -> None:
+        tree = json.loads(recipe.model_dump_json())
+        write_text(self.recipe_file, yaml.safe_dump(tree, allow_unicode=True, sort_keys=False))
 
     def unstarted(self) -> bool:
         """Whether it is absent, empty, or holds only what a run leaves that was killed before it wrote its recipe."""
@@ -148,8 +199,9 @@ class RunFolder:
                 left.unlink(missing_ok=True)
         # The recipe first: it makes the folder a run's, which `resume` completes.
         if not self.recipe_file.is_file():
-            tree = json.loads(recipe.model_dump_json())
-            write_text(self.recipe_file, yaml.safe_dump(tree, allow_unicode=True, sort_keys=False))
+            self._write(recipe)
+        else:
+            self.extend(recipe)
         if not (self.path / "environment.json").is_file():
             write_json(self.path / "environment.json", environment())
         self.metrics.mend()
@@ -193,31 +245,36 @@ def read_recipe(folder: Path) -> Recipe:
         raise InputError(f"{folder}/recipe.yaml cannot be read: {str(error).splitlines()[0]}") from error
 
 
-def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
     """(place, value) of everything in a recipe's mapping; stages by their names."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
-            yield from _leaves(inner, f"{place}.{key}" if place else str(key))
+            yield from leaves(inner, f"{place}.{key}" if place else str(key))
     elif isinstance(value, (list, tuple)) and value:
         for number, inner in enumerate(value):
             name = inner.get("name") if isinstance(inner, dict) and place == "stages" else None
-            yield from _leaves(inner, f"{place}.{name or number}")
+            yield from leaves(inner, f"{place}.{name or number}")
     else:
         yield place, value
 
 
 def differing(old: Recipe, new: Recipe) -> list[str]:
-    """Where two recipes differ, as `stages.teach.batch: 64 then, 32 now`; relative paths are those of this folder."""
+    """Where two recipes differ, as `stages.teach.batch: 64 then, 32 now`; relative paths are those of this folder.
+
+    More steps or epochs of the last stage are no difference: a resumed run goes on to them.
+    """
     trees = [json.loads(recipe.model_dump_json()) for recipe in (old, new)]
     for tree in trees:
         set_paths(tree, Path.cwd())
-    before, now = (dict(_leaves(tree)) for tree in trees)
-    return [
-        f"{place}: {json.dumps(before.get(place), ensure_ascii=False)} then, "
-        f"{json.dumps(now.get(place), ensure_ascii=False)} now"
-        for place in dict.fromkeys([*before, *now])
-        if before.get(place) != now.get(place)
-    ]
+    before, now = (dict(leaves(tree)) for tree in trees)
+    longer = tuple(f"stages.{new.stages[-1].name}.{key}" for key in ("steps", "epochs"))
+    found = []
+    for place in dict.fromkeys([*before, *now]):
+        one, two = before.get(place), now.get(place)
+        if one == two or (place in longer and one is not None and two is not None and two > one):
+            continue
+        found.append(f"{place}: {json.dumps(one, ensure_ascii=False)} then, {json.dumps(two, ensure_ascii=False)} now")
+    return found
 
 
 def common_stages(one: Recipe, other: Recipe) -> list[int]:

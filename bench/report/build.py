@@ -69,10 +69,11 @@ def build_report(
     """
     if targets and not results.runs:
         raise InputError("targets are for measured artifacts, and the result files hold no run")
-    if not (results.runs or results.models or evaluations or sweeps):
+    if not (results.runs or results.models or evaluations or sweeps or run_folder is not None):
         raise InputError("the result files hold no run and no model: nothing to report")
     comparisons: tuple[Comparison, ...] = tuple(compare_results(before, results)) if before is not None else ()
     names = [run.artifact.bundle for run in results.runs] or [model.name for model in results.models]
+    names = names or ([run_folder.resolve().name] if run_folder is not None and not evaluations and not sweeps else [])
     names = names or [evaluation.subject(document) for document in evaluations] or [one.recipe for one in sweeps]
     data = ReportData(
         results=results,
@@ -103,9 +104,11 @@ def build_report(
         method.section(data),
     )
     names = list(dict.fromkeys(run.device.name for run in results.runs))
+    only_run = run_folder is not None and not (results.models or evaluations or sweeps)
+    subtitle = "Training" if only_run else "Size and accuracy"
     return Report(
         title=data.title,
-        subtitle=f"Size, accuracy and latency on {joined(names)}" if names else "Size and accuracy",
+        subtitle=f"Size, accuracy and latency on {joined(names)}" if names else subtitle,
         created=created or datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         warnings=warnings(data),
         missed=tuple(missed(outcomes)),

@@ -171,20 +171,20 @@ def stacked_memory(style: Style, phases: Sequence[tuple[str, float, float, float
     return Figure(style.name, canvas.svg(alt), alt, "MiB. Solid: anonymous; pale: file-backed; tick: peak.")
 
 
-def loss_curve(name: str, losses: Sequence[tuple[int, float]]) -> Figure:
-    """Loss by step, logarithmic where it falls far."""
+def loss_curve(name: str, losses: Sequence[tuple[int, float]], what: str = "loss") -> Figure:
+    """Loss, or what is named, by step; logarithmic where it changes much."""
     steps, values = [float(s) for s, _ in losses], [v for _, v in losses]
     wide = min(values) > 0 and max(values) / min(values) > 8
     y = log_axis(values) if wide else linear_axis(values, pad=0.1)
     frame = plot(
-        linear_axis([0.0, *steps], zero=True, pad=0), y, "step", "loss" + (", logarithmic" if wide else ""), height=190
+        linear_axis([0.0, *steps], zero=True, pad=0), y, "step", what + (", logarithmic" if wide else ""), height=190
     )
     frame.canvas.polyline([frame.point(s, v) for s, v in zip(steps, values, strict=True)], "c1")
     if len(losses) == 1:
         frame.canvas.marker("circle", *frame.point(steps[0], values[0]), "c1")
     span = f"{number(values[0])} at step {losses[0][0]} to {number(values[-1])} at step {losses[-1][0]}"
-    alt = f"Training loss of stage {name}: {span}"
-    return Figure(name, frame.canvas.svg(alt), alt, f"From {span}.")
+    alt = f"{'Training loss' if what == 'loss' else what.capitalize()} of stage {name}: {span}"
+    return Figure(name if what == "loss" else f"{name}: {what}", frame.canvas.svg(alt), alt, f"From {span}.")
 
 
 def change_intervals(title: str, rows: Sequence[tuple[str, float, tuple[float, float], str]]) -> Figure:

@@ -9,8 +9,12 @@ import click
 
 @click.command()
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("report.html"), show_default=True,
-              help="Where to write; .html, .md or .json.")  # fmt: skip
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Where to write; .html, .md or .json. Default: report.html; of a run alone, RUN/report.html.",
+)
 @click.option(
     "--run", "run_folder", type=click.Path(path_type=Path), help="Run folder of msdc distill: adds its training curves."
 )
@@ -27,7 +31,7 @@ import click
 @click.option("--force", is_flag=True, help="Replace an existing report.")
 def command(
     results: tuple[Path, ...],
-    output: Path,
+    output: Path | None,
     run_folder: Path | None,
     before: Path | None,
     peers: bool,
@@ -40,13 +44,15 @@ def command(
     force: bool,
 ) -> None:
     """Write one report of RESULT...: files of `msdc bench --json`, folders of them, results measured elsewhere,
-    documents of `msdc evaluate -o FILE.json`, and folders of `msdc distill --sweep`.
+    documents of `msdc evaluate -o FILE.json`, and folders of `msdc distill`, with or without --sweep.
+
+    `msdc report RUN` alone draws the curves of a run as far as it is, and replaces RUN/report.html.
 
     Targets are shown as pass or fail at the top. The exit code is 0 whatever they say, unless --fail is given.
     """
     from msdc.bench.import_results import read_result
     from msdc.bench.report.build import build_report
-    from msdc.bench.report.inputs import read_inputs
+    from msdc.bench.report.inputs import is_run, read_inputs
     from msdc.bench.report.targets import parse_targets
     from msdc.bench.report.write import check_output, write_report
     from msdc.errors import GateError
@@ -54,12 +60,15 @@ def command(
     targets = parse_targets(target_latency, target_size, target_memory, target_accuracy)
     if must_pass and not targets:
         raise click.UsageError("--fail needs a target")
+    if output is None and len(results) == 1 and is_run(results[0]):
+        output, force = results[0] / "report.html", True
+    output = output or Path("report.html")
     check_output(output, force)
     found = read_inputs(results)
     report = build_report(
         found.results,
         title=title,
-        run_folder=run_folder,
+        run_folder=run_folder or found.run,
         before=read_result(before) if before is not None else None,
         with_peers=peers,
         evaluations=found.evaluations,

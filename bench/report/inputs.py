@@ -26,16 +26,22 @@ class Inputs:
     results: BenchFile
     evaluations: tuple[Document, ...] = ()
     sweeps: tuple[SweepTable, ...] = ()
+    run: Path | None = None
 
 
 def read_inputs(paths: Sequence[Path]) -> Inputs:
-    """Read files, and folders of them; the folder of a sweep stands for its table.
+    """Read files, and folders of them; the folder of a sweep stands for its table, one of a run for its curves.
 
     Raises:
-        InputError: a file of no known kind, a folder without result files, or nothing at all.
+        InputError: a file of no known kind, a folder without result files, several runs, or nothing at all.
     """
     files: list[Path] = []
+    runs = [path for path in paths if is_run(path)]
+    if len(runs) > 1:
+        raise InputError(f"{runs[1]}: a report has one run; `msdc distill --sweep` makes one page for several")
     for path in paths:
+        if path in runs:
+            continue
         table = path / TABLE_FILE
         files += [table] if table.is_file() and is_sweep(read_json(table)) else result_files([path])
     evaluations, sweeps, results = [], [], []
@@ -47,7 +53,13 @@ def read_inputs(paths: Sequence[Path]) -> Inputs:
             sweeps.append(read_sweep(raw, str(file)))
         else:
             results.append(file)
-    return Inputs(read_results(results) if results else BenchFile(), tuple(evaluations), tuple(sweeps))
+    read = read_results(results) if results else BenchFile()
+    return Inputs(read, tuple(evaluations), tuple(sweeps), runs[0] if runs else None)
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder is that of a run of msdc distill, finished or not."""
+    return all((path / name).is_file() for name in ("recipe.yaml", METRICS_FILE))
 
 
 @dataclass
@@ -67,6 +79,14 @@ class StageLog:
         """The last step that was logged."""
         return max((step for step, _ in [*self.losses, *((s, 0.0) for s, _ in self.validated)]), default=0)
 
+    def validation_curves(self) -> dict[str, list[tuple[int, float]]]:
+        """(step, value) of the validations: accuracy on held-out pairs, Spearman on development pairs."""
+        headlines = {"heldout_accuracy": "held-out accuracy, %", "graded": "development Spearman × 100"}
+        return {
+            title: [(step, numbers[key]) for step, numbers in self.validated if key in numbers]
+            for key, title in headlines.items()
+        }
+
     def chosen(self) -> tuple[int, dict[str, float]] | None:
         """The validation of the checkpoint that the stage kept, the one with the best `choice`; None without any."""
         scored = [row for row in self.validated if "choice" in row[1]]
@@ -75,9 +95,10 @@ class StageLog:
 
 @dataclass(frozen=True)
 class TrainingLog:
-    """Stages in order of first appearance."""
+    """Stages in order of first appearance; `running`: the run has not written its result yet."""
 
     stages: tuple[StageLog, ...]
+    running: bool = False
 
 
 def _numbers(row: dict[str, object]) -> dict[str, float]:
@@ -129,4 +150,4 @@ def read_training(run_folder: Path) -> TrainingLog:
     for name, stage in stages.items():
         stage.losses = sorted(losses.get(name, {}).items())
         stage.validated = sorted(validated.get(name, {}).items())
-    return TrainingLog(tuple(stages.values()))
+    return TrainingLog(tuple(stages.values()), running=not (run_folder / "result.json").is_file())

@@ -49,9 +49,9 @@ def restore_random_states(state: dict[str, Any]) -> None:
         torch.cuda.set_rng_state_all(state["cuda"])
 
 
-def save_checkpoint(folder: Path, step: int, state: dict[str, Any]) -> Path:
-    """Write checkpoint `step` and drop all but the newest two."""
-    path = folder / f"step-{step:08d}.pt"
+def save_checkpoint(folder: Path, step: int, state: dict[str, Any], name: str | None = None) -> Path:
+    """Write checkpoint `step` (under another name if one is given) and drop all but the newest two."""
+    path = folder / f"{name or f'step-{step:08d}'}.pt"
     with atomic_path(path) as temporary:
         torch.save(state, temporary)
     write_json(path.with_suffix(".json"), {"step": step, "sha256": sha256_file(path)})

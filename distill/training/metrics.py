@@ -48,6 +48,15 @@ class Metrics:
             found.append(row)
         return found
 
+    def last_step(self, stage: str) -> int:
+        """The last step that a stage has logged; 0 without any.
+
+        Raises:
+            InputError: see `rows`.
+        """
+        rows = self.rows() if self.path.is_file() else []
+        return max((int(row.get("step", 0)) for row in rows if row.get("stage") == stage), default=0)
+
     def append(self, row: dict[str, Any]) -> None:
         """Add one row, by one write."""
         with disk_errors(self.path), open(self.path, "ab") as handle:

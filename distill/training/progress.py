@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,10 +21,15 @@ def _duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-class StageProgress:
-    """Shows rows read, then steps with loss, learning rate, pairs per second and time left.
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
-    A context manager. Loss and speed are means since the last line (the last half second of a bar).
+
+class StageProgress:
+    """Shows rows read, then steps with the loss, its parts, learning rate, sentences per second and time left.
+
+    A context manager. Losses and speed are means since the last line (the last half second of a bar). Parts, one per
+    objective, are shown where there are several.
 
     Args:
         label: what is being trained.
@@ -53,7 +58,8 @@ class StageProgress:
         self._every = 0.5 if self._terminal else seconds
         self._shown = clock()
         self._losses: list[float] = []
-        self._pairs = 0
+        self._parts: dict[str, list[float]] = {}
+        self._sentences = 0
         self._first: tuple[float, int] | None = None
 
     def __enter__(self) -> Self:
@@ -95,21 +101,27 @@ class StageProgress:
         if self._bar is not None:
             self._bar.update(self._task, text="validation")
 
-    def step(self, step: int, loss: float, learning_rate: float, pairs: int) -> None:
-        """A step is done: its number from 1, its loss, its learning rate, and the pairs of its batch."""
+    def step(
+        self, step: int, loss: float, learning_rate: float, sentences: int, parts: Mapping[str, float] | None = None
+    ) -> None:
+        """A step is done: its number from 1, loss, learning rate, sentences of its batch, and parts of the loss."""
         now = self.clock()
         if self._first is None:
             # Speed and time left are counted from here: filling the buffer and starting up are not training.
-            self._first, self._shown, pairs = (now, step), now, 0
+            self._first, self._shown, sentences = (now, step), now, 0
         self._losses.append(loss)
-        self._pairs += pairs
+        for name, value in (parts or {}).items():
+            self._parts.setdefault(name, []).append(value)
+        self._sentences += sentences
         if not self._due():
             return
         spent = max(now - self._shown, 1e-9)
         began, first = self._first
-        parts = [f"loss {sum(self._losses) / len(self._losses):.4g}", f"lr {learning_rate:.2g}"]
-        parts.append(f"{self._pairs / spent:,.0f} pairs/s")
+        shown = f"loss {_mean(self._losses):.4g}"
+        if len(self._parts) > 1:
+            shown += f" ({', '.join(f'{name} {_mean(values):.3g}' for name, values in self._parts.items())})"
+        words = [shown, f"lr {learning_rate:.2g}", f"{self._sentences / spent:,.0f} sentences/s"]
         if self.steps is not None and step > first:
-            parts.append(f"{_duration((now - began) / (step - first) * (self.steps - step))} left")
-        self._losses, self._pairs = [], 0
-        self._show(", ".join(parts), step)
+            words.append(f"{_duration((now - began) / (step - first) * (self.steps - step))} left")
+        self._losses, self._parts, self._sentences = [], {}, 0
+        self._show(", ".join(words), step)

@@ -58,6 +58,7 @@ class Trainer:
         validate: numbers of an encoder by name; weights are chosen by the largest `choice`.
         folder: of the checkpoints.
         steps: optimizer steps of the stage.
+        keep_end: write the state at the last step too (end.pt), so that the stage can be extended.
     """
 
     task: Task
@@ -70,6 +71,7 @@ class Trainer:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     checkpoint_seconds: float = field(default_factory=lambda: CHECKPOINT_SECONDS)
     history: list[dict[str, Any]] = field(default_factory=list)
+    keep_end: bool = False
 
     def __post_init__(self) -> None:
         warmup = max(1, round(self.steps * self.stage.warmup_ratio))
@@ -181,6 +183,8 @@ class Trainer:
             with StageProgress(self.stage.name, self.steps, enabled=self.rank == 0) as progress:
                 self.feed.stream.on_rows = progress.reading
                 self._loop(log, progress)
+        if self.keep_end:
+            self._save("end")
         cost = self._cost(self.seconds, self.position.step)
         assert self.best is not None
         self._take(load_file(self._best_path()))
@@ -214,7 +218,11 @@ class Trainer:
                     if name != "loss":
                         sums[name] = sums.get(name, 0.0) + abs(self.task.weights.get(name, 1.0) * value)
             at = self.position.step
-            progress.step(at, parts["loss"], rate, len(batch))
+            sides = 1 + (batch.target is not None) + (batch.third is not None)
+            weighted = {
+                name: self.task.weights.get(name, 1.0) * value for name, value in parts.items() if name != "loss"
+            }
+            progress.step(at, parts["loss"], rate, sides * len(batch), weighted)
             if at % max(1, self.steps // 100) == 0 or at == self.steps:
                 self.seconds = time.monotonic() - started
                 row = {
@@ -223,6 +231,7 @@ class Trainer:
                         "seconds": round(self.seconds, 6),
                         "steps_per_second": round(at / max(self.seconds, 1e-9), 3),
                     },
+                    "learning_rate": rate,
                     **parts,
                     "loss": float(np.mean(self._losses)),
                     "shares": shares(self._recent),
@@ -300,7 +309,7 @@ class Trainer:
             >= self.stage.patience
         )
 
-    def _save(self) -> None:
+    def _save(self, name: str | None = None) -> None:
         if self.rank:
             return
         save_checkpoint(
@@ -318,6 +327,7 @@ class Trainer:
                 "parts": json.dumps(self._parts),
                 "row": json.dumps([self._losses, self._recent, self.seconds]),
             },
+            name,
         )
 
     def _restore(self, state: dict[str, Any]) -> None:

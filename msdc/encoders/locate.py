@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
 from pathlib import Path
 
@@ -18,6 +19,7 @@ OFFLINE = {
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     ),
 }
+RUN_FILES = ("recipe.yaml", "metrics.jsonl")
 HUB_PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors", "README.md"]
 
 
@@ -57,13 +59,22 @@ def _tell_shadowed(name: str, meaning: str) -> None:
     say(f"{name}: {meaning}; for the folder of that name here write ./{name}")
 
 
+def _of_run(folder: Path) -> Path:
+    """A model folder itself; of a run folder of msdc distill the newest model in it."""
+    if (folder / "config.json").is_file() or not all((folder / name).is_file() for name in RUN_FILES):
+        return folder
+    # By name: runs belong to a package above this one.
+    found: Path = importlib.import_module("msdc.distill.snapshot").newest_model(folder)
+    return found
+
+
 def locate_model(name: str | Path) -> Path:
     """Folder of a model.
 
     Args:
-        name: a shipped name, a folder, the offline teacher, or a hub id, with `@REVISION` for one commit, branch or
-            tag. From the hub only safetensors, JSON, text and tokenizer files are downloaded. A shipped name or the
-            teacher's (`is_reserved`) goes before a folder.
+        name: a shipped name, a folder (of a model, or of a run: its newest weights), the offline teacher, or a hub id,
+            with `@REVISION` for one commit, branch or tag. From the hub only safetensors, JSON, text and tokenizer
+            files are downloaded. A shipped name or the teacher's (`is_reserved`) goes before a folder.
 
     Raises:
         InputError: no model of that name is found; the message says where it was looked for.
@@ -72,7 +83,7 @@ def locate_model(name: str | Path) -> Path:
     name = str(name)
     if path.is_dir():
         if not reserved:
-            return path
+            return _of_run(path)
         _tell_shadowed(name, "the shipped model" if name in shipped_names() else "the published model")
     if name in shipped_names():
         return SHIPPED / name

@@ -16,6 +16,11 @@ def section(data: ReportData) -> Section | None:
     for stage in data.training.stages:
         if stage.losses:
             figures.append(loss_curve(stage.name, stage.losses))
+        figures += [
+            loss_curve(stage.name, curve, what)
+            for what, curve in stage.validation_curves().items()
+            if data.training.running and len(curve) > 1
+        ]
         chosen = stage.chosen()
         numbers = chosen[1] if chosen else {}
         graded = [value for key, value in numbers.items() if key.startswith("spearman_")]
@@ -43,6 +48,8 @@ def section(data: ReportData) -> Section | None:
     total = sum(stage.seconds for stage in data.training.stages)
     count = len(data.training.stages)
     lead = f"{count} stage{'s' if count != 1 else ''}, {total / 60:.1f} minutes of training."
+    if data.training.running:
+        lead += " The run is not finished: these are the figures up to now."
     return Section(
         "training", "Training loss by stage", lead, tuple(figures), (Table("Stages", columns, tuple(rows), note),)
     )

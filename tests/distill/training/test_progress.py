@@ -37,7 +37,7 @@ def test_one_line_every_thirty_seconds(capsys):
         progress.validating()
     lines = capsys.readouterr().err.splitlines()
     # 30 seconds after the first step: 30 more steps of one second, 69 remain.
-    assert lines == ["teach: step 31/100, loss 0.8226, lr 2e-05, 64 pairs/s, 1 min left"]
+    assert lines == ["teach: step 31/100, loss 0.8226, lr 2e-05, 64 sentences/s, 1 min left"]
 
 
 def test_other_processes_are_silent(capsys):
@@ -67,7 +67,7 @@ def test_a_terminal_has_a_bar(monkeypatch):
             progress.step(step, 0.25, 1e-3, 8)
         progress._bar.refresh()
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminal.getvalue())
-    assert "7/10" in shown and "loss 0.25, lr 0.001, 8 pairs/s, 3 s left" in shown
+    assert "7/10" in shown and "loss 0.25, lr 0.001, 8 sentences/s, 3 s left" in shown
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(3.4, "3 s"), (200, "3 min"), (11_100, "3 h 05 min")])
@@ -80,6 +80,11 @@ def test_a_run_tells_loss_and_speed(monkeypatch, capsys, tiny_tree, tmp_path):
     monkeypatch.setattr("msdc.distill.data.stream.BLOCK", 16)
     run(parse_recipe(tiny_tree | {"stages": tiny_tree["stages"][3:]}, "tiny"), tmp_path / "run")
     told = capsys.readouterr().err
-    assert re.search(r"four: step \d/9, loss \S+, lr \S+, [\d,]+ pairs/s, \d+ s left", told)
+    assert re.search(
+        r"four: step \d/9, loss \S+ \(multilingual_contrastive \S+, multilingual_mse \S+\), lr \S+, "
+        r"[\d,]+ sentences/s, \d+ s left",
+        told,
+    )
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert sum("loss" in row for row in rows) == 9
+    assert all(0 < row["learning_rate"] <= 1e-3 for row in rows if "loss" in row)

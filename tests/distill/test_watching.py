@@ -1,0 +1,179 @@
+"""Watching a run: trackers, curves and snapshots while it goes on, and more steps afterwards."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from click.testing import CliRunner
+from safetensors.torch import load_file
+
+import msdc
+from msdc.bench.report.cli import command as report
+from msdc.distill.pipeline import Run, run
+from msdc.distill.recipe import parse_recipe
+from msdc.distill.training.trackers import TRACKERS, Trackers, flat_numbers
+from msdc.distill.training.trainer import Trainer
+from msdc.errors import InputError
+
+
+class Stop(Exception):
+    """Ends a run like a kill would."""
+
+
+def short(tree, steps=9, **changes):
+    """The last stage of the tiny recipe, on the untrained student."""
+    stage = tree["stages"][3] | {"steps": steps, "schedule": "constant", "warmup_steps": 1} | changes
+    return parse_recipe({**tree, "stages": [stage]}, "tiny")
+
+
+@pytest.fixture
+def stopped(tiny_tree, tmp_path, monkeypatch):
+    """A run that was stopped in its second half, after a validation, and its recipe."""
+    recipe = short(tiny_tree)
+    original = Trainer._step
+
+    def step(self, batch):
+        if self.position.step == 6:
+            raise Stop
+        return original(self, batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_step", step)
+        with pytest.raises(Stop):
+            run(recipe, tmp_path / "run")
+    return recipe, tmp_path / "run"
+
+
+def test_curves_and_best_weights_of_a_run_that_goes_on(stopped):
+    recipe, folder = stopped
+    for _ in range(2):  # drawn again as it goes on, without --force
+        done = CliRunner().invoke(report, [str(folder)])
+        assert done.exit_code == 0 and done.stdout.strip() == str(folder / "report.html")
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "Training loss of stage four" in page and "The run is not finished" in page
+    encoder = msdc.load_encoder(folder)
+    best = load_file(folder / "stages" / "0-four" / "checkpoints" / "best.safetensors")
+    state = encoder.module.state_dict()
+    assert all(torch.equal(state[name], value) for name, value in best.items())
+    assert encoder.encode(["hello"]).shape == (1, encoder.width)
+    (snapshot,) = (folder / "snapshot").iterdir()
+    stamp = (snapshot / "model.safetensors").stat().st_mtime_ns
+    msdc.load_encoder(folder)
+    assert (snapshot / "model.safetensors").stat().st_mtime_ns == stamp
+    finished = run(recipe, folder, True)
+    assert msdc.load_encoder(folder).folder == finished.student
+
+
+def test_a_run_without_a_validation_has_no_weights(tiny_tree, tmp_path, monkeypatch):
+    def step(self, batch):
+        raise Stop
+
+    monkeypatch.setattr(Trainer, "_step", step)
+    with pytest.raises(Stop):
+        run(short(tiny_tree), tmp_path / "run")
+    (tmp_path / "run" / "metrics.jsonl").touch()
+    with pytest.raises(InputError, match="no stage of this run has been validated yet"):
+        msdc.load_encoder(tmp_path / "run")
+
+
+def weights(folder):
+    return load_file(folder / "model.safetensors")
+
+
+def test_a_stopped_run_goes_on_to_more_steps(stopped, tiny_tree, tmp_path):
+    """With a constant rate the longer run is the one that had so many steps from the start."""
+    _, folder = stopped
+    longer = short(tiny_tree, 12)
+    run(longer, folder, True)
+    whole = run(longer, tmp_path / "whole")
+    expected, got = weights(whole.student), weights(folder / "student")
+    assert all(torch.equal(expected[name], got[name]) for name in expected)
+
+
+def test_a_finished_run_goes_on_if_it_kept_its_state(tiny_tree, tmp_path):
+    kept, dropped, longer = tmp_path / "kept", tmp_path / "dropped", short(tiny_tree, 12)
+    run(short(tiny_tree), kept, extendable=True)
+    run(short(tiny_tree), dropped)
+    with pytest.raises(InputError, match=r"stage four is finished and its optimizer state was dropped.*--extendable"):
+        run(longer, dropped, True)
+    assert (dropped / "student").is_dir()
+    with pytest.raises(InputError, match=r"stages.four.steps: 9 then, 5 now"):
+        run(short(tiny_tree, 5), kept, True)
+    run(longer, kept, True)
+    assert "steps: 12" in (kept / "recipe.yaml").read_text()
+    whole = run(longer, tmp_path / "whole")
+    expected, got = weights(whole.student), weights(kept / "student")
+    assert all(torch.equal(expected[name], got[name]) for name in expected)
+    steps = [json.loads(line).get("step") for line in (kept / "metrics.jsonl").read_text().splitlines()]
+    assert max(step for step in steps if step is not None) == 12
+    # The same command again changes nothing.
+    assert run(longer, kept, True).stages == json.loads((kept / "result.json").read_text())["stages"]
+
+
+def test_rows_become_flat_numbers_at_steps_that_go_on(tmp_path, monkeypatch):
+    logged = []
+
+    class Memory:
+        def __init__(self, folder, name, config, ident):
+            self.ident = ident
+
+        def log(self, numbers, step):
+            logged.append((self.ident, step, dict(numbers)))
+
+        def close(self):
+            logged.append("closed")
+
+    monkeypatch.setitem(TRACKERS, "memory", type(TRACKERS["wandb"])("json", Memory))
+    trackers = Trackers(["memory"], tmp_path, "run", {})
+    trackers.log({"stage": "one", "step": 3, "loss": 0.5, "shares": {"mse": 1.0}, "text": "x", "bad": float("nan")})
+    trackers.log({"stage": "one", "done": {"seconds": 2}})
+    trackers.log({"stage": "two", "step": 1, "loss": 0.25})
+    trackers.close()
+    again = Trackers(["memory"], tmp_path, "run", {})
+    again.skip(3)
+    again.log({"stage": "two", "step": 2, "loss": 0.2})
+    ident = logged[0][0]
+    assert logged == [
+        (ident, 3, {"one/loss": 0.5, "one/shares/mse": 1.0}),
+        (ident, 3, {"one/done/seconds": 2.0}),
+        (ident, 4, {"two/loss": 0.25}),
+        "closed",
+        (ident, 5, {"two/loss": 0.2}),
+    ]
+    assert flat_numbers({"a": True, "b": 2}) == {"b": 2.0}
+
+
+def test_tensorboard_has_the_rows_of_the_metrics(tiny_tree, tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    folder = tmp_path / "run"
+    run(short(tiny_tree), folder, trackers=["tensorboard"])
+    events = EventAccumulator(str(folder / "tensorboard"))
+    events.Reload()
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for name in ("loss", "learning_rate", "multilingual_mse"):
+        shown = [(event.step, event.value) for event in events.Scalars(f"four/{name}")]
+        assert shown == [(row["step"], pytest.approx(row[name], rel=1e-6)) for row in rows if name in row]
+    assert events.Scalars("four/evaluation/heldout_accuracy")
+
+
+@pytest.mark.parametrize("name", ["wandb", "trackio", "mlflow"])
+def test_other_trackers_take_a_run_where_they_are_installed(name, tiny_tree, tmp_path, monkeypatch):
+    pytest.importorskip(TRACKERS[name].package)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    folder = tmp_path / "run"
+    run(short(tiny_tree), folder, trackers=[name])
+    run(short(tiny_tree), folder, True, trackers=[name])
+    assert (folder / "trackers.json").is_file() and (folder / "student").is_dir()
+
+
+def test_a_tracker_that_is_not_installed_is_met_before_any_work(tiny_tree, tmp_path, monkeypatch):
+    monkeypatch.setitem(TRACKERS, "absent", type(TRACKERS["wandb"])("no_such_package", TRACKERS["wandb"].open))
+    with pytest.raises(InputError, match="--log absent: not installed; pip install no_such_package"):
+        Run(short(tiny_tree), tmp_path / "run", trackers=["absent"]).run()
+    assert not (tmp_path / "run").exists()
