@@ -3,7 +3,7 @@
 Stock attention decomposes into a safe softmax (eq, any, where) on portable kernels of ExecuTorch. Here: product, scale,
 additive float mask, softmax, product. At batch 1 everything is three-dimensional, which XNNPACK delegates.
 
-Shapes: B batch, T tokens, N heads, K heads of keys and values, G = N / K, d width of a head.
+Shapes: B batch, T tokens, N heads, K heads of keys and values, d width of a head.
 """
 
 from __future__ import annotations
@@ -40,26 +40,16 @@ def attention(
     query = query * scale if scale != 1.0 else query
     # A symbolic batch is no int.
     if isinstance(B, int) and B == 1:
-        # Heads that share a key follow each other: one product per key, on G times as many rows.
         query, key, value = query.squeeze(0), key.squeeze(0), value.squeeze(0)
         if K != N:
-            # A copy has known strides: a reshape would make torch.export guess them from the example.
-            query = query.clone(memory_format=torch.contiguous_format).view(K, -1, d)
+            # A stack has known strides: a reshape would make torch.export guess them from the example.
+            key, value = (torch.stack([x] * (N // K), dim=1).view(N, -1, d) for x in (key, value))
         scores = torch.bmm(query, key.transpose(1, 2))
         for extra in (position_bias, attention_mask):
-            if extra is None:
-                continue
-            rows = extra.squeeze(0)
-            if K != N and rows.shape[0] == 1:
-                rows = torch.cat([rows] * (N // K), dim=1)
-            elif K != N:
-                rows = rows.reshape(K, -1, rows.shape[-1])
-            scores = scores + rows
+            scores = scores if extra is None else scores + extra.squeeze(0)
         if softcap is not None:
             scores = torch.tanh(scores / softcap) * softcap
-        context = torch.bmm(scores.softmax(-1), value)
-        context = context if K == N else context.view(N, -1, d)
-        return context.permute(1, 0, 2).contiguous().unsqueeze(0), None
+        return torch.bmm(scores.softmax(-1), value).permute(1, 0, 2).contiguous().unsqueeze(0), None
     if K != N:
         key, value = (x.repeat_interleave(N // K, dim=1) for x in (key, value))
     scores = torch.matmul(query, key.transpose(2, 3))

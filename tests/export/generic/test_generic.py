@@ -67,6 +67,18 @@ def test_onnx_program(name, precision, tmp_path):
     assert written.low_bit_share is None if precision == "fp32" else written.low_bit_share >= 0.95
 
 
+def test_heads_that_share_a_key_export_at_every_length():
+    """Strides that torch.export can only guess from the example bind the length; the whole lowering is a slow test."""
+    model = generic_model(architecture_modules("qwen3"), "qwen3")
+    length = torch.export.Dim("T", min=1, max=48)
+    program = torch.export.export(model, (torch.full((1, 7), 3),), dynamic_shapes={"ids_BT": {1: length}}, strict=False)
+    (range_,) = program.range_constraints.values()
+    assert (range_.lower, range_.upper) == (1, 48)
+    for row in rows():
+        found = program.module()(torch.tensor([row]))
+        np.testing.assert_allclose(found.numpy(), model(torch.tensor([row])).numpy(), atol=1e-5)
+
+
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 @pytest.mark.parametrize("name", _cases(QUICK_EXECUTORCH))
 def test_executorch_program(name, precision, tmp_path):
