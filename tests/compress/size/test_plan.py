@@ -8,10 +8,13 @@ from click.testing import CliRunner
 from paper_rows import msd_students
 
 from msdc.compress.cli import command
-from msdc.compress.size.estimate import Cut, cut, macs_per_token, size_plan
+from msdc.compress.quantization.weights import plan_for
+from msdc.compress.size.estimate import Cut, cut, macs_per_token, predict_bytes, size_plan
 from msdc.compress.size.search import enumerate_students, kept_shares, parse_bytes
+from msdc.compress.student.from_transformers import to_student
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.shapes import SHAPES, parameter_counts
+from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
 from msdc.scores import pareto
 
@@ -148,6 +151,26 @@ def test_budget_command(bert_folder):
     assert rows and all(row["pareto"] and row["bytes"] <= 60_000 for row in rows)
     shown = CliRunner().invoke(command, ["plan", str(bert_folder), "--budget", "60KB", "--all", "--top", "3"])
     assert "Pareto" in shown.output and shown.exit_code == 0
+
+
+def test_a_budget_of_coded_students(bert_folder):
+    """Every candidate is coded as asked, has the bytes that a plan of just it predicts, and is smaller for it."""
+    words = ["plan", str(bert_folder), "--budget", "60KB", "--json", "--all", "--links", "3", "--base-rows", "40"]
+    result = CliRunner().invoke(command, words)
+    rows = json.loads(result.stdout)
+    assert rows and {(row["links"], row["base_rows"]) for row in rows} == {(3, 40)}
+    assert all(row["bytes"] <= 60_000 for row in rows)
+    base = to_student(load_encoder(str(bert_folder))).config
+    for row in rows[:: max(1, len(rows) // 5)]:
+        names = ("vocabulary", "bottleneck", "unit", "repeats", "links", "base_rows")
+        changes = {name: row[name] for name in names if row[name] is not None}
+        config = cut(base, Cut(**changes))
+        assert row["bytes"] == predict_bytes(config, plan_for(config, row["precision"]), "executorch")
+    alone = CliRunner().invoke(command, [*words[:6], "--base-rows", "40"])
+    assert {row["links"] for row in json.loads(alone.stdout)} == {2, 3, 4, 5}
+    for wrong in (["--links", "6"], ["--links", "3", "--base-rows", "0"]):
+        refused = CliRunner().invoke(command, ["plan", str(bert_folder), "--budget", "60KB", *wrong])
+        assert refused.exit_code != 0 and "Traceback" not in refused.output
 
 
 def test_size_plan_lists_only_precisions_that_fit():
