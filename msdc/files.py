@@ -25,6 +25,7 @@ from msdc.errors import InputError, MsdcError
 # Everything that ships is below this folder, in a checkout (through its links) as in an installed package.
 PACKAGE = Path(__file__).resolve().parent
 MAX_JSON_BYTES = 64 * 1024 * 1024
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 # float64 ends at 1.8e308.
 MAX_DIGITS = 308
 # Younger ones may belong to a process that still writes.
@@ -144,13 +145,21 @@ def _integer(text: str) -> int:
 
 
 def parse_json(text: str) -> Any:
-    """JSON from an untrusted source: no NaN, no infinity (also not as 1e999), no integer beyond float's range.
+    """JSON from an untrusted source: no NaN, no infinity (also not as 1e999), no integer beyond float's range, no half
+    of a surrogate pair.
 
     Raises:
         ValueError: not such JSON.
         RecursionError: nested too deeply.
     """
-    return json.loads(text, parse_constant=_constant, parse_float=_finite, parse_int=_integer)
+    value = json.loads(text, parse_constant=_constant, parse_float=_finite, parse_int=_integer)
+    if _SURROGATE.search(text):
+        # A lone half is no character, and no file that holds it can be written.
+        try:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise ValueError("half of a surrogate pair in a text") from error
+    return value
 
 
 def read_json(path: str | os.PathLike[str], max_bytes: int = MAX_JSON_BYTES) -> Any:

@@ -37,6 +37,7 @@ from msdc.errors import InputError, MsdcError
 from msdc.export.golden import read_golden
 from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE, Manifest
 from msdc.export.runtimes import RUNTIMES, RuntimeName
+from msdc.files import parse_json
 from msdc.machine import parse_cpuinfo
 
 DONE = "msdc-runner done"
@@ -147,7 +148,7 @@ def read_answer(job: RunnerJob, where: str, answer: Path, vectors: Path, hashes:
     raw, numbers = answer.read_bytes(), vectors.read_bytes()
     if (hashlib.sha256(raw).hexdigest(), hashlib.sha256(numbers).hexdigest()) != hashes:
         raise MsdcError(f"{where}: the answer was damaged on its way back; run again")
-    value = json.loads(raw)
+    value = parse_json(raw.decode("utf-8"))
     if value.get("format") != ANSWER_FORMAT or value.get("kind") != "runner-answer":
         raise MsdcError(f"{where}: the runner answers in another format; build it again with --build-runner")
     if value["clock"] != job.clock:

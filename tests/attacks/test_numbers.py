@@ -22,13 +22,17 @@ from msdc.files import parse_json, read_json
 
 
 @pytest.mark.parametrize(
-    "text", ["NaN", "[Infinity]", "-Infinity", "1e999", "-1e999", "1" * 400, "1" * 5000, "[" * 99999]
+    "text", ["NaN", "[Infinity]", "-Infinity", "1e999", "-1e999", "1" * 400, "1" * 5000, "[" * 99999, r'"\ud83d"']
 )
 def test_json(tmp_path, text):
     with pytest.raises((ValueError, RecursionError)):
         parse_json(text)
     (tmp_path / "a.json").write_text(text)
     assert "not valid JSON" in one_line(lambda: read_json(tmp_path / "a.json"))
+
+
+def test_json_keeps_characters_that_are_written_as_pairs():
+    assert parse_json(r'["\ud83d\ude00", "a\\ud83d"]') == ["\U0001f600", "a\\ud83d"]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

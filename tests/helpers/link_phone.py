@@ -14,11 +14,12 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from msdc.bench.devices.base import BenchSettings
+from msdc.bench.devices.browser.measurement import Measurement
 from msdc.bench.devices.link.device import LinkDevice
 from msdc.bench.result import DeviceRun
 from msdc.export.golden import encode_vectors, read_golden
 
-WAIT_S = 120  # only a hang takes so long
+WAIT_S = 300  # only a hang takes so long
 ANDROID = (
     "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Mobile Safari/537.36"
 )
@@ -82,10 +83,18 @@ def phone_answer(bundle: Path, settings: BenchSettings, **changes: Any) -> dict[
 
 
 class Link:
-    """A `LinkDevice` that runs in a thread, and its link."""
+    """A `LinkDevice` that runs in a thread, and its link.
+
+    `starts`: the page starts by itself, for browsers that no test can click in.
+    """
 
     def __init__(
-        self, bundle: Path, settings: BenchSettings, name: str | None = None, silence_s: float = WAIT_S
+        self,
+        bundle: Path,
+        settings: BenchSettings,
+        name: str | None = None,
+        silence_s: float = WAIT_S,
+        starts: bool = False,
     ) -> None:
         self.link = ""
         self.runs: list[DeviceRun] = []
@@ -97,6 +106,14 @@ class Link:
             def show(self, link: str, port: int, settings: BenchSettings, fingerprint: str | None) -> None:
                 owner.link = link
                 owner._shown.set()
+
+            def _files(self, measurement: Measurement) -> dict[str, Path | bytes]:
+                files = super()._files(measurement)
+                if starts:
+                    script = files["link.js"]
+                    assert isinstance(script, Path)
+                    files["link.js"] = script.read_bytes() + b"\nawait start();\n"
+                return files
 
         device = Shown(name)
         device.silence_s = silence_s

@@ -1,6 +1,6 @@
 """A computer and a phone in networks of their own with a cable between them; run as a program inside the first.
 
-unshare --net --map-root-user python two_networks.py
+unshare --net --map-root-user python two_networks.py cable
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 COMPUTER, PHONE = "10.213.7.8", "10.213.7.9"
-WAIT_S = 600
+WAIT_S = 900
 INSIDE = ["unshare", "--net", "--map-root-user"]
 
 
-def run() -> dict[str, Any]:
-    """What the program prints: `link`, `run` and `lost`, or why it cannot run here."""
+def run(part: str) -> dict[str, Any]:
+    """What the program prints of `cable` or `engines`; `skip` says why it cannot run here."""
     try:
         cable = ["ip", "link", "add", "name", "one", "type", "veth", "peer", "name", "two"]
         probe = subprocess.run([*INSIDE, *cable], capture_output=True, text=True, timeout=60, check=False)
@@ -29,7 +29,7 @@ def run() -> dict[str, Any]:
         return {"skip": "unshare is not installed"}
     if probe.returncode != 0:
         return {"skip": f"no networks can be made here: {probe.stderr.strip()[-200:]}"}
-    command = [*INSIDE, sys.executable, str(Path(__file__).resolve())]
+    command = [*INSIDE, sys.executable, str(Path(__file__).resolve()), part]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -46,7 +46,7 @@ def phone_network() -> Iterator[tuple[str, ...]]:
         enter = ("nsenter", "-t", str(phone.pid), "-n")
         steps = (
             f"ip link add name computer type veth peer name phone netns {phone.pid}",
-            f"ip addr add {COMPUTER}/24 dev computer", "ip link set computer up",
+            f"ip addr add {COMPUTER}/24 dev computer", "ip link set computer up", "ip link set lo up",
             f"ip route add default via {PHONE}",
             f"{' '.join(enter)} ip addr add {PHONE}/24 dev phone", f"{' '.join(enter)} ip link set phone up",
         )  # fmt: skip
@@ -58,18 +58,15 @@ def phone_network() -> Iterator[tuple[str, ...]]:
         phone.wait()
 
 
-def main() -> None:
+def cable(bundle: Path, settings: Any, enter: tuple[str, ...]) -> dict[str, Any]:
+    """A phone measures; then another one does whose cable is pulled: `link`, `run` and `lost`."""
     import devtools
-    import tiny_models as tiny
     from link_phone import Link
 
-    from msdc.bench.settings import BenchSettings
     from msdc.errors import MsdcError
 
-    bundle = tiny.bundle("fp32", ("onnx",))
-    settings = BenchSettings(runs=3, warmup=0, lengths=(8,), timeout_s=WAIT_S)
     found: dict[str, Any] = {}
-    with phone_network() as enter, devtools.chromium(before=enter) as browser:
+    with devtools.chromium(before=enter) as browser:
         for part in ("run", "lost"):
             endless = settings.model_copy(update={"runs": 100_000, "warmup": 10_000})
             link = Link(bundle, settings if part == "run" else endless, silence_s=60 if part == "run" else 10)
@@ -86,8 +83,40 @@ def main() -> None:
                 link.end()
             except MsdcError as error:
                 found["lost"] = str(error)
-    print(json.dumps(found))
+    return found
+
+
+def engines(bundle: Path, settings: Any) -> dict[str, Any]:
+    """Facts of the page in each installed browser, from an origin that is secure in none of them."""
+    from link_phone import Link
+
+    from msdc.bench.devices.browser.engines import ENGINES, opened
+    from msdc.errors import MsdcError
+
+    found: dict[str, Any] = {}
+    for engine in ENGINES.values():
+        try:
+            engine.program()
+        except MsdcError as error:
+            found[engine.name] = {"skip": str(error)}
+            continue
+        link = Link(bundle, settings, starts=True)
+        with opened(engine, link.link):
+            (run,) = link.end()
+        found[engine.name] = run.model_dump(mode="json")
+    return found
+
+
+def main(part: str) -> None:
+    import tiny_models as tiny
+
+    from msdc.bench.settings import BenchSettings
+
+    bundle = tiny.bundle("fp32", ("onnx",))
+    settings = BenchSettings(runs=3, warmup=0, lengths=(8,), timeout_s=WAIT_S)
+    with phone_network() as enter:
+        print(json.dumps(cable(bundle, settings, enter) if part == "cable" else engines(bundle, settings)))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

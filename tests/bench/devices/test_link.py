@@ -8,11 +8,16 @@ import hashlib
 import http.client
 import io
 import json
+import os
 import random
 import socket
 import ssl
+import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -197,6 +202,7 @@ def test_only_listed_files_behind_the_secret(server, tmp_path):
         (b'{"a": NaN}', 400, "not JSON"),
         (b'{"a": 1e999}', 400, "not JSON"),
         (b"\xff\xfe", 400, "not JSON"),
+        (b'{"name": "\\ud83d"}', 400, "not JSON"),
         (b"[1]", 400, "not an object"),
         (b'{"error": "two\\nlines"}', 400, "two lines"),
         (b'{"a": 1}', 400, "refused {'a': 1} of Ada"),
@@ -413,6 +419,73 @@ def test_noise_on_the_wire_does_not_stop_the_server(server, record_property):
         time.sleep(0.1)
     assert server.seats == []
     record_property("tries", len(noise))
+
+
+class Opened:
+    """Files that this process opens to write, and lines that it prints, while `names` is not None."""
+
+    names: ClassVar[list[str] | None] = None
+
+    @classmethod
+    def hear(cls, event: str, arguments: tuple) -> None:
+        if cls.names is None or event not in ("open", "os.mkdir", "os.rename"):
+            return
+        flags = arguments[2] if event == "open" and isinstance(arguments[2], int) else os.O_WRONLY
+        # Python keeps what it compiles.
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and "__pycache__" not in str(arguments[0]):
+            cls.names.append(str(arguments[0]))
+
+
+def test_nothing_is_written_and_nothing_logged(runtime, capfd):
+    """A run with TLS, right and wrong requests: only the certificate's folder is written, and gone before the link."""
+    place = bundle()
+    answer = phone_answer(place, SETTINGS)
+    sys.addaudithook(Opened.hear)  # stays, and does nothing after this test
+    capfd.readouterr()
+    Opened.names = []
+    try:
+        link = Link(place, SETTINGS.model_copy(update={"tls": True}))
+        certificates = len(Opened.names)
+        link.client.ask("GET", "")
+        link.client.ask("GET", "/wrong/")
+        link.client.ask("POST", "/wrong/", b"x" * 5000)
+        link.client.post(f"{link.client.join('Ada')}/answer", answer)
+        link.end()
+        written = list(Opened.names)
+    finally:
+        Opened.names = None
+    assert certificates and [name for name in written[:certificates] if "msdc-link-" not in name] == []
+    assert written[certificates:] == [] and not list(Path(tempfile.gettempdir()).glob("msdc-link-*"))
+    assert capfd.readouterr().err.splitlines() == [
+        "Ada has opened the link and measures", "Ada's phone, Chromium 140 has answered"
+    ]  # fmt: skip
+
+
+def test_a_link_at_an_address_of_the_sixth_protocol():
+    try:
+        opened = link_server(host="::1")
+    except OSError as error:
+        pytest.skip(f"no IPv6 here: {error}")
+    with opened as server:
+        assert server.address.startswith("http://[::1]:")
+        assert Client(server.address).ask("GET", "")[:2] == (200, b"<p>")
+
+
+@pytest.mark.slow
+def test_a_phone_on_a_cable(phone, runtime):
+    """`adb reverse` over a real adbd: the emulated phone fetches the page from its own localhost."""
+    link = Link(bundle(), SETTINGS.model_copy(update={"address": "127.0.0.1"}))
+    parts = urlsplit(link.link)
+    adb = ["adb", "-s", phone.serial]
+    subprocess.run([*adb, "reverse", f"tcp:{parts.port}", f"tcp:{parts.port}"], check=True, timeout=WAIT_S)
+    fetch = f"busybox wget -q -O - {link.link}"
+    done = subprocess.run([*adb, "shell", fetch], capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert "How fast is this device?" in done.stdout, done.stderr
+    post = f"busybox wget -q -O - --post-data '{{}}' {link.link}join"
+    done = subprocess.run([*adb, "shell", post], capture_output=True, text=True, timeout=WAIT_S, check=False)
+    seat = json.loads(done.stdout)["seat"]
+    assert link.client.post(f"{seat}/answer", phone_answer(bundle(), SETTINGS))[0] == 200
+    assert len(link.end()) == 1
 
 
 def test_several_phones_of_one_name(runtime):

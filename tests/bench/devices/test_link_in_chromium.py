@@ -193,7 +193,7 @@ def test_tls_makes_a_secure_context_with_threads():
 
 @pytest.mark.slow
 def test_two_phones_of_which_one_is_lost():
-    link = Link(bundle(), ENDLESS.model_copy(update={"runs": 20, "warmup": 0, "expect": 2}), silence_s=15)
+    link = Link(bundle(), ENDLESS.model_copy(update={"runs": 20, "warmup": 0, "expect": 2}), silence_s=40)
     with devtools.chromium(RULES) as browser:
         started(browser, link).crash()
         page = opened(browser, link)
@@ -207,7 +207,7 @@ def test_two_phones_of_which_one_is_lost():
 @pytest.mark.slow
 def test_two_machines_on_a_network():
     """Computer and phone in networks of their own with a cable between them; the default address; a pulled cable."""
-    found = two_networks.run()
+    found = two_networks.run("cable")
     if "skip" in found:
         pytest.skip(found["skip"])
     assert urlsplit(found["link"]).hostname == two_networks.COMPUTER
@@ -215,3 +215,20 @@ def test_two_machines_on_a_network():
     assert run.browser is not None and not run.browser.secure_context
     assert run.parity is not None and run.parity.golden.ids_equal
     assert "fell silent" in found["lost"]
+
+
+@pytest.mark.slow
+def test_every_installed_engine_from_an_insecure_origin():
+    """The page in every browser that `--device browser` knows: the same vectors, bit for bit, and its own name."""
+    found = two_networks.run("engines")
+    if "skip" in found:
+        pytest.skip(found["skip"])
+    runs = {name: DeviceRun.model_validate(raw) for name, raw in found.items() if "skip" not in raw}
+    assert "chromium" in runs
+    facts = {name: run.browser for name, run in runs.items()}
+    for name, fact in facts.items():
+        assert fact is not None and fact.engine == name and not fact.secure_context and not fact.isolated
+        assert fact.worker and fact.claimed_memory_gib is None and fact.renderer_pss_mib is None
+    assert len({fact.golden_sha256 for fact in facts.values() if fact is not None}) == 1
+    if len(runs) == 1:
+        pytest.skip("only Chromium is installed")

@@ -104,7 +104,8 @@ async function start() {
   show("during");
   $("state").textContent = "Starting";
   $("progress").removeAttribute("value");
-  const name = $("name").value;
+  // Browsers may cut an emoji in half at the longest name.
+  const name = $("name").value.replace(/[\ud800-\udfff]/gu, "\ufffd");
   let joined;
   try {
     joined = await post("join", { name, seat: kept.read() });
@@ -150,6 +151,7 @@ async function start() {
 document.addEventListener("visibilitychange", () => {
   if (document.hidden && session) fail(HIDDEN, true);
 });
+$("name").addEventListener("keydown", (event) => event.key === "Enter" && $("name").blur());
 $("start").addEventListener("click", start);
 $("again").addEventListener("click", start);
 
