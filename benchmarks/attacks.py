@@ -24,6 +24,7 @@ PATHS = (
     "tests/attacks",
     "tests/export/test_signature.py",
     "tests/bench/devices/test_hostile_device.py",
+    "tests/bench/devices/test_hostile_link.py",
     "tests/distill/test_guide.py::test_one_flipped_bit_anywhere_is_made_anew",
     "tests/msdc/commands/test_search.py::test_one_flipped_bit_anywhere_is_made_anew",
     "tests/bench/report/test_page.py::test_markdown_holds_no_markup_of_names",

@@ -12,17 +12,28 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
+import tiny_models as tiny
 
 from msdc.bench.devices.base import BenchSettings
 from msdc.bench.devices.browser.measurement import Measurement
 from msdc.bench.devices.link.device import LinkDevice
+from msdc.bench.devices.link.server import Accept, LinkServer
 from msdc.bench.result import DeviceRun
+from msdc.errors import MsdcError
 from msdc.export.golden import encode_vectors, read_golden
 
 WAIT_S = 300  # only a hang takes so long
 ANDROID = (
     "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Mobile Safari/537.36"
 )
+
+
+SETTINGS = BenchSettings(runs=3, warmup=0, lengths=(8, 16), address="127.0.0.2", timeout_s=WAIT_S)
+
+
+def tiny_bundle() -> Path:
+    """A bundle that browsers run."""
+    return tiny.bundle("fp32", ("onnx",))
 
 
 class Client:
@@ -80,6 +91,24 @@ def phone_answer(bundle: Path, settings: BenchSettings, **changes: Any) -> dict[
             place = place[part]
         place[last] = value
     return answer
+
+
+def link_server(
+    expect: int = 1,
+    silence_s: float = WAIT_S,
+    accept: Accept | None = None,
+    host: str = "127.0.0.1",
+    tls: ssl.SSLContext | None = None,
+) -> LinkServer:
+    """A server of two files that takes answers of 100 bytes; without `accept` it refuses all."""
+
+    def refuse(answer: dict[str, Any], name: str) -> Any:
+        raise MsdcError(f"refused {answer} of {name}")
+
+    return LinkServer(
+        {"index.html": b"<p>", "about.json": b"{}"}, host, 0, tls, expect=expect, max_answer=100, silence_s=silence_s,
+        accept=accept or refuse, tell=lambda line: None,
+    )  # fmt: skip
 
 
 class Link:

@@ -39,22 +39,27 @@ def _browsers(data: ReportData) -> tuple[Table, ...]:
         facts = run.browser
         if facts is None:
             continue
+        claims = [f"{facts.claimed_cores} cores"] if facts.claimed_cores else []
+        claims += [f"{facts.claimed_memory_gib:g} GiB"] if facts.claimed_memory_gib else []
         pss = "unknown" if facts.renderer_pss_mib is None else fixed(facts.renderer_pss_mib, 1)
         kinds = ((facts.secure_context, "secure"), (facts.isolated, "isolated"), (facts.worker, "worker"))
         rows.append((
             style.name, f"{facts.engine} {facts.version or 'of unknown version'}",
-            ", ".join(word for held, word in kinds if held) or "–", fixed(1000 * facts.clock_step_ms, 1),
+            ", ".join(word for held, word in kinds if held) or "–", ", ".join(claims) or "unknown",
+            fixed(1000 * facts.clock_step_ms, 1),
             _by_length(facts.calls_per_sample, 0), _by_length(facts.cold_ms, 1),
             fixed(facts.heap_loaded_mib, 1), fixed(facts.heap_warm_mib, 1), pss, facts.golden_sha256[:12],
         ))  # fmt: skip
     columns = (
         Column("Artifact", align="left"), Column("Browser", align="left"), Column("Context", align="left"),
-        Column("Clock step", "µs"), Column("Calls per sample", align="left"), Column("First calls", "ms", align="left"),
+        Column("Claims", align="left"), Column("Clock step", "µs"), Column("Calls per sample", align="left"),
+        Column("First calls", "ms", align="left"),
         Column("Heap loaded", "MiB"), Column("Heap warm", "MiB"), Column("Renderer PSS", "MiB"),
         Column("Golden vectors", align="left"),
     )  # fmt: skip
     note = (
-        "First calls: median of the first ten of a length, before the browser's compiler is done; not in the latency."
+        "First calls: median of the first ten of a length, before the browser's compiler is done; not in the latency. "
+        "Claims: what the browser says about its device."
     )
     return (Table("Browsers", columns, tuple(rows), note),) if rows else ()
 

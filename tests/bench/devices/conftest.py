@@ -9,10 +9,12 @@ import subprocess
 
 import pytest
 
+from msdc.bench.devices.browser.engines import ENGINES
 from msdc.bench.devices.emulator.image import PROGRAMS, create_image
 from msdc.bench.devices.emulator.machine import EmulatorMachine, free_port
 from msdc.bench.system_programs import PACKAGES, missing
 from msdc.errors import MsdcError
+from msdc.export.mobile.web.runtime import runtime_folder
 
 CROSS = "aarch64-linux-gnu-g++"
 
@@ -31,6 +33,30 @@ def adb_server():
         del os.environ["ANDROID_ADB_SERVER_PORT"]
     else:
         os.environ["ANDROID_ADB_SERVER_PORT"] = before
+
+
+@pytest.fixture(scope="session")
+def onnxruntime_web() -> None:
+    """Skips where onnxruntime-web, which measuring pages run, cannot be had."""
+    try:
+        runtime_folder()
+    except MsdcError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def chromium(onnxruntime_web, tmp_path_factory) -> None:
+    """Skips where Chromium is not installed or cannot start as it is."""
+    engine = ENGINES["chromium"]
+    try:
+        command = engine.command(tmp_path_factory.mktemp("profile"), "--dump-dom", "about:blank")
+    except MsdcError as error:
+        pytest.skip(str(error))
+    if os.geteuid() != 0:
+        # Some containers let no user make the namespaces of Chromium's sandbox.
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"Chromium does not start with its sandbox: {done.stderr.strip()[-200:]}")
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,6 @@ import contextlib
 import copy
 import http.client
 import json
-import os
-import subprocess
 import threading
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -32,27 +30,9 @@ from msdc.bench.settings import BenchSettings
 from msdc.errors import InputError, MsdcError
 from msdc.export.export import ExportRequest, export_model
 from msdc.export.golden import encode_vectors
-from msdc.export.mobile.web.runtime import runtime_folder
 
 CHROMIUM = ENGINES["chromium"]
 ENDLESS = BenchSettings(runs=100_000, warmup=10_000, lengths=(8,))
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory) -> None:
-    """Skips where Chromium is not installed or cannot start as it is, or the runtime cannot be had."""
-    try:
-        program = CHROMIUM.program()
-        runtime_folder()
-    except MsdcError as error:
-        pytest.skip(str(error))
-    if os.geteuid() != 0:
-        # Some containers let no user make the namespaces of Chromium's sandbox.
-        profile = f"{CHROMIUM.profile}{tmp_path_factory.mktemp('profile')}"
-        command = [program, *CHROMIUM.options, profile, "--dump-dom", "about:blank"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        if done.returncode != 0:
-            pytest.skip(f"Chromium does not start with its sandbox: {done.stderr.strip()[-200:]}")
 
 
 def bundle() -> Path:

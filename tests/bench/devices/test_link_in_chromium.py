@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from urllib.parse import urlsplit
 
 import devtools
 import pytest
-import tiny_models as tiny
 import two_networks
-from link_phone import Link
+from link_phone import Link, tiny_bundle
 
 from msdc.bench.devices.base import Incomplete
 from msdc.bench.result import DeviceRun
 from msdc.bench.settings import BenchSettings
 from msdc.errors import MsdcError
-from msdc.export.mobile.web.runtime import runtime_folder
 
+pytestmark = pytest.mark.usefixtures("chromium")
 # A name that resolves in this browser only, as an address of this machine: no secure origin, as phones see it.
 HOST = "phone.test"
 RULES = f"--host-resolver-rules=MAP {HOST} 127.0.0.2"
@@ -26,27 +24,6 @@ ENDLESS = SETTINGS.model_copy(update={"runs": 100_000, "warmup": 10_000})
 MEASURES = "document.getElementById('progress').value > 0.2"
 ENDED = "!document.getElementById('after').hidden || !document.getElementById('failure').hidden"
 TEXT = "document.body.innerText"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def chromium(tmp_path_factory) -> None:
-    """Skips where Chromium is not installed or cannot start as it is, or the runtime cannot be had."""
-    try:
-        program = devtools.CHROMIUM.program()
-        runtime_folder()
-    except MsdcError as error:
-        pytest.skip(str(error))
-    if os.geteuid() != 0:
-        # Some containers let no user make the namespaces of Chromium's sandbox.
-        profile = f"{devtools.CHROMIUM.profile}{tmp_path_factory.mktemp('profile')}"
-        command = [program, *devtools.CHROMIUM.options, profile, "--dump-dom", "about:blank"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        if done.returncode != 0:
-            pytest.skip(f"Chromium does not start with its sandbox: {done.stderr.strip()[-200:]}")
-
-
-def bundle():
-    return tiny.bundle("fp32", ("onnx",))
 
 
 def address_of(link: Link) -> str:
@@ -81,7 +58,7 @@ def fits(page: devtools.Page) -> bool:
 
 
 def test_the_whole_way_from_an_insecure_origin():
-    link = Link(bundle(), SETTINGS.model_copy(update={"tasks": ("graded-pairs",)}), name="suggested")
+    link = Link(tiny_bundle(), SETTINGS.model_copy(update={"tasks": ("graded-pairs",)}), name="suggested")
     with devtools.chromium(RULES) as browser:
         page = opened(browser, link, slowed=2)
         before = page.run(TEXT)
@@ -103,7 +80,7 @@ def test_the_whole_way_from_an_insecure_origin():
 
 @pytest.mark.slow
 def test_a_tab_that_is_killed():
-    link = Link(bundle(), ENDLESS, silence_s=10)
+    link = Link(tiny_bundle(), ENDLESS, silence_s=10)
     with devtools.chromium(RULES) as browser:
         started(browser, link).crash()
         assert "phone 1 fell silent: its page was closed" in error_of(link)
@@ -111,7 +88,7 @@ def test_a_tab_that_is_killed():
 
 @pytest.mark.slow
 def test_a_browser_that_is_killed():
-    link = Link(bundle(), ENDLESS, silence_s=10)
+    link = Link(tiny_bundle(), ENDLESS, silence_s=10)
     with devtools.chromium(RULES) as browser:
         started(browser, link)
         browser.process.kill()
@@ -120,7 +97,7 @@ def test_a_browser_that_is_killed():
 
 @pytest.mark.slow
 def test_a_network_that_is_lost():
-    link = Link(bundle(), ENDLESS, silence_s=10)
+    link = Link(tiny_bundle(), ENDLESS, silence_s=10)
     with devtools.chromium(RULES) as browser:
         started(browser, link).offline()
         assert "or its network lost" in error_of(link)
@@ -129,7 +106,7 @@ def test_a_network_that_is_lost():
 @pytest.mark.slow
 def test_a_network_that_comes_back_in_time():
     # The pause before the second length is the time in which the network is lost.
-    link = Link(bundle(), SETTINGS.model_copy(update={"lengths": (8, 16), "cooldown_s": 10}))
+    link = Link(tiny_bundle(), SETTINGS.model_copy(update={"lengths": (8, 16), "cooldown_s": 10}))
     with devtools.chromium(RULES) as browser:
         page = started(browser, link)
         page.offline()
@@ -142,8 +119,8 @@ def test_a_network_that_comes_back_in_time():
 
 @pytest.mark.slow
 def test_a_page_that_is_loaded_again_or_hidden_starts_over():
-    link = Link(bundle(), SETTINGS)
-    endless = Link(bundle(), ENDLESS)
+    link = Link(tiny_bundle(), SETTINGS)
+    endless = Link(tiny_bundle(), ENDLESS)
     with devtools.chromium(RULES) as browser:
         page = started(browser, endless)
         # Headless pages are never hidden: what the browser would say is said for it.
@@ -168,7 +145,7 @@ def test_a_page_that_is_loaded_again_or_hidden_starts_over():
 
 @pytest.mark.slow
 def test_a_phone_that_the_computer_waits_for_no_more():
-    link = Link(bundle(), ENDLESS.model_copy(update={"timeout_s": 20, "expect": 2}))
+    link = Link(tiny_bundle(), ENDLESS.model_copy(update={"timeout_s": 20, "expect": 2}))
     with devtools.chromium(RULES) as browser:
         page = opened(browser, link)
         page.run("document.getElementById('start').click()")
@@ -180,7 +157,7 @@ def test_a_phone_that_the_computer_waits_for_no_more():
 def test_tls_makes_a_secure_context_with_threads():
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("one core: no second thread")
-    link = Link(bundle(), SETTINGS.model_copy(update={"tls": True, "threads": 2}))
+    link = Link(tiny_bundle(), SETTINGS.model_copy(update={"tls": True, "threads": 2}))
     with devtools.chromium(RULES, "--ignore-certificate-errors") as browser:
         page = opened(browser, link)
         page.run("document.getElementById('start').click()")
@@ -193,7 +170,7 @@ def test_tls_makes_a_secure_context_with_threads():
 
 @pytest.mark.slow
 def test_two_phones_of_which_one_is_lost():
-    link = Link(bundle(), ENDLESS.model_copy(update={"runs": 20, "warmup": 0, "expect": 2}), silence_s=40)
+    link = Link(tiny_bundle(), ENDLESS.model_copy(update={"runs": 20, "warmup": 0, "expect": 2}), silence_s=40)
     with devtools.chromium(RULES) as browser:
         started(browser, link).crash()
         page = opened(browser, link)

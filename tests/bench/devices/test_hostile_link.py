@@ -1,0 +1,284 @@
+"""Attacks on a link: its server holds against wrong requests, its answers against what no page would send."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import http.client
+import json
+import os
+import random
+import socket
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+from browser import CHROMIUM, dump_dom
+from link_phone import SETTINGS, WAIT_S, Client, Link, link_server, phone_answer, tiny_bundle
+
+from msdc.bench.devices.browser.answer import read_answer
+from msdc.bench.devices.browser.measurement import Measurement
+from msdc.bench.devices.browser.server import MAX_CONNECTIONS
+from msdc.bench.devices.link.answer import LinkAnswer, browser_of, device_of
+from msdc.bench.devices.link.server import SPARE_SEATS
+from msdc.bench.report.build import build_report
+from msdc.bench.report.write import write_report
+from msdc.bench.result import BenchFile
+from msdc.errors import MsdcError, printable
+from msdc.export.golden import encode_vectors, read_golden
+
+SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+@pytest.fixture
+def server():
+    with link_server() as opened:
+        yield opened
+
+
+def test_only_listed_files_behind_the_secret(server, tmp_path):
+    client, secret = Client(server.address), urlsplit(server.address).path
+    assert len(server.token) >= 22  # 128 bits in base64
+    status, body, headers = client.ask("GET", "")
+    assert (status, body) == (200, b"<p>") and "default-src 'none'" in headers["Content-Security-Policy"]
+    assert headers["Cross-Origin-Opener-Policy"] == "same-origin" and headers["Cache-Control"] == "no-store"
+    assert headers["Cross-Origin-Embedder-Policy"] == "require-corp" and "Python" not in headers.get("Server", "")
+    seat = client.join()
+    for path in ("/", "/favicon.ico", "/wrong-token/", "//", "/%00/", f"{secret}../", f"{secret}/etc/passwd",
+                 f"{secret}..%2f..%2fetc%2fpasswd", f"{secret}{__file__}", f"{secret}{seat}/answer"):  # fmt: skip
+        assert client.ask("GET", path)[0] == 404, path
+    for path in ("/wrong-token/join", f"/{seat}/answer", f"{secret}wrong-seat/answer", f"{secret}{seat}/other",
+                 f"{secret}index.html"):  # fmt: skip
+        assert client.ask("POST", path, b"{}")[0] == 404, path
+    assert server.runs == [] and [s.state for s in server.seats] == ["measuring"]
+
+
+@pytest.mark.parametrize(
+    "body, status, word",
+    [
+        (b'{"a": "' + b"x" * 101 + b'"}', 413, "more than 100"),
+        (b'{"a": NaN}', 400, "not JSON"),
+        (b'{"a": 1e999}', 400, "not JSON"),
+        (b"\xff\xfe", 400, "not JSON"),
+        (b'{"name": "\\ud83d"}', 400, "not JSON"),
+        (b"[1]", 400, "not an object"),
+        (b'{"error": "two\\nlines"}', 400, "two lines"),
+        (b'{"a": 1}', 400, "refused {'a': 1} of Ada"),
+    ],
+)
+def test_bad_answers_are_one_line_and_final(server, body, status, word):
+    client = Client(server.address)
+    seat = client.join("Ada")
+    assert client.ask("POST", f"{seat}/answer", body)[0] == status
+    assert client.post(f"{seat}/answer", {"a": 1})[0] == 409
+    (line,) = server.wait(WAIT_S)
+    assert line.startswith("Ada: ") and word in line and "\n" not in line
+
+
+def test_an_answer_that_breaks_its_reader_is_one_line():
+    def broken(answer, name):
+        raise RuntimeError("secret detail")
+
+    with link_server(accept=broken) as server:
+        client = Client(server.address)
+        status, reply = client.post(f"{client.join()}/answer", {})
+        assert status == 400 and "secret" not in reply["error"]
+        assert server.wait(WAIT_S) == ["phone 1: the page's answer: RuntimeError"]
+
+
+def test_a_link_that_is_started_without_end_is_refused(server):
+    client = Client(server.address)
+    for _ in range(1 + SPARE_SEATS):
+        client.join("x" * 500)
+    status, reply = client.post("join", {})
+    assert status == 409 and "too often" in reply["error"]
+    assert all(len(seat.name) <= 60 for seat in server.seats)
+
+
+def spoiled_vectors() -> str:
+    vectors = np.asarray(read_golden(tiny_bundle())["vectors"]["onnx"]).copy()
+    vectors[3] = np.nan
+    return encode_vectors(vectors)
+
+
+@pytest.mark.parametrize(
+    "changes, word",
+    [
+        ({"golden__vectors": spoiled_vectors}, "not finite|NaN"),
+        ({"golden__vectors": "no base64!"}, "vectors"),
+        ({"golden__ids": [[1]]}, "golden"),
+        ({"vectors": "AAAA"}, "vectors"),
+        ({"page__hidden": True}, "hidden"),
+        ({"load_ms": -1.0}, "load_ms"),
+        ({"name": "x" * 2000}, "name"),
+        ({"surprise": 1}, "surprise"),
+        ({"battery_after": {"percent": 101, "charging": True}}, "battery_after.percent"),
+    ],
+)
+def test_answers_that_do_not_fit_are_one_line(onnxruntime_web, changes, word):
+    found = {key: value() if callable(value) else value for key, value in changes.items()}
+    link = Link(tiny_bundle(), SETTINGS)
+    status, reply = link.client.post(
+        f"{link.client.join('Ada')}/answer", phone_answer(tiny_bundle(), SETTINGS, **found)
+    )
+    assert status == 400 and reply["error"]
+    with pytest.raises(MsdcError, match=f"onnx by link: Ada: .*({word})") as stop:
+        link.end()
+    assert "\n" not in str(stop.value) and stop.value.exit_code == 1
+
+
+# Values of every JSON type, at and beyond every bound.
+ODD = (
+    None,
+    True,
+    -1,
+    0,
+    2**63,
+    1e308,
+    0.5,
+    "",
+    "x" * 3000,
+    "\x00\x1b[2J",
+    [],
+    {},
+    [[]],
+    {"a": {"b": []}},
+    "AAAA" * 100,
+)
+
+
+def places(value, path=()):
+    """Paths of all parts of a JSON value; of long lists the first part."""
+    yield path
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from places(part, (*path, key))
+    elif isinstance(value, list) and value:
+        yield from places(value[0], (*path, 0))
+
+
+def test_any_damage_to_an_answer_is_a_result_or_one_line(onnxruntime_web, record_property):
+    """Every part of an answer replaced by odd values: a run that can be written, or one line, and the server lives."""
+    settings = SETTINGS.model_copy(update={"tasks": ("graded-pairs",)})
+    measurement = Measurement.of(tiny_bundle(), settings, "link")
+    zeros = encode_vectors(np.zeros((len(measurement.texts), measurement.manifest.width), dtype=np.float32))
+    good = phone_answer(tiny_bundle(), settings, vectors=zeros)
+    tries = 0
+    for path in places(good):
+        for odd in ODD:
+            if not path or path == ("vectors",):
+                continue
+            changed = copy.deepcopy(good)
+            place = changed
+            for part in path[:-1]:
+                place = place[part]
+            place[path[-1]] = odd
+            tries += 1
+            try:
+                answer = read_answer(changed, settings.lengths, settings.runs, LinkAnswer)
+                device_of(answer, "browser")
+                measurement.parity(answer)
+                found = answer
+            except MsdcError as error:
+                assert "\n" not in printable(str(error)) and len(str(error)) < 1000
+                continue
+            json.dumps(found.model_dump(mode="json"), allow_nan=False)
+    # Vectors that are all alike have no ranks.
+    answer = read_answer(good, settings.lengths, settings.runs, LinkAnswer)
+    with pytest.raises(MsdcError, match="same cosine"):
+        measurement.run(answer, device_of(answer, "browser"), browser_of(answer)[0])
+    record_property("tries", tries)
+    assert tries > 300
+
+
+def test_noise_on_the_wire_does_not_stop_the_server(server, record_property):
+    """Requests that are none: wrong lines, endless headers, lengths that lie, connections that stay open."""
+    secret, tries = urlsplit(server.address).path, random.Random(3)
+    noise = [
+        b"\r\n\r\n", b"GET\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/9.9\r\n\r\n", b"A" * 70_000,
+        b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 200 + b"\r\n", b"DELETE / HTTP/1.1\r\n\r\n",
+        f"POST {secret}join HTTP/1.1\r\nContent-Length: 99\r\n\r\nx".encode(),
+        f"POST {secret}join HTTP/1.1\r\nContent-Length: {'9' * 30}\r\n\r\n".encode(),
+        f"POST {secret}join HTTP/1.1\r\nContent-Length: \u0663\r\n\r\n".encode(),
+        f"POST {secret}join HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n".encode(),
+        *(tries.randbytes(tries.randrange(1, 300)) for _ in range(20)),
+    ]  # fmt: skip
+    held = []
+    for part in noise:
+        held.append(socket.create_connection(("127.0.0.1", server.port)))
+        with contextlib.suppress(OSError):
+            held[-1].sendall(part)
+    assert Client(server.address).ask("GET", "")[0] == 200
+    # More connections than the server takes: the surplus is closed, and room is made as others end.
+    held += [socket.create_connection(("127.0.0.1", server.port)) for _ in range(MAX_CONNECTIONS)]
+    for connection in held:
+        connection.close()
+    end = time.monotonic() + WAIT_S
+    while True:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            if Client(server.address).ask("GET", "")[0] == 200:
+                break
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert server.seats == []
+    record_property("tries", len(noise))
+
+
+class Opened:
+    """Files that this process opens to write, and lines that it prints, while `names` is not None."""
+
+    names: ClassVar[list[str] | None] = None
+
+    @classmethod
+    def hear(cls, event: str, arguments: tuple) -> None:
+        if cls.names is None or event not in ("open", "os.mkdir", "os.rename"):
+            return
+        flags = arguments[2] if event == "open" and isinstance(arguments[2], int) else os.O_WRONLY
+        # Python keeps what it compiles.
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and "__pycache__" not in str(arguments[0]):
+            cls.names.append(str(arguments[0]))
+
+
+def test_nothing_is_written_and_nothing_logged(onnxruntime_web, capfd):
+    """A run with TLS, right and wrong requests: only the certificate's folder is written, and gone before the link."""
+    place = tiny_bundle()
+    answer = phone_answer(place, SETTINGS)
+    sys.addaudithook(Opened.hear)  # stays, and does nothing after this test
+    capfd.readouterr()
+    Opened.names = []
+    try:
+        link = Link(place, SETTINGS.model_copy(update={"tls": True}))
+        certificates = len(Opened.names)
+        link.client.ask("GET", "")
+        link.client.ask("GET", "/wrong/")
+        link.client.ask("POST", "/wrong/", b"x" * 5000)
+        link.client.post(f"{link.client.join('Ada')}/answer", answer)
+        link.end()
+        written = list(Opened.names)
+    finally:
+        Opened.names = None
+    assert certificates and [name for name in written[:certificates] if "msdc-link-" not in name] == []
+    assert written[certificates:] == [] and not list(Path(tempfile.gettempdir()).glob("msdc-link-*"))
+    assert capfd.readouterr().err.splitlines() == [
+        "Ada has opened the link and measures", "Ada's phone, Chromium 140 has answered"
+    ]  # fmt: skip
+
+
+def test_a_name_with_a_script_does_not_run_in_the_report(onnxruntime_web, tmp_path):
+    link = Link(tiny_bundle(), SETTINGS)
+    answer = phone_answer(tiny_bundle(), SETTINGS, name=SCRIPT, page__agent=SCRIPT)
+    assert link.client.post(f"{link.client.join(SCRIPT)}/answer", answer)[0] == 200
+    (run,) = link.end()
+    results = BenchFile(runs=(run,))
+    for name in ("report.html", "report.md"):
+        write_report(build_report(results), results, tmp_path / name, False)
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        assert "<script>alert" not in text and "<img" not in text and "alert(1)" in text
+    if CHROMIUM is not None:
+        dom = dump_dom(tmp_path / "report.html")
+        assert "<img" not in dom and "<script" not in dom
