@@ -109,6 +109,7 @@ def export_model(request: ExportRequest) -> tuple[Path, Manifest]:
 
 
 def _options(request: ExportRequest, encoder: Encoder, precision: Any, max_length: int) -> BundleOptions:
+    from msdc.export.mobile.web.transformers_js import stock_folder
     from msdc.export.model_card import read_card
     from msdc.export.writer import BundleOptions
 
@@ -123,6 +124,7 @@ def _options(request: ExportRequest, encoder: Encoder, precision: Any, max_lengt
         sample=request.sample,
         module=request.module,
         with_runtime=request.with_runtime,
+        stock=stock_folder(encoder.folder),
         prompts=dict(defaults.prompts),
         default_prompt=defaults.default_prompt,
         include_prompt=defaults.include_prompt,

@@ -62,6 +62,7 @@ class BundleOptions(BaseModel):
     sample: bool = Field(default=False, description="write the target's sample app too")
     module: bool = Field(default=True, description="write the target's module for apps, if it has one")
     with_runtime: bool = Field(default=False, description="copy the runtime beside the module (web)")
+    stock: Path | None = Field(default=None, description="folder of a stock model, which other libraries may read")
     prompts: dict[str, str] = Field(default_factory=dict)
     default_prompt: str | None = None
     include_prompt: bool = Field(default=True, description="are the prompt's tokens pooled?")
@@ -297,8 +298,9 @@ def write_prepared(
         folders: tuple[str, ...] = ()
         if options.module:
             folders = write_native_module(
-                stage, options.target, manifest, sample=options.sample, with_runtime=options.with_runtime
-            )
+                stage, options.target, manifest, sample=options.sample, with_runtime=options.with_runtime,
+                stock=options.stock, say=say,
+            )  # fmt: skip
         write_text(stage / "README.md", bundle_readme(manifest, folders))
         write_manifest(stage, manifest.model_copy(update={"files": list_files(stage)}))
     say(f"bundle: {out}")

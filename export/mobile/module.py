@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msdc.errors import InputError
@@ -124,11 +124,13 @@ def check_runtime(target: str, module: bool) -> None:
 
 
 def write_native_module(
-    stage: Path, target: str, manifest: Manifest, *, sample: bool = False, with_runtime: bool = False
-) -> tuple[str, ...]:
+    stage: Path, target: str, manifest: Manifest, *, sample: bool = False, with_runtime: bool = False,
+    stock: Path | None = None, say: Callable[[str], None] = lambda message: None,
+) -> tuple[str, ...]:  # fmt: skip
     """Write `stage`/android, /ios or /web; nothing for targets without a module.
 
-    `sample` adds the target's sample app, `with_runtime` the runtime of a page.
+    `sample` adds the target's sample app, `with_runtime` the runtime of a page; `stock` is the folder of a stock model,
+    whose files other libraries of the target may read.
 
     Called before the bundle's files are listed, so that the module's are hashed with them. Returns the names of the
     folders that hold a module and a sample app.
@@ -146,7 +148,7 @@ def write_native_module(
     if module.core is None:
         from msdc.export.mobile.web.write import write_web_module
 
-        write_web_module(stage, manifest, with_runtime=with_runtime)
+        write_web_module(stage, manifest, with_runtime=with_runtime, stock=stock, say=say)
         return (module.template,)
     names = engines(module, manifest)
     values = _values(stage, manifest, names)

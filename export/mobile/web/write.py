@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from msdc import __version__
 from msdc.export.manifest import Manifest
 from msdc.export.mobile.sizes import deflated
 from msdc.export.mobile.web.runtime import FILES, PACKAGE, SCRIPT, VERSION, WASM, runtime_folder
+from msdc.export.mobile.web.transformers_js import about, write_transformers_js
 from msdc.files import write_text
 from msdc.tables import Column, Table, to_markdown
 
@@ -27,9 +29,14 @@ TOKENIZERS = {
     "tokenizer-json": ("compiled_file", "pattern", "text_rules", "splitter", "token_models", "compiled"),
 }
 ORACLES = {"sentencepiece": "SentencePiece's library", "tokenizer-json": "Hugging Face's `tokenizers`"}
+Say = Callable[[str], None]
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./\w+\.js";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:const|class|function|async function) )", re.MULTILINE)
 _COMMENT = re.compile(r"^ *// .*\n| // [^\"'`\n]*$|^ +", re.MULTILINE)  # and indentation: bytes that a page downloads
+
+
+def _silent(message: str) -> None:
+    del message
 
 
 def module_source(kind: str) -> str:
@@ -78,8 +85,23 @@ def _about_runtime(carried: bool) -> str:
     )
 
 
-def write_web_module(stage: Path, manifest: Manifest, *, with_runtime: bool = False) -> None:
-    """Write `stage`/web for the bundle in `stage`, whose tokenizer and programs are written already.
+def _transformers(stage: Path, manifest: Manifest, stock: Path | None, say: Say) -> str:
+    """The README's paragraph on transformers.js, whose files are written where it gives our ids."""
+    if stock is None:
+        return "This bundle holds no files for transformers.js: its model is not in a stock layout."
+    say("transformers.js: compare its tokenizer on the golden texts")
+    reason = write_transformers_js(stage, manifest, stock)
+    if reason is not None:
+        say(f"no files for transformers.js: {reason}")
+    return about(manifest, reason)
+
+
+def write_web_module(
+    stage: Path, manifest: Manifest, *, with_runtime: bool = False, stock: Path | None = None, say: Say = _silent
+) -> None:
+    """Write `stage`/web for the bundle in `stage`, whose tokenizer, programs and golden vectors are written already.
+
+    `stock` is the folder of a stock model, whose files are copied for transformers.js where it gives our ids.
 
     Raises:
         MsdcError: the runtime is asked for and cannot be fetched.
@@ -100,6 +122,7 @@ def write_web_module(stage: Path, manifest: Manifest, *, with_runtime: bool = Fa
         "runtime": VERSION,
         "carried": _about_runtime(with_runtime),
         "demo": "" if with_runtime else "; it needs the runtime in the bundle (`--with-runtime`)",
+        "transformers": _transformers(stage, manifest, stock, say),
         "sizes": _size_table(stage, manifest),
         "oracle": ORACLES[manifest.tokenizer.kind],
     }

@@ -14,7 +14,7 @@ from small_tokenizers import KINDS
 from tiny_models import train_pieces
 from web_pages import node
 
-from msdc.export.mobile.web.write import SOURCES, TOKENIZERS, module_source
+from msdc.export.mobile.web.write import SOURCES
 from msdc.export.tokenizer.compile import compile_tokenizer
 
 HERE = Path(__file__).parent
@@ -122,11 +122,3 @@ def test_mutated_files_end_in_one_line(sources, tmp_path, target):
 def test_many_mutated_files(sources, tmp_path, target):
     files = mutated(tmp_path, target, 1500, ("mpnet", "llama 3", "xlm-r, e5"))
     outcomes(sources, tmp_path, target, files, TEXTS)
-
-
-@pytest.mark.parametrize("kind", TOKENIZERS)
-def test_the_module_is_one_valid_script(tmp_path, kind):
-    file = tmp_path / "msdc.mjs"
-    file.write_text(module_source(kind))
-    done = subprocess.run([node(), "--check", file], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr

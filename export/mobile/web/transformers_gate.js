@@ -1,0 +1,11 @@
+// node transformers_gate.js REQUEST: ids of texts by transformers.js, as JSON on standard output; nothing is downloaded.
+const { readFileSync } = require("node:fs");
+const { pathToFileURL } = require("node:url");
+
+const request = JSON.parse(readFileSync(process.argv[2], "utf8"));
+import(pathToFileURL(request.library)).then(async ({ AutoTokenizer, env }) => {
+  env.allowRemoteModels = false;
+  env.localModelPath = request.parent;
+  const tokenizer = await AutoTokenizer.from_pretrained(request.name);
+  console.log(JSON.stringify(request.texts.map((text) => tokenizer(text, { return_tensor: false }).input_ids)));
+});

@@ -1,0 +1,142 @@
+"""Files for transformers.js: written where the library itself gives our ids, left out with a word elsewhere."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny_models as tiny
+from stock_models import write_stock, write_wordpiece
+from web_pages import node
+
+from msdc.errors import MsdcError
+from msdc.export.export import ExportRequest, export_model
+from msdc.export.golden import read_golden, write_golden
+from msdc.export.manifest import check_files, read_manifest
+from msdc.export.mobile.web import transformers_js
+from msdc.export.mobile.web.runtime import SCRIPT, WASM, runtime_folder
+from msdc.export.mobile.web.transformers_js import PACKAGE, about, stock_folder, write_transformers_js
+
+HERE = Path(__file__).parent
+WRITTEN = {"config.json", "tokenizer_config.json", "tokenizer.json"}
+
+
+@pytest.fixture(scope="module")
+def library() -> None:
+    node()
+    try:
+        transformers_js.RELEASE.folder()
+    except MsdcError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def bundle(library, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("stock")
+    out, _ = export_model(ExportRequest(str(write_stock(folder / "bert", "bert")), "web", out=folder / "bundle"))
+    return out
+
+
+def test_a_stock_model_gets_files_that_the_manifest_lists(bundle):
+    manifest = read_manifest(bundle)
+    check_files(bundle, manifest)
+    assert manifest.files.keys() >= WRITTEN
+    readme = (bundle / "web/README.md").read_text()
+    assert (
+        f'from "{PACKAGE}"' in readme and 'model_file_name: "model"' in readme and "{{" not in readme.replace("{{ ", "")
+    )
+
+
+def test_transformers_js_itself_gives_the_golden_vectors(bundle, tmp_path):
+    try:
+        runtime = runtime_folder()
+    except MsdcError as error:
+        pytest.skip(str(error))
+    manifest, golden = read_manifest(bundle), read_golden(bundle)
+    whole = [i for i, row in enumerate(golden["ids"]) if len(row) < manifest.max_length][:20]
+    request = {
+        "library": str(transformers_js.library(tmp_path)), "runtime": str(runtime / SCRIPT),
+        "wasm": str(runtime / WASM), "parent": f"{bundle.parent}/", "name": bundle.name,
+        "data": manifest.program_files("onnx")[1:], "texts": [golden["texts"][i] for i in whole],
+    }  # fmt: skip
+    common = tmp_path / "node_modules/onnxruntime-common/index.js"
+    common.write_text('exports.Tensor = globalThis[Symbol.for("onnxruntime")].Tensor;')
+    (tmp_path / "request.json").write_text(json.dumps(request))
+    command = [node(), HERE / "transformers_encode.mjs", tmp_path / "request.json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = np.asarray(json.loads(done.stdout), dtype=np.float32)
+    assert len(found) >= 10
+    np.testing.assert_allclose(found, golden["vectors"]["onnx"][whole], atol=1e-5)
+
+
+def golden_of(stage: Path, texts: list[str], rows: list[list[int]]) -> None:
+    write_golden(stage, texts, rows, {"float": np.zeros((len(rows), 4), dtype=np.float32)})
+
+
+@pytest.fixture
+def stage(tmp_path) -> Path:
+    (tmp_path / "stage").mkdir()
+    return tmp_path / "stage"
+
+
+def test_other_ids_leave_the_files_out_with_a_word(library, stage, tmp_path):
+    stock = write_stock(tmp_path / "bert", "bert")
+    manifest = read_manifest(tiny.bundle("fp32", ("onnx",)))
+    golden_of(stage, ["a cat", "a dog"], [[2, 6, 7, 3], [2, 6, 7, 3]])
+    reason = write_transformers_js(stage, manifest, stock)
+    assert reason is not None and "other ids on 1 of 2 golden texts, the first: 'a dog'" in reason
+    assert {path.name for path in stage.iterdir()} == {"golden.json"}
+    assert reason in about(manifest, reason)
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "same"),
+    [
+        ([2, 5, 3], [2, 5, 3], True),
+        ([2, 5, 3], [2, 6, 3], False),
+        ([2, 5, 3], [2, 5], False),
+        # Cut: the closing id is ours only.
+        ([2, 5, 6, 3], [2, 5, 6, 7, 8, 3], True),
+        ([2, 5, 6, 3], [2, 5, 7, 7, 8, 3], False),
+        ([2, 5, 3], [2, 5, 7, 7, 8, 3], False),
+    ],
+)
+def test_ids_are_compared_up_to_where_transformers_js_cuts(own, theirs, same):
+    manifest = read_manifest(tiny.bundle("fp32", ("onnx",))).model_copy(update={"max_length": 4})
+    assert manifest.tokenizer.eos_id == 3
+    found = transformers_js.differing(manifest, {"texts": ["t"], "ids": [own]}, [theirs])
+    assert found == ([] if same else ["t"])
+
+
+def test_a_tokenizer_that_it_does_not_read_is_left_out(library, stage, tmp_path):
+    stock = write_stock(tmp_path / "bert", "bert")
+    (stock / "tokenizer.json").write_text('{"model": {"type": "Unheard"}}')
+    golden_of(stage, ["a cat"], [[2, 6, 7, 3]])
+    reason = write_transformers_js(stage, read_manifest(tiny.bundle("fp32", ("onnx",))), stock)
+    assert reason is not None and "\n" not in reason and list(stage.iterdir()) == [stage / "golden.json"]
+
+
+def test_without_node_and_for_prompts_not_pooled_the_reason_is_named(stage, tmp_path, monkeypatch):
+    stock = write_stock(tmp_path / "bert", "bert")
+    golden_of(stage, ["a cat"], [[2, 6, 7, 3]])
+    manifest = read_manifest(tiny.bundle("fp32", ("onnx",)))
+    monkeypatch.setattr(shutil, "which", lambda name, **_: None)
+    assert "apt-get install nodejs" in (write_transformers_js(stage, manifest, stock) or "")
+    prompted = manifest.model_copy(update={"include_prompt": False})
+    assert "prompt's tokens" in (write_transformers_js(stage, prompted, stock) or "")
+
+
+def test_only_stock_folders_count(tmp_path):
+    stock = tmp_path / "stock"
+    stock.mkdir()
+    assert stock_folder(None) is None and stock_folder(stock) is None
+    write_wordpiece(stock)
+    for config, counts in (('{"model_type": "bert"}', True), ('{"model_type": "msdc-student"}', False), ("{}", False),
+                           ("[]", False), ("not JSON", False)):  # fmt: skip
+        (stock / "config.json").write_text(config)
+        assert (stock_folder(stock) == stock) == counts, config
