@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import subprocess
+import sys
 import time
 
+import places
 import psutil
 import pytest
 import tiny_models as tiny
@@ -117,3 +122,48 @@ def test_one_that_is_killed_ends_the_run(name, runtime, monkeypatch):
     endless = QUICK.model_copy(update={"runs": 100_000, "warmup": 10_000})
     with pytest.raises(MsdcError, match=f"onnx in {engine.title}: {engine.title} ended with code -9"):
         BrowserDevice(name).run(bundle(), endless)
+
+
+SANDBOXED = """
+import json, sys
+from pathlib import Path
+import psutil
+from msdc.bench.devices.browser.engines import ENGINES, opened
+from msdc.bench.devices.browser.server import PageServer
+page = b'<script type=module src=page.js></script>'
+script = b'fetch("answer", {method: "POST", body: JSON.stringify({sum: 1 + 1})})'
+engine = ENGINES["chromium"]
+with PageServer({"index.html": page, "page.js": script}, 1000) as server, opened(engine, server.address) as browser:
+    assert server.answered.wait(300), "the page gave no answer"
+    filters = []
+    for child in psutil.Process(browser.pid).children(recursive=True):
+        if any(engine.renderer in word for word in child.cmdline()):
+            lines = Path(f"/proc/{child.pid}/status").read_text().splitlines()
+            filters += [int(line.split()[1]) for line in lines if line.startswith("Seccomp:")]
+    words = psutil.Process(browser.pid).cmdline()
+print(json.dumps({"answer": server.result(), "filters": filters, "sandbox": "--no-sandbox" not in words}))
+"""
+
+
+@pytest.mark.slow
+def test_for_another_user_than_root_chromium_keeps_its_sandbox(tmp_path):
+    installed("chromium")
+    command = [sys.executable, "-c", SANDBOXED]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "HOME": str(tmp_path), "PYTHONPATH": str(places.ROOT),
+                   "PYTHONDONTWRITEBYTECODE": "1"}  # fmt: skip
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("setpriv, which runs a program as another user, is not installed")
+        for folder in (tmp_path, *tmp_path.parents[:2]):
+            folder.chmod(0o777)
+        command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *command]
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
+    )
+    if "No usable sandbox" in done.stderr or "Operation not permitted" in done.stderr:
+        pytest.skip(f"this machine allows no sandbox: {done.stderr.strip()[-200:]}")
+    assert done.returncode == 0, done.stderr[-1500:]
+    found = json.loads(done.stdout)
+    assert found["answer"] == {"sum": 2} and found["sandbox"]
+    # 2: system calls are filtered.
+    assert found["filters"] and set(found["filters"]) == {2}
