@@ -1,53 +1,162 @@
-"""The model card of a student: what it is, its training data, how to load it."""
+"""The model card of a student: what it is, its training data, its scores, how to load it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from msdc.distill.recipe import Recipe, model_name
+from msdc.distill.data.sources import open_corpora
+from msdc.distill.recipe import Corpus, Recipe, Stage, model_name
+from msdc.distill.rows import corpus_name
 from msdc.encoders.encoder import Encoder
+from msdc.encoders.locate import hub_name
+from msdc.errors import InputError
+
+# License names as the hub knows them, by how a recipe's line may begin
+HUB_LICENSES = ("apache-2.0", "mit", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-2.0", "cc0-1.0", "bsd-3-clause")
+TAGS = ["sentence-transformers", "sentence-similarity", "feature-extraction", "msdc", "distillation"]
 
 
 def languages_of(recipe: Recipe) -> list[str]:
-    """Languages a recipe names, source first."""
-    found = [corpus.source for corpus in recipe.corpora] + [
-        code for corpus in recipe.corpora for code in corpus.languages
-    ]
+    """Languages of a recipe, source first: those it names, else those that its files say."""
+    found = [corpus.source for corpus in recipe.corpora]
+    for corpus in recipe.corpora:
+        languages = [*corpus.languages, *corpus.word_by_word]
+        if not languages:
+            try:
+                languages = [source.language for source in open_corpora((corpus,))]
+            except InputError:
+                languages = []  # the text is not there any more
+        found += languages
     return list(dict.fromkeys(found))
 
 
-def model_card(recipe: Recipe, encoder: Encoder, results: dict[str, dict[str, float]], seconds: float) -> str:
-    """Markdown with the metadata block that model hubs read."""
+def license_of(recipe: Recipe) -> str:
+    """The licence as the hub's field has it: of the recipe's lines where they agree, else `other`."""
+    found = {next((name for name in HUB_LICENSES if name in text.lower()), "other") for text in recipe.licenses}
+    return found.pop() if len(found) == 1 else "other"
+
+
+def _metadata(recipe: Recipe, report: Mapping[str, float], heldout: Mapping[str, float]) -> str:
+    """The block that model hubs read, written by the hub's library: languages, ids, licence, scores (model-index)."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    results = [
+        EvalResult(
+            task_type="sentence-similarity", task_name="Semantic similarity", dataset_type=name, dataset_name=name,
+            metric_type="spearman_cosine", metric_name="Spearman x 100", metric_value=round(value, 2),
+        )
+        for name, value in report.items()
+    ]  # fmt: skip
+    results += [
+        EvalResult(
+            task_type="translation-retrieval", task_name="Nearest translation", dataset_type="held-out",
+            dataset_name="held-out pairs of the training text", dataset_config=code, metric_type="accuracy",
+            metric_name="Accuracy, %", metric_value=round(value, 2),
+        )
+        for code, value in heldout.items()
+    ]  # fmt: skip
+    teacher = hub_name(model_name(recipe.teacher))
+    corpora = [*recipe.corpora, *(corpus for stage in recipe.stages for corpus in stage.corpora or ())]
+    hubs = [str(corpus.hub).partition("@")[0] for corpus in corpora if corpus.hub and not Path(corpus.hub).exists()]
+    named: Any = {"model_name": recipe.name, "eval_results": results} if results else {}
+    return ModelCardData(
+        language=languages_of(recipe),
+        license=license_of(recipe),
+        library_name="sentence-transformers",
+        pipeline_tag="sentence-similarity",
+        tags=TAGS,
+        base_model=teacher,
+        datasets=list(dict.fromkeys(hubs)) or None,
+        **named,
+    ).to_yaml()
+
+
+def _corpus_line(corpus: Corpus) -> str:
+    languages = ", ".join(corpus.languages)
+    paths = corpus.files or ((corpus.path,) if corpus.path is not None else ())
+    name = " + ".join(Path(path).name for path in paths) or corpus_name(corpus)
+    return f"* {name}{f' ({languages})' if languages else ''}"
+
+
+def _stage_row(stage: Stage, numbers: Mapping[str, float]) -> str:
+    error = numbers.get("heldout_mse")
+    objective = " + ".join(use.name if use.weight == 1 else f"{use.weight:g} {use.name}" for use in stage.objective)
+    length = f"{stage.steps} steps" if stage.steps is not None else f"{stage.epochs:g} epochs"
+    table = "" if stage.table_learning_rate is None else f", table {stage.table_learning_rate:g}"
+    cells = (
+        stage.name, stage.train, stage.guide or "none", objective, length, str(stage.batch),
+        f"{stage.learning_rate:g}{table}", stage.schedule, f"{numbers.get('step', 0):.0f}",
+        "" if error is None else f"{error:.6f}", f"{numbers.get('seconds', 0):.0f}",
+    )  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def model_card(
+    recipe: Recipe,
+    encoder: Encoder,
+    results: dict[str, dict[str, float]],
+    seconds: float,
+    report: Mapping[str, float] | None = None,
+) -> str:
+    """Markdown with the metadata block that model hubs read.
+
+    Args:
+        recipe: what was trained.
+        encoder: the student.
+        results: numbers of each stage.
+        seconds: time of the run.
+        report: Spearman x 100 on the recipe's `report` files, by name.
+    """
+    last = results[recipe.stages[-1].name]
+    heldout = {key.removeprefix("accuracy_"): value for key, value in last.items() if key.startswith("accuracy_")}
     config: Any = getattr(encoder.module, "config", None)
     parameters = sum(p.numel() for p in encoder.module.parameters())
     lines = [
         "---",
-        "library_name: sentence-transformers",
-        "pipeline_tag: sentence-similarity",
-        f"base_model: {model_name(recipe.teacher)}",
-        "language:",
-        *[f"- {code}" for code in languages_of(recipe)],
+        _metadata(recipe, report or {}, heldout).strip(),
         "---",
         "",
         f"# {recipe.name}",
         "",
         recipe.about or "A multilingual sentence encoder trained with msdc.",
         "",
-        f"* teacher: `{model_name(recipe.teacher)}`",
+        f"* teacher: `{hub_name(model_name(recipe.teacher)) or Path(model_name(recipe.teacher)).name}`",
+        f"* languages: {', '.join(languages_of(recipe))}",
         f"* parameters: {parameters:,}; sentence width {encoder.width}; longest input {encoder.max_length} tokens",
     ]
     if config is not None and hasattr(config, "unit"):
         table = f"table {config.vocabulary} x {config.table_width}"
         lines.append(f"* {config.unit} stored layers applied {config.repeats} times, {table}")
-    lines.append(f"* trained in {seconds / 60:.0f} minutes")
-    if recipe.data_sources:
-        lines += ["", "## Data", "", *[f"* {source}" for source in recipe.data_sources]]
+    lines.append(f"* trained in {seconds / 60:.0f} minutes, seed {recipe.seed}")
+    lines += ["", "## Use", ""]
+    if recipe.stock_twin:
+        lines += [
+            "```python",
+            "from sentence_transformers import SentenceTransformer",
+            "",
+            'model = SentenceTransformer("path/to/this/folder")  # or its id at a hub',
+            "```",
+            "",
+            "or, with the smaller weights in the same folder:",
+            "",
+        ]
+    lines += ["```python", "import msdc", "", 'encoder = msdc.load_encoder("path/to/this/folder")', "```"]
+    if report:
+        lines += ["", "## Scores", "", "| set | Spearman x 100 |", "|---|---|"]
+        lines += [f"| {name} | {value:.1f} |" for name, value in report.items()]
+    corpora = [*recipe.corpora, *(corpus for stage in recipe.stages for corpus in stage.corpora or ())]
+    lines += ["", "## Data", "", *dict.fromkeys(map(_corpus_line, corpora))]
+    lines += [f"* {source}" for source in recipe.data_sources]
     if recipe.licenses:
         lines += ["", "## Licenses", "", *[f"* {text}" for text in recipe.licenses]]
-    lines += ["", "## Stages", "", "| stage | step chosen | held-out MSE | seconds |", "|---|---|---|---|"]
-    for name, numbers in results.items():
-        error = numbers.get("heldout_mse")
-        shown = "" if error is None else f"{error:.6f}"
-        lines.append(f"| {name} | {numbers.get('step', 0):.0f} | {shown} | {numbers.get('seconds', 0):.0f} |")
-    lines += ["", "## Use", "", "```python", "import msdc", f'encoder = msdc.load_encoder("{recipe.name}")', "```", ""]
+    lines += [
+        "", "## Training", "",
+        "| stage | trains | guide | objective | length | batch | learning rate | schedule | step chosen | "
+        "held-out MSE | seconds |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+        *(_stage_row(stage, results[stage.name]) for stage in recipe.stages),
+        "",
+    ]  # fmt: skip
     return "\n".join(lines)

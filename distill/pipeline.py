@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from msdc.compress.student.from_transformers import to_student
-from msdc.compress.student.io import save_student
+from msdc.compress.student.io import add_stock_twin, save_student
 from msdc.compress.student.model import Student
 from msdc.distill.assistant import cut_student, make_assistant, make_student, sample_rows
 from msdc.distill.data.batches import CHUNK_PAIRS, BatchFeed
@@ -404,7 +404,9 @@ class Run:
             if not student.exists():
                 with staged_folder(student) as stage_folder:
                     shutil.copytree(model, stage_folder, dirs_exist_ok=True)
-                    write_text(stage_folder / "README.md", model_card(self.recipe, encoder, results, seconds))
+                    if self.recipe.stock_twin:
+                        add_stock_twin(stage_folder)
+                    write_text(stage_folder / "README.md", model_card(self.recipe, encoder, results, seconds, report))
             write_json(self.folder.result_file, {"stages": results, "report": report, "seconds": seconds})
         if self._without is not None:
             say(f"exclude: left out {self._without.count()} rows")

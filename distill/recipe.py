@@ -277,6 +277,9 @@ class Recipe(Strict):
         default=(),
         description="graded files scored once after training; never used for choosing, so test sets may be here",
     )
+    stock_twin: bool = Field(
+        default=True, description="write the equal model of stock classes into the student's folder too (`stock/`)"
+    )
     data_sources: tuple[str, ...] = ()
     licenses: tuple[str, ...] = ()
     paper: dict[str, Any] = Field(default_factory=dict, description="the row of the paper's table this reproduces")

@@ -35,7 +35,18 @@ from msdc.machine import environment
 from msdc.progress import say
 
 # Keys that no trained stage depends on: names, and what is said about the run.
-INDEPENDENT = {"name", "about", "paper", "differs", "report", "student", "stages", "data_sources", "licenses"}
+INDEPENDENT = {
+    "name",
+    "about",
+    "paper",
+    "differs",
+    "report",
+    "student",
+    "stages",
+    "data_sources",
+    "licenses",
+    "stock_twin",
+}
 
 
 @dataclass(frozen=True)

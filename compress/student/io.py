@@ -14,12 +14,12 @@ from msdc.compress.student.coded_table import check_index
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.shapes import INDEX, tensor_shapes
 from msdc.encoders.defaults import EncodeDefaults
-from msdc.encoders.layout import read_layout
+from msdc.encoders.layout import OWN_TYPE, read_layout
 from msdc.errors import InputError
 from msdc.files import read_json, regular_size, staged_folder, write_json, write_text
 from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, write_tokenizer_folder
 
-MODEL_TYPE = "msdc-student"
+MODEL_TYPE = OWN_TYPE
 # Names, shapes and scales around the numbers of a student's weights.
 MAX_HEADER_BYTES = 8 * 1024 * 1024
 
@@ -107,6 +107,42 @@ def save_stock(
         (defaults or EncodeDefaults()).write(stage)
         write_text(stage / "README.md", card or f"# {Path(folder).name}\n\nA student made with msdc.\n")
     return Path(folder)
+
+
+STOCK_FOLDER = "stock"
+
+
+def add_stock_twin(folder: Path) -> None:
+    """Make a student's folder open in sentence-transformers as well, without code of ours.
+
+    The equal model of stock classes is written to `stock/`, and `modules.json` names it; this package goes on reading
+    the student itself. A folder of stock classes is left as it is.
+
+    Raises:
+        InputError: not a model folder.
+        MsdcError: the disk is full.
+    """
+    from msdc.compress.student.to_transformers import materialise, stock_type, write_stock
+
+    layout = read_layout(folder)
+    if layout.model_type != MODEL_TYPE:
+        return
+    student = load_student(folder)
+    plain = student if stock_type(student.config) else materialise(student)
+    with staged_folder(folder / STOCK_FOLDER, force=True) as stage:
+        source = folder / (MODEL_FILE if (folder / MODEL_FILE).is_file() else JSON_FILE)
+        if source.suffix == ".json":
+            _keep_tokenizer(source, stage, plain.config.positions)
+        else:
+            write_tokenizer_folder(source, stage, plain.config.positions)
+        settings = {"max_seq_length": plain.config.positions, "do_lower_case": False}
+        write_json(stage / "sentence_bert_config.json", settings)
+        write_stock(plain, stage)
+        modules = read_json(stage / "modules.json")
+        (stage / "modules.json").unlink()
+    for module in modules:
+        module["path"] = "/".join(filter(None, (STOCK_FOLDER, module["path"])))
+    write_json(folder / "modules.json", modules)
 
 
 def _keep_tokenizer(source: Path, folder: Path, max_length: int) -> None:

@@ -29,6 +29,7 @@ STOCK = {
 # RoBERTa's positions start after the pad id, so its first rows are never used.
 POSITIONS_AFTER_PAD = ("roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl", "xmod")
 OWN = "Student"
+OWN_TYPE = "msdc-student"
 STOCK_PREFIX = "sentence_transformers."
 
 
@@ -115,6 +116,9 @@ def read_layout(folder: str | Path) -> Layout:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such model folder")
+    if (folder / "config.json").is_file() and (own := _config(folder, folder)).get("model_type") == OWN_TYPE:
+        # Its modules.json may name the equal model of stock classes, for sentence-transformers.
+        return Layout(folder, folder, own, (OWN,))
     if not (folder / "modules.json").is_file():
         if not (folder / "config.json").is_file():
             raise InputError(f"{folder}: not a model folder (no modules.json and no config.json)")

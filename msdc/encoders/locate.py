@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 from pathlib import Path
 
-from msdc.errors import InputError
+from msdc.errors import InputError, did_you_mean
 from msdc.files import PACKAGE, sha256_file
 from msdc.progress import say
 
@@ -41,6 +41,14 @@ def _offline(name: str) -> Path | None:
             raise InputError(f"{weights}: sha256 differs from the published weights of {hub_id}; reinstall {package}")
         return folder
     return None
+
+
+def hub_name(name: str) -> str | None:
+    """The hub id that a model's name stands for, without a revision; None for a folder or a shipped model."""
+    if name.startswith((".", "/", "~")) or name in shipped_names():
+        return None
+    known = next((hub for hub, _ in OFFLINE.values() if name in (hub, hub.split("/")[-1])), None)
+    return known or (name.partition("@")[0] if name.count("/") == 1 and not Path(name).exists() else None)
 
 
 def is_reserved(name: str | Path) -> bool:
@@ -93,6 +101,13 @@ def locate_model(name: str | Path) -> Path:
     if found is not None:
         return found
     hub_id = next((hub for hub, _ in OFFLINE.values() if name == hub.split("/")[-1]), name)
+    if "/" not in hub_id:
+        known = [*shipped_names(), *(hub.split("/")[-1] for hub, _ in OFFLINE.values())]
+        hint = did_you_mean(name, known) or "."
+        raise InputError(
+            f"{name}: no folder of this name and no shipped model{hint} A folder is written ./{name}, a model of the "
+            f"hub OWNER/{name}"
+        )
     try:
         from huggingface_hub import snapshot_download
 

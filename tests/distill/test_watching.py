@@ -165,7 +165,7 @@ def test_other_trackers_take_a_run_where_they_are_installed(name, tiny_tree, tmp
     pytest.importorskip(TRACKERS[name].package)
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file:{tmp_path / 'mlruns'}")
     folder = tmp_path / "run"
     run(short(tiny_tree), folder, trackers=[name])
     run(short(tiny_tree), folder, True, trackers=[name])

@@ -1,0 +1,110 @@
+"""`msdc push`: upload a model or bundle folder to the Hugging Face hub."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from msdc.errors import InputError, MsdcError
+
+# What no reader of a repository needs, or must not see.
+IGNORED = [".*", "**/.*", "*.partial", "**/*.partial", "checkpoints/**", "snapshot/**"]
+
+
+def pushable(folder: Path) -> Path:
+    """The folder to upload: a model or a bundle; of a run its finished student.
+
+    Raises:
+        InputError: it is neither, or has no card.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder")
+    if (folder / "student" / "config.json").is_file() and (folder / "recipe.yaml").is_file():
+        folder = folder / "student"
+    if not any((folder / name).is_file() for name in ("bundle.json", "config.json", "modules.json")):
+        raise InputError(f"{folder}: neither a model nor a bundle (no config.json, modules.json or bundle.json)")
+    if not (folder / "README.md").is_file():
+        raise InputError(f"{folder}: no README.md; the hub shows it as the model's card")
+    return folder
+
+
+def push(folder: Path, hub_id: str, *, private: bool = False, branch: str | None = None, message: str = "") -> str:
+    """Create the repository if need be and upload the folder as one commit; the address of the commit.
+
+    Raises:
+        InputError: no model folder, no login, or a name that the hub refuses.
+        MsdcError: the hub cannot be reached, or it refuses the upload.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
+
+    source = pushable(folder)
+    api = HfApi()
+    try:
+        api.create_repo(hub_id, private=private, exist_ok=True)
+        if branch is not None:
+            api.create_branch(hub_id, branch=branch, exist_ok=True)
+        done: Any = api.upload_folder(
+            repo_id=hub_id,
+            folder_path=source,
+            revision=branch,
+            commit_message=message or f"Upload {source.resolve().name} with msdc",
+            ignore_patterns=IGNORED,
+        )
+    except HFValidationError as error:
+        raise InputError(f"{hub_id}: {error}") from error
+    except LocalTokenNotFoundError as error:
+        raise InputError("not logged in to the hub: run `hf auth login`, or set HF_TOKEN") from error
+    except HfHubHTTPError as error:
+        status = error.response.status_code if error.response is not None else 0
+        reason = " ".join(str(error).split())[:200]
+        if status in (401, 403):
+            raise InputError(
+                f"{hub_id}: the hub refuses ({status}): run `hf auth login` or set HF_TOKEN with a token that may write"
+            ) from error
+        raise MsdcError(f"{hub_id}: the hub refuses: {reason}") from error
+    except Exception as error:
+        # The library's transport has errors of its own.
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise MsdcError(f"{hub_id}: the hub cannot be reached ({reason})") from error
+    return str(done.commit_url)
+
+
+def planned(folder: Path) -> list[tuple[str, int]]:
+    """Files that would be uploaded, with their bytes."""
+    from huggingface_hub.utils import filter_repo_objects
+
+    source = pushable(folder)
+    names = sorted(path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file())
+    kept = list(filter_repo_objects(names, ignore_patterns=IGNORED))
+    return [(name, (source / name).stat().st_size) for name in kept]
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("hub_id", metavar="OWNER/NAME")
+@click.option("--private", is_flag=True, help="Create a private repository.")
+@click.option("--branch", help="Branch to upload to. Default: main.")
+@click.option("--message", default="", help="Message of the commit.")
+@click.option("--dry-run", "dry", is_flag=True, help="List the files; upload nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(
+    folder: Path, hub_id: str, private: bool, branch: str | None, message: str, dry: bool, as_json: bool
+) -> None:
+    """Upload FOLDER to the Hugging Face hub as OWNER/NAME: a model, a bundle, or the student of a run.
+
+    The login is that of `hf auth login` or the environment variable HF_TOKEN.
+    """
+    if dry:
+        files = planned(folder)
+        if as_json:
+            click.echo(json.dumps({"repository": hub_id, "files": dict(files)}))
+            return
+        for name, size in files:
+            click.echo(f"{size:>14,}  {name}")
+        return
+    address = push(folder, hub_id, private=private, branch=branch, message=message)
+    click.echo(json.dumps({"repository": hub_id, "commit": address}) if as_json else address)
