@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from msdc.encoders.defaults import EncodeDefaults, with_prompt
 from msdc.errors import InputError
@@ -22,7 +22,7 @@ from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, Tokenizer, prompt
 __all__ = ["Bundle", "load_bundle"]
 
 
-def run_rows(runner: Runner, rows: Sequence[Sequence[int]], prompt_tokens: int, width: int) -> np.ndarray:
+def run_rows(runner: Runner, rows: Sequence[Sequence[int]], prompt_tokens: int, width: int) -> NDArray[np.float32]:
     """Vectors of rows of ids, float32 [N, D]; see `Runner.run`.
 
     A row without ids has the vector zero: a blank text of a static embedding, whose tokenizer adds no special ids.
@@ -71,8 +71,8 @@ class Bundle:
         prompt_name: str | None = None,
         prompt: str | None = None,
         truncate_dim: int | None = None,
-        **unknown: Any,
-    ) -> np.ndarray:
+        **unknown: object,
+    ) -> NDArray[np.float32]:
         """Vectors of `texts`, float32 [N, D], normalised inside the graph when the model says so.
 
         Args:
@@ -95,7 +95,7 @@ class Bundle:
         self._check([row for row in rows if row])
         return run_rows(self.runner, rows, skip, self.manifest.width)[:, :width]
 
-    def encode_ids(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
+    def encode_ids(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """Vectors of rows of token ids, float32 [N, D]; no prompt is added.
 
         Raises:

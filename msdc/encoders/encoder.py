@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from msdc.encoders.defaults import EncodeDefaults, configured, read_defaults, with_prompt
@@ -63,7 +64,7 @@ class SentenceEncoder(Protocol):
         prompt_name: str | None = None,
         prompt: str | None = None,
         truncate_dim: int | None = None,
-    ) -> np.ndarray:
+    ) -> NDArray[np.float32]:
         """Vectors of `texts`, float32 [N, D].
 
         Raises:
@@ -167,7 +168,7 @@ class Encoder:
         batch_tokens: int = BATCH_TOKENS,
         progress: bool = False,
         precision: str = "float32",
-    ) -> np.ndarray:
+    ) -> NDArray[np.float32]:
         """Vectors of `texts`, float32 [N, D], L2-normalised when the model says so.
 
         Args:

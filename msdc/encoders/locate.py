@@ -102,11 +102,10 @@ def locate_model(name: str | Path) -> Path:
         return found
     hub_id = next((hub for hub, _ in OFFLINE.values() if name == hub.split("/")[-1]), name)
     if "/" not in hub_id:
-        known = [*shipped_names(), *(hub.split("/")[-1] for hub, _ in OFFLINE.values())]
-        hint = did_you_mean(name, known) or "."
+        bare = [*shipped_names(), *(hub.split("/")[-1] for hub, _ in OFFLINE.values())]
         raise InputError(
-            f"{name}: no folder of this name and no shipped model{hint} A folder is written ./{name}, a model of the "
-            f"hub OWNER/{name}"
+            f"{name}: no folder of this name and no shipped model{did_you_mean(name, bare)} A folder is written "
+            f"./{name}, a model of the hub OWNER/{name}"
         )
     try:
         from huggingface_hub import snapshot_download

@@ -64,7 +64,8 @@ class Handler(BaseHTTPRequestHandler):
             for line in map(json.loads, raw.splitlines()):
                 if line["key"] == "file":
                     self.server.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
-            self.answer({"commitUrl": "http://hub/me/mine/commit/1", "commitOid": "1", "success": True})
+            url = f"http://127.0.0.1:{self.server.server_port}/me/mine/commit/1"
+            self.answer({"commitUrl": url, "commitOid": "1", "success": True})
         else:
             self.answer({"error": f"unexpected {self.path}"}, 404)
 
@@ -105,7 +106,7 @@ def push(hub, tmp_path, *words, token="hf_test"):
 def test_a_model_is_one_commit_of_its_files(hub, model, tmp_path):
     done = push(hub, tmp_path, model, "me/mine", "--private")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "http://hub/me/mine/commit/1"
+    assert done.stdout.strip() == f"http://127.0.0.1:{hub.server_port}/me/mine/commit/1"
     assert {name: (model / name).read_bytes() for name in hub.files} == hub.files
     assert sorted(hub.files) == ["README.md", "config.json", "stock/model.safetensors"]
     assert hub.created[0]["name"] == "mine" and hub.created[0].get("private", hub.created[0].get("visibility"))

@@ -1,0 +1,81 @@
+"""What `import msdc` offers: complete, typed without Any, shown by what it is, and strict about keywords."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+import typing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import msdc
+
+CALLABLES = [
+    msdc.load_encoder,
+    msdc.load_bundle,
+    msdc.open_index,
+    msdc.Encoder.encode,
+    msdc.Encoder.tokenize,
+    msdc.Encoder.fingerprint,
+    msdc.Bundle.encode,
+    msdc.Bundle.encode_ids,
+    msdc.Bundle.tokenize,
+    msdc.Index.__init__,
+    msdc.Index.search,
+    msdc.SentenceEncoder.encode,
+]
+
+
+def test_dir_lists_what_there_is_and_importing_it_loads_no_torch():
+    assert dir(msdc) == sorted(msdc.__all__)
+    assert all(getattr(msdc, name) is not None for name in msdc.__all__)
+    code = "import sys, msdc; msdc.InputError; dir(msdc); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "False", done.stderr
+    with pytest.raises(AttributeError, match="no attribute 'load_model'"):
+        msdc.load_model  # noqa: B018
+    assert (Path(msdc.__file__).parent / "py.typed").is_file()
+
+
+def parts(hint):
+    """A type and everything inside it; the shape of an array is left out, which numpy itself types as Any."""
+    yield hint
+    inner = typing.get_args(hint)
+    for one in inner[1:] if typing.get_origin(hint) is np.ndarray else inner:
+        if not isinstance(one, str):
+            yield from parts(one)
+
+
+@pytest.mark.parametrize("function", CALLABLES, ids=lambda f: f.__qualname__)
+def test_signatures_are_typed_without_any(function):
+    import msdc.encoders.encoder as encoders
+
+    hints = typing.get_type_hints(function, vars(sys.modules[function.__module__]) | vars(encoders))
+    names = [name for name in inspect.signature(function).parameters if name != "self"]
+    assert set(names) <= hints.keys() and "return" in hints
+    for name, hint in hints.items():
+        assert typing.Any not in list(parts(hint)), f"{function.__qualname__}: {name} is {hint}"
+    assert function.__doc__ or function.__name__ == "__init__"
+
+
+def test_things_say_what_they_are(tiny_bundle):
+    assert repr(msdc.load_encoder("msdc-mini")) == "Encoder('msdc-mini', width=384, max_length=128)"
+    bundle = msdc.load_bundle(tiny_bundle, "onnx")
+    assert repr(bundle).startswith("Bundle(") and "runtime='onnx'" in repr(bundle)
+    index = msdc.open_index(["one", "two"], "msdc-mini")
+    assert repr(index) == "Index(texts in memory, 2 texts, model='msdc-mini', width=384)"
+
+
+def test_unknown_keywords_are_refused(tiny_bundle):
+    encoder, bundle = msdc.load_encoder("msdc-mini"), msdc.load_bundle(tiny_bundle, "onnx")
+    for call in (
+        lambda: encoder.encode(["x"], batch_size=3),
+        lambda: bundle.encode(["x"], batch_size=3),
+        lambda: msdc.load_encoder("msdc-mini", device="cpu"),
+        lambda: msdc.open_index(["x"], top=3),
+    ):
+        with pytest.raises((TypeError, msdc.InputError), match=r"batch_size|device|top"):
+            call()
