@@ -86,7 +86,10 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 class FileServer(ABC):
-    """Serve `files` (address below the secret path -> a path, or the content); subclasses take what is posted."""
+    """Serve `files` (address below the secret path -> a path, or the content); subclasses take what is posted.
+
+    `packed` holds some of the files compressed by gzip, for clients that accept it.
+    """
 
     def __init__(
         self,
@@ -94,8 +97,9 @@ class FileServer(ABC):
         host: str = "127.0.0.1",
         port: int = 0,
         tls: ssl.SSLContext | None = None,
+        packed: Mapping[str, bytes] | None = None,
     ) -> None:
-        self.files = dict(files)
+        self.files, self.packed = dict(files), dict(packed or {})
         self.token = secrets.token_urlsafe(16)
         self._host, self._secure = host, tls is not None
         self._replying, self._idle = 0, threading.Condition()
@@ -169,13 +173,16 @@ class FileServer(ABC):
                 source = owner.files.get(name) if name is not None else None
                 if name is None or source is None:
                     return self._reply(404)
+                more = {}
+                if name in owner.packed and "gzip" in self.headers.get("Accept-Encoding", ""):
+                    source, more = owner.packed[name], {"Content-Encoding": "gzip"}
                 with contextlib.ExitStack() as stack:
                     if isinstance(source, bytes):
                         size, blocks = len(source), iter([source])
                     else:
                         size, opened = source.stat().st_size, stack.enter_context(source.open("rb"))
                         blocks = iter(lambda: opened.read(BLOCK_BYTES), b"")
-                    self._head(200, size, TYPES.get(Path(name).suffix, "application/octet-stream"))
+                    self._head(200, size, TYPES.get(Path(name).suffix, "application/octet-stream"), more)
                     self._send(blocks)
 
             def _send(self, blocks: Iterator[bytes]) -> None:
@@ -205,12 +212,12 @@ class FileServer(ABC):
                 with owner._reply_pending():
                     return self._reply(*owner.take(name, raw))
 
-            def _head(self, code: int, size: int, kind: str) -> None:
+            def _head(self, code: int, size: int, kind: str, more: Mapping[str, str] | None = None) -> None:
                 self.send_response(code)
                 size_headers = {} if code == 204 else {"Content-Type": kind, "Content-Length": str(size)}
                 if self.close_connection:
                     size_headers["Connection"] = "close"
-                for key, value in {**HEADERS, **size_headers}.items():
+                for key, value in {**HEADERS, **size_headers, **(more or {})}.items():
                     self.send_header(key, value)
                 self.end_headers()
 

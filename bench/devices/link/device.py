@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import gzip
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from msdc.progress import say
 PAGE = Path(__file__).resolve().parent / "page"
 SILENCE_S = 60.0  # a page speaks every few seconds; phones stop pages that are not in front
 KIND = "browser"
+PACKED = (".html", ".css", ".js", ".mjs", ".json", ".wasm")
 
 
 class LinkDevice(Device):
@@ -60,6 +63,7 @@ class LinkDevice(Device):
                 silence_s=self.silence_s,
                 accept=accept,
                 tell=say,
+                packed=_packed(files),
             )
         except OSError as error:
             where = f"{host}:{port}" if port else host
@@ -85,7 +89,12 @@ class LinkDevice(Device):
     def _files(self, measurement: Measurement) -> dict[str, Path | bytes]:
         page = {name: PAGE / name for name in ("index.html", "link.css", "link.js")}
         files = measurement.files(page)
-        download = sum(len(source) if isinstance(source, bytes) else source.stat().st_size for source in files.values())
+        packed = _packed(files)
+        download = sum(len(content) for content in packed.values()) + sum(
+            len(source) if isinstance(source, bytes) else source.stat().st_size
+            for name, source in files.items()
+            if name not in packed
+        )
         about = {
             "model": measurement.manifest.name,
             "bytes": download,
@@ -93,6 +102,25 @@ class LinkDevice(Device):
             "name": plain(self.argument or ""),
         }
         return {**files, "about.json": json_bytes(about)}
+
+
+@functools.lru_cache(maxsize=32)
+def _gzip_file(path: Path, changed_ns: int) -> bytes:
+    # `changed_ns` makes another entry of a file that was written again.
+    return gzip.compress(path.read_bytes(), compresslevel=6, mtime=0)
+
+
+def _packed(files: Mapping[str, Path | bytes]) -> dict[str, bytes]:
+    """Files that get much smaller: phones may be on a slow network. Weights hardly do."""
+    found = {}
+    for name, source in files.items():
+        if Path(name).suffix not in PACKED:
+            continue
+        if isinstance(source, bytes):
+            found[name] = gzip.compress(source, mtime=0)
+        else:
+            found[name] = _gzip_file(source, source.stat().st_mtime_ns)
+    return found
 
 
 def _unique(name: str, others: Sequence[str]) -> str:

@@ -62,6 +62,7 @@ class LinkServer(FileServer):
         silence_s: float,
         accept: Accept,
         tell: Callable[[str], None],
+        packed: Mapping[str, bytes] | None = None,
     ) -> None:
         self.expect, self.max_answer, self.silence_s = expect, max_answer, silence_s
         self.accept, self.tell = accept, tell
@@ -70,7 +71,7 @@ class LinkServer(FileServer):
         self._open = True
         self._lock = threading.Lock()
         self._accepting = threading.Lock()
-        super().__init__(files, host, port, tls)
+        super().__init__(files, host, port, tls, packed)
 
     # Requests
 

@@ -2,7 +2,7 @@
 
 const BLOCK = 8, STEADY_BLOCKS = 4, STEADY = 0.03, MOST_WARM_CALLS = 600, MOST_WARM_MS_PER_RUN = 150, COLD_CALLS = 10;
 const STEPS_PER_SAMPLE = 20, MOST_CALLS_PER_SAMPLE = 256;
-const TELL_MS = 500, MIB = 2 ** 20;
+const TELL_MS = 500;
 
 const median = (values) => {
   const sorted = [...values].sort((a, b) => a - b), middle = sorted.length >> 1;
@@ -111,9 +111,7 @@ async function measure() {
   const step = clockStep(), limits = { runs: request.runs, warmup: request.warmup, step };
   const base = new URL("bundle/", globalThis.location.href).href;
   const options = { threads: request.threads, cache: false, runtime: new URL("runtime/ort.mjs", globalThis.location.href).href };
-  const megabytes = (bytes) => (bytes / MIB).toFixed(1);
-  const release = await download(request.files, (loaded, total) =>
-    tell("load", `Downloading: ${megabytes(loaded)} of ${megabytes(total)} MiB`, (0.2 * loaded) / total));
+  const release = await download(request.files, (loaded, total) => tell("load", "Downloading", (0.2 * loaded) / total));
   await import(options.runtime);
   const start = performance.now();
   const engine = await Engine.open(base, options, { report: () => {} });
