@@ -8,6 +8,7 @@ from typing import Literal
 from msdc.bench.result import ModelScores
 from msdc.bench.workload import Tasks
 from msdc.compress.student.from_transformers import to_student
+from msdc.compress.student.io import STOCK_FOLDER
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 
@@ -31,10 +32,11 @@ def parameter_counts(encoder: Encoder) -> tuple[int, int | None, int | None]:
 
 
 def weight_bytes(folder: Path | None) -> int | None:
-    """Bytes of a model folder's weight files; None without any."""
+    """Bytes of a model folder's weight files; None without any. A student's twin of stock classes does not count."""
     if folder is None:
         return None
-    return sum(path.stat().st_size for path in folder.rglob("*.safetensors")) or None
+    files = [path for path in folder.rglob("*.safetensors") if STOCK_FOLDER not in path.relative_to(folder).parts]
+    return sum(path.stat().st_size for path in files) or None
 
 
 def score_model(encoder: Encoder, role: Role, tasks: Tasks, name: str | None = None) -> ModelScores:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 import msdc
+from msdc.bench.quickstart.float_models import weight_bytes
 from msdc.distill.model_card import license_of
 from msdc.distill.pipeline import run
 from msdc.distill.recipe import parse_recipe
@@ -39,6 +40,8 @@ def test_plain_sentence_transformers_gives_the_same_vectors(finished, tmp_path):
     assert done.returncode == 0, done.stderr[-800:]
     encoder = msdc.load_encoder(finished)
     assert np.abs(np.load(tmp_path / "v.npy") - encoder.encode(TEXTS)).max() < 1e-5
+    # Reports state the student's bytes, without those of its twin.
+    assert weight_bytes(finished) == (finished / "model.safetensors").stat().st_size
     # This package reads the student itself: its bottleneck and its recurring unit.
     assert encoder.module.config.repeats == 2 and encoder.module.config.bottleneck == 8
 
