@@ -3,9 +3,9 @@
     python benchmarks/vocabulary.py --data DATA --work WORK --write docs/results/vocabulary.md
 
 A vocabulary is trained on the recipe's pairs and English sentences, or taken from WORK/PIECES.model, and transplanted
-once: the assistant, six layers and full rows, is the best that its words allow. Students are cut from it as the recipe cuts
-them, with their weights rounded as they are stored. Rows are kept in WORK/rows.jsonl: a later call goes on with what is
-missing. Only development sets are read.
+once: the assistant, six layers and full rows, is the best that its words allow. Students are cut from it as the recipe
+cuts them, with their weights rounded as they are stored. Rows are kept in WORK/rows.jsonl: a later call goes on with
+what is missing. Only development sets are read.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ DEFAULT = (
     "131072,3,10000,128,int8", "200000,2,10000,128,int8-embed4", "200000,3,18000,160,int8-embed4",
 )  # fmt: skip
 LEGEND = (
-    "No training step. Rows are aligned on the recipe's pairs and English sentences; a run of the recipe reads the pairs "
-    "alone, and the largest vocabulary may be that of a run. Within: Spearman x 100 on the first 700 rows of STSb dev, "
-    "mean of seven languages; across: English with each of the six others, both directions; FLORES dev: share of 400 "
-    "sentences whose nearest neighbour is their translation, mean of seven languages and both directions. Bytes of "
-    "programs are predicted (`msdc compress plan`), those of tokenizers are measured; a MB is 1,000,000 bytes. Students "
-    "have layers 0, 4, 5."
+    "No training step. Rows are aligned on the recipe's pairs and English sentences; a run of the recipe reads the "
+    "pairs alone, and the largest vocabulary may be that of a run. Within: Spearman x 100 on the first 700 rows of "
+    "STSb dev, mean of seven languages; across: English with each of the six others, both directions; FLORES dev: "
+    "share of 400 sentences whose nearest neighbour is their translation, mean of seven languages and both directions. "
+    "Bytes of programs are predicted (`msdc compress plan`), those of tokenizers are measured; a MB is 1,000,000 "
+    "bytes. Students have layers 0, 4, 5."
 )
 
 
