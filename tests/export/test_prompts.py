@@ -44,15 +44,21 @@ def test_bundle_applies_what_the_folder_says(kind, tmp_path):
     assert done.stdout.strip() == str((1, bundle.width))
 
 
+NOT_POOLED = tuple(f"prompt not pooled, {mode}" for mode in MODES)
+
+
 @pytest.mark.parametrize(
-    ("mode", "runtimes"),
-    [("mean", ("onnx",)), *(pytest.param(m, ("executorch", "onnx"), marks=pytest.mark.slow) for m in MODES)],
+    ("kind", "runtimes"),
+    [
+        (NOT_POOLED[MODES.index("mean")], ("onnx",)),
+        *(pytest.param(k, ("executorch", "onnx"), marks=pytest.mark.slow) for k in (*NOT_POOLED, "instructor")),
+    ],
 )
-def test_pooling_without_the_prompt(mode, runtimes, monkeypatch):
+def test_pooling_without_the_prompt(kind, runtimes, monkeypatch):
     """Programs of `include_prompt: false` take the number of the prompt's tokens."""
     from sentence_transformers import SentenceTransformer
 
-    folder, out = kind_bundle(f"prompt not pooled, {mode}", "both" if len(runtimes) == 2 else runtimes[0])
+    folder, out = kind_bundle(kind, "both" if len(runtimes) == 2 else runtimes[0])
     manifest = read_manifest(out)
     theirs = SentenceTransformer(str(folder), device="cpu")
     assert not manifest.include_prompt and manifest.model.config["way"] == "generic"

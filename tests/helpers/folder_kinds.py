@@ -75,6 +75,7 @@ KINDS = (
     "pooling cls and mean and max",
     "default prompt",
     *(f"prompt not pooled, {mode}" for mode in MODES),
+    "instructor",
     "truncate_dim",
     "do_lower_case",
     "two dense",
@@ -151,6 +152,10 @@ def write_folder(place: Path, kind: str) -> Path:
     elif kind.startswith("prompt not pooled"):
         settings = {"prompts": PROMPTS, "default_prompt_name": "query"}
         pooling |= {"pooling_mode": kind.split(", ")[1], "include_prompt": False}
+    elif kind == "instructor":  # T5, prompts read but not pooled, a dense layer without bias
+        settings = {"prompts": PROMPTS, "default_prompt_name": "query"}
+        pooling |= {"include_prompt": False}
+        after = [Dense(32, 24, bias=False, activation_function=torch.nn.Identity()), Normalize()]
     elif kind == "truncate_dim":
         settings = {"truncate_dim": 20, "prompts": PROMPTS}
     elif kind == "two dense":
@@ -178,8 +183,8 @@ def write_folder(place: Path, kind: str) -> Path:
     else:
         if kind in ("roberta", "distilbert", "albert"):
             model = stock_model(kind)
-        elif kind in ("mpnet", "modernbert", "deberta", "t5", "qwen3", "gemma3"):
-            model = _other(kind)
+        elif kind in ("mpnet", "modernbert", "deberta", "t5", "qwen3", "gemma3", "instructor"):
+            model = _other("t5" if kind == "instructor" else kind)
         else:
             model = stock_model("bert")
         if kind == "no modules.json":
