@@ -4,13 +4,14 @@
 
 First a trial of every stage of recipes with more than one objective (where there is one, it is all of the loss): the
 recipe's models, batch sizes, rates and weights on a few hundred rows of each corpus, as `msdc distill --dry-run` has
-it, with more steps. Then, from the runs of benchmarks/papers.py in --work, the shares over whole stages at small size.
+it, with more steps. Then, from the rows of benchmarks/papers.py in --work, the shares over whole stages at small size.
 A share is of the sum of all weighted parts, in absolute value.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,7 +23,6 @@ from msdc.distill.catalog import load_recipe
 from msdc.distill.pipeline import Run
 from msdc.distill.recipe import Recipe
 from msdc.distill.rows import objective_text
-from msdc.distill.run_folder import RunFolder, read_recipe
 from msdc.distill.runs.dry_run import trial_recipe
 
 STEPS = 8
@@ -32,6 +32,7 @@ RECIPES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("msd:small", ()),
     ("msd:small", (SUMMED,)),
     ("distilcse:small+pkd", ()),
+    ("distilcse:small+metakd", ()),
     ("lightweight:small", ()),
 )
 
@@ -60,20 +61,20 @@ def trial(recipe: Recipe, steps: int) -> dict[str, dict[str, float]]:
     return {name: shares_of(numbers) for name, numbers in done.stages.items()}
 
 
-def whole_stages(folder: Path) -> Iterable[tuple[str, str, str, dict[str, float], int]]:
-    """Table and row, stage, loss, mean shares, and number of seeds, of the finished runs TABLE-SEED/ROW in `folder`."""
-    found: dict[tuple[str, str, str, str], list[dict[str, float]]] = {}
-    for file in sorted(folder.glob("*/*/recipe.yaml")):
-        recipe, run = read_recipe(file.parent), RunFolder(file.parent)
-        for number, stage in enumerate(recipe.stages):
-            numbers = run.stage(number, stage).done()
-            if numbers is not None and len(shares_of(numbers)) > 1:
-                name = f"{file.parent.parent.name.rpartition('-')[0]}, {file.parent.name}"
-                loss = objective_text(stage.objective)
-                found.setdefault((name, stage.name, loss, f"{stage.steps}"), []).append(shares_of(numbers))
-    for (name, stage_name, loss, steps), seeds in found.items():
-        mean = {key: float(np.mean([one[key] for one in seeds])) for key in seeds[0]}
-        yield name, f"{stage_name}, {steps} steps", loss, mean, len(seeds)
+def last_stages(work: Path) -> Iterable[tuple[str, str, dict[str, float], int]]:
+    """Table and row, stage and steps, mean shares, and number of seeds, of rows of `work` with several objectives."""
+    found: dict[tuple[str, str], dict[int, dict[str, float]]] = {}
+    for line in (work / "rows.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        if len(row.get("shares", {})) > 1:
+            stage, steps = list(row["steps"].items())[-1]
+            # Of a row that was measured twice, the later one.
+            found.setdefault((f"{row['table']}, {row['row']}", f"{stage}, {steps} steps"), {})[row["seed"]] = row[
+                "shares"
+            ]
+    for (name, stage), seeds in sorted(found.items()):
+        shares = list(seeds.values())
+        yield name, stage, {key: float(np.mean([one[key] for one in shares])) for key in shares[0]}, len(shares)
 
 
 def main() -> None:
@@ -107,13 +108,10 @@ def main() -> None:
             "",
         ]
     if options.work is not None:
-        whole = [
-            (row, stage, loss, percent(mean), str(seeds))
-            for row, stage, loss, mean, seeds in whole_stages(options.work / "runs")
-        ]
+        whole = [(row, stage, percent(mean), str(seeds)) for row, stage, mean, seeds in last_stages(options.work)]
         text += ["## Whole stages", "",
-                 "Of the rows of [the papers' tables](papers.md) whose stages have more than one objective; means over "
-                 "seeds.", "", table(("table, row", "stage", "loss", "shares", "seeds"), whole)]  # fmt: skip
+                 "The last stage of those rows of [the papers' tables](papers.md) that have more than one objective in "
+                 "it; means over seeds.", "", table(("table, row", "stage", "shares", "seeds"), whole)]  # fmt: skip
     if options.write:
         write_page(options.write, "Loss shares of the shipped recipes", "students of a few steps, taught in these runs",
                    "\n".join(text), libraries=("torch", "transformers"))  # fmt: skip
