@@ -155,7 +155,7 @@ def assistant_folder(work: Path, data: Path) -> Path:
         recipe = load_recipe(
             "msd:small", ('assistant.vocabulary={"train":16000,"sentences_per_language":20000}',), data
         )
-        make_assistant(recipe, Run(recipe, work / "assistant-run").stream(), folder)
+        make_assistant(recipe, Run(recipe, work / "assistant-run").text.stream(), folder)
     return folder
 
 

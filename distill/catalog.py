@@ -23,7 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from msdc.distill.recipe import Recipe, apply_overrides, parse_recipe, read_tree, set_paths, set_value
+from msdc.distill.recipe import Recipe
+from msdc.distill.recipe_file import apply_overrides, parse_recipe, read_tree, set_paths, set_value
 from msdc.errors import InputError, did_you_mean
 from msdc.files import PACKAGE
 

@@ -14,7 +14,8 @@ from pydantic import ValidationError
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
 from msdc.distill.data.formats import KINDS
 from msdc.distill.data.sources import Source, open_corpus
-from msdc.distill.recipe import Corpus, say_what_is_wrong
+from msdc.distill.recipe import Corpus
+from msdc.distill.recipe_file import say_what_is_wrong
 from msdc.errors import InputError, printable
 
 SHOWN = 70  # characters of an example

@@ -10,30 +10,23 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from msdc.compress.student.from_transformers import to_student
 from msdc.compress.student.io import add_stock_twin, save_student
-from msdc.compress.student.model import Student
-from msdc.distill.assistant import cut_student, make_assistant, make_student, sample_rows
 from msdc.distill.data.batches import CHUNK_PAIRS, BatchFeed
 from msdc.distill.data.downloads import record_downloads
-from msdc.distill.data.exclusion import Exclusion, read_exclusion
-from msdc.distill.data.sources import open_corpora
 from msdc.distill.data.stream import TextStream
-from msdc.distill.data.word_translation import Dictionary, learn_dictionary, put_into_words
 from msdc.distill.guide import Guide, default_cache
 from msdc.distill.model_card import model_card
-from msdc.distill.models import load_named
 from msdc.distill.preflight import check_recipe
-from msdc.distill.recipe import Recipe, Stage, StudentShape
+from msdc.distill.recipe import Recipe, Stage
 from msdc.distill.run_folder import RunFolder, StageFolder, leaves
+from msdc.distill.run_models import RunModels, StageModels
+from msdc.distill.run_text import RunText
 from msdc.distill.tasks import Task, make_task
-from msdc.distill.tasks.hidden_states import layer_pairs
 from msdc.distill.training import parallel
 from msdc.distill.training.checkpoint import checkpoints, step_of
 from msdc.distill.training.progress import StageProgress
@@ -46,8 +39,6 @@ from msdc.files import staged_folder, write_json, write_text
 from msdc.machine import read_machine
 from msdc.progress import say
 from msdc.scores import cosine_rows, spearman
-
-DICTIONARY_PAIRS = 60_000  # per language; more pairs add rare words only
 
 
 def resolve_precision(precision: str, device: torch.device) -> str:
@@ -67,21 +58,6 @@ class RunResult:
     assistant: Path | None
     stages: dict[str, dict[str, float]]
     seconds: float
-
-
-@dataclass(frozen=True)
-class StageModels:
-    """The models of a stage: who learns, who guides, and which of the guide's layers are compared.
-
-    `student` is the module of `learner`. `guide_targets` says whether the guide can read the target side: the
-    assistant is multilingual, a teacher is not.
-    """
-
-    learner: Encoder
-    student: Student
-    guide: Encoder | None
-    guide_targets: bool
-    guide_layers: tuple[int, ...]
 
 
 class Run:
@@ -118,7 +94,8 @@ class Run:
         if recipe.threads is not None:
             torch.set_num_threads(recipe.threads)
         torch.manual_seed(recipe.seed)
-        self._words: Dictionary | None = None
+        self.text = RunText(recipe)
+        self.models = RunModels(recipe, self.folder, self.text)
         self.cache = Path(recipe.cache).expanduser() if recipe.cache else default_cache()
 
     def prepare(self) -> None:
@@ -153,87 +130,6 @@ class Run:
             if self.trackers is not None:
                 self.trackers.log(row)
 
-    @cached_property
-    def _without(self) -> Exclusion | None:
-        """The sentences that the recipe leaves out; read once per run."""
-        found = read_exclusion(self.recipe.exclude)
-        if found is not None:
-            say(f"exclude: rows with one of {len(found.sentences)} sentences, or one near it, stay out")
-        return found
-
-    def stream(self, stage: Stage | None = None) -> TextStream:
-        """The text of a stage, or of the recipe."""
-        corpora = stage.corpora if stage is not None and stage.corpora is not None else self.recipe.corpora
-        stream = TextStream(
-            open_corpora(corpora, self._without),
-            self.recipe.seed,
-            self.recipe.heldout,
-            stage.balance if stage is not None else "proportional",
-            self.recipe.buffer,
-            stage.sample if stage is not None and stage.sample is not None else self.recipe.sample,
-        )
-        if any(source.corpus.word_by_word for source in stream.sources):
-            stream.sources = put_into_words(stream.sources, self._dictionary())
-        return stream
-
-    def _dictionary(self) -> Dictionary:
-        """The dictionary aligned from the recipe's own parallel text; made once per run."""
-        if self._words is None:
-            say("dictionary: aligning the words of the recipe's parallel text")
-            sources = open_corpora(self.recipe.corpora, self._without)
-            stream = TextStream(sources, self.recipe.seed, self.recipe.heldout)
-            self._words = learn_dictionary(sample_rows(stream, DICTIONARY_PAIRS, self.recipe.seed))
-        return self._words
-
-    # --- assistant and student ----------------------------------------------------------------------------------
-
-    def _make(self, role: str) -> None:
-        """Write the untrained model of a role, once."""
-        folder = self.folder.untrained(role)
-        if role == "assistant":
-            make_assistant(self.recipe, self.stream(), folder)
-        elif not (folder / "config.json").is_file():
-            if self.recipe.assistant is not None and self._cut_shape() is not None:
-                self._make("assistant")
-            make_student(self.recipe, self.folder.newest(self.recipe, "assistant"), self.stream(), folder)
-
-    def _newest(self, role: str) -> Path:
-        """The model folder of a role as trained so far, made where it is not there yet."""
-        if self.rank == 0:
-            self._make(role)
-        parallel.barrier()
-        return self.folder.newest(self.recipe, role)
-
-    def _cut_shape(self) -> StudentShape | None:
-        """The shape of a student that is cut from the assistant; None for one by name or from random weights."""
-        shape = self.recipe.student
-        return shape if isinstance(shape, StudentShape) and shape.scratch is None else None
-
-    def _set_start(self, stage: Stage, student: Student, folder: Path) -> None:
-        """Apply `start` of a stage to the learner that was read from `folder`."""
-        if stage.start == "random":
-            student.embedding.apply(student._initialise)
-        elif stage.start in ("svd", "body"):
-            shape = self._cut_shape()
-            if shape is None or self.recipe.assistant is None or stage.role != "student":
-                say(f"stage {stage.name}: start: {stage.start} has no effect, the learner is not cut from an assistant")
-            elif folder != self.folder.untrained("student"):
-                # A student's first stage starts from a fresh cut in any case; a later one is cut again in part.
-                assistant = self.folder.newest(self.recipe, "assistant")
-                fresh, _ = cut_student(self.recipe, shape, assistant, self.stream())
-                table = stage.start == "svd"
-                part = {k: v for k, v in fresh.state_dict().items() if k.startswith("embedding.") == table}
-                student.load_state_dict(student.state_dict() | part)
-
-    def _guide_encoder(self, stage: Stage) -> Encoder | None:
-        if stage.guide is None:
-            return None
-        if stage.guide.split(".")[0] == "assistant":
-            if self.recipe.assistant is None:
-                raise InputError(f"stage {stage.name}: the guide is the assistant, but the recipe has none")
-            return load_encoder(self._newest("assistant"))
-        return load_named(self.recipe.teacher if stage.guide == "teacher" else stage.guide)
-
     # --- one stage: models, task, training, end -----------------------------------------------------------------
 
     def run_stage(self, number: int, stage: Stage) -> dict[str, float]:
@@ -251,8 +147,8 @@ class Run:
                     self.trackers.skip(self.folder.metrics.last_step(stage.name))
             return done
         reading = self._start_reading(stage, folder)
-        models = self._prepare_models(number, stage)
-        stream = self.stream(stage)
+        models = self.models.prepare(number, stage)
+        stream = self.text.stream(stage)
         reading.reported = stream.reported  # bad lines are reported once
         steps = self._count_steps(stage, stream)
         task = self._make_task(stage, models, stream)
@@ -262,26 +158,13 @@ class Run:
 
     def _start_reading(self, stage: Stage, folder: StageFolder) -> TextStream:
         """The stage's text, whose shuffle buffer a thread fills while the models are made."""
-        stream = self.stream(stage)
+        stream = self.text.stream(stage)
         found = checkpoints(folder.checkpoints) if self.resume else []
         if not found:
             stream.start_reading(0, CHUNK_PAIRS)
         if self.rank == 0:
             self.folder.metrics.rewind(stage.name, step_of(found[0]) if found else -1)
         return stream
-
-    def _prepare_models(self, number: int, stage: Stage) -> StageModels:
-        """Learner and guide of a stage."""
-        start = self._newest(stage.role)
-        learner = load_encoder(start)
-        # A student with stock classes (place: embedding) is trained in the canonical class.
-        student = to_student(learner)
-        learner.module = student
-        torch.manual_seed(self.recipe.seed * 1000 + number)
-        self._set_start(stage, student, start)
-        guide = self._guide_encoder(stage)
-        layers = () if guide is None else tuple(theirs for theirs, _ in layer_pairs(stage, guide, learner))
-        return StageModels(learner, student, guide, (stage.guide or "").split(".")[0] == "assistant", layers)
 
     def _count_steps(self, stage: Stage, stream: TextStream) -> int:
         """Steps of a stage: as given, or epochs over the training rows, counted by reading them once."""
@@ -397,7 +280,7 @@ class Run:
         role = "student" if self.recipe.student is not None else "assistant"
         student = self.folder.student
         seconds = round(time.monotonic() - began, 1)
-        model = self._newest(role)
+        model = self.models.newest(role)
         if self.rank == 0 and not (student.exists() and self.folder.result_file.is_file()):
             encoder = load_encoder(model)
             report = self._report(encoder)
@@ -408,8 +291,8 @@ class Run:
                         add_stock_twin(stage_folder)
                     write_text(stage_folder / "README.md", model_card(self.recipe, encoder, results, seconds, report))
             write_json(self.folder.result_file, {"stages": results, "report": report, "seconds": seconds})
-        if self._without is not None:
-            say(f"exclude: left out {self._without.count()} rows")
+        if self.text.without is not None:
+            say(f"exclude: left out {self.text.without.count()} rows")
         parallel.barrier()
         assistant = self.folder.newest(self.recipe, "assistant")
         return RunResult(self.folder.path, student, assistant if assistant.is_dir() else None, results, seconds)

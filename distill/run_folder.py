@@ -27,7 +27,8 @@ from typing import Any
 
 import yaml
 
-from msdc.distill.recipe import Recipe, Stage, set_paths
+from msdc.distill.recipe import Recipe, Stage
+from msdc.distill.recipe_file import set_paths
 from msdc.distill.training.metrics import FILE_NAME, Metrics
 from msdc.errors import InputError
 from msdc.files import read_json, staged_folder, write_json, write_text

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msdc
 from msdc.distill.pipeline import run
-from msdc.distill.recipe import parse_recipe
+from msdc.distill.recipe_file import parse_recipe
 from msdc.files import PACKAGE
 
 

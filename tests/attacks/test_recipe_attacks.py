@@ -8,7 +8,7 @@ import time
 import pytest
 from refusals import one_line
 
-from msdc.distill.recipe import read_tree
+from msdc.distill.recipe_file import read_tree
 from msdc.export.model_card import CardFacts, read_card
 
 # Ten times ten times ten ...: a kilobyte that expands to 10^9 strings.
@@ -61,7 +61,7 @@ def test_model_card(tmp_path, text, monkeypatch):
 )
 def test_numbers_of_a_recipe_fail_before_the_folder_is_made(tiny_recipe_tree, tmp_path, change, said):
     from msdc.distill.pipeline import run
-    from msdc.distill.recipe import parse_recipe
+    from msdc.distill.recipe_file import parse_recipe
 
     text = one_line(lambda: run(parse_recipe(tiny_recipe_tree, "tiny", (change,)), tmp_path / "run"))
     assert said in text and not (tmp_path / "run").exists()

@@ -11,7 +11,8 @@ from safetensors.torch import load_file
 from msdc.distill.data.sources import open_corpora
 from msdc.distill.pipeline import run
 from msdc.distill.preflight import check_recipe
-from msdc.distill.recipe import Corpus, parse_recipe
+from msdc.distill.recipe import Corpus
+from msdc.distill.recipe_file import parse_recipe
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
 

@@ -15,7 +15,7 @@ from msdc.distill.cli import command
 from msdc.distill.data.stream import TextStream
 from msdc.distill.pipeline import run
 from msdc.distill.preflight import check_recipe
-from msdc.distill.recipe import parse_recipe, set_value
+from msdc.distill.recipe_file import parse_recipe, set_value
 from msdc.distill.runs.dry_run import count_steps, dry_run, epoch_rows, to_text
 from msdc.errors import InputError
 

@@ -9,7 +9,7 @@ import msdc
 from msdc.distill.data.batches import BatchFeed
 from msdc.distill.guide import Guide
 from msdc.distill.pipeline import Run
-from msdc.distill.recipe import parse_recipe
+from msdc.distill.recipe_file import parse_recipe
 
 
 def test_prompts_stay_with_the_student(tiny_tree, tmp_path, monkeypatch):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from msdc.distill.recipe import parse_recipe, read_tree
+from msdc.distill.recipe_file import parse_recipe, read_tree
 from msdc.errors import InputError
 
 BASE = {"name": "r", "corpora": [{"path": "x.tsv"}], "stages": [{"name": "teach", "objective": "multilingual_mse"}]}

@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file
 
 from msdc.distill.pipeline import run
-from msdc.distill.recipe import parse_recipe
+from msdc.distill.recipe_file import parse_recipe
 from msdc.errors import InputError, MsdcError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked child; this system has no fork")

@@ -17,7 +17,8 @@ from msdc.distill.data.sources import Row, open_corpora
 from msdc.distill.data.stream import TextStream
 from msdc.distill.guide import Guide
 from msdc.distill.pipeline import run
-from msdc.distill.recipe import Corpus, HeldOut, Stage, parse_recipe
+from msdc.distill.recipe import Corpus, HeldOut, Stage
+from msdc.distill.recipe_file import parse_recipe
 from msdc.distill.tasks import make_task
 from msdc.distill.tasks.generative import GenerativeTask, inside, mask_many, mask_one
 from msdc.distill.tasks.hidden_states import prototypes

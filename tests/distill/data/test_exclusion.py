@@ -16,7 +16,8 @@ from msdc.distill.data.sources import open_corpora
 from msdc.distill.data.stream import TextStream
 from msdc.distill.data.word_translation import learn_dictionary, put_into_words
 from msdc.distill.pipeline import Run, run
-from msdc.distill.recipe import Corpus, HeldOut, parse_recipe
+from msdc.distill.recipe import Corpus, HeldOut
+from msdc.distill.recipe_file import parse_recipe
 from msdc.errors import InputError
 from msdc.text.duplicates import shingles
 
@@ -116,7 +117,7 @@ def test_a_run_reads_none_of_them(tiny_tree, tmp_path, excluded):
     tree = tiny_tree | {"corpora": [{"path": corpus.path}], "exclude": [str(excluded)]}
     recipe = parse_recipe(tree, "tiny")
     for stage in (None, recipe.stages[0]):
-        stream = Run(recipe, tmp_path / "run").stream(stage)
+        stream = Run(recipe, tmp_path / "run").text.stream(stage)
         assert {row.source for source in stream.sources for row in source.read()} == {PAIRS[3][0], PAIRS[4][0]}
     with pytest.raises(InputError, match=r"exclude: nowhere\.txt: no such file"):
         run(parse_recipe(tree | {"exclude": ["nowhere.txt"]}, "tiny"), tmp_path / "run")

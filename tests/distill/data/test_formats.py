@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from msdc.distill.data.formats import FORMATS, KINDS, find_format, has_target
-from msdc.distill.recipe import parse_recipe
+from msdc.distill.recipe_file import parse_recipe
 from msdc.errors import InputError
 
 

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from msdc.distill.pipeline import run
-from msdc.distill.recipe import parse_recipe
+from msdc.distill.recipe_file import parse_recipe
 from msdc.errors import InputError
 
 

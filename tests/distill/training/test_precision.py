@@ -11,7 +11,7 @@ import torch
 
 from msdc.distill.guide import Guide
 from msdc.distill.pipeline import Run, resolve_precision, run
-from msdc.distill.recipe import parse_recipe
+from msdc.distill.recipe_file import parse_recipe
 from msdc.encoders.encoder import load_encoder
 from msdc.machine import read_machine
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from msdc.distill.pipeline import run
-from msdc.distill.recipe import parse_recipe
+from msdc.distill.recipe_file import parse_recipe
 from msdc.distill.training.progress import StageProgress, _duration
 
 

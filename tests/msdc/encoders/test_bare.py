@@ -10,7 +10,7 @@ from stock_models import TEXTS, stock_model, write_wordpiece
 
 import msdc
 from msdc.distill.pipeline import run
-from msdc.distill.recipe import parse_recipe
+from msdc.distill.recipe_file import parse_recipe
 from msdc.errors import InputError
 
 
