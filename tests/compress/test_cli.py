@@ -29,7 +29,7 @@ def test_help_imports_no_torch():
         (("plan", "--shape", "minilm", "--unit", "0"), 2, "error: --unit 0: must be at least 1"),
         (("plan", "--shape", "minilm", "--budget", "1KB"), 2, "error: no student of this model fits 1000 bytes"),
         (("student", "./nowhere", "-o", "out"), 2, "error: ./nowhere: no such model folder"),
-        (("quantize",), 2, "Missing argument 'MODEL'"),
+        (("quantize",), 2, "Missing option '-o'"),
         (("vocabulary", "x"), 2, "Missing option '-o'"),
     ],
 )

@@ -79,7 +79,7 @@ def ids_of(model: Path, texts: list[str]) -> list[list[int]]:
         work = Path(temporary)
         request = {"library": str(library(work)), "parent": f"{model.parent}/", "name": model.name, "texts": texts}
         (work / "request.json").write_text(json.dumps(request), encoding="utf-8")
-        command = [node, str(HERE / "transformers_gate.js"), str(work / "request.json")]
+        command = [node, str(HERE / "transformers_gate.cjs"), str(work / "request.json")]
         try:
             done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         except subprocess.TimeoutExpired as error:
