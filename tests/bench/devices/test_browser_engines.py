@@ -19,17 +19,8 @@ from msdc.bench.devices.browser.device import BrowserDevice
 from msdc.bench.devices.browser.engines import ENGINES, Engine, opened, shown
 from msdc.bench.settings import BenchSettings
 from msdc.errors import MsdcError
-from msdc.export.mobile.web.runtime import runtime_folder
 
 QUICK = BenchSettings(runs=5, warmup=0, lengths=(2, 8))
-
-
-@pytest.fixture(scope="module")
-def runtime() -> None:
-    try:
-        runtime_folder()
-    except MsdcError as error:
-        pytest.skip(str(error))
 
 
 def installed(name: str) -> Engine:
@@ -76,7 +67,7 @@ def test_a_display_that_does_not_start_is_one_line(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_vectors_are_the_same_bytes_in_all_browsers(runtime):
+def test_vectors_are_the_same_bytes_in_all_browsers(onnxruntime_web):
     hashes = {}
     for name in ENGINES:
         try:
@@ -95,7 +86,7 @@ def test_vectors_are_the_same_bytes_in_all_browsers(runtime):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in ENGINES if name != "chromium"])
-def test_nothing_of_it_is_left_running(name, runtime):
+def test_nothing_of_it_is_left_running(name, onnxruntime_web):
     with opened(installed(name), "about:blank") as browser:
         mine = psutil.Process(browser.pid)
         while len(children := mine.children(recursive=True)) < 2:
@@ -107,7 +98,7 @@ def test_nothing_of_it_is_left_running(name, runtime):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in ENGINES if name != "chromium"])
-def test_one_that_is_killed_ends_the_run(name, runtime, monkeypatch):
+def test_one_that_is_killed_ends_the_run(name, onnxruntime_web, monkeypatch):
     """Its own process dies as soon as the page measures."""
     engine = installed(name)
     wait = engines.wait_for_answer

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from small_tokenizers import KINDS
 from tiny_models import train_pieces
 from web_pages import node
 
-from msdc.export.mobile.web.write import SOURCES
 from msdc.export.tokenizer.compile import compile_tokenizer
 
 HERE = Path(__file__).parent
@@ -27,14 +25,6 @@ REFUSED = {
 TEXTS = ["", "a", "x" * 300, "x " * 200, "a text of words, 123!", "ab" * 400, "\u00e9\u4e2d\U0001f600" * 50, " " * 300]
 # No bound would take hours; a slow machine takes seconds.
 TIMEOUT_S = 900
-
-
-@pytest.fixture(scope="module")
-def sources(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("sources")
-    shutil.copytree(SOURCES, folder, dirs_exist_ok=True)
-    (folder / "package.json").write_text('{"type": "module"}')
-    return folder
 
 
 def outcomes(sources: Path, folder: Path, target: str, files: list[Path], texts: list[str]) -> list[dict]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from msdc.export.bundle import load_bundle
 from msdc.export.export import ExportRequest, export_model
 from msdc.export.golden import golden_texts
 from msdc.export.mobile.web.runtime import runtime_folder
-from msdc.export.mobile.web.write import SOURCES
 from msdc.export.tokenizer.compile import compile_tokenizer
 from msdc.text.tokenizer import PieceTokenizer
 
@@ -37,15 +35,6 @@ PIECES = {
 # One of each model: WordPiece with added tokens, byte-level BPE, unigram behind a character map.
 COMMON = ("mpnet", "llama 3", "xlm-r, e5")
 LANGUAGES = ("eng_Latn", "deu_Latn", "spa_Latn", "fra_Latn", "ita_Latn", "nld_Latn", "tur_Latn", "arb_Arab")
-
-
-@pytest.fixture(scope="module")
-def sources(tmp_path_factory) -> Path:
-    """The sources as Node reads them."""
-    folder = tmp_path_factory.mktemp("sources")
-    shutil.copytree(SOURCES, folder, dirs_exist_ok=True)
-    (folder / "package.json").write_text('{"type": "module"}')
-    return folder
 
 
 def ids_in_node(sources: Path, module: str, file: Path, part: dict, texts: list[str]) -> list[list[int]]:
