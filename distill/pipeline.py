@@ -1,6 +1,6 @@
 """Run a recipe: make assistant and student, train the stages one after the other, write the finished student.
 
-What the run folder holds is listed in msdc.distill.run_folder.
+What the run folder holds is listed in msdc.distill.run.folder.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from msdc.distill.guide import Guide, default_cache
 from msdc.distill.model_card import model_card
 from msdc.distill.preflight import check_recipe
 from msdc.distill.recipe import Recipe, Stage
-from msdc.distill.run_folder import RunFolder, StageFolder, leaves
-from msdc.distill.run_models import RunModels, StageModels
-from msdc.distill.run_text import RunText
+from msdc.distill.run.folder import RunFolder, StageFolder, leaves
+from msdc.distill.run.models import RunModels, StageModels
+from msdc.distill.run.text import RunText
 from msdc.distill.tasks import Task, make_task
 from msdc.distill.training import parallel
 from msdc.distill.training.checkpoint import checkpoints, step_of
@@ -65,7 +65,7 @@ class Run:
 
     Args:
         recipe: what to run.
-        folder: where; see msdc.distill.run_folder.
+        folder: where; see msdc.distill.run.folder.
         resume: continue a run that was stopped.
         beside: run folders whose finished stages are taken over where this run would repeat them.
         trackers: experiment trackers to log to (msdc.distill.training.trackers).

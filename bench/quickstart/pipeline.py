@@ -29,7 +29,7 @@ from msdc.distill.catalog import load_recipe
 from msdc.distill.models import load_named
 from msdc.distill.pipeline import Run, RunResult, run
 from msdc.distill.recipe import Recipe
-from msdc.distill.run_folder import RunFolder
+from msdc.distill.run.folder import RunFolder
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import GateError, InputError
 from msdc.export.runtimes import RUNTIMES

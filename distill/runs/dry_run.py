@@ -18,7 +18,7 @@ from msdc.distill.pipeline import Run
 from msdc.distill.preflight import check_recipe, needs_network, stage_corpora
 from msdc.distill.recipe import Assistant, Corpus, Recipe, Stage, StudentShape
 from msdc.distill.rows import corpus_name, recipe_facts
-from msdc.distill.run_folder import RunFolder
+from msdc.distill.run.folder import RunFolder
 from msdc.encoders.encoder import load_encoder
 from msdc.machine import peak_mib
 

@@ -1,7 +1,7 @@
 """A sweep: one recipe in several settings, and one table with the paper's figures beside ours.
 
 Points come from `table=5` (all variants of a paper's table), `variant=one,two`, or `KEY=a,b,c` (the keys of `--set`).
-Stages that two points share are trained once (msdc.distill.run_folder). A sweep that was stopped continues where it
+Stages that two points share are trained once (msdc.distill.run.folder). A sweep that was stopped continues where it
 stopped; finished points are kept. The plot is drawn by `msdc report`, which the command line calls.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from msdc.distill.catalog import load_recipe, variants_of
 from msdc.distill.pipeline import Run
 from msdc.distill.recipe import Recipe
-from msdc.distill.run_folder import RunFolder, read_recipe
+from msdc.distill.run.folder import RunFolder, read_recipe
 from msdc.distill.runs.sweep_table import TABLE_FILE, CurvePoint, SweepRow, SweepTable, markdown
 from msdc.distill.training import parallel
 from msdc.errors import InputError

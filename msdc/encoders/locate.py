@@ -72,7 +72,7 @@ def _of_run(folder: Path) -> Path:
     if (folder / "config.json").is_file() or not all((folder / name).is_file() for name in RUN_FILES):
         return folder
     # By name: runs belong to a package above this one.
-    found: Path = importlib.import_module("msdc.distill.snapshot").newest_model(folder)
+    found: Path = importlib.import_module("msdc.distill.run.snapshot").newest_model(folder)
     return found
 
 

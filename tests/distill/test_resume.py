@@ -138,7 +138,7 @@ def test_killed_after_the_checkpoint_that_stopped_early(tiny_tree, tmp_path, mon
     steps = [json.loads(line).get("step", 0) for line in (whole / "metrics.jsonl").read_text().splitlines()]
     with monkeypatch.context() as patch:
         patch.setattr("msdc.distill.pipeline.save_student", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
-        patch.setattr("msdc.distill.run_folder.StageFolder.finish", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        patch.setattr("msdc.distill.run.folder.StageFolder.finish", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
         assert in_child(recipe, broken, None, False) == signal.SIGKILL
     (stage,) = (broken / "stages").iterdir()
     assert list((stage / "checkpoints").glob("step-*.pt")) and not (stage / "done.json").exists()

@@ -12,8 +12,8 @@ from msdc.compress.student.model import Student
 from msdc.distill.assistant import cut_student, make_assistant, make_student
 from msdc.distill.models import load_named
 from msdc.distill.recipe import Recipe, Stage, StudentShape
-from msdc.distill.run_folder import RunFolder
-from msdc.distill.run_text import RunText
+from msdc.distill.run.folder import RunFolder
+from msdc.distill.run.text import RunText
 from msdc.distill.tasks.hidden_states import layer_pairs
 from msdc.distill.training import parallel
 from msdc.encoders.encoder import Encoder, load_encoder

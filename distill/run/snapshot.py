@@ -12,7 +12,7 @@ from pathlib import Path
 from msdc.compress.student.from_transformers import to_student
 from msdc.compress.student.io import read_tensors, save_student
 from msdc.distill.recipe import Recipe
-from msdc.distill.run_folder import RunFolder, read_recipe
+from msdc.distill.run.folder import RunFolder, read_recipe
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
 from msdc.files import sha256_file
