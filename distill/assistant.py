@@ -23,7 +23,9 @@ from msdc.compress.student.io import save_student, tokenizer_file
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.shapes import CODE, INDEX, POSITION, TABLE
 from msdc.compress.student.to_transformers import decode
-from msdc.compress.vocabulary.sentencepiece import train_vocabulary
+from msdc.compress.vocabulary.sentencepiece import SPACE, train_vocabulary
+from msdc.compress.vocabulary.tokenizer_json import open_vocabulary
+from msdc.compress.vocabulary.whole_words import train_whole_words
 from msdc.distill.data.sources import Row
 from msdc.distill.data.stream import TextStream
 from msdc.distill.models import load_named
@@ -33,9 +35,11 @@ from msdc.distill.vocabulary_transfer import (
     association,
     cooccurrence,
     most_used,
+    of_one_kind,
     strongest,
     transplant_code,
     transplant_rows,
+    with_spelling,
 )
 from msdc.encoders.defaults import EncodeDefaults, read_defaults
 from msdc.encoders.encoder import Encoder, load_encoder
@@ -105,7 +109,33 @@ def link_strengths(
     else:
         score = association(*cooccurrence(new_rows, old_rows, tokenizer.size, wordpieces))
     used = np.concatenate([np.asarray(ids, dtype=np.int64) for ids in new_rows])
-    return score, 1.0 + np.bincount(used, minlength=tokenizer.size)
+    frequency_P = 1.0 + np.bincount(used, minlength=tokenizer.size)
+    new_texts_of, old_texts_of = row_texts(tokenizer), row_texts(teacher.tokenizer)
+    score = of_one_kind(score, [new_texts_of.get(row) for row in range(tokenizer.size)],
+                        [old_texts_of.get(row) for row in range(wordpieces)])  # fmt: skip
+    return with_spelling(strongest(score), frequency_P - 1.0, _spelled(teacher, tokenizer)), frequency_P
+
+
+def row_texts(tokenizer: Tokenizer) -> dict[int, str]:
+    """Text of every table row that stands for text, without marks of word boundaries."""
+    return {piece.row: piece.text for piece in open_vocabulary(tokenizer).pieces if piece.text}
+
+
+def own_words(encoder: Encoder) -> list[str]:
+    """Texts that the encoder reads by one row."""
+    texts = row_texts(encoder.tokenizer)
+    read = encoder.tokenizer.encode(list(texts.values()), 8)
+    return [text for (row, text), ids in zip(texts.items(), read, strict=True) if ids[1:-1] == [row]]
+
+
+def _spelled(teacher: Encoder, tokenizer: PieceTokenizer) -> dict[int, list[int]]:
+    """The teacher's wordpieces of every piece that starts a word."""
+    name = tokenizer.processor.id_to_piece
+    starts = [piece for piece in range(tokenizer.size) if name(piece).startswith(SPACE) and name(piece) != SPACE]
+    known = row_texts(teacher.tokenizer)
+    read = teacher.tokenizer.encode([name(piece)[1:] for piece in starts], 32)
+    found = {piece: [row for row in ids[1:-1] if row in known] for piece, ids in zip(starts, read, strict=True)}
+    return {piece: row for piece, row in found.items() if row}
 
 
 def coded_transplant(
@@ -195,8 +225,13 @@ def _special_pieces(tokenizer: PieceTokenizer, table_WH: Tensor, first_id: int, 
     return rows | {tokenizer.bos_id: table_WH[first_id], tokenizer.eos_id: table_WH[last_id]}
 
 
-def make_vocabulary(wanted: VocabularyTraining, stream: TextStream, work: Path, seed: int) -> tuple[Path, list[Row]]:
-    """The `.model` file of a recipe, trained once per run folder, and the rows it was trained on."""
+def make_vocabulary(
+    wanted: VocabularyTraining, stream: TextStream, work: Path, seed: int, words: Sequence[str] = ()
+) -> tuple[Path, list[Row]]:
+    """The `.model` file of a recipe, trained once per run folder, and the rows it was trained on.
+
+    `words` are pieces in any case, where the vocabulary is to hold whole words.
+    """
     work.mkdir(parents=True, exist_ok=True)
     say("vocabulary: reading the corpora")
     rows = sample_rows(stream, wanted.sentences_per_language, seed)
@@ -206,7 +241,14 @@ def make_vocabulary(wanted: VocabularyTraining, stream: TextStream, work: Path, 
     elif not model_file.is_file():
         say(f"vocabulary: training {wanted.train} pieces on {len(rows)} pairs")
         texts = sorted({row.source for row in rows}) + [row.target for row in rows if row.target]
-        train_vocabulary(texts, model_file, wanted.train or 32_000, lowercase=wanted.lowercase)
+        size = wanted.train or 32_000
+        if wanted.parts is None:
+            train_vocabulary(texts, model_file, size, lowercase=wanted.lowercase)
+        else:
+            by_language: dict[str, list[str]] = {"": [row.source for row in rows]}
+            for row in rows:
+                by_language.setdefault(row.language, []).append(row.target)
+            train_whole_words(by_language, model_file, size, wanted.parts, words=words, lowercase=wanted.lowercase)
     return model_file, rows
 
 
@@ -229,8 +271,9 @@ def make_assistant(recipe: Recipe, stream: TextStream, folder: Path) -> Path:
         assert encoder.folder is not None
         return save_student(student, encoder.tokenizer.files[0], folder, defaults=trained_defaults(encoder))
     assert isinstance(wanted, Assistant)
-    model_file, rows = make_vocabulary(wanted.vocabulary, stream, folder.parent / "vocabulary", recipe.seed)
     body = load_named(recipe.teacher if wanted.body == "teacher" else wanted.body)
+    words = own_words(body) if wanted.vocabulary.parts is not None else ()
+    model_file, rows = make_vocabulary(wanted.vocabulary, stream, folder.parent / "vocabulary", recipe.seed, words)
     say(f"assistant: table rows by {wanted.rows}")
     student = transplant(
         body, PieceTokenizer(model_file), rows, wanted.rows, wanted.max_length, wanted.links, wanted.base_rows

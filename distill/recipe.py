@@ -82,6 +82,12 @@ class VocabularyTraining(Strict):
     train: int | None = Field(default=32_000, gt=100)
     file: str | None = None
     lowercase: bool = True
+    parts: int | None = Field(
+        default=None,
+        gt=100,
+        description="so many of the pieces are trained; the others are whole words, the body's own and frequent ones, "
+        "with punctuation apart",
+    )
     sentences_per_language: int = Field(default=70_000, gt=0, description="read for the vocabulary and the rows")
 
 

@@ -22,6 +22,7 @@ from msdc.compress.student.coded_table import prune
 from msdc.errors import InputError
 
 FAINT = 0.02  # of the best association of a word: weaker links are not followed
+SPELLING = 0.5  # sentences: what a piece's own spelling counts
 CANDIDATES = 8  # rows per new row: more blurs it, fewer is too little for rare pieces
 
 
@@ -133,6 +134,44 @@ def align(
     # Links both directions agree on, as a share of the times the piece was seen.
     strength = np.sqrt(run(True) * run(False)) / np.maximum(new_P[row], 1.0)
     return sparse.csr_matrix((strength, (row, column)), shape=score.shape)
+
+
+def kind_of(text: str | None) -> int:
+    """What a piece is made of: 0 letters, 1 digits, 2 marks; 3 where it is no text (special pieces)."""
+    if not text:
+        return 3
+    return 0 if any(map(str.isalpha, text)) else 1 if any(map(str.isdigit, text)) else 2
+
+
+def of_one_kind(
+    score: sparse.csr_matrix, pieces: Sequence[str | None], wordpieces: Sequence[str | None]
+) -> sparse.csr_matrix:
+    """Only links between words, between numbers, or between marks: a word of every sentence would link with its dot."""
+    kind_P, kind_W = np.array([kind_of(text) for text in pieces]), np.array([kind_of(text) for text in wordpieces])
+    links = score.tocoo()
+    alike = kind_P[links.row] == kind_W[links.col]
+    return sparse.csr_matrix((links.data[alike], (links.row[alike], links.col[alike])), shape=score.shape)
+
+
+def with_spelling(
+    weights: sparse.csr_matrix, seen_P: np.ndarray, spelled: Mapping[int, Sequence[int]], worth: float = SPELLING
+) -> sparse.csr_matrix:
+    """Row-normalised weights P x W, to which the wordpieces of a piece's own spelling are added.
+
+    They count as if they had been seen beside the piece `worth` times: a rare name is read as the teacher spells it, a
+    word that was seen often by its translations.
+
+    Args:
+        weights: as `strongest` gives them.
+        seen_P: how often each piece occurs in the aligned text.
+        spelled: wordpieces of pieces that have a spelling.
+    """
+    share_P = worth / (worth + seen_P)
+    cells = [(piece, wordpiece, share_P[piece] / len(row)) for piece, row in spelled.items() for wordpiece in row]
+    rows, columns, data = (np.array(column) for column in zip(*cells, strict=True)) if cells else ([], [], [])
+    own = sparse.csr_matrix((data, (rows, columns)), shape=weights.shape)
+    left_P = 1.0 - np.asarray(own.sum(1)).ravel()
+    return (sparse.diags(left_P) @ weights + own).tocsr()
 
 
 def strongest(score: sparse.csr_matrix, candidates: int = CANDIDATES, power: float = 1.0) -> sparse.csr_matrix:

@@ -215,11 +215,15 @@ def train_vocabulary(
     lowercase: bool = True,
     sample: int = 1_000_000,
     threads: int = 2,
+    rules: Path | None = None,
+    required: str = "",
+    quiet: bool = False,
 ) -> Path:
     """Train a unigram model of at most `size` pieces and write its `.model` file.
 
-    `lowercase` folds case (nmt_nfkc_cf), which an uncased teacher asks for: capitals would only split its rows. A
-    corpus too small for `size` gets as many pieces as it supports.
+    `lowercase` folds case (nmt_nfkc_cf), which an uncased teacher asks for: capitals would only split its rows; `rules`
+    is a file of SentencePiece's normalization rules in its place. Characters of `required` have a piece in any case. A
+    corpus too small for `size` gets as many pieces as it supports, and says so unless `quiet`.
 
     Raises:
         InputError: no text at all, or a vocabulary smaller than the corpus' alphabet.
@@ -232,6 +236,7 @@ def train_vocabulary(
     if not rows:
         raise InputError("the corpus holds no text to train a vocabulary on")
     buffer = io.BytesIO()
+    named = {"normalization_rule_name": "nmt_nfkc_cf" if lowercase else "nmt_nfkc"}
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(rows),
@@ -240,7 +245,8 @@ def train_vocabulary(
             hard_vocab_limit=False,
             model_type="unigram",
             character_coverage=character_coverage,
-            normalization_rule_name="nmt_nfkc_cf" if lowercase else "nmt_nfkc",
+            required_chars=required,
+            **(named if rules is None else {"normalization_rule_tsv": str(rules)}),
             pad_id=PAD_ID,
             unk_id=UNK_ID,
             bos_id=BOS_ID,
@@ -262,6 +268,6 @@ def train_vocabulary(
     with atomic_path(target) as temporary:
         temporary.write_bytes(buffer.getvalue())
     made = sentencepiece.SentencePieceProcessor(model_proto=buffer.getvalue()).get_piece_size()
-    if made < size:
+    if made < size and not quiet:
         say(f"vocabulary: {size:,} pieces asked, {made:,} made: the {len(rows):,} sentences support no more")
     return target

@@ -12,10 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from msdc.compress.vocabulary.sentencepiece import SPACE, Piece
+from msdc.compress.vocabulary.sentencepiece import SPACE, Piece, PieceVocabulary, Vocabulary
 from msdc.errors import InputError
 from msdc.files import read_json, write_json
-from msdc.text.tokenizer import JSON_FILE, FastTokenizer
+from msdc.text.tokenizer import JSON_FILE, FastTokenizer, PieceTokenizer, Tokenizer
 
 MAX_TOKENIZER_JSON_BYTES = 128 * 1024 * 1024
 
@@ -166,6 +166,19 @@ class JsonVocabulary:
             write_json(folder / "tokenizer_config.json", settings)
         if (source / "special_tokens_map.json").is_file():
             write_json(folder / "special_tokens_map.json", read_json(source / "special_tokens_map.json"))
+
+
+def open_vocabulary(tokenizer: Tokenizer) -> Vocabulary:
+    """The pieces of a tokenizer, tied to table rows.
+
+    Raises:
+        InputError: a tokenizer whose pieces cannot be told.
+    """
+    if isinstance(tokenizer, PieceTokenizer):
+        return PieceVocabulary(tokenizer.path, tokenizer)
+    if isinstance(tokenizer, FastTokenizer):
+        return JsonVocabulary(tokenizer.path, tokenizer)
+    raise InputError(f"{tokenizer.files[0]}: the pieces of a tokenizer of this kind cannot be told")
 
 
 def _renumber(value: Any, new_id: dict[str, int]) -> None:

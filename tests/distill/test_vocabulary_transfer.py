@@ -6,9 +6,10 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from msdc.distill import vocabulary_transfer
-from msdc.distill.vocabulary_transfer import align
+from msdc.distill.vocabulary_transfer import align, of_one_kind, with_spelling
 
 P, W = 12, 9
 
@@ -75,3 +76,16 @@ def test_words_without_a_counterpart():
     found = align([[0], [], [2]], [[], [1], [0]], P, W)
     assert found.nnz == 1 and found[2, 0] > 0
     assert align([[0]], [[]], P, W).nnz == 0
+
+
+def test_words_link_with_words_and_marks_with_marks():
+    score = sparse.csr_matrix(np.array([[0.5, 0.4, 0.1], [0.2, 0.7, 0.1], [0.1, 0.1, 0.8], [0.3, 0.3, 0.4]]))
+    left = of_one_kind(score, ["haus", ".", "7", None], ["house", "!", "17"]).toarray()
+    assert left.tolist() == [[0.5, 0, 0], [0, 0.7, 0], [0, 0, 0.8], [0, 0, 0]]
+
+
+def test_the_spelling_counts_as_half_a_sentence():
+    weights = sparse.csr_matrix(np.array([[1.0, 0, 0], [0, 0, 0], [0, 1.0, 0]]))
+    mixed = with_spelling(weights, np.array([4.5, 0, 9.0]), {0: [1, 2], 1: [2]}, worth=0.5).toarray()
+    assert mixed == pytest.approx(np.array([[0.9, 0.05, 0.05], [0, 0, 1.0], [0, 1.0, 0]]))
+    assert with_spelling(weights, np.ones(3), {}).toarray() == pytest.approx(weights.toarray())

@@ -1,0 +1,173 @@
+"""A vocabulary of whole words beside word parts, with punctuation apart.
+
+A row of its own for a whole word is worth more to a small student than steps or layers (docs/results/vocabulary.md). A
+unigram model alone spends pieces on a word after a space, after an apostrophe and after a bracket, and never learns
+words that its corpus has a few times. Here marks are words of their own, as in BERT's tokenizers, so that a word has
+one form; most pieces are trained (they cut compounds and inflected words), and the rest are whole words: given ones,
+such as those that a teacher has rows for, then the most frequent that the trained pieces cut.
+
+The result is an ordinary SentencePiece `.model`: marks are set apart by its own character map.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import tempfile
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+
+from msdc.compress.vocabulary.sentencepiece import NORMAL, SPACE, train_vocabulary
+from msdc.errors import InputError
+from msdc.files import atomic_path
+from msdc.progress import say
+
+# Marks that a small corpus may lack and an app will meet.
+MARKS = "!\"#$%&'()*+,-./0123456789:;<=>?@[\\]^_`{|}~€£°"
+LONGEST_WORD = 24  # characters
+PREFERENCE = 0.5  # by how much a whole word's score exceeds that of its parts, in nats
+LAST_MARK = 0x3100  # marks above are of scripts that this does not cut
+
+
+def is_mark(character: str) -> bool:
+    """Whether a character stands apart from words: punctuation, ASCII symbols, signs of currency."""
+    category = unicodedata.category(character)
+    return category[0] == "P" or category == "Sc" or (character.isascii() and category[0] == "S") or character in "°§©®"
+
+
+def read_character_map(packed: bytes) -> dict[str, str]:
+    """The rules of SentencePiece's `precompiled_charsmap`: text and what replaces it.
+
+    A double array of 32-bit units (the layout of darts-clone) is walked from its root; its values are places of
+    NUL-terminated texts.
+    """
+    size = struct.unpack("<I", packed[:4])[0]
+    units = struct.unpack(f"<{size // 4}I", packed[4 : 4 + size])
+    texts = packed[4 + size :]
+
+    def offset(unit: int) -> int:
+        return (unit >> 10) << ((unit & (1 << 9)) >> 6)
+
+    rules = {}
+    nodes = [(offset(units[0]), b"")]
+    while nodes:
+        base, key = nodes.pop()
+        for label in range(1, 256):
+            place = base ^ label
+            if place >= len(units) or units[place] & ((1 << 31) | 0xFF) != label:
+                continue
+            longer, child = key + bytes([label]), place ^ offset(units[place])
+            if units[place] >> 8 & 1:
+                start = units[child] & ((1 << 31) - 1)
+                rules[longer.decode()] = texts[start : texts.index(b"\0", start)].decode()
+            nodes.append((child, longer))
+    return rules
+
+
+def _apart(text: str) -> str:
+    spaced = "".join(f" {character} " if is_mark(character) else character for character in text)
+    return spaced if spaced.isspace() else " ".join(spaced.split(" ")).replace("  ", " ")
+
+
+def marks_apart(rules: Mapping[str, str]) -> dict[str, str]:
+    """Rules of a character map, and spaces around every mark."""
+    cut = {key: _apart(text) if any(map(is_mark, text)) else text for key, text in rules.items()}
+    marks = [chr(code) for code in range(33, LAST_MARK) if is_mark(chr(code))]
+    return {mark: f" {mark} " for mark in marks if mark not in cut} | cut
+
+
+def _proto(packed: bytes) -> Any:
+    from sentencepiece import sentencepiece_model_pb2 as pb
+
+    proto = pb.ModelProto()  # type: ignore[attr-defined]
+    proto.ParseFromString(packed)
+    return proto
+
+
+def _write_rules(rules: Mapping[str, str], target: Path) -> None:
+    def codes(text: str) -> str:
+        return " ".join(f"{ord(character):X}" for character in text)
+
+    lines = [f"{codes(key)}\t{codes(rules[key])}\n" for key in sorted(rules)]
+    target.write_text("".join(lines), encoding="utf-8")
+
+
+def train_whole_words(
+    texts: Mapping[str, Iterable[str]],
+    target: Path,
+    size: int,
+    parts: int,
+    *,
+    words: Sequence[str] = (),
+    lowercase: bool = True,
+    threads: int = 2,
+) -> Path:
+    """Write a `.model` of at most `size` pieces: about `parts` trained ones, then whole words.
+
+    Args:
+        texts: sentences by language. A word counts by its share of each language's words, damped (square root of the
+            language's size), so that languages with little text get words too.
+        words: whole words that are pieces in any case, if the trained pieces can write them.
+
+    Raises:
+        InputError: no text, `parts` not below `size`, or more `words` than there is room for.
+    """
+    if not parts < size:
+        raise InputError(f"vocabulary: {parts} word parts leave no room for whole words among {size} pieces")
+    by_language = {code: sorted({text for text in texts[code] if text}) for code in sorted(texts)}
+    together = [text for rows in by_language.values() for text in rows]
+    rule_name = "nmt_nfkc_cf" if lowercase else "nmt_nfkc"
+    with tempfile.TemporaryDirectory() as folder:
+        plain, rules = Path(folder, "plain.model"), Path(folder, "rules.tsv")
+        train_vocabulary(["a b c d e"] * 8, plain, 16, lowercase=lowercase, quiet=True)
+        _write_rules(marks_apart(read_character_map(_proto(plain.read_bytes()).normalizer_spec.precompiled_charsmap)),
+                     rules)  # fmt: skip
+        trained = train_vocabulary(
+            together, Path(folder, "parts.model"), parts, rules=rules, required=MARKS, threads=threads
+        )
+        proto = _proto(trained.read_bytes())
+    processor = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
+    known = {piece.piece for piece in proto.pieces}
+    characters = {character for piece in proto.pieces if piece.type == NORMAL for character in piece.piece}
+
+    counts: Counter[str] = Counter()
+    worth: defaultdict[str, float] = defaultdict(float)
+    for rows in by_language.values():
+        own = Counter(word for text in rows for word in processor.normalize(text).split(SPACE) if word)
+        total = sum(own.values())
+        counts.update(own)
+        for word, count in own.items():
+            if count > 1:
+                worth[word] += count / math.sqrt(total)
+
+    def wanted(word: str) -> bool:
+        return 1 < len(word) <= LONGEST_WORD and SPACE + word not in known and set(word) <= characters
+
+    marks = [mark for mark in sorted(characters) if is_mark(mark) and SPACE + mark not in known]
+    given = marks + [word for word in dict.fromkeys(words) if wanted(word)]
+    room = size - len(proto.pieces) - len(given)
+    if room < 0:
+        raise InputError(f"vocabulary: {parts} word parts and {len(given)} given words are more than {size} pieces")
+    taken = set(given)
+    frequent = [word for word in sorted(worth, key=lambda word: (-worth[word], word))
+                if wanted(word) and word not in taken][:room]  # fmt: skip
+    everything = sum(counts.values())
+    for word in (*given, *frequent):
+        # Never cheaper in parts: a word that has a row is read by it.
+        cut = sum(processor.get_score(index) for index in processor.encode(word, out_type=int))
+        score = max(math.log((counts[word] + 0.5) / everything), cut + PREFERENCE)
+        proto.pieces.add(piece=SPACE + word, score=score, type=NORMAL)
+    proto.trainer_spec.vocab_size = len(proto.pieces)
+    # The name says that case is folded; the rules are in the map.
+    proto.normalizer_spec.name = rule_name
+    proto.normalizer_spec.ClearField("normalization_rule_tsv")
+    with atomic_path(target) as temporary:
+        temporary.write_bytes(proto.SerializeToString())
+    say(f"vocabulary: {len(proto.pieces) - len(given) - len(frequent):,} parts, {len(given):,} given words, "
+        f"{len(frequent):,} frequent words")  # fmt: skip
+    return target

@@ -1,0 +1,96 @@
+"""Vocabularies of whole words and word parts; SentencePiece's own normalizer is the oracle."""
+
+from __future__ import annotations
+
+import pytest
+import sentencepiece
+
+from msdc.compress.texts import quickstart_texts
+from msdc.compress.vocabulary.sentencepiece import train_vocabulary
+from msdc.compress.vocabulary.whole_words import _proto, marks_apart, read_character_map, train_whole_words
+from msdc.errors import InputError
+from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, write_fast_copy
+
+TEXTS = (
+    "L'homme d'État (dit-il): «oui»!", "costs $21.59 or 3%...", "“ne” var? İstanbul'da", "السلام، عليكم؟",
+    "cafe\u0301 ½ …", "a--b  c", "'", "snake_case x=y+1 <s>",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def rules(tmp_path_factory):
+    path = train_vocabulary(["a b c d e"] * 8, tmp_path_factory.mktemp("map") / "t.model", 16, quiet=True)
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    return processor, read_character_map(_proto(path.read_bytes()).normalizer_spec.precompiled_charsmap)
+
+
+@pytest.fixture(scope="module")
+def texts():
+    rows = quickstart_texts()
+    return {"": rows[::2], "xx": rows[1::2]}
+
+
+@pytest.fixture(scope="module")
+def whole(texts, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    return PieceTokenizer(train_whole_words(texts, folder / "t.model", 2500, 1200, words=["zebra", "photograph"]))
+
+
+def test_the_character_map_is_read_as_sentencepiece_applies_it(rules):
+    processor, found = rules
+    assert len(found) > 100_000
+    for key in [*list(found)[::997], "A", "İ", "ﬁ", "½"]:
+        if key in found and not found[key].isspace() and " " not in found[key]:
+            assert processor.normalize(key).replace("▁", "") == found[key]
+
+
+def test_marks_are_words_of_their_own(whole, rules):
+    processor, _ = rules
+    cut = whole.processor.normalize("L'homme d'État (dit-il): «oui»! $5.20…")
+    assert " ".join(cut.split("▁")[1:]) == "l ' homme d ' état ( dit - il ) : « oui » ! $ 5 . 20 . . ."
+    letters = "İzmir ve Straße cafe\u0301"
+    assert whole.processor.normalize(letters) == processor.normalize(letters)
+
+
+def test_rules_without_marks_stay(rules):
+    _, found = rules
+    cut = marks_apart(found)
+    same = [key for key in found if cut[key] == found[key]]
+    assert len(same) > 0.9 * len(found) and cut["A"] == "a" and cut["!"] == " ! "
+
+
+def test_given_and_frequent_words_are_read_whole(whole):
+    assert whole.pieces("Zebra, photograph") == ["▁zebra", "▁,", "▁photograph"]
+    assert whole.size <= 2500
+    names = [whole.processor.id_to_piece(i) for i in range(whole.size)]
+    assert len(set(names)) == whole.size
+    added = [name for name in names[1200:] if name.startswith("▁") and len(name) > 3]
+    assert len(added) > 200
+    assert all(whole.pieces(name[1:]) == [name] for name in added)
+
+
+def test_marks_that_the_corpus_lacks_are_pieces(whole):
+    for mark in "$@~€":
+        assert whole.unk_id not in whole.encode([mark], 8)[0]
+
+
+def test_the_json_copy_reads_alike(whole, tmp_path):
+    write_fast_copy(whole.path, tmp_path / "tokenizer.json")
+    copy = FastTokenizer(tmp_path / "tokenizer.json")
+    texts = [*TEXTS, *quickstart_texts()[:200]]
+    assert copy.encode(texts, 64) == whole.encode(texts, 64)
+
+
+def test_the_same_text_gives_the_same_file(texts, whole, tmp_path):
+    again = train_whole_words(texts, tmp_path / "t.model", 2500, 1200, words=["zebra", "photograph"])
+    assert again.read_bytes() == whole.path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("size", "parts", "words", "message"),
+    [(1200, 1200, [], "leave no room"), (1210, 1200, [f"w{chr(97 + i)}rd" for i in range(26)], "are more than 1210")],
+)
+def test_too_many_words_are_refused(texts, tmp_path, size, parts, words, message):
+    with pytest.raises(InputError, match=message):
+        train_whole_words(texts, tmp_path / "t.model", size, parts, words=words)
+    assert not list(tmp_path.iterdir())
