@@ -216,6 +216,12 @@ class Stage(Strict):
     average: float | None = Field(
         default=None, gt=0, lt=1, description="decay of a weight average that is kept instead"
     )
+    start_share: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="the weights that are kept lie so far on the way back to those that the stage started from",
+    )
 
     @property
     def role(self) -> str:

@@ -1,4 +1,4 @@
-"""The losses of the four papers, as pure functions on tensors.
+"""The losses of the four papers and a few others, as pure functions on tensors.
 
 Shapes: B batch, T tokens, L layers, H hidden, D sentence width, K memory bank, P domains, V vocabulary.
 
@@ -11,6 +11,7 @@ from msdc.distill.objectives.contrastive.contrastive_cross_entropy import contra
 from msdc.distill.objectives.contrastive.contrastive_distillation import contrastive_distillation
 from msdc.distill.objectives.contrastive.memory_bank import MemoryBank
 from msdc.distill.objectives.contrastive.multilingual_contrastive import multilingual_contrastive
+from msdc.distill.objectives.contrastive.similarity_distillation import similarity_distillation
 from msdc.distill.objectives.contrastive.supervised_contrastive import supervised_contrastive
 from msdc.distill.objectives.embedding_alignment import embedding_alignment
 from msdc.distill.objectives.kd import kd
@@ -46,6 +47,7 @@ __all__ = [
     "pkd",
     "sentence_alignment",
     "sentence_similarity",
+    "similarity_distillation",
     "softmax_classification",
     "supervised_contrastive",
     "unified_generative",

@@ -17,6 +17,7 @@ from torch import Tensor
 from msdc.distill.objectives.contrastive.contrastive_cross_entropy import contrastive_cross_entropy
 from msdc.distill.objectives.contrastive.contrastive_distillation import contrastive_distillation
 from msdc.distill.objectives.contrastive.multilingual_contrastive import multilingual_contrastive
+from msdc.distill.objectives.contrastive.similarity_distillation import similarity_distillation
 from msdc.distill.objectives.contrastive.supervised_contrastive import supervised_contrastive
 from msdc.distill.objectives.embedding_alignment import embedding_alignment
 from msdc.distill.objectives.kd import kd
@@ -46,6 +47,7 @@ class Objective:
         preset: options that this name fixes.
         source: paper and equation.
         equal_widths: compares vectors of student and guide number by number: a student of another width is projected.
+        one_side: can be computed from the target side alone (`source_share` below 1).
     """
 
     name: str
@@ -56,6 +58,7 @@ class Objective:
     options: tuple[str, ...] = ()
     preset: Mapping[str, Any] = field(default_factory=dict)
     equal_widths: bool = False
+    one_side: bool = False
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Refuse options this objective does not know, before any training.
@@ -130,6 +133,16 @@ _ALL = (
         "Gao et al. 2021 (DistilCSE), L_CKD",
         options=("temperature",),
         equal_widths=True,
+    ),
+    Objective(
+        "similarity_distillation",
+        similarity_distillation,
+        ("teacher_source_BD", "student_target_BD", "bank_KD"),
+        "Fang et al. 2021 (SEED), eq. 3 to 5",
+        optional=("student_source_BD",),
+        options=("temperature",),
+        equal_widths=True,
+        one_side=True,
     ),
     Objective(
         "supervised_contrastive",

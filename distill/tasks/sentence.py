@@ -151,8 +151,7 @@ class SentenceTask(Task):
             (target,) = self._vectors(batch.target)
             assert target is not None
             guide_BD = guide_source if guide_target is None else guide_target
-            loss = objectives.kd(guide_BD, self.to_guide_width(target), reduction=self._reduction())
-            return {"loss": loss, "target_only": loss.detach()}
+            return self._teach_target(guide_BD, self.to_guide_width(target))
         source, target, third = self._vectors(batch.source, batch.target, batch.third)
         projected: dict[str, Tensor | None] | None = None
         if self.project is not None:
@@ -176,9 +175,26 @@ class SentenceTask(Task):
             },
             projected,
         )
-        if self.bank is not None and guide_source is not None and self.training:
-            self._newest = guide_source.detach()
+        self._remember(guide_source)
         return result
+
+    def _teach_target(self, guide_BD: Tensor, target_BD: Tensor) -> dict[str, Tensor]:
+        """The loss of one side: squared error, and the objectives of the stage that need no source side."""
+        loss = objectives.kd(guide_BD, target_BD, reduction=self._reduction())
+        parts = {"target_only": loss.detach()}
+        bank_KD = None if self.bank is None else self.bank.vectors()
+        tensors = {"teacher_source_BD": guide_BD, "student_target_BD": target_BD, "bank_KD": bank_KD}
+        for use, objective in self.uses:
+            if objective.one_side:
+                value = objective(tensors, **{k: v for k, v in use.options.items() if k not in TASK_OPTIONS})
+                parts[use.name] = value.detach()
+                loss = loss + use.weight * value
+        self._remember(guide_BD)
+        return {"loss": loss, **parts}
+
+    def _remember(self, guide_BD: Tensor | None) -> None:
+        if self.bank is not None and guide_BD is not None and self.training:
+            self._newest = guide_BD.detach()
 
     def _reduction(self) -> Any:
         """How steps that train the target side alone reduce their squared error: as the stage's MSE does."""

@@ -87,6 +87,8 @@ class Trainer:
         self.average: dict[str, Tensor] | None = None
         if self.stage.average is not None:
             self.average = {name: p.detach().clone() for name, p in self._trained()}
+        # What the stage starts from; a checkpoint carries it, since a resumed stage starts elsewhere.
+        self.start = {name: p.detach().clone() for name, p in self._trained()} if self.stage.start_share else None
         self._sums: dict[str, list[float]] = {}
         # Weighted size of each part of the loss, summed over the steps of the stage, and since the last row of metrics.
         self._parts: dict[str, float] = {}
@@ -264,18 +266,25 @@ class Trainer:
     def _take(self, weights: dict[str, Tensor]) -> None:
         self.task.student.load_state_dict(weights)
 
+    def _to_keep(self) -> dict[str, Tensor]:
+        """Trained weights of the student as they are kept: their average, and so far back to the start as asked.
+
+        Source of the way back: Wortsman et al. 2022 (WiSE-FT).
+        """
+        end = self.average or {name: p.detach() for name, p in self._trained()}
+        if self.start is not None:
+            end = {name: value.lerp(self.start[name], self.stage.start_share) for name, value in end.items()}
+        return {name.removeprefix("student."): v for name, v in end.items() if name.startswith("student.")}
+
     def _best_path(self) -> Path:
         return self.folder / "best.safetensors"
 
     def _validate(self, log: Callable[[dict[str, Any]], None], epoch: int) -> bool:
-        """Score the student (its average, if there is one) and keep the best weights; whether to stop early."""
+        """Score the student as it would be kept, keep the best weights; whether to stop early."""
         kept = None
-        if self.average is not None:
+        if self.average is not None or self.start is not None:
             kept = self._weights()
-            averaged = {
-                name.removeprefix("student."): v for name, v in self.average.items() if name.startswith("student.")
-            }
-            self.task.student.load_state_dict({**kept, **averaged})
+            self.task.student.load_state_dict({**kept, **self._to_keep()})
         defaults = EncodeDefaults({"": self.feed.prompt}, "")
         stage = self.stage
         encoder = Encoder(self.task.student, self.feed.tokenizer, stage.max_length, stage.name, defaults=defaults)
@@ -321,6 +330,7 @@ class Trainer:
                 "position": self.position.as_list(),
                 "random": random_states(),
                 "average": self.average,
+                "start": self.start,
                 "best": None if self.best is None else json.dumps(self.best),
                 "history": json.dumps(self.history),
                 "sums": json.dumps(self._sums),
@@ -340,6 +350,7 @@ class Trainer:
             raise MsdcError(f"stage {self.stage.name}: the checkpoint belongs to another recipe ({first})") from error
         self.feed.position = Position(*state["position"])
         self.average = state["average"]
+        self.start = state.get("start")
         self.best = None if state["best"] is None else tuple(json.loads(state["best"]))  # type: ignore[assignment]
         self.history = json.loads(state["history"])
         self._sums = json.loads(state["sums"])

@@ -79,7 +79,7 @@ def test_a_coded_table_resumes_to_the_same_bits(tiny_tree, tmp_path, monkeypatch
     tiny_tree["assistant"] |= {"links": 3}
     one, *_, last = tiny_tree["stages"]
     rates = {"table_learning_rate": 3e-3, "code_learning_rate": 2e-3, "steps": 5}
-    tiny_tree["stages"] = [one | rates, last | rates | {"quantize": "int8", "average": 0.5}]
+    tiny_tree["stages"] = [one | rates, last | rates | {"quantize": "int8", "average": 0.5, "start_share": 0.25}]
     recipe = parse_recipe(tiny_tree, "tiny")
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert in_child(recipe, whole, None, False) == 0

@@ -16,6 +16,7 @@ from msdc.distill.data.batches import Batch
 from msdc.distill.data.sources import Row, open_corpora
 from msdc.distill.data.stream import TextStream
 from msdc.distill.guide import Guide
+from msdc.distill.objectives import MemoryBank
 from msdc.distill.pipeline import run
 from msdc.distill.recipe import Corpus, HeldOut, Stage
 from msdc.distill.recipe_file import parse_recipe
@@ -202,6 +203,39 @@ def test_distilcse_and_its_baselines_run(name, tiny_teacher, parallel_tsv, tmp_p
     assert all(not torch.equal(start[key], end[key]) for key in start if key.endswith("query.weight"))
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert any(BASELINES[name][-1]["name"] in row for row in rows) if name != "kd" else True
+
+
+def test_the_kept_weights_lie_between_start_and_end(tiny_teacher, parallel_tsv, tmp_path):
+    weights = {}
+    for share in (0.0, 0.4):
+        tree = plain_recipe(tiny_teacher, parallel_tsv, tmp_path, "kd", steps=4, evaluate_every=4, start_share=share)
+        run(parse_recipe(tree, "t"), tmp_path / f"run-{share}")
+        weights[share] = load_file(tmp_path / f"run-{share}" / "student" / "model.safetensors")
+    start = load_file(tmp_path / "run-0.4" / "student-start" / "model.safetensors")
+    for name, end in weights[0.0].items():
+        torch.testing.assert_close(weights[0.4][name], end + 0.4 * (start[name] - end))
+    assert not torch.equal(weights[0.4]["layers.0.query.weight"], weights[0.0]["layers.0.query.weight"])
+
+
+def test_a_step_of_one_side_has_the_objectives_that_need_one():
+    objective = [
+        {"name": "multilingual_mse"},
+        {"name": "similarity_distillation", "weight": 0.5, "options": {"temperature": 0.2, "bank": 8}},
+    ]
+    stage = Stage(name="t", guide=None, objective=objective, source_share=0.5)
+    task = make_task(student(), stage)
+    task.bank = MemoryBank(16, 8)
+    task.bank.push(torch.randn(3, 16))
+    given = batch(guide_source_BD=torch.randn(4, 16))
+    found = task(given, teach_source=False)
+    target = task.student(*given.target)
+    guide, bank = given.guide_source_BD.tolist(), task.bank.vectors().tolist()
+    near = oracle.similarity_distillation(guide, target.tolist(), bank, temperature=0.2)
+    assert float(found["similarity_distillation"]) == pytest.approx(near, rel=1e-4)
+    assert float(found["loss"]) == pytest.approx(float(found["target_only"]) + 0.5 * near, rel=1e-4)
+    # Its teacher vectors are negatives of the next step.
+    task.after_step()
+    assert len(task.bank) == 7
 
 
 def test_supervised_stage_reads_labelled_pairs(tiny_teacher, parallel_tsv, tmp_path):

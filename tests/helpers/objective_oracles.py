@@ -95,6 +95,18 @@ def contrastive_distillation(student, teacher, bank, temperature=0.05):
     return total / len(student)
 
 
+def similarity_distillation(teacher, target, bank, source=None, temperature=0.05):
+    total = 0.0
+    known = [*teacher, *bank]
+    for i in range(len(teacher)):
+        label = softmax([cosine(teacher[i], z) / temperature for z in known])
+        for student in (target, source):
+            if student is not None:
+                found = softmax([cosine(student[i], z) / temperature for z in known])
+                total += sum(p * (math.log(p) - math.log(q)) for p, q in zip(label, found, strict=True))
+    return total / len(teacher)
+
+
 def supervised_contrastive(anchor, positive, negative, temperature=0.05):
     total = 0.0
     for i in range(len(anchor)):

@@ -43,6 +43,8 @@ CASES = [
     Case("contrastive_cross_entropy", ("BD", "BD", "BD"), options={"reduction": "mean", "temperature": 0.5}),
     Case("contrastive_distillation", ("BD", "BD", "KD")),
     Case("contrastive_distillation", ("BD", "BD", "KD"), options={"temperature": 0.7}),
+    Case("similarity_distillation", ("BD", "BD", "KD")),
+    Case("similarity_distillation", ("BD", "BD", "KD", "BD"), options={"temperature": 0.3}),
     Case("supervised_contrastive", ("BD", "BD", "BD")),
     Case("supervised_contrastive", ("BD", "BD", "KD"), options={"temperature": 0.3}),
     Case("kd", ("BD", "BD")),
