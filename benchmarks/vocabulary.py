@@ -33,12 +33,13 @@ from msdc.compress.size.estimate import size_plan
 from msdc.compress.student.cut import shrink
 from msdc.compress.student.model import Student
 from msdc.compress.vocabulary.sentencepiece import train_vocabulary
-from msdc.distill.assistant import coded_transplant, link_strengths, sample_rows
+from msdc.distill.assistant import coded_transplant, sample_rows
 from msdc.distill.catalog import load_recipe
 from msdc.distill.data.exclusion import read_exclusion
 from msdc.distill.data.sources import open_corpora
 from msdc.distill.data.stream import TextStream
 from msdc.distill.models import load_named
+from msdc.distill.piece_links import link_strengths
 from msdc.distill.pipeline import resolve_precision
 from msdc.distill.recipe import Recipe
 from msdc.distill.vocabulary_transfer import strongest

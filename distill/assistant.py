@@ -23,23 +23,18 @@ from msdc.compress.student.io import save_student, tokenizer_file
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.shapes import CODE, INDEX, POSITION, TABLE
 from msdc.compress.student.to_transformers import decode
-from msdc.compress.vocabulary.sentencepiece import SPACE, train_vocabulary
-from msdc.compress.vocabulary.tokenizer_json import open_vocabulary
+from msdc.compress.vocabulary.sentencepiece import train_vocabulary
 from msdc.compress.vocabulary.whole_words import train_whole_words
 from msdc.distill.data.sources import Row
 from msdc.distill.data.stream import TextStream
 from msdc.distill.models import load_named
+from msdc.distill.piece_links import link_strengths, own_words
 from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, StudentShape, VocabularyTraining, model_name
 from msdc.distill.vocabulary_transfer import (
-    align,
-    association,
-    cooccurrence,
     most_used,
-    of_one_kind,
     strongest,
     transplant_code,
     transplant_rows,
-    with_spelling,
 )
 from msdc.encoders.defaults import EncodeDefaults, read_defaults
 from msdc.encoders.encoder import Encoder, load_encoder
@@ -88,54 +83,6 @@ def _special_ids(teacher: Encoder) -> tuple[int, int]:
             f"{teacher.name}: its tokenizer adds no special ids; a transplanted vocabulary needs a first and a last one"
         )
     return ids[0], ids[-1]
-
-
-def link_strengths(
-    teacher: Encoder, tokenizer: PieceTokenizer, rows: Sequence[Row], how: str, max_length: int
-) -> tuple[sparse.csr_matrix, np.ndarray]:
-    """How strongly pieces and the teacher's wordpieces are linked in `rows` [P, W], and how often pieces occur [P].
-
-    `how` is alignment or cooccurrence (msdc.distill.vocabulary_transfer). An English sentence is its own translation.
-    """
-    english = sorted({row.source for row in rows})
-    new_texts = [row.target for row in rows if row.target] + english
-    old_texts = [row.source for row in rows if row.target] + english
-    unique = {text: ids[1:-1] for text, ids in zip(english, teacher.tokenizer.encode(english, max_length), strict=True)}
-    new_rows = [ids[1:-1] for ids in tokenizer.encode(new_texts, max_length)]
-    old_rows = [unique[text] for text in old_texts]
-    wordpieces = to_student(teacher).config.vocabulary
-    if how == "alignment":
-        score = align(new_rows, old_rows, tokenizer.size, wordpieces)
-    else:
-        score = association(*cooccurrence(new_rows, old_rows, tokenizer.size, wordpieces))
-    used = np.concatenate([np.asarray(ids, dtype=np.int64) for ids in new_rows])
-    frequency_P = 1.0 + np.bincount(used, minlength=tokenizer.size)
-    new_texts_of, old_texts_of = row_texts(tokenizer), row_texts(teacher.tokenizer)
-    score = of_one_kind(score, [new_texts_of.get(row) for row in range(tokenizer.size)],
-                        [old_texts_of.get(row) for row in range(wordpieces)])  # fmt: skip
-    return with_spelling(strongest(score), frequency_P - 1.0, _spelled(teacher, tokenizer)), frequency_P
-
-
-def row_texts(tokenizer: Tokenizer) -> dict[int, str]:
-    """Text of every table row that stands for text, without marks of word boundaries."""
-    return {piece.row: piece.text for piece in open_vocabulary(tokenizer).pieces if piece.text}
-
-
-def own_words(encoder: Encoder) -> list[str]:
-    """Texts that the encoder reads by one row."""
-    texts = row_texts(encoder.tokenizer)
-    read = encoder.tokenizer.encode(list(texts.values()), 8)
-    return [text for (row, text), ids in zip(texts.items(), read, strict=True) if ids[1:-1] == [row]]
-
-
-def _spelled(teacher: Encoder, tokenizer: PieceTokenizer) -> dict[int, list[int]]:
-    """The teacher's wordpieces of every piece that starts a word."""
-    name = tokenizer.processor.id_to_piece
-    starts = [piece for piece in range(tokenizer.size) if name(piece).startswith(SPACE) and name(piece) != SPACE]
-    known = row_texts(teacher.tokenizer)
-    read = teacher.tokenizer.encode([name(piece)[1:] for piece in starts], 32)
-    found = {piece: [row for row in ids[1:-1] if row in known] for piece, ids in zip(starts, read, strict=True)}
-    return {piece: row for piece, row in found.items() if row}
 
 
 def coded_transplant(

@@ -236,7 +236,7 @@ def train_vocabulary(
     if not rows:
         raise InputError("the corpus holds no text to train a vocabulary on")
     buffer = io.BytesIO()
-    named = {"normalization_rule_name": "nmt_nfkc_cf" if lowercase else "nmt_nfkc"}
+    named: dict[str, Any] = {"normalization_rule_name": "nmt_nfkc_cf" if lowercase else "nmt_nfkc"}
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(rows),
