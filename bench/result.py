@@ -171,10 +171,13 @@ def make_timing(samples: Sequence[float], *, warmup: int, length: int | None = N
 
 
 class MemoryPhase(Record):
-    """VmHWM of /proc/self/status; the others from smaps_rollup. PSS divides shared pages among the processes."""
+    """VmHWM of /proc/self/status; the others from smaps_rollup. PSS divides shared pages among the processes.
+
+    Outside Linux PSS is None, and a note of the run says what stands for the others.
+    """
 
     vmhwm_mib: float = Field(ge=0, le=1e12)
-    pss_mib: float = Field(ge=0, le=1e12)
+    pss_mib: float | None = Field(ge=0, le=1e12)
     anon_mib: float = Field(ge=0, le=1e12)
     file_mib: float = Field(ge=0, le=1e12)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,8 @@ from msdc.errors import GateError, InputError, MsdcError
 from msdc.export.manifest import read_manifest
 from msdc.export.runtimes import RUNTIMES
 from msdc.files import refuse_existing, write_json
+from msdc.machine import usable_cores
+from msdc.processes import kill_children
 from msdc.progress import say
 
 
@@ -78,8 +79,14 @@ def bench(bundle: Path, devices: str, settings: BenchSettings) -> BenchOutcome:
     # Devices that measure time run one after another, undisturbed; those that count instructions run in parallel after.
     outcomes = {device: attempt(device) for device in opened if not device.undisturbed}
     counting = [device for device in opened if device.undisturbed]
-    with ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as pool:
-        outcomes |= dict(zip(counting, pool.map(attempt, counting), strict=True))
+    with ThreadPoolExecutor(max_workers=len(usable_cores())) as pool:
+        try:
+            outcomes |= dict(zip(counting, pool.map(attempt, counting), strict=True))
+        except BaseException:
+            # Interrupted or terminated: the threads wait for machines, which must end first.
+            pool.shutdown(wait=False, cancel_futures=True)
+            kill_children()
+            raise
     done = BenchOutcome()
     for device in opened:
         done.runs += outcomes[device].runs

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import os
+import signal
 import sys
+import threading
 from typing import Any
 
 import click
@@ -99,6 +102,36 @@ def quiet_libraries() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
+def _end_by_signals() -> None:
+    """SIGTERM, and SIGHUP of a closed terminal, end the process as an exception: what was started is stopped.
+
+    Without this the process would end at once, and a browser, an emulator or a server would go on without it.
+    """
+
+    def end(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_IGN)  # a second one must not interrupt the clean-up
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        # Whoever ignores a signal, as nohup does, or has a handler, keeps it.
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, end)
+
+
+def _write_utf8() -> None:
+    """What is redirected is UTF-8, also on Windows, whose own code pages lack most scripts."""
+    if "PYTHONIOENCODING" in os.environ:
+        return
+    for stream in (sys.stdout, sys.stderr):
+        if not isinstance(stream, io.TextIOWrapper) or stream.isatty():
+            continue
+        if stream.encoding.lower().replace("-", "") != "utf8":
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace" if stream is sys.stderr else "strict")
+
+
 def _one_line(error: BaseException) -> str:
     text = " ".join(printable(str(error)).split())
     return text or type(error).__name__
@@ -109,6 +142,8 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
     quiet_libraries()
+    _end_by_signals()
+    _write_utf8()
     try:
         # --debug is accepted anywhere on the line, not only before the subcommand.
         code: Any = msdc.main([a for a in arguments if a != "--debug"], prog_name="msdc", standalone_mode=False)

@@ -40,7 +40,7 @@ _FULL_TEXTS = ("No space left", "os error 28", "os error 27", "File too large", 
 
 def _full(target: Path) -> MsdcError:
     # Files of a folder that is being staged are named as they will be.
-    shown = re.sub(r"(^|/)\.([^/]+)\.[a-z0-9_]{8}\.partial(?=/|$)", r"\1\2", str(target))
+    shown = re.sub(r"(^|[/\\])\.([^/\\]+)\.[a-z0-9_]{8}\.partial(?=[/\\]|$)", r"\1\2", str(target))
     return MsdcError(f"disk full while writing {shown}: free some space and run again")
 
 
@@ -68,7 +68,10 @@ def disk_errors(target: Path) -> Iterator[None]:
 
 
 def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+    # Windows flushes only what is open for writing, and opens no folders.
+    if os.name == "nt" and path.is_dir():
+        return
+    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -98,9 +101,25 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_text(target: str | os.PathLike[str], text: str) -> None:
-    """Write UTF-8 text atomically."""
+    """Write UTF-8 text atomically, with the same bytes on every system: line ends stay as they are in `text`."""
     with atomic_path(target) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+@contextlib.contextmanager
+def locked(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Hold the lock of the file `path`, which is made where it is missing; waits while another process holds it."""
+    from filelock import FileLock
+
+    path = Path(path)
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def write_json(target: str | os.PathLike[str], value: Any) -> None:
@@ -185,17 +204,25 @@ def read_json(path: str | os.PathLike[str], max_bytes: int = MAX_JSON_BYTES) -> 
 
 
 def user_cache() -> Path:
-    """`$XDG_CACHE_HOME/msdc`, or `~/.cache/msdc`.
+    """`$XDG_CACHE_HOME/msdc`, on every system; without that variable the system's place for caches.
+
+    That is `~/.cache/msdc` on Linux, `~/Library/Caches/msdc` on macOS and `%LOCALAPPDATA%\\msdc\\Cache` on Windows.
+    Versions up to 0.2 used `~/.cache/msdc` everywhere: where that folder exists, it is used.
 
     Raises:
-        MsdcError: neither is known.
+        MsdcError: the user has no home folder.
     """
     base = os.environ.get("XDG_CACHE_HOME") or ""
     # The XDG specification requires that relative paths are ignored.
     if os.path.isabs(base):
         return Path(base) / "msdc"
     try:
-        return Path.home() / ".cache" / "msdc"
+        usual = Path.home() / ".cache" / "msdc"
+        if sys.platform in ("darwin", "win32") and not usual.is_dir():
+            import platformdirs
+
+            return Path(platformdirs.user_cache_dir("msdc", appauthor=False))
+        return usual
     except RuntimeError as error:
         raise MsdcError("this user has no home folder for the cache: set XDG_CACHE_HOME to a folder") from error
 
@@ -221,10 +248,10 @@ def _umask() -> int:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Swap two folders by one rename; False where the kernel or the file system cannot."""
+    """Swap two folders by one rename; False where the system or the file system cannot."""
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):
+    except (OSError, AttributeError, TypeError):  # the last one on Windows, where a library needs a name
         return False
     at_cwd, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE of <linux/fs.h>
     sys.audit("msdc.files.exchange", str(one), str(other))

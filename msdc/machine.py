@@ -1,16 +1,23 @@
-"""This machine: processor, instruction sets, memory, temperatures. Read from /proc and /sys, without torch."""
+"""This machine: processor, instruction sets, memory, temperatures, without torch.
+
+Linux tells more, in /proc and /sys; elsewhere psutil answers, and what it does not know is empty or None.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
 import os
 import platform
-import resource
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+import psutil
+
+from msdc.errors import InputError
 
 # Instruction sets that int8, bf16 and fp16 kernels use, in the kernel's spelling (x86 "flags", arm64 "Features").
 NOTABLE_X86 = ("sse4_2", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512vl", "avx512_vnni",
@@ -19,10 +26,45 @@ NOTABLE_ARM = ("asimd", "asimdhp", "fphp", "asimddp", "i8mm", "bf16", "sve", "sv
 BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 
 
+# Names of Apple's processors' features, as `sysctl` lists them, in the kernel's spelling.
+APPLE_FEATURES = {
+    "AdvSIMD": "asimd", "FEAT_FP16": "asimdhp", "FEAT_DotProd": "asimddp", "FEAT_I8MM": "i8mm", "FEAT_BF16": "bf16",
+    "FEAT_SME": "sme",
+}  # fmt: skip
+
+
 def peak_mib() -> float:
-    """Most memory that this process has held so far."""
+    """Most memory that this process has held so far; where the system does not tell, what it holds now."""
+    for line in _read("/proc/self/status").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 2**10
+    try:
+        import resource
+    except ImportError:
+        memory = psutil.Process().memory_info()
+        return float(getattr(memory, "peak_wset", memory.rss)) / 2**20  # the former on Windows
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+def usable_cores() -> frozenset[int]:
+    """Numbers of the processors that this process may run on; all of them where the system cannot restrict it."""
+    try:
+        return frozenset(psutil.Process().cpu_affinity())
+    except (AttributeError, psutil.Error):
+        return frozenset(range(os.cpu_count() or 1))
+
+
+def pin(cores: Sequence[int]) -> None:
+    """Run this process, and the threads that it starts, on these processors only.
+
+    Raises:
+        InputError: this system has no such restriction (macOS), or refuses these numbers.
+    """
+    try:
+        psutil.Process().cpu_affinity(list(cores))
+    except (AttributeError, ValueError, OSError, psutil.Error) as error:
+        raise InputError(f"processors {','.join(map(str, cores))}: this system cannot pin a process to them") from error
 
 
 @dataclass(frozen=True)
@@ -64,12 +106,37 @@ def parse_cpuinfo(text: str) -> tuple[str, tuple[str, ...]]:
     return " ".join(name.split()), tuple(flag for flag in notable if flag in flags)
 
 
+def parse_sysctl(text: str) -> tuple[str, tuple[str, ...]]:
+    """Model name and notable instruction sets of macOS's `sysctl machdep.cpu hw.optional`."""
+    fields = {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
+    names = ("machdep.cpu.features", "machdep.cpu.leaf7_features")
+    words = " ".join(fields.get(name, "") for name in names).lower().replace(".", "_").split()
+    intel = {"avx" if word == "avx1_0" else word for word in words}
+    on = {key.rsplit(".", 1)[-1] for key, value in fields.items() if value == "1"}
+    arm = {kernel for apple, kernel in APPLE_FEATURES.items() if apple in on}
+    isa = [flag for flag in NOTABLE_X86 if flag in intel] + [flag for flag in NOTABLE_ARM if flag in arm]
+    return " ".join(fields.get("machdep.cpu.brand_string", "").split()), tuple(isa)
+
+
+def _processor() -> tuple[str, tuple[str, ...]]:
+    if sys.platform == "darwin":
+        command = ["/usr/sbin/sysctl", "machdep.cpu", "hw.optional"]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=10, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return "", ()
+        return parse_sysctl(done.stdout.decode("utf-8", "replace"))
+    return parse_cpuinfo(_read("/proc/cpuinfo"))
+
+
 def _memory_mib() -> float:
     """Total memory, or the container's limit where that is lower."""
     total = 0.0
     for line in _read("/proc/meminfo").splitlines():
         if line.startswith("MemTotal:"):
             total = int(line.split()[1]) / 1024
+    if not total:
+        total = psutil.virtual_memory().total / 2**20
     for limit_file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         limit = _read(limit_file).strip()
         if limit.isdigit() and 0 < int(limit) / 2**20 < total:
@@ -78,6 +145,10 @@ def _memory_mib() -> float:
 
 
 def _os_name() -> str:
+    if sys.platform == "darwin":
+        return f"macOS {platform.mac_ver()[0]}"
+    if sys.platform == "win32":
+        return f"Windows {platform.release()} ({platform.version()})"
     fields = dict(line.split("=", 1) for line in _read("/etc/os-release").splitlines() if "=" in line)
     name = fields.get("PRETTY_NAME", platform.system()).strip('"')
     return f"{name}, kernel {platform.release()}"
@@ -85,9 +156,9 @@ def _os_name() -> str:
 
 def read_machine() -> Machine:
     """Describe this machine; `cores` counts those that the process may run on."""
-    cpu, isa = parse_cpuinfo(_read("/proc/cpuinfo"))
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Machine(cpu or platform.processor(), platform.machine(), isa, cores, _memory_mib(), _os_name())
+    cpu, isa = _processor()
+    name = cpu or platform.processor()
+    return Machine(name, platform.machine(), isa, len(usable_cores()), _memory_mib(), _os_name())
 
 
 @dataclass(frozen=True)
@@ -101,6 +172,14 @@ class Heat:
     charging: bool | None = None
 
 
+def _battery() -> tuple[float | None, bool | None]:
+    """Percent and whether it charges, by psutil; Linux's own files say more and come after."""
+    if sys.platform not in ("darwin", "win32"):
+        return None, None
+    battery = psutil.sensors_battery()
+    return (None, None) if battery is None else (float(battery.percent), battery.power_plugged)
+
+
 def read_heat(sys_root: str = "/sys") -> Heat:
     """Load average, thermal zones, current frequencies, battery."""
     root = Path(sys_root)
@@ -111,13 +190,12 @@ def read_heat(sys_root: str = "/sys") -> Heat:
             zones[_read(zone / "type").strip() or zone.name] = int(value) / 1000.0
     speed_files = sorted(root.glob("devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq"))
     speeds = [int(value) / 1000.0 for path in speed_files if (value := _read(path).strip()).isdigit()]
-    percent: float | None = None
-    charging: bool | None = None
+    percent, charging = _battery()
     for supply in sorted(root.glob("class/power_supply/*")):
         if _read(supply / "type").strip() == "Battery" and _read(supply / "capacity").strip().isdigit():
             percent = float(_read(supply / "capacity"))
             charging = _read(supply / "status").strip() == "Charging"
-    load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+    load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None  # psutil's own, on Windows, begins at 0
     return Heat(load, zones, tuple(speeds), percent, charging)
 
 

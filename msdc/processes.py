@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+import psutil
+
 from msdc.errors import InputError, MsdcError
 
 # Output and errors of one child, each. Our own runner prints a few lines; a compiler's errors stay far below.
@@ -46,6 +48,44 @@ def python_child(module: str, *arguments: str) -> tuple[list[str], dict[str, str
     if entries:
         environment["PYTHONPATH"] = os.pathsep.join(entries)
     return [sys.executable, "-P", "-m", module, *arguments], environment
+
+
+def is_root() -> bool:
+    """Whether this process has all rights, by user number; False on Windows, which has none."""
+    return hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+def _descendants(pid: int) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(pid).children(recursive=True)
+    return []
+
+
+def _kill(processes: Sequence[psutil.Process]) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
+
+def kill_tree(process: subprocess.Popen[bytes], *, group: bool) -> None:
+    """Kill a program and all below it.
+
+    Args:
+        process: the program; its children are known only while it lives.
+        group: it was started in a session of its own, whose processes end with it, whoever their parent is. Windows has
+            no such groups.
+    """
+    children = _descendants(process.pid)
+    if group and hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    _kill(children)
+
+
+def kill_children() -> None:
+    """Kill every process below this one: for a process that ends while other threads of it wait for programs."""
+    _kill(_descendants(os.getpid()))
 
 
 def end_of_signal(code: int) -> str:
@@ -88,7 +128,7 @@ def run_program(
         timeout_s: seconds.
         cwd: working directory; None for a private empty one.
         env: environment; None for this process's.
-        group: kill its children with it.
+        group: start it in a session of its own, which is killed with it.
         limit: bytes kept of each stream.
         grows: a file that the program writes, and the bytes that it may have.
 
@@ -111,11 +151,7 @@ def run_program(
             drain.start()
 
         def stop() -> None:
-            with contextlib.suppress(ProcessLookupError):
-                if group:
-                    os.killpg(process.pid, signal.SIGKILL)
-                else:
-                    process.kill()
+            kill_tree(process, group=group)
             process.wait()
 
         try:

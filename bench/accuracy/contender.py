@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from msdc.compress.quantization.packing import read_plan
 from msdc.encoders.defaults import Configured, configured
 from msdc.encoders.encoder import open_model
 from msdc.encoders.locate import is_reserved
+from msdc.machine import usable_cores
 
 
 @dataclass
@@ -88,7 +88,7 @@ class Opener:
             from msdc.export.bundle import load_bundle
 
             # By default a runtime starts one thread per core of the machine, also of cores this process may not use.
-            model: Any = load_bundle(name, runtime, options.threads or len(os.sched_getaffinity(0)))
+            model: Any = load_bundle(name, runtime, options.threads or len(usable_cores()))
         else:
             model = open_model(name, runtime)
         if name == self.config.model or name in self.config.artifacts:

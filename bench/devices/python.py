@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from msdc.bench.devices.process_memory import PORTABLE_NOTE
 from msdc.bench.devices.python_worker import ChildRequest
 from msdc.bench.devices.this_machine import ThisMachine, host_info, host_state
 from msdc.bench.measure import artifact_of, compare_golden
@@ -117,7 +118,12 @@ def run_python(
         ),
         state_before=before,
         state_after=host_state(),
-        notes=(*notes, PYTHON_NOTE, *(() if answer["peak_reset"] else ("the peak includes Python's own start",))),
+        notes=(
+            *notes,
+            PYTHON_NOTE,
+            *(() if answer["memory"]["start"]["pss_mib"] is not None else (PORTABLE_NOTE,)),
+            *(() if answer["peak_reset"] else ("the peak includes Python's own start",)),
+        ),
     )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import gc
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ from pydantic import BaseModel, ConfigDict
 
 from msdc.bench.devices.process_memory import read_memory, reset_peak
 from msdc.errors import InputError, MsdcError
+from msdc.machine import pin
 
 if TYPE_CHECKING:
     from msdc.export.manifest import Manifest
@@ -168,9 +168,9 @@ def main(arguments: Sequence[str]) -> int:
     """Entry point of the process; exit code 0, or 1 when the answer holds an `error`."""
     request_file, answer_file = map(Path, arguments)
     request = ChildRequest.model_validate_json(request_file.read_text(encoding="utf-8"))
-    if request.affinity:
-        os.sched_setaffinity(0, request.affinity)
     try:
+        if request.affinity:
+            pin(request.affinity)
         answer = measure(request)
     except MsdcError as error:
         answer = {"error": str(error), "exit_code": error.exit_code}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from abc import abstractmethod
 from dataclasses import asdict
@@ -14,7 +13,7 @@ from msdc.bench.workload import Tasks
 from msdc.errors import InputError
 from msdc.export.manifest import Manifest
 from msdc.export.runtimes import RuntimeName
-from msdc.machine import read_heat, read_machine
+from msdc.machine import read_heat, read_machine, usable_cores
 from msdc.progress import track
 
 
@@ -49,7 +48,7 @@ def check_cores(settings: BenchSettings) -> None:
     Raises:
         InputError: more threads than cores, or a CPU number outside its own.
     """
-    usable = os.sched_getaffinity(0)
+    usable = usable_cores()
     if settings.threads > len(usable):
         raise InputError(f"--threads {settings.threads}: this machine has {len(usable)} cores")
     if not set(settings.affinity) <= usable:

@@ -5,30 +5,18 @@ A folder holds the sha256 of its files, which is compared at every use: what is 
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from msdc.errors import MsdcError
-from msdc.files import disk_errors, read_json, sha256_file, staged_folder, user_cache, write_json
+from msdc.files import locked, read_json, sha256_file, staged_folder, user_cache, write_json
 from msdc.progress import say
 
 STAMP, CONTENTS = "recipe.json", "contents.json"
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = open(path, "w")  # noqa: SIM115
-    with handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 def recipe_key(recipe: dict[str, Any]) -> str:
@@ -79,7 +67,7 @@ def cached_folder(kind: str, recipe: dict[str, Any], make: Callable[[Path], None
     target = user_cache() / kind / recipe_key(recipe)
     if not force and target.is_dir() and damage(target) is None:
         return target
-    with _locked(target.with_suffix(".lock")):
+    with locked(target.with_suffix(".lock")):
         if force or not _usable(target):
             with staged_folder(target, force=True) as stage:
                 make(stage)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msdc.bench.system_programs import find, require, run_tool
 from msdc.errors import MsdcError
+from msdc.processes import is_root
 
 SUITE = "trixie"
 MIRROR = "http://deb.debian.org/debian"
@@ -36,7 +37,7 @@ def extract(include: Sequence[str], download: Sequence[str], target: Path, *, ar
             program, "--variant=extract", f"--architectures={arch}", "--format=directory", "--quiet",
             "--aptopt=APT::Install-Recommends \"false\"",
         ]  # fmt: skip
-        if os.geteuid() != 0:
+        if not is_root():
             # Owners do not matter: the guest's only user is root, and only plain data is read from the tree.
             command.append("--mode=unshare" if find("newuidmap") else "--mode=fakeroot")
         if include:

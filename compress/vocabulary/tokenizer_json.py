@@ -151,7 +151,7 @@ class JsonVocabulary:
         if isinstance(raw.get("padding"), dict):
             raw["padding"]["pad_id"] = new_id.get(raw["padding"].get("pad_token", pad_name), 0)
         target = folder / JSON_FILE
-        target.write_text(json.dumps(raw, ensure_ascii=False), encoding="utf-8")
+        target.write_text(json.dumps(raw, ensure_ascii=False), encoding="utf-8", newline="\n")
         self._write_settings(folder)
         pad_id = new_id.get(pad_name, 0) if pad_name else 0
         FastTokenizer(target, pad_id)  # refuses a file that cannot be read back

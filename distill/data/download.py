@@ -64,11 +64,14 @@ def link_by_language(folder: Path, corpus: Corpus) -> list[Path]:
     for code in corpus.languages:
         pair = f"{corpus.source}-{code}"
         for path in sorted(folder.rglob("*train*")):
-            if path.is_file() and pair in str(path.relative_to(folder)):
+            if path.is_file() and pair in path.relative_to(folder).as_posix():
                 target = corpus_cache() / "hub" / str(corpus.hub).replace("/", "--") / f"{pair}.{path.name}"
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.unlink(missing_ok=True)
-                target.symlink_to(path.absolute())  # through the snapshot, whose name is the commit
+                try:
+                    target.symlink_to(path.absolute())  # through the snapshot, whose name is the commit
+                except OSError:  # Windows, to users without that right
+                    shutil.copy2(path, target)
                 found.append(target)
     return found
 

@@ -31,7 +31,7 @@ def _revision(path: Path) -> str | None:
 
 
 def _entry(files: list[Path], root: Path | None = None) -> dict[str, Any]:
-    names = [path.name if root is None else str(path.relative_to(root)) for path in files]
+    names = [path.name if root is None else path.relative_to(root).as_posix() for path in files]
     found: dict[str, Any] = {"files": {name: sha256_file(path) for name, path in zip(names, files, strict=True)}}
     # A corpus file is our own link into the hub's cache.
     revisions = {_revision(path.readlink() if path.is_symlink() and root is None else path) for path in files} - {None}

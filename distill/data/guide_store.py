@@ -13,17 +13,17 @@ Shapes: N rows, W their width.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 import numpy as np
 
-from msdc.files import disk_errors
+from msdc.files import disk_errors, locked
 from msdc.progress import say
 
 RECENT = 65_536  # keys that may wait, unsorted, before the index is sorted again
@@ -38,6 +38,12 @@ def _hash(*parts: bytes) -> bytes:
     for part in parts:
         digest.update(part)
     return digest.digest()
+
+
+def _read_at(handle: FileIO, size: int, offset: int) -> bytes:
+    """Bytes of an unbuffered file as they are now; fewer at its end. (Windows has no `os.pread`.)"""
+    handle.seek(offset)
+    return handle.read(size)
 
 
 @dataclass
@@ -106,8 +112,7 @@ class GuideStore:
         if self._locked:
             yield
             return
-        with disk_errors(self.folder), open(self.folder / "lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(self.folder / "lock"), disk_errors(self.folder):
             self._locked = True
             try:
                 yield
@@ -147,8 +152,8 @@ class GuideStore:
 
     def _read_blocks(self, first: int, last: int) -> list[_Block]:
         """Blocks of the records `first` to `last` that are not marked as damaged; updates the end of the rows."""
-        with open(self._blocks_path, "rb") as handle:
-            raw = os.pread(handle.fileno(), (last - first) * _RECORD.size, first * _RECORD.size)
+        with open(self._blocks_path, "rb", buffering=0) as handle:
+            raw = _read_at(handle, (last - first) * _RECORD.size, first * _RECORD.size)
             found = []
             for number in range(first, last):
                 place = (number - first) * _RECORD.size
@@ -157,7 +162,7 @@ class GuideStore:
                 if block is None:
                     # Perhaps another process was just writing it.
                     with self._lock():
-                        part = os.pread(handle.fileno(), _RECORD.size, number * _RECORD.size)
+                        part = _read_at(handle, _RECORD.size, number * _RECORD.size)
                     block = self._parse(part, number)
                 if block is None:
                     # Where its rows end is not known: nothing is written over what is there.
@@ -182,8 +187,8 @@ class GuideStore:
         """The bytes of a block's rows; fewer where they cannot be read."""
         try:
             # Read, not mapped: a bad sector is then an error and not a signal.
-            with open(path, "rb") as handle:
-                return os.pread(handle.fileno(), row_bytes * (block.end - block.start), row_bytes * block.start)
+            with open(path, "rb", buffering=0) as handle:
+                return _read_at(handle, row_bytes * (block.end - block.start), row_bytes * block.start)
         except OSError:
             return b""
 
@@ -205,7 +210,8 @@ class GuideStore:
         block.dead, block.checked = True, True
         # Where this cannot be written, the next process finds the damage again.
         with contextlib.suppress(OSError), self._lock(), open(self._blocks_path, "r+b") as handle:
-            os.pwrite(handle.fileno(), block.record(self.width), block.number * _RECORD.size)
+            handle.seek(block.number * _RECORD.size)
+            handle.write(block.record(self.width))
 
     def _look_up(self, keys: np.ndarray) -> np.ndarray:
         rows = np.full(len(keys), -1, dtype=np.int64)
@@ -252,6 +258,8 @@ class GuideStore:
             fresh = self.find(keys) < 0
             keys, numbers = keys[fresh].astype("<u8"), np.ascontiguousarray(vectors_NW[fresh], dtype="<f2")
             start = self._end
+            if self._vectors is not None and len(self._vectors) > start:
+                self._vectors = None  # what a killed process left is cut off, and Windows cuts no mapped file
             self._write(self._vectors_path, start * 2 * self.width, numbers.tobytes())
             self._write(self._keys_path, start * 8, keys.tobytes())
             records = b"".join(

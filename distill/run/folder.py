@@ -307,7 +307,7 @@ def _link_file(source: str, target: str) -> None:
         os.link(source, target)
     except OSError as error:
         # Another file system, or one without hard links.
-        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS):
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EINVAL):
             raise
         shutil.copy2(source, target)
 

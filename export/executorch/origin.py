@@ -112,9 +112,10 @@ def _trial(path: Path, style: str, repeats: int, max_length: int, vocabulary: in
 
 def main(words: list[str]) -> int:
     """The child: path, style, repeats, longest input, vocabulary, and whether the program takes the prompt's tokens."""
-    import resource
+    with contextlib.suppress(ImportError):
+        import resource  # not on Windows, which writes no core files
 
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     path, style, repeats, max_length, vocabulary, takes_prompt = words
     try:
         _trial(Path(path), style, int(repeats), int(max_length), int(vocabulary), takes_prompt == "1")

@@ -91,7 +91,7 @@ def _write_template(template: str, out: Path, values: dict[str, str]) -> None:
         text = path.read_text(encoding="utf-8")
         for name, value in values.items():
             text = text.replace(f"{{{{{name}}}}}", value)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def check_sample(target: str) -> None:

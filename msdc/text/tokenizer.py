@@ -254,8 +254,10 @@ def write_tokenizer_folder(model_file: Path, folder: Path, max_length: int) -> N
         "model_input_names": ["input_ids", "attention_mask"],
         **special,
     }
-    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    (folder / "special_tokens_map.json").write_text(json.dumps(special, indent=2) + "\n", encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8", newline="\n")
+    (folder / "special_tokens_map.json").write_text(
+        json.dumps(special, indent=2) + "\n", encoding="utf-8", newline="\n"
+    )
 
 
 def text_key(text: str) -> int:

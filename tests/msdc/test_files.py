@@ -6,10 +6,12 @@ import sys
 import threading
 import time
 
+import platformdirs
 import pytest
+from platformdirs.macos import MacOS
 
 from msdc import files
-from msdc.errors import InputError
+from msdc.errors import InputError, MsdcError
 
 
 def write(stage, mark: str) -> None:
@@ -107,3 +109,50 @@ def test_umask(tmp_path, mask):
     assert (tmp_path / "text").stat().st_mode & 0o777 == 0o666 & ~mask
     assert (tmp_path / "model/one").stat().st_mode & 0o777 == 0o666 & ~mask
     assert (tmp_path / "model").stat().st_mode & 0o777 == 0o777 & ~mask
+
+
+def test_a_lock_keeps_other_processes_out(tmp_path):
+    code = (
+        "import sys, time; from msdc.files import locked\n"
+        "with locked(sys.argv[1]):\n"
+        "    with open(sys.argv[2], 'a') as log: print('in', file=log)\n"
+        "    time.sleep(0.2)\n"
+        "    with open(sys.argv[2], 'a') as log: print('out', file=log)\n"
+    )
+    log = tmp_path / "log"
+    with files.locked(tmp_path / "new" / "lock"):
+        words = [sys.executable, "-c", code, str(tmp_path / "new" / "lock"), str(log)]
+        started = [subprocess.Popen(words) for _ in range(3)]
+        time.sleep(0.5)
+        assert not log.exists()
+    assert [process.wait(120) for process in started] == [0, 0, 0]
+    assert log.read_text().split() == ["in", "out"] * 3
+
+
+def test_a_lock_that_cannot_be_made_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises((MsdcError, OSError)), files.locked(tmp_path / "file" / "lock"):
+        pass
+
+
+@pytest.mark.parametrize(("platform", "place"), [("darwin", "Library/Caches/msdc"), ("linux", ".cache/msdc")])
+def test_where_the_cache_is(tmp_path, monkeypatch, platform, place):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name, appauthor: MacOS(name, appauthor).user_cache_dir)
+    assert files.user_cache() == tmp_path / place
+    # The cache of an earlier version stays the cache.
+    (tmp_path / ".cache" / "msdc").mkdir(parents=True)
+    assert files.user_cache() == tmp_path / ".cache" / "msdc"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own"))
+    assert files.user_cache() == tmp_path / "own" / "msdc"
+
+
+def test_the_cache_on_windows(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(sys, "platform", "win32")
+    asked = {}
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name, **more: asked.update(name=name, **more) or "C:/c")
+    assert str(files.user_cache()) == "C:/c" and asked == {"name": "msdc", "appauthor": False}

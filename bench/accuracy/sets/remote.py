@@ -54,7 +54,7 @@ def _from_hub(task: Task, name: str) -> Any:
         files = [p for p in sorted(folder.rglob("*")) if p.name.endswith(READABLE)]
         tests = [p for p in files if "test" in p.name]
         if len(tests) != 1:
-            known = ", ".join(str(p.relative_to(folder)) for p in files)
+            known = ", ".join(p.relative_to(folder).as_posix() for p in files)
             raise InputError(f"hub:{dataset}: name one file, as hub:{dataset}/FILE; it holds: {known[:300] or 'none'}")
         chosen = tests[0]
     if not chosen.is_file():

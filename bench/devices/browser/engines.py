@@ -7,7 +7,6 @@ import glob
 import os
 import re
 import select
-import signal
 import subprocess
 import tempfile
 import time
@@ -21,6 +20,7 @@ from msdc.bench.devices.browser.server import PageServer
 from msdc.bench.system_programs import find
 from msdc.errors import InputError, MsdcError
 from msdc.files import write_text
+from msdc.processes import is_root, kill_tree
 
 SILENCE_S = 60.0  # a page that says nothing for so long is gone; it speaks every second
 START_S = 180.0  # until a browser shows its first page, on a busy machine
@@ -65,7 +65,7 @@ class Engine:
     def command(self, profile: Path, *more: str) -> list[str]:
         """The command line that opens the addresses of `more` with the profile in `profile`."""
         # As root, Chromium refuses to start with its sandbox.
-        sandbox = ("--no-sandbox",) if self.name == "chromium" and os.geteuid() == 0 else ()
+        sandbox = ("--no-sandbox",) if self.name == "chromium" and is_root() else ()
         folder = [] if self.profile is None else [f"{self.profile}{profile}"]
         return [self.program(), *self.options, *folder, *sandbox, *more]
 
@@ -74,9 +74,9 @@ class Engine:
         with shown(self) as environment:
             command = [self.program(), "--version"]
             done = subprocess.run(
-                command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **environment}
+                command, capture_output=True, timeout=60, check=False, env={**os.environ, **environment}
             )
-        number = re.search(r"\d+(?:\.\d+)+", done.stdout)
+        number = re.search(r"\d+(?:\.\d+)+", done.stdout.decode("utf-8", "replace"))
         return number.group() if number else None
 
 
@@ -214,14 +214,7 @@ def opened(engine: Engine, address: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def end(browser: subprocess.Popen[bytes]) -> None:
     """Kill the browser, its group, and children that left the group."""
-    children = []
-    with contextlib.suppress(psutil.Error):
-        children = psutil.Process(browser.pid).children(recursive=True)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(browser.pid, signal.SIGKILL)
-    for child in children:
-        with contextlib.suppress(psutil.Error):
-            child.kill()
+    kill_tree(browser, group=True)
     with contextlib.suppress(subprocess.TimeoutExpired):
         browser.wait(STOP_S)
 

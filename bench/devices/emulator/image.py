@@ -127,7 +127,7 @@ def _root_tree(root: Path) -> None:
         (root / name).symlink_to(f"usr/{name}")
     for name in ("proc", "sys", "dev", "data", "run", "tmp", "root"):
         (root / name).mkdir(exist_ok=True)
-    (root / "init").write_text(ROOT_INIT)
+    (root / "init").write_text(ROOT_INIT, encoding="utf-8", newline="\n")
     (root / "init").chmod(0o755)
 
 

@@ -134,9 +134,9 @@ def memory(data: ReportData) -> Section | None:
         for name in PHASES:
             phase = getattr(run.memory, name)
             phases.append((name, phase.anon_mib, phase.file_mib, phase.vmhwm_mib))
-            values = (phase.anon_mib, phase.file_mib, phase.pss_mib, phase.vmhwm_mib)
-            start = run.memory.start
-            rows.append((style.name, name, *(fixed(v, 1) for v in values), fixed(phase.anon_mib - start.anon_mib, 1)))
+            rise = phase.anon_mib - run.memory.start.anon_mib
+            values = (phase.anon_mib, phase.file_mib, phase.pss_mib, phase.vmhwm_mib, rise)
+            rows.append((style.name, name, *("unknown" if v is None else fixed(v, 1) for v in values)))
         figures.append(stacked_memory(style, phases, axis))
     columns = (
         Column("Artifact", align="left"), Column("Phase", align="left"), Column("Anonymous", "MiB"),

@@ -32,6 +32,15 @@ def test_a_touched_array_is_anonymous_memory():
     assert block[0] == 1
 
 
+def test_without_proc_psutil_answers(tmp_path):
+    before = read_memory(tmp_path)
+    block = np.ones(64 * 2**20 // 8)
+    after = read_memory(tmp_path)
+    assert before.pss_mib is None and after.vmhwm_mib >= after.anon_mib
+    assert after.anon_mib - before.anon_mib == pytest.approx(64, abs=4)
+    assert block[0] == 1
+
+
 def test_the_peak_starts_again():
     code = (
         "import numpy as np; from msdc.bench.devices.process_memory import *\n"

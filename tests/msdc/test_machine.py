@@ -1,0 +1,57 @@
+"""What msdc knows about this machine, and about machines that it is not."""
+
+import os
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from msdc import machine
+from msdc.errors import InputError
+
+# Lines as macOS prints them (`sysctl machdep.cpu hw.optional`): an Apple M2 and an Intel Core i7.
+APPLE = """\
+machdep.cpu.cores_per_package: 8
+machdep.cpu.brand_string: Apple M2
+hw.optional.arm.FEAT_DotProd: 1
+hw.optional.arm.FEAT_BF16: 1
+hw.optional.arm.FEAT_I8MM: 1
+hw.optional.arm.FEAT_FP16: 1
+hw.optional.arm.FEAT_SME: 0
+hw.optional.arm.AdvSIMD: 1
+"""
+INTEL = """\
+machdep.cpu.brand_string: Intel(R) Core(TM) i7-8750H CPU @ 2.20GHz
+machdep.cpu.features: FPU VME SSE4.1 SSE4.2 AES AVX1.0 RDRAND F16C FMA
+machdep.cpu.leaf7_features: BMI1 AVX2 BMI2 ERMS
+hw.optional.avx2_0: 1
+"""
+
+
+def test_processors_of_macs():
+    assert machine.parse_sysctl(APPLE) == ("Apple M2", ("asimd", "asimdhp", "asimddp", "i8mm", "bf16"))
+    name, isa = machine.parse_sysctl(INTEL)
+    assert name.startswith("Intel(R) Core(TM) i7") and isa == ("sse4_2", "avx", "f16c", "fma", "avx2")
+    assert machine.parse_sysctl("") == ("", ())
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="compares with Linux's own answer")
+def test_cores_are_those_of_this_process():
+    assert machine.usable_cores() == os.sched_getaffinity(0)
+    one = min(machine.usable_cores())
+    code = f"from msdc import machine; machine.pin([{one}]); print(sorted(machine.usable_cores()))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == f"[{one}]"
+
+
+def test_a_system_that_pins_nothing(monkeypatch):
+    monkeypatch.delattr(psutil.Process, "cpu_affinity")
+    assert machine.usable_cores() == frozenset(range(os.cpu_count()))
+    with pytest.raises(InputError, match="cannot pin"):
+        machine.pin([0])
+
+
+def test_the_peak_is_at_least_what_is_held():
+    held = psutil.Process().memory_info().rss / 2**20
+    assert machine.peak_mib() >= 0.9 * held

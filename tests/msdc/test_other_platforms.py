@@ -1,0 +1,176 @@
+"""msdc with the parts taken away that only Linux, or only POSIX, has: the real verbs, in a process of their own.
+
+See `tests/helpers/other_platform/sitecustomize.py` for what is taken away. This is not a run on macOS or Windows.
+"""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny_models as tiny
+import yaml
+from other_platform.sitecustomize import GONE, POSIX_ONLY, SIGNALS
+from places import ROOT
+
+SYSTEM = ("os", "signal", "fcntl", "resource", "pwd", "grp", "pty", "termios")
+HIDE = Path(__file__).parents[1] / "helpers" / "other_platform"
+# Runs each line of a JSON list through the command line, as one after another in a shell, and prints how each ended.
+DRIVER = """
+import contextlib, importlib, io, json, pkgutil, sys, traceback
+import msdc, msdc.cli
+
+found = {}
+def attempt(name, call):
+    out = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(out):
+            call()
+        code = 0
+    except SystemExit as error:
+        code = error.code
+    except BaseException:
+        traceback.print_exc()
+        code = "traceback"
+    found[name] = [code, out.getvalue()]
+
+def import_all():
+    for module in pkgutil.walk_packages(msdc.__path__, "msdc."):
+        importlib.import_module(module.name)
+
+attempt("import", import_all)
+for name, words in json.load(open(sys.argv[1], encoding="utf-8")).items():
+    attempt(name, lambda: msdc.cli.main(["--debug", *words]))
+with open(sys.argv[2], "w", encoding="utf-8") as file:
+    json.dump(found, file)
+"""
+TEXTS = "Das Haus ist rot.\nThe car is blue.\nשלום עולם\n"
+
+
+# Every use of a name that macOS or Windows lacks, which asks first whether it is there.
+GUARDED = {
+    ("msdc/cli.py", "SIGHUP"), ("msdc/machine.py", "resource"), ("msdc/machine.py", "getloadavg"),
+    ("msdc/processes.py", "killpg"), ("msdc/processes.py", "SIGKILL"), ("msdc/processes.py", "geteuid"),
+    ("export/executorch/origin.py", "resource"),
+}  # fmt: skip
+LACKING = {"fcntl", "resource", "pwd", "grp", "pty", "termios", "renameat2", *GONE, *POSIX_ONLY, *SIGNALS}
+
+
+def test_every_name_that_a_system_lacks_is_guarded():
+    found = set()
+    for folder in ("msdc", "compress", "distill", "export", "bench"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                names = []
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                    names = [node.attr] if node.value.id in ("os", "signal") else []
+                elif isinstance(node, ast.Import):
+                    names = [alias.name for alias in node.names]
+                elif isinstance(node, ast.ImportFrom):
+                    names = [node.module, *(alias.name for alias in node.names)] if node.module in SYSTEM else []
+                found |= {(path.relative_to(ROOT).as_posix(), name) for name in names if name in LACKING}
+    assert found <= GUARDED
+
+
+def run(platform: str, folder: Path, verbs: dict[str, list[str]]) -> dict[str, list]:
+    """[exit code, standard output] of each verb; everything happens in `folder`."""
+    (folder / "texts.txt").write_text(TEXTS, encoding="utf-8")
+    (folder / "verbs.json").write_text(json.dumps(verbs), encoding="utf-8")
+    environment = {
+        **os.environ, "MSDC_TEST_PLATFORM": platform, "PYTHONPATH": f"{HIDE}{os.pathsep}{ROOT}",
+        "XDG_CACHE_HOME": str(folder / "cache"), "OMP_NUM_THREADS": "1",
+    }  # fmt: skip
+    command = [sys.executable, "-P", "-c", DRIVER, "verbs.json", "found.json"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=900, check=False)
+    errors = done.stderr.decode("utf-8", "replace")
+    assert done.returncode == 0 and "Error in sitecustomize" not in errors, errors
+    found = json.loads((folder / "found.json").read_text(encoding="utf-8"))
+    assert {name: code for name, (code, _) in found.items()} == dict.fromkeys(["import", *verbs], 0), errors
+    return found
+
+
+def usual_verbs() -> dict[str, list[str]]:
+    measure = ["--runtime", "onnx", "--device", "python", "--runs", "2", "--warmup", "1", "--lengths", "8"]
+    return {
+        "encode": ["encode", "-i", "texts.txt", "-o", "texts.npy"],
+        "search": ["search", "texts.txt", "voiture", "--json"],
+        "again": ["search", "texts.txt", "voiture", "--json"],
+        "bench": ["bench", str(tiny.bundle("fp32", ("onnx",))), *measure, "--tasks", "none", "--json", "runs.json"],
+    }
+
+
+def check_usual(found: dict[str, list], folder: Path) -> dict:
+    """The answers are those of this system; returns the result of bench."""
+    import msdc
+
+    expected_ND = msdc.load_encoder("msdc-mini").encode(TEXTS.splitlines())
+    np.testing.assert_allclose(np.load(folder / "texts.npy"), expected_ND, atol=1e-5)
+    first, again = json.loads(found["search"][1]), json.loads(found["again"][1])
+    assert first["queries"][0]["hits"][0]["text"] == "The car is blue."
+    assert (first["encoded"], again["encoded"]) == (3, 0)  # the index was kept and opened
+    assert any(path.name == "index.json" for path in (folder / "cache").rglob("*"))
+    (result,) = json.loads((folder / "runs.json").read_text(encoding="utf-8"))["runs"]
+    warm = result["memory"]["warm"]
+    assert warm["pss_mib"] is None and 0 < warm["anon_mib"] < warm["vmhwm_mib"]
+    assert any("memory by psutil" in note for note in result["notes"])
+    assert result["device"]["cores"] >= 1 and result["device"]["memory_mib"] > 500
+    assert result["parity"]["golden"]["mean_cosine"] > 0.9999 and result["parity"]["golden"]["ids_equal"]
+    return result
+
+
+def text_files(folder: Path) -> list[Path]:
+    kinds = (".json", ".md", ".txt", ".yaml", ".h", ".kt", ".jsonl", ".html")
+    return [path for path in folder.rglob("*") if path.suffix in kinds and path.is_file()]
+
+
+def test_without_what_macos_lacks(tmp_path, tiny_student, tiny_recipe_tree):
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_recipe_tree), encoding="utf-8")
+    verbs = usual_verbs() | {
+        "export": ["export", str(tiny_student), "--target", "linux", "--runtime", "onnx", "--no-gates", "-o", "b"],
+        "distill": ["distill", "tiny.yaml", "-o", "run"],
+        "doctor": ["doctor", "--json"],
+    }
+    found = run("macos", tmp_path, verbs)
+    result = check_usual(found, tmp_path)
+    assert result["device"]["os"].startswith("macOS")
+    assert (tmp_path / "run" / "result.json").is_file() and (tmp_path / "run" / "student" / "config.json").is_file()
+    assert (tmp_path / "b" / "model.onnx").is_file()
+
+
+def test_without_what_windows_lacks(tmp_path, tiny_student):
+    export = ["export", str(tiny_student), "--target", "android", "--runtime", "onnx", "--no-gates", "-o", "b"]
+    verbs = usual_verbs() | {
+        "export": export,
+        "export again": [*export, "--force"],
+        "encode with it": ["encode", "./b", "--json", "Hallo"],
+    }
+    found = run("windows", tmp_path, verbs)
+    result = check_usual(found, tmp_path)
+    assert result["device"]["os"].startswith("Windows")
+    texts = text_files(tmp_path / "b")
+    assert len(texts) > 5
+    # A bundle is checked by the hashes of its files: they must not depend on where it was written.
+    assert not [path for path in texts if b"\r" in path.read_bytes()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("platform", ["macos", "windows"])
+def test_executorch_without_what_others_lack(platform, tmp_path, tiny_student):
+    words = ["export", str(tiny_student), "--target", "ios", "--runtime", "executorch", "--no-gates", "-o", "b"]
+    run(platform, tmp_path, {"export": words, "encode": ["encode", "./b", "--json", "Hallo"]})
+    assert (tmp_path / "b" / "model.pte").is_file()
+
+
+@pytest.mark.slow
+def test_training_without_what_windows_lacks(tmp_path, tiny_recipe_tree):
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_recipe_tree), encoding="utf-8")
+    verbs = {
+        "distill": ["distill", "tiny.yaml", "-o", "run"],
+        "resume": ["distill", "tiny.yaml", "-o", "run", "--resume"],
+    }
+    run("windows", tmp_path, verbs)
+    assert (tmp_path / "run" / "result.json").is_file()
