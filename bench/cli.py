@@ -10,7 +10,7 @@ import click
 
 from msdc.bench.devices.registry import DEVICES, load, usage
 from msdc.bench.option_types import Numbers
-from msdc.commands.options import encode_options
+from msdc.commands.options import encode_options, quiet_option
 from msdc.export.runtimes import expand, runtime_choices
 
 
@@ -89,6 +89,7 @@ def _settings(values: MutableMapping[str, Any]) -> Any:
 @click.option("--results", "folder", type=click.Path(path_type=Path), help="Folder to write one file per run to.")
 @click.option("--peers", is_flag=True, help="Show published figures of other systems in the report.")
 @click.option("--force", is_flag=True, help="Replace existing files.")
+@quiet_option
 def command(
     bundle: Path | None,
     device: str,

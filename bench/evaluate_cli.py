@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from msdc.bench.option_types import Numbers, RenamedOption
-from msdc.commands.options import prompt_options
+from msdc.bench.option_types import Numbers
+from msdc.commands.options import RenamedOption, prompt_options, quiet_option
 from msdc.export.runtimes import RUNTIMES
 
 
@@ -107,7 +107,7 @@ def _listing() -> str:
     "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Also write this file: .json, .md or .html."
 )
 @click.option("--force", is_flag=True, help="Overwrite the output file.")
-@click.option("--quiet", is_flag=True, help="Show no progress.")
+@quiet_option
 def command(
     model: str,
     tasks: str | None,
@@ -134,7 +134,6 @@ def command(
     as_json: bool,
     output: Path | None,
     force: bool,
-    quiet: bool,
 ) -> None:
     """Measure the accuracy of MODEL: a shipped name, a folder, a hub id, or an exported bundle, run as it is.
 
@@ -168,7 +167,7 @@ def command(
         margin=margin,
         candidates=candidates,
         threads=threads,
-        progress=not quiet,
+        progress=True,
     )
     config = EvaluateConfig(
         model=model,

@@ -22,7 +22,7 @@ from msdc.bench.accuracy.run import check_tasks, evaluate_loaded, load_sets
 from msdc.bench.accuracy.sets.languages import SHIPPED
 from msdc.bench.accuracy.sets.named_set import find_data_folder
 from msdc.errors import InputError
-from msdc.progress import say
+from msdc.progress import warn
 
 RECIPE = "recipe.yaml"
 
@@ -85,7 +85,7 @@ def exported(model: str, runtimes: str = "both") -> Iterator[str]:
         _, manifest = export_model(ExportRequest(model, "linux", runtime=runtimes, out=out, gates=False))
         short = [runtime for runtime, parity in manifest.parity.items() if not parity.passed]
         if short:
-            say(f"card: msdc export would refuse this model for {' and '.join(short)}: a gate is not met")
+            warn(f"card: msdc export would refuse this model for {' and '.join(short)}: a gate is not met")
         yield str(out)
 
 

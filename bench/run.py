@@ -19,7 +19,7 @@ from msdc.export.runtimes import RUNTIMES
 from msdc.files import refuse_existing, write_json
 from msdc.machine import usable_cores
 from msdc.processes import kill_children
-from msdc.progress import say
+from msdc.progress import say, warn
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def bench(bundle: Path, devices: str, settings: BenchSettings) -> BenchOutcome:
             return _run(device, bundle, settings)
         except MsdcError as error:
             failure = f"{device.spec}: {' '.join(str(error).split())}"
-            say(f"failed on {failure}")
+            warn(f"failed on {failure}")
             return BenchOutcome(failures=[failure])
 
     # Devices that measure time run one after another, undisturbed; those that count instructions run in parallel after.

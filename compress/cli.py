@@ -9,10 +9,14 @@ from typing import Any
 import click
 
 from msdc.cli import runtime_names
+from msdc.commands.options import RenamedOption, quiet_option
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-FORCE = click.option("--force", is_flag=True, help="Replace OUT if it exists.")
-OUT = click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder to write.")
+FORCE = click.option("--force", is_flag=True, help="Replace the folder if it exists.")
+OUT = click.option(
+    "-o", "--output", "out", cls=RenamedOption, old=("--out",), type=click.Path(path_type=Path), required=True,
+    help="Folder to write.",
+)  # fmt: skip
 PLACE = click.option("--place", type=click.Choice(["word", "embedding"]), default="word", show_default=True,
                      help="word: the paper's bottleneck; embedding: a stock AlbertModel.")  # fmt: skip
 
@@ -129,6 +133,7 @@ def plan(model: str | None, shape: str | None, list_shapes: bool, as_json: bool,
               help="Measure the change on this text (repeatable).")  # fmt: skip
 @FORCE
 @JSON
+@quiet_option
 def vocabulary(model: str, languages: str | None, as_json: bool, **options: Any) -> None:
     """Remove unused pieces and table rows, and verify that nothing else changed."""
     from msdc.compress.vocabulary.trim import TrimRequest, trim
@@ -170,6 +175,7 @@ def vocabulary(model: str, languages: str | None, as_json: bool, **options: Any)
 @click.option("--materialise", is_flag=True, help="Write the equal plain BertModel: unrolled, V x H table.")
 @FORCE
 @JSON
+@quiet_option
 def student(model: str, layers: str | None, as_json: bool, **options: Any) -> None:
     """Cut a student out of any encoder: layers of the recurring unit, and a bottleneck from the SVD of its table."""
     from msdc.compress.student.cut import StudentRequest, make
@@ -206,6 +212,7 @@ def student(model: str, layers: str | None, as_json: bool, **options: Any) -> No
 @click.option("--rounds", type=int, default=4, show_default=True, help="How often links and base are fitted in turn.")
 @FORCE
 @JSON
+@quiet_option
 def code(as_json: bool, **options: Any) -> None:
     """Code a model's token table: each row becomes a weighted sum of a few rows of a small base table."""
     from msdc.compress.student.code import CodeRequest, run_code
@@ -235,6 +242,7 @@ def code(as_json: bool, **options: Any) -> None:
 @click.option("--int4-linears", is_flag=True, help="With auto: try int4 linears too (ExecuTorch only).")
 @FORCE
 @JSON
+@quiet_option
 def quantize(as_json: bool, **options: Any) -> None:
     """Store a model as integers and scales, and report what each weight cost."""
     from msdc.compress.quantization.quantize import QuantizeRequest, run_quantize

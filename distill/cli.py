@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from msdc.commands.options import quiet_option
 from msdc.distill.training.trackers import TRACKERS
 
 
@@ -34,6 +35,7 @@ from msdc.distill.training.trackers import TRACKERS
 )
 @click.option("--sweep", metavar="KEY=A,B,C", help="One run per value; table=N or variant=A,B for rows of a paper.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@quiet_option
 def command(
     recipe: str | None,
     output: Path | None,

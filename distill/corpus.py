@@ -11,6 +11,7 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
+from msdc.commands.options import quiet_option
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
 from msdc.distill.data.formats import KINDS
 from msdc.distill.data.sources import Source, open_corpus
@@ -134,6 +135,7 @@ def _corpora(file: str, settings: dict[str, Any], data: Path | None) -> tuple[li
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
+@quiet_option
 def command(
     context: click.Context,
     files: tuple[str, ...],

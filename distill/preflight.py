@@ -24,7 +24,7 @@ from msdc.distill.training.validation import read_graded
 from msdc.encoders.layout import Layout, read_layout
 from msdc.encoders.locate import locate_model
 from msdc.errors import InputError
-from msdc.progress import say
+from msdc.progress import warn
 
 TRIPLE_KINDS = ("triples", "nli")
 ASSISTANT_POSITIONS = 128  # of a multilingual model by name (msdc.distill.assistant)
@@ -177,7 +177,7 @@ def check_models(recipe: Recipe, download: bool = True) -> list[str]:
             and "max_length" in recipe.student.model_fields_set
         ):
             asked = recipe.student.max_length
-            say(f"student: max_length {asked} asked, {longest} made: the assistant has no more positions")
+            warn(f"student: max_length {asked} asked, {longest} made: the assistant has no more positions")
         _check_code(recipe, recipe.student)
         if recipe.student.scratch is None:
             if recipe.assistant is None:

@@ -33,7 +33,8 @@ class Corpus(Strict):
     limit: int | None = Field(default=None, gt=0, description="rows taken from each file")
     columns: tuple[int, ...] | tuple[str, ...] = Field(
         default=(),
-        description="of a table: the text, the pair (source, target) or the triple; numbers from 1, or names",
+        description="of a table: the text, the pair (source, target), the triple, or for nli (label, premise, "
+        "hypothesis); numbers from 1, or names",
     )
     subset: str | None = Field(default=None, description="hub: the configuration of the data set")
     tokenized: bool = Field(default=False, description="tokenized text: blanks before punctuation are removed")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from msdc.commands.options import RenamedOption, quiet_option
 from msdc.export.runtimes import runtime_choices
 from msdc.export.targets import TARGETS, default_runtimes_help
 
@@ -23,7 +24,8 @@ from msdc.export.targets import TARGETS, default_runtimes_help
     help="fp32, int8, int8-embed4 (4-bit token table), int4-embed4 (for students trained for it), or a plan's .json. "
     "Default: the plan of a folder made by `compress quantize`, else int8.",
 )
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="Bundle folder. Default: MODEL-TARGET here.")
+@click.option("-o", "--output", "out", cls=RenamedOption, old=("--out",), type=click.Path(path_type=Path),
+              help="Bundle folder. Default: MODEL-TARGET here.")  # fmt: skip
 @click.option(
     "--style",
     type=click.Choice(["multi-method", "forward"]),
@@ -46,6 +48,7 @@ from msdc.export.targets import TARGETS, default_runtimes_help
 )
 @click.option("--force", is_flag=True, help="Replace an existing folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
+@quiet_option
 def command(
     model: str,
     target: str,

@@ -73,11 +73,26 @@ class Counter:
             say(text)
 
 
+_quiet = False
+
+
+def be_quiet(quiet: bool) -> None:
+    """Whether bars and the lines of `say` are left out from now on: `--quiet` of the command line."""
+    global _quiet
+    _quiet = quiet
+
+
 def in_terminal() -> bool:
-    """Whether standard error is a terminal, so that a bar can be drawn."""
-    return sys.stderr.isatty()
+    """Whether a bar can be drawn: standard error is a terminal, and nobody asked for silence."""
+    return not _quiet and sys.stderr.isatty()
 
 
 def say(message: str) -> None:
-    """Print one line on standard error."""
+    """Print one line on standard error: progress, or a remark; none with `--quiet`."""
+    if not _quiet:
+        warn(message)
+
+
+def warn(message: str) -> None:
+    """Print one line on standard error, also with `--quiet`: what is not as asked, or what is to be done."""
     print(printable(message), file=sys.stderr, flush=True)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
+from pydantic import JsonValue
 
 from msdc.bench.accuracy.registry import find_task
 from msdc.bench.accuracy.sets.named_set import find_data_folder
 from msdc.bench.accuracy.sets.registry import select_sets
-from msdc.bench.accuracy.task import Data, Options, Outcome, Task
-from msdc.bench.accuracy.vectors import VectorStore
+from msdc.bench.accuracy.task import Data, Options, Outcome, Settings, Task
+from msdc.bench.accuracy.vectors import SupportsEncode, VectorStore
 from msdc.errors import InputError
 
 
@@ -47,8 +48,13 @@ def plain(value: Any) -> Any:
 
 
 def evaluate(
-    model: Any, task: str = "sts", path: str | Path | None = None, *, data: str | Path | None = None, **settings: Any
-) -> dict[str, Any]:
+    model: SupportsEncode,
+    task: str = "sts",
+    path: str | Path | None = None,
+    *,
+    data: str | Path | None = None,
+    **settings: Unpack[Settings],
+) -> dict[str, JsonValue]:
     """Score `model` (anything with `.encode(texts) -> float32 [N, D]`) on one file or folder of a task.
 
     Without `path`, `task` names a data set (`graded-pairs`, `sts17/en-en`), read from the folder `data`, from that of

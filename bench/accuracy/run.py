@@ -20,7 +20,7 @@ from msdc.bench.accuracy.sets.registry import SETS, SUITES, select_sets
 from msdc.bench.accuracy.task import tested_texts
 from msdc.errors import InputError
 from msdc.machine import versions
-from msdc.progress import say
+from msdc.progress import warn
 
 PACKAGES = ("msdc", "numpy", "scipy", "scikit-learn", "faiss-cpu", "torch", "executorch", "onnxruntime")
 
@@ -99,7 +99,7 @@ def evaluate_loaded(config: EvaluateConfig, opener: Opener, main: Contender, loa
 
 def _contamination(config: EvaluateConfig, loaded: Loaded) -> Findings | None:
     if not config.corpora:
-        say(f"contamination: not checked ({config.no_corpora}); name the model's training corpora with --corpus")
+        warn(f"contamination: not checked ({config.no_corpora}); name the model's training corpora with --corpus")
         return None
     tests = {one.name: tested_texts(data) for one, data in loaded.sets if one.task.name != "drift"}
     data = find_data_folder(config.data).folder

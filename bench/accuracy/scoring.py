@@ -17,7 +17,7 @@ from msdc.bench.accuracy.sets.registry import SUITES, DataSet
 from msdc.bench.accuracy.statistics import Items, interval, paired_test
 from msdc.bench.accuracy.vector_files import VectorFiles
 from msdc.errors import InputError
-from msdc.progress import say
+from msdc.progress import warn
 
 Answers = dict[str, tuple[dict[str, Any], Items | None]]
 
@@ -95,7 +95,7 @@ def _answer(
     if one.task.needs_reference and goal is None:
         return None
     if isinstance(contender.store.model, VectorFiles) and (absent := contender.store.model.missing(data.texts())):
-        say(f"{contender.label}: {one.name} is not scored, {len(absent)} texts have no vector ({absent[0][:60]!r})")
+        warn(f"{contender.label}: {one.name} is not scored, {len(absent)} texts have no vector ({absent[0][:60]!r})")
         return None
     options = replace(config.options, reference=goal.store if goal else None)
     result, outcome = result_of(one.task, contender.store, data, options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypedDict
 
 from msdc.bench.accuracy.statistics import RESAMPLES, Items
 from msdc.bench.accuracy.vectors import VectorStore
@@ -27,6 +27,21 @@ class Options:
     progress: bool = False
     # float model (drift) or teacher (mse) to compare with
     reference: VectorStore | None = None
+
+
+class Settings(TypedDict, total=False):
+    """The fields of `Options` as keywords."""
+
+    resamples: int
+    seed: int
+    neighbours: int
+    margin: Literal["ratio", "distance", "absolute"]
+    candidates: int
+    queries: int
+    folds: int
+    threads: int | None
+    progress: bool
+    reference: VectorStore | None
 
 
 class Data(Protocol):

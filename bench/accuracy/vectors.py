@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
@@ -19,6 +19,14 @@ from msdc.progress import track
 CHUNK = 1024
 
 
+class SupportsEncode(Protocol):
+    """Anything that turns a list of N texts into numbers [N, D]: ours, a SentenceTransformer, a class of your own."""
+
+    def encode(self, texts: list[str], /) -> object:
+        """One row per text; numpy must be able to read it."""
+        ...
+
+
 class VectorStore:
     """A model that encodes each distinct text once.
 
@@ -27,7 +35,7 @@ class VectorStore:
     """
 
     def __init__(
-        self, model: Any, *, progress: bool = False, cache: Path | None = None, key: str | None = None
+        self, model: SupportsEncode, *, progress: bool = False, cache: Path | None = None, key: str | None = None
     ) -> None:
         self.model = model
         self.name = str(getattr(model, "name", type(model).__name__))
@@ -93,7 +101,7 @@ class VectorStore:
     @property
     def width(self) -> int:
         """Sentence width D."""
-        return int(self._blocks[0].shape[1]) if self._blocks else int(self.model.width)
+        return int(self._blocks[0].shape[1]) if self._blocks else int(getattr(self.model, "width"))  # noqa: B009
 
     def __len__(self) -> int:
         return len(self._rows)

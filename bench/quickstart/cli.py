@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from msdc.commands.options import quiet_option
+
 
 @click.command()
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("runs/quickstart"), show_default=True,
@@ -15,6 +17,7 @@ import click
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a value of the recipe; repeatable."
 )
 @click.option("--force", is_flag=True, help="Replace an earlier run in the folder.")
+@quiet_option
 def command(output: Path, runs: int, overrides: tuple[str, ...], force: bool) -> None:
     """Run the whole workflow on the embedded corpus: distill, export int8 for both runtimes, measure, report.
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from msdc.commands.options import quiet_option
+
 
 @click.command()
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))
@@ -29,6 +31,7 @@ import click
               help="Least Spearman x 100, 70@sts17/en-en; without a set, of the mean; repeatable.")  # fmt: skip
 @click.option("--fail", "must_pass", is_flag=True, help="Exit code 1 when a target is missed or not measured.")
 @click.option("--force", is_flag=True, help="Replace an existing report.")
+@quiet_option
 def command(
     results: tuple[Path, ...],
     output: Path | None,

@@ -14,7 +14,7 @@ from typing import Any
 
 from msdc.errors import MsdcError
 from msdc.files import locked, read_json, sha256_file, staged_folder, user_cache, write_json
-from msdc.progress import say
+from msdc.progress import warn
 
 STAMP, CONTENTS = "recipe.json", "contents.json"
 
@@ -54,7 +54,7 @@ def _usable(target: Path) -> bool:
         return False
     wrong = damage(target)
     if wrong is not None:
-        say(f"{target}: {wrong}; made anew")
+        warn(f"{target}: {wrong}; made anew")
     return wrong is None
 
 

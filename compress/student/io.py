@@ -14,7 +14,7 @@ from msdc.compress.student.coded_table import check_index
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.shapes import INDEX, tensor_shapes
 from msdc.encoders.defaults import EncodeDefaults
-from msdc.encoders.layout import OWN_TYPE, read_layout
+from msdc.encoders.layout import OWN_TYPE, STOCK_FOLDER, read_layout
 from msdc.errors import InputError
 from msdc.files import read_json, regular_size, staged_folder, write_json, write_text
 from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, write_tokenizer_folder
@@ -107,9 +107,6 @@ def save_stock(
         (defaults or EncodeDefaults()).write(stage)
         write_text(stage / "README.md", card or f"# {Path(folder).name}\n\nA student made with msdc.\n")
     return Path(folder)
-
-
-STOCK_FOLDER = "stock"
 
 
 def add_stock_twin(folder: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from msdc.compress.vocabulary.alphabets import Alphabet
 from msdc.errors import InputError
 from msdc.files import atomic_path
-from msdc.progress import say
+from msdc.progress import warn
 from msdc.text.tokenizer import PieceTokenizer, Tokenizer
 
 SPACE = "▁"
@@ -269,5 +269,5 @@ def train_vocabulary(
         temporary.write_bytes(buffer.getvalue())
     made = sentencepiece.SentencePieceProcessor(model_proto=buffer.getvalue()).get_piece_size()
     if made < size and not quiet:
-        say(f"vocabulary: {size:,} pieces asked, {made:,} made: the {len(rows):,} sentences support no more")
+        warn(f"vocabulary: {size:,} pieces asked, {made:,} made: the {len(rows):,} sentences support no more")
     return target

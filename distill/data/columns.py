@@ -33,6 +33,12 @@ TRIPLE_NAMES = (
     ("sent0", "sent1", "hard_neg"),
     ("query", "pos", "neg"),
 )
+# (label, premise, hypothesis) of natural language inference
+LABELLED_NAMES = tuple(
+    (label, *pair)
+    for label in ("gold_label", "label")
+    for pair in (("premise", "hypothesis"), ("sentence1", "sentence2"), ("sentence_a", "sentence_b"))
+)
 TEXT_NAMES = ("text", "sentence", "content")
 # Look like codes of languages and are none.
 NO_CODES = frozenset(
@@ -201,6 +207,27 @@ def find_triple(table: Table, corpus: Corpus) -> list[int]:
     texts = _text_columns(table)
     if known is None and table.width > 3 and len(texts) == 3:
         known = texts
+    return known or [0, 1, 2]
+
+
+def find_labelled(table: Table, corpus: Corpus) -> list[int]:
+    """The columns of label, premise and hypothesis in a table of labelled pairs.
+
+    Raises:
+        InputError: they cannot be told.
+    """
+    if corpus.columns:
+        found = _named(table, corpus.columns)
+        if len(found) != 3:
+            raise InputError(
+                f"{table.path}: labelled pairs need three columns (label, premise, hypothesis), the corpus names "
+                f"{len(found)}"
+            )
+        return found
+    known = _known(table, LABELLED_NAMES)
+    if known is None and (table.names or table.width != 3):
+        seen = f"{table.seen()}; which are label, premise and hypothesis: `columns: [A, B, C]`"
+        raise unknown_form(table.path, seen)
     return known or [0, 1, 2]
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError
 from msdc.files import atomic_path, disk_errors, read_json, sha256_file, user_cache, write_json
-from msdc.progress import say
+from msdc.progress import say, warn
 
 OPUS_URL = "https://object.pouta.csc.fi/OPUS-{name}/{version}/moses/{pair}.txt.zip"
 MAX_ZIP_BYTES = 20 * 2**30
@@ -95,7 +95,7 @@ def fetch_opus(corpus: Corpus) -> list[tuple[Path, Path, str]]:
         try:
             found.append((*_opus_pair(name, version, corpus.source, code), code))
         except PairMissing as error:
-            say(f"warning: {error}; skipped")
+            warn(f"warning: {error}; skipped")
     if not found:
         raise InputError(
             f"OPUS corpus {corpus.opus}: cannot be fetched (none of {', '.join(corpus.languages)} is there)"
@@ -156,4 +156,4 @@ def _compare(files: tuple[Path, Path], record: Path) -> None:
     known = read_json(record)
     for path in files:
         if isinstance(known, dict) and known.get("files", {}).get(path.name) != sha256_file(path):
-            say(f"warning: {path}: changed since it was downloaded; remove it to have it fetched again")
+            warn(f"warning: {path}: changed since it was downloaded; remove it to have it fetched again")

@@ -16,7 +16,7 @@ from msdc.distill.recipe import TEACHER, Corpus, NamedModel, Recipe, model_name
 from msdc.encoders.locate import locate_model
 from msdc.errors import InputError
 from msdc.files import read_json, sha256_file, write_json
-from msdc.progress import say
+from msdc.progress import warn
 
 FILE_NAME = "downloads.json"
 # Files of a model folder that its numbers depend on.
@@ -96,4 +96,4 @@ def record_downloads(recipe: Recipe, folder: Path) -> None:
         old = (before.get(name) or {}).get("files", {})
         changed = sorted(n for n in entry["files"].keys() | old.keys() if entry["files"].get(n) != old.get(n))
         if changed:
-            say(f"warning: {name}: changed since this run began: {', '.join(changed)[:300]} (see {file})")
+            warn(f"warning: {name}: changed since this run began: {', '.join(changed)[:300]} (see {file})")

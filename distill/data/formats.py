@@ -20,6 +20,7 @@ from msdc.distill.data.columns import (
     unknown_form,
     unnamed_language,
 )
+from msdc.distill.data.labelled_pairs import read_nli, read_nli_pairs
 from msdc.distill.data.markup import read_tmx, read_xliff
 from msdc.distill.data.sources import Row, Source, language_of, refuse_test_set
 from msdc.distill.recipe import Corpus
@@ -29,8 +30,6 @@ from msdc.text.parquet import open_parquet
 from msdc.text.scored_pairs import GOLD_RANGE, read_pairs
 from msdc.text.tabular import MAX_LINE_BYTES, Table, open_delimited, open_json_lines, text_bytes
 from msdc.text.text_files import iterate_lines
-
-NLI_CLASSES = ("contradiction", "entailment", "neutral")  # in the order of their numbers
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -264,50 +263,6 @@ def _dictionary(path: Path, corpus: Corpus, language: str | None) -> list[Source
     return [source]
 
 
-def _nli(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
-    """Labelled pairs (label, premise, hypothesis; further columns are ignored) as triples.
-
-    Pairs of one premise follow each other, as in SNLI and MultiNLI; every entailed hypothesis is combined with every
-    contradicting one. A premise that lacks either gives no triple and counts as a bad line.
-    """
-
-    def rows() -> Iterator[Row]:
-        premise = ""
-        found: dict[str, list[str]] = {}
-        for number, line in chain(_lines(path), [(0, "")]):
-            cells = line.split("\t")
-            if len(cells) < 3 or cells[1].strip() != premise:
-                if found:
-                    entailed, contradicting = found.get("entailment", []), found.get("contradiction", [])
-                    if not entailed or not contradicting:
-                        source.complain(number, "the premise before has no entailment or no contradiction")
-                    for one in entailed:
-                        for other in contradicting:
-                            yield Row(premise, one, corpus.source, other)
-                premise, found = "", {}
-            if len(cells) >= 3 and cells[0] in ("entailment", "neutral", "contradiction"):
-                premise = cells[1].strip()
-                found.setdefault(cells[0], []).append(cells[2])
-
-    source = Source(str(path), corpus.source, text_bytes(path), corpus, rows)
-    return [source]
-
-
-def _nli_pairs(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
-    """Labelled pairs as they are (label, premise, hypothesis; further columns are ignored), for classification."""
-
-    def rows() -> Iterator[Row]:
-        for number, line in _lines(path):
-            cells = line.split("\t")
-            if len(cells) >= 3 and cells[0] in NLI_CLASSES and cells[1].strip() and cells[2].strip():
-                yield Row(cells[1], cells[2], corpus.source, label=float(NLI_CLASSES.index(cells[0])))
-            else:
-                source.complain(number, "expected a label of NLI, a premise and a hypothesis")
-
-    source = Source(str(path), corpus.source, text_bytes(path), corpus, rows)
-    return [source]
-
-
 def _scored(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
     """Pairs with gold similarities 0 .. 5 in any layout of msdc.text.scored_pairs, scaled to 0 .. 1, for regression."""
     refuse_test_set(path, "be trained on; name the training part")
@@ -342,8 +297,8 @@ class Format:
 
 # The first that fits is taken; the last one reads everything else.
 FORMATS = (
-    Format("nli", _nli, parallel=False),
-    Format("nli-pairs", _nli_pairs, parallel=False),
+    Format("nli", read_nli, parallel=False),
+    Format("nli-pairs", read_nli_pairs, parallel=False),
     Format("scored", _scored, parallel=False),
     Format("dictionary", _dictionary),
     Format("gettext", _gettext, suffixes=(".po",)),

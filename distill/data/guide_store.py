@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from msdc.files import disk_errors, locked
-from msdc.progress import say
+from msdc.progress import warn
 
 RECENT = 65_536  # keys that may wait, unsorted, before the index is sorted again
 # The largest block: what the first use of one of its rows has to read.
@@ -105,7 +105,7 @@ class GuideStore:
         """Once: the same damage may concern many rows."""
         if not self._said:
             self._said = True
-            say(f"{self.folder}: {what}; they are computed again")
+            warn(f"{self.folder}: {what}; they are computed again")
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:

@@ -18,7 +18,7 @@ import numpy as np
 from msdc.distill.data.sources import Row, Source
 from msdc.distill.recipe import HeldOut
 from msdc.errors import InputError
-from msdc.progress import say
+from msdc.progress import warn
 
 BLOCK = 4096
 
@@ -126,7 +126,7 @@ class TextStream:
     def _report(self, source: Source) -> None:
         if source.bad and source.name not in self.reported:
             self.reported.add(source.name)
-            say(f"{source.name}: skipped {source.bad} bad lines, the first: {source.first_bad}")
+            warn(f"{source.name}: skipped {source.bad} bad lines, the first: {source.first_bad}")
 
     def rows(self, epoch: int) -> Iterator[Row]:
         """Training rows of one epoch in shuffled order."""

@@ -18,7 +18,7 @@ from msdc.distill.tasks.hidden_states import layer_pairs
 from msdc.distill.training import parallel
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import InputError
-from msdc.progress import say
+from msdc.progress import warn
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class RunModels:
         elif stage.start in ("svd", "body"):
             shape = self._cut_shape()
             if shape is None or self.recipe.assistant is None or stage.role != "student":
-                say(f"stage {stage.name}: start: {stage.start} has no effect, the learner is not cut from an assistant")
+                warn(f"stage {stage.name}: start: {stage.start} has no effect, the learner is cut from no assistant")
             elif folder != self.folder.untrained("student"):
                 # A student's first stage starts from a fresh cut in any case; a later one is cut again in part.
                 assistant = self.folder.newest(self.recipe, "assistant")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from msdc.distill.data.batches import Batch
-from msdc.distill.data.formats import NLI_CLASSES
+from msdc.distill.data.labelled_pairs import NLI_CLASSES
 from msdc.distill.data.stream import TextStream
 from msdc.distill.guide import Guide
 from msdc.distill.recipe import Stage

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from msdc.progress import say
+from msdc.progress import in_terminal, say
 
 LINE_SECONDS = 30.0
 
@@ -54,7 +53,7 @@ class StageProgress:
         self.clock = clock
         self._bar: Any = None
         self._task: Any = None
-        self._terminal = enabled and sys.stderr.isatty()
+        self._terminal = enabled and in_terminal()
         self._every = 0.5 if self._terminal else seconds
         self._shown = clock()
         self._losses: list[float] = []

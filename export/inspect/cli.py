@@ -7,11 +7,14 @@ from pathlib import Path
 
 import click
 
+from msdc.commands.options import quiet_option
+
 
 @click.command()
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option("--tensors", type=click.IntRange(min=0), default=12, show_default=True, help="Largest tensors to list.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@quiet_option
 def command(path: Path | None, tensors: int, as_json: bool) -> None:
     """Show the content of a .pte, an .onnx or a bundle folder without running it: methods, operators, delegates, bytes,
     hashes. Without PATH: the shipped msdc-mini, exported once into the user's cache."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from msdc.commands.options import encode_options, given_texts, model_and_texts, model_options
+from msdc.commands.options import encode_options, given_texts, model_and_texts, model_options, quiet_option
 
 if TYPE_CHECKING:
     from msdc.encoders.encoder import SentenceEncoder
@@ -26,6 +26,7 @@ def similarities(model: SentenceEncoder, texts: Sequence[str]) -> list[float]:
 @click.command()
 @model_options
 @encode_options
+@quiet_option
 def command(
     words: tuple[str, ...],
     model: str | None,

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 import click
 import numpy as np
 
-from msdc.commands.options import encode_options, model_and_texts, model_options, require_piped
+from msdc.commands.options import encode_options, model_and_texts, model_options, quiet_option, require_piped
 from msdc.errors import InputError
 from msdc.files import atomic_path, disk_errors, refuse_existing
-from msdc.progress import Counter
+from msdc.progress import Counter, say
 from msdc.text.inputs import iterate_texts, stdin_texts
 
 if TYPE_CHECKING:
@@ -174,6 +174,7 @@ def _print(model: SentenceEncoder, texts: Iterator[str], as_json: bool) -> None:
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write: .npy, .parquet or .jsonl.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @encode_options
+@quiet_option
 def command(
     words: tuple[str, ...],
     model: str | None,
@@ -214,4 +215,4 @@ def command(
         _print(opened, source, as_json)
         return
     rows = encode_to_file(opened, source, output, force)
-    click.echo(f"{output}: {rows:,} vectors of {opened.width} numbers by {opened.name}", err=True)
+    say(f"{output}: {rows:,} vectors of {opened.width} numbers by {opened.name}")

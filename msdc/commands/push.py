@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from msdc.commands.options import quiet_option
 from msdc.errors import InputError, MsdcError
 
 # What no reader of a repository needs, or must not see.
@@ -91,6 +92,7 @@ def planned(folder: Path) -> list[tuple[str, int]]:
 @click.option("--message", default="", help="Message of the commit.")
 @click.option("--dry-run", "dry", is_flag=True, help="List the files; upload nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@quiet_option
 def command(
     folder: Path, hub_id: str, private: bool, branch: str | None, message: str, dry: bool, as_json: bool
 ) -> None:

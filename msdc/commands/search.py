@@ -22,10 +22,10 @@ import click
 import numpy as np
 
 from msdc.cli import runtime_names
-from msdc.commands.options import encode_options, require_utf8
+from msdc.commands.options import encode_options, quiet_option, require_utf8
 from msdc.errors import InputError
 from msdc.files import read_json, sha256_file, staged_folder, user_cache, write_json
-from msdc.progress import say, track
+from msdc.progress import say, track, warn
 from msdc.scores import require_finite, unit_rows
 from msdc.text.inputs import iterate_texts
 from msdc.text.text_files import MAX_TEXT_BYTES
@@ -185,7 +185,7 @@ class Index:
                     return index, keys_N
         except (InputError, OSError, RuntimeError, KeyError, TypeError, AttributeError):
             pass
-        say(f"{self.folder}: the index is damaged or of an earlier version; it is made anew")
+        warn(f"{self.folder}: the index is damaged or of an earlier version; it is made anew")
         return None
 
     def _open(self, identity: str) -> int:
@@ -332,6 +332,7 @@ def search(
 @click.option("--line-prompt-name", help="The same as --prompt-name, for the lines of FILE.")
 @click.option("--line-prompt", help="The same as --prompt, for the lines of FILE.")
 @encode_options
+@quiet_option
 def command(
     file: Path,
     queries: tuple[str, ...],
@@ -370,11 +371,11 @@ def command(
         click.echo(json.dumps({**head, "queries": [dataclasses.asdict(a) for a in answers]}, ensure_ascii=False))
         return
     made = f"{opened.encoded} of them encoded now" if opened.encoded else "all from disk"
-    click.echo(f"{len(opened.texts)} lines, {made}, in {opened.open_s:.2f} s: {opened.folder}", err=True)
+    say(f"{len(opened.texts)} lines, {made}, in {opened.open_s:.2f} s: {opened.folder}")
     for answer in answers:
         click.echo(f"\n{answer.query}")
         if not answer.hits:
             click.echo(f"  (none of at least {threshold})")
         for hit in answer.hits:
             click.echo(f"  {hit.cosine:6.3f}  {hit.line:>6}  {hit.text}")
-        click.echo(f"  {answer.encode_ms:.1f} ms for the query's vector, {answer.search_ms:.1f} ms to search", err=True)
+        say(f"  {answer.encode_ms:.1f} ms for the query's vector, {answer.search_ms:.1f} ms to search")

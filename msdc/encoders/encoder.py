@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from msdc.encoders.defaults import EncodeDefaults, configured, read_defaults, with_prompt
-from msdc.encoders.layout import read_layout
+from msdc.encoders.layout import STOCK_FOLDER, read_layout
 from msdc.encoders.locate import is_reserved, locate_model
 from msdc.errors import InputError
 from msdc.files import sha256_files
@@ -141,7 +141,12 @@ class Encoder:
         if self._fingerprint is None:
             if self.folder is None:
                 raise InputError("an encoder that lives only in memory has no fingerprint; save it first")
-            files = [p for p in self.folder.rglob("*") if p.suffix in (".safetensors", ".json", ".model", ".txt")]
+            # By whole path: files of the same name (config.json of two modules) keep their order in a copied folder.
+            files = sorted(p for p in self.folder.rglob("*") if p.suffix in (".safetensors", ".json", ".model", ".txt"))
+            if read_layout(self.folder).model_type in OWN_LOADERS:
+                # The twin for other libraries, and the list that names it, decide none of our vectors.
+                twin = (STOCK_FOLDER, "modules.json")
+                files = [path for path in files if path.relative_to(self.folder).parts[0] not in twin]
             self._fingerprint = sha256_files(files)
         return self._fingerprint
 

@@ -30,6 +30,8 @@ STOCK = {
 POSITIONS_AFTER_PAD = ("roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl", "xmod")
 OWN = "Student"
 OWN_TYPE = "msdc-student"
+# Of a student of ours: the equal model of stock classes, which only others read.
+STOCK_FOLDER = "stock"
 STOCK_PREFIX = "sentence_transformers."
 
 

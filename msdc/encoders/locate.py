@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msdc.errors import InputError, did_you_mean
 from msdc.files import PACKAGE, sha256_file
-from msdc.progress import say
+from msdc.progress import warn
 
 SHIPPED = PACKAGE / "models"
 # PyPI package -> (hub id, published sha256 of model.safetensors)
@@ -26,6 +26,11 @@ HUB_PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors", "README.md"]
 def shipped_names() -> list[str]:
     """Names of the models inside this package."""
     return sorted(p.name for p in SHIPPED.iterdir() if (p / "config.json").is_file()) if SHIPPED.is_dir() else []
+
+
+def bare_names() -> list[str]:
+    """Names without an owner: of the shipped models and of the teachers in packages."""
+    return [*shipped_names(), *(hub_id.split("/")[-1] for hub_id, _ in OFFLINE.values())]
 
 
 def _offline(name: str) -> Path | None:
@@ -57,14 +62,13 @@ def is_reserved(name: str | Path) -> bool:
     What a name means must not depend on the working directory: a folder of the same name is written `./NAME`, or passed
     as a `Path`.
     """
-    hub_ids = [hub_id for hub_id, _ in OFFLINE.values()]
-    known = [*shipped_names(), *hub_ids, *(hub_id.split("/")[-1] for hub_id in hub_ids)]
+    known = [*bare_names(), *(hub_id for hub_id, _ in OFFLINE.values())]
     return isinstance(name, str) and name in known
 
 
 @functools.cache
 def _tell_shadowed(name: str, meaning: str) -> None:
-    say(f"{name}: {meaning}; for the folder of that name here write ./{name}")
+    warn(f"{name}: {meaning}; for the folder of that name here write ./{name}")
 
 
 def _of_run(folder: Path) -> Path:
@@ -102,10 +106,9 @@ def locate_model(name: str | Path) -> Path:
         return found
     hub_id = next((hub for hub, _ in OFFLINE.values() if name == hub.split("/")[-1]), name)
     if "/" not in hub_id:
-        bare = [*shipped_names(), *(hub.split("/")[-1] for hub, _ in OFFLINE.values())]
         raise InputError(
-            f"{name}: no folder of this name and no shipped model{did_you_mean(name, bare)} A folder is written "
-            f"./{name}, a model of the hub OWNER/{name}"
+            f"{name}: no folder of this name and no shipped model{did_you_mean(name, bare_names())} A folder is "
+            f"written ./{name}, a model of the hub OWNER/{name}"
         )
     try:
         from huggingface_hub import snapshot_download

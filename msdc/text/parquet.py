@@ -205,28 +205,31 @@ def column_of(batch: Any, name: str) -> Any:
     return pc.struct_field(column, inner)
 
 
-def open_parquet(path: Path) -> Table:
-    """The text columns of a parquet file.
+def open_parquet(path: Path, integers: bool = False) -> Table:
+    """The text columns of a parquet file; with `integers` also those of whole numbers, as labels are.
 
     Raises:
         InputError: not a parquet file, or without a text column.
     """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     regular_size(path)
     try:
         schema = pq.ParquetFile(path).schema_arrow
         names = text_names(schema)
+        numbers = [field.name for field in schema if pa.types.is_integer(field.type)] if integers else []
     except Exception as error:
         raise InputError(f"{path}: not a parquet file ({_first_line(error)})") from error
     if not names:
         raise InputError(f"{path}: no text column (has {', '.join(schema.names)[:200]})")
+    names += numbers
 
     def batches(chosen: list[str]) -> Iterator[list[list[object]]]:
         # Dictionaries are kept as such: one text of a megabyte, named by 8,192 rows, would be written out 8,192 times.
-        plain = [name for name in chosen if name in schema.names]
+        plain = [name for name in chosen if name in schema.names and name not in numbers]
         file = pq.ParquetFile(path, read_dictionary=plain)
-        kept = len(plain) == len(chosen) and all(
+        kept = len(plain) == len([name for name in chosen if name not in numbers]) and all(
             hasattr(file.schema_arrow.field(name).type, "value_type") for name in plain
         )
         texts = [_Texts() for _ in chosen]

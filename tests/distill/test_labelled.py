@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import json
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -140,3 +145,58 @@ def test_one_domain_has_no_adversary(files, tiny_teacher):
         tree["stages"][0]["corpora"] = corpora
         with pytest.raises(InputError, match="needs two corpora or more"):
             check_recipe(parse_recipe(tree, "test"))
+
+
+# (label as written, premise, hypothesis): one premise without a contradiction, one pair without a gold label
+PAIRS = [
+    ("entailment", "P, \"one\"", "e1"), ("-", "P, \"one\"", "unclear"), ("contradiction", "P, \"one\"", "c\n1"),
+    ("neutral", "Q", "n"), ("entailment", "Q", "e2"),
+]  # fmt: skip
+NUMBERS = {"entailment": 0, "neutral": 1, "contradiction": 2, "-": -1}
+
+
+def write_table(folder, form: str) -> Path:
+    """The pairs, among other columns, as people have them."""
+    path = folder / f"pairs.{form}"
+    if form.startswith("csv"):
+        path = folder / "pairs.csv"
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["id", "sentence1", "sentence2", "gold_label"])
+            writer.writerows([i, premise, hypothesis, label] for i, (label, premise, hypothesis) in enumerate(PAIRS))
+    elif form == "parquet":
+        columns = {"premise": [p for _, p, _ in PAIRS], "hypothesis": [h for *_, h in PAIRS]}
+        pq.write_table(pa.table(columns | {"label": [NUMBERS[label] for label, *_ in PAIRS]}), path)
+    else:
+        lines = [{"label": NUMBERS[a], "premise": b, "hypothesis": c, "genre": "x"} for a, b, c in PAIRS]
+        opened = gzip.open if form.endswith("gz") else open
+        with opened(path, "wt", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+    return path
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "jsonl.gz", "parquet"])
+def test_labelled_pairs_in_tables(tmp_path, form):
+    path = write_table(tmp_path, form)
+    (source,) = open_corpora((Corpus(path=str(path), kind="nli-pairs"),))
+    rows = [(row.label, row.source, row.target.replace("\n", " ")) for row in source.read()]
+    order = ("contradiction", "entailment", "neutral")
+    assert rows == [(float(order.index(a)), b, c.replace("\n", " ")) for a, b, c in PAIRS if a != "-"]
+    assert source.bad == 1 and "label of NLI" in source.first_bad
+    (triples,) = open_corpora((Corpus(path=str(path), kind="nli"),))
+    found = [(row.source, row.target, row.third.replace("\n", " ")) for row in triples.read()]
+    assert found == [('P, "one"', "e1", "c 1")] and triples.bad == 1
+
+
+def test_named_columns_of_labelled_pairs(tmp_path):
+    path = tmp_path / "own.tsv"
+    path.write_text("verdict\tfirst\tsecond\nneutral\tA.\tB.\n", encoding="utf-8")
+    corpus = Corpus(path=str(path), kind="nli-pairs", columns=("verdict", "first", "second"))
+    (source,) = open_corpora((corpus,))
+    assert [(row.label, row.source, row.target) for row in source.read()] == [(2.0, "A.", "B.")] and not source.bad
+    other = path.with_suffix(".csv")
+    other.write_text("id,verdict,first,second\n7,neutral,A.,B.\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"which are label, premise and hypothesis: `columns: \[A, B, C\]`"):
+        open_corpora((Corpus(path=str(other), kind="nli-pairs"),))
+    with pytest.raises(InputError, match="need three columns"):
+        open_corpora((Corpus(path=str(other), kind="nli", columns=("first", "second")),))

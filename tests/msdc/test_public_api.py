@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import msdc
+from msdc.bench.accuracy import evaluate
 
 CALLABLES = [
     msdc.load_encoder,
@@ -26,6 +27,7 @@ CALLABLES = [
     msdc.Index.__init__,
     msdc.Index.search,
     msdc.SentenceEncoder.encode,
+    evaluate,
 ]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from msdc.commands.options import quiet_option
+
 
 @click.group()
 def command() -> None:
@@ -12,6 +14,7 @@ def command() -> None:
 
 @command.command()
 @click.option("--force", is_flag=True, help="Create it again where it exists.")
+@quiet_option
 def create(force: bool) -> None:
     """Create the image in the user's cache from Debian's packages (tens of seconds, about 60 MB)."""
     from msdc.bench.devices.emulator.image import create_image

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import segno
 
 from msdc.errors import InputError, MsdcError
-from msdc.progress import say
+from msdc.progress import warn
 
 # Addresses for documentation: nothing is sent to them, the system only says from where it would send.
 ELSEWHERE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
@@ -124,11 +124,11 @@ def show(
 ) -> None:
     """Print the link, and its QR code where standard error is a terminal."""
     devices = "the phone" if expect == 1 else f"{expect} phones"
-    say(f"open this link on {devices}, within {max(1, round(timeout_s / 60))} min: {link}")
+    warn(f"open this link on {devices}, within {max(1, round(timeout_s / 60))} min: {link}")
     if urlsplit(link).hostname == "127.0.0.1":  # adb reaches no other address of this machine
-        say(f"this address is reached from a phone on a cable after: adb reverse tcp:{port} tcp:{port}")
+        warn(f"this address is reached from a phone on a cable after: adb reverse tcp:{port} tcp:{port}")
     if fingerprint is not None:
-        say(f"the browser will warn of a certificate that it does not know; its SHA-256 fingerprint: {fingerprint}")
+        warn(f"the browser will warn of a certificate that it does not know; its SHA-256 fingerprint: {fingerprint}")
     stream = stream or sys.stderr
     if stream.isatty():
         print("\n".join(qr_lines(link)), file=stream, flush=True)

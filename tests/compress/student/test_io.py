@@ -1,9 +1,11 @@
 """Student folders: round trips, stock classes, quantized weights, damage."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
+import tiny_models as tiny
 import torch
 from safetensors.torch import load_file, save_file
 from stock_models import TEXTS, write_stock
@@ -13,9 +15,17 @@ import msdc
 from msdc.compress.quantization.packing import pack_int4, read_plan, unpack_int4
 from msdc.compress.quantization.weights import integers, plan_for, quantize, weight_bytes_by_dtype
 from msdc.compress.student.from_transformers import from_stock
-from msdc.compress.student.io import load_student, open_student, save_stock, save_student, tokenizer_file
+from msdc.compress.student.io import (
+    add_stock_twin,
+    load_student,
+    open_student,
+    save_stock,
+    save_student,
+    tokenizer_file,
+)
 from msdc.compress.student.model import Student, StudentConfig
-from msdc.encoders.encoder import Encoder
+from msdc.encoders.encoder import Encoder, load_encoder
+from msdc.encoders.layout import STOCK_FOLDER
 from msdc.errors import InputError
 
 
@@ -151,3 +161,24 @@ def test_open_student_takes_ours_and_stock(tmp_path, bert_folder):
     save_student(student_of(), tokenizer_file(bert_folder), tmp_path / "s")
     assert open_student(tmp_path / "s").config.repeats == 2
     assert open_student(write_stock(tmp_path / "a", "albert")).config.place == "embedding"
+
+
+def test_the_stock_twin_leaves_the_fingerprint(tmp_path):
+    folder = save_student(tiny.student(), tiny.tokenizer().path, tmp_path / "student")
+    before = load_encoder(folder).fingerprint()
+    add_stock_twin(folder)
+    assert (folder / STOCK_FOLDER / "model.safetensors").is_file()
+    assert load_encoder(folder).fingerprint() == before
+    # What does decide vectors still counts.
+    (folder / "config_sentence_transformers.json").write_text('{"prompts": {"q": "query: "}}', encoding="utf-8")
+    assert load_encoder(folder).fingerprint() != before
+
+
+def test_a_copied_folder_keeps_its_fingerprint(tmp_path, tiny_teacher):
+    """Two modules have a config.json each; a file system lists them in any order."""
+    names = sorted(path.relative_to(tiny_teacher) for path in tiny_teacher.rglob("*") if path.is_file())
+    for folder, order in ((tmp_path / "a", names), (tmp_path / "b", names[::-1])):
+        for name in order:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(tiny_teacher / name, folder / name)
+    assert load_encoder(tmp_path / "a").fingerprint() == load_encoder(tmp_path / "b").fingerprint()

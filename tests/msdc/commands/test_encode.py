@@ -128,6 +128,16 @@ def test_the_shipped_model_is_the_default_and_a_model_is_told_from_a_text(model,
     assert len(shown) == 2 and shown[0].endswith("ja")
 
 
+@pytest.mark.parametrize("typo", ["msdc-mimi", "msdc_mini", "MSDC-Mini", "all-MiniLM-L6-v3"])
+def test_a_mistyped_model_is_no_text(typo):
+    for verb, words in (("encode", [typo, "x"]), ("compare", [typo, "x", "y"]), ("encode", [typo])):
+        done = run(verb, *words, code=2)
+        assert f"{typo}: no model of this name; did you mean" in str(done.exception)
+    # Behind a model it is a text, and words that only begin alike are texts.
+    for words in (["msdc-mini", typo], ["mini", "x"], ["msdc mini is small"]):
+        assert run("encode", *words, "--json").exit_code == 0
+
+
 def test_a_file_given_as_a_text_is_noticed(file, monkeypatch):
     monkeypatch.chdir(file.parent)
     for words in (["encode", "lines.txt"], ["encode", "msdc-mini", "lines.txt"], ["compare", "a", "lines.txt"]):

@@ -1,0 +1,156 @@
+"""Options that mean the same for every verb: -o/--output, -q/--quiet; typos; completion in the shells."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from msdc import progress
+from msdc.bench.devices.registry import DEVICES, load
+from msdc.cli import msdc as cli
+
+# Neither works long nor remarks on anything.
+WITHOUT_REMARKS = {"doctor", "compress plan"}
+
+
+def leaves(command: click.Command, path: str = "") -> dict[str, click.Command]:
+    if not isinstance(command, click.Group):
+        return {path: command}
+    context = click.Context(command)
+    found = {}
+    for name in command.list_commands(context):
+        child = command.get_command(context, name)
+        found |= leaves(child, f"{path} {name}".strip())
+    return found
+
+
+def every_verb() -> dict[str, click.Command]:
+    found = leaves(cli)
+    for kind in DEVICES.values():
+        if kind.command is not None:
+            found |= leaves(load(kind.command), f"bench {kind.name}")
+    return found
+
+
+def run(*words: str, code: int = 0, text: str | None = None):
+    done = CliRunner().invoke(cli, list(words), input=text)
+    assert done.exit_code == code, done.output + repr(done.exception)
+    return done
+
+
+def test_quiet_and_output_are_spelled_the_same():
+    writes = set()
+    for path, verb in every_verb().items():
+        spellings = [option for parameter in verb.params for option in parameter.opts]
+        assert ("-q" in spellings and "--quiet" in spellings) == (path not in WITHOUT_REMARKS), path
+        assert ("-o" in spellings) == ("--output" in spellings), path
+        if "-o" in spellings:
+            writes.add(path)
+            shown = verb.get_help(click.Context(verb, info_name=path))
+            assert "--output" in shown and "--out " not in shown, path
+    assert writes == {
+        "quickstart", "distill", "compress student", "compress vocabulary", "compress code", "compress quantize",
+        "export", "bench", "evaluate", "report", "encode",
+    }  # fmt: skip
+
+
+def test_quiet_leaves_results_warnings_and_errors(tmp_path):
+    lines = tmp_path / "notes.txt"
+    lines.write_text("Das Haus ist rot.\nThe car is blue.\n", encoding="utf-8")
+    loud, quiet = run("encode", "hello", "--json"), run("encode", "hello", "--json", "-q")
+    assert loud.stderr and not quiet.stderr and loud.stdout == quiet.stdout
+    done = run("encode", "-q", "-i", str(lines), "-o", str(tmp_path / "out.npy"))
+    assert not done.output and (tmp_path / "out.npy").is_file()
+    index = ["--index", str(tmp_path / "index")]
+    assert "2 lines" in run("search", str(lines), "auto", *index).stderr
+    found = run("search", "--quiet", str(lines), "auto", *index)
+    assert not found.stderr and "The car is blue." in found.stdout
+    (tmp_path / "index" / "index.faiss").write_bytes(b"damaged")
+    assert "is damaged" in run("search", "-q", str(lines), "auto", *index).stderr
+    # It holds for one command.
+    assert run("encode", "hello", "--json").stderr == loud.stderr
+
+
+def test_quiet_silences_bars_and_lines(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    progress.be_quiet(True)
+    try:
+        assert not progress.in_terminal() and list(progress.track([1, 2], "label")) == [1, 2]
+        with progress.Counter("things", seconds=0) as count:
+            count.add(3)
+        progress.say("a remark")
+        progress.warn("a warning")
+    finally:
+        progress.be_quiet(False)
+    assert capsys.readouterr().err == "a warning\n"
+
+
+def test_the_old_spelling_of_output_is_accepted(tmp_path, tiny_student):
+    run("compress", "vocabulary", str(tiny_student), "--out", str(tmp_path / "small"), "--languages", "de")
+    assert (tmp_path / "small" / "config.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["exprot", "msdc-mini"], "did you mean 'export'"),
+        (["export", "msdc-mini", "--tagret", "linux"], "--target"),
+        (["export", "msdc-mini", "--target", "linus"], "linux"),
+        (["compress", "vocabulray", "msdc-mini"], "vocabulary"),
+        (["encode", "--quit", "x"], "--quiet"),
+    ],
+)
+def test_typos_get_what_they_resemble(words, hint):
+    assert hint in run(*words, code=2).output
+
+
+# The words typed so far, and what each shell is offered. The protocols are click's.
+CASES = [("msdc enc", "encode"), ("msdc export --targ", "--target"), ("msdc compress qu", "quantize")]
+
+
+def complete(shell: str, line: str) -> str:
+    variables = {"_MSDC_COMPLETE": f"{shell}_complete", "COMP_WORDS": line}
+    variables["COMP_CWORD"] = line.rsplit(" ", 1)[-1] if shell == "fish" else str(line.count(" "))
+    words = [sys.executable, "-m", "msdc.cli"]
+    return subprocess.run(words, env={**os.environ, **variables}, capture_output=True, text=True, timeout=300).stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_of_verbs_and_options(shell):
+    for line, wanted in CASES:
+        assert wanted in complete(shell, line).replace(",", "\n").split(), (shell, line)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_that_a_shell_sources(shell, tmp_path):
+    """Made by the command of the guide; a shell that is installed here also runs it."""
+    script = subprocess.run(
+        [sys.executable, "-m", "msdc.cli"], env={**os.environ, "_MSDC_COMPLETE": f"{shell}_source"},
+        capture_output=True, text=True, timeout=300,
+    ).stdout  # fmt: skip
+    assert f"_MSDC_COMPLETE={shell}_complete" in script and "msdc" in script
+    if shell != "bash" or shutil.which("bash") is None:
+        return
+    (tmp_path / "msdc").write_text(f'#!/bin/sh\nexec {sys.executable} -m msdc.cli "$@"\n')
+    (tmp_path / "msdc").chmod(0o755)
+    (tmp_path / "complete.sh").write_text(script)
+    typed = (
+        "source complete.sh; COMP_WORDS=(msdc qui); COMP_CWORD=1; _msdc_completion msdc; "
+        'printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    words = ["bash", "-c", typed]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.stdout.split() == ["quickstart"], done.stderr
+
+
+def test_result_of_json_is_alone_on_standard_output(tiny_student):
+    done = run("compress", "plan", "--shape", "xlmr-base", "--bottleneck", "64", "--json")
+    assert json.loads(done.stdout)
