@@ -48,6 +48,23 @@ def _offline(name: str) -> Path | None:
     return None
 
 
+def find_offline(name: str) -> Path | None:
+    """Folder of a model of the hub that opens without a network: from a package, or from the hub's cache.
+
+    Raises:
+        InputError: the package's weights are damaged.
+    """
+    found = _offline(name)
+    if found is not None:
+        return found
+    try:
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(name, allow_patterns=HUB_PATTERNS, local_files_only=True))
+    except Exception:  # the library has a dozen of them for "not in the cache"
+        return None
+
+
 def hub_name(name: str) -> str | None:
     """The hub id that a model's name stands for, without a revision; None for a folder or a shipped model."""
     if name.startswith((".", "/", "~")) or name in shipped_names():
