@@ -12,7 +12,7 @@ TORCH_INDEX ?=
 $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q torch==2.13.0 $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
-	$(BIN)/pip install -q -e '.[offline,test,check]'
+	$(BIN)/pip install -q -e '.[all,offline,test,check]'
 	touch $@
 
 setup: $(VENV)/.ready

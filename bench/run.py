@@ -16,6 +16,7 @@ from msdc.bench.settings import BenchSettings, usual_lengths
 from msdc.errors import GateError, InputError, MsdcError
 from msdc.export.manifest import read_manifest
 from msdc.export.runtimes import RUNTIMES
+from msdc.extras import named_extras
 from msdc.files import refuse_existing, write_json
 from msdc.machine import usable_cores
 from msdc.processes import kill_children
@@ -104,7 +105,8 @@ def _check_link_options(devices: Sequence[Device], settings: BenchSettings) -> N
 def _run(device: Device, bundle: Path, settings: BenchSettings) -> BenchOutcome:
     """Results of one device; an exception that is not one of ours becomes its `MsdcError`."""
     try:
-        return BenchOutcome(runs=device.run(bundle, settings))
+        with named_extras(f"--device {device.kind}"):
+            return BenchOutcome(runs=device.run(bundle, settings))
     except Incomplete as error:
         return BenchOutcome(error.runs, [f"{device.spec}: {' '.join(str(error).split())}"])
     except MsdcError:

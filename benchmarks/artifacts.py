@@ -154,7 +154,7 @@ def accuracy(folders: dict[str, Path], data: str | None) -> list[dict[str, Any]]
 
 def report(items: list[Item], peers: dict[str, Item], gops: float | None, scores: list[dict[str, Any]]) -> str:
     """The tables of measured figures, as Markdown. `gops` is None when no random shape was measured."""
-    from msdc.compress.quantization.weights import plan_for, weight_bytes_by_dtype
+    from msdc.compress.quantization.plan import plan_for, weight_bytes_by_dtype
     from msdc.compress.size.estimate import macs_per_token
     from msdc.compress.student.model import StudentConfig
     from msdc.compress.student.shapes import tensor_shapes

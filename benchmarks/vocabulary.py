@@ -27,8 +27,8 @@ from scipy import sparse
 
 from msdc.bench.report.charts import pareto_line
 from msdc.bench.report.drawing import linear_axis, plot
-from msdc.compress.quantization.packing import pack_student, unpack_student
-from msdc.compress.quantization.weights import plan_for
+from msdc.compress.quantization.plan import plan_for
+from msdc.compress.quantization.weights import integers
 from msdc.compress.size.estimate import size_plan
 from msdc.compress.student.cut import shrink
 from msdc.compress.student.model import Student
@@ -193,8 +193,8 @@ class Sweep:
             assistant, layers=[0, 4, 5], repeats=1, bottleneck=cut.bottleneck, frequency_V=torch.from_numpy(frequency)
         )
         plan = plan_for(student, cut.precision)
-        rounded, _ = unpack_student(pack_student(student, plan), student.config, plan, "student")
-        student.load_state_dict(rounded)
+        rounded = {name: part.dequantize() for name, part in integers(student, plan).items()}
+        student.load_state_dict(rounded, strict=False)
         program = size_plan("student", student.config).bytes[cut.precision]["executorch"]
         numbers = {
             "pieces": tokenizer.size,

@@ -106,7 +106,7 @@ def check_objectives(recipe: Recipe, stage: Stage) -> None:
     if stage.role == "assistant" and recipe.assistant is None:
         raise InputError(f"stage {stage.name}: trains the assistant, but the recipe has none")
     if stage.quantize is not None:
-        from msdc.compress.quantization.weights import plan_for
+        from msdc.compress.quantization.plan import plan_for
 
         tiny = StudentConfig(vocabulary=8, hidden=64, heads=2, intermediate=64, unit=1, positions=4)
         plan_for(Student(tiny), stage.quantize)

@@ -17,6 +17,7 @@ from msdc.errors import InputError
 from msdc.export.manifest import Manifest, check_files, read_manifest
 from msdc.export.records import Runner
 from msdc.export.runtimes import RUNTIMES
+from msdc.extras import names_extras
 from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, Tokenizer, prompt_tokens, require_texts
 
 __all__ = ["Bundle", "load_bundle"]
@@ -141,10 +142,12 @@ def open_runner(folder: Path, manifest: Manifest, runtime: str, threads: int | N
     """
     manifest.part(runtime)
     record = RUNTIMES[runtime]
+    record.require()
     record.check(folder, manifest)
     return record.open(folder, manifest, threads)
 
 
+@names_extras
 def load_bundle(
     folder: str | Path,
     runtime: str | None = None,
@@ -159,13 +162,13 @@ def load_bundle(
 
     Args:
         folder: the bundle.
-        runtime: executorch or onnx; None takes the first the bundle holds.
+        runtime: executorch or onnx; None takes the first the bundle holds whose package is installed.
         threads: of one inference; None leaves them to the runtime.
         public_key: refuse a bundle that is not signed with this key of minisign (`RW...`, or its file).
 
     Raises:
         InputError: no bundle, a damaged one, one without that runtime, one whose program crashes, or not signed so.
-        MsdcError: `public_key` is given and the package `cryptography` is not installed.
+        MissingExtra: the runtime's package is not installed, or `public_key` is given and `cryptography` is not.
     """
     folder = Path(folder)
     if public_key is not None:
@@ -174,7 +177,8 @@ def load_bundle(
         verify_signature(folder, public_key)
     manifest = read_manifest(folder)
     check_files(folder, manifest)
-    chosen = runtime or next(iter(manifest.runtimes), None)
-    if chosen is None:
+    if not manifest.runtimes:
         raise InputError(f"{folder}: the bundle holds no program")
+    runnable = [name for name in manifest.runtimes if RUNTIMES[name].installed]
+    chosen = runtime or (runnable or manifest.runtimes)[0]
     return Bundle(folder, manifest, open_tokenizer(folder, manifest), open_runner(folder, manifest, chosen, threads))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from msdc.errors import InputError
 from msdc.export.manifest import Manifest
-from msdc.export.runtimes import expand
-from msdc.export.targets import TargetName
+from msdc.export.runtimes import RUNTIMES, expand
+from msdc.export.targets import TARGETS, TargetName
 from msdc.progress import say
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def load_precision(text: str) -> Any:
     """
     from pydantic import ValidationError
 
-    from msdc.compress.quantization.weights import PRECISIONS, PrecisionPlan
+    from msdc.compress.quantization.plan import PRECISIONS, PrecisionPlan
     from msdc.files import read_json
 
     if text in PRECISIONS:
@@ -80,6 +80,9 @@ def export_model(request: ExportRequest) -> tuple[Path, Manifest]:
     if out.exists() and not request.force:
         # Fail before minutes of work.
         raise InputError(f"{out} exists already: choose another folder with -o or pass --force")
+
+    for name in expand(request.runtime) if request.runtime else TARGETS[request.target].runtimes:
+        RUNTIMES[name].require()
 
     from msdc.encoders.encoder import load_encoder
     from msdc.export.ways import CANONICAL, GENERIC, canonical_obstacle
@@ -137,22 +140,25 @@ def _options(request: ExportRequest, encoder: Encoder, precision: Any, max_lengt
 
 
 def _own_vectors(encoder: Encoder, max_length: int) -> Any:
+    from msdc.export.onnx.float_program import ProgramEncoder
+
+    if isinstance(encoder, ProgramEncoder):
+        return None
     from msdc.encoders.sentence_model import own_vectors
 
     return lambda texts, prompt: own_vectors(encoder, texts, max_length, prompt)
 
 
 def _prepare_student(request: ExportRequest, encoder: Encoder, precision: Any) -> tuple[Prepared, BundleOptions]:
-    from msdc.compress.quantization.packing import read_plan
-    from msdc.compress.student.from_transformers import to_student
-    from msdc.export.ways import prepare_student
+    from msdc.compress.quantization.plan import read_plan
+    from msdc.export.ways import float_model, prepare_student
 
     if precision is None:
         # A folder written by `msdc compress quantize` holds its own precision plan.
         precision = (encoder.folder and read_plan(encoder.folder)) or "int8"
-    student = to_student(encoder)
-    options = _options(request, encoder, precision, min(encoder.max_length, student.config.positions))
-    prepared = prepare_student(student, encoder.tokenizer, options)
+    model = float_model(encoder)
+    options = _options(request, encoder, precision, min(encoder.max_length, model.weights.config.positions))
+    prepared = prepare_student(model, encoder.tokenizer, options)
     return prepared, options
 
 

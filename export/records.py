@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Generic, Protocol, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from msdc.errors import InputError
+from msdc.extras import installed, require
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from msdc.compress.quantization.weights import PrecisionPlan
+    from msdc.compress.quantization.plan import PrecisionPlan
     from msdc.export.generic.model import GenericModel
     from msdc.export.manifest import Manifest
     from msdc.export.smooth import Smoothed
@@ -115,6 +116,7 @@ class Runtime(ABC):
     Attributes:
         name: key in `bundle.json`, value of `--runtime`.
         title: name in prose.
+        package: import name of the Python package that runs its programs.
         part: schema of the runtime's entry under `programs`.
         made_with: Python packages whose versions `bundle.json` records.
         runs_with: Python packages whose versions a measurement records; the first is the runtime itself.
@@ -123,10 +125,24 @@ class Runtime(ABC):
 
     name: str
     title: str
+    package: str
     part: type[ProgramPart]
     made_with: tuple[str, ...]
     runs_with: tuple[str, ...]
     engine: str | None = None
+
+    @property
+    def installed(self) -> bool:
+        """Whether its package is there, so that programs can be run from Python."""
+        return installed(self.package)
+
+    def require(self) -> None:
+        """Fail early where its package is not installed.
+
+        Raises:
+            MissingExtra: naming the extra.
+        """
+        require(self.package, f"runtime {self.name}")
 
     @abstractmethod
     def write(self, request: ProgramRequest, folder: Path) -> WrittenProgram:

@@ -7,6 +7,7 @@ from pathlib import Path
 from msdc import __version__
 from msdc.encoders.locate import shipped_names
 from msdc.export.manifest import MANIFEST_FILE
+from msdc.extras import installed
 from msdc.files import sha256_files, user_cache
 from msdc.progress import say
 
@@ -23,10 +24,12 @@ def shipped_bundle(name: str = "msdc-mini") -> Path:
     model = locate_model(name)
     # Another version of the package may export otherwise.
     mark = sha256_files([path for path in model.iterdir() if path.is_file()])[:16]
-    folder = user_cache() / "bundles" / f"{__version__}-{mark}" / name
+    # Without ExecuTorch the bundle holds the ONNX program alone.
+    runtime = None if installed("executorch") else "onnx"
+    folder = user_cache() / "bundles" / "-".join(filter(None, (__version__, mark, runtime))) / name
     if not (folder / MANIFEST_FILE).is_file():
         say(f"no bundle given: exporting {name} to {folder} (once)")
-        export_model(ExportRequest(model=name, target="linux", out=folder, force=True))
+        export_model(ExportRequest(model=name, target="linux", runtime=runtime, out=folder, force=True))
     return folder
 
 

@@ -12,8 +12,9 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from msdc.errors import InputError, MsdcError, printable
+from msdc.errors import InputError, printable
 from msdc.export.manifest import MANIFEST_FILE, check_files, read_manifest
+from msdc.extras import require
 from msdc.files import regular_size
 
 __all__ = ["SIGNATURE_FILE", "PublicKey", "verify_message", "verify_signature"]
@@ -71,15 +72,12 @@ class PublicKey:
         """Whether `signature` of `message` was made with this key.
 
         Raises:
-            MsdcError: `cryptography` is not installed.
+            MissingExtra: `cryptography` is not installed.
         """
-        try:
-            from cryptography.exceptions import InvalidSignature
-            from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-        except ImportError as error:
-            raise MsdcError(
-                "checking a signature needs the package cryptography: pip install msdc[signature]"
-            ) from error
+        require("cryptography", "checking a signature")
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
         try:
             Ed25519PublicKey.from_public_bytes(self.key).verify(signature, message)
         except (InvalidSignature, ValueError):
@@ -92,7 +90,7 @@ def verify_message(message: bytes, lines: list[str], key: PublicKey, where: str 
 
     Raises:
         InputError: not of minisign's format, made with another key, or of something else.
-        MsdcError: `cryptography` is not installed.
+        MissingExtra: `cryptography` is not installed.
     """
     if len(lines) < 4 or not lines[2].startswith(_TRUSTED):
         raise InputError(f"{where}: not of minisign's format")
@@ -119,7 +117,7 @@ def verify_signature(folder: str | Path, public_key: str | Path) -> str:
 
     Raises:
         InputError: not signed, not with this key, or changed afterwards.
-        MsdcError: `cryptography` is not installed.
+        MissingExtra: `cryptography` is not installed.
     """
     folder = Path(folder)
     key = PublicKey.read(public_key)

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from msdc.compress.quantization.weights import PrecisionPlan, check_plan, plan_for
-from msdc.compress.student.model import Student
+from msdc.compress.quantization.plan import PrecisionPlan, check_plan, plan_for
 from msdc.compress.student.shapes import parameter_counts
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
+from msdc.export.float_model import FloatModel, TorchModel
 from msdc.export.gates import Thresholds, thresholds_for
 from msdc.export.manifest import ModelPart
 from msdc.export.records import GenericRequest, ProgramRequest, WrittenProgram
@@ -60,26 +60,38 @@ def _check_tokenizer(tokenizer: Tokenizer, vocabulary: int) -> None:
         raise InputError(f"the tokenizer has {tokenizer.size} ids, the model's table {vocabulary} rows")
 
 
-def prepare_student(student: Student, tokenizer: Tokenizer, options: Any) -> Prepared:
+def float_model(encoder: Encoder) -> FloatModel:
+    """The student of an encoder, as what an export runs.
+
+    Raises:
+        InputError: a model that no student can be made from.
+    """
+    from msdc.export.onnx.float_program import ProgramEncoder
+
+    if isinstance(encoder, ProgramEncoder):
+        return encoder.program
+    from msdc.compress.student.from_transformers import to_student
+
+    return TorchModel(to_student(encoder))
+
+
+def prepare_student(model: FloatModel, tokenizer: Tokenizer, options: Any) -> Prepared:
     """The canonical way; `options` are `BundleOptions`.
 
     Raises:
         InputError: the student, the tokenizer and the options do not fit each other.
     """
-    from msdc.export.writer import float_vectors, weights_sha256
-
-    config = student.config
+    config = model.weights.config
     max_length = options.max_length or config.positions
     if max_length > config.positions:
         raise InputError(f"longest input {max_length}, but the model has {config.positions} positions")
     _check_tokenizer(tokenizer, config.vocabulary)
     plan = options.precision if isinstance(options.precision, PrecisionPlan) else plan_for(config, options.precision)
     check_plan(config, plan)
-    student = student.eval()
 
     @functools.cache
     def smoothed() -> Smoothed:
-        return smooth(student, plan, tokenizer, max_length)
+        return smooth(model, plan, tokenizer, max_length)
 
     def write(runtime: str, folder: Path) -> WrittenProgram:
         request = ProgramRequest(smoothed(), plan, max_length, options.target, options.style, tokenizer.pad_id)
@@ -99,9 +111,9 @@ def prepare_student(student: Student, tokenizer: Tokenizer, options: Any) -> Pre
             embedding_parameters=counts["embedding"],
             encoder_parameters=counts["encoder"],
             config=config.model_dump(),
-            source_sha256=options.source_sha256 or weights_sha256(student),
+            source_sha256=options.source_sha256 or model.weights.sha256(),
         ),
-        vectors=lambda rows, prompt_tokens: float_vectors(student, rows),
+        vectors=lambda rows, prompt_tokens: model.vectors(rows),
         write=write,
     )
 
@@ -164,7 +176,12 @@ WAYS = (CANONICAL, GENERIC)
 
 def canonical_obstacle(encoder: Encoder) -> str | None:
     """Why a model cannot go the canonical way, in words; None where it can."""
+    from msdc.export.onnx.float_program import ProgramEncoder
+
+    if isinstance(encoder, ProgramEncoder):
+        return None
     from msdc.compress.student.from_transformers import FAMILIES, check_convertible
+    from msdc.compress.student.model import Student
     from msdc.encoders.sentence_model import SentenceModel
 
     if isinstance(encoder.module, Student):

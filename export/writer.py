@@ -5,20 +5,19 @@ Shapes: N texts, D sentence width.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from msdc.compress.quantization.weights import PrecisionPlan
-from msdc.compress.student.model import Student
+from msdc.compress.quantization.plan import PrecisionPlan
 from msdc.encoders.defaults import EncodeDefaults, with_prompt
 from msdc.errors import GateError, InputError
 from msdc.export.executorch.record import Style
+from msdc.export.float_model import TorchModel
 from msdc.export.gates import FP32, Thresholds, measure, shortfalls, tokenizers_agree
 from msdc.export.golden import golden_texts, write_golden
 from msdc.export.manifest import (
@@ -42,6 +41,9 @@ from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, FastTokenizer, PieceToken
 
 # Versions recorded in the manifest beside those of the runtimes' own packages.
 BEFORE, AFTER = ("msdc", "torch"), ("sentencepiece", "tokenizers")
+
+if TYPE_CHECKING:
+    from msdc.compress.student.model import Student
 
 Say = Callable[[str], None]
 # Vectors [N, D] of texts after a prompt, as the model itself encodes them; None: the model is ours.
@@ -84,16 +86,6 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def weights_sha256(student: Student) -> str:
-    """Hex sha256 over names, shapes and float32 numbers of a student."""
-    digest = hashlib.sha256()
-    for name, value in sorted(student.state_dict().items()):
-        array = value.detach().cpu().float().contiguous().numpy()
-        digest.update(f"{name} {array.shape}\0".encode())
-        digest.update(np.ascontiguousarray(array, dtype="<f4").data)
-    return digest.hexdigest()
-
-
 def _tokenizer_part(tokenizer: Tokenizer) -> TokenizerPart:
     if isinstance(tokenizer, PieceTokenizer):
         return TokenizerPart(
@@ -118,17 +110,6 @@ def _tokenizer_part(tokenizer: Tokenizer) -> TokenizerPart:
             unk_id=unk,
         )
     raise InputError(f"a tokenizer of kind {type(tokenizer).__name__} cannot be exported")
-
-
-@torch.inference_mode()
-def float_vectors(student: Student, rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """Eager float32 vectors [N, D], one row at a time, without padding."""
-    student = student.eval()
-    vectors = []
-    for row in rows:
-        ids_1T = torch.tensor([list(row)], dtype=torch.int64)
-        vectors.append(student(ids_1T, torch.ones_like(ids_1T))[0].float().numpy())
-    return np.stack(vectors)
 
 
 def _silent(message: str) -> None:
@@ -214,7 +195,7 @@ def write_bundle(
         MsdcError: a step failed.
     """
     options = options or BundleOptions()
-    prepared = prepare_student(student, tokenizer, options)
+    prepared = prepare_student(TorchModel(student), tokenizer, options)
     return write_prepared(prepared, tokenizer, out, name=name, options=options, force=force, say=say)
 
 

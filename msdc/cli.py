@@ -15,6 +15,7 @@ import click
 
 from msdc import __version__
 from msdc.errors import MsdcError, did_you_mean, printable
+from msdc.extras import named_extras
 
 # subcommand -> (module:attribute, help line). The help lines are here so that `msdc --help` imports no subcommand.
 VERBS = {
@@ -146,7 +147,10 @@ def main(arguments: list[str] | None = None) -> None:
     _write_utf8()
     try:
         # --debug is accepted anywhere on the line, not only before the subcommand.
-        code: Any = msdc.main([a for a in arguments if a != "--debug"], prog_name="msdc", standalone_mode=False)
+        words = [word for word in arguments if word != "--debug"]
+        verb = next((word for word in words if word in VERBS), "")
+        with named_extras(f"msdc {verb}".strip(), verb):
+            code: Any = msdc.main(words, prog_name="msdc", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)

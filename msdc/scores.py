@@ -38,14 +38,29 @@ def cosine_rows(first_ND: np.ndarray, second_ND: np.ndarray) -> np.ndarray:
     return (first * second).sum(1) / np.where(norms == 0, 1.0, norms)
 
 
+def ranks(values_RN: np.ndarray) -> np.ndarray:
+    """Ranks along the last axis, from 1, ties averaged; float64."""
+    values_RN = np.asarray(values_RN)
+    order_RN = np.argsort(values_RN, axis=-1, kind="stable")
+    sorted_RN = np.take_along_axis(values_RN, order_RN, -1)
+    edge_R1 = np.ones((*values_RN.shape[:-1], 1), dtype=bool)
+    changes_RN = sorted_RN[..., 1:] != sorted_RN[..., :-1]
+    # First and last place of each run of equal values, which share the rank in their middle.
+    place_N = np.arange(values_RN.shape[-1])
+    first_RN = np.maximum.accumulate(np.where(np.concatenate([edge_R1, changes_RN], -1), place_N, 0), -1)
+    ends_RN = np.where(np.concatenate([changes_RN, edge_R1], -1), place_N, len(place_N))
+    last_RN = np.minimum.accumulate(ends_RN[..., ::-1], -1)[..., ::-1]
+    found_RN = np.empty(values_RN.shape)
+    np.put_along_axis(found_RN, order_RN, (first_RN + last_RN) / 2 + 1, -1)
+    return found_RN
+
+
 def spearman(predicted_N: np.ndarray, gold_N: np.ndarray) -> float:
     """Spearman rank correlation x 100, ties averaged.
 
     Raises:
         InputError: fewer than two pairs, NaN, or a constant side, for which the correlation is undefined.
     """
-    from scipy.stats import spearmanr
-
     predicted_N, gold_N = np.asarray(predicted_N, dtype=np.float64), np.asarray(gold_N, dtype=np.float64)
     if len(predicted_N) < 2 or len(predicted_N) != len(gold_N):
         raise InputError(
@@ -55,7 +70,7 @@ def spearman(predicted_N: np.ndarray, gold_N: np.ndarray) -> float:
         raise InputError("a score or a similarity is NaN: the correlation is undefined")
     if np.ptp(predicted_N) == 0 or np.ptp(gold_N) == 0:
         raise InputError("all similarities (or all gold scores) are equal: Spearman is undefined")
-    return float(spearmanr(predicted_N, gold_N).statistic * 100.0)
+    return float(np.corrcoef(ranks(predicted_N), ranks(gold_N))[0, 1] * 100.0)
 
 
 def mse(first_ND: np.ndarray, second_ND: np.ndarray) -> float:

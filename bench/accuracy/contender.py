@@ -9,7 +9,7 @@ from typing import Any
 from msdc.bench.accuracy.config import EvaluateConfig
 from msdc.bench.accuracy.vector_files import VectorFiles
 from msdc.bench.accuracy.vectors import TruncatedVectors, VectorStore
-from msdc.compress.quantization.packing import read_plan
+from msdc.compress.quantization.plan import read_plan
 from msdc.encoders.defaults import Configured, configured
 from msdc.encoders.encoder import open_model
 from msdc.encoders.locate import is_reserved

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from msdc.scores import ranks
+
 RESAMPLES = 1000
 LEVEL = 0.95
 CHUNK_NUMBERS = 4_000_000
@@ -25,13 +27,6 @@ class Items:
     kind: str
     values_N: np.ndarray
     gold_N: np.ndarray | None = None
-
-
-def ranks(values_RN: np.ndarray) -> np.ndarray:
-    """Ranks along the last axis, ties averaged."""
-    from scipy.stats import rankdata
-
-    return np.asarray(rankdata(values_RN, axis=-1), dtype=np.float64)
 
 
 def _pearson_rows(first_RN: np.ndarray, second_RN: np.ndarray) -> np.ndarray:

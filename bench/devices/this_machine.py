@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from msdc.bench.result import DeviceInfo, DeviceRun, DeviceState
 from msdc.bench.workload import Tasks
 from msdc.errors import InputError
 from msdc.export.manifest import Manifest
-from msdc.export.runtimes import RuntimeName
+from msdc.export.runtimes import RUNTIMES, RuntimeName
+from msdc.extras import missing
 from msdc.machine import read_heat, read_machine, usable_cores
-from msdc.progress import track
+from msdc.progress import track, warn
 
 
 def short_cpu(cpu: str) -> str:
@@ -55,6 +57,21 @@ def check_cores(settings: BenchSettings) -> None:
         raise InputError(f"--affinity {','.join(map(str, settings.affinity))}: not all of them are usable here")
 
 
+def runnable_runtimes(chosen: Sequence[RuntimeName], settings: BenchSettings) -> list[RuntimeName]:
+    """The chosen runtimes whose packages are installed; of the others one line, or an error for those asked for.
+
+    Raises:
+        MissingExtra: a runtime that the settings name, or the only one, is not installed.
+    """
+    runnable = [name for name in chosen if RUNTIMES[name].installed]
+    for name in chosen:
+        if name not in runnable and (settings.runtimes or not runnable):
+            RUNTIMES[name].require()
+        elif name not in runnable:
+            warn(f"not measured: {missing(RUNTIMES[name].package, f'runtime {name}')}")
+    return runnable
+
+
 class ThisMachine(Device):
     """Base of the devices that are this machine; they take no argument."""
 
@@ -67,7 +84,7 @@ class ThisMachine(Device):
             raise InputError(f"device {self.kind} takes no argument, got {self.argument!r}")
         check_cores(settings)
         manifest, tasks = open_bundle(bundle, settings)
-        runtimes = chosen_runtimes(manifest.runtimes, settings, bundle)
+        runtimes = runnable_runtimes(chosen_runtimes(manifest.runtimes, settings, bundle), settings)
         return [
             self.measure(bundle, manifest, runtime, settings, tasks)
             for runtime in track(runtimes, f"bench {manifest.name} {self.way}", enabled=settings.progress)

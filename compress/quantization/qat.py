@@ -20,16 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from msdc.compress.quantization.weights import (
-    Dtype,
-    PrecisionPlan,
-    check_plan,
-    dequantize_rows,
-    plan_for,
-    quantize_block,
-    quantize_columns,
-    scale_dtype,
-)
+from msdc.compress.quantization.plan import Dtype, PrecisionPlan, check_plan, plan_for, scale_dtype
+from msdc.compress.quantization.weights import dequantize_rows, quantize_block, quantize_columns
 from msdc.compress.student.coded_table import Code
 from msdc.compress.student.model import Student
 from msdc.compress.student.shapes import CODE, POSITION, TABLE

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from msdc.compress.quantization.packing import PLAN_FILE
+from msdc.compress.quantization.plan import PLAN_FILE, PRECISIONS, PrecisionPlan, plan_for, weight_bytes_by_dtype
 from msdc.compress.quantization.search import Calibration, search, weight_reports
-from msdc.compress.quantization.weights import PRECISIONS, PrecisionPlan, plan_for, weight_bytes_by_dtype
 from msdc.compress.student.from_transformers import to_student
 from msdc.compress.student.io import save_student, tokenizer_file
 from msdc.compress.texts import quickstart_texts, read_texts

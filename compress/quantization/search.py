@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from msdc.compress.quantization.weights import Dtype, PrecisionPlan, integers, quantize, sqnr_db, weight_bytes_by_dtype
+from msdc.compress.quantization.plan import Dtype, PrecisionPlan, weight_bytes_by_dtype
+from msdc.compress.quantization.weights import integers, quantize, sqnr_db
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.shapes import CODE, POSITION, TABLE, matrix_names, tensor_shapes
 from msdc.compress.vocabulary.trim import with_rows

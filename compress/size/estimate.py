@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from msdc.compress.quantization.weights import (
+from msdc.compress.quantization.plan import (
     NORM_READERS,
     PRECISIONS,
     PrecisionPlan,
@@ -21,7 +21,7 @@ from msdc.compress.quantization.weights import (
     reads_int8,
     weight_bytes_by_dtype,
 )
-from msdc.compress.student.model import StudentConfig
+from msdc.compress.student.config import StudentConfig
 from msdc.compress.student.shapes import (
     CODE,
     DENSE,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from msdc.compress.size.estimate import Cut, SizePlan, cut, size_plan
 from msdc.compress.size.search import Candidate, choices, enumerate_students, kept_shares, parse_bytes
-from msdc.compress.student.model import Student, StudentConfig
+from msdc.compress.student.config import StudentConfig
 from msdc.compress.student.shapes import SHAPES
 from msdc.errors import InputError
+
+if TYPE_CHECKING:
+    from msdc.compress.student.model import Student
 
 # What a search for coded tables tries where it is not told.
 BASE_ROWS = (4_000, 8_000, 16_000, 32_000)

@@ -19,16 +19,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import log2
+from typing import TYPE_CHECKING
 
-import torch
 from pydantic import BaseModel, ConfigDict
-from torch import Tensor
 
-from msdc.compress.quantization.weights import plan_for
+from msdc.compress.quantization.plan import plan_for
 from msdc.compress.size.estimate import Cut, cut, macs_per_token, precisions_for, predict_bytes
-from msdc.compress.student.model import StudentConfig
+from msdc.compress.student.config import StudentConfig
 from msdc.errors import InputError
 from msdc.scores import pareto
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BOTTLENECK_POINTS = 15.0
 HALVING_POINTS = 2.5
@@ -82,6 +84,8 @@ def parse_bytes(text: str) -> int:
 
 def kept_shares(table_VH: Tensor, widths: Sequence[int], frequency_V: Tensor | None = None) -> dict[int, float]:
     """Share of the table's (weighted) squared norm that each bottleneck width keeps."""
+    import torch
+
     table = table_VH.detach().double()
     weighted = table if frequency_V is None else table * frequency_V.double()[:, None]
     spectrum = torch.linalg.eigvalsh(table.T @ weighted).flip(0).clamp(min=0)

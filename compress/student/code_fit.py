@@ -16,9 +16,9 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from msdc.compress.student.coded_table import SHORT_ROWS, index_type
+from msdc.compress.student.coded_table import index_type
 from msdc.compress.student.model import Student, StudentConfig
-from msdc.compress.student.shapes import CODE, INDEX, POSITION, TABLE
+from msdc.compress.student.shapes import CODE, INDEX, POSITION, TABLE, index_bytes
 from msdc.compress.student.to_transformers import decode
 from msdc.errors import InputError
 
@@ -229,4 +229,4 @@ def fit_student(
 
 def code_bytes(vocabulary: int, base_rows: int, links: int, width: int) -> int:
     """Bytes of a coded table at int8: base rows with a scale each, weights, indices."""
-    return base_rows * (width + 4) + vocabulary * links * (3 if base_rows <= SHORT_ROWS else 5)
+    return base_rows * (width + 4) + vocabulary * links * (1 + index_bytes(base_rows))

@@ -13,13 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-# Indices are stored in two bytes where these suffice.
-SHORT_ROWS = 2**15
+from msdc.compress.student.shapes import index_bytes
 
 
 def index_type(base_rows: int) -> torch.dtype:
     """The integer type in which indices of a base of `base_rows` rows are stored."""
-    return torch.int16 if base_rows <= SHORT_ROWS else torch.int32
+    return torch.int16 if index_bytes(base_rows) == 2 else torch.int32
 
 
 class Code(nn.Module):
@@ -44,19 +43,6 @@ class Code(nn.Module):
         """All rows, [V, E], differentiable; never holds k rows per piece at once."""
         weight_Vk = self.weight.to(base_RE.dtype)
         return F.embedding_bag(self.index.long(), base_RE, per_sample_weights=weight_Vk, mode="sum")
-
-
-def check_index(index_Vk: Tensor, base_rows: int) -> str | None:
-    """What is wrong with the indices of a code, in words; None where they fit a base of `base_rows` rows."""
-    wanted = index_type(base_rows)
-    if index_Vk.dtype != wanted:
-        return (
-            f"is stored as {str(index_Vk.dtype).removeprefix('torch.')}, expected {str(wanted).removeprefix('torch.')}"
-        )
-    if index_Vk.numel() and not 0 <= int(index_Vk.min()) <= int(index_Vk.max()) < base_rows:
-        worst = int(index_Vk.max()) if int(index_Vk.min()) >= 0 else int(index_Vk.min())
-        return f"names base row {worst}; the base has rows 0 to {base_rows - 1}"
-    return None
 
 
 def prune(index_Vk: Tensor, weight_Vk: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from math import prod
 from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 
-from msdc.compress.quantization.weights import PrecisionPlan
-from msdc.compress.student.coded_table import check_index
-from msdc.compress.student.model import Student, StudentConfig
-from msdc.compress.student.shapes import INDEX, tensor_shapes
+from msdc.compress.quantization.plan import PLAN_FILE, PrecisionPlan
+from msdc.compress.student.model import Student, student_of
+from msdc.compress.student.weights import WEIGHTS_FILE, read_weights
 from msdc.encoders.defaults import EncodeDefaults
 from msdc.encoders.layout import OWN_TYPE, STOCK_FOLDER, read_layout
 from msdc.errors import InputError
@@ -20,8 +17,6 @@ from msdc.files import read_json, regular_size, staged_folder, write_json, write
 from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, write_tokenizer_folder
 
 MODEL_TYPE = OWN_TYPE
-# Names, shapes and scales around the numbers of a student's weights.
-MAX_HEADER_BYTES = 8 * 1024 * 1024
 
 
 def save_student(
@@ -49,7 +44,7 @@ def save_student(
     """
     from safetensors.torch import save_file
 
-    from msdc.compress.quantization.packing import PLAN_FILE, pack_student
+    from msdc.compress.quantization.packing import pack_student
     from msdc.compress.student.to_transformers import stock_type, write_stock
 
     config = student.config
@@ -70,7 +65,7 @@ def save_student(
             else:
                 state = pack_student(student, plan)
                 write_json(stage / PLAN_FILE, {"plan": plan.model_dump(), **(report or {})})
-            save_file(state, str(stage / "model.safetensors"), metadata={"format": "pt"})
+            save_file(state, str(stage / WEIGHTS_FILE), metadata={"format": "pt"})
         (defaults or EncodeDefaults()).write(stage)
         write_text(stage / "README.md", card or f"# {Path(folder).name}\n\nA student made with msdc.\n")
     return Path(folder)
@@ -153,17 +148,15 @@ def _keep_tokenizer(source: Path, folder: Path, max_length: int) -> None:
     write_json(folder / "tokenizer_config.json", {**settings, "model_max_length": max_length})
 
 
-def read_tensors(path: Path, most_bytes: int | None = None) -> dict[str, torch.Tensor]:
-    """Tensors of one safetensors file, in the types they are stored in; a file larger than `most_bytes` is not opened.
+def read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """Tensors of one safetensors file, in the types they are stored in.
 
     Raises:
-        InputError: missing, truncated, too large, or not a safetensors file.
+        InputError: missing, truncated, or not a safetensors file.
     """
     from safetensors.torch import load_file
 
-    size = regular_size(path)
-    if most_bytes is not None and size > most_bytes:
-        raise InputError(f"{path}: {size} bytes where its config.json asks for at most {most_bytes}")
+    regular_size(path)
     try:
         return load_file(path)
     except Exception as error:
@@ -179,40 +172,11 @@ def load_student(folder: str | Path) -> Student:
     Raises:
         InputError: not such a folder, damaged weights, or weights that do not fit the config.
     """
-    from msdc.compress.quantization.packing import read_plan, unpack_student
-
-    folder = Path(folder)
-    raw: dict[str, Any] = read_json(folder / "config.json")
-    if raw.get("model_type") == "albert":
+    if read_json(Path(folder) / "config.json").get("model_type") == "albert":
         from msdc.compress.student.from_transformers import from_stock
 
-        return from_stock(folder)
-    if raw.pop("model_type", None) != MODEL_TYPE:
-        raise InputError(f"{folder}: not a student of msdc (model_type is not {MODEL_TYPE})")
-    try:
-        config = StudentConfig(**raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise InputError(f"{folder}/config.json: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-    plan = read_plan(folder)
-    scales: dict[str, torch.Tensor] = {}
-    most_bytes = 4 * sum(prod(shape) for shape in tensor_shapes(config).values()) + MAX_HEADER_BYTES
-    tensors = read_tensors(folder / "model.safetensors", most_bytes)
-    if plan is None:
-        weights = {name: value if name == INDEX else value.float() for name, value in tensors.items()}
-    else:
-        weights, scales = unpack_student(tensors, config, plan, str(folder / "model.safetensors"))
-    with torch.device("meta"):
-        student = Student(config)
-    try:
-        student.load_state_dict(weights, assign=True)
-    except RuntimeError as error:
-        raise InputError(f"{folder}: weights do not fit config.json ({str(error).splitlines()[-1].strip()})") from error
-    # After the shapes were compared; an index beyond the base would read foreign memory or fail in a forward pass.
-    if config.coded and (wrong := check_index(weights[INDEX], config.table_rows)) is not None:
-        raise InputError(f"{folder}/model.safetensors: {INDEX} {wrong}")
-    student.stored_scales = scales
-    return student.eval()
+        return from_stock(Path(folder))
+    return student_of(read_weights(folder))
 
 
 def open_student(folder: str | Path) -> Student:

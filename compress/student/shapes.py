@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import prod
 
-from msdc.compress.student.model import StudentConfig
+from msdc.compress.student.config import StudentConfig
 
 # One row per piece, or the base rows of a coded table.
 TABLE = "embedding.table.weight"
@@ -18,7 +18,15 @@ POSITION = "embedding.position.weight"
 DENSE = "dense.weight"
 LINEARS = ("query", "key", "value", "output", "up", "down")
 
+# Indices of a code are stored in two bytes where these suffice.
+SHORT_ROWS = 2**15
+
 Shape = tuple[int, ...]
+
+
+def index_bytes(base_rows: int) -> int:
+    """Bytes of one stored index into a base of `base_rows` rows: int16 or int32."""
+    return 2 if base_rows <= SHORT_ROWS else 4
 
 
 def _linear(name: str, out_features: int, in_features: int, bias: bool = True) -> dict[str, Shape]:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from msdc.compress.quantization.packing import read_plan
+from msdc.compress.quantization.plan import read_plan
 from msdc.compress.student.coded_table import prune
 from msdc.compress.student.from_transformers import to_student
 from msdc.compress.student.io import MODEL_TYPE, save_stock, save_student, tokenizer_file

@@ -16,6 +16,7 @@ from msdc.distill.data.columns import unnamed_language
 from msdc.distill.data.sources import Row, Source
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError
+from msdc.extras import require
 from msdc.files import regular_size
 from msdc.text.tabular import text_bytes
 from msdc.text.text_files import unpacked
@@ -50,6 +51,7 @@ def _elements(path: Path, wanted: frozenset[str]) -> Iterator[tuple[str, str, An
     Raises:
         InputError: not well-formed, entities, or too large.
     """
+    require("defusedxml", "TMX or XLIFF")
     import defusedxml.ElementTree as safe
     from defusedxml import DefusedXmlException
 

@@ -14,6 +14,7 @@ from msdc.distill.data.columns import unknown_form
 from msdc.distill.data.sources import Source
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError
+from msdc.extras import require
 from msdc.text.parquet import column_of, text_names
 from msdc.text.tabular import MAX_LINE_BYTES, Numbered, Table, take_sample
 
@@ -78,6 +79,7 @@ def saved_table(folder: Path) -> Table:
     Raises:
         InputError: damaged, without a part `train`, or without text.
     """
+    require("datasets", "a folder of save_to_disk")
     import datasets
 
     try:
@@ -117,6 +119,7 @@ def load_hub(corpus: Corpus) -> list[tuple[Any, str | None]]:
     Raises:
         InputError: it cannot be opened, or it is not said which part is meant.
     """
+    require("datasets", "a data set of the hub")
     import datasets
 
     name, _, revision = str(corpus.hub).partition("@")

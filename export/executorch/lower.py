@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from msdc.compress.quantization.weights import PrecisionPlan, integers, quantize
+from msdc.compress.quantization.plan import PrecisionPlan
+from msdc.compress.quantization.weights import integers, quantize
 from msdc.compress.student.model import Student
 from msdc.compress.student.shapes import CODE, POSITION, TABLE
 from msdc.errors import GateError, MsdcError
@@ -54,7 +55,7 @@ def methods_of(
     return {
         "embed": (ExportEmbed(student, parts, max_length), ids_1T),
         "unit": (ExportUnit(student, smoothed), hidden_1TH),
-        "pool": (ExportPool(student, smoothed.end), hidden_1TH),
+        "pool": (ExportPool(student, smoothed), hidden_1TH),
     }
 
 

@@ -17,7 +17,12 @@ from torch import Tensor, nn
 from msdc.compress.quantization.weights import QuantizedWeight
 from msdc.compress.student.model import ACTIVATIONS, Layer, Student
 from msdc.compress.student.shapes import CODE, POSITION, TABLE
-from msdc.export.smooth import Smoothed, not_smoothed
+from msdc.export.smooth import Scale, Smoothed
+
+
+def as_tensor(scale_H: Scale | None) -> Tensor | None:
+    """A scale of export/smooth.py as a tensor."""
+    return None if scale_H is None else torch.from_numpy(scale_H)
 
 
 class TableInt8(nn.Module):
@@ -172,8 +177,9 @@ class ExportUnit(nn.Module):
         super().__init__()
         config = student.config
         self.hidden = config.hidden
-        scales = smoothed or not_smoothed(student)
-        entry, middle = scales.entry, scales.middle
+        nothing: list[Tensor | None] = [None] * config.unit
+        entry = nothing if smoothed is None else [as_tensor(scale_H) for scale_H in smoothed.entry]
+        middle = nothing if smoothed is None else [as_tensor(scale_H) for scale_H in smoothed.middle]
         layers = [layer for layer in student.layers if isinstance(layer, Layer)]
         self.layers = nn.ModuleList(
             ExportLayer(layer, config.heads, config.hidden, entry[i], middle[i]) for i, layer in enumerate(layers)
@@ -193,10 +199,10 @@ class ExportPool(nn.Module):
 
     end: Tensor | None
 
-    def __init__(self, student: Student, end_H: Tensor | None = None) -> None:
+    def __init__(self, student: Student, smoothed: Smoothed | None = None) -> None:
         super().__init__()
         self.how = student.config.pooling
-        self.register_buffer("end", end_H)
+        self.register_buffer("end", None if smoothed is None else as_tensor(smoothed.end))
         self.dense = student.dense
         self.dense_activation = ACTIVATIONS[student.config.dense_activation]
         self.normalize = student.config.normalize
@@ -225,7 +231,7 @@ class ExportForward(nn.Module):
         super().__init__()
         self.embed = ExportEmbed(student, parts, max_length)
         self.unit = ExportUnit(student, smoothed)
-        self.pool = ExportPool(student, smoothed.end if smoothed else None)
+        self.pool = ExportPool(student, smoothed)
         self.repeats = student.config.repeats
 
     def forward(self, ids_1T: Tensor) -> Tensor:

@@ -26,6 +26,7 @@ class ExecutorchRuntime(Runtime):
 
     name = "executorch"
     title = "ExecuTorch"
+    package = "executorch"
     part = ExecutorchPart
     made_with = ("executorch", "torchao")
     runs_with = ("executorch", "torch")
@@ -43,7 +44,7 @@ class ExecutorchRuntime(Runtime):
         from msdc.export.executorch.origin import remember_exported
         from msdc.export.executorch.runner import ExecutorchRunner
 
-        path, repeats = folder / PROGRAM_FILE, request.smoothed.student.config.repeats
+        path, repeats = folder / PROGRAM_FILE, request.smoothed.weights.config.repeats
         part = ExecutorchPart.model_validate({"file": PROGRAM_FILE, "style": request.style, "repeats": repeats})
         share = write_executorch(request.smoothed, request.plan, path, max_length=request.max_length, style=part.style)
         remember_exported(path)

@@ -19,7 +19,7 @@ import onnx
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from msdc.compress.quantization.weights import int8_rows
+from msdc.compress.quantization.integers import int8_rows
 from msdc.errors import GateError, InputError, MsdcError
 from msdc.export.executorch.quiet import quiet
 from msdc.export.gates import run_once
@@ -106,8 +106,8 @@ class _Rewriter:
         self.low_bytes += weight_KN.size
         g, name = self.builder, node.output[0]
         K = weight_KN.shape[0]
-        part = int8_rows(torch.from_numpy(np.ascontiguousarray(weight_KN.T)), name)
-        values_NK, scale_N = pair_safe(np.ascontiguousarray(weight_KN.T), part.scale.numpy()[:, 0])
+        part = int8_rows(weight_KN.T, name)
+        values_NK, scale_N = pair_safe(np.ascontiguousarray(weight_KN.T), part.scale[:, 0])
         same = self._same_product(value)
         if same not in self._quantized:
             # Anchored at each token's minimum: what is known of an activation differs between architectures.
@@ -143,9 +143,9 @@ class _Rewriter:
         """Rows of the token table for ids."""
         self.low_bytes += table_VE.size
         g, ids = self.builder, node.input[1]
-        part = int8_rows(torch.from_numpy(np.array(table_VE)), "tokens")
-        rows = g.op("Gather", g.const("tokens.weight", part.values.numpy()), ids)
-        scales = g.op("Gather", g.const("tokens.scale", part.scale.numpy()), ids)
+        part = int8_rows(table_VE, "tokens")
+        rows = g.op("Gather", g.const("tokens.weight", part.values), ids)
+        scales = g.op("Gather", g.const("tokens.scale", part.scale), ids)
         g.rename(g.op("Mul", g.op("Cast", rows, to=TensorProto.FLOAT), scales), node.output[0])
 
     def run(self) -> None:

@@ -16,8 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from msdc.export.float_model import POWER
 from msdc.export.generic.model import GenericModel
-from msdc.export.smooth import POWER, scales_for
+from msdc.export.smooth import scales_for
 
 
 class SmoothedLinear(nn.Module):
@@ -95,8 +96,8 @@ def smooth_generic(model: GenericModel, rows: Sequence[Sequence[int]]) -> Generi
     linears = {name: made.get_submodule(name) for name in sizes}
     for name, linear in linears.items():
         weights: list[Any] = [linears[other].weight for other in sizes if groups[other] == groups[name]]
-        scale_K = scales_for(sizes[name], [weight.detach() for weight in weights])
+        scale_K = scales_for(sizes[name].numpy(), [weight.detach().float().cpu().numpy() for weight in weights])
         parent, _, leaf = name.rpartition(".")
         assert isinstance(linear, nn.Linear)
-        setattr(made.get_submodule(parent), leaf, SmoothedLinear(linear, scale_K))
+        setattr(made.get_submodule(parent), leaf, SmoothedLinear(linear, torch.from_numpy(scale_K)))
     return made

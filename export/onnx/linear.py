@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import torch
 from onnx import TensorProto, helper
 
-from msdc.compress.quantization.weights import PrecisionPlan, integers
+from msdc.compress.quantization.integers import bfloat16_bits, integers
+from msdc.compress.quantization.plan import PrecisionPlan
 from msdc.compress.student.shapes import CODE, INDEX, POSITION, TABLE
 from msdc.export.onnx.builder import GraphBuilder
 from msdc.export.smooth import Smoothed
@@ -34,13 +34,12 @@ class Weights:
     """Weights of a student under a precision plan; methods add them to a graph on first use."""
 
     def __init__(self, smoothed: Smoothed, plan: PrecisionPlan, microsoft: bool) -> None:
-        student = smoothed.student
         self.smoothed = smoothed
-        self.config = student.config
+        self.config = smoothed.weights.config
         self.plan = plan
-        self.state = {name: value.detach().cpu().float() for name, value in student.state_dict().items()}
-        self.index = None if student.embedding.code is None else student.embedding.code.index.cpu().numpy()
-        self.quantized = integers(student, plan)
+        self.state = smoothed.weights.arrays
+        self.index = self.state.get(INDEX)
+        self.quantized = integers(smoothed.weights, plan)
         # May operators of Microsoft's domain be used, and were they?
         self.microsoft, self.uses_microsoft = microsoft, False
         # Name of the shape [B, T, 1] while rows are tokens; empty once they are sentences.
@@ -66,7 +65,7 @@ class Weights:
 
     def array(self, name: str) -> np.ndarray:
         """float32 numbers of a tensor."""
-        return self.state[name].numpy()
+        return self.state[name]
 
     def pair(self, g: GraphBuilder, name: str) -> tuple[str, str]:
         """Initializers of a norm: its weight and its bias."""
@@ -80,7 +79,7 @@ class Weights:
         scale_H = getattr(self.smoothed, kind)[index]
         if scale_H is None:
             return value
-        return str(g.op("Mul", value, g.const(f"layers.{index}.{kind}.smooth", scale_H.numpy())))
+        return str(g.op("Mul", value, g.const(f"layers.{index}.{kind}.smooth", scale_H)))
 
     @staticmethod
     def floor_of(activation: str) -> float | None:
@@ -102,7 +101,7 @@ class Weights:
 
     def _bias(self, names: list[str]) -> np.ndarray | None:
         parts = [self.state.get(f"{name}.bias") for name in names]
-        return None if any(part is None for part in parts) else np.concatenate([part.numpy() for part in parts])  # type: ignore[union-attr]
+        return None if any(part is None for part in parts) else np.concatenate([part for part in parts])  # type: ignore[union-attr]
 
     def qkv(self, g: GraphBuilder, index: int, hidden: str) -> list[str]:
         """Query (divided by sqrt of the head width), key and value, [B, T, H] each, from one quantization of `hidden`.
@@ -141,7 +140,7 @@ class Weights:
         name, value = f"layers.{index}.output", self.state.get(f"layers.{index}.value.bias")
         if not self.microsoft or value is None:
             return self.unbiased(g, name, context)
-        bias_H, own_H = self.array(f"{name}.weight") @ value.numpy(), self._bias([name])
+        bias_H, own_H = self.array(f"{name}.weight") @ value, self._bias([name])
         bias_H = bias_H if own_H is None else bias_H + own_H
         return self._product(g, name, [name], context), g.const(f"{name}.full_bias", bias_H)
 
@@ -216,7 +215,7 @@ class Weights:
     ) -> str:
         parts = [self.quantized[f"{name}.weight"] for name in names]
         weight_NK = np.concatenate([self.array(f"{name}.weight") for name in names])
-        values_NK, scale_N = pair_safe(weight_NK, np.concatenate([part.scale.numpy() for part in parts])[:, 0])
+        values_NK, scale_N = pair_safe(weight_NK, np.concatenate([part.scale for part in parts])[:, 0])
         scale_N = scale_N if factor is None else scale_N * factor
         # `scale_N` is symmetric int8 with zero point 0, so the product needs no correction for the weights' side.
         quantized, step, zero_value = shared or self.quantize(g, value, values_NK.shape[1], floor)
@@ -234,8 +233,8 @@ class Weights:
     def _int4(self, g: GraphBuilder, label: str, names: list[str], value: str, factor: np.ndarray | None) -> str:
         """4-bit groups: Microsoft's MatMulNBits, or on targets without it DequantizeLinear over blocks."""
         parts = [self.quantized[f"{name}.weight"] for name in names]
-        values_NK = np.concatenate([part.values.numpy() for part in parts])
-        scale_NG = np.concatenate([part.scale.numpy() for part in parts])
+        values_NK = np.concatenate([part.values for part in parts])
+        scale_NG = np.concatenate([part.scale for part in parts])
         scale_NG = scale_NG if factor is None else scale_NG * factor[:, None]
         (N, K), group = values_NK.shape, parts[0].group
         # Stored as bfloat16, as they were chosen; converted once when a session is created.
@@ -270,8 +269,8 @@ class Weights:
         if part is None:
             weight_BTk = g.op("Gather", g.const(CODE, self.array(CODE)), ids, name="link_weights")
         else:
-            values = g.op("Gather", g.const(CODE, part.values.numpy()), ids, name="link_weights")
-            scale_k = g.const(f"{CODE}.scale", part.scale.numpy()[0])
+            values = g.op("Gather", g.const(CODE, part.values), ids, name="link_weights")
+            scale_k = g.const(f"{CODE}.scale", part.scale[0])
             weight_BTk = g.op("Mul", g.op("Cast", values, to=TensorProto.FLOAT), scale_k)
         weight_BTk1 = g.op("Unsqueeze", weight_BTk, g.const("axis_last", [-1]))
         return str(g.op("ReduceSum", g.op("Mul", rows_BTkE, weight_BTk1), g.const("axis_links", [-2]), keepdims=0))
@@ -282,20 +281,20 @@ class Weights:
         if part is None:
             return str(g.op("Gather", g.const(TABLE, self.array(TABLE)), ids, name="table"))
         if part.dtype == "int8":
-            values = g.op("Gather", g.const(TABLE, part.values.numpy()), ids, name="table")
-            scales = g.op("Gather", g.const(f"{TABLE}.scale", part.scale.numpy()), ids, name="table_scale")
+            values = g.op("Gather", g.const(TABLE, part.values), ids, name="table")
+            scales = g.op("Gather", g.const(f"{TABLE}.scale", part.scale), ids, name="table_scale")
             return str(g.op("Mul", g.op("Cast", values, to=TensorProto.FLOAT), scales))
-        scale_VG = part.scale.numpy().astype(np.float16)
+        scale_VG = part.scale.astype(np.float16)
         if self.microsoft:
             self.uses_microsoft = True
             # Signed: without a zero point the operator takes 0.
-            half_bytes = _pack_pairs(part.values.numpy().view(np.uint8) & 15).tobytes()
+            half_bytes = _pack_pairs(part.values.view(np.uint8) & 15).tobytes()
             packed = helper.make_tensor(TABLE, TensorProto.INT4, part.values.shape, half_bytes, raw=True)
             scale = g.const(f"{TABLE}.scale", scale_VG)
             options = {"block_size": part.group, "gather_axis": 0, "quantize_axis": 1, "bits": 4}
             rows = g.op("GatherBlockQuantized", g.raw(packed), ids, scale, name="table", domain=MICROSOFT, **options)
             return str(g.op("Cast", rows, to=TensorProto.FLOAT))
-        unsigned_VE = (part.values.numpy() + 8).astype(np.uint8)
+        unsigned_VE = (part.values + 8).astype(np.uint8)
         return self._unpacked_rows(g, ids, unsigned_VE, scale_VG, part.group)
 
     def _unpacked_rows(
@@ -319,8 +318,8 @@ class Weights:
         part = self.quantized.get(POSITION)
         if part is None:
             return str(g.op("Slice", g.const(POSITION, self.array(POSITION)[:max_length]), *bounds))
-        rows = g.op("Slice", g.const(POSITION, part.values.numpy()[:max_length]), *bounds)
-        scales = g.op("Slice", g.const(f"{POSITION}.scale", part.scale.numpy()[:max_length]), *bounds)
+        rows = g.op("Slice", g.const(POSITION, part.values[:max_length]), *bounds)
+        scales = g.op("Slice", g.const(f"{POSITION}.scale", part.scale[:max_length]), *bounds)
         return str(g.op("Mul", g.op("Cast", rows, to=TensorProto.FLOAT), scales))
 
 
@@ -332,7 +331,7 @@ def _pack_pairs(half_bytes: np.ndarray) -> np.ndarray:
 
 def _bfloat16(numbers: np.ndarray) -> bytes:
     """float32 numbers as bfloat16, rounded to nearest, little-endian."""
-    return torch.from_numpy(np.ascontiguousarray(numbers)).to(torch.bfloat16).view(torch.int16).numpy().tobytes()
+    return bfloat16_bits(numbers).astype("<u2").tobytes()
 
 
 def pair_safe(weight_NK: np.ndarray, scale_N: np.ndarray, levels: int = LEVELS) -> tuple[np.ndarray, np.ndarray]:

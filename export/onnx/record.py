@@ -39,6 +39,7 @@ class OnnxRuntime(Runtime):
 
     name = "onnx"
     title = "ONNX Runtime"
+    package = "onnxruntime"
     part = OnnxPart
     made_with = ("onnx", "onnxruntime")
     runs_with = ("onnxruntime",)

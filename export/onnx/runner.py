@@ -22,7 +22,7 @@ class OnnxRunner:
 
     name = "onnx"
 
-    def __init__(self, path: Path, *, pad_id: int = 0, threads: int | None = None) -> None:
+    def __init__(self, program: Path | bytes, *, pad_id: int = 0, threads: int | None = None) -> None:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -35,11 +35,11 @@ class OnnxRunner:
         self.pad_id = pad_id
         try:
             with quiet():
-                self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+                what = program if isinstance(program, bytes) else str(program)
+                self.session = onnxruntime.InferenceSession(what, options, providers=["CPUExecutionProvider"])
         except Exception as error:
-            raise InputError(
-                f"{path}: ONNX Runtime refuses the model ({' '.join(str(error).split())[:300]})"
-            ) from error
+            name = "the program" if isinstance(program, bytes) else program
+            raise InputError(f"{name}: ONNX Runtime refuses it ({' '.join(str(error).split())[:300]})") from error
         self.takes_prompt = any(value.name == "prompt_tokens" for value in self.session.get_inputs())
 
     def run(self, rows: Sequence[Sequence[int]], prompt_tokens: int = 0) -> np.ndarray:

@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from msdc.compress.quantization.weights import PrecisionPlan
+from msdc.compress.quantization.plan import PrecisionPlan
 from msdc.compress.student.shapes import INDEX, POSITION
 from msdc.errors import GateError, InputError
 from msdc.export.gates import run_once
@@ -43,12 +43,23 @@ class OnnxWritten:
     low_bit_share: float | None
 
 
-def _layer(g: GraphBuilder, weights: Weights, index: int, hidden: str, mask: Mask) -> str:
+@dataclass
+class Taps:
+    """Names of the states at each layer's input and at its feed-forward input, as often as the layer is applied."""
+
+    entry: list[list[str]]
+    middle: list[list[str]]
+
+
+def _layer(g: GraphBuilder, weights: Weights, index: int, hidden: str, mask: Mask, taps: Taps | None) -> str:
     config = weights.config
     name = f"layers.{index}"
     residual = weights.unsmoothed(g, "entry", index, hidden)
     context = attention(g, weights, weights.qkv(g, index, hidden), mask)
     attended = _add_norm(g, weights, f"{name}.attention_norm", weights.output(g, index, context), residual)
+    if taps is not None:
+        taps.entry[index].append(hidden)
+        taps.middle[index].append(attended)
     residual = weights.unsmoothed(g, "middle", index, attended)
     up = weights.linear(g, f"{name}.up", attended)
     inner = weights.activate(g, config.activation, up, reader=f"{name}.down")
@@ -81,16 +92,19 @@ def _add_norm(g: GraphBuilder, weights: Weights, name: str, product: tuple[str, 
     return _norm(g, weights, name, g.op("Sum", *([value, bias] if bias else [value]), residual))
 
 
-def _unit(g: GraphBuilder, weights: Weights, hidden: str, mask: Mask) -> str:
+def _unit(g: GraphBuilder, weights: Weights, hidden: str, mask: Mask, taps: Taps | None = None) -> str:
     for index in range(weights.config.unit):
-        hidden = _layer(g, weights, index, hidden, mask)
+        hidden = _layer(g, weights, index, hidden, mask, taps)
     return hidden
 
 
-def _recurrence(g: GraphBuilder, weights: Weights, hidden: str, mask: Mask) -> str:
+def _recurrence(g: GraphBuilder, weights: Weights, hidden: str, mask: Mask, taps: Taps | None) -> str:
     config = weights.config
-    if config.repeats == 1:
-        return _unit(g, weights, hidden, mask)
+    if config.repeats == 1 or taps is not None:
+        # States inside a Loop have no names outside it.
+        for _ in range(config.repeats):
+            hidden = _unit(g, weights, hidden, mask, taps)
+        return hidden
     body = GraphBuilder("unit/", parent=g)
     result = _unit(body, weights, "unit/hidden_in", mask)
     body.op("Identity", "unit/go_on", name="go_on")
@@ -154,8 +168,10 @@ def _head(g: GraphBuilder, weights: Weights, sentence: str) -> str:
     return g.rename(sentence, "sentence_embedding")
 
 
-def build_onnx(smoothed: Smoothed, plan: PrecisionPlan, max_length: int, target: str) -> onnx.ModelProto:
-    """The model with its weights inside."""
+def build_onnx(
+    smoothed: Smoothed, plan: PrecisionPlan, max_length: int, target: str, taps: Taps | None = None
+) -> onnx.ModelProto:
+    """The model with its weights inside; with `taps` the states that they name (filled here) are outputs too."""
     # Microsoft's operators: products that scale their result, transposed products, 4-bit look-up and products.
     weights = Weights(smoothed, plan, TARGETS[target].microsoft_operators)
     config = weights.config
@@ -168,9 +184,11 @@ def build_onnx(smoothed: Smoothed, plan: PrecisionPlan, max_length: int, target:
         fills = (g.const(f"{name}_norm", [value]) for name, value in (("one", np.float32(1)), ("zero", np.float32(0))))
         weights.token_norm = tuple(g.op("Expand", fill, length) for fill in fills)
     hidden = _embed(g, weights, max_length)
-    hidden = _recurrence(g, weights, hidden, make_mask(g, weights, mask_BT))
+    hidden = _recurrence(g, weights, hidden, make_mask(g, weights, mask_BT), taps)
     weights.row_shape = ""
     _pool(g, weights, hidden, mask_BT1)
+    states = [] if taps is None else [name for names in (*taps.entry, *taps.middle) for name in names]
+    shape: list[str | int | None] = ["batch", "length", config.hidden]
     graph = helper.make_graph(
         g.nodes,
         "sentence_encoder",
@@ -178,7 +196,10 @@ def build_onnx(smoothed: Smoothed, plan: PrecisionPlan, max_length: int, target:
             helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "length"]),
             helper.make_tensor_value_info("attention_mask", TensorProto.INT64, ["batch", "length"]),
         ],
-        [helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["batch", config.width])],
+        [
+            helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["batch", config.width]),
+            *(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in dict.fromkeys(states)),
+        ],
         list(g.initializers.values()),
     )
     opsets = [helper.make_opsetid("", OPSET)]
@@ -211,7 +232,7 @@ def write_onnx(
         GateError: onnx.checker refuses it, or a run gives no finite vector.
         InputError: unknown target.
     """
-    student = smoothed.student
+    config = smoothed.weights.config
     model = build_onnx(smoothed, plan, max_length, target)
     quantized = any(dtype != "fp32" for dtype in plan.weights.values())
     share = round(low_bit_share(model), 4) if quantized else None
@@ -220,6 +241,6 @@ def write_onnx(
         check_onnx_file(target_file, full=True)
     except InputError as error:
         raise GateError(f"the written ONNX model is not valid: {error}") from error
-    runner = OnnxRunner(target_file, pad_id=student.config.pad_id)
-    run_once(runner.run, student.config.vocabulary, student.width, max_length, target_file.name)
+    runner = OnnxRunner(target_file, pad_id=config.pad_id)
+    run_once(runner.run, config.vocabulary, config.width, max_length, target_file.name)
     return OnnxWritten(opset=OPSET, low_bit_share=share)

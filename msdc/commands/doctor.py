@@ -19,11 +19,12 @@ from typing import Literal
 import click
 
 from msdc.commands.offline import quickstart_needs
+from msdc.extras import PACKAGES, extra_of, installed
 from msdc.machine import read_machine
 
 State = Literal["ok", "missing", "wrong", "info"]
-# Pins are read from the metadata of the installed package, not repeated here.
-RUNTIME_PACKAGES = ("torch", "executorch", "torchao", "transformers", "sentencepiece", "onnx", "onnxruntime")
+# Versions are read from the metadata of the installed package, not repeated here.
+BASE_PACKAGES = ("onnxruntime", "onnx", "sentencepiece", "tokenizers", "huggingface-hub")
 
 
 @dataclass(frozen=True)
@@ -39,34 +40,41 @@ class Check:
 
 
 def requirements() -> dict[str, str]:
-    """Version rules of the installed metadata: name -> specifier (`==2.13.0`), without extras."""
-    rules = {}
+    """Version rules of the installed metadata: name -> specifier (`==2.13.0`), of the base install and of extras."""
+    rules: dict[str, str] = {}
     for line in importlib.metadata.requires("msdc") or []:
-        if "extra ==" in line:
-            continue
         match = re.match(r"^([A-Za-z0-9._-]+)\s*(.*)$", line.split(";")[0].strip())
         if match:
-            rules[match.group(1).lower()] = match.group(2).strip("() ")
+            name = re.sub(r"[-_.]+", "-", match.group(1)).lower()
+            rules.setdefault(name, match.group(2).strip("() "))
     return rules
 
 
-def check_package(name: str, rule: str) -> Check:
-    """Whether the installed version satisfies the rule of the metadata."""
+def check_package(name: str, rule: str, extra: str | None = None) -> Check:
+    """Whether the installed version satisfies the rule of the metadata; a package of an extra may be absent."""
     from packaging.specifiers import SpecifierSet
 
     remedy = f'pip install "{name}{rule}"'
     try:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
+        if extra is not None:
+            return Check("extras", name, "missing", "not installed", False, f"pip install 'msdc[{extra}]'")
         return Check("packages", name, "missing", "not installed", True, remedy)
+    group = "packages" if extra is None else "extras"
     # A local part ("+cpu") names the build of the wheel, not its version.
     if SpecifierSet(rule).contains(version.split("+")[0], prereleases=True):
-        return Check("packages", name, "ok", f"{version} ({rule or 'any'})", True)
-    return Check("packages", name, "wrong", f"{version}, tested with {rule}", True, remedy)
+        return Check(group, name, "ok", f"{version} ({rule or 'any'})", True)
+    return Check(group, name, "wrong", f"{version}, tested with {rule}", True, remedy)
 
 
 def check_kernels() -> list[Check]:
     """Kernels inside the ExecuTorch and ONNX Runtime wheels."""
+    checks = _onnx_kernels()
+    return [*_executorch_kernels(), *checks] if installed("executorch") else checks
+
+
+def _executorch_kernels() -> list[Check]:
     # torchao warns about GPU extensions that it was not built with.
     logging.disable(logging.WARNING)
     checks = []
@@ -90,15 +98,18 @@ def check_kernels() -> list[Check]:
     except Exception as error:
         found = f"{type(error).__name__}: {str(error)[:100]}"
         checks.append(Check("kernels", "ExecuTorch runtime", "missing", found, True, again))
+    logging.disable(logging.NOTSET)
+    return checks
+
+
+def _onnx_kernels() -> list[Check]:
     try:
         import onnxruntime
 
         providers = onnxruntime.get_available_providers()
-        checks.append(Check("kernels", "ONNX Runtime providers", "ok", ", ".join(providers), True))
+        return [Check("kernels", "ONNX Runtime providers", "ok", ", ".join(providers), True)]
     except Exception as error:
-        checks.append(Check("kernels", "ONNX Runtime", "missing", str(error)[:100], True, "pip install onnxruntime"))
-    logging.disable(logging.NOTSET)
-    return checks
+        return [Check("kernels", "ONNX Runtime", "missing", str(error)[:100], True, "pip install onnxruntime")]
 
 
 def bf16_ratio(size: int = 256, seconds: float = 0.2) -> float | None:
@@ -195,10 +206,11 @@ def examine() -> list[Check]:
     """Every check, in the order of printing."""
     rules = requirements()
     python = f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
-    fits = (3, 11) <= sys.version_info[:2] < (3, 13)
-    remedy = "" if fits else "use Python 3.11 or 3.12"
-    checks = [Check("packages", "Python", "ok" if fits else "wrong", f"{python} (>=3.11,<3.13)", True, remedy)]
-    checks += [check_package(name, rules.get(name, "")) for name in RUNTIME_PACKAGES]
+    fits = (3, 11) <= sys.version_info[:2] < (3, 14)
+    remedy = "" if fits else "use Python 3.11 to 3.13"
+    checks = [Check("packages", "Python", "ok" if fits else "wrong", f"{python} (>=3.11,<3.14)", True, remedy)]
+    checks += [check_package(name, rules.get(name, "")) for name in BASE_PACKAGES]
+    checks += [check_package(name, rules.get(name, ""), extra_of(module)) for module, (_, name) in PACKAGES.items()]
     return [*checks, *check_kernels(), *check_machine(), *check_quickstart(), *check_tools()]
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from msdc.commands.options import encode_options, model_and_texts, model_options, quiet_option, require_piped
 from msdc.errors import InputError
+from msdc.extras import require
 from msdc.files import atomic_path, disk_errors, refuse_existing
 from msdc.progress import Counter, say
 from msdc.text.inputs import iterate_texts, stdin_texts
@@ -74,6 +75,7 @@ class _Parquet:
     """Columns `text` and `vector`, a list of D float32."""
 
     def __init__(self, file: BinaryIO, width: int) -> None:
+        require("pyarrow", "a parquet file")
         import pyarrow as pa
         import pyarrow.parquet as pq
 

@@ -1,8 +1,7 @@
 """`msdc search`: find the lines of a text file by meaning. The index is kept on disk; only new lines are encoded.
 
-The index folder holds `index.faiss` (float16 rows, inner product of unit vectors, exact search), `keys.u64` (a hash of
-each row's text) and `index.json` (which model, and the hashes of all three). It is a cache: a damaged one, or one of
-another model, is rebuilt.
+The index folder holds `vectors.f16` (unit vectors, searched exactly), `keys.u64` (a hash of each row's text) and
+`index.json` (which model, and the hashes of both). It is a cache: a damaged one, or one of another model, is rebuilt.
 
 Shapes: N lines, D width.
 """
@@ -24,6 +23,7 @@ import numpy as np
 from msdc.cli import runtime_names
 from msdc.commands.options import encode_options, quiet_option, require_utf8
 from msdc.errors import InputError
+from msdc.extras import names_extras
 from msdc.files import read_json, sha256_file, staged_folder, user_cache, write_json
 from msdc.progress import say, track, warn
 from msdc.scores import require_finite, unit_rows
@@ -35,7 +35,11 @@ if TYPE_CHECKING:
     from msdc.encoders.encoder import SentenceEncoder
 
 BLOCK = 1024
-FILES = ("index.faiss", "keys.u64")
+VECTORS, KEYS = FILES = ("vectors.f16", "keys.u64")
+EARLIER = ("index.faiss",)  # of an index of an earlier version, which is made anew
+# Vectors are kept in memory as float32 up to this size; larger ones as float16, converted block by block per query.
+MOST_FLOAT_BYTES = 2**30
+ROWS = 256  # of a block: what the processor's cache holds
 
 
 def _seal(head: dict[str, Any]) -> str:
@@ -63,26 +67,18 @@ class Found:
     search_ms: float
 
 
-def _write_index(index: Any, path: Path) -> None:
-    """Write through Python: the library's own writer does not notice that its last block did not fit on the disk."""
-    import faiss
-
-    failed: list[OSError] = []
-
-    def write(block: bytes) -> None:
-        try:
-            handle.write(block)
-        except OSError as error:
-            failed.append(error)
-            raise
-
-    with open(path, "wb") as handle:
-        try:
-            faiss.write_index(index, faiss.PyCallbackIOWriter(write, 1 << 20))  # type: ignore[attr-defined]
-        except Exception:
-            if failed:
-                raise failed[0] from None
-            raise
+def nearest(vectors_ND: np.ndarray, query_D: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
+    """Inner products with a query, the largest `top` of them, largest first, and their rows."""
+    if vectors_ND.dtype == np.float32:
+        cosine_N = vectors_ND @ query_D
+    else:
+        cosine_N = np.empty(len(vectors_ND), np.float32)
+        for start in range(0, len(vectors_ND), ROWS):
+            block = slice(start, start + ROWS)
+            cosine_N[block] = vectors_ND[block].astype(np.float32) @ query_D
+    rows = np.argpartition(-cosine_N, top - 1)[:top] if top < len(cosine_N) else np.arange(len(cosine_N))
+    rows = rows[np.lexsort((rows, -cosine_N[rows]))]
+    return cosine_N[rows], rows
 
 
 def distinct_lines(file: Path, column: str | None = None) -> dict[str, int]:
@@ -165,63 +161,59 @@ class Index:
         self.encoded = self._open(self._identity)
         self.open_s = time.perf_counter() - began
 
-    def _stored(self, identity: str) -> tuple[Any, np.ndarray] | None:
-        """The index on disk and its keys; None if there is none or it cannot be used."""
-        import faiss
-
+    def _stored(self, identity: str) -> tuple[np.ndarray, np.ndarray] | None:
+        """The vectors on disk, float16 [N, D], and their keys; None if there are none or they cannot be used."""
         if not (self.folder / "index.json").is_file():
-            if self.folder.exists() and any(path.name not in FILES for path in self.folder.iterdir()):
+            if self.folder.exists() and any(path.name not in (*FILES, *EARLIER) for path in self.folder.iterdir()):
                 raise InputError(f"{self.folder}: exists and is not a search index; choose another folder")
             return None
         try:
             head = read_json(self.folder / "index.json")
-            # The hashes first: the library's reader is not for damaged files.
             if head["seal"] == _seal(head) and all(head[name] == sha256_file(self.folder / name) for name in FILES):
                 if head["model"] != identity:
                     return None
-                keys_N = np.fromfile(self.folder / "keys.u64", dtype="<u8")
-                index = faiss.read_index(str(self.folder / "index.faiss"))
-                if index.ntotal == len(keys_N) and index.d == self.model.width:
-                    return index, keys_N
-        except (InputError, OSError, RuntimeError, KeyError, TypeError, AttributeError):
+                keys_N = np.fromfile(self.folder / KEYS, dtype="<u8")
+                numbers = np.fromfile(self.folder / VECTORS, dtype="<f2")
+                if len(numbers) == len(keys_N) * self.model.width:
+                    return numbers.reshape(len(keys_N), self.model.width), keys_N
+        except (InputError, OSError, KeyError, TypeError, AttributeError):
             pass
         warn(f"{self.folder}: the index is damaged or of an earlier version; it is made anew")
         return None
 
     def _open(self, identity: str) -> int:
         """Load or update the index; returns the number of lines that had to be encoded."""
-        import faiss
-
         keys_N = np.fromiter((text_key(text) for text in self.texts), dtype="<u8", count=len(self.texts))
         stored = self._stored(identity) if self.file is not None else None
         if stored is not None and np.array_equal(stored[1], keys_N):
-            self.index = stored[0]
+            self._take(stored[0])
             return 0
-        vectors_ND = np.zeros((len(self.texts), self.model.width), np.float32)
+        vectors_ND = np.zeros((len(self.texts), self.model.width), np.dtype("<f2"))
         missing = np.ones(len(self.texts), bool)
         if stored is not None:
             place = {key: row for row, key in enumerate(stored[1].tolist())}
             rows = np.array([place.get(key, -1) for key in keys_N.tolist()])
             missing = rows < 0
             if not missing.all():
-                vectors_ND[~missing] = stored[0].reconstruct_n(0, stored[0].ntotal)[rows[~missing]]
+                vectors_ND[~missing] = stored[0][rows[~missing]]
         todo = np.flatnonzero(missing)
         blocks = [todo[start : start + BLOCK] for start in range(0, len(todo), BLOCK)]
         for block in track(blocks, "encoding"):
             vectors_ND[block] = self._unit([self.texts[i] for i in block])
-        self.index = faiss.IndexScalarQuantizer(
-            self.model.width, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
-        )
-        self.index.add(vectors_ND)
+        self._take(vectors_ND)
         if self.file is None:
             return len(todo)
         with staged_folder(self.folder, force=True) as stage:
-            _write_index(self.index, stage / "index.faiss")
-            keys_N.tofile(stage / "keys.u64")
+            # Not tofile: its error for a full disk has no number.
+            (stage / VECTORS).write_bytes(vectors_ND.data)
+            (stage / KEYS).write_bytes(keys_N.data)
             head = {"model": identity, "name": self.model.name, "lines": len(self.texts)}
             head |= {name: sha256_file(stage / name) for name in FILES}
             write_json(stage / "index.json", {**head, "seal": _seal(head)})
         return len(todo)
+
+    def _take(self, vectors_ND: np.ndarray) -> None:
+        self._vectors_ND = vectors_ND.astype(np.float32) if 4 * vectors_ND.size <= MOST_FLOAT_BYTES else vectors_ND
 
     def _unit(self, texts: Sequence[str], model: SentenceEncoder | None = None) -> np.ndarray:
         model = model or self.model
@@ -249,16 +241,17 @@ class Index:
         began = time.perf_counter()
         query_1D = self._unit([query], self.query_model)
         encoded = time.perf_counter()
-        cosines, rows = self.index.search(query_1D, min(top, len(self.texts)))
+        cosines, rows = nearest(self._vectors_ND, query_1D[0], min(top, len(self.texts)))
         done = time.perf_counter()
         hits = [
             Hit(round(float(cosine), 4), self.lines[self.texts[row]], self.texts[row])
-            for cosine, row in zip(cosines[0], rows[0], strict=True)
+            for cosine, row in zip(cosines, rows, strict=True)
             if threshold is None or cosine >= threshold
         ]
         return Found(query, hits, 1e3 * (encoded - began), 1e3 * (done - encoded))
 
 
+@names_extras
 def open_index(
     source: str | Path | Sequence[str],
     model: str | SentenceEncoder = "msdc-mini",

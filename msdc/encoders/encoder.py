@@ -7,28 +7,30 @@ Shapes: N texts, B batch, T tokens, D sentence width.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from msdc.encoders.defaults import EncodeDefaults, configured, read_defaults, with_prompt
-from msdc.encoders.layout import STOCK_FOLDER, read_layout
+from msdc.encoders.layout import OWN_TYPE, STOCK_FOLDER, Layout, read_layout
 from msdc.encoders.locate import is_reserved, locate_model
 from msdc.errors import InputError
+from msdc.extras import installed, names_extras, require
 from msdc.files import sha256_files
 from msdc.progress import track
 from msdc.text.packing import pack_by_length, pad
 from msdc.text.tokenizer import Tokenizer, load_tokenizer, prompt_tokens, require_texts
 
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
 BATCH_TOKENS = 4096
-# model_type of our own folders -> loader; by name, because the class belongs to a package above this one
-OWN_LOADERS = {"msdc-student": ("msdc.compress.student.io", "load_student")}
 
 
 class SentenceEncoder(Protocol):
@@ -143,7 +145,7 @@ class Encoder:
                 raise InputError("an encoder that lives only in memory has no fingerprint; save it first")
             # By whole path: files of the same name (config.json of two modules) keep their order in a copied folder.
             files = sorted(p for p in self.folder.rglob("*") if p.suffix in (".safetensors", ".json", ".model", ".txt"))
-            if read_layout(self.folder).model_type in OWN_LOADERS:
+            if read_layout(self.folder).model_type == OWN_TYPE:
                 # The twin for other libraries, and the list that names it, decide none of our vectors.
                 twin = (STOCK_FOLDER, "modules.json")
                 files = [path for path in files if path.relative_to(self.folder).parts[0] not in twin]
@@ -162,7 +164,6 @@ class Encoder:
         """Tokens of `prompt` that pooling leaves out: 0 where the model pools them (`include_prompt`)."""
         return 0 if self.defaults.include_prompt else prompt_tokens(self.tokenizer, prompt, self.max_length)
 
-    @torch.inference_mode()
     def encode(
         self,
         texts: Sequence[str],
@@ -197,20 +198,47 @@ class Encoder:
         if not len(texts):
             return vectors_ND
         rows, skip = self.tokenize(with_prompt(first, texts)), self.prompt_tokens(first)
+        batches = pack_by_length([len(row) for row in rows], batch_tokens)
+        with self._evaluating():
+            for batch in track(batches, f"encode with {self.name}", enabled=progress):
+                vectors_ND[batch] = self._run([rows[i] for i in batch], skip, precision)[:, :width]
+        return vectors_ND
+
+    @contextlib.contextmanager
+    def _evaluating(self) -> Iterator[None]:
         was_training = self.module.training
         self.module.eval()
-        device = next(self.module.parameters()).device
-        batches = pack_by_length([len(row) for row in rows], batch_tokens)
-        for batch in track(batches, f"encode with {self.name}", enabled=progress):
-            ids_BT, mask_BT = pad([rows[i] for i in batch], self.tokenizer.pad_id)
+        yield
+        self.module.train(was_training)
+
+    def _run(self, rows: Sequence[Sequence[int]], skip: int, precision: str) -> NDArray[np.float32]:
+        """Vectors [B, D] at full width of rows of ids whose `skip` first tokens are not pooled."""
+        import torch
+
+        with torch.inference_mode():
+            device = next(self.module.parameters()).device
+            ids_BT, mask_BT = pad(rows, self.tokenizer.pad_id)
             with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
                 ids_BT, mask_BT = ids_BT.to(device), mask_BT.to(device)
                 sentence_BD = self.module(ids_BT, mask_BT, skip) if skip else self.module(ids_BT, mask_BT)
-            vectors_ND[batch] = sentence_BD[:, :width].float().cpu().numpy()
-        self.module.train(was_training)
-        return vectors_ND
+            vectors_BD: NDArray[np.float32] = sentence_BD.float().cpu().numpy()
+        return vectors_BD
 
 
+def _load_own(layout: Layout, name: str) -> Encoder:
+    """A student of ours; what runs it is loaded by name, because it belongs to packages above this one."""
+    folder = layout.folder
+    if not installed("torch"):
+        loaded: Encoder = importlib.import_module("msdc.export.onnx.float_program").load_program_encoder(folder, name)
+        return loaded
+    student = importlib.import_module("msdc.compress.student.io").load_student(folder)
+    pad_id = int(layout.config.get("pad_token_id") or layout.config.get("pad_id") or 0)
+    tokenizer = load_tokenizer(layout.body, pad_id)
+    module = cast(SentenceModule, student)
+    return Encoder(module, tokenizer, int(student.config.positions), name, folder, read_defaults(folder))
+
+
+@names_extras
 def load_encoder(
     path_or_name: str | Path,
     trust_remote_code: bool = False,
@@ -239,13 +267,9 @@ def load_encoder(
         raise InputError(f"{folder}: this is an exported bundle; load it with msdc.load_bundle")
     layout = read_layout(folder)
     name = Path(str(path_or_name)).name
-    if layout.model_type in OWN_LOADERS:
-        module_name, function = OWN_LOADERS[layout.model_type]
-        student = getattr(importlib.import_module(module_name), function)(folder)
-        pad_id = int(layout.config.get("pad_token_id") or layout.config.get("pad_id") or 0)
-        tokenizer = load_tokenizer(layout.body, pad_id)
-        module = cast(SentenceModule, student)
-        return Encoder(module, tokenizer, int(student.config.positions), name, folder, read_defaults(folder))
+    if layout.model_type == OWN_TYPE:
+        return _load_own(layout, name)
+    require("torch", f"{name}, a stock model,")
     from msdc.encoders import sentence_model
     from msdc.encoders.stock_tokenizer import stock_tokenizer
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from msdc.encoders.layout import POSITIONS_AFTER_PAD, Layout, check_layout, read_layout
 from msdc.errors import InputError
+from msdc.extras import require
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -123,14 +124,13 @@ def open_sentence_transformer(layout: Layout, trust_remote_code: bool = False) -
     """
     import logging
 
+    require("sentence_transformers", f"{layout.folder.name}, a stock model,")
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()  # type: ignore[no-untyped-call]
     check_layout(layout)
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        raise InputError("stock models need sentence-transformers: pip install sentence-transformers") from error
+    from sentence_transformers import SentenceTransformer
+
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
     try:
         return SentenceTransformer(

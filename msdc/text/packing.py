@@ -6,10 +6,12 @@ Shapes: B batch, T tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def pack_by_length(lengths: Sequence[int] | np.ndarray, batch_tokens: int, max_batch: int = 4096) -> list[np.ndarray]:
@@ -30,6 +32,8 @@ def pack_by_length(lengths: Sequence[int] | np.ndarray, batch_tokens: int, max_b
 
 def pad(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:
     """ids_BT (int64) and mask_BT (bool, true on real tokens) of ragged rows."""
+    import torch
+
     lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
     T = int(lengths.max()) if len(rows) else 0
     mask_BT = np.arange(T)[None, :] < lengths[:, None]

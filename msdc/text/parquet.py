@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from msdc.errors import InputError
+from msdc.extras import require
 from msdc.files import regular_size
 from msdc.text.tabular import MAX_LINE_BYTES, Numbered, Table, take_sample
 
@@ -211,6 +212,7 @@ def open_parquet(path: Path, integers: bool = False) -> Table:
     Raises:
         InputError: not a parquet file, or without a text column.
     """
+    require("pyarrow", "a parquet file")
     import pyarrow as pa
     import pyarrow.parquet as pq
 

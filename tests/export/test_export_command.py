@@ -80,7 +80,7 @@ def test_usage_errors(arguments, capsys):
 
 
 def test_precision_may_be_a_plan_file(tmp_path):
-    from msdc.compress.quantization.weights import plan_for
+    from msdc.compress.quantization.plan import plan_for
 
     plan = plan_for(tiny.student(), "int8")
     (tmp_path / "plan.json").write_text(plan.model_dump_json())

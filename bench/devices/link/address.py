@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 import segno
 
-from msdc.errors import InputError, MsdcError
+from msdc.errors import InputError
+from msdc.extras import require
 from msdc.progress import warn
 
 # Addresses for documentation: nothing is sent to them, the system only says from where it would send.
@@ -71,14 +72,13 @@ def self_signed(host: str) -> tuple[ssl.SSLContext, str]:
     """A server's context with a new certificate for the IP address `host`, and the certificate's SHA-256 fingerprint.
 
     Raises:
-        MsdcError: `cryptography` is not installed.
+        MissingExtra: `cryptography` is not installed.
     """
-    try:
-        from cryptography import x509
-        from cryptography.hazmat.primitives import hashes, serialization
-        from cryptography.hazmat.primitives.asymmetric import ec
-    except ImportError as error:
-        raise MsdcError("--tls needs the package cryptography: pip install cryptography") from error
+    require("cryptography", "--tls")
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "msdc bench --device link")])
     now = datetime.datetime.now(datetime.UTC)

@@ -13,10 +13,10 @@ from stock_models import write_stock
 
 import msdc
 from msdc.compress.cli import command
-from msdc.compress.quantization.packing import read_plan
+from msdc.compress.quantization.plan import plan_for, read_plan
 from msdc.compress.quantization.quantize import QuantizeRequest, run_quantize
 from msdc.compress.quantization.search import Calibration, levels, search, weight_reports
-from msdc.compress.quantization.weights import integers, plan_for, quantize, sqnr_db
+from msdc.compress.quantization.weights import integers, quantize, sqnr_db
 from msdc.compress.student.io import load_student, open_student
 from msdc.compress.student.shapes import POSITION, TABLE, matrix_names
 from msdc.compress.texts import quickstart_texts

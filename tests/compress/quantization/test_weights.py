@@ -2,20 +2,20 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from msdc.compress.quantization import integers as numpy_integers
+from msdc.compress.quantization.plan import PRECISIONS, PrecisionPlan, plan_for, weight_bytes_by_dtype
 from msdc.compress.quantization.weights import (
-    PRECISIONS,
-    PrecisionPlan,
     dequantize_rows,
     integers,
-    plan_for,
     quantize,
     quantize_block,
+    quantize_columns,
     sqnr_db,
-    weight_bytes_by_dtype,
 )
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.shapes import POSITION, TABLE, matrix_names, parameter_counts, tensor_shapes
@@ -189,3 +189,30 @@ def test_sqnr_of_a_known_error():
     reference = torch.ones(1000)
     assert sqnr_db(reference, reference * 1.1) == pytest.approx(20.0, abs=1e-4)
     assert sqnr_db(reference, reference) == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("columns", "dtype", "kind"), [(96, "int8", "float32"), (32, "int4", "float16"), (32, "int4", "bfloat16")]
+)
+def test_integers_of_arrays_and_of_tensors_are_equal(columns, dtype, kind):
+    """Training rounds tensors, artifacts round arrays: bit for bit the same numbers, ties, zeros and outliers too."""
+    generator = np.random.default_rng(5)
+    weight_RC = (generator.standard_normal((400, 96)) * generator.lognormal(0, 3, (400, 1))).astype(np.float32)
+    weight_RC[0], weight_RC[1, :32] = 0.0, 1e-42
+    weight_RC[2] = np.arange(96) / 2  # ties
+    array = numpy_integers.quantize_block(weight_RC, columns, dtype, kind)
+    tensor = quantize_block(torch.from_numpy(weight_RC), columns, dtype, kind)
+    for one, other in zip(array, tensor, strict=True):
+        assert np.array_equal(one, other.numpy())
+    assert np.array_equal(numpy_integers.dequantize_rows(*array), dequantize_rows(*tensor).numpy())
+    columns_of = numpy_integers.quantize_columns(weight_RC), quantize_columns(torch.from_numpy(weight_RC))
+    for one, other in zip(*columns_of, strict=True):
+        assert np.array_equal(one, other.numpy())
+
+
+def test_bfloat16_is_torchs():
+    numbers = np.random.default_rng(1).standard_normal(10_000).astype(np.float32)
+    wanted = torch.from_numpy(numbers).to(torch.bfloat16)
+    bits = numpy_integers.bfloat16_bits(numbers)
+    assert np.array_equal(bits.view(np.int16), wanted.view(torch.int16).numpy())
+    assert np.array_equal(numpy_integers.from_bfloat16_bits(bits), wanted.float().numpy())

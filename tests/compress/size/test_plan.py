@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from paper_rows import msd_students
 
 from msdc.compress.cli import command
-from msdc.compress.quantization.weights import plan_for
+from msdc.compress.quantization.plan import plan_for
 from msdc.compress.size.estimate import Cut, cut, macs_per_token, predict_bytes, size_plan
 from msdc.compress.size.search import enumerate_students, kept_shares, parse_bytes
 from msdc.compress.student.from_transformers import to_student

@@ -8,15 +8,15 @@ import torch
 from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 
-from msdc.compress.quantization.packing import read_plan
+from msdc.compress.quantization.plan import check_plan, plan_for, read_plan, weight_bytes_by_dtype
 from msdc.compress.quantization.qat import convert, prepare
-from msdc.compress.quantization.weights import check_plan, integers, plan_for, quantize, weight_bytes_by_dtype
+from msdc.compress.quantization.weights import integers, quantize
 from msdc.compress.size.estimate import Cut, cut
-from msdc.compress.student.coded_table import SHORT_ROWS, Code, index_type, prune
+from msdc.compress.student.coded_table import Code, index_type, prune
 from msdc.compress.student.cut import shrink, wide_table
 from msdc.compress.student.io import load_student, save_student
 from msdc.compress.student.model import Student, StudentConfig
-from msdc.compress.student.shapes import CODE, INDEX, TABLE, parameter_counts, tensor_shapes
+from msdc.compress.student.shapes import CODE, INDEX, SHORT_ROWS, TABLE, parameter_counts, tensor_shapes
 from msdc.compress.student.to_transformers import decode, materialise, stock_type
 from msdc.compress.vocabulary.trim import with_rows
 from msdc.encoders.encoder import load_encoder

@@ -12,7 +12,8 @@ from stock_models import TEXTS, write_stock
 
 import msdc
 from msdc.compress.cli import command
-from msdc.compress.quantization.weights import integers, plan_for
+from msdc.compress.quantization.plan import plan_for
+from msdc.compress.quantization.weights import integers
 from msdc.compress.student.io import load_student, open_student, save_student
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.texts import quickstart_texts, read_texts

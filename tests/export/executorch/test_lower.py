@@ -8,7 +8,8 @@ import tiny_models as tiny
 import torch
 from torch import nn
 
-from msdc.compress.quantization.weights import integers, plan_for
+from msdc.compress.quantization.plan import plan_for
+from msdc.compress.quantization.weights import integers
 from msdc.compress.size.estimate import predict_bytes
 from msdc.compress.student.shapes import CODE, TABLE
 from msdc.errors import InputError
@@ -16,13 +17,13 @@ from msdc.export.bundle import load_bundle
 from msdc.export.executorch.lower import outside_delegate, write_executorch
 from msdc.export.executorch.pte import read_pte
 from msdc.export.executorch.runner import ExecutorchRunner
+from msdc.export.float_model import TorchModel
 from msdc.export.smooth import not_smoothed, smooth
-from msdc.export.writer import float_vectors
 
 
 def test_int8_multi_method_program():
     bundle = load_bundle(tiny.bundle(), "executorch")
-    wanted, found = float_vectors(tiny.student(), tiny.rows()), bundle.encode_ids(tiny.rows())
+    wanted, found = TorchModel(tiny.student()).vectors(tiny.rows()), bundle.encode_ids(tiny.rows())
     assert (wanted * found).sum(1).mean() > 0.998
     program = read_pte(bundle.folder / "model.pte")
     constants = {method.name: method.constant for method in program.methods if method.constant is not None}
@@ -44,7 +45,7 @@ def test_coded_table_in_int8(tmp_path):
     """The code is stored as its integers, `embed` computes with them, and the file has the predicted size."""
     student = tiny.student(**tiny.SHAPES["coded"])
     plan, path = plan_for(student, "int8"), tmp_path / "model.pte"
-    made = smooth(student, plan, tiny.tokenizer(), tiny.MAX_LENGTH)
+    made = smooth(TorchModel(student), plan, tiny.tokenizer(), tiny.MAX_LENGTH)
     share = write_executorch(made, plan, path, max_length=tiny.MAX_LENGTH)
     assert share == 1.0
     parts = integers(student, plan)
@@ -58,7 +59,7 @@ def test_coded_table_in_int8(tmp_path):
         for name in (TABLE, CODE):
             student.get_parameter(name).copy_(parts[name].dequantize())
     found = ExecutorchRunner(path, style="multi-method", repeats=2).run(tiny.rows())
-    wanted_ND = float_vectors(student, tiny.rows())
+    wanted_ND = TorchModel(student).vectors(tiny.rows())
     assert (wanted_ND * found).sum(1).mean() > 0.998
     assert path.stat().st_size == pytest.approx(predict_bytes(student.config, plan, "executorch"), rel=0.01)
 
@@ -68,13 +69,13 @@ def test_coded_table_in_int8(tmp_path):
 def test_coded_table_equals_eager(precision, tmp_path):
     student = tiny.student(**tiny.SHAPES["coded"])
     plan, path = plan_for(student, precision), tmp_path / "model.pte"
-    write_executorch(not_smoothed(student), plan, path, max_length=tiny.MAX_LENGTH, style="forward")
+    write_executorch(not_smoothed(student.numbers()), plan, path, max_length=tiny.MAX_LENGTH, style="forward")
     with torch.no_grad():
         for name, part in integers(student, plan).items():
             if name in (TABLE, CODE):
                 student.get_parameter(name).copy_(part.dequantize())
     found = ExecutorchRunner(path, style="forward", repeats=2).run(tiny.rows())
-    wanted = float_vectors(student, tiny.rows())
+    wanted = TorchModel(student).vectors(tiny.rows())
     assert (wanted * found).sum(1).mean() > (0.999999 if precision == "fp32" else 0.998)
 
 
@@ -82,7 +83,8 @@ def test_coded_table_equals_eager(precision, tmp_path):
 def test_fp32_forward_style_equals_eager():
     bundle = load_bundle(tiny.bundle("fp32", ("executorch",), "forward"), "executorch")
     assert bundle.manifest.programs.executorch.style == "forward"
-    np.testing.assert_allclose(bundle.encode_ids(tiny.rows()), float_vectors(tiny.student(), tiny.rows()), atol=3e-6)
+    wanted_ND = TorchModel(tiny.student()).vectors(tiny.rows())
+    np.testing.assert_allclose(bundle.encode_ids(tiny.rows()), wanted_ND, atol=3e-6)
     methods = {method.name for method in read_pte(bundle.folder / "model.pte").methods}
     assert methods == {"forward", "repeats", "width", "max_length", "vocabulary"}
 
@@ -94,7 +96,7 @@ def test_4_bit_table_runs_with_half_precision_scales():
     parts = integers(student, plan_for(student, "int8-embed4"))
     with torch.no_grad():
         student.embedding.table.weight.copy_(parts["embedding.table.weight"].dequantize())
-    found, wanted = bundle.encode_ids(tiny.rows()), float_vectors(student, tiny.rows())
+    found, wanted = bundle.encode_ids(tiny.rows()), TorchModel(student).vectors(tiny.rows())
     assert (wanted * found).sum(1).mean() > 0.998
     dtypes = {c.dtype for c in read_pte(bundle.folder / "model.pte").constants}
     assert "float16" in dtypes

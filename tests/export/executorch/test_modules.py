@@ -2,14 +2,17 @@
 
 import itertools
 
+import numpy as np
 import pytest
 import tiny_models as tiny
 import torch
 
-from msdc.compress.quantization.weights import dequantize_rows, integers, plan_for
+from msdc.compress.quantization.plan import plan_for
+from msdc.compress.quantization.weights import dequantize_rows, integers
 from msdc.compress.student.io import load_student, save_student
 from msdc.compress.student.shapes import TABLE
 from msdc.export.executorch.modules import ExportForward, TableInt4, TableInt8
+from msdc.export.float_model import TorchModel
 from msdc.export.smooth import calibration_texts, not_smoothed, scales_for, smooth
 
 
@@ -26,9 +29,10 @@ def vectors(module: torch.nn.Module, masked: bool) -> torch.Tensor:
 def test_twin_equals_student(shape, smoothed):
     student = tiny.student(**tiny.SHAPES[shape])
     plan = plan_for(student, "int8")
-    made = smooth(student, plan, tiny.tokenizer(), tiny.MAX_LENGTH) if smoothed else not_smoothed(student)
+    model = TorchModel(student)
+    made = smooth(model, plan, tiny.tokenizer(), tiny.MAX_LENGTH) if smoothed else not_smoothed(model.weights)
     if smoothed:
-        scales = torch.cat([*made.entry, *made.middle])
+        scales = np.concatenate([*made.entry, *made.middle])
         assert scales.max() > 1.5 and scales.min() < 0.9, "nothing was smoothed: this test would prove nothing"
     twin = ExportForward(made.student, {}, tiny.MAX_LENGTH, made).eval()
     torch.testing.assert_close(vectors(twin, masked=False), vectors(student, masked=True), atol=2e-6, rtol=2e-5)
@@ -37,19 +41,20 @@ def test_twin_equals_student(shape, smoothed):
 def test_smoothing_leaves_the_student_alone():
     student = tiny.student()
     before = {name: value.clone() for name, value in student.state_dict().items()}
-    smooth(student, plan_for(student, "int8"), tiny.tokenizer(), tiny.MAX_LENGTH)
+    smooth(TorchModel(student), plan_for(student, "int8"), tiny.tokenizer(), tiny.MAX_LENGTH)
     for name, value in student.state_dict().items():
         assert torch.equal(value, before[name]), name
 
 
 def test_smoothing_spares_float_and_4_bit():
     student = tiny.student()
+    model = TorchModel(student)
     for precision in ("fp32", "int4-embed4"):
-        made = smooth(student, plan_for(student, precision), tiny.tokenizer(), tiny.MAX_LENGTH)
-        assert made.student is student and made.end is None
+        made = smooth(model, plan_for(student, precision), tiny.tokenizer(), tiny.MAX_LENGTH)
+        assert made.weights is model.weights and made.end is None
     mixed = plan_for(tiny.student(), "int8")
     mixed = mixed.model_copy(update={"weights": {**mixed.weights, "layers.0.key.weight": "fp32"}})
-    made = smooth(tiny.student(), mixed, tiny.tokenizer(), tiny.MAX_LENGTH)
+    made = smooth(TorchModel(tiny.student()), mixed, tiny.tokenizer(), tiny.MAX_LENGTH)
     assert made.entry[0] is None and made.middle[0] is not None
 
 
@@ -57,7 +62,7 @@ def test_an_int8_folder_is_smoothed_and_its_table_keeps_its_integers(tmp_path):
     plan = plan_for(tiny.student(), "int8")
     folder = save_student(tiny.student(), tiny.tokenizer().path, tmp_path / "int8", plan=plan)
     student = load_student(folder)
-    made = smooth(student, plan, tiny.tokenizer(), tiny.MAX_LENGTH)
+    made = smooth(TorchModel(student), plan, tiny.tokenizer(), tiny.MAX_LENGTH)
     assert made.end is not None
     before, after = integers(student, plan)[TABLE], integers(made.student, plan)[TABLE]
     assert torch.equal(before.values, after.values) and torch.equal(before.scale, student.stored_scales[TABLE])
@@ -66,7 +71,7 @@ def test_an_int8_folder_is_smoothed_and_its_table_keeps_its_integers(tmp_path):
 def test_smoothing_makes_int8_activations_better():
     """By hand: per-token symmetric int8 of a layer's input, error of the query product with and without scales."""
     student = tiny.student()
-    made = smooth(student, plan_for(student, "int8"), tiny.tokenizer(), tiny.MAX_LENGTH)
+    made = smooth(TorchModel(student), plan_for(student, "int8"), tiny.tokenizer(), tiny.MAX_LENGTH)
     ids = [torch.tensor([row]) for row in tiny.tokenizer().encode(calibration_texts()[:20], tiny.MAX_LENGTH)]
 
     def error(model, scale_H):
@@ -86,10 +91,10 @@ def test_smoothing_makes_int8_activations_better():
 
 
 def test_scales_follow_the_formula():
-    activation, weight = torch.tensor([1.0, 16.0, 1.0]), torch.tensor([[1.0, 1.0, 4.0], [0.5, 1.0, 1.0]])
-    got = scales_for(activation.double(), [weight])
-    wanted = torch.tensor([1.0, 16**0.65, 4**-0.35])
-    assert torch.allclose(torch.log2(got), torch.round(torch.log2(wanted) * 8) / 8)
+    activation, weight = np.array([1.0, 16.0, 1.0]), np.array([[1.0, 1.0, 4.0], [0.5, 1.0, 1.0]], np.float32)
+    got = scales_for(activation, [weight])
+    wanted = np.array([1.0, 16**0.65, 4**-0.35])
+    np.testing.assert_allclose(np.log2(got), np.round(np.log2(wanted) * 8) / 8, atol=1e-6)
 
 
 @pytest.mark.parametrize("precision", ["int8", "int8-embed4"])

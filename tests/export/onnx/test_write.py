@@ -8,8 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from msdc.compress.quantization.weights import integers, plan_for
+from msdc.compress.quantization.plan import plan_for
+from msdc.compress.quantization.weights import integers
 from msdc.errors import InputError
+from msdc.export.float_model import TorchModel
 from msdc.export.gates import measure
 from msdc.export.onnx.builder import GraphBuilder
 from msdc.export.onnx.check import check_onnx_file
@@ -17,13 +19,12 @@ from msdc.export.onnx.linear import LEVELS, pair_safe, quantize_tokens
 from msdc.export.onnx.runner import OnnxRunner
 from msdc.export.onnx.write import low_bit_share, write_onnx
 from msdc.export.smooth import not_smoothed, smooth
-from msdc.export.writer import float_vectors
 
 
 def write(tmp_path, precision="int8", target="linux", **shape):
     student = tiny.student(**shape)
     plan = plan_for(student, precision)
-    made = smooth(student, plan, tiny.tokenizer(), tiny.MAX_LENGTH)
+    made = smooth(TorchModel(student), plan, tiny.tokenizer(), tiny.MAX_LENGTH)
     path = tmp_path / "model.onnx"
     return student, path, write_onnx(made, plan, path, max_length=tiny.MAX_LENGTH, target=target)
 
@@ -32,7 +33,7 @@ def write(tmp_path, precision="int8", target="linux", **shape):
 @pytest.mark.parametrize("shape", tiny.SHAPES)
 def test_fp32_equals_eager_in_any_batch(shape, target, tmp_path):
     student, path, written = write(tmp_path, "fp32", target, **tiny.SHAPES[shape])
-    wanted, runner = float_vectors(student, tiny.rows()), OnnxRunner(path, pad_id=0, threads=1)
+    wanted, runner = TorchModel(student).vectors(tiny.rows()), OnnxRunner(path, pad_id=0, threads=1)
     one_by_one = np.concatenate([runner.run([row]) for row in tiny.rows()])
     for found in (runner.run(tiny.rows()), one_by_one):
         np.testing.assert_allclose(found, wanted, atol=3e-6, rtol=2e-5)
@@ -53,7 +54,7 @@ def dequantized(student, precision):
 @pytest.mark.parametrize("shape", ["word", "plain table", "cls, dense", "max, relu", "coded"])
 def test_quantized_is_close_on_both_kinds_of_target(shape, precision, tmp_path):
     student, path, written = write(tmp_path, precision, "linux", **tiny.SHAPES[shape])
-    wanted = float_vectors(dequantized(student, precision), tiny.rows())
+    wanted = TorchModel(dequantized(student, precision)).vectors(tiny.rows())
     found = OnnxRunner(path, threads=1).run(tiny.rows())
     parity = measure(wanted, found, written.low_bit_share)
     assert parity.mean_cosine >= 0.998 and parity.min_cosine >= 0.985
@@ -156,9 +157,8 @@ def test_share_of_low_bits_sees_a_float_matrix(tmp_path):
     student = tiny.student()
     plan = plan_for(student, "int8")
     plan = plan.model_copy(update={"weights": {**plan.weights, "layers.0.up.weight": "fp32"}})
-    written = write_onnx(
-        smooth(student, plan, tiny.tokenizer(), 24), plan, tmp_path / "m.onnx", max_length=24, target="linux"
-    )
+    made = smooth(TorchModel(student), plan, tiny.tokenizer(), 24)
+    written = write_onnx(made, plan, tmp_path / "m.onnx", max_length=24, target="linux")
     up = 32 * 64
     total = sum(
         value.numel() for name, value in student.state_dict().items() if value.dim() == 2 and "position" not in name
@@ -287,6 +287,6 @@ def test_a_sentence_of_zero_rows_is_finite(tmp_path):
     plan = plan_for(student, "int8")
     path = tmp_path / "m.onnx"
     for target in ("linux", "web"):
-        write_onnx(not_smoothed(student), plan, path, max_length=24, target=target)
+        write_onnx(not_smoothed(student.numbers()), plan, path, max_length=24, target=target)
         found = OnnxRunner(path, threads=1).run([[5, 5, 5]])
-        assert (found * float_vectors(student, [[5, 5, 5]])).sum() > 0.99
+        assert (found * TorchModel(student).vectors([[5, 5, 5]])).sum() > 0.99

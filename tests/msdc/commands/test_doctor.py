@@ -1,5 +1,6 @@
 """`msdc doctor` on this machine and on described machines."""
 
+import importlib.metadata
 import json
 import subprocess
 
@@ -8,6 +9,7 @@ import pytest
 from msdc import machine
 from msdc.cli import main
 from msdc.commands import doctor
+from msdc.extras import PACKAGES
 
 X86 = (
     "processor\t: 0\nmodel name\t: Intel(R) Xeon(R)  Platinum\nflags\t\t: fpu avx2 avx512f avx512_vnni amx_bf16 junk\n"
@@ -42,6 +44,17 @@ def test_this_machine():
     assert here.cores >= 1 and here.memory_mib > 100 and here.arch
 
 
+def version_of(installed):
+    """A stand-in for importlib.metadata.version; None: nothing is installed."""
+
+    def version(name):
+        if installed is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return installed
+
+    return version
+
+
 @pytest.mark.parametrize(
     ("installed", "rule", "state"),
     [
@@ -52,14 +65,7 @@ def test_this_machine():
     ],
 )
 def test_versions_against_the_pins(monkeypatch, installed, rule, state):
-    import importlib.metadata
-
-    def version(name):
-        if installed is None:
-            raise importlib.metadata.PackageNotFoundError(name)
-        return installed
-
-    monkeypatch.setattr(importlib.metadata, "version", version)
+    monkeypatch.setattr("importlib.metadata.version", version_of(installed))
     check = doctor.check_package("torch", rule)
     assert check.state == state and bool(check.remedy) == (state != "ok")
 
@@ -67,7 +73,14 @@ def test_versions_against_the_pins(monkeypatch, installed, rule, state):
 def test_the_pins_are_those_of_the_project():
     rules = doctor.requirements()
     assert rules["torch"] == "==2.13.0" and rules["executorch"] == "==1.5.1"
-    assert set(doctor.RUNTIME_PACKAGES) <= set(rules)
+    assert {*doctor.BASE_PACKAGES, *(name for _, name in PACKAGES.values())} <= set(rules)
+
+
+def test_a_package_of_an_extra_may_be_absent(monkeypatch):
+    monkeypatch.setattr("importlib.metadata.version", version_of(None))
+    check = doctor.check_package("torch", "==2.13.0", "train")
+    assert (check.state, check.remedy, check.needed) == ("missing", "pip install 'msdc[train]'", False)
+    assert doctor.healthy([check])
 
 
 def test_a_missing_tool_says_how_to_get_it(monkeypatch):

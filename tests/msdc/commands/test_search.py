@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import msdc
-from msdc.commands.search import Index, distinct_lines, search
+from msdc.commands.search import Index, distinct_lines, nearest, search
 from msdc.errors import InputError
 from msdc.scores import unit_rows
 
@@ -66,7 +66,7 @@ def test_the_index_stays_and_only_new_lines_are_encoded(model: msdc.Encoder, fil
     assert after.hits[0].cosine == pytest.approx(before.hits[0].cosine, abs=1e-3)
 
 
-@pytest.mark.parametrize("name", ["index.faiss", "keys.u64", "index.json"])
+@pytest.mark.parametrize("name", ["vectors.f16", "keys.u64", "index.json"])
 def test_a_damaged_index_is_made_anew(model: msdc.Encoder, file: Path, tmp_path: Path, name: str) -> None:
     folder = tmp_path / "index"
     Index(model, file, folder)
@@ -83,7 +83,7 @@ def test_one_flipped_bit_anywhere_is_made_anew(
     folder = tmp_path / "index"
     expected = Index(model, file, folder).search("a pet", 5).hits
     saved = {path: path.read_bytes() for path in folder.iterdir()}
-    assert {path.name for path in saved} == {"index.faiss", "keys.u64", "index.json"}
+    assert {path.name for path in saved} == {"vectors.f16", "keys.u64", "index.json"}
     for path, raw in saved.items():
         step = max(1, len(raw) // 9)
         record_property("tries", len(range(0, len(raw), step)))
@@ -173,3 +173,27 @@ def test_columns_gzip_and_a_threshold_on_the_command_line(tmp_path: Path, monkey
     assert [(hit["line"], hit["text"]) for hit in answer["hits"]] == [(2, "The soup, again, needs salt.")]
     done = CliRunner().invoke(command, [*words, "--threshold", "0.99"])
     assert json.loads(done.stdout)["queries"][0]["hits"] == []
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("top", [1, 7, 700, 701])
+def test_nearest_is_a_whole_sort(dtype: type, top: int) -> None:
+    """Against sorting every product; equal ones in the order of the lines."""
+    generator = np.random.default_rng(3)
+    vectors_ND = generator.integers(-3, 4, (701, 8)).astype(dtype)  # many ties, no rounding
+    query_D = generator.integers(-3, 4, 8).astype(np.float32)
+    whole_N = vectors_ND.astype(np.float64) @ query_D
+    wanted = sorted(range(701), key=lambda row: (-whole_N[row], row))[:top]
+    cosines, rows = nearest(vectors_ND, query_D, top)
+    assert cosines.tolist() == whole_N[wanted].tolist()
+    # Of equal products at the end of the list any may be taken.
+    last = whole_N[wanted[-1]]
+    assert [row for row in rows if whole_N[row] > last] == [row for row in wanted if whole_N[row] > last]
+
+
+def test_an_index_of_an_earlier_version_is_made_anew(model: msdc.Encoder, file: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    Index(model, file, folder)
+    (folder / "vectors.f16").rename(folder / "index.faiss")
+    assert Index(model, file, folder).encoded == 5
+    assert {path.name for path in folder.iterdir()} == {"vectors.f16", "keys.u64", "index.json"}

@@ -1,0 +1,184 @@
+"""What an installation takes and does: the wheel into empty environments, the base install and each extra.
+
+For each: a new virtual environment, `pip install` of the wheel with the extra, the bytes of site-packages, and the
+commands that it is for, run in a folder that holds modules of the user's own called export, bench, distill, compress.
+`--torch-index` names the index that torch is taken from first (PyTorch's CPU index on Linux; its default wheel there
+brings CUDA libraries of several gigabytes).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from results_page import ROOT, add_write_option, table, write_page
+
+TORCH = "torch==2.13.0"
+BASE = (
+    "encode -i notes.txt -o v.npy",
+    "search notes.txt 'wo ist das Auto?'",
+    "bench --runtime onnx --device python --runs 20 -o r.json",
+    "inspect",
+    "compress plan --shape minilm",
+    "corpus notes.txt",
+    "doctor",
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One installation: its extra, whether it holds torch, and commands that must work there."""
+
+    extra: str
+    torch: bool
+    commands: tuple[str, ...]
+
+
+KINDS = (
+    Kind("", False, BASE),
+    Kind("data", False, ("encode -i notes.txt -o v.parquet", "search v.parquet Auto --column text", "corpus t.tmx")),
+    Kind("executorch", True, ("encode bundle x --runtime executorch", "bench bundle --device python --runs 20")),
+    Kind("export", True, ("export msdc-mini --target linux -o made", "encode msdc-mini x", "inspect made")),
+    Kind(
+        "train", True,
+        ("compress vocabulary msdc-mini -o small --languages de,en", "evaluate msdc-mini --tasks graded-pairs",
+         "distill mkd --list"),
+    ),
+    Kind("all", True, ("export msdc-mini --target linux -o made", "bench made --device python --runs 20 -o r.html")),
+)  # fmt: skip
+
+
+def site_packages(folder: Path) -> Path:
+    """Where a virtual environment keeps its packages."""
+    (site,) = (folder / "lib").glob("python*/site-packages")
+    return site
+
+
+def tree_bytes(folder: Path) -> int:
+    """Bytes of the files below a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+def user_folder(place: Path, bundle: Path | None) -> Path:
+    """The user's folder: modules that must not be imported, some text, a bundle of both programs."""
+    place.mkdir()
+    for name in ("export", "bench", "distill", "compress"):
+        (place / f"{name}.py").write_text("raise SystemExit('a module of the working directory was imported')\n")
+    (place / "notes.txt").write_text("The car is on level 2.\nDas Wetter ist schön.\n", encoding="utf-8")
+    unit = "".join(
+        f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in (("en", "A car"), ("de", "Auto"))
+    )
+    (place / "t.tmx").write_text(f"<tmx version='1.4'><body><tu>{unit}</tu></body></tmx>", encoding="utf-8")
+    if bundle is not None:
+        shutil.copytree(bundle, place / "bundle")
+    return place
+
+
+def run(command: str | Sequence[str | Path], cwd: Path, cache: Path | None = None) -> None:
+    """Run a program, or a line of shell, to its end, without variables that would change what it imports."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "MSDC_", "VIRTUAL"))}
+    environment = kept if cache is None else kept | {"XDG_CACHE_HOME": str(cache), "HF_HUB_OFFLINE": "1"}
+    words = command if isinstance(command, str) else [str(word) for word in command]
+    shell = isinstance(command, str)
+    done = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, check=False, shell=shell)
+    if done.returncode:
+        raise SystemExit(f"{words}: exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+
+
+def install(kind: Kind, wheel: Path, bundle: Path | None, work: Path, torch_index: str | None) -> dict[str, object]:
+    """Install one kind into an empty environment, measure it and run its commands."""
+    folder = work / f"venv-{kind.extra or 'base'}"
+    run([sys.executable, "-m", "venv", folder], work)
+    pip, site = folder / "bin" / "pip", site_packages(folder)
+    empty = tree_bytes(site)
+    if kind.torch and torch_index:
+        run([pip, "install", "-q", TORCH, "--index-url", torch_index], work)
+    target = f"{wheel}[{kind.extra}]" if kind.extra else str(wheel)
+    run([pip, "install", "-q", target], work)
+    size = tree_bytes(site) - empty
+    packages = len(list(site.glob("*.dist-info"))) - 2  # pip and setuptools, or pip and this package
+    user, cache = user_folder(work / f"user-{kind.extra or 'base'}", bundle), folder / "cache"
+    for words in kind.commands:
+        run(f"{folder / 'bin' / 'msdc'} {words}", user, cache)
+    torch_bytes = sum(
+        tree_bytes(path) for path in site.glob("torch*") if path.name.split("-")[0] in ("torch", "torchgen")
+    )
+    shutil.rmtree(folder)
+    print(
+        f"{kind.extra or 'base'}: {size / 1e6:.0f} MB, {packages} packages, {len(kind.commands)} commands", flush=True
+    )
+    return {
+        "extra": kind.extra,
+        "bytes": size,
+        "packages": packages,
+        "torch_bytes": torch_bytes,
+        "commands": list(kind.commands),
+    }
+
+
+def page(found: list[dict[str, object]], wheel_bytes: int) -> str:
+    """The tables of the page."""
+    rows = []
+    for row in found:
+        name = f"`msdc[{row['extra']}]`" if row["extra"] else "`msdc`"
+        size, torch = int(str(row["bytes"])), int(str(row["torch_bytes"]))
+        rows.append((name, f"{size / 1e6:.0f}", f"{torch / 1e6:.0f}" if torch else "", row["packages"]))
+    commands = [(f"`msdc[{row['extra']}]`" if row["extra"] else "`msdc`", f"`msdc {words}`")
+                for row in found for words in row["commands"]]  # type: ignore[attr-defined]  # fmt: skip
+    return (
+        f"Megabytes (10^6 bytes) of site-packages after `pip install`, without pip itself; the wheel of msdc, "
+        f"{wheel_bytes / 1e6:.1f} MB with the weights of msdc-mini, is part of each. torch is its CPU build.\n\n"
+        + table(["install", "MB", "of which torch", "packages"], rows)
+        + "\n\n## Commands that ran there\n\nIn a folder that holds an `export.py`, `bench.py`, `distill.py` and "
+        "`compress.py` of the user's own, which raise an error when they are imported.\n\n"
+        + table(["install", "command"], commands)
+    )
+
+
+def main() -> None:
+    """Build the wheel, install each kind, write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--torch-index", help="index of torch's CPU wheels")
+    parser.add_argument("--only", help="comma-separated extras; base for none")
+    parser.add_argument("--keep", type=Path, help="JSON file to write the figures to, and to continue from")
+    add_write_option(parser, "install")
+    arguments = parser.parse_args()
+    wanted = arguments.only.split(",") if arguments.only else [kind.extra or "base" for kind in KINDS]
+    known: list[dict[str, object]] = []
+    if arguments.keep and arguments.keep.is_file():
+        known = json.loads(arguments.keep.read_text(encoding="utf-8"))
+    done = {row["extra"] for row in known}
+    with tempfile.TemporaryDirectory(prefix="msdc-install-") as temporary:
+        work = Path(temporary)
+        source = work / "source"
+        run(["git", "checkout-index", "-a", f"--prefix={source}/"], ROOT)
+        run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", work, source], work)
+        (wheel,) = work.glob("*.whl")
+        chosen = [kind for kind in KINDS if (kind.extra or "base") in wanted and kind.extra not in done]
+        bundle = None
+        if any("bundle" in words.split() for kind in chosen for words in kind.commands):
+            bundle = work / "bundle"
+            run(
+                [sys.executable, "-P", "-m", "msdc.cli", "export", "msdc-mini", "--target", "linux", "-o", bundle], work
+            )
+        for kind in chosen:
+            known.append(install(kind, wheel, bundle, work, arguments.torch_index))
+            if arguments.keep:
+                arguments.keep.write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
+        text = page(known, wheel.stat().st_size)
+    print(text)
+    if arguments.write:
+        write_page(arguments.write, "What an installation takes", "msdc-mini, shipped", text,
+                   libraries=["torch", "onnxruntime", "executorch"])  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""A student's weights as numbers, and the reader of student folders; needs numpy and safetensors, not torch.
+
+A quantized weight NAME is stored as NAME (int8 [R, C], or uint8 [R, C / 2] for int4, the even column in the low four
+bits) and NAME.scale ([R, G]; float32, or float16 / bfloat16 for int4; [1, C] for the weights of a code). A code's
+indices stay integers.
+
+Shapes: V vocabulary, k links per piece, R rows, C columns, G groups of a row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from msdc.compress.quantization.integers import dequantize_rows
+from msdc.compress.quantization.plan import PLAN_FILE, PrecisionPlan, check_plan, read_plan, scale_dtype, scale_shape
+from msdc.compress.student.config import StudentConfig
+from msdc.compress.student.shapes import INDEX, index_bytes, tensor_shapes
+from msdc.encoders.layout import OWN_TYPE
+from msdc.errors import InputError
+from msdc.files import read_json, regular_size
+
+WEIGHTS_FILE = "model.safetensors"
+# Names, shapes and scales around the numbers of a student's weights.
+MAX_HEADER_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class StudentWeights:
+    """Everything that fixes a student's function: its config, and its tensors by name (those of `state_dict()`).
+
+    `arrays` are float32, the indices of a coded table int16 or int32. `scales` are those that a quantized folder was
+    read with, by weight; empty for a float student.
+    """
+
+    config: StudentConfig
+    arrays: dict[str, NDArray[Any]]
+    scales: dict[str, NDArray[np.float32]] = field(default_factory=dict)
+
+    def sha256(self) -> str:
+        """Hex sha256 over names, shapes and float32 numbers."""
+        digest = hashlib.sha256()
+        for name, value in sorted(self.arrays.items()):
+            digest.update(f"{name} {value.shape}\0".encode())
+            digest.update(np.ascontiguousarray(value, dtype="<f4").data)
+        return digest.hexdigest()
+
+
+def read_arrays(path: Path, most_bytes: int | None = None) -> dict[str, NDArray[Any]]:
+    """Tensors of one safetensors file, in the types they are stored in; a file larger than `most_bytes` is not opened.
+
+    Raises:
+        InputError: missing, truncated, too large, or not a safetensors file.
+    """
+    # Registers the name bfloat16 with numpy.
+    import ml_dtypes  # noqa: F401
+    from safetensors.numpy import load_file
+
+    size = regular_size(path)
+    if most_bytes is not None and size > most_bytes:
+        raise InputError(f"{path}: {size} bytes where its config.json asks for at most {most_bytes}")
+    try:
+        found: dict[str, NDArray[Any]] = load_file(path)
+    except Exception as error:
+        raise InputError(f"{path}: damaged or not a safetensors file ({str(error).splitlines()[0]})") from error
+    return found
+
+
+def unpack_int4(packed: NDArray[np.uint8]) -> NDArray[np.int8]:
+    """int8 [R, C] of two numbers -8..7 per byte, the even column in the low four bits."""
+    pairs = np.stack([packed & 0xF, packed >> 4], axis=2).astype(np.int8)
+    return np.where(pairs > 7, pairs - 16, pairs).astype(np.int8).reshape(len(packed), -1)
+
+
+def unpack(
+    tensors: dict[str, NDArray[Any]], config: StudentConfig, plan: PrecisionPlan, where: str
+) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[np.float32]]]:
+    """(float32 arrays, scales by weight name) of the stored tensors of a quantized student.
+
+    Raises:
+        InputError: a tensor is missing, or of another type or shape than the plan and the config say.
+    """
+    check_plan(config, plan)
+    shapes = tensor_shapes(config)
+    arrays: dict[str, NDArray[Any]] = {}
+    scales: dict[str, NDArray[np.float32]] = {}
+    for name, shape in shapes.items():
+        dtype = plan.dtype(name)
+        value = tensors.get(name)
+        if value is None:
+            raise InputError(f"{where}: tensor {name} is missing")
+        if dtype == "fp32":
+            arrays[name] = value if name == INDEX else value.astype(np.float32, copy=False)
+            continue
+        R, C = shape
+        scale = tensors.get(f"{name}.scale")
+        wanted = ("int8", (R, C)) if dtype == "int8" else ("uint8", (R, C // 2))
+        if (str(value.dtype), value.shape) != wanted or scale is None or scale.dtype != scale_dtype(name, dtype):
+            raise InputError(f"{where}: tensor {name} is not the {dtype} weight that {PLAN_FILE} says")
+        if (
+            scale.shape != scale_shape(name, shape, dtype, plan.group)
+            or not np.isfinite(scale.astype(np.float32)).all()
+        ):
+            raise InputError(f"{where}: scales of {name} are damaged")
+        scales[name] = scale.astype(np.float32)
+        arrays[name] = dequantize_rows(value if dtype == "int8" else unpack_int4(value), scales[name])
+    unknown = set(tensors) - set(shapes) - {f"{name}.scale" for name in scales}
+    if unknown:
+        raise InputError(f"{where}: unknown tensor {sorted(unknown)[0]}")
+    return arrays, scales
+
+
+def _check_arrays(folder: Path, config: StudentConfig, arrays: dict[str, NDArray[Any]]) -> None:
+    shapes = tensor_shapes(config)
+    for name, shape in shapes.items():
+        if name not in arrays:
+            raise InputError(f"{folder}: weights do not fit config.json (tensor {name} is missing)")
+        if arrays[name].shape != shape:
+            found = list(arrays[name].shape)
+            raise InputError(f"{folder}: weights do not fit config.json ({name} is {found}, expected {list(shape)})")
+    unknown = set(arrays) - set(shapes)
+    if unknown:
+        raise InputError(f"{folder}: weights do not fit config.json (unknown tensor {sorted(unknown)[0]})")
+    # An index beyond the base would read foreign memory or fail in a forward pass.
+    if config.coded and (wrong := wrong_index(arrays[INDEX], config.table_rows)) is not None:
+        raise InputError(f"{folder}/{WEIGHTS_FILE}: {INDEX} {wrong}")
+
+
+def wrong_index(index_Vk: NDArray[Any], base_rows: int) -> str | None:
+    """What is wrong with the indices of a code, in words; None where they fit a base of `base_rows` rows."""
+    wanted = f"int{8 * index_bytes(base_rows)}"
+    if str(index_Vk.dtype) != wanted:
+        return f"is stored as {index_Vk.dtype}, expected {wanted}"
+    if index_Vk.size and not 0 <= int(index_Vk.min()) <= int(index_Vk.max()) < base_rows:
+        worst = int(index_Vk.max()) if int(index_Vk.min()) >= 0 else int(index_Vk.min())
+        return f"names base row {worst}; the base has rows 0 to {base_rows - 1}"
+    return None
+
+
+def read_weights(folder: str | Path) -> StudentWeights:
+    """Read a folder written by `save_student`; integers are read as the float numbers they represent.
+
+    The scales of a quantized folder are kept, so that quantizing it again gives the same integers.
+
+    Raises:
+        InputError: not such a folder, damaged weights, or weights that do not fit the config.
+    """
+    folder = Path(folder)
+    raw = read_json(folder / "config.json")
+    if not isinstance(raw, dict) or raw.pop("model_type", None) != OWN_TYPE:
+        raise InputError(f"{folder}: not a student of msdc (model_type is not {OWN_TYPE})")
+    try:
+        config = StudentConfig(**raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(f"{folder}/config.json: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    plan = read_plan(folder)
+    most_bytes = 4 * sum(prod(shape) for shape in tensor_shapes(config).values()) + MAX_HEADER_BYTES
+    tensors = read_arrays(folder / WEIGHTS_FILE, most_bytes)
+    scales: dict[str, NDArray[np.float32]] = {}
+    if plan is None:
+        arrays = {n: value if n == INDEX else value.astype(np.float32, copy=False) for n, value in tensors.items()}
+    else:
+        arrays, scales = unpack(tensors, config, plan, str(folder / WEIGHTS_FILE))
+    _check_arrays(folder, config, arrays)
+    return StudentWeights(config, arrays, scales)

@@ -1,0 +1,112 @@
+"""The float student as an ONNX program in memory: an encoder, and the start of an export, without PyTorch.
+
+Shapes: N texts, D sentence width, H hidden.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from msdc.compress.quantization.plan import PrecisionPlan
+from msdc.compress.student.weights import StudentWeights, read_weights
+from msdc.encoders.defaults import EncodeDefaults, read_defaults
+from msdc.encoders.encoder import Encoder, SentenceModule
+from msdc.export.float_model import PowerMeans
+from msdc.export.onnx.runner import OnnxRunner
+from msdc.export.onnx.write import Taps, build_onnx
+from msdc.export.smooth import not_smoothed
+from msdc.extras import missing
+from msdc.text.tokenizer import Tokenizer, load_tokenizer
+
+FLOAT = PrecisionPlan(precision="fp32", weights={})
+# What protobuf can serialize is a little less than 2 GiB.
+LARGEST = 2**31 - 2**24
+
+
+class FloatProgram:
+    """The float ONNX program of a student, run by ONNX Runtime; see `msdc.export.float_model.FloatModel`."""
+
+    def __init__(self, weights: StudentWeights) -> None:
+        self.weights = weights
+        size = sum(4 * value.size for value in weights.arrays.values())
+        if size > LARGEST:
+            raise missing("torch", f"a student of {size / 2**30:.1f} GiB")
+        self.runner = OnnxRunner(self._program(None), pad_id=weights.config.pad_id)
+
+    def _program(self, taps: Taps | None) -> bytes:
+        config = self.weights.config
+        model = build_onnx(not_smoothed(self.weights), FLOAT, config.positions, "linux", taps)
+        serialized: bytes = model.SerializeToString()
+        return serialized
+
+    def vectors(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        """Sentence vectors [N, D] of rows of ids."""
+        return self.runner.run(rows)
+
+    def channel_sizes(self, rows: Sequence[Sequence[int]]) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
+        """See `msdc.export.float_model.FloatModel`."""
+        config = self.weights.config
+        taps = Taps([[] for _ in range(config.unit)], [[] for _ in range(config.unit)])
+        session = OnnxRunner(self._program(taps), pad_id=config.pad_id).session
+        entry, middle = (PowerMeans(config.unit, config.hidden) for _ in range(2))
+        wanted = [
+            (found, layer, name)
+            for found, names in ((entry, taps.entry), (middle, taps.middle))
+            for layer, applied in enumerate(names)
+            for name in applied
+        ]
+        for row in rows:
+            ids_1T = np.asarray([list(row)], dtype=np.int64)
+            feed = {"input_ids": ids_1T, "attention_mask": np.ones_like(ids_1T)}
+            states = session.run([name for _, _, name in wanted], feed)
+            for (found, layer, _), state in zip(wanted, states, strict=True):
+                found.add(layer, state)
+        return entry.means(), middle.means()
+
+
+class _WithoutTorch:
+    """Stands where an encoder's torch module would be."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+
+    def __getattr__(self, name: str) -> object:
+        raise missing("torch", "the torch module of a model")
+
+
+class ProgramEncoder(Encoder):
+    """A student of ours whose float model ONNX Runtime runs; its `module` cannot be used."""
+
+    def __init__(
+        self, program: FloatProgram, tokenizer: Tokenizer, name: str, folder: Path, defaults: EncodeDefaults
+    ) -> None:
+        config = program.weights.config
+        module = cast(SentenceModule, _WithoutTorch(config.width))
+        super().__init__(module, tokenizer, config.positions, name, folder, defaults)
+        self.program = program
+
+    @contextlib.contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        yield
+
+    def _run(self, rows: Sequence[Sequence[int]], skip: int, precision: str) -> NDArray[np.float32]:
+        if precision != "float32":
+            raise missing("torch", f"precision {precision}")
+        return self.program.vectors(rows)
+
+
+def load_program_encoder(folder: Path, name: str) -> Encoder:
+    """The float model in a folder of ours, as an encoder that needs no PyTorch.
+
+    Raises:
+        InputError: damaged weights or tokenizer, or a model too large for a program in memory.
+    """
+    weights = read_weights(folder)
+    tokenizer = load_tokenizer(folder, weights.config.pad_id)
+    return ProgramEncoder(FloatProgram(weights), tokenizer, name, folder, read_defaults(folder))

@@ -1,0 +1,138 @@
+"""The extras of the installation: which package is in which, and the one line that names the extra that is missing.
+
+`pip install msdc` runs bundles and the shipped student through ONNX Runtime. Everything else imports its packages where
+it uses them; a package that is not installed becomes a `MissingExtra` here, on the command line and in the Python
+interface alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import TypeVar
+
+from msdc.errors import InputError
+
+# Import name -> (its name in prose, its name on the index) of every package that only an extra installs.
+PACKAGES = {
+    "torch": ("PyTorch", "torch"),
+    "torchao": ("torchao", "torchao"),
+    "executorch": ("ExecuTorch", "executorch"),
+    "transformers": ("transformers", "transformers"),
+    "sentence_transformers": ("sentence-transformers", "sentence-transformers"),
+    "onnxscript": ("onnxscript", "onnxscript"),
+    "scipy": ("scipy", "scipy"),
+    "sklearn": ("scikit-learn", "scikit-learn"),
+    "faiss": ("faiss", "faiss-cpu"),
+    "pyarrow": ("pyarrow", "pyarrow"),
+    "datasets": ("datasets", "datasets"),
+    "defusedxml": ("defusedxml", "defusedxml"),
+    "cryptography": ("cryptography", "cryptography"),
+}
+# Extra -> packages it adds, by name on the index. Of two that hold a package the first is named, unless the verb's own
+# extra holds it too. pyproject.toml has the versions; a test compares the two.
+EXTRAS = {
+    "data": ("pyarrow", "datasets", "defusedxml"),
+    "train": (
+        "torch", "torchao", "transformers", "sentence-transformers", "scipy", "scikit-learn", "faiss-cpu", "pyarrow",
+        "datasets", "defusedxml",
+    ),
+    "executorch": ("torch", "torchao", "executorch"),
+    "export": ("torch", "torchao", "executorch", "transformers", "sentence-transformers", "onnxscript"),
+    "signature": ("cryptography",),
+}  # fmt: skip
+# The extra that makes a verb whole.
+VERBS = {
+    "quickstart": "all",
+    "distill": "train",
+    "compress": "train",
+    "evaluate": "train",
+    "export": "export",
+}
+ALL = "all"
+# The verb that the command line runs now.
+_verb: ContextVar[str] = ContextVar("verb", default="")
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+
+class MissingExtra(InputError):
+    """Something needs a package that is not installed. Exit code 2."""
+
+
+@functools.cache
+def installed(package: str) -> bool:
+    """Whether the package of that import name is there; it is not imported."""
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def extra_of(package: str) -> str | None:
+    """The extra that installs a package (by import name), for the verb that runs; None for a package of none."""
+    verb = _verb.get()
+    if package not in PACKAGES:
+        return None
+    if VERBS.get(verb) == ALL:
+        return ALL
+    name = PACKAGES[package][1]
+    order = [VERBS[verb], *EXTRAS] if verb in VERBS else list(EXTRAS)
+    return next((extra for extra in order if name in EXTRAS[extra]), None)
+
+
+def missing(package: str, what: str) -> MissingExtra:
+    """`WHAT needs PyTorch: pip install 'msdc[train]'`, to be raised.
+
+    Args:
+        package: import name, one of `PACKAGES`.
+        what: the subject of the sentence.
+    """
+    return MissingExtra(f"{what} needs {PACKAGES[package][0]}: pip install 'msdc[{extra_of(package)}]'")
+
+
+def require(package: str, what: str) -> None:
+    """Fail early where a package is not installed.
+
+    Raises:
+        MissingExtra: it is not.
+    """
+    if not installed(package):
+        raise missing(package, what)
+
+
+@contextlib.contextmanager
+def named_extras(what: str, verb: str = "") -> Iterator[None]:
+    """Turn the missing import of a package of an extra into one line; any other error passes.
+
+    Args:
+        what: the subject of the line.
+        verb: of the command line, whose extra is named where it holds the package.
+
+    Raises:
+        MissingExtra: the body imported a package that is not installed.
+    """
+    outer = _verb.set(verb or _verb.get())
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if extra_of(package) is None or installed(package):
+            raise
+        raise missing(package, what) from error
+    finally:
+        _verb.reset(outer)
+
+
+def names_extras(function: Function) -> Function:
+    """`named_extras` around a function of the Python interface."""
+
+    @functools.wraps(function)
+    def call(*arguments: object, **options: object) -> object:
+        with named_extras(f"msdc.{function.__name__}"):
+            return function(*arguments, **options)
+
+    return call  # type: ignore[return-value]

@@ -1,0 +1,211 @@
+"""`pip install msdc` without extras, used from a folder that holds modules of the user's own."""
+
+import importlib.util
+import json
+
+import base_install
+import numpy as np
+import pytest
+import tiny_models as tiny
+from packaging.requirements import Requirement
+
+import msdc
+from msdc.compress.quantization.plan import read_plan
+from msdc.compress.student.io import load_student
+from msdc.encoders.locate import locate_model
+from msdc.export.float_model import TorchModel
+from msdc.export.onnx.write import write_onnx
+from msdc.export.smooth import smooth
+from msdc.extras import EXTRAS, PACKAGES, VERBS, extra_of, named_extras
+from msdc.text.tokenizer import load_tokenizer
+
+TEXTS = ["The car is in the garage.", "Das Wetter ist heute schön.", "J'ai faim."]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return base_install.make(tmp_path_factory.mktemp("base") / "venv")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The user's folder: their own modules, which must not be imported, and some text."""
+    made = tmp_path_factory.mktemp("user")
+    for name in ("export", "bench", "distill", "compress", "msdc_user"):
+        (made / f"{name}.py").write_text("raise SystemExit('a module of the working directory was imported')\n")
+    (made / "notes.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+    return made
+
+
+def test_it_holds_no_package_of_an_extra(base, folder):
+    names = [name for name in PACKAGES if name != "cryptography"]
+    source = f"import importlib.util as u, json; print(json.dumps([n for n in {names} if u.find_spec(n)]))"
+    assert json.loads(base.script(source, folder).stdout) == []
+    assert all(importlib.util.find_spec(name) for name in names), "not installed here: the test would prove nothing"
+
+
+def test_encode_and_search(base, folder):
+    base.run("encode", "-i", "notes.txt", "-o", "v.npy", cwd=folder)
+    np.testing.assert_allclose(np.load(folder / "v.npy"), msdc.load_encoder("msdc-mini").encode(TEXTS), atol=1e-5)
+    found = json.loads(base.run("search", "notes.txt", "wo ist das Auto?", "--json", "-k", "2", cwd=folder).stdout)
+    assert found["queries"][0]["hits"][0]["text"] == TEXTS[0]
+    again = json.loads(base.run("search", "notes.txt", "the weather", "--json", cwd=folder).stdout)
+    assert again["encoded"] == 0 and again["queries"][0]["hits"][0]["text"] == TEXTS[1]
+
+
+def test_bench_and_inspect_the_program_that_export_writes(base, folder, tmp_path):
+    """The bundle is made without PyTorch; its program is, byte for byte, the one made with it."""
+    base.run("bench", "--runtime", "onnx", "--device", "python", "--runs", "3", "--warmup", "1", "--json", "r.json",
+             cwd=folder)  # fmt: skip
+    (run,) = json.loads((folder / "r.json").read_text())["runs"]
+    assert run["artifact"]["runtime"] == "onnx" and run["accuracy"][0]["spearman"] > 50
+    report = json.loads(base.run("inspect", "--json", cwd=folder).stdout)
+    assert list(report["manifest"]["programs"]) and report["manifest"]["name"] == "msdc-mini"
+    (bundle,) = (base.folder / "cache").rglob("bundle.json")
+    assert "torch" not in json.loads(bundle.read_text())["versions"]
+    mini = locate_model("msdc-mini")
+    model, plan = TorchModel(load_student(mini)), read_plan(mini)
+    length = model.weights.config.positions
+    made = smooth(model, plan, load_tokenizer(mini), length)
+    write_onnx(made, plan, tmp_path / "model.onnx", max_length=length, target="linux")
+    for name in ("model.onnx", "model.onnx.data"):
+        assert (bundle.parent / name).read_bytes() == (tmp_path / name).read_bytes(), name
+
+
+def test_the_python_interface(base, folder):
+    source = f"""
+import sys, msdc
+assert "numpy" not in sys.modules
+encoder = msdc.load_encoder("msdc-mini")
+vectors = encoder.encode({TEXTS!r}, batch_tokens=16)
+assert vectors.shape == (3, encoder.width) and repr(encoder).startswith("Encoder('msdc-mini'")
+hits = msdc.open_index({TEXTS!r}).search("a car").hits
+assert hits[0].text == {TEXTS[0]!r}
+from msdc.bench.accuracy import evaluate
+print(evaluate(encoder, "graded-pairs", resamples=0)["spearman"] > 50)
+for call in (lambda: encoder.module.parameters(), lambda: msdc.load_encoder({str(folder / "stock")!r})):
+    try:
+        call()
+    except msdc.InputError as error:
+        print(error)
+"""
+    stock = folder / "stock"
+    stock.mkdir()
+    (stock / "config.json").write_text('{"model_type": "bert"}')
+    lines = base.script(source, folder).stdout.splitlines()
+    assert lines[0] == "True" and len(lines) == 3
+    assert all(line.endswith("needs PyTorch: pip install 'msdc[train]'") for line in lines[1:]), lines
+
+
+# Words, the line's subject, what it needs, the extra.
+LINES = [
+    ("distill mkd -o run", "error: msdc distill", "PyTorch", "train"),
+    ("compress quantize msdc-mini -o q", "error: msdc compress", "PyTorch", "train"),
+    ("quickstart -o q", "error: msdc quickstart", "PyTorch", "all"),
+    ("export msdc-mini --target linux -o b", "error: runtime executorch", "ExecuTorch", "export"),
+    ("export ./stock --target linux --runtime onnx -o b", "error: stock, a stock model,", "PyTorch", "export"),
+    ("encode ./stock x", "error: stock, a stock model,", "PyTorch", "train"),
+    ("encode -i notes.txt -o v.parquet", "error: a parquet file", "pyarrow", "data"),
+    ("corpus t.parquet", "t.parquet: a parquet file", "pyarrow", "data"),
+    ("corpus t.tmx", "t.tmx: TMX or XLIFF", "defusedxml", "data"),
+]
+RUNTIME_LINES = [
+    ("bench both --runtime executorch", "error: runtime executorch", "ExecuTorch", "executorch"),
+    ("encode both x --runtime executorch", "error: runtime executorch", "ExecuTorch", "executorch"),
+]
+
+
+def check_lines(base, folder, lines):
+    """Each ends with exit code 2 and its line, and nothing is written. One process for all: they start no run."""
+    before = sorted(folder.rglob("*"))
+    source = f"""
+import contextlib, io, json
+from msdc.cli import main
+found = []
+for words in {[words.split() for words, *_ in lines]!r}:
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        try:
+            main(words)
+            code = 0
+        except SystemExit as error:
+            code = error.code
+    found.append([code, said.getvalue()])
+print(json.dumps(found))
+"""
+    found = json.loads(base.script(source, folder).stdout.splitlines()[-1])
+    for (code, said), (words, what, needed, extra) in zip(found, lines, strict=True):
+        last = said.strip().splitlines()[-1]
+        assert (code, last) == (2, f"{what} needs {needed}: pip install 'msdc[{extra}]'"), (words, said)
+        assert "Traceback" not in said
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_verbs_name_the_extra_that_they_lack(base, folder):
+    stock = folder / "stock"
+    stock.mkdir(exist_ok=True)
+    (stock / "config.json").write_text('{"model_type": "bert"}')
+    (folder / "t.parquet").write_bytes(b"PAR1")
+    (folder / "t.tmx").write_text("<tmx/>")
+    check_lines(base, folder, LINES)
+
+
+def test_a_bundle_with_both_programs_runs_the_one_it_can(base, folder):
+    both = tiny.bundle("int8", ("executorch", "onnx"))
+    source = f"import msdc; b = msdc.load_bundle({str(both)!r}); print(b.runtime, b.encode(['x']).shape[0])"
+    assert base.script(source, folder).stdout.split() == ["onnx", "1"]
+    (folder / "both").symlink_to(both)
+    check_lines(base, folder, RUNTIME_LINES)
+
+
+def test_doctor_is_content_and_lists_the_extras(base, folder):
+    answer = json.loads(base.run("doctor", "--json", cwd=folder).stdout)
+    assert answer["healthy"] is True
+    remedies = {check["name"]: check["remedy"] for check in answer["checks"] if check["group"] == "extras"}
+    assert (
+        remedies["torch"] == "pip install 'msdc[train]'" and remedies["executorch"] == "pip install 'msdc[executorch]'"
+    )
+
+
+def test_plans_and_corpora_need_no_extra(base, folder):
+    assert "bytes" in base.run("compress", "plan", "--shape", "minilm", "--json", cwd=folder).stdout
+    assert "garage" in base.run("corpus", "notes.txt", cwd=folder).stdout
+
+
+def _expanded(extra: str, listed: dict[str, list[str]]) -> set[str]:
+    found: set[str] = set()
+    for line in listed[extra]:
+        wanted = Requirement(line)
+        if wanted.name == "msdc":
+            found |= {name for inner in wanted.extras for name in _expanded(inner, listed)}
+        else:
+            found.add(wanted.name)
+    return found
+
+
+def test_the_table_of_extras_is_that_of_the_project():
+    """msdc/extras.py against pyproject.toml; a package has one version rule, and no extra repeats the base install."""
+    facts = base_install.project()
+    listed = facts["optional-dependencies"]
+    for extra, names in EXTRAS.items():
+        assert _expanded(extra, listed) == set(names), extra
+    assert set(VERBS.values()) <= set(listed)
+    rules: dict[str, set[str]] = {}
+    for line in [*facts["dependencies"], *(line for lines in listed.values() for line in lines)]:
+        wanted = Requirement(line)
+        rules.setdefault(wanted.name, set()).add(str(wanted.specifier))
+    assert not {name: found for name, found in rules.items() if name != "msdc" and len(found) > 1}
+    bases = {Requirement(line).name for line in facts["dependencies"]}
+    assert not bases & {name for _, name in PACKAGES.values()}
+    assert {name for names in EXTRAS.values() for name in names} == {name for _, name in PACKAGES.values()}
+
+
+def test_the_verbs_extra_goes_first():
+    def found(package, verb):
+        with named_extras("x", verb):
+            return extra_of(package)
+
+    assert found("torch", "") == "train" and found("torch", "export") == "export"
+    assert found("pyarrow", "corpus") == "data" and found("pyarrow", "distill") == "train"
+    assert found("executorch", "bench") == "executorch" and found("executorch", "quickstart") == "all"
+    assert found("numpy", "") is None and extra_of("torch") == "train"
