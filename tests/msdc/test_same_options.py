@@ -72,7 +72,7 @@ def test_quiet_leaves_results_warnings_and_errors(tmp_path):
     assert "2 lines" in run("search", str(lines), "auto", *index).stderr
     found = run("search", "--quiet", str(lines), "auto", *index)
     assert not found.stderr and "The car is blue." in found.stdout
-    (tmp_path / "index" / "index.faiss").write_bytes(b"damaged")
+    (tmp_path / "index" / "keys.u64").write_bytes(b"damaged")
     assert "is damaged" in run("search", "-q", str(lines), "auto", *index).stderr
     # It holds for one command.
     assert run("encode", "hello", "--json").stderr == loud.stderr
