@@ -39,6 +39,13 @@ def _lines(path: Path) -> list[str]:
     return [line.rstrip("\r") for line in read_text(path).removesuffix("\n").split("\n")]
 
 
+def _plain(text: str) -> str:
+    """A text without the roles, links, literals and emphasis of reStructuredText."""
+    text = re.sub(r":[\w:+-]+:`[~!]?([^`<]*?)(?:\s*<[^`>]*>)?`", r"\1", text)
+    text = re.sub(r"`([^`<]+?)\s*<[^`>]*>`_{0,2}", r"\1", text)
+    return re.sub(r"`{1,2}([^`]*)`{1,2}_{0,2}|\*{1,2}([^*]+)\*{1,2}", lambda m: m[1] or m[2] or "", text)
+
+
 class Aligned(FormBase):
     """Two files whose lines correspond."""
 
@@ -204,12 +211,16 @@ class Conllu(FormBase):
 
 
 class CorpusFile(FormBase):
-    """A file that training reads itself: gettext (.po), TMX, XLIFF, csv, JSON lines."""
+    """A file that training reads itself: gettext (.po), TMX, XLIFF, csv, JSON lines.
+
+    `rst`: the markup of reStructuredText is removed from the texts, what it marks stays.
+    """
 
     form: Literal["corpus"]
     path: str
     language: str
     kind: str = "auto"
+    rst: bool = False
 
     def paths(self) -> list[str]:
         """The file or files."""
@@ -221,7 +232,7 @@ class CorpusFile(FormBase):
             corpus = Corpus(path=str(path), languages=(self.language,), kind=self.kind, max_characters=1 << 20)
             for source in find_format(path, self.kind).read(path, corpus, self.language):
                 for row in source.rows():
-                    yield row.source, row.target
+                    yield (_plain(row.source), _plain(row.target)) if self.rst else (row.source, row.target)
 
 
 class WordNet(FormBase):

@@ -7,6 +7,7 @@ are taken, into a folder of their own; nothing of a source is run.
 from __future__ import annotations
 
 import fnmatch
+import functools
 import hashlib
 import io
 import lzma
@@ -132,17 +133,27 @@ def _git_members(repository: Path, commit: str | None, name: str) -> Iterator[Me
     except InputError:
         at = "HEAD"
         say(f"warning: {name}: the local copy does not have commit {str(commit)[:10]}; its newest one is read")
-    for line in git("ls-tree", "-r", "-z", at).decode("utf-8", "replace").split("\0"):
-        kind, _, path = line.partition("\t")
-        if path and " blob " in kind:
+    # One process for all files
+    command = ["git", f"--git-dir={repository}", "cat-file", "--batch"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as objects:
+        asked, answers = objects.stdin, objects.stdout
+        assert asked is not None and answers is not None
 
-            def read(blob: str = kind.split()[2], path: str = path) -> bytes:
-                try:
-                    return git("cat-file", "blob", blob)
-                except InputError as error:
-                    raise Missing(f"{name}: the local copy lacks {path}") from error
+        def read(blob: str, path: str) -> bytes:
+            asked.write(f"{blob}\n".encode())
+            asked.flush()
+            head = answers.readline().split()
+            if len(head) != 3 or not head[2].isdigit():  # "ID missing" of a partial clone
+                raise Missing(f"{name}: the local copy lacks {path}")
+            raw = answers.read(int(head[2]))
+            answers.read(1)
+            return raw
 
-            yield path, read
+        for line in git("ls-tree", "-r", "-z", at).decode("utf-8", "replace").split("\0"):
+            kind, _, path = line.partition("\t")
+            if path and " blob " in kind:
+                yield path, functools.partial(read, kind.split()[2], path)
+        asked.close()
 
 
 def local_copy(origin: Origin, sources: Path) -> Iterator[Member] | None:

@@ -302,6 +302,8 @@ def test_forms_of_pairs(tmp_path):
         "a.po", 'msgid ""\nmsgstr "Language: de\\n"\n\nmsgid "Yes"\nmsgstr "Ja"\n\n#, fuzzy\nmsgid "No"\nmsgstr "Nee"\n'
     )
     assert read("corpus", tmp_path, path="a.po", language="de") == [("Yes", "Ja")]
+    write("r.po", 'msgid "See :func:`~os.open` and ``x``."\nmsgstr "Siehe *hier* `da <u>`_."\n\n')
+    assert read("corpus", tmp_path, path="r.po", language="de", rst=True) == [("See os.open and x.", "Siehe hier da.")]
     write("t.csv", 'a,"b, c"\n')
     assert read("table", tmp_path, path="t.csv", separator=",", quoted=True) == [("a", "b, c")]
     write("data.noun", '  1 license\n0 n | a kind of tree; "the oak of the king"; "oak"\n')
