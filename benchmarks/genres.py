@@ -1,0 +1,93 @@
+"""What teaching wins and loses by kind of text: students side by side on the genres of STSb dev.
+
+    msdc distill msdc-mini:short --sweep variant=everything,error-alone --data DATA -o SWEEP
+    python benchmarks/genres.py --data DATA --student untaught=SWEEP/everything/student-start \\
+        --student taught=SWEEP/everything/student --write docs/results/teaching.md
+
+Within a language: both sentences of a pair; across: English with the other language, both directions. Spearman x 100,
+mean over the languages. Only development sets are read.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from results_page import add_write_option, table, write_page
+
+from msdc.encoders.encoder import Encoder, load_encoder
+from msdc.scores import cosine_rows, nearest_accuracy, spearman
+from msdc.text.scored_pairs import read_pairs
+from msdc.text.text_files import iterate_lines
+
+LANGUAGES = ("en", "de", "es", "fr", "it", "nl", "tr")
+FLORES = {"ar": "arb_Arab", "de": "deu_Latn", "es": "spa_Latn", "tr": "tur_Latn"}
+GENRES = {"main-captions": "captions", "main-forums": "forums", "main-news": "news"}
+SENTENCES = 400  # of FLORES dev
+
+
+def scores(encoder: Encoder, data: Path) -> dict[str, float]:
+    """Spearman x 100 by `within GENRES` and `across GENRES`, accuracy x 100 on FLORES dev."""
+    english = data / "stsb/sts-dev.tsv.gz"
+    genre_N = np.array([GENRES[line.split("\t")[0]] for _, line in iterate_lines(english)])
+    first, second = {}, {}
+    for code in LANGUAGES:
+        file = english if code == "en" else data / f"stsb-multi-mt/stsb-{code}-dev.csv.gz"
+        pairs = read_pairs(data / "stsb-tr/stsb_tr_dev.tsv.gz" if code == "tr" else file)
+        first[code], second[code] = encoder.encode(pairs.first), encoder.encode(pairs.second)
+        gold_N = pairs.gold_N
+    found = {}
+    for genre in (*GENRES.values(), "all"):
+        rows = np.flatnonzero((genre_N == genre) | (genre == "all"))
+
+        def rank(one: str, two: str, rows: np.ndarray = rows) -> float:
+            return spearman(cosine_rows(first[one][rows], second[two][rows]), gold_N[rows])
+
+        found[f"within {genre}"] = float(np.mean([rank(code, code) for code in LANGUAGES]))
+        found[f"across {genre}"] = float(np.mean([(rank("en", c), rank(c, "en")) for c in LANGUAGES if c != "en"]))
+        found[f"English {genre}"] = rank("en", "en")
+
+    def flores(name: str) -> np.ndarray:
+        return encoder.encode([line for _, line in iterate_lines(data / f"flores200/dev/{name}.dev.gz")][:SENTENCES])
+
+    source = flores("eng_Latn")
+    found["FLORES dev"] = float(np.mean([nearest_accuracy(source, flores(name)) for name in FLORES.values()]))
+    return found
+
+
+def body(rows: Sequence[tuple[str, dict[str, float]]]) -> Iterator[str]:
+    """The page."""
+    yield (
+        "STSb dev by genre: 625 pairs of captions, 375 of forums, 500 of news. Within: mean of seven languages; across: "
+        "English with each of the six others, both directions. FLORES dev: share of 400 sentences whose nearest "
+        "neighbour is their translation, mean of Arabic, German, Spanish and Turkish. Float weights."
+    )
+    for part in ("within", "across", "English"):
+        extra = ["FLORES dev"] if part == "across" else []
+        names = [*(f"{part} {genre}" for genre in ("all", *GENRES.values())), *extra]
+        yield table(("student", *names), [(name, *(f"{row[key]:.1f}" for key in names)) for name, row in rows])
+
+
+def main() -> None:
+    """Score the students and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="the data folder")
+    parser.add_argument("--student", action="append", required=True, metavar="NAME=FOLDER")
+    add_write_option(parser, "teaching")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = []
+    for text in options.student:
+        name, _, folder = text.partition("=")
+        rows.append((name, scores(load_encoder(folder), options.data)))
+        print(name, {key: round(value, 1) for key, value in rows[-1][1].items()}, flush=True)
+    if options.write:
+        write_page(options.write, "What teaching wins, by kind of text", "students of msdc-mini's text",
+                   "\n\n".join(body(rows)), libraries=("torch", "sentencepiece"))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
