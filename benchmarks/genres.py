@@ -62,8 +62,8 @@ def body(rows: Sequence[tuple[str, dict[str, float]]]) -> Iterator[str]:
     """The page."""
     yield (
         "STSb dev by genre: 625 pairs of captions, 375 of forums, 500 of news. Within: mean of seven languages; "
-        "across: English with each of the six others, both directions. FLORES dev: share of 400 sentences whose nearest "
-        "neighbour is their translation, mean of Arabic, German, Spanish and Turkish. Float weights."
+        "across: English with each of the six others, both directions. FLORES dev: share of 400 sentences whose "
+        "nearest neighbour is their translation, mean of Arabic, German, Spanish and Turkish. Float weights."
     )
     for part in ("within", "across", "English"):
         extra = ["FLORES dev"] if part == "across" else []

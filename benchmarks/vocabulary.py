@@ -2,17 +2,16 @@
 
     python benchmarks/vocabulary.py --data DATA --work WORK --write docs/results/vocabulary.md
 
-A vocabulary is trained on the recipe's pairs and English sentences, or taken from WORK/PIECES.model, and transplanted
-once: the assistant, six layers and full rows, is the best that its words allow. Students are cut from it as the recipe
-cuts them, with their weights rounded as they are stored. Rows are kept in WORK/rows.jsonl: a later call goes on with
-what is missing. Only development sets are read.
+A vocabulary is trained on the recipe's pairs, or taken from WORK/PIECES.model (PIECES/PARTS: so many word
+parts beside whole words, WORK/PIECES-PARTS.model), and transplanted once: the assistant, six layers and full rows, is
+the best that its words allow. Students are cut from it as the recipe cuts them, with their weights rounded as they are stored. Rows
+are kept in WORK/rows.jsonl: a later call goes on with what is missing. Only development sets are read.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,16 +31,15 @@ from msdc.compress.quantization.weights import integers
 from msdc.compress.size.estimate import size_plan
 from msdc.compress.student.cut import shrink
 from msdc.compress.student.model import Student
-from msdc.compress.vocabulary.sentencepiece import train_vocabulary
-from msdc.distill.assistant import coded_transplant, sample_rows
+from msdc.distill.assistant import coded_transplant, sample_rows, write_vocabulary
 from msdc.distill.catalog import load_recipe
 from msdc.distill.data.exclusion import read_exclusion
 from msdc.distill.data.sources import open_corpora
 from msdc.distill.data.stream import TextStream
 from msdc.distill.models import load_named
-from msdc.distill.piece_links import link_strengths
+from msdc.distill.piece_links import link_strengths, own_words
 from msdc.distill.pipeline import resolve_precision
-from msdc.distill.recipe import Recipe
+from msdc.distill.recipe import Recipe, VocabularyTraining
 from msdc.distill.vocabulary_transfer import strongest
 from msdc.encoders.encoder import Encoder
 from msdc.files import write_text
@@ -56,7 +54,7 @@ FLORES = {
     "tr": "tur_Latn", "ar": "arb_Arab",
 }  # fmt: skip
 PAIRS, SENTENCES = 700, 400  # rows of each STSb dev file, of FLORES dev
-# pieces, links, base rows (0: all that are used), bottleneck, precision
+# pieces (/ parts), links, base rows (0: all that are used), bottleneck, precision
 DEFAULT = (
     "32000,3,0,128,int8", "32000,3,0,192,int8",
     "64000,3,0,128,int8", "64000,3,0,160,int8",
@@ -64,22 +62,24 @@ DEFAULT = (
     "131072,2,0,128,int8-embed4", "131072,3,0,128,int8", "131072,3,0,128,int8-embed4", "131072,3,0,160,int8-embed4",
     "131072,3,18000,160,int8-embed4", "131072,4,18000,160,int8-embed4", "131072,4,18000,192,int8-embed4",
     "131072,3,10000,128,int8", "200000,2,10000,128,int8-embed4", "200000,3,18000,160,int8-embed4",
+    "131072/112000,3,20000,192,int8-embed4", "131072/112000,3,0,160,int8-embed4",
+    "131072/60000,3,20000,192,int8-embed4",
 )  # fmt: skip
 LEGEND = (
-    "No training step. Rows are aligned on the recipe's pairs and English sentences; a run of the recipe reads the "
-    "pairs alone, and the largest vocabulary may be that of a run. Within: Spearman x 100 on the first 700 rows of "
-    "STSb dev, mean of seven languages; across: English with each of the six others, both directions; FLORES dev: "
-    "share of 400 sentences whose nearest neighbour is their translation, mean of seven languages and both directions. "
-    "Bytes of programs are predicted (`msdc compress plan`), those of tokenizers are measured; a MB is 1,000,000 "
-    "bytes. Students have layers 0, 4, 5."
+    "No training step. Vocabularies and rows are made from the recipe's pairs, as in a run. P / Q pieces: Q are "
+    "trained, the others are whole words (the teacher's, then frequent ones), marks are apart. Within: Spearman x 100 "
+    "on the first 700 rows of STSb dev, mean of seven languages; across: English with each of the six others, both "
+    "directions; FLORES dev: share of 400 sentences whose nearest neighbour is their translation, mean of seven "
+    "languages and both directions. Bytes of programs are predicted (`msdc compress plan`), those of tokenizers are "
+    "measured; a MB is 1,000,000 bytes. Students have layers 0, 4, 5."
 )
 
 
 @dataclass(frozen=True)
 class Cut:
-    """One student: pieces, links per piece, base rows (0: all that are used), bottleneck, precision."""
+    """One student: pieces (and word parts), links per piece, base rows (0: all used), bottleneck, precision."""
 
-    pieces: int
+    pieces: str
     links: int
     base_rows: int
     bottleneck: int
@@ -89,7 +89,7 @@ class Cut:
     def parse(cls, text: str) -> Cut:
         """From `pieces,links,base rows,bottleneck,precision`."""
         pieces, links, base_rows, bottleneck, precision = text.split(",")
-        return cls(int(pieces), int(links), int(base_rows), int(bottleneck), precision)
+        return cls(pieces, int(links), int(base_rows), int(bottleneck), precision)
 
 
 class DevelopmentSets:
@@ -159,12 +159,14 @@ class Sweep:
         stream = TextStream(corpora, self.recipe.seed, self.recipe.heldout)
         return sample_rows(stream, wanted.vocabulary.sentences_per_language, self.recipe.seed)
 
-    def transplant(self, pieces: int) -> tuple[PieceTokenizer, sparse.csr_matrix, np.ndarray]:
+    def transplant(self, pieces: str) -> tuple[PieceTokenizer, sparse.csr_matrix, np.ndarray]:
         """Tokenizer, strongest links and frequencies of a vocabulary; made once per folder."""
-        model, links = self.work / f"{pieces}.model", self.work / f"{pieces}.npz"
+        stem = pieces.replace("/", "-")
+        model, links = self.work / f"{stem}.model", self.work / f"{stem}.npz"
         if not model.is_file():
-            texts = sorted({row.source for row in self.text}) + [row.target for row in self.text if row.target]
-            train_vocabulary(texts, model, pieces, threads=1)
+            size, _, parts = pieces.partition("/")
+            wanted = VocabularyTraining(train=int(size), parts=int(parts) if parts else None)
+            write_vocabulary(wanted, self.text, model, own_words(self.teacher) if parts else ())
         tokenizer = PieceTokenizer(model)
         if not links.is_file():
             score, frequency = link_strengths(self.teacher, tokenizer, self.text, "alignment", 128)
@@ -180,11 +182,13 @@ class Sweep:
     def measure(self, cut: Cut) -> None:
         """One student, and the assistant of its vocabulary where that is missing."""
         tokenizer, score, frequency = self.transplant(cut.pieces)
-        size = os.path.getsize(self.work / f"{cut.pieces}.model")
+        size = tokenizer.path.stat().st_size
         known = self.rows()
         if (key := f"{cut.pieces}") not in known:
             assistant = coded_transplant(self.teacher, tokenizer, score, frequency, 128, 5)
-            self.add(key, {"pieces": tokenizer.size, **self.sets.scores(assistant, tokenizer)})
+            self.add(
+                key, {"vocabulary": cut.pieces, "pieces": tokenizer.size, **self.sets.scores(assistant, tokenizer)}
+            )
         if (key := repr(cut)) in known:
             return
         base = cut.base_rows or None
@@ -197,6 +201,7 @@ class Sweep:
         student.load_state_dict(rounded, strict=False)
         program = size_plan("student", student.config).bytes[cut.precision]["executorch"]
         numbers = {
+            "vocabulary": cut.pieces,
             "pieces": tokenizer.size,
             "base_rows": student.config.base_rows,
             "program": program,
@@ -221,9 +226,9 @@ def draw(rows: list[dict[str, Any]], measure: str, title: str) -> str:
     frame = plot(linear_axis([x for x, _ in points]), linear_axis([y for _, y in points], pad=0.1),
                  "MB of program and tokenizer", title, height=280)  # fmt: skip
     frame.canvas.polyline([frame.point(*points[i]) for i in pareto_line(points)], "axis", 1.5, "5 4")
-    sizes = sorted({row["pieces"] for row in rows})
+    sizes = sorted({row["vocabulary"] for row in rows}, key=lambda text: [int(n) for n in text.split("/")])
     for row, point in zip(rows, points, strict=True):
-        number = sizes.index(row["pieces"])
+        number = sizes.index(row["vocabulary"])
         shape = ("circle", "square", "triangle", "diamond", "cross", "ring")[number % 6]
         frame.canvas.marker(shape, *frame.point(*point), f"c{number % 6 + 1}", f"{name(row)}: {point[1]:.1f}")
     for number, size in enumerate(sizes):
@@ -237,9 +242,15 @@ def draw(rows: list[dict[str, Any]], measure: str, title: str) -> str:
     return re.sub(r"(<svg[^>]*>)", rf"\1{style}", frame.canvas.svg(f"{title} by bytes"), count=1) + "\n"
 
 
+def pieces_of(vocabulary: str) -> str:
+    """A vocabulary's numbers of pieces and of word parts."""
+    return " / ".join(f"{int(number):,}" for number in vocabulary.split("/"))
+
+
 def name(row: dict[str, Any]) -> str:
     """A student in words."""
-    return f"{row['pieces']:,} pieces, {row['links']} of {row['base_rows']:,} x {row['bottleneck']}, {row['precision']}"
+    table = f"{row['links']} of {row['base_rows']:,} x {row['bottleneck']}"
+    return f"{pieces_of(row['vocabulary'])} pieces, {table}, {row['precision']}"
 
 
 def body(rows: dict[str, dict[str, Any]], plots: Sequence[str]) -> Iterator[str]:
@@ -249,7 +260,10 @@ def body(rows: dict[str, dict[str, Any]], plots: Sequence[str]) -> Iterator[str]
     whole = sorted((row for row in rows.values() if "program" not in row), key=lambda row: row["pieces"])
     yield table(
         ("pieces", "within", "across", "FLORES dev"),
-        [(f"{row['pieces']:,}", *(f"{row[key]:.1f}" for key in ("within", "across", "flores"))) for row in whole],
+        [
+            (pieces_of(row["vocabulary"]), *(f"{row[key]:.1f}" for key in ("within", "across", "flores")))
+            for row in whole
+        ],
     )
     yield "## Students by bytes\n\nMarked: no other is smaller and at least as good across."
     found = students(rows)
@@ -257,7 +271,7 @@ def body(rows: dict[str, dict[str, Any]], plots: Sequence[str]) -> Iterator[str]
     yield table(
         ("pieces", "links", "base rows", "bottleneck", "precision", "program", "tokenizer", "MB in all", "within",
          "across", "FLORES dev", ""),
-        [(f"{row['pieces']:,}", row["links"], f"{row['base_rows']:,}", row["bottleneck"], row["precision"],
+        [(pieces_of(row["vocabulary"]), row["links"], f"{row['base_rows']:,}", row["bottleneck"], row["precision"],
           f"{row['program']:,}", f"{row['tokenizer']:,}", f"{total_mb(row):.2f}", f"{row['within']:.1f}",
           f"{row['across']:.1f}", f"{row['flores']:.1f}", "x" if i in best else "") for i, row in enumerate(found)],
     )  # fmt: skip

@@ -172,6 +172,18 @@ def _special_pieces(tokenizer: PieceTokenizer, table_WH: Tensor, first_id: int, 
     return rows | {tokenizer.bos_id: table_WH[first_id], tokenizer.eos_id: table_WH[last_id]}
 
 
+def write_vocabulary(wanted: VocabularyTraining, rows: Sequence[Row], target: Path, words: Sequence[str]) -> Path:
+    """Train the vocabulary of both sides of `rows`; `words` are pieces of one of whole words."""
+    size = wanted.train or 32_000
+    if wanted.parts is None:
+        texts = sorted({row.source for row in rows}) + [row.target for row in rows if row.target]
+        return train_vocabulary(texts, target, size, lowercase=wanted.lowercase)
+    by_language: dict[str, list[str]] = {"": [row.source for row in rows]}
+    for row in rows:
+        by_language.setdefault(row.language, []).append(row.target)
+    return train_whole_words(by_language, target, size, wanted.parts, words=words, lowercase=wanted.lowercase)
+
+
 def make_vocabulary(
     wanted: VocabularyTraining, stream: TextStream, work: Path, seed: int, words: Sequence[str] = ()
 ) -> tuple[Path, list[Row]]:
@@ -187,15 +199,7 @@ def make_vocabulary(
         model_file = Path(wanted.file).expanduser()
     elif not model_file.is_file():
         say(f"vocabulary: training {wanted.train} pieces on {len(rows)} pairs")
-        texts = sorted({row.source for row in rows}) + [row.target for row in rows if row.target]
-        size = wanted.train or 32_000
-        if wanted.parts is None:
-            train_vocabulary(texts, model_file, size, lowercase=wanted.lowercase)
-        else:
-            by_language: dict[str, list[str]] = {"": [row.source for row in rows]}
-            for row in rows:
-                by_language.setdefault(row.language, []).append(row.target)
-            train_whole_words(by_language, model_file, size, wanted.parts, words=words, lowercase=wanted.lowercase)
+        write_vocabulary(wanted, rows, model_file, words)
     return model_file, rows
 
 
