@@ -2,10 +2,10 @@
 
     python benchmarks/vocabulary.py --data DATA --work WORK --write docs/results/vocabulary.md
 
-A vocabulary is trained on the recipe's pairs, or taken from WORK/PIECES.model (PIECES/PARTS: so many word
-parts beside whole words, WORK/PIECES-PARTS.model), and transplanted once: the assistant, six layers and full rows, is
-the best that its words allow. Students are cut from it as the recipe cuts them, with their weights rounded as they are stored. Rows
-are kept in WORK/rows.jsonl: a later call goes on with what is missing. Only development sets are read.
+A vocabulary is trained on the recipe's pairs, or taken from WORK/PIECES.model (PIECES/PARTS: so many word parts
+beside whole words, WORK/PIECES-PARTS.model), and transplanted once: the assistant, six layers and full rows, is the
+best that its words allow. Students are cut from it as the recipe cuts them, with their weights rounded as they are
+stored. Rows are kept in WORK/rows.jsonl: a later call goes on with what is missing. Only development sets are read.
 """
 
 from __future__ import annotations
