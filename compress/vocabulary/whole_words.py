@@ -12,6 +12,7 @@ The result is an ordinary SentencePiece `.model`: marks are set apart by its own
 from __future__ import annotations
 
 import math
+import re
 import struct
 import tempfile
 import unicodedata
@@ -29,6 +30,9 @@ from msdc.progress import say
 
 # Marks that a small corpus may lack and an app will meet.
 MARKS = "!\"#$%&'()*+,-./0123456789:;<=>?@[\\]^_`{|}~€£°"
+# Inside a word, one character several times: the cuts of a long run of it would be equally good, and SentencePiece and
+# `tokenizers` choose differently among such.
+RUN = re.compile(r"([^▁])\1+")
 LONGEST_WORD = 24  # characters
 PREFERENCE = 0.5  # by how much a whole word's score exceeds that of its parts, in nats
 LAST_MARK = 0x3100  # marks above are of scripts that this does not cut
@@ -131,6 +135,9 @@ def train_whole_words(
             together, Path(folder, "parts.model"), parts, rules=rules, required=MARKS, threads=threads
         )
         proto = _proto(trained.read_bytes())
+    kept = [piece for piece in proto.pieces if not RUN.fullmatch(piece.piece)]
+    del proto.pieces[:]
+    proto.pieces.extend(kept)
     processor = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
     known = {piece.piece for piece in proto.pieces}
     characters = {character for piece in proto.pieces if piece.type == NORMAL for character in piece.piece}

@@ -77,7 +77,8 @@ def test_marks_that_the_corpus_lacks_are_pieces(whole):
 def test_the_json_copy_reads_alike(whole, tmp_path):
     write_fast_copy(whole.path, tmp_path / "tokenizer.json")
     copy = FastTokenizer(tmp_path / "tokenizer.json")
-    texts = [*TEXTS, *quickstart_texts()[:200]]
+    runs = [character * count for character in "sx0e-" for count in (7, 40)]
+    texts = [*TEXTS, *runs, *quickstart_texts()[:200]]
     assert copy.encode(texts, 64) == whole.encode(texts, 64)
 
 
