@@ -82,7 +82,7 @@ def main() -> None:
     rows = []
     for text in options.student:
         name, _, folder = text.partition("=")
-        rows.append((name, scores(load_encoder(folder), options.data)))
+        rows.append((name, scores(load_encoder(Path(folder)), options.data)))
         print(name, {key: round(value, 1) for key, value in rows[-1][1].items()}, flush=True)
     if options.write:
         write_page(options.write, "What teaching wins, by kind of text", "students of msdc-mini's text",

@@ -44,6 +44,10 @@ def command_line(argv: Sequence[str]) -> str:
                 next(rest, None)
             words += [option, PLACEHOLDERS[option]]
         else:
+            name, _, folder = word.rpartition("=")
+            if name and os.path.isabs(folder):
+                # NAME=FOLDER of a run
+                word = f"{name}=RUN/{Path(folder).name}"
             words.append(f"DATA/{Path(word).name}" if os.path.isabs(word) else word)
     return shlex.join(words)
 

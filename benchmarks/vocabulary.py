@@ -283,7 +283,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="the data folder")
     parser.add_argument("--work", type=Path, required=True, help="vocabularies, links and rows are kept here")
-    parser.add_argument("--recipe", default="msdc-mini-2", help="whose text, teacher and seed (default: msdc-mini-2)")
+    parser.add_argument("--recipe", default="msdc-mini", help="whose text, teacher and seed (default: msdc-mini)")
     parser.add_argument("--students", nargs="*", default=list(DEFAULT), metavar="PIECES,LINKS,BASE,WIDTH,PRECISION")
     add_write_option(parser, "vocabulary")
     options = parser.parse_args()

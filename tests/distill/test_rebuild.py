@@ -413,7 +413,7 @@ def test_sentences_do_not_end_at_abbreviations_and_ordinals():
 def test_the_shipped_list_names_every_file_of_the_recipe(tmp_path):
     read_sources.cache_clear()
     sets = read_sources()
-    wanted, elsewhere = wanted_of(load_recipe("msdc-mini-2", data=tmp_path), tmp_path)
+    wanted, elsewhere = wanted_of(load_recipe("msdc-mini", data=tmp_path), tmp_path)
     chosen, unknown = choose(wanted, sets)
     assert not unknown and not elsewhere
     assert {"tatoeba", "ntrex", "snli", "sts2017", "flores200"} <= set(chosen)
@@ -422,7 +422,7 @@ def test_the_shipped_list_names_every_file_of_the_recipe(tmp_path):
 
 
 def test_dry_run_says_what_is_missing_and_makes_nothing(tmp_path):
-    arguments = ["build-data", "msdc-mini-2", "-o", str(tmp_path / "data"), "--dry-run"]
+    arguments = ["build-data", "msdc-mini", "-o", str(tmp_path / "data"), "--dry-run"]
     result = CliRunner().invoke(msdc, arguments)
     assert result.exit_code == 1
     assert "github MicrosoftTranslator/NTREX @ 8561f6a622" in result.output
@@ -445,7 +445,7 @@ def test_real_copies_give_the_rows_of_real_data(tmp_path):
     if not sources or not data:
         pytest.skip("set MSDC_SOURCES to copies of the sources and MSDC_DATA to the data of the recipe")
     read_sources.cache_clear()
-    recipe = load_recipe("msdc-mini-2", data=tmp_path)
+    recipe = load_recipe("msdc-mini", data=tmp_path)
     only = ["ntrex", "pud", "xquad", "tico19", "marvl", "qald"]
     made = [one for one in build(recipe, tmp_path, read_sources(), only, Path(sources)) if one.state == "made"]
     assert made
