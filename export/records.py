@@ -116,7 +116,7 @@ class Runtime(ABC):
     Attributes:
         name: key in `bundle.json`, value of `--runtime`.
         title: name in prose.
-        package: import name of the Python package that runs its programs.
+        package: import name of the Python package that runs its programs; "": none is needed.
         part: schema of the runtime's entry under `programs`.
         made_with: Python packages whose versions `bundle.json` records.
         runs_with: Python packages whose versions a measurement records; the first is the runtime itself.
@@ -125,16 +125,16 @@ class Runtime(ABC):
 
     name: str
     title: str
-    package: str
     part: type[ProgramPart]
     made_with: tuple[str, ...]
     runs_with: tuple[str, ...]
+    package: str = ""
     engine: str | None = None
 
     @property
     def installed(self) -> bool:
         """Whether its package is there, so that programs can be run from Python."""
-        return installed(self.package)
+        return not self.package or installed(self.package)
 
     def require(self) -> None:
         """Fail early where its package is not installed.
@@ -142,7 +142,8 @@ class Runtime(ABC):
         Raises:
             MissingExtra: naming the extra.
         """
-        require(self.package, f"runtime {self.name}")
+        if self.package:
+            require(self.package, f"runtime {self.name}")
 
     @abstractmethod
     def write(self, request: ProgramRequest, folder: Path) -> WrittenProgram:

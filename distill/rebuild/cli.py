@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from msdc.commands.options import quiet_option
 from msdc.distill.rebuild.build import Made, build
 from msdc.distill.rebuild.source_list import SourceSet, read_sources
 from msdc.errors import MsdcError, printable
@@ -74,6 +75,7 @@ def to_table(made: Sequence[Made], sets: dict[str, SourceSet]) -> str:
 @click.option("--dry-run", is_flag=True, help="Show what would be made from what; make nothing.")
 @click.option("--allow-missing", is_flag=True, help="Exit with 0 although something could not be had.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@quiet_option
 @click.pass_context
 def command(
     context: click.Context,

@@ -97,8 +97,8 @@ def usual_verbs() -> dict[str, list[str]]:
     measure = ["--runtime", "onnx", "--device", "python", "--runs", "2", "--warmup", "1", "--lengths", "8"]
     return {
         "encode": ["encode", "-i", "texts.txt", "-o", "texts.npy"],
-        "search": ["search", "texts.txt", "voiture", "--json"],
-        "again": ["search", "texts.txt", "voiture", "--json"],
+        "search": ["search", "texts.txt", "La voiture est bleue.", "--json"],
+        "again": ["search", "texts.txt", "La voiture est bleue.", "--json"],
         "bench": ["bench", str(tiny.bundle("fp32", ("onnx",))), *measure, "--tasks", "none", "--json", "runs.json"],
     }
 

@@ -92,13 +92,14 @@ def test_name_of_a_runner_is_no_shell_code(tmp_path, name, monkeypatch):
 )  # fmt: skip
 def test_broken_device_loses_no_result_of_another(tiny_bundle, monkeypatch, error):
     class Good:
-        spec, undisturbed = "good", False
+        kind = spec = "good"
+        undisturbed = False
 
         def run(self, *_):
             return [make_run()]
 
     class Broken:
-        spec = "broken"
+        kind = spec = "broken"
 
         def __init__(self, undisturbed):
             self.undisturbed = undisturbed
