@@ -56,8 +56,8 @@ def test_quiet_and_output_are_spelled_the_same():
             shown = verb.get_help(click.Context(verb, info_name=path))
             assert "--output" in shown and "--out " not in shown, path
     assert writes == {
-        "quickstart", "distill", "build-data", "compress student", "compress vocabulary", "compress code", "compress quantize",
-        "export", "bench", "evaluate", "report", "encode",
+        "quickstart", "distill", "build-data", "compress student", "compress vocabulary", "compress code",
+        "compress quantize", "export", "bench", "evaluate", "report", "encode",
     }  # fmt: skip
 
 
