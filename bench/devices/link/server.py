@@ -105,7 +105,9 @@ class LinkServer(FileServer):
         if verb == "answer":
             return self._answer(seat, raw)
         seat.heard = time.monotonic()
-        return (204 if self._open and seat.state == "measuring" else 410), b""
+        # A page that has answered may send one more sign of life before it reads the reply.
+        wanted = seat.state == "answered" or (self._open and seat.state == "measuring")
+        return (204 if wanted else 410), b""
 
     def _join(self, raw: bytes) -> Reply:
         try:

@@ -10,6 +10,7 @@ import socket
 import ssl
 import subprocess
 import time
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
@@ -151,6 +152,17 @@ def test_a_phone_that_still_measures_at_the_end_is_counted():
     with link_server(expect=2) as server:
         Client(server.address).join("Ada")
         assert server.wait(0.3) == ["0 of 2 devices answered in 0.3 s, 1 still measuring"]
+
+
+def test_a_page_may_speak_once_more_after_its_answer():
+    run = SimpleNamespace(device=SimpleNamespace(name="Ada's phone"))
+    with link_server(accept=lambda answer, name: (run, {})) as server:
+        client = Client(server.address)
+        seat = client.join("Ada")
+        assert client.post(f"{seat}/answer", {"a": 1})[0] == 200
+        # On a slow phone a sign of life is under way while the reply is read: it must not say that nobody waits.
+        assert client.ask("POST", f"{seat}/alive", b"done")[0] == 204
+        assert server.wait(WAIT_S) == []
 
 
 # Answers

@@ -123,7 +123,8 @@ async function start() {
   let phase = "load";
   beat = setInterval(async () => {
     const got = await post(`${seat}/alive`, phase).catch(() => null);
-    if (got && !got.ok && mine === attempt) fail(GONE);
+    // While the result is sent there is no session: what becomes of it is the answer's reply.
+    if (got && !got.ok && session && mine === attempt) fail(GONE);
   }, BEAT_MS);
   session = new Session((now) => {
     phase = now.phase;
