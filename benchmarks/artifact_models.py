@@ -101,9 +101,9 @@ def make_peer(
 ) -> Path:
     """The peer's file as a bundle, for the same runner; `configuration` None: that of this processor."""
     from msdc.encoders.locate import locate_model
-    from msdc.export.golden import golden_texts, write_golden
     from msdc.export.manifest import Manifest, list_files, write_manifest
     from msdc.export.onnx.runner import OnnxRunner
+    from msdc.export.reference.golden import golden_texts, write_golden
     from msdc.files import staged_folder
     from msdc.text.tokenizer import PieceTokenizer
 

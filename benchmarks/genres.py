@@ -16,27 +16,21 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from development_sets import LANGUAGES, flores, genres, graded_pairs
 from results_page import add_write_option, table, write_page
 
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.scores import cosine_rows, nearest_accuracy, spearman
-from msdc.text.scored_pairs import read_pairs
-from msdc.text.text_files import iterate_lines
 
-LANGUAGES = ("en", "de", "es", "fr", "it", "nl", "tr")
-FLORES = {"ar": "arb_Arab", "de": "deu_Latn", "es": "spa_Latn", "tr": "tur_Latn"}
 GENRES = {"main-captions": "captions", "main-forums": "forums", "main-news": "news"}
-SENTENCES = 400  # of FLORES dev
+TRANSLATIONS = ("ar", "de", "es", "tr")  # of FLORES dev
 
 
 def scores(encoder: Encoder, data: Path) -> dict[str, float]:
     """Spearman x 100 by `within GENRES` and `across GENRES`, accuracy x 100 on FLORES dev."""
-    english = data / "stsb/sts-dev.tsv.gz"
-    genre_N = np.array([GENRES[line.split("\t")[0]] for _, line in iterate_lines(english)])
+    genre_N = np.array([GENRES[genre] for genre in genres(data)])
     first, second = {}, {}
-    for code in LANGUAGES:
-        file = english if code == "en" else data / f"stsb-multi-mt/stsb-{code}-dev.csv.gz"
-        pairs = read_pairs(data / "stsb-tr/stsb_tr_dev.tsv.gz" if code == "tr" else file)
+    for code, pairs in graded_pairs(data).items():
         first[code], second[code] = encoder.encode(pairs.first), encoder.encode(pairs.second)
         gold_N = pairs.gold_N
     found = {}
@@ -50,11 +44,8 @@ def scores(encoder: Encoder, data: Path) -> dict[str, float]:
         found[f"across {genre}"] = float(np.mean([(rank("en", c), rank(c, "en")) for c in LANGUAGES if c != "en"]))
         found[f"English {genre}"] = rank("en", "en")
 
-    def flores(name: str) -> np.ndarray:
-        return encoder.encode([line for _, line in iterate_lines(data / f"flores200/dev/{name}.dev.gz")][:SENTENCES])
-
-    source = flores("eng_Latn")
-    found["FLORES dev"] = float(np.mean([nearest_accuracy(source, flores(name)) for name in FLORES.values()]))
+    vectors = {code: encoder.encode(texts) for code, texts in flores(data, ("en", *TRANSLATIONS)).items()}
+    found["FLORES dev"] = float(np.mean([nearest_accuracy(vectors["en"], vectors[code]) for code in TRANSLATIONS]))
     return found
 
 

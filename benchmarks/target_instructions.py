@@ -63,8 +63,8 @@ def teacher_bundle(work: Path) -> Path:
 
 def shortened(bundle: Path) -> Path:
     """A copy of a bundle with a few short golden texts."""
-    from msdc.export.golden import read_golden, write_golden
     from msdc.export.manifest import list_files, read_manifest, write_manifest
+    from msdc.export.reference.golden import read_golden, write_golden
 
     out = bundle.with_name(f"{bundle.name}-short")
     if not out.is_dir():

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from development_sets import FLORES, LANGUAGES, flores, graded_pairs
 from results_page import add_write_option, table, write_page
 from scipy import sparse
 
@@ -44,16 +45,9 @@ from msdc.distill.vocabulary_transfer import strongest
 from msdc.encoders.encoder import Encoder
 from msdc.files import write_text
 from msdc.scores import cosine_rows, nearest_accuracy, spearman
-from msdc.text.scored_pairs import ScoredPairs, read_pairs
-from msdc.text.text_files import iterate_lines
 from msdc.text.tokenizer import PieceTokenizer
 
-LANGUAGES = ("de", "es", "fr", "it", "nl", "tr")
-FLORES = {
-    "en": "eng_Latn", "de": "deu_Latn", "es": "spa_Latn", "fr": "fra_Latn", "it": "ita_Latn", "nl": "nld_Latn",
-    "tr": "tur_Latn", "ar": "arb_Arab",
-}  # fmt: skip
-PAIRS, SENTENCES = 700, 400  # rows of each STSb dev file, of FLORES dev
+PAIRS = 700  # rows of each STSb dev file
 # pieces (/ parts), links, base rows (0: all that are used), bottleneck, precision
 DEFAULT = (
     "32000,3,0,128,int8", "32000,3,0,192,int8",
@@ -96,14 +90,8 @@ class DevelopmentSets:
     """STSb dev in seven languages and FLORES dev in eight."""
 
     def __init__(self, data: Path) -> None:
-        files = {"en": data / "stsb/sts-dev.tsv.gz", "tr": data / "stsb-tr/stsb_tr_dev.tsv.gz"}
-        files |= {code: data / f"stsb-multi-mt/stsb-{code}-dev.csv.gz" for code in LANGUAGES if code != "tr"}
-        self.graded: dict[str, ScoredPairs] = {code: read_pairs(file) for code, file in files.items()}
-        self.flores = {code: self._lines(data / f"flores200/dev/{name}.dev.gz") for code, name in FLORES.items()}
-
-    @staticmethod
-    def _lines(path: Path) -> list[str]:
-        return [line for _, line in iterate_lines(path)][:SENTENCES]
+        self.graded = graded_pairs(data)
+        self.flores = flores(data, FLORES)
 
     def scores(self, student: Student, tokenizer: PieceTokenizer) -> dict[str, float]:
         """The three means."""
@@ -121,10 +109,10 @@ class DevelopmentSets:
             return spearman(cosine_rows(first[one], second[two]), gold[one])
 
         english = vectors(self.flores["en"])
-        found = [nearest_accuracy(english, vectors(self.flores[code])) for code in FLORES if code != "en"]
+        found = [nearest_accuracy(english, vectors(self.flores[code])) for code in self.flores if code != "en"]
         return {
             "within": float(np.mean([rank(code, code) for code in self.graded])),
-            "across": float(np.mean([(rank("en", code), rank(code, "en")) for code in LANGUAGES])),
+            "across": float(np.mean([(rank("en", code), rank(code, "en")) for code in LANGUAGES if code != "en"])),
             "flores": float(np.mean(found)),
         }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from scipy import sparse
@@ -39,7 +39,7 @@ def link_strengths(
     new_texts_of, old_texts_of = row_texts(tokenizer), row_texts(teacher.tokenizer)
     score = of_one_kind(score, [new_texts_of.get(row) for row in range(tokenizer.size)],
                         [old_texts_of.get(row) for row in range(wordpieces)])  # fmt: skip
-    return with_spelling(strongest(score), frequency_P - 1.0, _spelled(teacher, tokenizer)), frequency_P
+    return with_spelling(strongest(score), frequency_P - 1.0, _spelled(teacher, tokenizer, old_texts_of)), frequency_P
 
 
 def row_texts(tokenizer: Tokenizer) -> dict[int, str]:
@@ -54,11 +54,10 @@ def own_words(encoder: Encoder) -> list[str]:
     return [text for (row, text), ids in zip(texts.items(), read, strict=True) if ids[1:-1] == [row]]
 
 
-def _spelled(teacher: Encoder, tokenizer: PieceTokenizer) -> dict[int, list[int]]:
-    """The teacher's wordpieces of every piece that starts a word."""
+def _spelled(teacher: Encoder, tokenizer: PieceTokenizer, known: Mapping[int, str]) -> dict[int, list[int]]:
+    """The teacher's wordpieces (of `known`) of every piece that starts a word."""
     name = tokenizer.processor.id_to_piece
     starts = [piece for piece in range(tokenizer.size) if name(piece).startswith(SPACE) and name(piece) != SPACE]
-    known = row_texts(teacher.tokenizer)
     read = teacher.tokenizer.encode([name(piece)[1:] for piece in starts], 32)
     found = {piece: [row for row in ids[1:-1] if row in known] for piece, ids in zip(starts, read, strict=True)}
     return {piece: row for piece, row in found.items() if row}

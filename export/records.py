@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from msdc.compress.quantization.plan import PrecisionPlan
     from msdc.export.generic.model import GenericModel
     from msdc.export.manifest import Manifest
-    from msdc.export.smooth import Smoothed
+    from msdc.export.reference.smooth import Smoothed
 
 MANIFEST_FILE = "bundle.json"
 Small = Annotated[int, Field(gt=0, le=2**24)]

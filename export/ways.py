@@ -20,12 +20,12 @@ from msdc.compress.quantization.plan import PrecisionPlan, check_plan, plan_for
 from msdc.compress.student.shapes import parameter_counts
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
-from msdc.export.float_model import FloatModel, TorchModel
-from msdc.export.gates import Thresholds, thresholds_for
 from msdc.export.manifest import ModelPart
 from msdc.export.records import GenericRequest, ProgramRequest, WrittenProgram
+from msdc.export.reference.float_model import FloatModel, TorchModel
+from msdc.export.reference.gates import Thresholds, thresholds_for
+from msdc.export.reference.smooth import Smoothed, calibration_texts, smooth
 from msdc.export.runtimes import RUNTIMES
-from msdc.export.smooth import Smoothed, calibration_texts, smooth
 from msdc.text.tokenizer import Tokenizer
 
 # Longest input of the generic way where the model allows more: memory of a program is planned for its longest input.

@@ -17,9 +17,6 @@ from msdc.compress.quantization.plan import PrecisionPlan
 from msdc.encoders.defaults import EncodeDefaults, with_prompt
 from msdc.errors import GateError, InputError
 from msdc.export.executorch.record import Style
-from msdc.export.float_model import TorchModel
-from msdc.export.gates import FP32, Thresholds, measure, shortfalls, tokenizers_agree
-from msdc.export.golden import golden_texts, write_golden
 from msdc.export.manifest import (
     Manifest,
     Parity,
@@ -32,6 +29,9 @@ from msdc.export.manifest import (
 from msdc.export.mobile.module import require_module, write_native_module
 from msdc.export.readme import bundle_readme
 from msdc.export.records import ProgramPart
+from msdc.export.reference.float_model import TorchModel
+from msdc.export.reference.gates import FP32, Thresholds, measure, shortfalls, tokenizers_agree
+from msdc.export.reference.golden import golden_texts, write_golden
 from msdc.export.runtimes import RUNTIMES, RuntimeName
 from msdc.export.targets import TARGETS, TargetName
 from msdc.export.tokenizer.compile import COMPILED_FILE, compile_tokenizer
@@ -191,7 +191,7 @@ def write_bundle(
 
     Raises:
         InputError: `out` exists without force, or the student, tokenizer and options do not fit each other.
-        GateError: a gate failed (see export/gates.py); nothing is left on disk.
+        GateError: a gate failed (see export/reference/gates.py); nothing is left on disk.
         MsdcError: a step failed.
     """
     options = options or BundleOptions()

@@ -75,7 +75,7 @@ def read_character_map(packed: bytes) -> dict[str, str]:
 
 def _apart(text: str) -> str:
     spaced = "".join(f" {character} " if is_mark(character) else character for character in text)
-    return spaced if spaced.isspace() else " ".join(spaced.split(" ")).replace("  ", " ")
+    return spaced.replace("  ", " ")
 
 
 def marks_apart(rules: Mapping[str, str]) -> dict[str, str]:

@@ -78,6 +78,17 @@ def check_rows(objective: str, **tensors: Tensor) -> None:
             )
 
 
+def check_bank(objective: str, bank_KD: Tensor, **like: Tensor) -> None:
+    """Demand a bank [K, D] of the width of the named tensor [B, D]; it may be empty.
+
+    Raises:
+        InputError: another shape.
+    """
+    ((name, tensor),) = like.items()
+    if bank_KD.dim() != 2 or bank_KD.shape[1] != tensor.shape[1]:
+        raise InputError(f"{objective}: bank_KD is {shape(bank_KD)}, expected [K, {tensor.shape[1]}] as {name}")
+
+
 def check_floating(objective: str, name: str, tensor: Tensor, dimensions: int) -> None:
     """Demand a floating tensor with `dimensions` dimensions, none of them empty."""
     if not isinstance(tensor, Tensor) or not tensor.is_floating_point():

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from msdc.distill.data.formats import find_format, join_punctuation
 from msdc.distill.rebuild.json_text import JsonKeys, JsonText, JsonVariants, split_sentences
-from msdc.distill.rebuild.reader import Find, FormBase, TextRow, read_text
+from msdc.distill.rebuild.reader import Find, FormBase, OnePath, TextRow, TwoPaths, read_text
 from msdc.distill.rebuild.software import (
     AndroidStrings,
     Commands,
@@ -46,16 +46,10 @@ def _plain(text: str) -> str:
     return re.sub(r"`{1,2}([^`]*)`{1,2}_{0,2}|\*{1,2}([^*]+)\*{1,2}", lambda m: m[1] or m[2] or "", text)
 
 
-class Aligned(FormBase):
+class Aligned(TwoPaths):
     """Two files whose lines correspond."""
 
     form: Literal["aligned"]
-    source: str
-    target: str
-
-    def paths(self) -> list[str]:
-        """Both files."""
-        return [self.source, self.target]
 
     def rows(self, find: Find) -> Iterator[TextRow]:
         """Pairs of lines.
@@ -107,20 +101,15 @@ class Joined(FormBase):
         yield from (row for row in zip(*columns, strict=True) if all(row))
 
 
-class TableText(FormBase):
+class TableText(OnePath):
     """Columns of a tab- or comma-separated table, or of lines (`separator: ""`: the line is the text)."""
 
     form: Literal["table"]
-    path: str
     columns: tuple[int, ...] = (1, 2)
     separator: str = "\t"
     quoted: bool = False
     skip: int = 0
     tokenized: bool = False
-
-    def paths(self) -> list[str]:
-        """The file."""
-        return [self.path]
 
     def rows(self, find: Find) -> Iterator[TextRow]:
         """The cells of the columns; lines that have fewer are left out."""
@@ -136,18 +125,12 @@ class TableText(FormBase):
                     yield tuple(map(join_punctuation, texts)) if self.tokenized else texts
 
 
-class SameOrder(FormBase):
+class SameOrder(TwoPaths):
     """Two tables whose rows correspond: one column of each; texts are cut into sentences where the counts agree."""
 
     form: Literal["tables"]
-    source: str
-    target: str
     column: int = 1
     sentences: bool = True
-
-    def paths(self) -> list[str]:
-        """Both files."""
-        return [self.source, self.target]
 
     def rows(self, find: Find) -> Iterator[TextRow]:
         """Pairs of cells, or of their sentences.
@@ -210,21 +193,16 @@ class Conllu(FormBase):
                     yield entry["text"], other[entry["sent_id"]]
 
 
-class CorpusFile(FormBase):
+class CorpusFile(OnePath):
     """A file that training reads itself: gettext (.po), TMX, XLIFF, csv, JSON lines.
 
     `rst`: the markup of reStructuredText is removed from the texts, what it marks stays.
     """
 
     form: Literal["corpus"]
-    path: str
     language: str
     kind: str = "auto"
     rst: bool = False
-
-    def paths(self) -> list[str]:
-        """The file or files."""
-        return [self.path]
 
     def rows(self, find: Find) -> Iterator[TextRow]:
         """The pairs, as training would read them, but of any length."""
@@ -235,15 +213,10 @@ class CorpusFile(FormBase):
                     yield (_plain(row.source), _plain(row.target)) if self.rst else (row.source, row.target)
 
 
-class WordNet(FormBase):
+class WordNet(OnePath):
     """The glosses of WordNet's data files: definitions and examples."""
 
     form: Literal["wordnet"]
-    path: str
-
-    def paths(self) -> list[str]:
-        """The data files."""
-        return [self.path]
 
     def rows(self, find: Find) -> Iterator[TextRow]:
         """The definition and each example that are no mere words."""
@@ -257,15 +230,10 @@ class WordNet(FormBase):
                         yield (text,)
 
 
-class Copied(FormBase):
+class Copied(OnePath):
     """A file as it is."""
 
     form: Literal["copy"]
-    path: str
-
-    def paths(self) -> list[str]:
-        """The file."""
-        return [self.path]
 
     def rows(self, find: Find) -> Iterator[TextRow]:
         """Its lines."""

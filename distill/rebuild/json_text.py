@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from msdc.distill.data.formats import join_punctuation
-from msdc.distill.rebuild.reader import Find, FormBase, TextRow, read_text
-from msdc.distill.rebuild.software import by_folder
+from msdc.distill.rebuild.reader import Find, FormBase, OnePath, TextRow, TwoPaths, by_folder, read_text
 from msdc.errors import InputError
 
 # A sentence ends before a capital, a digit, a quotation mark or an Arabic letter.
@@ -142,20 +141,15 @@ class JsonText(FormBase):
                     yield from zip(left, right, strict=True)
 
 
-class JsonVariants(FormBase):
+class JsonVariants(OnePath):
     """Entries that hold their own translations: a list of mappings with a language and a text (QALD)."""
 
     form: Literal["json-variants"]
-    path: str
     items: str
     language: str
     source_language: str = "en"
     language_key: str = "language"
     text_key: str = "string"
-
-    def paths(self) -> list[str]:
-        """The files."""
-        return [self.path]
 
     def rows(self, find: Find) -> Iterator[TextRow]:
         """Pairs of entries that have both languages."""
@@ -182,7 +176,7 @@ def _leaves(value: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
             yield from _leaves(each, (*place, str(number)))
 
 
-class JsonKeys(FormBase):
+class JsonKeys(TwoPaths):
     """Two JSON files of the same keys: every text of one beside that of the other (catalogues of programs).
 
     Attributes:
@@ -193,16 +187,10 @@ class JsonKeys(FormBase):
     """
 
     form: Literal["json-keys"]
-    source: str
-    target: str
     below: str = ""
     target_below: str = ""
     leaf: tuple[str, ...] = ()
     parts: tuple[str, str] = ("", "")
-
-    def paths(self) -> list[str]:
-        """Both files, or sets of files that correspond by their names' order."""
-        return [self.source, self.target]
 
     def _texts(self, path: Path, below: str) -> dict[tuple[str, ...], str]:
         return {

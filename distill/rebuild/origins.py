@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import glob
 import hashlib
 import io
 import lzma
@@ -172,15 +173,10 @@ def local_copy(origin: Origin, sources: Path) -> Iterator[Member] | None:
             return _git_members(repository, origin.commit, stem) if repository else _folder_members(folder)
         if folder.is_file():
             return archive_members(folder)
-        for path in sorted(sources.glob(f"{glob_escape(stem)}*")):
+        for path in sorted(sources.glob(f"{glob.escape(stem)}*")):
             if path.is_file() and path.name.endswith(ARCHIVES) and path.name[len(stem) :][:1] in (".", "-", "_"):
                 return archive_members(path)
     return None
-
-
-def glob_escape(text: str) -> str:
-    """A name without meaning in a glob."""
-    return re.sub(r"([*?[])", r"[\1]", text)
 
 
 def _inner(members: Iterable[Member], wanted: Sequence[str], strip: bool) -> Iterator[tuple[str, bytes]]:

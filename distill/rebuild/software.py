@@ -9,33 +9,18 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from msdc.distill.rebuild.reader import Find, FormBase, TextRow, read_text
+from msdc.distill.rebuild.reader import Find, OnePath, TextRow, TwinFiles, TwoPaths, read_text
 from msdc.errors import InputError
 
 
-def by_folder(find: Find, source: str, target: str, parts: tuple[str, str]) -> Iterator[tuple[Path, Path]]:
-    """Files of two languages whose paths are equal but for one part (`/values/` and `/values-de/`)."""
-    other = {path.as_posix(): path for path in find(target)}
-    for path in find(source):
-        twin = path.as_posix().replace(*parts)
-        if twin in other:
-            yield path, other[twin]
-
-
-class AndroidStrings(FormBase):
+class AndroidStrings(TwinFiles):
     """Android's string resources, by their names: `values/strings.xml` beside `values-XX/strings.xml`."""
 
     form: Literal["android"]
-    source: str
-    target: str
-    parts: tuple[str, str]
-
-    def paths(self) -> list[str]:
-        """The files of both languages."""
-        return [self.source, self.target]
 
     @staticmethod
-    def _texts(path: Path) -> dict[str, str]:
+    def texts(path: Path) -> dict[str, str]:
+        """See `TwinFiles`."""
         import defusedxml.ElementTree as safe
         from defusedxml import DefusedXmlException
 
@@ -53,27 +38,15 @@ class AndroidStrings(FormBase):
                 found[element.get("name")] = text.replace("\\n", "\n").replace("\\'", "'").replace('\\"', '"')
         return found
 
-    def rows(self, find: Find) -> Iterator[TextRow]:
-        """Pairs in the order of the English file."""
-        for one, two in by_folder(find, self.source, self.target, self.parts):
-            other = self._texts(two)
-            yield from ((text, other[name]) for name, text in self._texts(one).items() if name in other)
 
-
-class Fluent(FormBase):
+class Fluent(TwinFiles):
     """Mozilla's Fluent: messages and their attributes, by name; those with selectors are left out."""
 
     form: Literal["fluent"]
-    source: str
-    target: str
-    parts: tuple[str, str]
-
-    def paths(self) -> list[str]:
-        """The files of both languages."""
-        return [self.source, self.target]
 
     @staticmethod
-    def _texts(path: Path) -> dict[str, str]:
+    def texts(path: Path) -> dict[str, str]:
+        """See `TwinFiles`."""
         found: dict[str, str] = {}
         message = name = ""
         for line in read_text(path).split("\n"):
@@ -91,22 +64,11 @@ class Fluent(FormBase):
                 name = ""
         return {name: text for name, text in found.items() if text and "->" not in text}
 
-    def rows(self, find: Find) -> Iterator[TextRow]:
-        """Pairs in the order of the English file."""
-        for one, two in by_folder(find, self.source, self.target, self.parts):
-            other = self._texts(two)
-            yield from ((text, other[name]) for name, text in self._texts(one).items() if name in other)
 
-
-class MozillaLang(FormBase):
+class MozillaLang(OnePath):
     """Mozilla's .lang: a line `;English`, and the translation in the next one."""
 
     form: Literal["lang"]
-    path: str
-
-    def paths(self) -> list[str]:
-        """The files."""
-        return [self.path]
 
     def rows(self, find: Find) -> Iterator[TextRow]:
         """Pairs; what is marked `{ok}` is translated as it is in English."""
@@ -117,18 +79,12 @@ class MozillaLang(FormBase):
                     yield line[1:].strip(), re.sub(r" *\{ok\} *$", "", after).strip()
 
 
-class KeyedText(FormBase):
+class KeyedText(TwoPaths):
     """Two YAML files of the same keys: every text of one beside that of the other."""
 
     form: Literal["yaml-keys"]
-    source: str
-    target: str
     below: tuple[str, str] = ("", "")
     tags: bool = False
-
-    def paths(self) -> list[str]:
-        """Both files."""
-        return [self.source, self.target]
 
     @staticmethod
     def _texts(path: Path, below: str) -> dict[tuple[str, ...], str]:
@@ -158,15 +114,10 @@ class KeyedText(FormBase):
                     yield tuple(re.sub(r"<[^<>]+>", "", side) for side in pair) if self.tags else pair
 
 
-class Compiled(FormBase):
+class Compiled(OnePath):
     """Compiled gettext catalogues (.mo), whose entries hold both languages."""
 
     form: Literal["mo"]
-    path: str
-
-    def paths(self) -> list[str]:
-        """The catalogues."""
-        return [self.path]
 
     def rows(self, find: Find) -> Iterator[TextRow]:
         """Pairs without plural forms and contexts.
@@ -192,16 +143,10 @@ class Compiled(FormBase):
                     yield sides[0].rpartition("\4")[2], sides[1]
 
 
-class StringTable(FormBase):
+class StringTable(TwoPaths):
     """FreeOrion's string tables: a key in one line and its text in the next, or between three quotation marks."""
 
     form: Literal["stringtable"]
-    source: str
-    target: str
-
-    def paths(self) -> list[str]:
-        """Both tables."""
-        return [self.source, self.target]
 
     @staticmethod
     def _texts(path: Path) -> dict[str, str]:
@@ -220,15 +165,10 @@ class StringTable(FormBase):
                     yield from zip(*lines, strict=True)
 
 
-class RenPy(FormBase):
+class RenPy(OnePath):
     """Ren'Py's translations: the English line is a comment above the translated one, or `old` above `new`."""
 
     form: Literal["renpy"]
-    path: str
-
-    def paths(self) -> list[str]:
-        """The files."""
-        return [self.path]
 
     def rows(self, find: Find) -> Iterator[TextRow]:
         """Pairs of lines of dialogue."""
@@ -247,25 +187,13 @@ class RenPy(FormBase):
                     english = ""
 
 
-class Commands(FormBase):
+class Commands(TwinFiles):
     """tldr pages: a line of description above a command; those of two languages belong together by the command."""
 
     form: Literal["tldr"]
-    source: str
-    target: str
-    parts: tuple[str, str]
-
-    def paths(self) -> list[str]:
-        """The pages of both languages."""
-        return [self.source, self.target]
 
     @staticmethod
-    def _texts(path: Path) -> dict[str, str]:
+    def texts(path: Path) -> dict[str, str]:
+        """See `TwinFiles`."""
         found = re.findall(r"^- (.*?):?\n\n?`(.*)`", read_text(path), re.MULTILINE)
         return {re.sub(r"\{\{.*?\}\}", "{}", command): text.replace("`", "") for text, command in found}
-
-    def rows(self, find: Find) -> Iterator[TextRow]:
-        """Pairs of descriptions."""
-        for one, two in by_folder(find, self.source, self.target, self.parts):
-            other = self._texts(two)
-            yield from ((text, other[command]) for command, text in self._texts(one).items() if command in other)

@@ -52,17 +52,13 @@ def download(url: str, target: Path) -> Path:
     return target
 
 
-def _only_new(folder: Path, before: set[Path], what: str) -> Path:
-    new = sorted(path for path in folder.iterdir() if path not in before and path.is_file())
-    if len(new) != 1:
-        raise InputError(f"{what}: {len(new)} files were downloaded, expected one")
-    return new[0]
-
-
 def _run(command: list[str], folder: Path, what: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    kept = sorted(path for path in folder.iterdir() if path.is_file())
-    if kept:
+
+    def files() -> list[Path]:
+        return sorted(path for path in folder.iterdir() if path.is_file())
+
+    if kept := files():
         return kept[0]
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, timeout=1800, check=False)
@@ -71,7 +67,9 @@ def _run(command: list[str], folder: Path, what: str) -> Path:
     if done.returncode:
         said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().split("\n")[-1]
         raise InputError(f"{what}: cannot be fetched ({said[:160]})")
-    return _only_new(folder, set(), what)
+    if len(new := files()) != 1:
+        raise InputError(f"{what}: {len(new)} files were downloaded, expected one")
+    return new[0]
 
 
 def pypi_file(name: str, version: str, cache: Path) -> Path:

@@ -65,6 +65,11 @@ def encode_sides(student: Any, sides: Sequence[tuple[Tensor, Tensor]]) -> list[T
     return list(together.split([len(ids_BT) for ids_BT, _ in sides]))
 
 
+def _own_options(use: ObjectiveUse) -> dict[str, Any]:
+    """The options that are the objective's and not the task's."""
+    return {name: value for name, value in use.options.items() if name not in TASK_OPTIONS}
+
+
 class Task(nn.Module):
     """Student, objectives, and the named tensors they are computed from."""
 
@@ -79,7 +84,7 @@ class Task(nn.Module):
         self.uses: list[tuple[ObjectiveUse, objectives.Objective]] = []
         for use in stage.objective:
             objective = objectives.find_objective(use.name)
-            objective.check_options({k: v for k, v in use.options.items() if k not in TASK_OPTIONS})
+            objective.check_options(_own_options(use))
             self.uses.append((use, objective))
 
     @property
@@ -95,7 +100,7 @@ class Task(nn.Module):
         total: Tensor | None = None
         for use, objective in self.uses:
             given = {**tensors, **projected} if projected and objective.equal_widths else tensors
-            value = objective(given, **{k: v for k, v in use.options.items() if k not in TASK_OPTIONS})
+            value = objective(given, **_own_options(use))
             parts[use.name] = value.detach()
             total = use.weight * value if total is None else total + use.weight * value
         assert total is not None
@@ -186,7 +191,7 @@ class SentenceTask(Task):
         tensors = {"teacher_source_BD": guide_BD, "student_target_BD": target_BD, "bank_KD": bank_KD}
         for use, objective in self.uses:
             if objective.one_side:
-                value = objective(tensors, **{k: v for k, v in use.options.items() if k not in TASK_OPTIONS})
+                value = objective(tensors, **_own_options(use))
                 parts[use.name] = value.detach()
                 loss = loss + use.weight * value
         self._remember(guide_BD)

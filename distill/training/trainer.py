@@ -87,7 +87,7 @@ class Trainer:
         self.average: dict[str, Tensor] | None = None
         if self.stage.average is not None:
             self.average = {name: p.detach().clone() for name, p in self._trained()}
-        # What the stage starts from; a checkpoint carries it, since a resumed stage starts elsewhere.
+        # What the stage starts from; a resumed one is given the same model before its checkpoint is read.
         self.start = {name: p.detach().clone() for name, p in self._trained()} if self.stage.start_share else None
         self._sums: dict[str, list[float]] = {}
         # Weighted size of each part of the loss, summed over the steps of the stage, and since the last row of metrics.
@@ -330,7 +330,6 @@ class Trainer:
                 "position": self.position.as_list(),
                 "random": random_states(),
                 "average": self.average,
-                "start": self.start,
                 "best": None if self.best is None else json.dumps(self.best),
                 "history": json.dumps(self.history),
                 "sums": json.dumps(self._sums),
@@ -350,7 +349,6 @@ class Trainer:
             raise MsdcError(f"stage {self.stage.name}: the checkpoint belongs to another recipe ({first})") from error
         self.feed.position = Position(*state["position"])
         self.average = state["average"]
-        self.start = state.get("start")
         self.best = None if state["best"] is None else tuple(json.loads(state["best"]))  # type: ignore[assignment]
         self.history = json.loads(state["history"])
         self._sums = json.loads(state["sums"])

@@ -25,8 +25,8 @@ from msdc.export.executorch.pte import read_pte
 from msdc.export.executorch.quiet import quiet
 from msdc.export.executorch.record import Style
 from msdc.export.executorch.runner import ExecutorchRunner
-from msdc.export.gates import run_once
-from msdc.export.smooth import Smoothed
+from msdc.export.reference.gates import run_once
+from msdc.export.reference.smooth import Smoothed
 from msdc.files import atomic_path
 
 # Outside the delegate these run on slow portable kernels; a float linear there also doubles its bytes.

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from msdc.compress.quantization.weights import QuantizedWeight
 from msdc.compress.student.model import ACTIVATIONS, Layer, Student
 from msdc.compress.student.shapes import CODE, POSITION, TABLE
-from msdc.export.smooth import Scale, Smoothed
+from msdc.export.reference.smooth import Scale, Smoothed
 
 
 def as_tensor(scale_H: Scale | None) -> Tensor | None:
-    """A scale of export/smooth.py as a tensor."""
+    """A scale of export/reference/smooth.py as a tensor."""
     return None if scale_H is None else torch.from_numpy(scale_H)
 
 
@@ -144,7 +144,7 @@ class ExportLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.layer = layer
-        # Scales of export/smooth.py: what the residuals multiply a smoothed hidden state by.
+        # Scales of export/reference/smooth.py: what the residuals multiply a smoothed hidden state by.
         self.register_buffer("entry", entry_H)
         self.register_buffer("middle", middle_H)
         self.heads, self.hidden, self.head_width = heads, hidden, hidden // heads

@@ -20,9 +20,9 @@ from msdc.export.executorch.lower import LOW_BIT, operator_name
 from msdc.export.executorch.pte import read_pte
 from msdc.export.executorch.quiet import quiet
 from msdc.export.executorch.runner import ExecutorchRunner
-from msdc.export.gates import run_once
 from msdc.export.generic.weights import linears, quantized, with_norms
 from msdc.export.records import GenericRequest
+from msdc.export.reference.gates import run_once
 from msdc.files import atomic_path
 
 

@@ -22,7 +22,6 @@ from onnx import TensorProto, helper, numpy_helper
 from msdc.compress.quantization.integers import int8_rows
 from msdc.errors import GateError, InputError, MsdcError
 from msdc.export.executorch.quiet import quiet
-from msdc.export.gates import run_once
 from msdc.export.generic.model import GenericModel
 from msdc.export.onnx.builder import GraphBuilder, save_external
 from msdc.export.onnx.check import check_onnx_file
@@ -30,6 +29,7 @@ from msdc.export.onnx.linear import MICROSOFT, pair_safe, quantize_tokens
 from msdc.export.onnx.runner import OnnxRunner
 from msdc.export.onnx.write import IR_VERSION, OPSET, OnnxWritten
 from msdc.export.records import GenericRequest
+from msdc.export.reference.gates import run_once
 from msdc.export.targets import TARGETS
 
 INPUTS, PROMPT, OUTPUT = ("input_ids", "attention_mask"), "prompt_tokens", "sentence_embedding"

@@ -1,4 +1,4 @@
-"""Smooth the inputs of a generic model's linear maps: the idea of export/smooth.py without knowing the architecture.
+"""Smooth the inputs of a generic model's linear maps: export/reference/smooth.py without knowing the architecture.
 
 x W^T = (x / s) (s W)^T. Where the canonical way divides inside the norm before, here the division is an operator of its
 own: one product per number of an activation, little beside the linear map that follows. Only what comes out of a norm
@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from msdc.export.float_model import POWER
 from msdc.export.generic.model import GenericModel
-from msdc.export.smooth import scales_for
+from msdc.export.reference.float_model import POWER
+from msdc.export.reference.smooth import scales_for
 
 
 class SmoothedLinear(nn.Module):

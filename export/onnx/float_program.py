@@ -17,10 +17,10 @@ from msdc.compress.quantization.plan import PrecisionPlan
 from msdc.compress.student.weights import StudentWeights, read_weights
 from msdc.encoders.defaults import EncodeDefaults, read_defaults
 from msdc.encoders.encoder import Encoder, SentenceModule
-from msdc.export.float_model import PowerMeans
 from msdc.export.onnx.runner import OnnxRunner
 from msdc.export.onnx.write import Taps, build_onnx
-from msdc.export.smooth import not_smoothed
+from msdc.export.reference.float_model import PowerMeans
+from msdc.export.reference.smooth import not_smoothed
 from msdc.extras import missing
 from msdc.text.tokenizer import Tokenizer, load_tokenizer
 
@@ -30,7 +30,7 @@ LARGEST = 2**31 - 2**24
 
 
 class FloatProgram:
-    """The float ONNX program of a student, run by ONNX Runtime; see `msdc.export.float_model.FloatModel`."""
+    """The float ONNX program of a student, run by ONNX Runtime; see `msdc.export.reference.float_model.FloatModel`."""
 
     def __init__(self, weights: StudentWeights) -> None:
         self.weights = weights
@@ -50,7 +50,7 @@ class FloatProgram:
         return self.runner.run(rows)
 
     def channel_sizes(self, rows: Sequence[Sequence[int]]) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
-        """See `msdc.export.float_model.FloatModel`."""
+        """See `msdc.export.reference.float_model.FloatModel`."""
         config = self.weights.config
         taps = Taps([[] for _ in range(config.unit)], [[] for _ in range(config.unit)])
         session = OnnxRunner(self._program(taps), pad_id=config.pad_id).session

@@ -16,7 +16,7 @@ from msdc.compress.quantization.integers import bfloat16_bits, integers
 from msdc.compress.quantization.plan import PrecisionPlan
 from msdc.compress.student.shapes import CODE, INDEX, POSITION, TABLE
 from msdc.export.onnx.builder import GraphBuilder
-from msdc.export.smooth import Smoothed
+from msdc.export.reference.smooth import Smoothed
 
 MICROSOFT = "com.microsoft"
 # Minimum of each activation: few steps are needed below 0, so the zero point can lie near 0.

@@ -20,13 +20,13 @@ from onnx import TensorProto, helper
 from msdc.compress.quantization.plan import PrecisionPlan
 from msdc.compress.student.shapes import INDEX, POSITION
 from msdc.errors import GateError, InputError
-from msdc.export.gates import run_once
 from msdc.export.onnx.attention import Mask, attention, make_mask
 from msdc.export.onnx.builder import GraphBuilder, save_external
 from msdc.export.onnx.check import check_onnx_file
 from msdc.export.onnx.linear import MICROSOFT, Weights
 from msdc.export.onnx.runner import OnnxRunner
-from msdc.export.smooth import Smoothed
+from msdc.export.reference.gates import run_once
+from msdc.export.reference.smooth import Smoothed
 from msdc.export.targets import TARGETS
 
 # Opset 21 (ONNX Runtime >= 1.18) has Gelu and 4-bit types.

@@ -12,10 +12,10 @@ from refusals import one_line
 from msdc.errors import MsdcError
 from msdc.export.bundle import load_bundle
 from msdc.export.executorch.pte import check_pte, read_pte
-from msdc.export.golden import read_golden
 from msdc.export.inspect.report import inspect_path
 from msdc.export.manifest import MANIFEST_FILE, check_files, list_files, read_manifest, write_manifest
 from msdc.export.onnx.check import check_onnx_file
+from msdc.export.reference.golden import read_golden
 
 
 @pytest.fixture

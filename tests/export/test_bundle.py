@@ -10,10 +10,10 @@ import tiny_models as tiny
 
 from msdc.errors import GateError, InputError
 from msdc.export.bundle import load_bundle
-from msdc.export.float_model import TorchModel
-from msdc.export.gates import Thresholds
-from msdc.export.golden import golden_texts, read_golden
 from msdc.export.manifest import read_manifest
+from msdc.export.reference.float_model import TorchModel
+from msdc.export.reference.gates import Thresholds
+from msdc.export.reference.golden import golden_texts, read_golden
 from msdc.export.writer import BundleOptions, write_bundle
 from msdc.files import sha256_file
 

@@ -18,7 +18,7 @@ from msdc.compress.student.io import save_student
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.texts import quickstart_texts
 from msdc.compress.vocabulary.sentencepiece import train_vocabulary
-from msdc.export.gates import Thresholds
+from msdc.export.reference.gates import Thresholds
 from msdc.export.writer import BundleOptions, write_bundle
 from msdc.text.tokenizer import PieceTokenizer
 

@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from msdc.distill.objectives.numerics import check_rows, check_temperature, cosines, full_precision, shape
-from msdc.errors import InputError
+from msdc.distill.objectives.numerics import check_bank, check_rows, check_temperature, cosines, full_precision
 
 
 @full_precision
@@ -37,7 +36,6 @@ def contrastive_distillation(
     name = "contrastive_distillation"
     check_rows(name, teacher_BD=teacher_BD, student_BD=student_BD)
     check_temperature(name, temperature)
-    if bank_KD.dim() != 2 or bank_KD.shape[1] != teacher_BD.shape[1]:
-        raise InputError(f"{name}: bank_KD is {shape(bank_KD)}, expected [K, {teacher_BD.shape[1]}] as teacher_BD")
+    check_bank(name, bank_KD, teacher_BD=teacher_BD)
     similarity = torch.cat([cosines(student_BD, teacher_BD), cosines(student_BD, bank_KD)], dim=1)
     return F.cross_entropy(similarity / temperature, torch.arange(len(student_BD), device=student_BD.device))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from msdc.distill.objectives.numerics import check_rows, check_temperature, cosines, full_precision, shape
-from msdc.errors import InputError
+from msdc.distill.objectives.numerics import check_bank, check_rows, check_temperature, cosines, full_precision
 
 
 @full_precision
@@ -45,9 +44,7 @@ def similarity_distillation(
         students["student_source_BD"] = student_source_BD
     check_rows(name, teacher_source_BD=teacher_source_BD, **students)
     check_temperature(name, temperature)
-    if bank_KD.dim() != 2 or bank_KD.shape[1] != teacher_source_BD.shape[1]:
-        wanted = teacher_source_BD.shape[1]
-        raise InputError(f"{name}: bank_KD is {shape(bank_KD)}, expected [K, {wanted}] as teacher_source_BD")
+    check_bank(name, bank_KD, teacher_source_BD=teacher_source_BD)
     known_MD = torch.cat([teacher_source_BD, bank_KD])
     label_BM = (cosines(teacher_source_BD, known_MD) / temperature).log_softmax(1)
     loss = teacher_source_BD.new_zeros(())

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from msdc.errors import InputError, MsdcError
-from msdc.export.golden import read_golden
 from msdc.export.manifest import Manifest
 from msdc.export.mobile.web.npm import PackageFile, Release
+from msdc.export.reference.golden import read_golden
 from msdc.files import read_json
 from msdc.text.tokenizer import JSON_FILE
 

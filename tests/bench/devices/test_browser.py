@@ -29,7 +29,7 @@ from msdc.bench.result import BenchFile, BrowserFacts, parse_result
 from msdc.bench.settings import BenchSettings
 from msdc.errors import InputError, MsdcError
 from msdc.export.export import ExportRequest, export_model
-from msdc.export.golden import encode_vectors
+from msdc.export.reference.golden import encode_vectors
 
 CHROMIUM = ENGINES["chromium"]
 ENDLESS = BenchSettings(runs=100_000, warmup=10_000, lengths=(8,))

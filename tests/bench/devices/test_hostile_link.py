@@ -30,7 +30,7 @@ from msdc.bench.report.build import build_report
 from msdc.bench.report.write import write_report
 from msdc.bench.result import BenchFile
 from msdc.errors import MsdcError, printable
-from msdc.export.golden import encode_vectors, read_golden
+from msdc.export.reference.golden import encode_vectors, read_golden
 
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 

@@ -17,8 +17,8 @@ from msdc.export.bundle import load_bundle
 from msdc.export.executorch.lower import outside_delegate, write_executorch
 from msdc.export.executorch.pte import read_pte
 from msdc.export.executorch.runner import ExecutorchRunner
-from msdc.export.float_model import TorchModel
-from msdc.export.smooth import not_smoothed, smooth
+from msdc.export.reference.float_model import TorchModel
+from msdc.export.reference.smooth import not_smoothed, smooth
 
 
 def test_int8_multi_method_program():

@@ -12,8 +12,8 @@ from msdc.compress.quantization.weights import dequantize_rows, integers
 from msdc.compress.student.io import load_student, save_student
 from msdc.compress.student.shapes import TABLE
 from msdc.export.executorch.modules import ExportForward, TableInt4, TableInt8
-from msdc.export.float_model import TorchModel
-from msdc.export.smooth import calibration_texts, not_smoothed, scales_for, smooth
+from msdc.export.reference.float_model import TorchModel
+from msdc.export.reference.smooth import calibration_texts, not_smoothed, scales_for, smooth
 
 
 def vectors(module: torch.nn.Module, masked: bool) -> torch.Tensor:

@@ -12,9 +12,9 @@ from msdc.compress.student.io import load_student, save_student
 from msdc.compress.student.weights import read_weights
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
-from msdc.export.float_model import TorchModel
 from msdc.export.onnx.float_program import FloatProgram, load_program_encoder
-from msdc.export.smooth import calibration_texts, smooth
+from msdc.export.reference.float_model import TorchModel
+from msdc.export.reference.smooth import calibration_texts, smooth
 
 
 @pytest.mark.parametrize("shape", tiny.SHAPES)

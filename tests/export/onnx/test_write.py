@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from msdc.compress.quantization.plan import plan_for
 from msdc.compress.quantization.weights import integers
 from msdc.errors import InputError
-from msdc.export.float_model import TorchModel
-from msdc.export.gates import measure
 from msdc.export.onnx.builder import GraphBuilder
 from msdc.export.onnx.check import check_onnx_file
 from msdc.export.onnx.linear import LEVELS, pair_safe, quantize_tokens
 from msdc.export.onnx.runner import OnnxRunner
 from msdc.export.onnx.write import low_bit_share, write_onnx
-from msdc.export.smooth import not_smoothed, smooth
+from msdc.export.reference.float_model import TorchModel
+from msdc.export.reference.gates import measure
+from msdc.export.reference.smooth import not_smoothed, smooth
 
 
 def write(tmp_path, precision="int8", target="linux", **shape):

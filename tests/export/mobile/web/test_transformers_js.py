@@ -15,11 +15,11 @@ from web_pages import node
 
 from msdc.errors import MsdcError
 from msdc.export.export import ExportRequest, export_model
-from msdc.export.golden import read_golden, write_golden
 from msdc.export.manifest import check_files, read_manifest
 from msdc.export.mobile.web import transformers_js
 from msdc.export.mobile.web.runtime import SCRIPT, WASM, runtime_folder
 from msdc.export.mobile.web.transformers_js import PACKAGE, about, stock_folder, write_transformers_js
+from msdc.export.reference.golden import read_golden, write_golden
 
 HERE = Path(__file__).parent
 WRITTEN = {"config.json", "tokenizer_config.json", "tokenizer.json"}

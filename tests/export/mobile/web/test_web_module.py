@@ -21,11 +21,11 @@ from msdc.encoders.defaults import with_prompt
 from msdc.errors import MsdcError
 from msdc.export.bundle import load_bundle
 from msdc.export.export import ExportRequest, export_model
-from msdc.export.golden import golden_texts
 from msdc.export.manifest import check_files, read_manifest
 from msdc.export.mobile.module import write_native_module
 from msdc.export.mobile.web import runtime
 from msdc.export.mobile.web.write import module_source
+from msdc.export.reference.golden import golden_texts
 from msdc.export.writer import BundleOptions, write_bundle
 from msdc.scores import cosine_rows
 

@@ -18,8 +18,8 @@ from msdc.bench.devices.browser.engines import ENGINES
 from msdc.errors import MsdcError
 from msdc.export.bundle import load_bundle
 from msdc.export.export import ExportRequest, export_model
-from msdc.export.golden import golden_texts
 from msdc.export.mobile.web.runtime import runtime_folder
+from msdc.export.reference.golden import golden_texts
 from msdc.export.tokenizer.compile import compile_tokenizer
 from msdc.text.tokenizer import PieceTokenizer
 

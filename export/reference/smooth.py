@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from msdc.compress.quantization.plan import NORM_READERS, PrecisionPlan, reads_int8
 from msdc.compress.student.weights import StudentWeights
-from msdc.export.float_model import FloatModel
+from msdc.export.reference.float_model import FloatModel
 from msdc.text.quickstart import parallel_table
 from msdc.text.tokenizer import Tokenizer
 
@@ -31,8 +31,8 @@ Scale = NDArray[np.float32]
 
 CALIBRATION_ROWS = 20
 SMALLEST, LARGEST = 2.0**-4, 2.0**8
-# Chosen on all-MiniLM-L6-v2 with the POWER of msdc.export.float_model, among p = 2, 4, 8, maximum and ALPHA = 0.4 to
-# 0.8; neighbours differ by 0.0002 of mean cosine.
+# Chosen on all-MiniLM-L6-v2 with the POWER of msdc.export.reference.float_model, among p = 2, 4, 8, maximum and
+# ALPHA = 0.4 to 0.8; neighbours differ by 0.0002 of mean cosine.
 ALPHA = 0.65
 # Scales are eighth powers of two, so that another machine's last bits almost never change an artifact.
 GRID = 8

@@ -1,0 +1,1 @@
+"""What the float model says and decides: golden vectors, the scales of smoothing, and the gates of an export."""
