@@ -3,7 +3,7 @@
 For each: a new virtual environment, `pip install` of the wheel with the extra, the bytes of site-packages, and the
 commands that it is for, run in a folder that holds modules of the user's own called export, bench, distill, compress.
 `--torch-index` names the index that torch is taken from first (PyTorch's CPU index on Linux; its default wheel there
-brings CUDA libraries of several gigabytes).
+brings CUDA libraries of several gigabytes). Sizes do not depend on how busy the machine is.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from pathlib import Path
 
 from results_page import ROOT, add_write_option, table, write_page
 
+from msdc.text.quickstart import PARALLEL
+
 TORCH = "torch==2.13.0"
 BASE = (
     "encode -i notes.txt -o v.npy",
@@ -31,6 +33,19 @@ BASE = (
     "corpus notes.txt",
     "doctor",
 )
+EXPORTS = tuple(f"export msdc-mini --target {target} -o {target}" for target in ("linux", "android", "ios", "web"))
+# Its teacher comes with the wheel: no model is fetched.
+RECIPE = """\
+name: mine
+teacher: msdc-mini
+assistant: {vocabulary: {train: 2000}, rows: alignment, max_length: 64}
+student: {bottleneck: 64, layers: [0, 1, 2], repeats: 1, max_length: 64}
+corpora: [{path: mine.en-de.tsv}]
+heldout: {pairs: 20, share: 0.05}
+stages:
+  - {name: teach, guide: teacher, objective: multilingual_mse, steps: 5, batch: 32, max_length: 64,
+     learning_rate: 4.0e-4}
+"""
 
 
 @dataclass(frozen=True)
@@ -46,13 +61,13 @@ KINDS = (
     Kind("", False, BASE),
     Kind("data", False, ("encode -i notes.txt -o v.parquet", "search v.parquet Auto --column text", "corpus t.tmx")),
     Kind("executorch", True, ("encode bundle x --runtime executorch", "bench bundle --device python --runs 20")),
-    Kind("export", True, ("export msdc-mini --target linux -o made", "encode msdc-mini x", "inspect made")),
+    Kind("export", True, (*EXPORTS, "encode msdc-mini x", "inspect linux")),
     Kind(
         "train", True,
         ("compress vocabulary msdc-mini -o small --languages de,en", "evaluate msdc-mini --tasks graded-pairs",
-         "distill mkd --list"),
+         "distill mine.yaml -o run", "compare run 'A car' Auto"),
     ),
-    Kind("all", True, ("export msdc-mini --target linux -o made", "bench made --device python --runs 20 -o r.html")),
+    Kind("all", True, ("distill mine.yaml -o run", *EXPORTS[:1], "bench linux --device python --runs 20 -o r.html")),
 )  # fmt: skip
 
 
@@ -77,6 +92,11 @@ def user_folder(place: Path, bundle: Path | None) -> Path:
         f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in (("en", "A car"), ("de", "Auto"))
     )
     (place / "t.tmx").write_text(f"<tmx version='1.4'><body><tu>{unit}</tu></body></tmx>", encoding="utf-8")
+    rows = [line.split("\t") for line in PARALLEL.read_text(encoding="utf-8").splitlines()]
+    columns = [rows[0].index(code) for code in ("en", "de")]
+    pairs = ["\t".join(row[column] for column in columns) + "\n" for row in rows[1:]]
+    (place / "mine.en-de.tsv").write_text("".join(pairs), encoding="utf-8")
+    (place / "mine.yaml").write_text(RECIPE, encoding="utf-8")
     if bundle is not None:
         shutil.copytree(bundle, place / "bundle")
     return place

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from msdc.commands.offline import require_packages
 from msdc.commands.options import quiet_option
 
 
@@ -23,6 +24,7 @@ def command(output: Path, runs: int, overrides: tuple[str, ...], force: bool) ->
 
     An unfinished run is resumed. The last line printed is the path of the report.
     """
+    require_packages()
     from msdc.bench.quickstart.pipeline import QuickstartConfig, run_quickstart
     from msdc.bench.report.build import build_report
     from msdc.bench.report.write import to_text

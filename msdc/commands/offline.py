@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from msdc.errors import MsdcError
+from msdc.extras import ALL, installed, require
 from msdc.files import user_cache
 from msdc.machine import Machine
 from msdc.text import quickstart
@@ -16,8 +16,8 @@ from msdc.text import quickstart
 MEMORY_MIB = 4000
 # The finished folder has 0.53 GB; two checkpoints of the assistant come on top while it is trained.
 DISK_MIB = 1024
-# What is imported on the way; the packages of the base install need no check.
-PACKAGES = ("torch", "transformers", "sentence_transformers", "executorch", "onnx", "onnxruntime", "faiss")
+# What it imports of the packages of extras, by import name.
+PACKAGES = ("torch", "torchao", "executorch", "transformers", "sentence_transformers", "scipy")
 TEACHER = "sentence-transformers/all-MiniLM-L6-v2"
 TEACHER_FILES = ("config.json", "modules.json", "model.safetensors")
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
@@ -32,6 +32,16 @@ class Need:
     met: bool
     found: str
     mend: str = ""
+
+
+def require_packages() -> None:
+    """Fail before the first of its minutes where a package is not installed.
+
+    Raises:
+        MissingExtra: it is not.
+    """
+    for package in PACKAGES:
+        require(package, "msdc quickstart")
 
 
 def _teacher() -> list[Need]:
@@ -66,8 +76,8 @@ def _disk(name: str, folder: Path) -> Need:
 
 def quickstart_needs(machine: Machine, folder: Path) -> list[Need]:
     """What `msdc quickstart` needs without a network, when it is run in `folder`."""
-    absent = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    mend = "pip install 'msdc[all]'"
+    absent = [name for name in PACKAGES if not installed(name)]
+    mend = f"pip install 'msdc[{ALL}]'"
     packages = Need("packages", not absent, f"missing: {', '.join(absent)}" if absent else "all of them are installed",
                     mend if absent else "")  # fmt: skip
     embedded = [path for path in (quickstart.PARALLEL, quickstart.GRADED_PAIRS) if not path.is_file()]

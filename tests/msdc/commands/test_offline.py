@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from msdc.cli import main
 from msdc.commands import offline
 from msdc.encoders import locate
 from msdc.errors import InputError
@@ -78,11 +79,20 @@ def test_little_memory_and_disk(tmp_path, monkeypatch):
 
 
 def test_missing_packages_and_corpus(hub, tmp_path, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "torch" else object())
+    monkeypatch.setattr(offline, "installed", lambda name: name != "torch")
     monkeypatch.setattr("msdc.text.quickstart.PARALLEL", tmp_path / "none.tsv")
     found = needs(tmp_path)
     assert found["packages"].found == "missing: torch" and "pip install" in found["packages"].mend
     assert not found["embedded corpus"].met
+
+
+def test_the_quickstart_names_its_extra_before_it_trains(tmp_path, monkeypatch, capsys):
+    """With `msdc[train]` alone it would train for minutes and then miss ExecuTorch."""
+    monkeypatch.setattr("msdc.extras.installed", lambda name: name != "executorch")
+    with pytest.raises(SystemExit) as ended:
+        main(["quickstart", "-o", str(tmp_path / "run")])
+    assert ended.value.code == 2 and not (tmp_path / "run").exists()
+    assert "msdc quickstart needs ExecuTorch: pip install 'msdc[all]'" in capsys.readouterr().err
 
 
 def test_doctor_says_whether_it_will_work(tmp_path):
