@@ -2,6 +2,7 @@
 
 The index folder holds `vectors.f16` (unit vectors, searched exactly), `keys.u64` (a hash of each row's text) and
 `index.json` (which model, and the hashes of both). It is a cache: a damaged one, or one of another model, is rebuilt.
+A line that the model cannot read (`msdc.text.unread`) has a row of zeros and is never found.
 
 Shapes: N lines, D width.
 """
@@ -30,15 +31,18 @@ from msdc.scores import require_finite, unit_rows
 from msdc.text.inputs import iterate_texts
 from msdc.text.text_files import MAX_TEXT_BYTES
 from msdc.text.tokenizer import text_key
+from msdc.text.unread import Reader
 
 if TYPE_CHECKING:
     from msdc.encoders.encoder import SentenceEncoder
 
 BLOCK = 1024
 VECTORS, KEYS = FILES = ("vectors.f16", "keys.u64")
+FORMAT = 2  # of index.json; 1, which had no such number, has vectors of lines that the model cannot read
 EARLIER = ("index.faiss",)  # of an index of an earlier version, which is made anew
 # Vectors are kept in memory as float32 up to this size; larger ones as float16, converted block by block per query.
 MOST_FLOAT_BYTES = 2**30
+SHOWN = 5  # numbers of lines in a warning
 ROWS = 256  # of a block: what the processor's cache holds
 
 
@@ -103,8 +107,9 @@ def distinct_lines(file: Path, column: str | None = None) -> dict[str, int]:
 class Index:
     """The lines of a file, or texts in memory, under one model.
 
-    `encoded` is the number of lines that had to be encoded, `open_s` the seconds until the index was ready. A file that
-    changed since is read again by the next search, and its new lines are encoded.
+    `encoded` is the number of lines that had to be encoded, `open_s` the seconds until the index was ready, `unread`
+    the number of lines that the model cannot read, which no search finds. A file that changed since is read again by
+    the next search, and its new lines are encoded.
 
     Args:
         model: what encodes the lines.
@@ -132,6 +137,7 @@ class Index:
         self._identity = model.fingerprint() if file is not None else ""
         name = hashlib.sha256(f"{file and file.resolve()}\0{column or ''}\0{self._identity}".encode()).hexdigest()[:32]
         self.folder = folder if folder is not None else user_cache() / "search" / name
+        self._reader = Reader(model.tokenizer, model.max_length)
         self._state = self._file_state()
         self._fill(self._read() if lines is None else lines)
 
@@ -169,7 +175,11 @@ class Index:
             return None
         try:
             head = read_json(self.folder / "index.json")
-            if head["seal"] == _seal(head) and all(head[name] == sha256_file(self.folder / name) for name in FILES):
+            if (
+                head["seal"] == _seal(head)
+                and head["format"] == FORMAT
+                and all(head[name] == sha256_file(self.folder / name) for name in FILES)
+            ):
                 if head["model"] != identity:
                     return None
                 keys_N = np.fromfile(self.folder / KEYS, dtype="<u8")
@@ -199,7 +209,8 @@ class Index:
         todo = np.flatnonzero(missing)
         blocks = [todo[start : start + BLOCK] for start in range(0, len(todo), BLOCK)]
         for block in track(blocks, "encoding"):
-            vectors_ND[block] = self._unit([self.texts[i] for i in block])
+            vectors_ND[block] = self._rows([self.texts[i] for i in block])
+        self._tell_unread([self.lines[self.texts[i]] for i in todo if not vectors_ND[i].any()])
         self._take(vectors_ND)
         if self.file is None:
             return len(todo)
@@ -207,20 +218,37 @@ class Index:
             # Not tofile: its error for a full disk has no number.
             (stage / VECTORS).write_bytes(vectors_ND.data)
             (stage / KEYS).write_bytes(keys_N.data)
-            head = {"model": identity, "name": self.model.name, "lines": len(self.texts)}
+            head = {"format": FORMAT, "model": identity, "name": self.model.name, "lines": len(self.texts)}
             head |= {name: sha256_file(stage / name) for name in FILES}
             write_json(stage / "index.json", {**head, "seal": _seal(head)})
         return len(todo)
 
     def _take(self, vectors_ND: np.ndarray) -> None:
-        self._vectors_ND = vectors_ND.astype(np.float32) if 4 * vectors_ND.size <= MOST_FLOAT_BYTES else vectors_ND
+        self._places = np.flatnonzero(vectors_ND.any(axis=1))  # rows of `_vectors_ND` -> rows of `texts`
+        self.unread = len(vectors_ND) - len(self._places)
+        found_ND = vectors_ND[self._places] if self.unread else vectors_ND
+        self._vectors_ND = found_ND.astype(np.float32) if 4 * found_ND.size <= MOST_FLOAT_BYTES else found_ND
+
+    def _rows(self, texts: Sequence[str]) -> np.ndarray:
+        """Unit vectors of texts, zeros for those that the model cannot read."""
+        read = ~self._reader.unread(texts)
+        rows_ND = np.zeros((len(texts), self.model.width), np.float32)
+        if read.any():
+            rows_ND[read] = self._unit([text for text, known in zip(texts, read, strict=True) if known])
+        return rows_ND
+
+    def _tell_unread(self, numbers: Sequence[int]) -> None:
+        if numbers:
+            shown = ", ".join(map(str, numbers[:SHOWN])) + (", ..." if len(numbers) > SHOWN else "")
+            warn(f"{len(numbers)} of {len(self.texts)} lines are mostly characters that {self.model.name} does not "
+                 f"know; no search finds them (line {shown})")  # fmt: skip
 
     def _unit(self, texts: Sequence[str], model: SentenceEncoder | None = None) -> np.ndarray:
         model = model or self.model
         return unit_rows(require_finite(model.encode(texts), model.name))
 
     def search(self, query: str, top: int = 5, threshold: float | None = None) -> Found:
-        """The entries nearest in meaning to a text, best first.
+        """The entries nearest in meaning to a text, best first; none, with a warning, for one that it cannot read.
 
         Args:
             query: the text, in any of the model's languages.
@@ -238,14 +266,17 @@ class Index:
         if state != self._state:
             self._state = state
             self._fill(self._read())
+        if self._reader.unread([query]).any():
+            warn(f"the query {query!r} is mostly characters that {self.query_model.name} does not know")
+            return Found(query, [], 0.0, 0.0)
         began = time.perf_counter()
         query_1D = self._unit([query], self.query_model)
         encoded = time.perf_counter()
-        cosines, rows = nearest(self._vectors_ND, query_1D[0], min(top, len(self.texts)))
+        cosines, rows = nearest(self._vectors_ND, query_1D[0], min(top, len(self._places)))
         done = time.perf_counter()
         hits = [
             Hit(round(float(cosine), 4), self.lines[self.texts[row]], self.texts[row])
-            for cosine, row in zip(cosines, rows, strict=True)
+            for cosine, row in zip(cosines, self._places[rows], strict=True)
             if threshold is None or cosine >= threshold
         ]
         return Found(query, hits, 1e3 * (encoded - began), 1e3 * (done - encoded))
@@ -360,15 +391,17 @@ def command(
     reading = configured(loaded, line_prompt_name, line_prompt, truncate_dim)
     opened, answers = search(file, queries, reading, top, index, lines, asking, column=column, threshold=threshold)
     if as_json:
-        head = {"file": str(file), "lines": len(opened.texts), "encoded": opened.encoded, "open_s": opened.open_s}
+        head = {"file": str(file), "lines": len(opened.texts), "encoded": opened.encoded, "unread": opened.unread,
+                "open_s": opened.open_s}  # fmt: skip
         click.echo(json.dumps({**head, "queries": [dataclasses.asdict(a) for a in answers]}, ensure_ascii=False))
         return
     made = f"{opened.encoded} of them encoded now" if opened.encoded else "all from disk"
+    made += f", {opened.unread} of unknown characters left out" if opened.unread else ""
     say(f"{len(opened.texts)} lines, {made}, in {opened.open_s:.2f} s: {opened.folder}")
     for answer in answers:
         click.echo(f"\n{answer.query}")
         if not answer.hits:
-            click.echo(f"  (none of at least {threshold})")
+            click.echo("  (none)" if threshold is None else f"  (none of at least {threshold})")
         for hit in answer.hits:
             click.echo(f"  {hit.cosine:6.3f}  {hit.line:>6}  {hit.text}")
         say(f"  {answer.encode_ms:.1f} ms for the query's vector, {answer.search_ms:.1f} ms to search")

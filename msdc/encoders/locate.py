@@ -141,5 +141,5 @@ def locate_model(name: str | Path) -> Path:
         reason = shorten(reason.partition(". ")[0], 160, placeholder="...")
         known = ", ".join(shipped_names()) or "none"
         raise InputError(
-            f"{name}: no folder, no shipped model (shipped: {known}), and not found on the hub: {shorten(reason, 160, placeholder='...')}{hint}"
+            f"{name}: no folder, no shipped model (shipped: {known}), and not found on the hub: {reason}{hint}"
         ) from error

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import msdc
-from msdc.commands.search import Index, distinct_lines, nearest, search
+from msdc.commands.search import Index, _seal, distinct_lines, nearest, search
 from msdc.errors import InputError
 from msdc.scores import unit_rows
 
@@ -101,6 +101,35 @@ def test_one_flipped_bit_anywhere_is_made_anew(
             assert capsys.readouterr().err == ""
     (folder / "index.json").unlink()
     assert Index(model, file, folder).encoded == 5
+
+
+def test_lines_in_an_unknown_script_are_named_and_not_found(
+    model: msdc.Encoder, file: Path, tmp_path: Path, capsys
+) -> None:
+    """All of them had nearly one vector, which a query of one word was often nearest to."""
+    unknown = ["אני גר בירושלים", "ילדים משחקים בגן.", "妹妹在窗边喂一只小鸟。", "👩‍🔬 👍"]
+    known = [*LINES[2:5], "Żółta łódka płynie przez jezioro", "Price: 5 € (לחם) for two loaves of bread"]
+    file.write_text("\n".join([*unknown, *known]) + "\n", encoding="utf-8")
+    index = Index(model, file, tmp_path / "index")
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "4 of 9 lines" in said and "(line 1, 2, 3, 4)" in said
+    for query in ("violon", "zzz", "5"):
+        assert sorted(hit.text for hit in index.search(query, 9).hits) == sorted(known)
+    again = Index(model, file, tmp_path / "index")
+    assert (again.encoded, again.unread, capsys.readouterr().err) == (0, 4, "")
+    assert [hit.text for hit in again.search("violon", 1).hits] == [LINES[2]]
+    assert again.search(unknown[0]).hits == [] and "does not know" in capsys.readouterr().err
+    file.write_text("\n".join(unknown) + "\n", encoding="utf-8")
+    assert again.search("violon").hits == [] and again.unread == 4
+
+
+def test_an_index_of_an_earlier_format_is_made_anew(model: msdc.Encoder, file: Path, tmp_path: Path, capsys) -> None:
+    folder = tmp_path / "index"
+    Index(model, file, folder)
+    head = json.loads((folder / "index.json").read_text())
+    del head["format"], head["seal"]
+    (folder / "index.json").write_text(json.dumps({**head, "seal": _seal(head)}))
+    assert Index(model, file, folder).encoded == 5 and "earlier version" in capsys.readouterr().err
 
 
 def test_bad_input_is_one_line(model: msdc.Encoder, file: Path, tmp_path: Path) -> None:
