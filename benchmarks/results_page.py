@@ -11,6 +11,7 @@ import contextlib
 import datetime
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -140,3 +141,12 @@ def write_page(
     ]
     write_text(path, "\n".join([*header, ""]) + body.strip() + "\n")
     print(f"wrote {path}", file=sys.stderr)
+
+
+def standing_alone(svg: str) -> str:
+    """A report's figure as a file of its own: with the colors that the report's page would give it."""
+    style = (
+        "<style>svg{--c1:#1f6fb5;--c2:#c2561a;--c3:#23834f;--c4:#8446b0;--c5:#8c6d0a;--c6:#bd3566;--grid:#e3e3e3;"
+        "--axis:#8a8a8a;--ink2:#444;--ground:#fff;background:#fff;font-family:sans-serif}</style>"
+    )
+    return re.sub(r"(<svg[^>]*>)", rf"\1{style}", svg, count=1) + "\n"

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from development_sets import FLORES, LANGUAGES, flores, graded_pairs
-from results_page import add_write_option, table, write_page
+from results_page import add_write_option, standing_alone, table, write_page
 from scipy import sparse
 
 from msdc.bench.report.charts import pareto_line
@@ -223,11 +222,7 @@ def draw(rows: list[dict[str, Any]], measure: str, title: str) -> str:
         frame.canvas.marker(("circle", "square", "triangle", "diamond", "cross", "ring")[number % 6],
                             frame.left + 16, frame.top + 14 + 18 * number, f"c{number % 6 + 1}")  # fmt: skip
         frame.canvas.text(frame.left + 26, frame.top + 18 + 18 * number, f"{size:,} pieces")
-    style = (
-        "<style>svg{--c1:#1f6fb5;--c2:#c2561a;--c3:#23834f;--c4:#8446b0;--c5:#8c6d0a;--c6:#bd3566;--grid:#e3e3e3;"
-        "--axis:#8a8a8a;--ink2:#444;--ground:#fff;background:#fff;font-family:sans-serif}</style>"
-    )
-    return re.sub(r"(<svg[^>]*>)", rf"\1{style}", frame.canvas.svg(f"{title} by bytes"), count=1) + "\n"
+    return standing_alone(frame.canvas.svg(f"{title} by bytes"))
 
 
 def pieces_of(vocabulary: str) -> str:

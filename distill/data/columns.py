@@ -41,13 +41,24 @@ LABELLED_NAMES = tuple(
 )
 TEXT_NAMES = ("text", "sentence", "content")
 # Look like codes of languages and are none.
-NO_CODES = frozenset(
-    ["src", "tgt", "trg", "url", "doc", "key", "row", "num", "pos", "neg", "idx", "uid", "set", "lid", "txt", "tag"]
-)
+NO_CODES = frozenset([
+    "src", "tgt", "trg", "url", "doc", "key", "row", "num", "pos", "neg", "idx", "uid", "set", "lid", "txt", "tag",
+    "non",
+])  # fmt: skip
+# ISO 639-1 by the English names of the languages with the most text on the web.
+LANGUAGE_NAMES = {
+    "arabic": "ar", "bengali": "bn", "bulgarian": "bg", "catalan": "ca", "chinese": "zh", "croatian": "hr",
+    "czech": "cs", "danish": "da", "dutch": "nl", "english": "en", "estonian": "et", "finnish": "fi", "french": "fr",
+    "german": "de", "greek": "el", "hebrew": "he", "hindi": "hi", "hungarian": "hu", "indonesian": "id",
+    "italian": "it", "japanese": "ja", "korean": "ko", "latvian": "lv", "lithuanian": "lt", "malay": "ms",
+    "norwegian": "no", "persian": "fa", "polish": "pl", "portuguese": "pt", "romanian": "ro", "russian": "ru",
+    "serbian": "sr", "slovak": "sk", "slovenian": "sl", "spanish": "es", "swahili": "sw", "swedish": "sv",
+    "tamil": "ta", "thai": "th", "turkish": "tr", "ukrainian": "uk", "urdu": "ur", "vietnamese": "vi",
+}  # fmt: skip
 KNOWN_FORMS = (
-    "csv, tab-separated text and parquet with columns named by languages (en, de), by names such as source and target, "
-    "or by `columns: [A, B]`; JSON lines, also with a `translation` object; folders of datasets.save_to_disk; "
-    "TMX, XLIFF, gettext; two aligned files (`files: [A, B]`); lines of text (`kind: text`)"
+    "csv, tab-separated text and parquet with columns named by languages (en, de or english, german), by names such as "
+    "source and target, or by `columns: [A, B]`; JSON lines, also with a `translation` object; folders of "
+    "datasets.save_to_disk; TMX, XLIFF, gettext; two aligned files (`files: [A, B]`); lines of text (`kind: text`)"
 )
 
 
@@ -74,9 +85,12 @@ def unknown_form(name: object, seen: str) -> InputError:
 
 
 def code_of(name: str) -> str | None:
-    """The language code that a column is named by (`de`, `zh_CN`, `translation.de`), in lower case; None if none."""
+    """The language that a column is named by, in lower case: of `de`, `zh_CN`, `translation.de`, `German`; or None."""
     last = name.rsplit(".", 1)[-1].strip().lower()
-    return last if re.fullmatch(r"[a-z]{2,3}([_-][a-z0-9]+)?", last) and last not in NO_CODES else None
+    if last in LANGUAGE_NAMES:
+        return LANGUAGE_NAMES[last]
+    found = re.fullmatch(r"([a-z]{2,3})([_-][a-z0-9]+)?", last)
+    return last if found and found[1] not in NO_CODES else None
 
 
 def _is_language(code: str | None, language: str) -> bool:

@@ -90,6 +90,13 @@ def test_json_lines(tmp_path, make):
     assert source.reasons == {"not JSON": (1, 4), "neither a JSON object nor a list": (1, 5)}
 
 
+def test_columns_named_by_languages_in_words(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_bytes(written_csv([("No", "English", "German"), *((str(n), *pair) for n, pair in enumerate(PAIRS))]))
+    assert rows(path=str(path)) == READ
+    assert rows(path=str(path), source="de", languages=["en"])[0] == (PAIRS[0][1], PAIRS[0][0], "en")
+
+
 def test_several_languages_of_one_table_are_several_sources(tmp_path):
     path = tmp_path / "mine.jsonl"
     path.write_text(json.dumps({"translation": {"en": "Yes.", "de": "Ja.", "fr": "Oui."}}) + "\n")

@@ -1,0 +1,167 @@
+"""Students side by side on the test sets: seeds of one recipe, sizes of it, other text.
+
+    python benchmarks/students.py --data DATA --work WORK --part seeds --student 'seed 2=RUN/student' \\
+        --part sizes --student '20 MB=BUNDLE' --write docs/results/students.md
+
+`--student NAME=MODEL` is a shipped name, a folder or a bundle of ExecuTorch, which runs as it is; `--part TITLE` and
+`--note TEXT` begin a table and say what its students are. Scores are kept in WORK by the model's bytes: a later call
+measures what is new. Nothing here chooses anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from results_page import add_write_option, standing_alone, table, write_page
+
+from msdc.bench.report.charts import pareto_line
+from msdc.bench.report.drawing import linear_axis, plot
+from msdc.encoders.locate import locate_model
+from msdc.errors import InputError
+from msdc.export.manifest import read_manifest
+from msdc.files import write_text
+
+TASKS = "sts17,stsb,stsb-cross,flores,tatoeba"
+LANGUAGES = "en,de,es,fr,it,nl,tr,ar"
+SCORES = {
+    "STS2017 en-en": ("sts17/en-en",), "es-es": ("sts17/es-es",), "es-en": ("sts17/en-es",), "STSb": ("stsb",),
+    "STSb en-de": ("stsb-cross/en-de",), "en-es": ("stsb-cross/en-es",),
+    "FLORES": tuple(f"flores/en-{code}" for code in ("ar", "de", "es", "fr", "it", "nl", "tr")),
+    "Tatoeba de": ("tatoeba/de",), "es": ("tatoeba/es",),
+}  # fmt: skip
+LEGEND = (
+    "STS: Spearman x 100; FLORES devtest: accuracy x 100, mean of seven languages with English; Tatoeba: LASER's 1,000 "
+    "pairs, accuracy x 100. A student with bytes is its ExecuTorch program, run as it is; one without is the run's "
+    "float weights. A MB is 1,000,000 bytes."
+)
+
+
+@dataclass
+class Part:
+    """One table: what its students are, and name and model of each."""
+
+    title: str
+    note: str = ""
+    students: list[tuple[str, str]] = field(default_factory=list)
+
+
+class AddPart(argparse.Action):
+    """`--part`, `--note` and `--student` in the order of the command line."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: Any = None
+    ) -> None:
+        """Begin a part, or add to the last one."""
+        parts: list[Part] = namespace.parts
+        if option_string == "--part":
+            parts.append(Part(values))
+        elif not parts:
+            parser.error(f"{option_string} stands behind a --part")
+        elif option_string == "--note":
+            parts[-1].note = values
+        else:
+            name, equals, model = values.partition("=")
+            if not equals:
+                parser.error(f"--student {values}: NAME=MODEL")
+            parts[-1].students.append((name, model))
+
+
+def identity(folder: Path) -> str:
+    """sha256 over the files that decide what the model computes."""
+    found = hashlib.sha256()
+    for file in sorted(folder.iterdir()):
+        if file.suffix in (".safetensors", ".pte", ".onnx", ".model", ".json", ".bin"):
+            found.update(file.name.encode() + hashlib.sha256(file.read_bytes()).digest())
+    return found.hexdigest()
+
+
+def program_bytes(folder: Path) -> tuple[int, int] | None:
+    """Bytes of a bundle's ExecuTorch program and of its tokenizer; None of a folder of weights."""
+    try:
+        part = read_manifest(folder).part("executorch")
+    except InputError:
+        return None
+    return sum((folder / name).stat().st_size for name in part.files()), (folder / "tokenizer.model").stat().st_size
+
+
+def measure(model: str, data: Path, work: Path) -> dict[str, Any]:
+    """Scores by task name, and bytes of a bundle; measured once per model."""
+    folder = locate_model(model)
+    kept = work / f"{identity(folder)[:24]}.json"
+    if kept.is_file():
+        return json.loads(kept.read_text(encoding="utf-8"))
+    size = program_bytes(folder)
+    command = [sys.executable, "-m", "msdc.cli", "evaluate", str(folder), "--tasks", TASKS, "--languages", LANGUAGES]
+    command += ["--data", str(data), "--resamples", "0", "--threads", "1", "--json", "--quiet"]
+    command += ["--runtime", "executorch"] if size else []
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=False, encoding="utf-8")
+    if done.returncode:
+        raise SystemExit(done.returncode)
+    results = json.loads(done.stdout)["results"]
+    row = {"bytes": size, "scores": {result["name"]: result[result["main"]] for result in results}}
+    work.mkdir(parents=True, exist_ok=True)
+    write_text(kept, json.dumps(row))
+    return row
+
+
+def cells(row: dict[str, Any]) -> Iterator[str]:
+    """Bytes and scores of one line."""
+    program, tokenizer = row["bytes"] or (None, None)
+    yield from (f"{program:,}", f"{tokenizer:,}") if program else ("–", "–")
+    yield from (f"{np.mean([row['scores'][name] for name in names]):.1f}" for names in SCORES.values())
+
+
+def draw(rows: list[tuple[str, dict[str, Any]]]) -> str:
+    """Bytes against the mean of the STS columns: an SVG that stands alone."""
+    sets = [name for names in SCORES.values() for name in names if name.startswith("sts")]
+    points = [(sum(row["bytes"]) / 1e6, float(np.mean([row["scores"][name] for name in sets]))) for _, row in rows]
+    frame = plot(linear_axis([x for x, _ in points]), linear_axis([y for _, y in points], pad=0.15),
+                 "MB of program and tokenizer", "Spearman x 100, mean of six sets", height=280)  # fmt: skip
+    frame.canvas.polyline([frame.point(*points[i]) for i in pareto_line(points)], "axis", 1.5, "5 4")
+    for (name, _), point in zip(rows, points, strict=True):
+        x, y = frame.point(*point)
+        frame.canvas.marker("circle", x, y, "c1", f"{name}: {point[1]:.1f}")
+        frame.canvas.text(x + 8, y + 14, name)
+    return standing_alone(frame.canvas.svg("Spearman x 100 by bytes"))
+
+
+def main() -> None:
+    """Measure what is new and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="the data folder")
+    parser.add_argument("--work", type=Path, required=True, help="scores are kept here")
+    parser.add_argument("--part", action=AddPart, dest="parts", default=[], metavar="TITLE")
+    parser.add_argument("--note", action=AddPart, dest="parts", metavar="TEXT")
+    parser.add_argument("--student", action=AddPart, dest="parts", metavar="NAME=MODEL")
+    add_write_option(parser, "students")
+    options = parser.parse_args()
+    text, bundles = [LEGEND], []
+    for part in options.parts:
+        rows = []
+        for name, model in part.students:
+            row = measure(model, options.data, options.work)
+            print(name, *cells(row), flush=True)
+            rows.append((name, *cells(row)))
+            if row["bytes"] and name not in [known for known, _ in bundles]:
+                bundles.append((name, row))
+        text += [f"## {part.title}", *([part.note] if part.note else [])]
+        text.append(table(("student", "program", "tokenizer", *SCORES), rows))
+    if options.write:
+        image = options.write.parent.parent / "images" / "students.svg"
+        write_text(image, draw(bundles))
+        text.append(f"![Spearman x 100 by bytes](../images/{image.name})")
+        write_page(options.write, "Students side by side", "as named in the tables", "\n\n".join(text),
+                   libraries=("torch", "executorch", "numpy"))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
