@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import sentencepiece
 
 from msdc.compress.vocabulary.sentencepiece import NORMAL, SPACE, train_vocabulary
@@ -35,6 +36,7 @@ MARKS = "!\"#$%&'()*+,-./0123456789:;<=>?@[\\]^_`{|}~€£°"
 RUN = re.compile(r"([^▁])\1+")
 LONGEST_WORD = 24  # characters
 PREFERENCE = 0.5  # by how much a whole word's score exceeds that of its parts, in nats
+MOST_NODES = 10_000_000  # of a map: those of SentencePiece's own have half a million
 LAST_MARK = 0x3100  # marks above are of scripts that this does not cut
 
 
@@ -47,29 +49,38 @@ def is_mark(character: str) -> bool:
 def read_character_map(packed: bytes) -> dict[str, str]:
     """The rules of SentencePiece's `precompiled_charsmap`: text and what replaces it.
 
-    A double array of 32-bit units (the layout of darts-clone) is walked from its root; its values are places of
-    NUL-terminated texts.
+    A double array of 32-bit units (the layout of darts-clone) is walked from its root, level by level; its values are
+    places of NUL-terminated texts.
+
+    Raises:
+        InputError: it is damaged.
     """
-    size = struct.unpack("<I", packed[:4])[0]
-    units = struct.unpack(f"<{size // 4}I", packed[4 : 4 + size])
-    texts = packed[4 + size :]
-
-    def offset(unit: int) -> int:
-        return (unit >> 10) << ((unit & (1 << 9)) >> 6)
-
-    rules = {}
-    nodes = [(offset(units[0]), b"")]
-    while nodes:
-        base, key = nodes.pop()
-        for label in range(1, 256):
-            place = base ^ label
-            if place >= len(units) or units[place] & ((1 << 31) | 0xFF) != label:
-                continue
-            longer, child = key + bytes([label]), place ^ offset(units[place])
-            if units[place] >> 8 & 1:
-                start = units[child] & ((1 << 31) - 1)
-                rules[longer.decode()] = texts[start : texts.index(b"\0", start)].decode()
-            nodes.append((child, longer))
+    try:
+        size = struct.unpack("<I", packed[:4])[0]
+        units = np.frombuffer(packed, "<u4", size // 4, 4).astype(np.int64)
+        texts = packed[4 + size :]
+        offsets = (units >> 10) << ((units & (1 << 9)) >> 6)
+        owner = units & ((1 << 31) | 0xFF)
+        labels = np.arange(1, 256)
+        rules: dict[str, str] = {}
+        bases, keys, met = offsets[:1], [b""], 0
+        while keys:
+            places = bases[:, None] ^ labels
+            rows, columns = np.nonzero(owner[np.minimum(places, len(units) - 1)] == labels)
+            found = places[rows, columns]
+            inside = found < len(units)
+            rows, columns, found = rows[inside], columns[inside], found[inside]
+            met += len(found)
+            if met > MOST_NODES:
+                raise ValueError("it does not end")
+            steps = zip(rows.tolist(), columns.tolist(), strict=True)
+            keys = [keys[row] + bytes([column + 1]) for row, column in steps]
+            bases = found ^ offsets[found]
+            for row in np.flatnonzero(units[found] >> 8 & 1).tolist():
+                start = int(units[bases[row]]) & ((1 << 31) - 1)
+                rules[keys[row].decode()] = texts[start : texts.index(b"\0", start)].decode()
+    except (ValueError, IndexError, struct.error) as error:
+        raise InputError(f"a damaged character map of SentencePiece ({error})") from error
     return rules
 
 

@@ -32,6 +32,7 @@ from msdc.export.targets import TARGETS
 # Opset 21 (ONNX Runtime >= 1.18) has Gelu and 4-bit types.
 OPSET = 21
 IR_VERSION = 10
+TOKENS = "last_hidden_state"
 LOW_BIT = {TensorProto.INT8, TensorProto.UINT8, TensorProto.INT4, TensorProto.UINT4}
 
 
@@ -169,9 +170,19 @@ def _head(g: GraphBuilder, weights: Weights, sentence: str) -> str:
 
 
 def build_onnx(
-    smoothed: Smoothed, plan: PrecisionPlan, max_length: int, target: str, taps: Taps | None = None
+    smoothed: Smoothed,
+    plan: PrecisionPlan,
+    max_length: int,
+    target: str,
+    taps: Taps | None = None,
+    *,
+    tokens: bool = False,
 ) -> onnx.ModelProto:
-    """The model with its weights inside; with `taps` the states that they name (filled here) are outputs too."""
+    """The model with its weights inside.
+
+    With `taps` the states that they name (filled here) are outputs too; with `tokens` what is pooled, as
+    `last_hidden_state` [B, T, H].
+    """
     # Microsoft's operators: products that scale their result, transposed products, 4-bit look-up and products.
     weights = Weights(smoothed, plan, TARGETS[target].microsoft_operators)
     config = weights.config
@@ -186,9 +197,13 @@ def build_onnx(
     hidden = _embed(g, weights, max_length)
     hidden = _recurrence(g, weights, hidden, make_mask(g, weights, mask_BT), taps)
     weights.row_shape = ""
+    shape: list[str | int | None] = ["batch", "length", config.hidden]
+    more = []
+    if tokens:
+        state = g.rename(g.op("Identity", weights.unsmoothed(g, "entry", 0, hidden)), TOKENS)
+        more.append(helper.make_tensor_value_info(state, TensorProto.FLOAT, shape))
     _pool(g, weights, hidden, mask_BT1)
     states = [] if taps is None else [name for names in (*taps.entry, *taps.middle) for name in names]
-    shape: list[str | int | None] = ["batch", "length", config.hidden]
     graph = helper.make_graph(
         g.nodes,
         "sentence_encoder",
@@ -199,6 +214,7 @@ def build_onnx(
         [
             helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["batch", config.width]),
             *(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in dict.fromkeys(states)),
+            *more,
         ],
         list(g.initializers.values()),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -90,16 +91,33 @@ def planned(folder: Path) -> list[tuple[str, int]]:
 @click.option("--private", is_flag=True, help="Create a private repository.")
 @click.option("--branch", help="Branch to upload to. Default: main.")
 @click.option("--message", default="", help="Message of the commit.")
+@click.option(
+    "--transformers-js",
+    "for_js",
+    is_flag=True,
+    help="First add to a student's FOLDER what transformers.js reads: ONNX programs, a tokenizer of equal ids.",
+)
 @click.option("--dry-run", "dry", is_flag=True, help="List the files; upload nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @quiet_option
 def command(
-    folder: Path, hub_id: str, private: bool, branch: str | None, message: str, dry: bool, as_json: bool
+    folder: Path,
+    hub_id: str,
+    private: bool,
+    branch: str | None,
+    message: str,
+    for_js: bool,
+    dry: bool,
+    as_json: bool,
 ) -> None:
     """Upload FOLDER to the Hugging Face hub as OWNER/NAME: a model, a bundle, or the student of a run.
 
     The login is that of `hf auth login` or the environment variable HF_TOKEN.
     """
+    if for_js:
+        if dry:
+            raise InputError("--transformers-js writes into FOLDER, --dry-run writes nothing: choose one")
+        importlib.import_module("msdc.export.mobile.web.model_folder").add_transformers_js(pushable(folder), hub_id)
     if dry:
         files = planned(folder)
         if as_json:

@@ -10,8 +10,8 @@ import json
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from msdc.errors import InputError, MsdcError
 from msdc.export.manifest import Manifest
@@ -91,18 +91,26 @@ def ids_of(model: Path, texts: list[str]) -> list[list[int]]:
     return found
 
 
-def differing(manifest: Manifest, golden: dict[str, Any], found: list[list[int]]) -> list[str]:
-    """The golden texts whose ids differ. transformers.js cuts a long text's last special id off, and we do not: of a
-    text that was cut, what stands before that id is compared.
+def differing(
+    texts: Sequence[str], ids: Sequence[list[int]], found: Sequence[list[int]], max_length: int, eos_id: int | None
+) -> list[str]:
+    """The texts whose ids differ. transformers.js cuts a long text's last special id off, and we do not: of a text that
+    was cut, what stands before that id is compared.
     """
-    texts = []
-    for text, own, theirs in zip(golden["texts"], golden["ids"], found, strict=True):
+    other = []
+    for text, own, theirs in zip(texts, ids, found, strict=True):
         kept = own
-        if len(own) == manifest.max_length and len(theirs) > len(own) and own[-1:] == [manifest.tokenizer.eos_id]:
+        if len(own) == max_length and len(theirs) > len(own) and own[-1:] == [eos_id]:
             kept = own[:-1]
-        if (theirs if len(theirs) <= manifest.max_length else theirs[: len(kept)]) != kept:
-            texts.append(text)
-    return texts
+        if (theirs if len(theirs) <= max_length else theirs[: len(kept)]) != kept:
+            other.append(text)
+    return other
+
+
+def told(other: Sequence[str], count: int) -> str:
+    """That ids differ on the texts `other` of `count`."""
+    shown = other[0][:SHOWN] + ("..." if len(other[0]) > SHOWN else "")
+    return f"its tokenizer gives other ids on {len(other)} of {count} golden texts, the first: {shown!r}"
 
 
 def _obstacle(stage: Path, manifest: Manifest, stock: Path) -> str | None:
@@ -119,11 +127,8 @@ def _obstacle(stage: Path, manifest: Manifest, stock: Path) -> str | None:
             found = ids_of(model, golden["texts"])
         except MsdcError as error:
             return str(error)
-    other = differing(manifest, golden, found)
-    if not other:
-        return None
-    shown = other[0][:SHOWN] + ("..." if len(other[0]) > SHOWN else "")
-    return f"its tokenizer gives other ids on {len(other)} of {len(found)} golden texts, the first: {shown!r}"
+    other = differing(golden["texts"], golden["ids"], found, manifest.max_length, manifest.tokenizer.eos_id)
+    return told(other, len(found)) if other else None
 
 
 def write_transformers_js(stage: Path, manifest: Manifest, stock: Path) -> str | None:
