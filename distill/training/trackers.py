@@ -12,9 +12,10 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Protocol
 
-from msdc.errors import InputError
+from msdc.errors import InputError, MsdcError
 from msdc.files import read_json, write_json
 
 PROJECT = "msdc"
@@ -146,6 +147,9 @@ class Trackers:
         folder: the run folder.
         name: of the run.
         config: settings to show beside it.
+
+    Raises:
+        MsdcError: a tracker's library cannot open a run.
     """
 
     def __init__(self, names: Sequence[str], folder: Path, name: str, config: Mapping[str, Any]) -> None:
@@ -158,7 +162,12 @@ class Trackers:
             if not file.is_file():
                 write_json(file, {"id": uuid.uuid4().hex[:12]})
             ident = str(read_json(file)["id"])
-            self._open = [TRACKERS[one].open(folder, name, config, ident) for one in names]
+            for one in names:
+                try:
+                    self._open.append(TRACKERS[one].open(folder, name, config, ident))
+                except Exception as error:  # of its library: no login, a store that it does not open
+                    self.close()
+                    raise MsdcError(f"--log {one}: {shorten(' '.join(str(error).split()), 200)}") from error
 
     def log(self, row: Mapping[str, Any]) -> None:
         """One row of metrics.jsonl."""

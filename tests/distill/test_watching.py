@@ -15,7 +15,7 @@ from msdc.distill.pipeline import Run, run
 from msdc.distill.recipe_file import parse_recipe
 from msdc.distill.training.trackers import TRACKERS, Trackers, flat_numbers
 from msdc.distill.training.trainer import Trainer
-from msdc.errors import InputError
+from msdc.errors import InputError, MsdcError
 
 
 class Stop(Exception):
@@ -166,10 +166,31 @@ def test_other_trackers_take_a_run_where_they_are_installed(name, tiny_tree, tmp
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file:{tmp_path / 'mlruns'}")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # its other stores need a database
     folder = tmp_path / "run"
     run(short(tiny_tree), folder, trackers=[name])
     run(short(tiny_tree), folder, True, trackers=[name])
     assert (folder / "trackers.json").is_file() and (folder / "student").is_dir()
+    if name == "mlflow":
+        import mlflow
+
+        (kept,) = mlflow.search_runs(search_all_experiments=True, output_format="list")  # the resumed run is the same
+        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        last = [row["loss"] for row in rows if "loss" in row][-1]
+        assert last == pytest.approx(next(v for k, v in kept.data.metrics.items() if k.endswith("/loss")), rel=1e-6)
+
+
+def test_a_tracker_that_cannot_open_a_run_is_one_line(tmp_path, monkeypatch):
+    def refuse(*facts):
+        raise OSError("no login\nfor this place")
+
+    closed = []
+    first = type("First", (), {"close": lambda self: closed.append(True)})
+    monkeypatch.setitem(TRACKERS, "first", type(TRACKERS["wandb"])("json", lambda *facts: first()))
+    monkeypatch.setitem(TRACKERS, "refusing", type(TRACKERS["wandb"])("json", refuse))
+    with pytest.raises(MsdcError, match=r"^--log refusing: no login for this place$"):
+        Trackers(["first", "refusing"], tmp_path, "run", {})
+    assert closed == [True]
 
 
 def test_a_tracker_that_is_not_installed_is_met_before_any_work(tiny_tree, tmp_path, monkeypatch):
