@@ -2,9 +2,10 @@
 
     python benchmarks/encode_lines.py --work WORK --write docs/results/encode.md
 
-Every way runs in a process of its own, on the same texts and cores, one after another; rounds repeat the whole series,
-and a ratio compares two ways of one round. Times are those of encoding after a warm-up; for the command they are those
-of the whole command, with Python's start, the model's loading and the file.
+Every way runs in a process of its own, on the same texts and cores, one after another; rounds repeat the whole series
+(the many lines in the first `--large-rounds` only), and a ratio compares two ways of one series. Times are those of
+encoding after a warm-up; for the command they are those of the whole command, with Python's start, the model's loading
+and the file.
 
 * msdc-mini: the command and the Python API (float32), its ONNX bundle (int8), and the equal model of stock classes in
   SentenceTransformer (float32)
@@ -188,8 +189,8 @@ def page_body(found: list[dict[str, Any]], arguments: argparse.Namespace, words:
         if not mine:
             continue
         big = [one for one in mine if one["count"] == large]
-        base = {one["round"]: one["rate"] for one in found if one["way"] == against and one["count"] == large}
-        ratios = [one["rate"] / base[one["round"]] for one in big]
+        base = {(one["round"], one["count"]): one["rate"] for one in found if one["way"] == against}
+        ratios = [one["rate"] / base[one["round"], one["count"]] for one in mine]
         peaks = [statistics.median(one["peak_mib"] for one in mine if one["count"] == n) for n in (small, large)]
         same = "" if against.split("-")[0] != way.split("-")[0] or way == against else f"{big[-1]['cosine']:.5f}"
         load = "in the time" if way.endswith("-command") else f"{statistics.median(o['load'] for o in big):.1f}"
@@ -200,8 +201,9 @@ def page_body(found: list[dict[str, Any]], arguments: argparse.Namespace, words:
               f"peak MiB, {large:,} lines", "lowest cosine to it")  # fmt: skip
     return (
         f"{large:,} different lines of {words:.1f} words on average, {arguments.threads} thread(s), "
-        f"{arguments.rounds} rounds; medians, and ratios with the lowest and highest round. A ratio compares lines per "
-        "second with SentenceTransformer.encode on the same model (static: on msdc-mini) in the same round. The "
+        f"{arguments.rounds} rounds of {small:,} lines, {arguments.large_rounds} of {large:,}; lines/s of the latter; "
+        "medians, and ratios with the lowest and highest round. A ratio compares lines per second with "
+        "SentenceTransformer.encode on the same model (static: on msdc-mini) in the same round. The "
         "command's time is that of the whole command, from Python's start to the written file; it streams, so that "
         "its memory does not grow with the file. The other ways hold all texts and vectors.\n\n" + table(header, rows)
     )
@@ -212,6 +214,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True, help="folder for models and lines; kept")
     parser.add_argument("--counts", type=lambda text: tuple(map(int, text.split(","))), default=(10_000, 100_000))
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--large-rounds", type=int, default=1, help="rounds of the larger number of lines (default: 1)")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--texts", type=Path, help="a file of lines; default: made of the embedded corpus")
@@ -241,7 +244,7 @@ def main() -> None:
         ways = [way for way in ways if way != "static-model2vec"]
     found: list[dict[str, Any]] = []
     for number in range(arguments.rounds):
-        for count in arguments.counts:
+        for count in arguments.counts if number < arguments.large_rounds else arguments.counts[:1]:
             for way in ways:
                 one = measure(way, count, arguments) | {"way": way, "count": count, "round": number}
                 one["rate"] = count / one["seconds"]
