@@ -50,13 +50,11 @@ PAIRS = 700  # rows of each STSb dev file
 # pieces (/ parts), links, base rows (0: all that are used), bottleneck, precision
 DEFAULT = (
     "32000,3,0,128,int8", "32000,3,0,192,int8",
-    "64000,3,0,128,int8", "64000,3,0,160,int8",
-    "100000,3,0,128,int8", "100000,4,0,128,int8", "100000,3,18000,160,int8", "100000,4,18000,192,int8-embed4",
-    "131072,2,0,128,int8-embed4", "131072,3,0,128,int8", "131072,3,0,128,int8-embed4", "131072,3,0,160,int8-embed4",
-    "131072,3,18000,160,int8-embed4", "131072,4,18000,160,int8-embed4", "131072,4,18000,192,int8-embed4",
-    "131072,3,10000,128,int8", "200000,2,10000,128,int8-embed4", "200000,3,18000,160,int8-embed4",
+    "64000,3,0,128,int8", "64000,3,0,160,int8", "64000,4,18000,192,int8-embed4",
+    "100000,3,0,128,int8", "100000,4,18000,192,int8-embed4",
     "131072/112000,3,20000,192,int8-embed4", "131072/112000,3,0,160,int8-embed4",
-    "131072/60000,3,20000,192,int8-embed4",
+    "200000/112000,2,10000,128,int8-embed4", "200000/112000,3,15000,160,int8-embed4",
+    "300000/112000,2,10000,128,int8-embed4", "300000/112000,5,0,384,int8",
 )  # fmt: skip
 LEGEND = (
     "No training step. Vocabularies and rows are made from the recipe's pairs, as in a run. P / Q pieces: Q are "
