@@ -130,7 +130,8 @@ def draw(rows: list[tuple[str, dict[str, Any]]]) -> str:
     for (name, _), point in zip(rows, points, strict=True):
         x, y = frame.point(*point)
         frame.canvas.marker("circle", x, y, "c1", f"{name}: {point[1]:.1f}")
-        frame.canvas.text(x + 8, y + 14, name)
+        right = point[0] > 0.8 * max(mb for mb, _ in points)
+        frame.canvas.text(x - 8 if right else x + 8, y + 14, name, anchor="end" if right else "start")
     return standing_alone(frame.canvas.svg("Spearman x 100 by bytes"))
 
 
