@@ -211,27 +211,28 @@ def draw(rows: list[dict[str, Any]], measure: str, title: str) -> str:
     frame = plot(linear_axis([x for x, _ in points]), linear_axis([y for _, y in points], pad=0.1),
                  "MB of program and tokenizer", title, height=280)  # fmt: skip
     frame.canvas.polyline([frame.point(*points[i]) for i in pareto_line(points)], "axis", 1.5, "5 4")
-    sizes = sorted({row["vocabulary"] for row in rows}, key=lambda text: [int(n) for n in text.split("/")])
+    sizes = list(dict.fromkeys(pieces_of(row) for row in sorted(rows, key=lambda row: row["pieces"])))
     for row, point in zip(rows, points, strict=True):
-        number = sizes.index(row["vocabulary"])
+        number = sizes.index(pieces_of(row))
         shape = ("circle", "square", "triangle", "diamond", "cross", "ring")[number % 6]
         frame.canvas.marker(shape, *frame.point(*point), f"c{number % 6 + 1}", f"{name(row)}: {point[1]:.1f}")
     for number, size in enumerate(sizes):
         frame.canvas.marker(("circle", "square", "triangle", "diamond", "cross", "ring")[number % 6],
                             frame.left + 16, frame.top + 14 + 18 * number, f"c{number % 6 + 1}")  # fmt: skip
-        frame.canvas.text(frame.left + 26, frame.top + 18 + 18 * number, f"{size:,} pieces")
+        frame.canvas.text(frame.left + 26, frame.top + 18 + 18 * number, f"{size} pieces")
     return standing_alone(frame.canvas.svg(f"{title} by bytes"))
 
 
-def pieces_of(vocabulary: str) -> str:
-    """A vocabulary's numbers of pieces and of word parts."""
-    return " / ".join(f"{int(number):,}" for number in vocabulary.split("/"))
+def pieces_of(row: dict[str, Any]) -> str:
+    """A vocabulary's pieces, and the word parts among them; fewer pieces than asked for where the text has no more."""
+    _, _, parts = row["vocabulary"].partition("/")
+    return f"{row['pieces']:,}" + (f" / {int(parts):,}" if parts else "")
 
 
 def name(row: dict[str, Any]) -> str:
     """A student in words."""
     table = f"{row['links']} of {row['base_rows']:,} x {row['bottleneck']}"
-    return f"{pieces_of(row['vocabulary'])} pieces, {table}, {row['precision']}"
+    return f"{pieces_of(row)} pieces, {table}, {row['precision']}"
 
 
 def body(rows: dict[str, dict[str, Any]], plots: Sequence[str]) -> Iterator[str]:
@@ -241,10 +242,7 @@ def body(rows: dict[str, dict[str, Any]], plots: Sequence[str]) -> Iterator[str]
     whole = sorted((row for row in rows.values() if "program" not in row), key=lambda row: row["pieces"])
     yield table(
         ("pieces", "within", "across", "FLORES dev"),
-        [
-            (pieces_of(row["vocabulary"]), *(f"{row[key]:.1f}" for key in ("within", "across", "flores")))
-            for row in whole
-        ],
+        [(pieces_of(row), *(f"{row[key]:.1f}" for key in ("within", "across", "flores"))) for row in whole],
     )
     yield "## Students by bytes\n\nMarked: no other is smaller and at least as good across."
     found = students(rows)
@@ -252,7 +250,7 @@ def body(rows: dict[str, dict[str, Any]], plots: Sequence[str]) -> Iterator[str]
     yield table(
         ("pieces", "links", "base rows", "bottleneck", "precision", "program", "tokenizer", "MB in all", "within",
          "across", "FLORES dev", ""),
-        [(pieces_of(row["vocabulary"]), row["links"], f"{row['base_rows']:,}", row["bottleneck"], row["precision"],
+        [(pieces_of(row), row["links"], f"{row['base_rows']:,}", row["bottleneck"], row["precision"],
           f"{row['program']:,}", f"{row['tokenizer']:,}", f"{total_mb(row):.2f}", f"{row['within']:.1f}",
           f"{row['across']:.1f}", f"{row['flores']:.1f}", "x" if i in best else "") for i, row in enumerate(found)],
     )  # fmt: skip
