@@ -216,10 +216,12 @@ def draw(rows: list[dict[str, Any]], measure: str, title: str) -> str:
         number = sizes.index(pieces_of(row))
         shape = ("circle", "square", "triangle", "diamond", "cross", "ring")[number % 6]
         frame.canvas.marker(shape, *frame.point(*point), f"c{number % 6 + 1}", f"{name(row)}: {point[1]:.1f}")
+    # Below the points: the largest programs are the best.
+    left, top = frame.right - 165, frame.bottom - 18 * len(sizes)
     for number, size in enumerate(sizes):
-        frame.canvas.marker(("circle", "square", "triangle", "diamond", "cross", "ring")[number % 6],
-                            frame.left + 16, frame.top + 14 + 18 * number, f"c{number % 6 + 1}")  # fmt: skip
-        frame.canvas.text(frame.left + 26, frame.top + 18 + 18 * number, f"{size} pieces")
+        shape = ("circle", "square", "triangle", "diamond", "cross", "ring")[number % 6]
+        frame.canvas.marker(shape, left, top + 6 + 18 * number, f"c{number % 6 + 1}")
+        frame.canvas.text(left + 10, top + 10 + 18 * number, f"{size} pieces")
     return standing_alone(frame.canvas.svg(f"{title} by bytes"))
 
 
