@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+import tiny_models as tiny
 from bench_results import make_file, make_run
 from refusals import one_line
 
@@ -118,7 +119,10 @@ def test_percentiles_out_of_order(tmp_path):
 class Broken:
     """A model whose vectors hold NaN."""
 
-    name, width = "broken", 4
+    name, width, max_length = "broken", 4, 32
+
+    def __init__(self):
+        self.tokenizer = tiny.tokenizer()
 
     def fingerprint(self):
         return "0" * 64

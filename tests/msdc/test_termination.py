@@ -40,9 +40,11 @@ run.bench(None, "", BenchSettings())
 
 def start(words: list[str], folder: Path, **variables: str) -> subprocess.Popen:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+    # Under nohup this process ignores SIGHUP, its children would inherit that, and msdc rightly keeps it.
     return subprocess.Popen(
-        [sys.executable, *words], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
+        [sys.executable, *words], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    )  # fmt: skip
 
 
 def own_temporary(folder: Path) -> dict[str, str]:
