@@ -14,8 +14,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from msdc.commands.search import Index as Index
-    from msdc.commands.search import open_index as open_index
+    from msdc.commands.search_index import Index as Index
+    from msdc.commands.search_index import open_index as open_index
     from msdc.encoders.encoder import Encoder as Encoder
     from msdc.encoders.encoder import SentenceEncoder as SentenceEncoder
     from msdc.encoders.encoder import load_encoder as load_encoder
@@ -30,13 +30,13 @@ _FACADE = {
     "Bundle": "msdc.export.bundle",
     "Encoder": "msdc.encoders.encoder",
     "GateError": "msdc.errors",
-    "Index": "msdc.commands.search",
+    "Index": "msdc.commands.search_index",
     "InputError": "msdc.errors",
     "MsdcError": "msdc.errors",
     "SentenceEncoder": "msdc.encoders.encoder",
     "load_bundle": "msdc.export.bundle",
     "load_encoder": "msdc.encoders.encoder",
-    "open_index": "msdc.commands.search",
+    "open_index": "msdc.commands.search_index",
 }
 __all__ = [
     "Bundle",

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING
 from msdc.errors import GateError, InputError
 from msdc.export.mobile.web.spelled import spelled
 from msdc.export.mobile.web.transformers_js import (
-    CONFIG_FILE,
     PACKAGE,
-    SETTINGS_FILE,
+    READ,
     VERSION,
     differing,
     ids_of,
@@ -58,7 +57,7 @@ def _write_tokenizer(
     with tempfile.TemporaryDirectory(prefix="msdc-transformers-") as temporary:
         model = Path(temporary) / "model"
         model.mkdir()
-        for name in (CONFIG_FILE, SETTINGS_FILE, JSON_FILE):
+        for name in READ:
             shutil.copyfile(folder / name, model / name)
         other = differing(texts, rows, ids_of(model, list(texts)), length, eos_id)
         if not other:
@@ -168,7 +167,7 @@ def add_transformers_js(folder: Path, hub_id: str = "OWNER/NAME") -> None:
         raise InputError(f"{folder}: no files for transformers.js ({obstacle})")
     if not encoder.defaults.include_prompt:
         raise InputError(f"{folder}: no files for transformers.js (it does not count a prompt's tokens)")
-    lacking = [name for name in (CONFIG_FILE, SETTINGS_FILE, JSON_FILE) if not (folder / name).is_file()]
+    lacking = [name for name in READ if not (folder / name).is_file()]
     if lacking:
         raise InputError(f"{folder}: no files for transformers.js (it lacks {', '.join(lacking)})")
     prompt = encoder.defaults.prompt()

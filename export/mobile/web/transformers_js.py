@@ -28,6 +28,7 @@ RELEASE = Release(
     {LIBRARY: PackageFile("8cc8e9ddc428fa0e59fe31116bd70bc5b58db6bc260f5f38ef2c7b0f9523f52e", 573_031, 0)},
 )
 CONFIG_FILE, SETTINGS_FILE = "config.json", "tokenizer_config.json"
+READ = (CONFIG_FILE, SETTINGS_FILE, JSON_FILE)  # of a folder beside its programs
 OWN_KIND = "msdc-student"
 STUBS = {
     "onnxruntime-node": "module.exports = { InferenceSession: {}, Tensor: class {}, env: {} };\n",
@@ -40,7 +41,7 @@ SHOWN = 40  # letters of a text in a message
 
 def stock_folder(folder: Path | None) -> Path | None:
     """`folder` where it is a stock model that transformers.js could read, None for our own layouts."""
-    if folder is None or not all((folder / name).is_file() for name in (CONFIG_FILE, SETTINGS_FILE, JSON_FILE)):
+    if folder is None or not all((folder / name).is_file() for name in READ):
         return None
     try:
         config = read_json(folder / CONFIG_FILE)
@@ -121,7 +122,7 @@ def _obstacle(stage: Path, manifest: Manifest, stock: Path) -> str | None:
     with tempfile.TemporaryDirectory(prefix="msdc-transformers-") as temporary:
         model = Path(temporary) / "model"
         model.mkdir()
-        for name in (CONFIG_FILE, SETTINGS_FILE, JSON_FILE):
+        for name in READ:
             shutil.copyfile(stock / name, model / name)
         try:
             found = ids_of(model, golden["texts"])
@@ -135,7 +136,7 @@ def write_transformers_js(stage: Path, manifest: Manifest, stock: Path) -> str |
     """Write the files into the bundle's folder `stage`; returns why not, None where they were written."""
     reason = _obstacle(stage, manifest, stock)
     if reason is None:
-        for name in (CONFIG_FILE, SETTINGS_FILE, JSON_FILE):
+        for name in READ:
             if not (stage / name).exists():
                 shutil.copyfile(stock / name, stage / name)
     return reason

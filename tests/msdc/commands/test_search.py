@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import msdc
-from msdc.commands.search import Index, _seal, distinct_lines, nearest, search
+from msdc.commands.search import search
+from msdc.commands.search_index import Index, _seal, distinct_lines, nearest
 from msdc.errors import InputError
 from msdc.scores import unit_rows
 

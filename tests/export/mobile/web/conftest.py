@@ -6,7 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from web_pages import node
 
+from msdc.errors import MsdcError
+from msdc.export.mobile.web import transformers_js
 from msdc.export.mobile.web.write import SOURCES
 
 
@@ -17,3 +20,13 @@ def sources(tmp_path_factory) -> Path:
     shutil.copytree(SOURCES, folder, dirs_exist_ok=True)
     (folder / "package.json").write_text('{"type": "module"}')
     return folder
+
+
+@pytest.fixture(scope="session")
+def library() -> None:
+    """transformers.js can be run."""
+    node()
+    try:
+        transformers_js.RELEASE.folder()
+    except MsdcError as error:
+        pytest.skip(str(error))

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tiny_models as tiny
-from web_pages import node
+from transformers_node import run_script
 
 import msdc
 from msdc.cli import main
-from msdc.errors import GateError, InputError, MsdcError
-from msdc.export.mobile.web import model_folder, transformers_js
+from msdc.errors import GateError, InputError
+from msdc.export.mobile.web import model_folder
 from msdc.export.mobile.web.model_folder import TITLE, about, add_transformers_js
-from msdc.export.mobile.web.runtime import SCRIPT, WASM, runtime_folder
 from msdc.export.mobile.web.spelled import spelled
 from msdc.export.reference.golden import golden_texts
 from msdc.scores import cosine_rows
 from msdc.text.tokenizer import FastTokenizer
 
 HERE = Path(__file__).parent
-
-
-@pytest.fixture(scope="module")
-def library() -> None:
-    node()
-    try:
-        transformers_js.RELEASE.folder()
-    except MsdcError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")
@@ -45,22 +33,9 @@ def student(library, tmp_path_factory) -> Path:
 
 
 def run_pipeline(folder: Path, batches: list[list[str]], work: Path) -> dict[str, np.ndarray]:
-    try:
-        runtime = runtime_folder()
-    except MsdcError as error:
-        pytest.skip(str(error))
-    request = {
-        "library": str(transformers_js.library(work)), "runtime": str(runtime / SCRIPT), "wasm": str(runtime / WASM),
-        "parent": f"{folder.parent}/", "name": folder.name, "batches": batches,
-        "options": {"pooling": "mean", "normalize": True},
-    }  # fmt: skip
-    common = work / "node_modules/onnxruntime-common/index.js"
-    common.write_text('exports.Tensor = globalThis[Symbol.for("onnxruntime")].Tensor;')
-    (work / "request.json").write_text(json.dumps(request))
-    command = [node(), HERE / "transformers_pipeline.mjs", work / "request.json"]
-    done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return {name: np.asarray(rows, dtype=np.float32) for name, rows in json.loads(done.stdout).items()}
+    options = {"pooling": "mean", "normalize": True}
+    found = run_script(HERE / "transformers_pipeline.mjs", folder, work, batches=batches, options=options)
+    return {name: np.asarray(rows, dtype=np.float32) for name, rows in found.items()}
 
 
 def test_its_pipeline_gives_the_students_vectors(student, tmp_path):

@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tiny_models as tiny
 from stock_models import write_stock, write_wordpiece
-from web_pages import node
+from transformers_node import run_script
 
-from msdc.errors import MsdcError
 from msdc.export.export import ExportRequest, export_model
 from msdc.export.manifest import check_files, read_manifest
 from msdc.export.mobile.web import transformers_js
-from msdc.export.mobile.web.runtime import SCRIPT, WASM, runtime_folder
 from msdc.export.mobile.web.transformers_js import PACKAGE, about, stock_folder, write_transformers_js
 from msdc.export.reference.golden import read_golden, write_golden
 
 HERE = Path(__file__).parent
 WRITTEN = {"config.json", "tokenizer_config.json", "tokenizer.json"}
-
-
-@pytest.fixture(scope="module")
-def library() -> None:
-    node()
-    try:
-        transformers_js.RELEASE.folder()
-    except MsdcError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")
@@ -52,24 +39,13 @@ def test_a_stock_model_gets_files_that_the_manifest_lists(bundle):
 
 
 def test_transformers_js_itself_gives_the_golden_vectors(bundle, tmp_path):
-    try:
-        runtime = runtime_folder()
-    except MsdcError as error:
-        pytest.skip(str(error))
     manifest, golden = read_manifest(bundle), read_golden(bundle)
     whole = [i for i, row in enumerate(golden["ids"]) if len(row) < manifest.max_length][:20]
-    request = {
-        "library": str(transformers_js.library(tmp_path)), "runtime": str(runtime / SCRIPT),
-        "wasm": str(runtime / WASM), "parent": f"{bundle.parent}/", "name": bundle.name,
-        "data": manifest.program_files("onnx")[1:], "texts": [golden["texts"][i] for i in whole],
-    }  # fmt: skip
-    common = tmp_path / "node_modules/onnxruntime-common/index.js"
-    common.write_text('exports.Tensor = globalThis[Symbol.for("onnxruntime")].Tensor;')
-    (tmp_path / "request.json").write_text(json.dumps(request))
-    command = [node(), HERE / "transformers_encode.mjs", tmp_path / "request.json"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = np.asarray(json.loads(done.stdout), dtype=np.float32)
+    made = run_script(
+        HERE / "transformers_encode.mjs", bundle, tmp_path,
+        data=manifest.program_files("onnx")[1:], texts=[golden["texts"][i] for i in whole],
+    )  # fmt: skip
+    found = np.asarray(made, dtype=np.float32)
     assert len(found) >= 10
     np.testing.assert_allclose(found, golden["vectors"]["onnx"][whole], atol=1e-5)
 
