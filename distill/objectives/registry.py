@@ -1,64 +1,59 @@
-"""Every objective that a recipe may name: a function, the tensors it needs, its source.
+"""Every objective that a recipe may name: a function and its source. To add one: a function, and one line in _ALL.
 
-To add one: a file with the function, and one record in _ALL.
-
-The trainer collects the tensors an objective's `inputs` name and calls it; the functions know nothing of models,
-tokenizers or processes.
+The trainer collects the tensors that the function's parameters name and calls it; the functions know nothing of
+models, tokenizers or processes.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 
-from msdc.distill.objectives.contrastive.contrastive_cross_entropy import contrastive_cross_entropy
-from msdc.distill.objectives.contrastive.contrastive_distillation import contrastive_distillation
-from msdc.distill.objectives.contrastive.multilingual_contrastive import multilingual_contrastive
-from msdc.distill.objectives.contrastive.similarity_distillation import similarity_distillation
-from msdc.distill.objectives.contrastive.supervised_contrastive import supervised_contrastive
-from msdc.distill.objectives.embedding_alignment import embedding_alignment
-from msdc.distill.objectives.kd import kd
-from msdc.distill.objectives.labelled.cosine_regression import cosine_regression
-from msdc.distill.objectives.labelled.domain_adversarial import domain_adversarial
-from msdc.distill.objectives.labelled.softmax_classification import softmax_classification
-from msdc.distill.objectives.masked_language_model import masked_language_model
-from msdc.distill.objectives.metakd import metakd
-from msdc.distill.objectives.multilingual_mse import multilingual_mse
-from msdc.distill.objectives.pkd import pkd
-from msdc.distill.objectives.sentence_alignment import sentence_alignment
-from msdc.distill.objectives.sentence_similarity import sentence_similarity
-from msdc.distill.objectives.unified_generative import unified_generative
+from msdc.distill.objectives import distilcse, lightweight, multi_stage, sbert
 from msdc.errors import InputError
 
 
 @dataclass(frozen=True)
 class Objective:
-    """A loss function and its contract.
+    """A loss function and its contract, most of which its signature states.
 
     Attributes:
         name: what a recipe writes.
         function: the pure function.
-        inputs: tensors it cannot do without, by the names of its parameters.
-        optional: tensors it uses where they are given.
-        options: numbers and words a recipe may set.
-        preset: options that this name fixes.
         source: paper and equation.
-        equal_widths: compares vectors of student and guide number by number: a student of another width is projected.
-        one_side: can be computed from the target side alone (`source_share` below 1).
+        preset: arguments that the name stands for.
+        equal_widths: whether the student's vectors must have the guide's width, by a learned map if need be.
+        one_side: whether a step that teaches the target side alone computes it too.
+        inputs: tensors it cannot do without: parameters without a default.
+        optional: tensors it uses where they are given: parameters whose default is None.
+        options: what a recipe may set: the other parameters.
     """
 
     name: str
     function: Callable[..., Tensor]
-    inputs: tuple[str, ...]
     source: str
-    optional: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
     preset: Mapping[str, Any] = field(default_factory=dict)
     equal_widths: bool = False
     one_side: bool = False
+    inputs: tuple[str, ...] = field(init=False)
+    optional: tuple[str, ...] = field(init=False)
+    options: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        kinds: dict[str, list[str]] = {"inputs": [], "optional": [], "options": []}
+        for name, parameter in inspect.signature(self.function).parameters.items():
+            if parameter.default is parameter.empty:
+                kinds["inputs"].append(name)
+            elif parameter.default is None:
+                kinds["optional"].append(name)
+            elif name not in self.preset:
+                kinds["options"].append(name)
+        for kind, names in kinds.items():
+            object.__setattr__(self, kind, tuple(names))
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Refuse options this objective does not know, before any training.
@@ -85,142 +80,46 @@ class Objective:
         return self.function(**given, **self.preset, **options)
 
 
-_PAIR = ("teacher_source_BD", "student_source_BD", "student_target_BD")
-_GENERATIVE = ("logits_BV", "masked_token_B", "masked_here_B", "partner_ids_BT", "partner_mask_BT")
-_STATES = ("teacher_states_BLH", "student_states_BLH")
+def _plain(function: Callable[..., Tensor], source: str, **flags: bool) -> Objective:
+    return Objective(function.__name__, function, source, **flags)
 
 
 def _generative(name: str, task: str, source: str) -> Objective:
-    return Objective(name, unified_generative, _GENERATIVE, source, preset={"task": task})
+    return Objective(name, lightweight.unified_generative, source, preset={"task": task})
 
 
+DING, GAO, MAO = "Ding et al. 2022", "Gao et al. 2021 (DistilCSE)", "Mao et al. 2021"
+SBERT = "Reimers and Gurevych 2019 (Sentence-BERT), section 3"
 _ALL = (
-    Objective(
-        "multilingual_mse",
-        multilingual_mse,
-        _PAIR,
-        "Ding et al. 2022, eq. 2, 4, 6; Reimers and Gurevych 2020",
-        optional=("teacher_target_BD",),
-        options=("reduction",),
-        equal_widths=True,
-    ),
-    Objective(
-        "embedding_alignment",
-        embedding_alignment,
-        ("guide_BTH", "student_BTH", "mask_BT"),
-        "Ding et al. 2022, eq. 3",
-        options=("pooled",),
-    ),
-    Objective(
-        "multilingual_contrastive",
-        multilingual_contrastive,
-        _PAIR,
-        "Ding et al. 2022, eq. 5 (labels: soft), eq. 8 (labels: hard)",
-        optional=("sentence_B",),
-        options=("labels",),
-    ),
-    Objective(
-        "contrastive_cross_entropy",
-        contrastive_cross_entropy,
-        _PAIR,
-        "Ding et al. 2022, eq. 9",
-        options=("temperature", "reduction"),
-    ),
-    Objective(
-        "contrastive_distillation",
-        contrastive_distillation,
-        ("student_BD", "teacher_BD", "bank_KD"),
-        "Gao et al. 2021 (DistilCSE), L_CKD",
-        options=("temperature",),
-        equal_widths=True,
-    ),
-    Objective(
-        "similarity_distillation",
-        similarity_distillation,
-        ("teacher_source_BD", "student_target_BD", "bank_KD"),
-        "Fang et al. 2021 (SEED), eq. 3 to 5",
-        optional=("student_source_BD",),
-        options=("temperature",),
-        equal_widths=True,
-        one_side=True,
-    ),
-    Objective(
-        "supervised_contrastive",
-        supervised_contrastive,
-        ("anchor_BD", "positive_BD", "negative_BD"),
-        "Gao et al. 2021 (DistilCSE), L_CL",
-        options=("temperature",),
-    ),
-    Objective(
-        "kd",
-        kd,
-        ("teacher_BD", "student_BD"),
-        "baseline KD of Gao et al. 2021 (DistilCSE)",
-        options=("reduction",),
-        equal_widths=True,
-    ),
-    Objective("pkd", pkd, _STATES, "Sun et al. 2019; baseline PKD of Gao et al. 2021 (DistilCSE)"),
-    Objective(
-        "metakd",
-        metakd,
-        ("teacher_BD", "student_BD", "domain_B", "prototypes_PD"),
-        "Pan et al. 2020, simplified; baseline MetaKD of Gao et al. 2021 (DistilCSE)",
-        optional=_STATES,
-        options=("own_share",),
-        equal_widths=True,
-    ),
-    Objective(
-        "softmax_classification",
-        softmax_classification,
-        ("source_BD", "target_BD", "classifier_CF", "bias_C", "label_B"),
-        "Reimers and Gurevych 2019 (Sentence-BERT), section 3: classification of NLI pairs",
-    ),
-    Objective(
-        "cosine_regression",
-        cosine_regression,
-        ("source_BD", "target_BD", "score_B"),
-        "Reimers and Gurevych 2019 (Sentence-BERT), section 3: regression on STS-B",
-    ),
-    Objective(
-        "domain_adversarial",
-        domain_adversarial,
-        ("source_BD", "domains_PD", "bias_P", "domain_B"),
+    _plain(multi_stage.multilingual_mse, f"{DING}, eq. 2, 4, 6; Reimers and Gurevych 2020", equal_widths=True),
+    _plain(multi_stage.embedding_alignment, f"{DING}, eq. 3"),
+    _plain(multi_stage.multilingual_contrastive, f"{DING}, eq. 5 (labels: soft), eq. 8 (labels: hard)"),
+    _plain(multi_stage.contrastive_cross_entropy, f"{DING}, eq. 9"),
+    _plain(distilcse.contrastive_distillation, f"{GAO}, L_CKD", equal_widths=True),
+    _plain(distilcse.similarity_distillation, "Fang et al. 2021 (SEED), eq. 3 to 5", equal_widths=True, one_side=True),
+    _plain(distilcse.supervised_contrastive, f"{GAO}, L_CL"),
+    _plain(distilcse.kd, f"baseline KD of {GAO}", equal_widths=True),
+    _plain(distilcse.pkd, f"Sun et al. 2019; baseline PKD of {GAO}"),
+    _plain(distilcse.metakd, f"Pan et al. 2020, simplified; baseline MetaKD of {GAO}", equal_widths=True),
+    _plain(
+        distilcse.domain_adversarial,
         "Ganin and Lempitsky 2015, for the meta-teacher of Pan et al. 2020 (Meta-KD)",
     ),
-    Objective(
-        "sentence_alignment",
-        sentence_alignment,
-        ("source_BD", "target_BD"),
-        "Mao et al. 2021, eq. 5",
-        options=("reduction",),
-    ),
-    Objective(
-        "sentence_similarity",
-        sentence_similarity,
-        ("source_BD", "target_BD"),
-        "Mao et al. 2021, eq. 6",
-        options=("reduction",),
-    ),
-    _generative("unified_generative", "ugt", "Mao et al. 2021, eq. 4 (UGT)"),
-    _generative("xtr", "xtr", "Mao et al. 2021, eq. 3 (XTR)"),
-    _generative("smlm", "smlm", "Mao et al. 2021, eq. 2 (SMLM)"),
-    Objective(
-        "mlm",
-        masked_language_model,
-        ("token_logits_MV", "masked_ids_M"),
-        "Devlin et al. 2019; the baseline MLM of Mao et al. 2021, table 6",
-    ),
+    _plain(sbert.softmax_classification, f"{SBERT}: classification of NLI pairs"),
+    _plain(sbert.cosine_regression, f"{SBERT}: regression on STS-B"),
+    _plain(lightweight.sentence_alignment, f"{MAO}, eq. 5"),
+    _plain(lightweight.sentence_similarity, f"{MAO}, eq. 6"),
+    _generative("unified_generative", "ugt", f"{MAO}, eq. 4 (UGT)"),
+    _generative("xtr", "xtr", f"{MAO}, eq. 3 (XTR)"),
+    _generative("smlm", "smlm", f"{MAO}, eq. 2 (SMLM)"),
+    Objective("mlm", lightweight.masked_language_model, f"Devlin et al. 2019; the baseline MLM of {MAO}, table 6"),
 )
 
 OBJECTIVES: Mapping[str, Objective] = {objective.name: objective for objective in _ALL}
 
 
 def find_objective(name: str) -> Objective:
-    """The objective of that name.
-
-    Raises:
-        InputError: unknown; the message lists the known ones.
-    """
+    """The objective of that name; an unknown one is an InputError that lists the known ones."""
     if name not in OBJECTIVES:
         raise InputError(f"unknown objective {name!r}; known: {', '.join(sorted(OBJECTIVES))}")
     return OBJECTIVES[name]

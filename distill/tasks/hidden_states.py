@@ -16,9 +16,7 @@ from msdc.compress.student.from_transformers import to_student
 from msdc.distill.data.batches import Batch
 from msdc.distill.data.stream import TextStream
 from msdc.distill.guide import Guide
-from msdc.distill.objectives import find_objective
-from msdc.distill.objectives.metakd import domain_prototypes
-from msdc.distill.objectives.pkd import layer_subset
+from msdc.distill.objectives import domain_prototypes, find_objective, layer_subset
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import Task, stage_inputs
 from msdc.distill.training.parallel import gather

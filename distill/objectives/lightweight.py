@@ -1,13 +1,21 @@
-"""The lightweight model's generative tasks: MLM, SMLM, XTR and UGT (eq. 2-4)."""
+"""The lightweight cross-lingual model (Mao et al. 2021): generative tasks, equations 2 to 4, sentence losses, 5 and 6.
+
+Usage, for a batch whose one side is masked:
+
+    loss = unified_generative(logits_BV, masked_token_B, masked_here_B, partner_ids_BT, partner_mask_BT)
+    loss = loss + 2 * sentence_alignment(source_BD, target_BD) + 2 * sentence_similarity(source_BD, target_BD)
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from msdc.distill.objectives.numerics import check_floating, full_precision, shape
+from msdc.distill.objectives.shared import check_floating, check_rows, full_precision, reduce, shape
 from msdc.errors import InputError
 
 TASKS = ("ugt", "xtr", "smlm", "mlm")
@@ -46,12 +54,6 @@ def unified_generative(
         partner_ids_BT: token ids of the other side before masking; the padding may hold anything.
         partner_mask_BT: nonzero (or True) on the other side's real tokens.
         task: which target, see above.
-
-    Returns:
-        A scalar >= 0, at least float32.
-
-    Raises:
-        InputError: shapes differ or are empty, an id is outside the vocabulary, or `task` is another word.
 
     Source: Mao et al. 2021, eq. 2 (SMLM), 3 (XTR), 4 (UGT); written there as KL(p || q), which is infinite wherever
     q is 0. This direction is the one that the authors' code computes.
@@ -106,3 +108,72 @@ def _target(masked_B: Tensor, here_B: Tensor, partner_BT: Tensor, real_BT: Tenso
     own_B = own_B + (share_BT * same_BT).sum(1)
     ids_BS = torch.cat([masked_B.unsqueeze(1), partner_BT], dim=1)
     return ids_BS, torch.cat([own_B.unsqueeze(1), share_BT.masked_fill(same_BT, 0.0)], dim=1)
+
+
+@full_precision
+def masked_language_model(token_logits_MV: Tensor, masked_ids_M: Tensor) -> Tensor:
+    """-log softmax(logits_m)[id_m], mean over the M masked tokens of a batch; 0 without any.
+
+    Args:
+        token_logits_MV: predictions from the last hidden state at each masked place.
+        masked_ids_M: the tokens that were there.
+
+    Source: Devlin et al. 2019 (BERT), the baseline MLM of Mao et al. 2021, table 6.
+    """
+    name = "masked_language_model"
+    if masked_ids_M.shape != token_logits_MV.shape[:1]:
+        raise InputError(f"{name}: masked_ids_M is {shape(masked_ids_M)}, expected [{len(token_logits_MV)}]")
+    if not len(masked_ids_M):
+        return token_logits_MV.sum()
+    check_floating(name, "token_logits_MV", token_logits_MV, dimensions=2)
+    return F.cross_entropy(token_logits_MV, masked_ids_M)
+
+
+@full_precision
+def sentence_alignment(source_BD: Tensor, target_BD: Tensor, reduction: Literal["sum", "mean"] = "sum") -> Tensor:
+    """Find each sentence's translation in the batch, and back.
+
+    - sum_j [ log softmax_k(u_j . v_k)[j] + log softmax_k(u_k . v_j)[j] ]. A batch of 1 gives 0.
+
+    Args:
+        source_BD: u, sentence vectors of one language.
+        target_BD: v, those of their translations.
+        reduction: "sum" over j as the paper writes it, or "mean" over j, as the authors' code computes it.
+
+    Source: Mao et al. 2021, eq. 5.
+    """
+    check_rows("sentence_alignment", source_BD=source_BD, target_BD=target_BD)
+    product_BB = source_BD @ target_BD.T
+    own_B = product_BB.log_softmax(1).diagonal() + product_BB.log_softmax(0).diagonal()
+    return reduce("sentence_alignment", -own_B, reduction)
+
+
+@full_precision
+def sentence_similarity(
+    source_BD: Tensor, target_BD: Tensor, reduction: Literal["sum", "rows", "mean"] = "sum"
+) -> Tensor:
+    """Make the in-batch similarities of the one language those of the other.
+
+    - sum_{j1,j2} log cos( pi/2 * ( softmax_k(u_j1 . u_k)[j2] - softmax_k(v_j1 . v_k)[j2] ) ). A batch of 1, or two
+    equal sides, give 0. The logarithm has a pole where the two shares are 0 and 1: closer to it than the dtype's
+    epsilon the value is held (float32: 15.9 a pair) and the gradient is 0.
+
+    Args:
+        source_BD: u, sentence vectors of one language.
+        target_BD: v, those of their translations.
+        reduction: "sum" over all pairs as the paper writes it; "rows": the sum over j2 and the mean over j1, the scale
+            of a batch-mean alignment loss; or the "mean" over all pairs, which is B^2 times weaker than the sum.
+
+    Source: Mao et al. 2021, eq. 6.
+    """
+    check_rows("sentence_similarity", source_BD=source_BD, target_BD=target_BD)
+    source_BB = (source_BD @ source_BD.T).softmax(1)
+    target_BB = (target_BD @ target_BD.T).softmax(1)
+    cosine_BB = ((source_BB - target_BB) * (math.pi / 2)).cos()
+    # In floating point the cosine of a saturated pair is 0 or just below: no logarithm there.
+    log_BB = cosine_BB.clamp(min=torch.finfo(cosine_BB.dtype).eps).log()
+    if reduction == "rows":
+        return -log_BB.sum(1).mean()
+    if reduction not in ("sum", "mean"):
+        raise InputError(f"sentence_similarity: reduction must be sum, rows or mean, not {reduction!r}")
+    return reduce("sentence_similarity", -log_BB, reduction)

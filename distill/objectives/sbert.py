@@ -1,4 +1,9 @@
-"""Classification of sentence pairs by their vectors, as SBERT learns from natural language inference."""
+"""Sentence-BERT (Reimers and Gurevych 2019, section 3): objectives on labelled sentence pairs.
+
+Usage:
+
+    loss = cosine_regression(source_BD, target_BD, score_B)
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from msdc.distill.objectives.numerics import check_floating, check_rows, full_precision, shape
+from msdc.distill.objectives.shared import check_floating, check_labels, check_rows, full_precision, shape, unit_rows
 from msdc.errors import InputError
 
 
@@ -22,12 +27,6 @@ def softmax_classification(
         classifier_CF: W, one row for each class, F = 3 D.
         bias_C: b.
         label_B: class of each pair, integers 0 .. C-1.
-
-    Returns:
-        A scalar, at least float32.
-
-    Raises:
-        InputError: shapes do not fit, the batch is empty, or a label is no class.
 
     Source: Reimers and Gurevych 2019 (Sentence-BERT), section 3, classification objective. The paper writes it without
     b; the authors' library has it.
@@ -45,14 +44,19 @@ def softmax_classification(
     return F.cross_entropy(F.linear(features_BF, classifier_CF, bias_C), label_B.long())
 
 
-def check_labels(objective: str, label_B: Tensor, count: int, classes: int) -> None:
-    """Demand one integer 0 .. classes-1 for each of `count` rows.
+@full_precision
+def cosine_regression(source_BD: Tensor, target_BD: Tensor, score_B: Tensor) -> Tensor:
+    """1/N sum_i ( cos(u_i, v_i) - y_i )^2.
 
-    Raises:
-        InputError: another shape or type, or a label out of range.
+    Args:
+        source_BD: vectors u of the first sentences.
+        target_BD: vectors v of the second sentences.
+        score_B: y, the gold similarity of each pair, scaled to 0 .. 1 (STS-B's 0 .. 5 divided by 5).
+
+    Source: Reimers and Gurevych 2019 (Sentence-BERT), section 3, regression objective.
     """
-    if label_B.shape != (count,) or label_B.is_floating_point():
-        raise InputError(f"{objective}: expected {count} integer labels, got {label_B.dtype} {shape(label_B)}")
-    # Looked at only where looking does not wait for the device.
-    if label_B.device.type == "cpu" and not 0 <= int(label_B.min()) <= int(label_B.max()) < classes:
-        raise InputError(f"{objective}: labels must be 0 .. {classes - 1}, got up to {int(label_B.max())}")
+    check_rows("cosine_regression", source_BD=source_BD, target_BD=target_BD)
+    if score_B.shape != source_BD.shape[:1]:
+        raise InputError(f"cosine_regression: expected {len(source_BD)} scores, got {shape(score_B)}")
+    cosine_B = (unit_rows(source_BD) * unit_rows(target_BD)).sum(1)
+    return (cosine_B - score_B.to(cosine_B.dtype)).square().mean()

@@ -61,11 +61,7 @@ def cosines(first_MD: Tensor, second_ND: Tensor) -> Tensor:
 
 
 def check_rows(objective: str, **tensors: Tensor) -> None:
-    """Demand floating tensors [B, D] of one shape with B >= 1.
-
-    Raises:
-        InputError: names the objective, the tensor, its shape and the expected one.
-    """
+    """Demand floating tensors [B, D] of one shape with B >= 1."""
     first_name, first = next(iter(tensors.items()))
     for name, tensor in tensors.items():
         check_floating(objective, name, tensor, dimensions=2)
@@ -78,12 +74,21 @@ def check_rows(objective: str, **tensors: Tensor) -> None:
             )
 
 
-def check_bank(objective: str, bank_KD: Tensor, **like: Tensor) -> None:
-    """Demand a bank [K, D] of the width of the named tensor [B, D]; it may be empty.
+def check_pairs(
+    objective: str, teacher_source_BD: Tensor, student_source_BD: Tensor, student_target_BD: Tensor
+) -> None:
+    """Demand one row per sentence pair; the student's width may differ from its teacher's."""
+    check_rows(objective, student_source_BD=student_source_BD, student_target_BD=student_target_BD)
+    check_rows(objective, teacher_source_BD=teacher_source_BD)
+    if len(teacher_source_BD) != len(student_source_BD):
+        raise InputError(
+            f"{objective}: teacher_source_BD is {shape(teacher_source_BD)} but student_source_BD is "
+            f"{shape(student_source_BD)}: expected one row per sentence pair"
+        )
 
-    Raises:
-        InputError: another shape.
-    """
+
+def check_bank(objective: str, bank_KD: Tensor, **like: Tensor) -> None:
+    """Demand a bank [K, D] of the width of the named tensor [B, D]; it may be empty."""
     ((name, tensor),) = like.items()
     if bank_KD.dim() != 2 or bank_KD.shape[1] != tensor.shape[1]:
         raise InputError(f"{objective}: bank_KD is {shape(bank_KD)}, expected [K, {tensor.shape[1]}] as {name}")
@@ -100,6 +105,15 @@ def check_floating(objective: str, name: str, tensor: Tensor, dimensions: int) -
         raise InputError(f"{objective}: {name} is empty, its shape is {shape(tensor)}")
 
 
+def check_labels(objective: str, label_B: Tensor, count: int, classes: int, what: str = "labels") -> None:
+    """Demand one integer 0 .. classes-1 for each of `count` rows."""
+    if label_B.shape != (count,) or label_B.is_floating_point():
+        raise InputError(f"{objective}: expected {count} integer {what}, got {label_B.dtype} {shape(label_B)}")
+    # Looked at only where looking does not wait for the device.
+    if label_B.device.type == "cpu" and not 0 <= int(label_B.min()) <= int(label_B.max()) < classes:
+        raise InputError(f"{objective}: {what} must be 0 .. {classes - 1}, got up to {int(label_B.max())}")
+
+
 def check_temperature(objective: str, temperature: float) -> None:
     """Demand a temperature above zero."""
     if not temperature > 0:
@@ -107,11 +121,7 @@ def check_temperature(objective: str, temperature: float) -> None:
 
 
 def reduce(objective: str, losses: Tensor, reduction: str) -> Tensor:
-    """Sum (as the paper writes it) or mean of all numbers in `losses`.
-
-    Raises:
-        InputError: another word for `reduction`.
-    """
+    """Sum (as the paper writes it) or mean of all numbers in `losses`."""
     if reduction == "sum":
         return losses.sum()
     if reduction == "mean":
@@ -120,11 +130,7 @@ def reduce(objective: str, losses: Tensor, reduction: str) -> Tensor:
 
 
 def squared_error(objective: str, first_BD: Tensor, second_BD: Tensor, reduction: str) -> Tensor:
-    """Squared error of rows, mean over B; over D the mean (as `mse_loss`) or the sum (as the papers write ||.||^2).
-
-    Raises:
-        InputError: another word for `reduction`.
-    """
+    """Squared error of rows, mean over B; over D the mean (as `mse_loss`) or the sum (as the papers write ||.||^2)."""
     if reduction not in ("mean", "sum"):
         raise InputError(f"{objective}: reduction must be mean or sum, not {reduction!r}")
     error = F.mse_loss(first_BD, second_BD)

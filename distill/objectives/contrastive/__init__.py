@@ -1,1 +1,0 @@
-"""Losses with negatives, and the memory bank that holds them."""

@@ -1,0 +1,369 @@
+"""DistilCSE (Gao et al. 2021): contrastive distillation with a memory bank, fine-tuning on triples, and its baselines.
+
+`similarity_distillation` (SEED, Fang et al. 2021) uses the same memory bank. Usage:
+
+    bank = MemoryBank(teacher.width)
+    loss = contrastive_distillation(project(student_BD), teacher_BD, bank.vectors())
+    loss.backward(); bank.push(teacher_BD)
+
+The baseline MetaKD, weighted by how transferable a sentence is between domains, is simplified against Pan et al. 2020
+(Meta-KD), which distils classifiers of labelled text in several domains:
+* The guide is what the stage names: the teacher, or a meta-teacher that an earlier stage has trained over domains with
+  `domain_adversarial` (recipe distilcse:metakd). Domain features are not distilled.
+* Sentences have no class, so a domain has one prototype (its mean direction) instead of one per class.
+* The domain-expertise weight (1 + t) / (exp(error^2) + 1) has a prediction error only where there are labels; here
+  the error is 0 and the weight is (1 + t) / 2.
+* Sentence vectors and, where given, hidden states are distilled; attention maps and class logits are not.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from msdc.distill.objectives.shared import (
+    check_bank,
+    check_floating,
+    check_labels,
+    check_rows,
+    check_temperature,
+    cosines,
+    full_precision,
+    shape,
+    squared_error,
+    unit_rows,
+)
+from msdc.errors import InputError
+
+
+@full_precision
+def contrastive_distillation(
+    student_BD: Tensor, teacher_BD: Tensor, bank_KD: Tensor, temperature: float = 0.05
+) -> Tensor:
+    """Pick the teacher's vector of the same sentence out of the batch's and the bank's.
+
+    -log exp(f(h_S_i M, h_T_i)/tau) / ( sum_j exp(f(h_S_i M, h_T_j)/tau) + sum_q exp(f(h_S_i M, h_T_q)/tau) ), mean
+    over i; f the cosine. The bank may be empty ([0, D]), as it is in the first step. A batch of 1 with an empty bank
+    gives 0. Equal sentences count as negatives of each other, as in the paper.
+
+    Args:
+        student_BD: the student's vectors after the learned map M to the teacher's width.
+        teacher_BD: the teacher's vectors of the same sentences.
+        bank_KD: teacher vectors of preceding batches (`MemoryBank.vectors()`); they need not be normalised.
+        temperature: tau.
+
+    Source: Gao et al. 2021 (DistilCSE), L_CKD.
+    """
+    name = "contrastive_distillation"
+    check_rows(name, teacher_BD=teacher_BD, student_BD=student_BD)
+    check_temperature(name, temperature)
+    check_bank(name, bank_KD, teacher_BD=teacher_BD)
+    similarity = torch.cat([cosines(student_BD, teacher_BD), cosines(student_BD, bank_KD)], dim=1)
+    return F.cross_entropy(similarity / temperature, torch.arange(len(student_BD), device=student_BD.device))
+
+
+class MemoryBank(nn.Module):
+    """First in, first out queue of at most `size` vectors, kept in float32.
+
+    Everything lives in buffers, so `state_dict` carries the vectors and the pointer, and a resumed run continues with
+    the same negatives. With many processes every one pushes the same gathered batch, in rank order; then all banks
+    are equal and one of them is saved.
+
+    Args:
+        width: D, the teacher's sentence width.
+        size: Q, how many vectors are kept.
+
+    Source: Gao et al. 2021 (DistilCSE): Q = 65,536.
+    """
+
+    bank_KD: Tensor
+    pointer: Tensor
+    filled: Tensor
+
+    def __init__(self, width: int, size: int = 65_536) -> None:
+        super().__init__()
+        if width < 1 or size < 1:
+            raise InputError(f"a memory bank needs a width and a size of at least 1, got {width} and {size}")
+        self.register_buffer("bank_KD", torch.zeros(size, width, dtype=torch.float32))
+        self.register_buffer("pointer", torch.zeros((), dtype=torch.long))
+        self.register_buffer("filled", torch.zeros((), dtype=torch.long))
+
+    def __len__(self) -> int:
+        """How many vectors are in the bank now."""
+        return int(self.filled)
+
+    def vectors(self) -> Tensor:
+        """The stored vectors, [filled, D], in slot order; a view: use it before the next `push`, or clone it."""
+        return self.bank_KD[: len(self)]
+
+    @torch.no_grad()
+    def push(self, vectors_BD: Tensor) -> None:
+        """Add a batch of vectors [B, D]; the oldest ones are removed. Of more than `size`, the last `size` stay.
+
+        Raises:
+            InputError: not [B, D] with the bank's width, or empty.
+        """
+        check_floating("MemoryBank.push", "vectors_BD", vectors_BD, dimensions=2)
+        size, width = self.bank_KD.shape
+        if vectors_BD.shape[1] != width:
+            raise InputError(f"MemoryBank.push: vectors_BD is {shape(vectors_BD)}, expected [B, {width}]")
+        count = len(vectors_BD)
+        kept = min(count, size)
+        slots = (self.pointer + torch.arange(count - kept, count, device=self.bank_KD.device)) % size
+        self.bank_KD[slots] = vectors_BD[count - kept :].to(self.bank_KD)
+        self.pointer.copy_((self.pointer + count) % size)
+        self.filled.copy_((self.filled + count).clamp(max=size))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
+        saved = state_dict.get(prefix + "bank_KD")
+        if saved is not None and saved.shape != self.bank_KD.shape:
+            raise InputError(f"the checkpoint's memory bank is {shape(saved)}, this run's is {shape(self.bank_KD)}")
+        pointer, filled = state_dict.get(prefix + "pointer"), state_dict.get(prefix + "filled")
+        if pointer is not None and filled is not None:
+            at, held, size = int(pointer), int(filled), len(self.bank_KD)
+            # Until the bank is full the next free slot is the first one that was never filled.
+            if not (at == held if 0 <= held < size else held == size and 0 <= at < size):
+                raise InputError(f"the checkpoint's memory bank is damaged: pointer {at}, filled {held} of {size}")
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+@full_precision
+def similarity_distillation(
+    teacher_source_BD: Tensor,
+    student_target_BD: Tensor,
+    bank_KD: Tensor,
+    student_source_BD: Tensor | None = None,
+    temperature: float = 0.05,
+) -> Tensor:
+    """Teach which sentences of the batch and of the bank are near, and how near they are to one another.
+
+    mean_i KL( softmax_k(f(h_T(s_i), z_k) / tau) || softmax_k(f(h_S(x_i), z_k) / tau) ), summed over x = t and, where it
+    is given, x = s; z are the teacher's vectors of the batch and of the bank, f the cosine. A squared error counts all
+    directions alike; this counts those that order neighbours. Equal vectors give 0.
+
+    Args:
+        teacher_source_BD: the guide's vectors of the source sentences.
+        student_target_BD: the student's vectors of their translations, in the guide's width.
+        bank_KD: the guide's vectors of preceding batches (`MemoryBank.vectors()`); may be empty, [0, D].
+        student_source_BD: the student's vectors of the source sentences; None where a step teaches one side.
+        temperature: tau, the same for both.
+
+    Source: Fang et al. 2021 (SEED), eq. 3 to 5, there for images and with cross entropy in place of KL, which has the
+    same gradient.
+    """
+    name = "similarity_distillation"
+    students = {"student_target_BD": student_target_BD}
+    if student_source_BD is not None:
+        students["student_source_BD"] = student_source_BD
+    check_rows(name, teacher_source_BD=teacher_source_BD, **students)
+    check_temperature(name, temperature)
+    check_bank(name, bank_KD, teacher_source_BD=teacher_source_BD)
+    known_MD = torch.cat([teacher_source_BD, bank_KD])
+    label_BM = (cosines(teacher_source_BD, known_MD) / temperature).log_softmax(1)
+    loss = teacher_source_BD.new_zeros(())
+    for student_BD in students.values():
+        found_BM = (cosines(student_BD, known_MD) / temperature).log_softmax(1)
+        loss = loss + (label_BM.exp() * (label_BM - found_BM)).sum(1).mean()
+    return loss
+
+
+@full_precision
+def supervised_contrastive(
+    anchor_BD: Tensor, positive_BD: Tensor, negative_BD: Tensor, temperature: float = 0.05
+) -> Tensor:
+    """Pick the entailed sentence of each premise out of all entailed and all contradicting ones.
+
+    -log exp(f(h_i, h_i+)/tau) / sum_j ( exp(f(h_i, h_j+)/tau) + exp(f(h_i, h_j-)/tau) ), mean over i; f the cosine.
+
+    Args:
+        anchor_BD: vectors of the premises.
+        positive_BD: vectors of the entailed sentences, row by row.
+        negative_BD: vectors of the contradicting sentences; their number may differ from B.
+        temperature: tau.
+
+    Source: Gao et al. 2021 (DistilCSE), L_CL; the supervised objective of SimCSE.
+    """
+    name = "supervised_contrastive"
+    check_rows(name, anchor_BD=anchor_BD, positive_BD=positive_BD)
+    check_floating(name, "negative_BD", negative_BD, dimensions=2)
+    check_temperature(name, temperature)
+    if negative_BD.shape[1] != anchor_BD.shape[1]:
+        raise InputError(f"{name}: negative_BD is {shape(negative_BD)} but anchor_BD is {shape(anchor_BD)}")
+    similarity = torch.cat([cosines(anchor_BD, positive_BD), cosines(anchor_BD, negative_BD)], dim=1)
+    return F.cross_entropy(similarity / temperature, torch.arange(len(anchor_BD), device=anchor_BD.device))
+
+
+@full_precision
+def kd(teacher_BD: Tensor, student_BD: Tensor, reduction: Literal["mean", "sum"] = "mean") -> Tensor:
+    """1/N sum_i ||h_T(s_i) - h_S(s_i)||^2, squares averaged over the D dimensions (`reduction: sum` sums them).
+
+    Args:
+        teacher_BD: the teacher's vectors.
+        student_BD: the student's vectors of the same sentences, projected to the teacher's width where it differs.
+        reduction: over D, "mean" or "sum"; over B always the mean.
+
+    Source: the baseline "KD" of Gao et al. 2021 (DistilCSE): the source side of Ding et al. 2022, eq. 2.
+    """
+    check_rows("kd", teacher_BD=teacher_BD, student_BD=student_BD)
+    return squared_error("kd", student_BD, teacher_BD, reduction)
+
+
+def layer_subset(
+    teacher_layers: int, student_layers: int, how: Literal["skip", "last"] = "skip"
+) -> tuple[tuple[int, int], ...]:
+    """Pairs (teacher layer, student layer), counted from 1, whose states `pkd` compares.
+
+    The student's layers 1 .. M-1; its last one already learns from the sentence vector. "skip" spreads them over the
+    teacher (12 to 6 layers: 2, 4, 6, 8, 10), "last" takes the teacher's layers right before its last (7 .. 11). A
+    recurring student counts each application of a layer.
+
+    Raises:
+        InputError: a student of one layer has no intermediate state; a student deeper than its teacher.
+
+    Source: Sun et al. 2019, PKD-Skip and PKD-Last.
+    """
+    if student_layers < 2:
+        raise InputError(f"pkd needs a student of at least 2 layers, this one has {student_layers}")
+    if student_layers > teacher_layers:
+        raise InputError(f"pkd: the student has {student_layers} layers, more than its teacher's {teacher_layers}")
+    if how == "skip":
+        return tuple((layer * teacher_layers // student_layers, layer) for layer in range(1, student_layers))
+    if how == "last":
+        return tuple((teacher_layers - student_layers + layer, layer) for layer in range(1, student_layers))
+    raise InputError(f"pkd: layers must be chosen by skip or last, not {how!r}")
+
+
+@full_precision
+def pkd(teacher_states_BLH: Tensor, student_states_BLH: Tensor) -> Tensor:
+    """Squared error between the normalised [CLS] states of matched layers, averaged over sentences, layers and H.
+
+    1/N sum_i mean_l || h_T_l(s_i) / |h_T_l(s_i)| - h_S_l(s_i) / |h_S_l(s_i)| ||^2. This is the patient term alone; a
+    recipe adds `kd` for the sentence vector and gives this term its weight (the paper's beta, 10 to 1,000).
+
+    Args:
+        teacher_states_BLH: states of the teacher's layers that `layer_subset` names.
+        student_states_BLH: states of the student's, mapped to the teacher's width where it differs.
+
+    A zero state counts as the zero vector.
+
+    Source: Sun et al. 2019; the baseline "PKD" of Gao et al. 2021 (DistilCSE).
+    """
+    check_floating("pkd", "teacher_states_BLH", teacher_states_BLH, dimensions=3)
+    if student_states_BLH.shape != teacher_states_BLH.shape:
+        raise InputError(
+            f"pkd: student_states_BLH is {shape(student_states_BLH)} but teacher_states_BLH is "
+            f"{shape(teacher_states_BLH)}: pick as many layers and map the student to its teacher's width"
+        )
+    return F.mse_loss(unit_rows(student_states_BLH), unit_rows(teacher_states_BLH))
+
+
+def domain_prototypes(vectors_ND: Tensor, domain_N: Tensor, domains: int) -> Tensor:
+    """Mean direction of the teacher's vectors in each domain, [P, D]; a domain without sentences has the zero vector.
+
+    Args:
+        vectors_ND: the teacher's vectors of the corpus, or of a sample of it.
+        domain_N: integers 0 .. P-1, the corpus each sentence is from.
+        domains: P.
+    """
+    check_floating("domain_prototypes", "vectors_ND", vectors_ND, dimensions=2)
+    check_labels("domain_prototypes", domain_N, len(vectors_ND), domains, "domains")
+    units_ND = unit_rows(vectors_ND.float())
+    sums_PD = units_ND.new_zeros(domains, vectors_ND.shape[1]).index_add_(0, domain_N.long(), units_ND)
+    return sums_PD / domain_N.bincount(minlength=domains).clamp(min=1).unsqueeze(1)
+
+
+@full_precision
+def metakd(
+    teacher_BD: Tensor,
+    student_BD: Tensor,
+    domain_B: Tensor,
+    prototypes_PD: Tensor,
+    teacher_states_BLH: Tensor | None = None,
+    student_states_BLH: Tensor | None = None,
+    own_share: float = 0.5,
+) -> Tensor:
+    """Squared error of sentence vectors (and states), each sentence weighted by its prototype score.
+
+    1/N sum_i w_i ( ||h_T(s_i) - h_S(s_i)||^2 + mean_l ||h_T_l(s_i) - h_S_l(s_i)||^2 ), squares averaged over their
+    dimensions; w_i = (1 + t_i) / 2, t_i = a cos(h_T(s_i), C_own) + (1 - a) / (P - 1) sum_other cos(h_T(s_i), C_other).
+    With one domain t_i is the cosine with its prototype. No gradient goes through the weights.
+
+    Args:
+        teacher_BD: the teacher's vectors.
+        student_BD: the student's vectors of the same sentences, projected where the width differs.
+        domain_B: integers 0 .. P-1, the domain (corpus) of each sentence.
+        prototypes_PD: `domain_prototypes` of the teacher.
+        teacher_states_BLH: states of chosen layers of the teacher, optional.
+        student_states_BLH: states of the matching layers of the student; both or neither.
+        own_share: a, the share of the own domain's prototype in the score.
+
+    Source: the baseline "MetaKD" of Gao et al. 2021 (DistilCSE), after Pan et al. 2020; simplified as the
+    head of this file says.
+    """
+    check_rows("metakd", teacher_BD=teacher_BD, student_BD=student_BD)
+    check_floating("metakd", "prototypes_PD", prototypes_PD, dimensions=2)
+    domains = len(prototypes_PD)
+    if prototypes_PD.shape[1] != teacher_BD.shape[1]:
+        raise InputError(f"metakd: prototypes_PD is {shape(prototypes_PD)} but teacher_BD is {shape(teacher_BD)}")
+    check_labels("metakd", domain_B, len(teacher_BD), domains, "domains")
+    if not 0 <= own_share <= 1:
+        raise InputError(f"metakd: own_share must be between 0 and 1, got {own_share}")
+    if (teacher_states_BLH is None) != (student_states_BLH is None):
+        raise InputError("metakd: give the states of both models or of neither")
+
+    similarity_BP = cosines(teacher_BD, prototypes_PD).detach()
+    own_B = similarity_BP.gather(1, domain_B.long().unsqueeze(1)).squeeze(1)
+    score_B = own_B
+    if domains > 1:
+        score_B = own_share * own_B + (1 - own_share) / (domains - 1) * (similarity_BP.sum(1) - own_B)
+    error_B = (teacher_BD - student_BD).square().mean(1)
+    if teacher_states_BLH is not None and student_states_BLH is not None:
+        if student_states_BLH.shape != teacher_states_BLH.shape or len(teacher_states_BLH) != len(teacher_BD):
+            raise InputError(
+                f"metakd: student_states_BLH is {shape(student_states_BLH)} but teacher_states_BLH is "
+                f"{shape(teacher_states_BLH)}, for {len(teacher_BD)} sentences"
+            )
+        error_B = error_B + (teacher_states_BLH - student_states_BLH).square().mean((1, 2))
+    return ((1 + score_B) / 2 * error_B).mean()
+
+
+class _Reversed(torch.autograd.Function):
+    """The identity, whose gradient is negated."""
+
+    @staticmethod
+    def forward(context: object, vectors: Tensor) -> Tensor:
+        return vectors.view_as(vectors)
+
+    @staticmethod
+    def backward(context: object, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return -gradient
+
+
+@full_precision
+def domain_adversarial(source_BD: Tensor, domains_PD: Tensor, bias_P: Tensor, domain_B: Tensor) -> Tensor:
+    """- 1/N sum_i log softmax( W h(s_i) + b )[domain_i], whose gradient reaches h with its sign reversed.
+
+    The domain classifier (W, b) learns to tell the domains apart and the encoder to keep it from that.
+
+    Args:
+        source_BD: sentence vectors h.
+        domains_PD: W, one row for each of P domains.
+        bias_P: b.
+        domain_B: integers 0 .. P-1, the corpus each sentence is from.
+
+    Source: Ganin and Lempitsky 2015 (gradient reversal), for the domain-adversarial loss of the meta-teacher of Pan et
+    al. 2020 (Meta-KD).
+    """
+    name = "domain_adversarial"
+    check_floating(name, "source_BD", source_BD, dimensions=2)
+    check_floating(name, "domains_PD", domains_PD, dimensions=2)
+    if domains_PD.shape[1] != source_BD.shape[1] or bias_P.shape != domains_PD.shape[:1]:
+        raise InputError(
+            f"{name}: domains_PD is {shape(domains_PD)} and bias_P {shape(bias_P)}, for vectors {shape(source_BD)}"
+        )
+    check_labels(name, domain_B, len(source_BD), len(domains_PD))
+    reversed_BD: Tensor = _Reversed.apply(source_BD)  # type: ignore[no-untyped-call, assignment]
+    return F.cross_entropy(F.linear(reversed_BD, domains_PD, bias_P), domain_B.long())
