@@ -80,8 +80,10 @@ class Objective:
         return self.function(**given, **self.preset, **options)
 
 
-def _plain(function: Callable[..., Tensor], source: str, **flags: bool) -> Objective:
-    return Objective(function.__name__, function, source, **flags)
+def _plain(
+    function: Callable[..., Tensor], source: str, equal_widths: bool = False, one_side: bool = False
+) -> Objective:
+    return Objective(function.__name__, function, source, equal_widths=equal_widths, one_side=one_side)
 
 
 def _generative(name: str, task: str, source: str) -> Objective:
