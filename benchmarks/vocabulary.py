@@ -37,10 +37,9 @@ from msdc.distill.data.exclusion import read_exclusion
 from msdc.distill.data.sources import open_corpora
 from msdc.distill.data.stream import TextStream
 from msdc.distill.models import load_named
-from msdc.distill.piece_links import link_strengths, own_words
 from msdc.distill.pipeline import resolve_precision
 from msdc.distill.recipe import Recipe, VocabularyTraining
-from msdc.distill.vocabulary_transfer import strongest
+from msdc.distill.vocabulary_transfer import link_strengths, own_words, strongest
 from msdc.encoders.encoder import Encoder
 from msdc.files import write_text
 from msdc.scores import cosine_rows, nearest_accuracy, spearman

@@ -28,10 +28,11 @@ from msdc.compress.vocabulary.whole_words import train_whole_words
 from msdc.distill.data.sources import Row
 from msdc.distill.data.stream import TextStream
 from msdc.distill.models import load_named
-from msdc.distill.piece_links import link_strengths, own_words
 from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, StudentShape, VocabularyTraining, model_name
 from msdc.distill.vocabulary_transfer import (
+    link_strengths,
     most_used,
+    own_words,
     strongest,
     transplant_code,
     transplant_rows,

@@ -18,8 +18,7 @@ from msdc.distill.data.exclusion import read_exclusion
 from msdc.distill.data.sources import open_corpora
 from msdc.distill.objectives import find_objective
 from msdc.distill.recipe import TEACHER, Assistant, Corpus, NamedModel, Recipe, Stage, StudentShape, model_name
-from msdc.distill.tasks.labelled import DOMAINS, LABELS, count_domains
-from msdc.distill.tasks.sentence import TASK_OPTIONS
+from msdc.distill.tasks.sentence import DOMAINS, LABELS, TASK_OPTIONS, count_domains
 from msdc.distill.training.validation import read_graded
 from msdc.encoders.layout import Layout, read_layout
 from msdc.encoders.locate import locate_model

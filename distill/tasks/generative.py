@@ -87,11 +87,7 @@ class GenerativeTask(SentenceTask):
         return F.linear(inner, embedding.rows(), self.bias_V)
 
     def forward(self, batch: Batch, teach_source: bool = True) -> dict[str, Tensor]:
-        """The loss and its parts.
-
-        Raises:
-            InputError: a batch without a target side.
-        """
+        """The loss and its parts."""
         if batch.target is None:
             raise InputError(f"stage {self.stage.name}: the generative objectives need sentence pairs")
         sides = (batch.source, batch.target)
@@ -106,7 +102,17 @@ class GenerativeTask(SentenceTask):
         ]
         token_B = torch.where(in_source_B, masked[0][1], masked[1][1])
         local = encode_sides(self.student, [(ids, mask) for (ids, _), (_, mask) in zip(masked, sides, strict=True)])
-        generated: list[dict[str, Tensor | None]] = [
+        return self._total(batch, local, self._generated(local, token_B, (in_source_B, ~in_source_B), sides))
+
+    def _generated(
+        self,
+        local: list[Tensor],
+        token_B: Tensor,
+        here: tuple[Tensor, Tensor],
+        sides: tuple[tuple[Tensor, Tensor], ...],
+    ) -> list[dict[str, Tensor | None]]:
+        """What the generative objectives need of each side: its predictions and the other side's tokens."""
+        return [
             {
                 "logits_BV": self.logits(vectors_BD),
                 "masked_token_B": token_B,
@@ -114,9 +120,8 @@ class GenerativeTask(SentenceTask):
                 "partner_ids_BT": partner[0],
                 "partner_mask_BT": inside(partner[1]),
             }
-            for vectors_BD, here_B, partner in zip(local, (in_source_B, ~in_source_B), sides[::-1], strict=True)
+            for vectors_BD, here_B, partner in zip(local, here, sides[::-1], strict=True)
         ]
-        return self._total(batch, local, generated)
 
     def _many(self, batch: Batch, sides: tuple[tuple[Tensor, Tensor], ...]) -> dict[str, Tensor]:
         """MLM: many masked tokens in both sides, predicted from their states; XTR from the same pass."""
@@ -139,17 +144,9 @@ class GenerativeTask(SentenceTask):
             dist.all_reduce(count)
             share = len(masked_M) * world / max(1.0, float(count))
         nowhere_B = torch.zeros(len(batch), dtype=torch.bool, device=masked_M.device)
-        generated: list[dict[str, Tensor | None]] = [
-            {
-                "logits_BV": self.logits(vectors_BD),
-                "masked_token_B": nowhere_B.long(),
-                "masked_here_B": nowhere_B,
-                "partner_ids_BT": partner[0],
-                "partner_mask_BT": inside(partner[1]),
-            }
-            for vectors_BD, partner in zip(local, sides[::-1], strict=True)
-            if "logits_BV" in stage_inputs(self.stage)
-        ]
+        generated: list[dict[str, Tensor | None]] = []
+        if "logits_BV" in stage_inputs(self.stage):
+            generated = self._generated(local, nowhere_B.long(), (nowhere_B, nowhere_B), sides)
         tokens_of = {"token_logits_MV": logits_MV, "masked_ids_M": masked_M}
         return self._total(batch, local, generated, tokens_of, share)
 

@@ -103,11 +103,7 @@ class HiddenStatesTask(Task):
         self.prototypes_PD = prototypes(stream, self.guide)
 
     def forward(self, batch: Batch, teach_source: bool = True) -> dict[str, Tensor]:
-        """The loss and its parts.
-
-        Raises:
-            InputError: a batch without guide vectors.
-        """
+        """The loss and its parts."""
         if batch.guide_source_BD is None:
             raise InputError(f"stage {self.stage.name}: {self.uses[0][0].name} needs a guide")
         sentence_BD, states_BLH = self.student.layer_states(*batch.source, self.wanted)

@@ -2,7 +2,7 @@
 
 `forward(batch)` returns a dict with `loss` and its named parts; only the student is saved as a model.
 
-Shapes: B pairs, T tokens, H hidden, D sentence width.
+Shapes: B pairs, T tokens, H hidden, D sentence width, C classes, F = 3 D features, P domains.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from msdc.distill import objectives
 from msdc.distill.data.batches import Batch
+from msdc.distill.data.labelled_pairs import NLI_CLASSES
 from msdc.distill.data.stream import TextStream
 from msdc.distill.guide import Guide
 from msdc.distill.recipe import ObjectiveUse, Stage
@@ -26,14 +27,13 @@ BANK_SIZE = 65_536  # Gao et al. 2021
 GROUP_TOKENS = 768  # with fewer tokens per group the matrix products get too small to be fast
 # Options of an objective in a recipe that the task reads, not the objective.
 TASK_OPTIONS = ("bank", "layers")
+# Kinds of corpora whose rows have the label that an objective reads.
+LABELS = {"label_B": "nli-pairs", "score_B": "scored"}
+DOMAINS = "domains_PD"
 
 
 def stage_inputs(stage: Stage) -> set[str]:
-    """Names of all tensors that the objectives of a stage need.
-
-    Raises:
-        InputError: an unknown objective.
-    """
+    """Names of all tensors that the objectives of a stage need."""
     return {name for use in stage.objective for name in objectives.find_objective(use.name).inputs}
 
 
@@ -220,11 +220,7 @@ class EmbeddingTask(Task):
     needs_guide_vectors = False
 
     def forward(self, batch: Batch, teach_source: bool = True) -> dict[str, Tensor]:
-        """The loss and its parts, summed over the sides.
-
-        Raises:
-            InputError: the stage has no guide.
-        """
+        """The loss and its parts, summed over the sides."""
         if self.guide is None:
             raise InputError(f"stage {self.stage.name}: train: student.embedding needs a guide")
         module: Any = self.guide.encoder.module
@@ -236,3 +232,66 @@ class EmbeddingTask(Task):
             part = self._sum({"guide_BTH": guide_BTH, "student_BTH": self.student.embed(ids_BT), "mask_BT": mask_BT})
             total = part if not total else {key: total[key] + part[key] for key in total}
         return total
+
+
+class LabelledTask(SentenceTask):
+    """Vectors against labels: classes (SBERT on NLI), gold scores (SBERT on STS-B), domains (MetaKD's teacher).
+
+    The classifiers over the vectors belong to the task and are not saved with the student.
+    """
+
+    def __init__(self, student: Any, stage: Stage, guide: Guide | None = None, mask_id: int | None = None) -> None:
+        super().__init__(student, stage, guide, mask_id)
+        needed = stage_inputs(stage)
+        self.classifier: nn.Linear | None = None
+        self.domains: nn.Linear | None = None
+        if "label_B" in needed:
+            self.classifier = nn.Linear(3 * student.width, len(NLI_CLASSES))
+        if DOMAINS in needed:
+            self.domains = nn.Linear(student.width, count_domains(stage))
+
+    @staticmethod
+    def applies(stage: Stage) -> bool:
+        """Whether an objective of the stage reads labels or domains, and none needs a guide's prototypes."""
+        return bool(stage_inputs(stage) & {*LABELS, DOMAINS})
+
+    def forward(self, batch: Batch, teach_source: bool = True) -> dict[str, Tensor]:
+        """The loss and its parts."""
+        source, target, third = self._vectors(batch.source, batch.target, batch.third)
+        device = batch.source[0].device
+        tensors: dict[str, Tensor | None] = {
+            "source_BD": source, "target_BD": target, "anchor_BD": source, "positive_BD": target, "negative_BD": third,
+        }  # fmt: skip
+        if stage_inputs(self.stage) & set(LABELS):
+            labels = [row.label for row in batch.rows]
+            if any(label is None for label in labels):
+                raise InputError(f"stage {self.stage.name}: rows without a label; see `kind` of its corpora")
+            label_B1 = torch.tensor(labels, dtype=torch.float32, device=device).view(-1, 1)
+            score_B = gather(label_B1).squeeze(1)
+            tensors |= {"score_B": score_B, "label_B": score_B.long()}
+        if self.classifier is not None:
+            tensors |= {"classifier_CF": self.classifier.weight, "bias_C": self.classifier.bias}
+        if self.domains is not None:
+            domain_B1 = torch.tensor([[row.domain] for row in batch.rows], device=device, dtype=torch.float32)
+            tensors |= {
+                DOMAINS: self.domains.weight,
+                "bias_P": self.domains.bias,
+                "domain_B": gather(domain_B1).squeeze(1).long(),
+            }
+        return self._sum(tensors)
+
+    def prepare(self, stream: TextStream) -> None:
+        """Check that the stage's text has as many domains as the classifier."""
+        found = len({source.domain for source in stream.sources})
+        if self.domains is not None and found != self.domains.out_features:
+            raise InputError(
+                f"stage {self.stage.name}: domain_adversarial was made for {self.domains.out_features} corpora, the "
+                f"stage reads {found}"
+            )
+
+
+def count_domains(stage: Stage) -> int:
+    """Number of corpora (domains) of a stage, which must list two or more."""
+    if stage.corpora is None or len(stage.corpora) < 2:
+        raise InputError(f"stage {stage.name}: domain_adversarial needs two corpora or more, listed in the stage")
+    return len(stage.corpora)
