@@ -45,10 +45,10 @@ def fill_store(cache: Path, rows: int) -> None:
     """A guide store that already holds `rows` vectors of other sentences."""
     import numpy as np
 
-    from msdc.distill.guide import Guide
+    from msdc.distill.teacher_cache import CachedTeacher
     from msdc.encoders.encoder import load_encoder
 
-    store = Guide(load_encoder(TEACHER), cache, 64).store
+    store = CachedTeacher(load_encoder(TEACHER), cache, 64).store
     generator = np.random.default_rng(1)
     for first in range(0, rows, 100_000):
         keys = generator.integers(0, 2**63, min(100_000, rows - first), dtype=np.uint64)

@@ -19,7 +19,6 @@ from msdc.compress.student.io import add_stock_twin, save_student
 from msdc.distill.data.batches import CHUNK_PAIRS, BatchFeed
 from msdc.distill.data.downloads import record_downloads
 from msdc.distill.data.stream import TextStream
-from msdc.distill.guide import Guide, default_cache
 from msdc.distill.model_card import model_card
 from msdc.distill.preflight import check_recipe
 from msdc.distill.recipe import Recipe, Stage
@@ -27,6 +26,7 @@ from msdc.distill.run.folder import RunFolder, StageFolder, leaves
 from msdc.distill.run.models import RunModels, StageModels
 from msdc.distill.run.text import RunText
 from msdc.distill.tasks import Task, make_task
+from msdc.distill.teacher_cache import CachedTeacher, default_cache
 from msdc.distill.training import parallel
 from msdc.distill.training.checkpoint import checkpoints, step_of
 from msdc.distill.training.progress import StageProgress
@@ -186,7 +186,7 @@ class Run:
         guide = None
         if models.guide is not None:
             models.guide.module.to(self.device)
-            guide = Guide(models.guide, self.cache, stage.max_length, self.precision, models.guide_layers)
+            guide = CachedTeacher(models.guide, self.cache, stage.max_length, self.precision, models.guide_layers)
         learner = models.learner
         learner.max_length = min(learner.max_length, stage.max_length)
         if stage.quantize is not None:

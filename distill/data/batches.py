@@ -15,8 +15,8 @@ from torch import Tensor
 
 from msdc.distill.data.sources import Row
 from msdc.distill.data.stream import TextStream
-from msdc.distill.guide import Guide, GuideOutput
 from msdc.distill.recipe import Stage
+from msdc.distill.teacher_cache import CachedTeacher, TeacherOutput
 from msdc.encoders.defaults import with_prompt
 from msdc.errors import MsdcError
 from msdc.text.packing import pad
@@ -60,7 +60,7 @@ class Chunk:
     pad_id: int
 
     def batch(
-        self, number: int, guide_source: GuideOutput | None = None, guide_target: GuideOutput | None = None
+        self, number: int, guide_source: TeacherOutput | None = None, guide_target: TeacherOutput | None = None
     ) -> Batch:
         """Batch `number` as tensors, with what the guide says of its sources and targets."""
         pick = self.cuts[number]
@@ -68,7 +68,7 @@ class Chunk:
         def side(ids: list[list[int]] | None) -> tuple[Tensor, Tensor] | None:
             return None if ids is None else pad([ids[i] for i in pick], self.pad_id)
 
-        def vectors(guide: GuideOutput | None) -> Tensor | None:
+        def vectors(guide: TeacherOutput | None) -> Tensor | None:
             return None if guide is None else torch.from_numpy(guide.sentence_ND)
 
         source = side(self.source_ids)
@@ -163,7 +163,7 @@ class BatchFeed:
     stream: TextStream
     tokenizer: Tokenizer
     seed: int
-    guide: Guide | None = None
+    guide: CachedTeacher | None = None
     guide_targets: bool = False
     prompt: str = ""
     position: Position = field(default_factory=Position)
@@ -181,7 +181,7 @@ class BatchFeed:
         """
         for first in range(start - start % WINDOW, len(chunk.cuts), WINDOW):
             cuts = chunk.cuts[first : first + WINDOW]
-            source: list[GuideOutput | None] = [None] * len(cuts)
+            source: list[TeacherOutput | None] = [None] * len(cuts)
             target = source
             if self.guide is not None:
                 picked = [chunk.rows[i] for i in np.concatenate(cuts)]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from msdc.distill.guide import Guide
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks.generative import GENERATIVE_INPUTS, GenerativeTask
 from msdc.distill.tasks.hidden_states import HiddenStatesTask
 from msdc.distill.tasks.sentence import EmbeddingTask, LabelledTask, SentenceTask, Task, stage_inputs
+from msdc.distill.teacher_cache import CachedTeacher
 
 
-def make_task(student: Any, stage: Stage, guide: Guide | None = None, mask_id: int | None = None) -> Task:
+def make_task(student: Any, stage: Stage, guide: CachedTeacher | None = None, mask_id: int | None = None) -> Task:
     """The task of a stage: the first that applies, told by the tensors that the stage's objectives need.
 
     Raises:

@@ -22,10 +22,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from msdc.distill.data.batches import Batch
-from msdc.distill.guide import Guide
 from msdc.distill.objectives import find_objective
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import SentenceTask, encode_sides, stage_inputs
+from msdc.distill.teacher_cache import CachedTeacher
 from msdc.distill.training.parallel import gather, rank_and_world
 from msdc.errors import InputError
 
@@ -61,7 +61,9 @@ def mask_many(
 class GenerativeTask(SentenceTask):
     """MLM, SMLM, XTR, UGT, with sentence alignment and similarity where the stage asks for them."""
 
-    def __init__(self, student: Any, stage: Stage, guide: Guide | None = None, mask_id: int | None = None) -> None:
+    def __init__(
+        self, student: Any, stage: Stage, guide: CachedTeacher | None = None, mask_id: int | None = None
+    ) -> None:
         super().__init__(student, stage, guide, mask_id)
         needed = stage_inputs(stage)
         self.many = "token_logits_MV" in needed

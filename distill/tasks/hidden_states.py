@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from msdc.compress.student.from_transformers import to_student
 from msdc.distill.data.batches import Batch
 from msdc.distill.data.stream import TextStream
-from msdc.distill.guide import Guide
 from msdc.distill.objectives import domain_prototypes, find_objective, layer_subset
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import Task, stage_inputs
+from msdc.distill.teacher_cache import CachedTeacher
 from msdc.distill.training.parallel import gather
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
@@ -46,7 +46,7 @@ def layer_pairs(stage: Stage, guide: Encoder, student: Encoder) -> tuple[tuple[i
     return ()
 
 
-def prototypes(stream: TextStream, guide: Guide) -> Tensor:
+def prototypes(stream: TextStream, guide: CachedTeacher) -> Tensor:
     """The mean direction of the guide's vectors in each domain, [P, D], from the first rows of every source.
 
     Raises:
@@ -77,7 +77,9 @@ class HiddenStatesTask(Task):
 
     prototypes_PD: Tensor | None
 
-    def __init__(self, student: Any, stage: Stage, guide: Guide | None = None, mask_id: int | None = None) -> None:
+    def __init__(
+        self, student: Any, stage: Stage, guide: CachedTeacher | None = None, mask_id: int | None = None
+    ) -> None:
         super().__init__(student, stage, guide, mask_id)
         if guide is None:
             raise InputError(f"stage {stage.name}: {stage.objective[0].name} needs a guide to compare states with")

@@ -18,8 +18,8 @@ from msdc.distill import objectives
 from msdc.distill.data.batches import Batch
 from msdc.distill.data.labelled_pairs import NLI_CLASSES
 from msdc.distill.data.stream import TextStream
-from msdc.distill.guide import Guide
 from msdc.distill.recipe import ObjectiveUse, Stage
+from msdc.distill.teacher_cache import CachedTeacher
 from msdc.distill.training.parallel import gather
 from msdc.errors import InputError
 
@@ -75,11 +75,13 @@ class Task(nn.Module):
 
     needs_guide_vectors = True
 
-    def __init__(self, student: Any, stage: Stage, guide: Guide | None = None, mask_id: int | None = None) -> None:
+    def __init__(
+        self, student: Any, stage: Stage, guide: CachedTeacher | None = None, mask_id: int | None = None
+    ) -> None:
         super().__init__()
         self.student = student
         self.stage = stage
-        # A Guide is no module: frozen, not trained, not saved.
+        # A CachedTeacher is no module: frozen, not trained, not saved.
         self.guide = guide
         self.uses: list[tuple[ObjectiveUse, objectives.Objective]] = []
         for use in stage.objective:
@@ -128,7 +130,9 @@ class Task(nn.Module):
 class SentenceTask(Task):
     """Sentence vectors of both sides against the guide's (MSD stages 1, 3, 4; MKD; DistilCSE)."""
 
-    def __init__(self, student: Any, stage: Stage, guide: Guide | None = None, mask_id: int | None = None) -> None:
+    def __init__(
+        self, student: Any, stage: Stage, guide: CachedTeacher | None = None, mask_id: int | None = None
+    ) -> None:
         super().__init__(student, stage, guide, mask_id)
         self.project: nn.Linear | None = None
         equal = stage.source_share < 1 or any(objective.equal_widths for _, objective in self.uses)
@@ -240,7 +244,9 @@ class LabelledTask(SentenceTask):
     The classifiers over the vectors belong to the task and are not saved with the student.
     """
 
-    def __init__(self, student: Any, stage: Stage, guide: Guide | None = None, mask_id: int | None = None) -> None:
+    def __init__(
+        self, student: Any, stage: Stage, guide: CachedTeacher | None = None, mask_id: int | None = None
+    ) -> None:
         super().__init__(student, stage, guide, mask_id)
         needed = stage_inputs(stage)
         self.classifier: nn.Linear | None = None

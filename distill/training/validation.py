@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from msdc.distill.data.sources import Row, refuse_test_set
-from msdc.distill.guide import Guide
+from msdc.distill.teacher_cache import CachedTeacher
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 from msdc.scores import cosine_rows, mse, nearest_accuracy, spearman
@@ -53,7 +53,7 @@ class Validator:
 
     heldout: dict[str, list[Row]]
     graded: list[ScoredPairs]
-    guide: Guide | None
+    guide: CachedTeacher | None
     choose: str = "auto"
     project: Callable[[Tensor], Tensor] | None = None
 

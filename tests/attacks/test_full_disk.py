@@ -16,8 +16,8 @@ from audited_work import differences, verb
 from full_disk import said, small_disk
 from write_events import contents
 
-from msdc.distill.data.guide_store import GuideStore
 from msdc.distill.pipeline import run
+from msdc.distill.teacher_cache import OutputStore
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="limits a forked child; this system has no fork")
 
@@ -64,7 +64,7 @@ def test_distill_on_a_full_disk_goes_on_later(place, tiny_teacher):
 
 def test_guide_store_on_a_full_disk(place):
     """What was stored before is read as before; what could not be stored is stored later."""
-    store = GuideStore(place / "guide", 64)
+    store = OutputStore(place / "guide", 64)
     keys = np.arange(1, 5001, dtype=np.uint64)
     vectors = np.repeat(keys[:, None] % 1000, 64, axis=1).astype(np.float32)
     store.append(keys[:100], vectors[:100])
@@ -72,9 +72,9 @@ def test_guide_store_on_a_full_disk(place):
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 
-    text = said(lambda: GuideStore(place / "guide", 64).append(keys, vectors), limit)
+    text = said(lambda: OutputStore(place / "guide", 64).append(keys, vectors), limit)
     assert text == f"disk full while writing {place / 'guide'}: free some space and run again"
-    again = GuideStore(place / "guide", 64)
+    again = OutputStore(place / "guide", 64)
     assert again.count == 100
     again.append(keys, vectors)
     np.testing.assert_array_equal(again.read(again.find(keys)), vectors)

@@ -7,9 +7,9 @@ from folder_kinds import PROMPTS, write_folder
 
 import msdc
 from msdc.distill.data.batches import BatchFeed
-from msdc.distill.guide import Guide
 from msdc.distill.pipeline import Run
 from msdc.distill.recipe_file import parse_recipe
+from msdc.distill.teacher_cache import CachedTeacher
 
 
 def test_prompts_stay_with_the_student(tiny_tree, tmp_path, monkeypatch):
@@ -40,6 +40,6 @@ def test_a_guide_of_states_uses_its_default_prompt(tmp_path):
     folder = write_folder(tmp_path / "prompted", "default prompt")
     vectors = msdc.load_encoder(folder).encode(["the cat sleeps"])
     for layers in ((), (1, 2)):
-        guide = Guide(msdc.load_encoder(folder), tmp_path / f"cache{len(layers)}", 24, layers=layers)
+        guide = CachedTeacher(msdc.load_encoder(folder), tmp_path / f"cache{len(layers)}", 24, layers=layers)
         # Stored in half precision.
         assert np.abs(guide.vectors(["the cat sleeps"]) - vectors).max() < 2e-3

@@ -15,7 +15,6 @@ from msdc.compress.student.model import Student, StudentConfig
 from msdc.distill.data.batches import Batch
 from msdc.distill.data.sources import Row, open_corpora
 from msdc.distill.data.stream import TextStream
-from msdc.distill.guide import Guide
 from msdc.distill.objectives import MemoryBank
 from msdc.distill.pipeline import run
 from msdc.distill.recipe import Corpus, HeldOut, Stage
@@ -24,6 +23,7 @@ from msdc.distill.tasks import make_task
 from msdc.distill.tasks.generative import GenerativeTask, inside, mask_many, mask_one
 from msdc.distill.tasks.hidden_states import prototypes
 from msdc.distill.tasks.sentence import encode_sides
+from msdc.distill.teacher_cache import CachedTeacher
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
 from msdc.text.packing import pad
@@ -129,7 +129,7 @@ def test_layer_states_are_those_the_layers_give():
 
 def test_states_of_the_guide_come_from_the_store(tiny_teacher, tmp_path):
     plain = load_encoder(tiny_teacher)
-    guide = Guide(load_encoder(tiny_teacher), tmp_path, 20, layers=(1, 2))
+    guide = CachedTeacher(load_encoder(tiny_teacher), tmp_path, 20, layers=(1, 2))
     texts = ["a cat sat", "house"]
     output = guide.outputs(texts)
     np.testing.assert_allclose(output.sentence_ND, plain.encode(texts), atol=2e-3)
@@ -137,15 +137,15 @@ def test_states_of_the_guide_come_from_the_store(tiny_teacher, tmp_path):
     _, states = to_student(plain).layer_states(ids, mask, (1, 2))
     np.testing.assert_allclose(output.states_NLH, states.detach().numpy(), atol=5e-3)
     # Computed once, found again, and kept apart from other layers, other precisions and plain vectors.
-    again = Guide(load_encoder(tiny_teacher), tmp_path, 20, layers=(1, 2))
+    again = CachedTeacher(load_encoder(tiny_teacher), tmp_path, 20, layers=(1, 2))
     assert again.store.count == 2
     np.testing.assert_array_equal(again.outputs(texts).states_NLH, output.states_NLH)
     others = [
-        Guide(load_encoder(tiny_teacher), tmp_path, 20, **settings).store.folder
+        CachedTeacher(load_encoder(tiny_teacher), tmp_path, 20, **settings).store.folder
         for settings in ({}, {"layers": (1,)}, {"precision": "bfloat16"}, {"layers": (1,), "precision": "bfloat16"})
     ]
     assert len({guide.store.folder, *others}) == 5
-    assert Guide(plain, tmp_path, 20).outputs(texts).states_NLH is None
+    assert CachedTeacher(plain, tmp_path, 20).outputs(texts).states_NLH is None
 
 
 def test_prototypes_are_mean_directions_by_corpus(tiny_teacher, tmp_path):
@@ -153,7 +153,7 @@ def test_prototypes_are_mean_directions_by_corpus(tiny_teacher, tmp_path):
         (tmp_path / f"{name}.txt").write_text("".join(f"{name} sentence {i}\n" for i in range(30)))
     sources = open_corpora(tuple(Corpus(path=str(tmp_path / f"{n}.txt")) for n in ("one", "two")))
     stream = TextStream(sources, 1, HeldOut(share=0.1))
-    guide = Guide(load_encoder(tiny_teacher), tmp_path / "cache", 20)
+    guide = CachedTeacher(load_encoder(tiny_teacher), tmp_path / "cache", 20)
     found = prototypes(stream, guide)
     for number, source in enumerate(sources):
         texts = [row.source for row in source.read() if not stream.is_heldout(row.source)]
@@ -310,8 +310,8 @@ def test_mlm_predicts_each_masked_token_from_its_own_state(names):
         make_task(student(), Stage(name="g", guide=None, objective=["mlm", "smlm"]), mask_id=1)
 
 
-def wide_guide(tiny_teacher, tmp_path) -> Guide:
-    return Guide(load_encoder(tiny_teacher), tmp_path, 20)
+def wide_guide(tiny_teacher, tmp_path) -> CachedTeacher:
+    return CachedTeacher(load_encoder(tiny_teacher), tmp_path, 20)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from msdc.distill.guide import Guide
 from msdc.distill.pipeline import Run, resolve_precision, run
 from msdc.distill.recipe_file import parse_recipe
+from msdc.distill.teacher_cache import CachedTeacher
 from msdc.encoders.encoder import load_encoder
 from msdc.machine import read_machine
 
@@ -52,7 +52,7 @@ def test_a_recipe_without_precision_is_auto(tiny_tree):
 def test_bfloat16_guide_vectors_are_near_the_float_ones(tiny_teacher, parallel_tsv, tmp_path):
     texts = [line.split("\t")[0] for line in parallel_tsv.read_text(encoding="utf-8").splitlines()[1:40]]
     made = {
-        precision: Guide(load_encoder(tiny_teacher), tmp_path / precision, 20, precision).vectors(texts)
+        precision: CachedTeacher(load_encoder(tiny_teacher), tmp_path / precision, 20, precision).vectors(texts)
         for precision in ("float32", "bfloat16")
     }
     assert not np.array_equal(made["bfloat16"], made["float32"])

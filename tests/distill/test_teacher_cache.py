@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from msdc.distill.guide import Guide, GuideStore
+from msdc.distill.teacher_cache import CachedTeacher, OutputStore
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
 from msdc.text.tokenizer import text_key
@@ -15,7 +15,7 @@ TEXTS = ["a cat sat", "the dog ran to the house", "a cat sat", "house"]
 
 @pytest.fixture
 def guide(tiny_teacher, tmp_path):
-    return Guide(load_encoder(tiny_teacher), tmp_path / "cache", 20)
+    return CachedTeacher(load_encoder(tiny_teacher), tmp_path / "cache", 20)
 
 
 def test_equal_to_the_encoder_and_computed_once(guide, monkeypatch):
@@ -30,7 +30,7 @@ def test_equal_to_the_encoder_and_computed_once(guide, monkeypatch):
 
 def test_another_process_reads_what_the_first_wrote(guide, tiny_teacher, tmp_path):
     first = guide.vectors(TEXTS)
-    other = Guide(load_encoder(tiny_teacher), tmp_path / "cache", 20)
+    other = CachedTeacher(load_encoder(tiny_teacher), tmp_path / "cache", 20)
     assert other.store.count == 3
     np.testing.assert_array_equal(other.vectors(TEXTS), first)
 
@@ -44,7 +44,7 @@ def test_a_torn_tail_is_ignored_and_repaired(guide, tiny_teacher, tmp_path, torn
     path.write_bytes(path.read_bytes()[:-3])
     if torn != "blocks.bin":
         (guide.store.folder / "blocks.bin").write_bytes((guide.store.folder / "blocks.bin").read_bytes()[:64])
-    again = Guide(load_encoder(tiny_teacher), tmp_path / "cache", 20)
+    again = CachedTeacher(load_encoder(tiny_teacher), tmp_path / "cache", 20)
     assert again.store.count == 3
     np.testing.assert_array_equal(again.vectors([*TEXTS, "another text"])[:-1], first)
     assert again.store.count == 4 and "again" not in capsys.readouterr().err
@@ -54,7 +54,7 @@ def test_a_torn_tail_is_ignored_and_repaired(guide, tiny_teacher, tmp_path, torn
 def filled(tiny_teacher, tmp_path_factory):
     """A store of three blocks (the encoder is opened once), and what it answers."""
     folder = tmp_path_factory.mktemp("filled")
-    guide = Guide(load_encoder(tiny_teacher), folder, 20)
+    guide = CachedTeacher(load_encoder(tiny_teacher), folder, 20)
     texts = [f"{name} and the number {number}" for number, name in enumerate(["one", "two", "three"] * 4)]
     for part in (texts[:5], texts[5:9], texts[9:]):
         guide.vectors(part)
@@ -63,7 +63,7 @@ def filled(tiny_teacher, tmp_path_factory):
 
 def reopened(guide, folder):
     """The same guide over the store in another folder: a new process, without loading the encoder again."""
-    guide.store = GuideStore(folder / guide.store.folder.name, guide.store.width)
+    guide.store = OutputStore(folder / guide.store.folder.name, guide.store.width)
     return guide
 
 
@@ -114,7 +114,7 @@ def test_a_store_of_an_earlier_version_is_made_anew(filled, tmp_path, capsys):
 
 
 def test_a_key_written_twice_is_stored_once(tmp_path):
-    store, other = GuideStore(tmp_path / "s", 4), GuideStore(tmp_path / "s", 4)
+    store, other = OutputStore(tmp_path / "s", 4), OutputStore(tmp_path / "s", 4)
     keys = np.array([text_key("x"), text_key("y")], dtype=np.uint64)
     store.append(keys, np.ones((2, 4)))
     other.append(keys[:1], np.zeros((1, 4)))
@@ -133,8 +133,8 @@ def test_a_guide_that_is_not_frozen_is_refused(guide):
 
 def test_a_big_store_answers_as_a_small_one(tmp_path, monkeypatch):
     """Keys that wait unsorted, keys in the index, and what another process appended meanwhile."""
-    monkeypatch.setattr("msdc.distill.data.guide_store.RECENT", 5)
-    store, other = GuideStore(tmp_path / "s", 2), GuideStore(tmp_path / "s", 2)
+    monkeypatch.setattr("msdc.distill.teacher_cache.RECENT", 5)
+    store, other = OutputStore(tmp_path / "s", 2), OutputStore(tmp_path / "s", 2)
     rng = np.random.default_rng(1)
     keys = rng.permutation(200).astype(np.uint64)
     for number, part in enumerate(np.split(keys, 50)):
