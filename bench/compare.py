@@ -173,10 +173,10 @@ def _differences(old: list[DeviceRun], new: list[DeviceRun], seed: int) -> list[
         theirs = [timing for run in new if (timing := getattr(run, name)) is not None]
         if mine and theirs:
             found.append(_timing(title, clock, mine, theirs, seed))
-    if first_old.load_ms and first_new.load_ms:
+    if clock == "wall" and first_old.load and first_new.load:
         # One sample each: a difference can be shown, but not judged.
-        change = first_new.load_ms / first_old.load_ms - 1.0
-        found.append(Difference("load", "ms", first_old.load_ms, first_new.load_ms, change, None, "unknown"))
+        change = first_new.load / first_old.load - 1.0
+        found.append(Difference("load", "ms", first_old.load, first_new.load, change, None, "unknown"))
     if first_old.memory and first_new.memory:
         was, now = first_old.memory, first_new.memory
         rise_old, rise_new = was.warm.anon_mib - was.start.anon_mib, now.warm.anon_mib - now.start.anon_mib

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from msdc.bench.result import Artifact, DeviceParity, GoldenParity
+from msdc.bench.result import Artifact, Parity
 from msdc.errors import MsdcError
 from msdc.export.manifest import GOLDEN_FILE, Manifest
 from msdc.export.mobile.sizes import deflated
@@ -54,14 +54,14 @@ PARITY_GATE = 0.999
 SINGLE_GATE = 1 - 10 * (1 - PARITY_GATE)
 
 
-def vectors_agree(golden: GoldenParity) -> bool:
+def vectors_agree(golden: Parity) -> bool:
     """Whether the device's golden vectors are those of the export, as far as processors may differ."""
     return golden.mean_cosine >= PARITY_GATE and golden.min_cosine >= SINGLE_GATE
 
 
 def compare_golden(
     golden: dict[str, Any], runtime: RuntimeName, ids: Sequence[Sequence[int]], sentence_ND: np.ndarray
-) -> DeviceParity:
+) -> Parity:
     """Compare the device's ids and vectors of the golden texts with those stored at export.
 
     `golden` is what `msdc.export.reference.golden.read_golden` returns. The reference is the artifact's own vector, not
@@ -84,14 +84,12 @@ def compare_golden(
     float_ND = golden["vectors"].get("float")
     float_N = cosine_rows(float_ND, sentence_ND) if float_ND is not None else None
     differ = [i for i, (mine, theirs) in enumerate(zip(ids, golden["ids"], strict=True)) if list(mine) != list(theirs)]
-    return DeviceParity(
-        golden=GoldenParity(
-            texts=len(ids),
-            mean_cosine=round(float(cosines_N.mean()), 7),
-            min_cosine=round(float(cosines_N.min()), 7),
-            float_mean_cosine=None if float_N is None else round(float(float_N.mean()), 7),
-            float_min_cosine=None if float_N is None else round(float(float_N.min()), 7),
-            ids_equal=not differ,
-            ids_differ=tuple(differ),
-        )
+    return Parity(
+        texts=len(ids),
+        mean_cosine=round(float(cosines_N.mean()), 7),
+        min_cosine=round(float(cosines_N.min()), 7),
+        float_mean_cosine=None if float_N is None else round(float(float_N.mean()), 7),
+        float_min_cosine=None if float_N is None else round(float(float_N.min()), 7),
+        ids_equal=not differ,
+        ids_differ=tuple(differ),
     )

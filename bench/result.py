@@ -1,28 +1,38 @@
-"""The result file: what was measured of one artifact on one device, and the source of every number.
+"""Results: what was measured of one artifact on one device, where every number comes from, and the files of them.
 
 One `DeviceRun` per artifact and device. A `BenchFile` holds several runs and the scores of float models (teacher,
-assistant, student); a report is made from it. Units are in the field names. A run whose clock counts instructions has
-no value in a field that ends in `_ms`: an instruction count is not a time.
+assistant, student); a report is made from it. Units are in the field names; a `Timing` names its unit, because a device
+whose clock counts instructions tells no time.
+
+Results measured elsewhere (an iPhone, a device farm, the log of an Android benchmark) are read too: JSON with
+`artifact` {bundle, runtime, precision, file, bytes, sha256}, `device` {name, cpu, cores, memory_mib} and
+`latency` [{length, samples_ms}]; other fields of a device run are optional.
 """
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from msdc.errors import InputError
 from msdc.export.runtimes import RuntimeName
+from msdc.files import read_json
 
-FORMAT = 1
+FORMAT = 2
 Clock = Literal["wall", "instructions"]
+Unit = Literal["ms", "instructions"]
+UNITS: dict[Clock, Unit] = {"wall": "ms", "instructions": "instructions"}
 # 1e15 ms are 30,000 years; what is larger overflows when it is added up.
 Sample = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
-Instructions = Annotated[float, Field(ge=0, le=2.0**63, allow_inf_nan=False)]
+Positive = Annotated[int, Field(ge=1, le=2**63 - 1)]
+Mib = Annotated[float, Field(ge=0, le=1e12)]
 Cosine = Annotated[float, Field(ge=-1.001, le=1.001)]
 MAX_SAMPLES = 1_000_000
 
@@ -40,15 +50,11 @@ class Artifact(Record):
     runtime: RuntimeName
     precision: str
     file: str
-    bytes: int = Field(le=2**63 - 1, ge=0)
+    bytes: Count
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    parameters: int | None = Field(default=None, le=2**63 - 1, ge=0)
-    bundle_bytes: int | None = Field(
-        default=None, le=2**63 - 1, ge=0, description="every file of the bundle that the device needs"
-    )
-    compressed_bytes: int | None = Field(
-        default=None, le=2**63 - 1, ge=0, description="the same files as stores and web servers compress them"
-    )
+    parameters: Count | None = None
+    bundle_bytes: Count | None = Field(default=None, description="every file of the bundle that the device needs")
+    compressed_bytes: Count | None = Field(default=None, description="the same, as stores and web servers compress it")
 
 
 class DeviceInfo(Record):
@@ -58,8 +64,8 @@ class DeviceInfo(Record):
     kind: str = Field(pattern=r"^[a-z][a-z0-9_]{0,31}$", description="a device of msdc bench, or other")
     cpu: str = ""
     isa: tuple[str, ...] = ()
-    cores: int | None = Field(le=2**63 - 1, ge=1, description="None: unknown")
-    memory_mib: float | None = Field(ge=0, le=1e12, description="None: unknown")
+    cores: Positive | None = Field(default=None, description="None: unknown")
+    memory_mib: Mib | None = Field(default=None, description="None: unknown")
     os: str = ""
     emulated: bool = False
 
@@ -75,99 +81,49 @@ class DeviceState(Record):
     load_1min: float | None = Field(default=None, description="load average: other work on the machine")
 
 
-class _Timing(Record):
-    """Raw samples in order of measurement, without warm-up runs, and their percentiles, named NAME_UNIT."""
-
-    unit: ClassVar[str]
-    length: int | None = Field(
-        default=None, le=2**63 - 1, ge=1, description="tokens with special ids; None for text in, vector out"
-    )
-    warmup: int = Field(le=2**63 - 1, ge=0)
-
-    @model_validator(mode="after")
-    def _ordered(self) -> _Timing:
-        if not self.minimum <= self.p50 <= self.p90 <= self.p99:
-            raise ValueError("minimum and percentiles are not in ascending order")
-        return self
-
-    def _figure(self, name: str) -> Any:
-        return getattr(self, f"{name}_{self.unit}")
-
-    @property
-    def samples(self) -> tuple[float, ...]:
-        """Raw samples in the timing's unit."""
-        return tuple(self._figure("samples"))
-
-    @property
-    def p50(self) -> float:
-        """Median."""
-        return float(self._figure("p50"))
-
-    @property
-    def p90(self) -> float:
-        """90th percentile."""
-        return float(self._figure("p90"))
-
-    @property
-    def p99(self) -> float:
-        """99th percentile."""
-        return float(self._figure("p99"))
-
-    @property
-    def minimum(self) -> float:
-        """Smallest sample."""
-        return float(self._figure("min"))
-
-
-class WallTiming(_Timing):
-    """Times in milliseconds."""
-
-    unit = "ms"
-    samples_ms: tuple[Sample, ...] = Field(min_length=1, max_length=MAX_SAMPLES)
-    p50_ms: Sample
-    p90_ms: Sample
-    p99_ms: Sample
-    min_ms: Sample
-
-
-class InstructionTiming(_Timing):
-    """Counted instructions, from an emulator whose clock counts them."""
-
-    unit = "instructions"
-    samples_instructions: tuple[Count, ...] = Field(min_length=1, max_length=MAX_SAMPLES)
-    p50_instructions: Instructions
-    p90_instructions: Instructions
-    p99_instructions: Instructions
-    min_instructions: Instructions
-
-
-Timing = WallTiming | InstructionTiming
-
-
 def percentile(samples: Sequence[float], percent: float) -> float:
     """Linear interpolation between the two nearest ranks (numpy's default, R type 7).
 
     Raises:
         InputError: no samples, or one that is not a finite number.
     """
-    if not len(samples):
-        raise InputError("a percentile needs at least one sample")
-    if not all(math.isfinite(sample) for sample in samples):
-        raise InputError("a sample is not a finite number")
+    if not len(samples) or not all(math.isfinite(sample) for sample in samples):
+        raise InputError("a percentile needs at least one sample, and finite numbers only")
     return float(np.percentile(np.asarray(samples, dtype=np.float64), percent))
 
 
-def make_timing(samples: Sequence[float], *, warmup: int, length: int | None = None, clock: Clock = "wall") -> Timing:
-    """Timing of `samples`, in milliseconds (clock wall) or instructions (clock instructions), percentiles computed."""
-    figures = [percentile(samples, percent) for percent in (50, 90, 99)] + [float(min(samples))]
-    names = ("p50", "p90", "p99", "min")
-    if clock == "wall":
-        rounded = {f"{name}_ms": round(value, 6) for name, value in zip(names, figures, strict=True)}
-        return WallTiming(length=length, warmup=warmup, samples_ms=tuple(round(s, 6) for s in samples), **rounded)
-    counted = {f"{name}_instructions": value for name, value in zip(names, figures, strict=True)}
-    return InstructionTiming(
-        length=length, warmup=warmup, samples_instructions=tuple(round(s) for s in samples), **counted
-    )
+class Timing(Record):
+    """Raw samples in order of measurement, without warm-up runs: milliseconds, or executed instructions."""
+
+    unit: Unit = "ms"
+    length: Positive | None = Field(default=None, description="tokens with special ids; None for text in, vector out")
+    warmup: Count = 0
+    samples: tuple[Sample, ...] = Field(min_length=1, max_length=MAX_SAMPLES)
+
+    @field_validator("samples")
+    @classmethod
+    def _rounded(cls, samples: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple(round(sample, 6) for sample in samples)
+
+    @property
+    def p50(self) -> float:
+        """Median."""
+        return percentile(self.samples, 50)
+
+    @property
+    def p90(self) -> float:
+        """90th percentile."""
+        return percentile(self.samples, 90)
+
+    @property
+    def p99(self) -> float:
+        """99th percentile."""
+        return percentile(self.samples, 99)
+
+    @property
+    def minimum(self) -> float:
+        """Smallest sample."""
+        return min(self.samples)
 
 
 class MemoryPhase(Record):
@@ -176,10 +132,10 @@ class MemoryPhase(Record):
     Outside Linux PSS is None, and a note of the run says what stands for the others.
     """
 
-    vmhwm_mib: float = Field(ge=0, le=1e12)
-    pss_mib: float | None = Field(ge=0, le=1e12)
-    anon_mib: float = Field(ge=0, le=1e12)
-    file_mib: float = Field(ge=0, le=1e12)
+    vmhwm_mib: Mib
+    pss_mib: Mib | None
+    anon_mib: Mib
+    file_mib: Mib
 
 
 class Memory(Record):
@@ -190,22 +146,16 @@ class Memory(Record):
     warm: MemoryPhase
 
 
-class GoldenParity(Record):
-    """The artifact's vectors on this device against its own stored at export and, `float_`, the float model's."""
+class Parity(Record):
+    """The artifact's golden vectors on this device against its own of the export and, `float_`, the float model's."""
 
-    texts: int = Field(le=2**63 - 1, ge=0)
+    texts: Count
     mean_cosine: Cosine
     min_cosine: Cosine
     float_mean_cosine: Cosine | None = None
     float_min_cosine: Cosine | None = None
     ids_equal: bool
     ids_differ: tuple[int, ...] = Field(default=(), description="indices of golden texts whose ids differ")
-
-
-class DeviceParity(Record):
-    """How far the device's answers are from those of the exporting machine."""
-
-    golden: GoldenParity
 
 
 class BrowserFacts(Record):
@@ -223,9 +173,9 @@ class BrowserFacts(Record):
     calls_per_sample: dict[str, int] = Field(default_factory=dict, description="calls that one sample is the mean of")
     cold_ms: dict[str, Sample] = Field(default_factory=dict)
     golden_sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="of the golden vectors, to compare browsers")
-    heap_loaded_mib: float = Field(ge=0, le=1e12)
-    heap_warm_mib: float = Field(ge=0, le=1e12)
-    renderer_pss_mib: float | None = Field(default=None, ge=0, le=1e12, description="of the page's process")
+    heap_loaded_mib: Mib
+    heap_warm_mib: Mib
+    renderer_pss_mib: Mib | None = Field(default=None, description="of the page's process")
 
 
 class Accuracy(BaseModel):
@@ -240,11 +190,11 @@ class Accuracy(BaseModel):
 
 
 class DeviceRun(Record):
-    """One artifact on one device."""
+    """One artifact on one device. `load`, `init` and `first` are in the clock's unit: milliseconds or instructions."""
 
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     kind: Literal["device-run"] = "device-run"
-    created: str
+    created: str = Field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"))
     origin: Literal["measured", "imported"] = "measured"
     harness: Literal["python", "native", "browser", "other"] = Field(
         description="what called the runtime on the device"
@@ -252,19 +202,16 @@ class DeviceRun(Record):
     artifact: Artifact
     device: DeviceInfo
     versions: dict[str, str] = Field(default_factory=dict)
-    threads: int = Field(le=2**63 - 1, ge=1)
+    threads: Positive
     clock: Clock = "wall"
-    load_ms: Sample | None = None
-    init_ms: Sample | None = None
-    first_ms: Sample | None = None
-    load_instructions: int | None = Field(default=None, le=2**63 - 1, ge=0)
-    init_instructions: int | None = Field(default=None, le=2**63 - 1, ge=0)
-    first_instructions: int | None = Field(default=None, le=2**63 - 1, ge=0)
+    load: Sample | None = Field(default=None, description="opening the program")
+    init: Sample | None = Field(default=None, description="opening the tokenizer")
+    first: Sample | None = Field(default=None, description="the first run")
     latency: tuple[Timing, ...] = ()
     tokenize: Timing | None = None
-    pipeline: Timing | None = None
+    pipeline: Timing | None = Field(default=None, description="text to vector")
     memory: Memory | None = None
-    parity: DeviceParity | None = None
+    parity: Parity | None = None
     browser: BrowserFacts | None = None
     accuracy: tuple[Accuracy, ...] = ()
     state_before: DeviceState | None = None
@@ -274,13 +221,8 @@ class DeviceRun(Record):
     @model_validator(mode="after")
     def _one_clock(self) -> DeviceRun:
         timings = [*self.latency, *(t for t in (self.tokenize, self.pipeline) if t is not None)]
-        wrong = InstructionTiming if self.clock == "wall" else WallTiming
-        if any(isinstance(timing, wrong) for timing in timings):
+        if any(timing.unit != UNITS[self.clock] for timing in timings):
             raise ValueError(f"a timing is not in the unit of the run's clock ({self.clock})")
-        suffix = "_instructions" if self.clock == "wall" else "_ms"
-        for stem in ("load", "init", "first"):
-            if getattr(self, stem + suffix) is not None:
-                raise ValueError(f"{stem}{suffix} is filled although the run's clock is {self.clock}")
         if self.clock == "instructions" and not self.device.emulated:
             raise ValueError("only an emulated device counts instructions")
         return self
@@ -296,37 +238,126 @@ class ModelScores(Record):
 
     role: Literal["teacher", "assistant", "student", "peer", "other"]
     name: str
-    parameters: int = Field(le=2**63 - 1, ge=0)
-    embedding_parameters: int | None = Field(default=None, le=2**63 - 1, ge=0)
-    encoder_parameters: int | None = Field(default=None, le=2**63 - 1, ge=0)
-    bytes: int | None = Field(default=None, le=2**63 - 1, ge=0, description="bytes of its weights on disk")
+    parameters: Count
+    embedding_parameters: Count | None = None
+    encoder_parameters: Count | None = None
+    bytes: Count | None = Field(default=None, description="bytes of its weights on disk")
     accuracy: tuple[Accuracy, ...] = ()
 
 
 class BenchFile(Record):
     """What `msdc bench --json` writes and `msdc report` reads."""
 
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     kind: Literal["bench"] = "bench"
     runs: tuple[DeviceRun, ...] = ()
     models: tuple[ModelScores, ...] = ()
 
 
+def _timing(raw: Any) -> Any:
+    """A timing of format 1 or from elsewhere: the unit in its names, percentiles beside the samples (computed here)."""
+    if not isinstance(raw, dict):
+        return raw
+    unit = "instructions" if "samples_instructions" in raw else "ms"
+    found = {"unit": unit, "samples": raw.get(f"samples_{unit}")}
+    return found | {key: raw[key] for key in ("length", "warmup") if key in raw}
+
+
+def _upgraded(raw: Any) -> Any:
+    """A run of format 1 as one of format 2."""
+    if not isinstance(raw, dict):
+        return raw
+    run = {**raw, "format": FORMAT}
+    for name in ("load", "init", "first"):
+        figures = [run.pop(f"{name}_{unit}", None) for unit in UNITS.values()]
+        run[name] = next((figure for figure in figures if figure is not None), None)
+    if isinstance(run.get("latency"), list):
+        run["latency"] = [_timing(timing) for timing in run["latency"]]
+    run |= {name: _timing(run[name]) for name in ("tokenize", "pipeline") if name in run}
+    if isinstance(run.get("parity"), dict) and "golden" in run["parity"]:
+        run["parity"] = run["parity"]["golden"]
+    return run
+
+
+def _imported(raw: Any) -> Any:
+    """A run measured elsewhere as one of ours; `latency` is required, other keys of a device are ignored."""
+    if not isinstance(raw, dict):
+        return raw
+    run = {"threads": 1, "latency": None, **_upgraded(raw), "origin": "imported", "harness": "other", "clock": "wall"}
+    if isinstance(device := run.get("device"), dict):
+        kept = {name: device[name] for name in DeviceInfo.model_fields if name in device}
+        run["device"] = {**kept, "kind": "other", "emulated": False}
+    return run
+
+
 def parse_result(raw: Any, where: str) -> BenchFile:
-    """A `BenchFile` from parsed JSON of either kind.
+    """A `BenchFile` from parsed JSON: of ours of any format, one run, or runs from elsewhere.
 
     Raises:
-        InputError: not a result of this project, or one that does not fit the schema; names the first such field.
+        InputError: it does not fit the schema; names the first such field.
     """
-    kind = raw.get("kind") if isinstance(raw, dict) else None
-    if kind not in ("bench", "device-run"):
+    ours = isinstance(raw, dict) and "kind" in raw
+    if ours and raw["kind"] not in ("bench", "device-run"):
         raise InputError(f'{where}: not a result file (no "kind": "bench" or "device-run")')
-    if raw.get("format") != FORMAT:
-        raise InputError(f"{where}: result format {raw.get('format')!r}; this version reads {FORMAT}")
+    if ours and raw.get("format") not in (1, FORMAT):
+        raise InputError(f"{where}: result format {raw.get('format')!r}; this version reads up to {FORMAT}")
     try:
-        if kind == "bench":
-            return BenchFile.model_validate(raw)
-        return BenchFile(runs=(DeviceRun.model_validate(raw),))
+        if not ours:
+            rows = raw if isinstance(raw, list) else [raw]
+            return BenchFile(runs=tuple(DeviceRun.model_validate(_imported(row)) for row in rows))
+        old = raw["format"] == 1
+        if raw["kind"] == "device-run":
+            return BenchFile(runs=(DeviceRun.model_validate(_upgraded(raw) if old else raw),))
+        if old and isinstance(raw.get("runs"), list):
+            raw = {**raw, "format": FORMAT, "runs": [_upgraded(run) for run in raw["runs"]]}
+        return BenchFile.model_validate(raw)
     except ValidationError as error:
         first = error.errors()[0]
-        raise InputError(f"{where}: {'.'.join(map(str, first['loc'])) or 'result'}: {first['msg']}") from error
+        hint = "" if ours else " (a result from elsewhere needs artifact, device, latency)"
+        field = ".".join(map(str, first["loc"])) or "result"
+        raise InputError(f"{where}: {field}: {first['msg']}{hint}") from error
+
+
+def read_result(path: Path) -> BenchFile:
+    """A result file of ours, or one from elsewhere.
+
+    Raises:
+        InputError: neither; names the first field that does not fit.
+    """
+    return parse_result(read_json(path), str(path))
+
+
+def result_files(paths: Sequence[Path]) -> list[Path]:
+    """The named files, and the `*.json` files of the named folders.
+
+    Raises:
+        InputError: a folder without results, or no file named.
+    """
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(path.glob("*.json"))
+            if not inside:
+                raise InputError(f"{path}: no result file (*.json) in this folder")
+            files += inside
+        else:
+            files.append(path)
+    if not files:
+        raise InputError("no result file named")
+    return files
+
+
+def read_results(paths: Sequence[Path]) -> BenchFile:
+    """The results of several files and folders as one; duplicate runs are dropped.
+
+    Raises:
+        InputError: a file that is not a result, a folder without results, or no file named.
+    """
+    files = result_files(paths)
+    runs: dict[str, DeviceRun] = {}
+    models: dict[str, ModelScores] = {}
+    for path in files:
+        found = read_result(path)
+        runs |= {run.model_dump_json(): run for run in found.runs}
+        models |= {model.model_dump_json(): model for model in found.models}
+    return BenchFile(runs=tuple(runs.values()), models=tuple(models.values()))

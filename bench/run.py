@@ -11,7 +11,7 @@ from pathlib import Path
 from msdc.bench.devices.base import Device, Incomplete
 from msdc.bench.devices.registry import open_devices
 from msdc.bench.measure import PARITY_GATE, SINGLE_GATE, vectors_agree
-from msdc.bench.result import BenchFile, DeviceRun
+from msdc.bench.result import BenchFile, DeviceRun, read_result, read_results
 from msdc.bench.settings import BenchSettings, usual_lengths
 from msdc.errors import GateError, InputError, MsdcError
 from msdc.export.manifest import read_manifest
@@ -123,7 +123,7 @@ def parity_failures(runs: Sequence[DeviceRun]) -> list[str]:
     for run in runs:
         if run.parity is None:
             continue
-        golden = run.parity.golden
+        golden = run.parity
         if not vectors_agree(golden):
             mean, least = f"{golden.mean_cosine:.4f}", f"{golden.min_cosine:.4f}"
             gates = f"(gates {PARITY_GATE} and {SINGLE_GATE:.3g})"
@@ -173,7 +173,6 @@ def run_bench(request: BenchRequest, out: Callable[[str], None]) -> BenchFile:
         GateError: parity or a timing misses its gate. Results are written before either is raised.
     """
     from msdc.bench.compare import compare_results, regressions
-    from msdc.bench.import_results import read_result, read_results
     from msdc.bench.report.build import build_report
     from msdc.bench.report.write import check_output, to_text, write_report
 

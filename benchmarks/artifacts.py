@@ -83,7 +83,7 @@ def measure(items: Sequence[Item], rounds: int, runs: int, cpu: int | None) -> N
             (run,) = HostDevice().run(item.folder, settings)
             assert run.memory is not None
             one: dict[str, Any] = {
-                "load_ms": run.load_ms,
+                "load_ms": run.load,
                 "peak_mib": run.memory.warm.vmhwm_mib,
                 "anon_mib": run.memory.warm.anon_mib,
                 "anon_start_mib": run.memory.start.anon_mib,

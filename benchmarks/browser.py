@@ -165,7 +165,7 @@ def figures(answer: dict[str, Any], run: Any) -> dict[str, float]:
     }
     for timing in run.latency:
         found[f"inference, {timing.length} tokens, fastest"] = timing.minimum
-    return found | {"load": run.load_ms}
+    return found | {"load": run.load}
 
 
 def main() -> None:
@@ -228,7 +228,7 @@ def page_body(
     native = first["native"].accuracy[0].spearman
     for name in names:
         run = first[name]
-        golden = run.parity.golden
+        golden = run.parity
         accuracy_rows.append([
             titles[name], f"{native:.2f}", f"{run.accuracy[0].spearman:.2f}",
             f"{run.accuracy[0].spearman - native:+.2f}",

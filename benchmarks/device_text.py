@@ -38,7 +38,7 @@ def report(runs: list[DeviceRun], scores: dict[str, float]) -> str:
     cells = []
     for run in runs:
         assert run.parity is not None
-        golden, (accuracy,) = run.parity.golden, run.accuracy
+        golden, (accuracy,) = run.parity, run.accuracy
         cells.append((
             run.artifact.runtime, golden.texts, "yes" if golden.ids_equal else f"{len(golden.ids_differ)} differ",
             f"{golden.mean_cosine:.6f}", f"{golden.min_cosine:.6f}", accuracy.pairs,

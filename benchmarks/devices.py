@@ -100,7 +100,7 @@ def figures(style: str, where: str, run: DeviceRun) -> dict[str, Any]:
         "device_memory_mib": run.device.memory_mib,
         "program_bytes": run.artifact.bytes,
         "unit_bytes": UNIT_BYTES,
-        "min_cosine": run.parity.golden.min_cosine,
+        "min_cosine": run.parity.min_cosine,
         "anon_mib": {name: phase.anon_mib for name, phase in phases.items()},
         "file_mib": {name: phase.file_mib for name, phase in phases.items()},
         "peak_mib": phases["warm"].vmhwm_mib,

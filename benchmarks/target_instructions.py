@@ -100,7 +100,7 @@ def measure(name: str, bundle: Path) -> list[dict[str, Any]]:
                 "bytes": run.artifact.bytes,
                 "peak_mib": run.memory.warm.vmhwm_mib,
                 "anon_mib": run.memory.warm.anon_mib,
-                "min_cosine": run.parity.golden.min_cosine,
+                "min_cosine": run.parity.min_cosine,
             }
             row |= {str(timing.length): timing.minimum for timing in run.latency}
             found.append(row)

@@ -6,7 +6,6 @@ libraries, so only differences between phases are meaningful. `host` gives the n
 
 from __future__ import annotations
 
-import datetime
 import json
 import tempfile
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from msdc.bench.devices.process_memory import PORTABLE_NOTE
 from msdc.bench.devices.python_worker import ChildRequest
 from msdc.bench.devices.this_machine import ThisMachine, host_info, host_state
 from msdc.bench.measure import artifact_of, compare_golden
-from msdc.bench.result import DeviceRun, Memory, make_timing
+from msdc.bench.result import DeviceRun, Memory, Timing
 from msdc.bench.settings import BenchSettings
 from msdc.bench.system_programs import end_of_signal, python_child, run_program
 from msdc.bench.workload import Tasks
@@ -96,19 +95,18 @@ def run_python(
         vectors_UD = np.load(folder / "vectors.npy", allow_pickle=False) if texts else np.zeros((0, manifest.width))
     artifact = artifact_of(bundle, manifest, runtime)
     return DeviceRun(
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         harness="python",
         artifact=artifact,
         device=host_info(),
         versions=answer["versions"],
         threads=settings.threads,
-        load_ms=answer["load_ms"],
-        first_ms=answer["first_ms"],
+        load=answer["load_ms"],
+        first=answer["first_ms"],
         latency=tuple(
-            make_timing(row["samples"], warmup=settings.warmup, length=row["length"]) for row in answer["latency"]
+            Timing(samples=row["samples"], warmup=settings.warmup, length=row["length"]) for row in answer["latency"]
         ),
-        tokenize=make_timing(answer["tokenize"], warmup=settings.warmup),
-        pipeline=make_timing(answer["pipeline"], warmup=settings.warmup),
+        tokenize=Timing(samples=answer["tokenize"], warmup=settings.warmup),
+        pipeline=Timing(samples=answer["pipeline"], warmup=settings.warmup),
         memory=Memory.model_validate(answer["memory"]),
         parity=compare_golden(
             read_golden(bundle), runtime, answer["golden"]["ids"], np.asarray(answer["golden"]["vectors"])

@@ -5,7 +5,6 @@ Shapes: G golden texts, U texts of tasks, D sentence width.
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import json
 import re
@@ -20,6 +19,7 @@ import numpy as np
 from msdc.bench.devices.python_worker import ordinary_texts, row_of_length
 from msdc.bench.measure import artifact_of, compare_golden
 from msdc.bench.result import (
+    UNITS,
     Clock,
     DeviceInfo,
     DeviceRun,
@@ -27,7 +27,6 @@ from msdc.bench.result import (
     Memory,
     MemoryPhase,
     Timing,
-    make_timing,
 )
 from msdc.bench.settings import BenchSettings
 from msdc.bench.toolchain.build import native_runner
@@ -200,26 +199,26 @@ def device_run(
     """The result of a run. `load` is the program's, `init` the tokenizer's; files are read from a warm page cache."""
     value = answer.value
 
-    def timing(samples: list[int], length: int | None = None) -> Timing:
-        figures = samples if job.clock == "instructions" else [ns / 1e6 for ns in samples]
-        return make_timing(figures, warmup=job.settings.warmup, length=length, clock=job.clock)
+    def figure(count: float) -> float:
+        """Nanoseconds as milliseconds; instructions as they are."""
+        return count if job.clock == "instructions" else round(count / 1e6, 6)
 
-    single = {name: value[name] for name in ("load", "init", "first")}
-    if job.clock == "instructions":
-        singles: dict[str, Any] = {f"{name}_instructions": count for name, count in single.items()}
-    else:
-        singles = {f"{name}_ms": round(ns / 1e6, 6) for name, ns in single.items()}
+    def timing(samples: list[int], length: int | None = None) -> Timing:
+        figures = tuple(map(figure, samples))
+        return Timing(unit=UNITS[job.clock], samples=figures, warmup=job.settings.warmup, length=length)
+
     version = value["runtime_version"] or runner.version
     texts = job.tasks.texts()
     return DeviceRun(
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         harness="native",
         artifact=artifact_of(job.bundle, job.manifest, job.runtime),
         device=device,
         versions={RUNTIMES[job.runtime].runs_with[0]: version} if version else {},
         threads=value["threads"],
         clock=job.clock,
-        **singles,
+        load=figure(value["load"]),
+        init=figure(value["init"]),
+        first=figure(value["first"]),
         latency=tuple(timing(row["samples"], row["length"]) for row in value["latency"]),
         tokenize=timing(value["tokenize"]),
         pipeline=timing(value["pipeline"]),

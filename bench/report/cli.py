@@ -53,11 +53,11 @@ def command(
 
     Targets are shown as pass or fail at the top. The exit code is 0 whatever they say, unless --fail is given.
     """
-    from msdc.bench.import_results import read_result
     from msdc.bench.report.build import build_report
     from msdc.bench.report.inputs import is_run, read_inputs
     from msdc.bench.report.targets import parse_targets
     from msdc.bench.report.write import check_output, write_report
+    from msdc.bench.result import read_result
     from msdc.errors import GateError
 
     targets = parse_targets(target_latency, target_size, target_memory, target_accuracy)

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from msdc.bench.accuracy.document import Document, is_document, read_document
-from msdc.bench.import_results import read_results, result_files
-from msdc.bench.result import BenchFile
+from msdc.bench.result import BenchFile, read_results, result_files
 from msdc.distill.runs.sweep_table import TABLE_FILE, SweepTable, is_sweep, read_sweep
 from msdc.errors import InputError
 from msdc.files import read_json

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from msdc.bench.report.data import ReportData
-from msdc.bench.result import Timing, WallTiming, percentile
+from msdc.bench.result import Timing, percentile
 
 # Of the median. An idle machine stays under 10 %; other work on it, or heat, spreads them over half of the median.
 NOISY = 0.25
@@ -16,7 +16,7 @@ def spread(timing: Timing) -> float:
 
 def is_noisy(timing: Timing) -> bool:
     """Does the spread of these times say that the machine was noisy? Counted instructions are not times."""
-    return isinstance(timing, WallTiming) and spread(timing) > NOISY
+    return timing.unit == "ms" and spread(timing) > NOISY
 
 
 def warnings(data: ReportData) -> tuple[str, ...]:

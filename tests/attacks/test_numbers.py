@@ -10,7 +10,7 @@ import tiny_models as tiny
 from bench_results import make_file, make_run
 from refusals import one_line
 
-from msdc.bench.import_results import read_result
+from msdc.bench.result import read_result
 from msdc.bench.run import BenchOutcome, parity_failures, raise_failures
 from msdc.bench.settings import BenchSettings
 from msdc.commands.compare import similarities
@@ -52,9 +52,7 @@ def test_gates_fail_on_nan():
     )
     assert len(shortfalls(nan, FP32)) == 4 and len(shortfalls(nan, INT8)) == 3
     run = make_run()
-    parity = run.parity.model_copy(
-        update={"golden": run.parity.golden.model_copy(update={"mean_cosine": np.nan, "min_cosine": np.nan})}
-    )
+    parity = run.parity.model_copy(update={"mean_cosine": np.nan, "min_cosine": np.nan})
     spoiled = run.model_copy(update={"parity": parity})
     assert parity_failures([spoiled]) and not parity_failures([run])
     with pytest.raises(GateError):
@@ -107,13 +105,6 @@ def test_foreign_results(tmp_path, samples):
     )
     (tmp_path / "a.json").write_text(text)
     one_line(lambda: read_result(tmp_path / "a.json"))
-
-
-def test_percentiles_out_of_order(tmp_path):
-    raw = json.loads(json.dumps(RAW))
-    raw["runs"][0]["latency"][0]["p50_ms"] = 1e9
-    (tmp_path / "a.json").write_text(json.dumps(raw))
-    assert "ascending order" in one_line(lambda: read_result(tmp_path / "a.json"))
 
 
 class Broken:

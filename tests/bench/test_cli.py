@@ -90,7 +90,7 @@ class Broken(Device):
 @pytest.mark.parametrize(("mean", "least", "lines"), [(0.9991, 0.9905, 0), (0.9989, 0.9985, 1), (0.9998, 0.985, 1)])
 def test_parity_is_the_mean_and_no_text_far_off(mean, least, lines):
     golden = {"texts": 90, "mean_cosine": mean, "min_cosine": least, "ids_equal": True}
-    assert len(parity_failures([make_run(parity={"golden": golden})])) == lines
+    assert len(parity_failures([make_run(parity=golden)])) == lines
 
 
 class Wrong(Device):
@@ -98,7 +98,7 @@ class Wrong(Device):
 
     def run(self, bundle, settings):
         golden = {"texts": 90, "mean_cosine": 0.9, "min_cosine": 0.5, "ids_equal": False, "ids_differ": [4, 7]}
-        return [make_run(parity={"golden": golden})]
+        return [make_run(parity=golden)]
 
 
 def test_one_device_failing_keeps_the_others_and_fails_the_command(tiny_bundle, tmp_path, capsys, monkeypatch):

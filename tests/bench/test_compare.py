@@ -5,7 +5,7 @@ import pytest
 from bench_results import make_run
 
 from msdc.bench.compare import compare_results, percentile_change, regressions
-from msdc.bench.result import BenchFile, make_timing
+from msdc.bench.result import BenchFile, Timing
 from msdc.errors import InputError
 
 
@@ -47,8 +47,8 @@ def test_other_work_on_the_machine_is_noise_when_the_fastest_runs_did_not_move()
     quiet = 10 + 0.1 * np.abs(generator.standard_normal(200))
     # More than half of the runs disturbed: the median moves far, the fastest tenth does not.
     busy = np.where(generator.random(200) < 0.7, quiet * 1.8, quiet)
-    old = make_run(latency=[make_timing(quiet.tolist(), warmup=0, length=8)])
-    new = make_run(latency=[make_timing(busy.tolist(), warmup=0, length=8)])
+    old = make_run(latency=[Timing(samples=quiet.tolist(), warmup=0, length=8)])
+    new = make_run(latency=[Timing(samples=busy.tolist(), warmup=0, length=8)])
     (difference,) = latencies(old, new)
     assert difference.change > 0.5
     assert difference.verdict == "noise"

@@ -1,4 +1,4 @@
-"""The result file: percentiles against an oracle, one clock per run, strangers' files refused with the field's name."""
+"""The result file: percentiles against an oracle, one clock per run, older and foreign files, bad ones refused."""
 
 import json
 import math
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from msdc.bench.result import InstructionTiming, WallTiming, make_timing, parse_result, percentile
+from msdc.bench.result import Timing, parse_result, percentile, read_result, read_results
 from msdc.errors import InputError
 
 
@@ -28,10 +28,8 @@ def test_percentiles_equal_the_definition(samples, percent):
 
 
 def test_percentiles_of_known_samples():
-    timing = make_timing([float(i) for i in range(1, 102)], warmup=3, length=8)
-    assert isinstance(timing, WallTiming)
-    assert (timing.p50_ms, timing.p90_ms, timing.p99_ms, timing.min_ms) == (51.0, 91.0, 100.0, 1.0)
-    assert timing.warmup == 3 and len(timing.samples_ms) == 101
+    timing = Timing(samples=[float(i) for i in range(1, 102)], warmup=3, length=8)
+    assert (timing.p50, timing.p90, timing.p99, timing.minimum) == (51.0, 91.0, 100.0, 1.0)
 
 
 @pytest.mark.parametrize("samples", [[], [1.0, math.nan], [math.inf]])
@@ -40,43 +38,50 @@ def test_no_percentile_of_nothing_or_of_what_is_no_number(samples):
         percentile(samples, 50)
 
 
-def test_a_file_reads_back_equal():
+def raw_of(value) -> dict:
+    return json.loads(value.model_dump_json())
+
+
+def test_a_file_and_a_single_run_read_back_equal():
+    file, run = make_file(), make_run()
+    assert parse_result(raw_of(file), "x.json") == file
+    assert parse_result(raw_of(run), "x.json").runs == (run,)
+
+
+def old_run(run) -> dict:
+    """A run as format 1 wrote it: units in the names, percentiles beside the samples, parity in a part of its own."""
+    raw, unit = raw_of(run) | {"format": 1}, run.latency[0].unit
+
+    def timing(new):
+        figures = {f"{name}_{unit}": 1.0 for name in ("p50", "p90", "p99", "min")}
+        return {f"samples_{unit}": new["samples"], "length": new["length"], "warmup": new["warmup"], **figures}
+
+    raw["latency"] = [timing(one) for one in raw["latency"]]
+    raw |= {name: timing(raw[name]) for name in ("tokenize", "pipeline") if raw[name]}
+    raw["parity"] = {"golden": raw["parity"]}
+    for name in ("load", "init", "first"):
+        figure, other = raw.pop(name), {"ms": "instructions", "instructions": "ms"}[unit]
+        raw |= {f"{name}_{unit}": figure, f"{name}_{other}": None}
+    return raw
+
+
+def test_files_of_format_1_are_read_as_format_2():
     file = make_file()
-    assert parse_result(json.loads(file.model_dump_json()), "x.json") == file
+    raw = raw_of(file) | {"format": 1, "runs": [old_run(run) for run in file.runs]}
+    assert "samples_instructions" in raw["runs"][2]["latency"][0]
+    assert parse_result(raw, "x.json") == file
+    assert parse_result(raw["runs"][2], "x.json").runs == file.runs[2:]
 
 
-def test_a_single_run_reads_as_a_file_of_one():
-    run = make_run()
-    assert parse_result(json.loads(run.model_dump_json()), "x.json").runs == (run,)
-
-
-def test_instruction_counts_never_carry_a_name_in_milliseconds():
-    run = make_run(clock="instructions")
-    assert all(isinstance(timing, InstructionTiming) for timing in run.latency)
-    text = run.latency[0].model_dump_json()
-    assert "_ms" not in text and "samples_instructions" in text
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"load_instructions": 5},
-        {"latency": [make_timing([1e6], warmup=0, length=8, clock="instructions")]},
-    ],
-)
-def test_a_run_keeps_to_one_clock(changes):
+def test_a_run_keeps_to_one_clock():
     with pytest.raises(ValidationError):
-        make_run(**changes)
-
-
-def test_times_under_an_instruction_clock_are_refused():
-    raw = json.loads(make_run().model_dump_json()) | {"clock": "instructions"}
+        make_run(latency=[Timing(samples=[1e6], warmup=0, length=8, unit="instructions")])
     with pytest.raises(InputError, match="unit of the run's clock"):
-        parse_result(raw, "x.json")
+        parse_result(raw_of(make_run()) | {"clock": "instructions"}, "x.json")
 
 
 def test_only_an_emulated_device_counts_instructions():
-    raw = json.loads(make_run(clock="instructions").model_dump_json())
+    raw = raw_of(make_run(clock="instructions"))
     raw["device"]["emulated"] = False
     with pytest.raises(InputError, match="only an emulated device"):
         parse_result(raw, "x.json")
@@ -85,17 +90,69 @@ def test_only_an_emulated_device_counts_instructions():
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (lambda raw: raw.pop("kind"), "not a result file"),
+        (lambda raw: raw.update(kind="other"), "not a result file"),
         (lambda raw: raw.update(format=9), "result format 9"),
         (lambda raw: raw.update(surprise=1), "surprise"),
         (lambda raw: raw["artifact"].update(sha256="zz"), "artifact.sha256"),
-        (lambda raw: raw["latency"][0].update(samples_ms=[-1.0]), "latency"),
+        (lambda raw: raw["latency"][0].update(samples=[-1.0]), "latency"),
         (lambda raw: raw["device"].update(cores=0), "device.cores"),
     ],
 )
 def test_a_bad_file_is_refused_with_the_place(spoil, words):
-    raw = json.loads(make_run().model_dump_json())
+    raw = raw_of(make_run())
     spoil(raw)
     with pytest.raises(InputError, match=words) as caught:
         parse_result(raw, "result.json")
     assert "result.json" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def foreign() -> dict:
+    return {
+        "artifact": make_run().artifact.model_dump(),
+        "device": {"name": "iPhone 15", "cpu": "A16", "cores": 6, "memory_mib": 6144, "os": "iOS 18", "owner": "x"},
+        "latency": [{"length": 32, "samples_ms": [3.0, 1.0, 2.0], "p50_ms": 99.0}],
+        "load_ms": 5.0,
+    }
+
+
+def write(path, value):
+    path.write_text(json.dumps(value), encoding="utf-8")
+    return path
+
+
+def test_percentiles_of_foreign_results_are_computed_not_believed(tmp_path):
+    (run, _) = read_result(write(tmp_path / "a.json", [foreign(), foreign()])).runs
+    assert run.latency[0].p50 == 2.0 and run.load == 5.0
+    assert (run.origin, run.harness, run.device.kind, run.device.name) == ("imported", "other", "other", "iPhone 15")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda raw: raw.pop("latency"), "latency"),
+        (lambda raw: raw.update(latancy=[]), "latancy"),
+        (lambda raw: raw["latency"][0].update(samples_ms=[]), "latency.0.samples"),
+        (lambda raw: raw["artifact"].update(runtime="coreml"), "artifact.runtime"),
+    ],
+)
+def test_a_bad_foreign_result_names_the_field(tmp_path, spoil, words):
+    raw = foreign()
+    spoil(raw)
+    with pytest.raises(InputError, match=words):
+        read_result(write(tmp_path / "a.json", raw))
+
+
+def test_folders_and_doubles(tmp_path):
+    file = make_file()
+    write(tmp_path / "a.json", raw_of(file))
+    write(tmp_path / "b.json", raw_of(file.runs[0]))
+    found = read_results([tmp_path, tmp_path / "a.json"])
+    assert len(found.runs) == len(file.runs) and len(found.models) == len(file.models)
+
+
+def test_an_empty_folder_and_no_json(tmp_path):
+    with pytest.raises(InputError, match="no result file"):
+        read_results([tmp_path])
+    (tmp_path / "x.json").write_text("{oops")
+    with pytest.raises(InputError, match="not valid JSON"):
+        read_results([tmp_path])

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from msdc.bench.result import MAX_SAMPLES, Sample, Timing, make_timing
+from msdc.bench.result import MAX_SAMPLES, Sample, Timing
 from msdc.errors import InputError, MsdcError
 from msdc.export.mobile.web.runtime import VERSION
 from msdc.export.reference.golden import decode_vectors
@@ -35,7 +35,7 @@ class _Timed(Part):
     calls_per_sample: int = Field(ge=1, le=2**31)
 
     def timing(self) -> Timing:
-        return make_timing(self.samples, warmup=self.warmup, length=self.length)
+        return Timing(samples=tuple(self.samples), warmup=self.warmup, length=self.length)
 
 
 class _Golden(Part):

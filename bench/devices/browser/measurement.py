@@ -5,7 +5,6 @@ Shapes: U texts of the tasks, N golden texts, D sentence width.
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ from msdc.bench.devices.browser.answer import PageAnswer, page_vectors
 from msdc.bench.devices.browser.server import json_bytes
 from msdc.bench.devices.python_worker import ordinary_texts, row_of_length
 from msdc.bench.measure import artifact_of, compare_golden
-from msdc.bench.result import BrowserFacts, DeviceInfo, DeviceParity, DeviceRun, DeviceState
+from msdc.bench.result import BrowserFacts, DeviceInfo, DeviceRun, DeviceState, Parity
 from msdc.bench.settings import BenchSettings
 from msdc.bench.workload import Tasks
 from msdc.errors import InputError
@@ -134,7 +133,7 @@ class Measurement:
     def _golden_vectors(self, answer: PageAnswer) -> np.ndarray:
         return page_vectors(answer.golden.vectors, len(self.golden["texts"]), self.manifest.width)
 
-    def parity(self, answer: PageAnswer) -> DeviceParity:
+    def parity(self, answer: PageAnswer) -> Parity:
         """The page's golden ids and vectors against those of the export.
 
         Raises:
@@ -142,7 +141,7 @@ class Measurement:
         """
         return self._parity(answer, self._golden_vectors(answer))
 
-    def _parity(self, answer: PageAnswer, golden_ND: np.ndarray) -> DeviceParity:
+    def _parity(self, answer: PageAnswer, golden_ND: np.ndarray) -> Parity:
         return compare_golden(self.golden, RUNTIME, answer.golden.ids, golden_ND)
 
     def run(
@@ -164,14 +163,13 @@ class Measurement:
         vectors_UD = page_vectors(answer.vectors, len(self.texts), manifest.width)
         golden_ND = self._golden_vectors(answer)
         return DeviceRun(
-            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             harness="browser",
             artifact=artifact_of(self.bundle, manifest, RUNTIME),
             device=device,
             versions={"onnxruntime-web": answer.runtime or VERSION},
             threads=answer.threads,
-            load_ms=answer.load_ms,
-            first_ms=answer.first_ms,
+            load=answer.load_ms,
+            first=answer.first_ms,
             latency=tuple(timed.timing() for timed in answer.latency),
             tokenize=answer.tokenize.timing(),
             pipeline=answer.pipeline.timing(),

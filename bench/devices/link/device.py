@@ -147,11 +147,11 @@ def _run(measurement: Measurement, answer: LinkAnswer, others: Sequence[str]) ->
 def _shown(run: DeviceRun) -> dict[str, Any]:
     """What the phone shows of its result."""
     assert run.parity is not None
-    golden = run.parity.golden
+    golden = run.parity
     return {
         "name": run.device.name,
         "latency": [[timing.length, float(np.median(timing.samples))] for timing in run.latency],
-        "load_ms": run.load_ms,
+        "load_ms": run.load,
         "agrees": vectors_agree(golden) and golden.ids_equal,
         "texts": golden.texts,
         "scores": [[score.name, score.spearman] for score in run.accuracy if score.spearman is not None],

@@ -68,7 +68,7 @@ def section(data: ReportData) -> Section | None:
     ]
     timed: list[Figure] = [
         (f"median at {length} tokens, ms", lambda run: number(latency(run))),
-        ("load, ms", lambda run: number(run.load_ms)),
+        ("load, ms", lambda run: number(run.load)),
     ]
     counted: list[Figure] = [
         (

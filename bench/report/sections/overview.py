@@ -41,18 +41,22 @@ def tiles(data: ReportData) -> tuple[Tile, ...]:
         best, style = max(scored, key=lambda pair: pair[0])
         what = tasks[0][1] if len(tasks) == 1 else f"mean of {len(tasks)} sets"
         found.append(Tile("best Spearman × 100 of an artifact", fixed(best, 1), f"{style.name}; {what}"))
-    parities = [(r.parity.golden.mean_cosine, s) for r, s in runs if r.parity is not None]
+    parities = [(r.parity.mean_cosine, s) for r, s in runs if r.parity is not None]
     if parities:
         worst, style = min(parities, key=lambda pair: pair[0])
         found.append(Tile("lowest parity of a device (mean cosine)", fixed(worst, 4), style.name))
     return tuple(found)
 
 
+def _ms(run: DeviceRun, figure: float | None) -> float | None:
+    return figure if run.clock == "wall" else None
+
+
 def _parity_cells(run: DeviceRun) -> tuple[str, ...]:
     """Mean and lowest cosine on the golden texts, to the export's own vectors and the float model's; token ids."""
     if run.parity is None:
         return ("–",) * 5
-    golden = run.parity.golden
+    golden = run.parity
     ids = "equal" if golden.ids_equal else f"{len(golden.ids_differ)} of {golden.texts} differ"
     cosines = (golden.mean_cosine, golden.min_cosine, golden.float_mean_cosine, golden.float_min_cosine)
     return (*(fixed(cosine, 4) for cosine in cosines), ids)
@@ -63,7 +67,7 @@ def artifacts(data: ReportData) -> Section | None:
     if not data.results.runs:
         return None
     runs = data.results.runs
-    loads, firsts = aligned([run.load_ms for run in runs]), aligned([run.first_ms for run in runs])
+    loads, firsts = aligned([_ms(run, run.load) for run in runs]), aligned([_ms(run, run.first) for run in runs])
     rows = []
     for (run, style), load, first in zip(data.everything(), loads, firsts, strict=True):
         known = "emulated" in run.device.name

@@ -69,7 +69,7 @@ def latency(data: ReportData) -> Section | None:
         slowest = f"{slow[1].name} slowest ({number(slow[0])} ms)"
         lead = f"At {longest} tokens {fast[1].name} is fastest ({number(fast[0])} ms median), {slowest}."
     figures = [latency_lines(series, "ms", "Latency by length")]
-    starts = [(style, run.load_ms + run.first_ms) for run, style in pairs if run.load_ms and run.first_ms]
+    starts = [(style, run.load + run.first) for run, style in pairs if run.load and run.first]
     if starts:
         shown = [(style, value, f"{number(value)} ms") for style, value in starts]
         figures.append(bars("Load and first run", shown, "From closed files to the first vector, page cache warm."))
@@ -96,7 +96,7 @@ def counted(data: ReportData) -> Section | None:
         return None
     rows: list[tuple[str, ...]] = []
     for run, style in pairs:
-        starts = (("load", run.load_instructions), ("first run", run.first_instructions))
+        starts = (("load", run.load), ("first run", run.first))
         rows += [
             (style.name, name, fixed(value / MEGA, 3), "–", "–", "1") for name, value in starts if value is not None
         ]

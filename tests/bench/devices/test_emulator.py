@@ -17,7 +17,7 @@ from msdc.bench.compare import compare_results, regressions
 from msdc.bench.devices.emulator.device import NOTE, EmulatorDevice, counted
 from msdc.bench.devices.emulator.image import INITRD_INIT, write_cpio
 from msdc.bench.devices.emulator.machine import CPUS, EmulatorMachine, free_port
-from msdc.bench.result import BenchFile, make_timing
+from msdc.bench.result import BenchFile
 from msdc.bench.run import bench, parity_failures
 from msdc.bench.settings import BenchSettings
 from msdc.errors import InputError
@@ -38,7 +38,7 @@ def counted_runs(emulator_image, tiny_bundle):
 def test_every_processor_reproduces_the_golden_vectors(counted_runs):
     assert parity_failures(list(counted_runs.values())) == []
     for run in counted_runs.values():
-        assert run.parity.golden.texts >= 60 and run.parity.golden.min_cosine >= 0.999 and run.parity.golden.ids_equal
+        assert run.parity.texts >= 60 and run.parity.min_cosine >= 0.999 and run.parity.ids_equal
 
 
 def test_processors_are_what_their_names_say(counted_runs):
@@ -54,9 +54,8 @@ def test_processors_are_what_their_names_say(counted_runs):
 def test_counts_are_never_milliseconds(counted_runs):
     for run in counted_runs.values():
         assert run.device.emulated and run.clock == "instructions" and NOTE in run.notes
-        assert [run.load_ms, run.init_ms, run.first_ms] == [None, None, None]
         text = json.dumps(run.model_dump(mode="json", exclude_none=True))
-        assert "_ms" not in text
+        assert '"instructions"' in text and '"ms"' not in text and "_ms" not in text
 
 
 def test_two_runs_count_the_same(counted_runs):
@@ -84,8 +83,7 @@ def test_gate_of_the_command_on_real_counts(counted_runs):
     now, again = (BenchFile(runs=(counted_runs[name],)) for name in ("a76", "again"))
     assert regressions(compare_results(again, now), 0.1) == []
     fewer = tuple(
-        make_timing([0.97 * n for n in t.samples], warmup=t.warmup, length=t.length, clock="instructions")
-        for t in counted_runs["again"].latency
+        t.model_copy(update={"samples": tuple(0.97 * n for n in t.samples)}) for t in counted_runs["again"].latency
     )
     faster = BenchFile(runs=(counted_runs["again"].model_copy(update={"latency": fewer}),))
     found = regressions(compare_results(faster, now), 2.0)

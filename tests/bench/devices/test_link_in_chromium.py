@@ -74,7 +74,7 @@ def test_the_whole_way_from_an_insecure_origin():
     assert facts is not None and facts.engine == "chromium" and facts.worker
     assert not facts.secure_context and not facts.isolated and facts.claimed_memory_gib is None
     assert run.threads == 1 and run.state_before is None and run.device.name.startswith("Ada <b>phone</b>, Chromium")
-    assert run.parity is not None and run.parity.golden.ids_equal and run.parity.golden.min_cosine > 0.999
+    assert run.parity is not None and run.parity.ids_equal and run.parity.min_cosine > 0.999
     assert run.accuracy[0].pairs == 112
 
 
@@ -190,7 +190,7 @@ def test_two_machines_on_a_network():
     assert urlsplit(found["link"]).hostname == two_networks.COMPUTER
     run = DeviceRun.model_validate(found["run"])
     assert run.browser is not None and not run.browser.secure_context
-    assert run.parity is not None and run.parity.golden.ids_equal
+    assert run.parity is not None and run.parity.ids_equal
     assert "fell silent" in found["lost"]
 
 

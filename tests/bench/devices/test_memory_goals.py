@@ -17,7 +17,7 @@ def check(run) -> None:
     warm = run.memory.warm
     assert warm.vmhwm_mib <= PEAK_GOAL_MIB, warm
     assert warm.anon_mib <= ANON_GOAL_MIB, warm
-    assert run.parity.golden.min_cosine >= 0.999 and run.parity.golden.ids_equal
+    assert run.parity.min_cosine >= 0.999 and run.parity.ids_equal
     assert run.harness == "native"
 
 

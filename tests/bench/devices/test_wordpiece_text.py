@@ -32,7 +32,7 @@ def test_text_to_vector_on_the_phone(bundle, runtime, emulator_image):
     )
     (run,) = EmulatorDevice("a76").run(bundle, settings)
     assert run.harness != "python" and run.device.emulated and parity_failures([run]) == []
-    golden = run.parity.golden
+    golden = run.parity
     assert golden.texts >= 100 and golden.ids_equal and golden.mean_cosine >= 0.999
     (found,), (here,) = run.accuracy, collect(settings).score(load_bundle(bundle, runtime=runtime))
     assert found.pairs == 250 and abs(found.spearman - here.spearman) < 0.3 and found.spearman > 85

@@ -197,7 +197,7 @@ def test_markdown_holds_no_markup_of_names(text):
 
 
 def test_a_report_of_little_is_still_a_report():
-    bare = make_run(latency=(), memory=None, parity=None, accuracy=(), tokenize=None, pipeline=None, load_ms=None)
+    bare = make_run(latency=(), memory=None, parity=None, accuracy=(), tokenize=None, pipeline=None, load=None)
     ids = [section.id for section in build_report(BenchFile(runs=(bare,))).sections]
     assert ids == ["artifacts", "growth", "parameters", "method"]
     assert "<html" in to_html(build_report(BenchFile(models=make_file().models)))

@@ -10,7 +10,7 @@ from msdc.bench.accuracy.document import read_document
 from msdc.bench.report.build import build_report
 from msdc.bench.report.targets import parse_targets
 from msdc.bench.report.write import to_html, to_json, to_markdown, to_text
-from msdc.bench.result import BenchFile, BrowserFacts, make_timing
+from msdc.bench.result import BenchFile, BrowserFacts, Timing
 from msdc.cli import main
 from msdc.errors import InputError
 from msdc.export.mobile.sizes import measured
@@ -132,7 +132,7 @@ def test_the_exit_code_says_missed_targets_only_where_asked(tmp_path, capsys):
 
 def noisy_run(**changes):
     samples = np.where(np.arange(100) % 3 == 0, 9.0, 4.0)
-    return make_run(latency=[make_timing(samples.tolist(), warmup=1, length=32)], **changes)
+    return make_run(latency=[Timing(samples=samples.tolist(), warmup=1, length=32)], **changes)
 
 
 def test_a_noisy_machine_is_said_at_the_top():
@@ -145,7 +145,7 @@ def test_a_noisy_machine_is_said_at_the_top():
     assert warning in to_html(report) and "**Warning:** " in to_markdown(report) and warning in to_text(report)
     assert report.tiles[0].detail.endswith("(noisy)")
     # One peak in a hundred runs is no noise, and counts are no times.
-    peak = make_timing([4.0] * 99 + [40.0], warmup=1, length=32)
+    peak = Timing(samples=[4.0] * 99 + [40.0], warmup=1, length=32)
     assert build_report(BenchFile(runs=(make_run(latency=[peak]),))).warnings == ()
     assert build_report(BenchFile(runs=(make_run(clock="instructions"),))).warnings == ()
 
@@ -196,10 +196,8 @@ def test_what_an_app_and_a_page_grow_by():
 
 def test_cosines_to_the_export_and_to_the_float_model_stand_side_by_side():
     golden = {"texts": 9, "mean_cosine": 1.0, "min_cosine": 0.9999, "ids_equal": True}
-    known = make_run(parity={"golden": {**golden, "float_mean_cosine": 0.9951, "float_min_cosine": 0.9712}})
-    table = section(
-        build_report(BenchFile(runs=(known, make_run("onnx", parity={"golden": golden})))), "artifacts"
-    ).tables[0]
+    known = make_run(parity={**golden, "float_mean_cosine": 0.9951, "float_min_cosine": 0.9712})
+    table = section(build_report(BenchFile(runs=(known, make_run("onnx", parity=golden)))), "artifacts").tables[0]
     heads = [(column.title, column.unit) for column in table.columns]
     first = heads.index(("Cosine to export", "mean"))
     assert heads[first + 2 : first + 4] == [("Cosine to float model", "mean"), ("Cosine to float model", "lowest")]
