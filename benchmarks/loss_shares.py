@@ -19,10 +19,9 @@ from pathlib import Path
 import numpy as np
 from results_page import add_write_option, table, write_page
 
-from msdc.distill.catalog import load_recipe
+from msdc.distill.catalog import load_recipe, objective_text
 from msdc.distill.pipeline import Run
 from msdc.distill.recipe import Recipe
-from msdc.distill.rows import objective_text
 from msdc.distill.runs.dry_run import trial_recipe
 
 STEPS = 8

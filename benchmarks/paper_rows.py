@@ -13,9 +13,8 @@ from pathlib import Path
 
 from results_page import table
 
-from msdc.distill.catalog import listing, load_recipe, shipped
+from msdc.distill.catalog import listing, load_recipe, objective_text, recipe_facts, shipped, stage_facts, warmup_text
 from msdc.distill.recipe import Recipe, Stage
-from msdc.distill.rows import objective_text, recipe_facts, stage_facts, warmup_text
 from msdc.files import write_text
 
 HEADER = (

@@ -1,4 +1,4 @@
-"""The shipped recipes, their variants, and loading one by name or path.
+"""The shipped recipes, their variants, and a recipe from its file: YAML, `--set`, relative paths, placeholders.
 
 A recipe file may end in `variants`: named changes to it, one for each row of a paper's table.
 
@@ -11,147 +11,186 @@ for all its rows. `spare_stages` of a recipe are used by its variants only. `REC
 `RECIPE:ONE+TWO` applies two in that order.
 
 Paths in a recipe are relative to its file; those of `--set` to the working directory. Texts of a recipe may use two
-placeholders: `{embedded}` is the folder of the shipped data, `{data}` a folder that the
-caller names.
+placeholders: `{embedded}` is the folder of the shipped data, `{data}` a folder that the caller names.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from msdc.distill.recipe import Recipe
-from msdc.distill.recipe_file import apply_overrides, parse_recipe, read_tree, set_paths, set_value
+import yaml
+from pydantic import Field
+
+from msdc.distill.recipe import (
+    Assistant,
+    Corpus,
+    NamedModel,
+    ObjectiveUse,
+    Recipe,
+    Stage,
+    Strict,
+    StudentShape,
+    corpus_label,
+    parse,
+)
 from msdc.errors import InputError, did_you_mean
-from msdc.files import PACKAGE
+from msdc.files import PACKAGE, regular_size
 
 RECIPES = Path(__file__).resolve().parent / "recipes"
 EMBEDDED = PACKAGE / "data"
-VARIANT_KEYS = {"set", "stages", "tables", "row", "about", "paper", "differs"}
+NAMED = ("corpora", "stages")  # lists whose entries are addressed by name
+PATHS = ("path", "files", "file", "graded", "report", "cache", "exclude")
+MODELS = ("teacher", "assistant", "student", "body", "guide", "model")
 
 
-@dataclass(frozen=True)
-class Variant:
+class Variant(Strict):
     """Named changes to a recipe, and the row of the paper they reproduce."""
 
-    name: str
     row: str = ""
     tables: tuple[str, ...] = ()
-    paper: dict[str, float] = field(default_factory=dict)
+    paper: dict[str, float] = Field(default_factory=dict)
     about: str = ""
-    set: dict[str, Any] = field(default_factory=dict)
+    set: dict[str, Any] = Field(default_factory=dict)
     stages: tuple[str, ...] | None = None
     differs: tuple[str, ...] = ()
 
-    def apply(self, tree: dict[str, Any], spare: list[dict[str, Any]]) -> None:
+    def apply(self, tree: dict[str, Any], spare: list[dict[str, Any]], name: str) -> None:
         """Change the recipe's mapping in place; `spare` are the stages that it has for variants.
 
         Raises:
-            InputError: `stages` names a stage that the recipe does not have.
+            InputError: `stages` names a stage that the recipe does not have, or `set` a key that leads nowhere.
         """
+        have = {stage["name"]: stage for stage in [*tree["stages"], *spare]}
         if self.stages is not None:
-            have = {stage["name"]: stage for stage in [*tree["stages"], *spare]}
-            missing = [name for name in self.stages if name not in have]
-            if missing:
-                raise InputError(f"variant {self.name}: no stage {missing[0]!r} (have {', '.join(have)})")
-            tree["stages"] = [have[name] for name in self.stages]
-        names = {stage["name"] for stage in tree["stages"]}
-        spare_names = {stage["name"] for stage in spare}
+            if missing := [one for one in self.stages if one not in have]:
+                raise InputError(f"variant {name}: no stage {missing[0]!r} (have {', '.join(have)})")
+            tree["stages"] = [have[one] for one in self.stages]
+        used, spares = ({stage["name"] for stage in stages} for stages in (tree["stages"], spare))
         for key, value in self.set.items():
-            place = key.split(".")
-            if place[0] == "stages" and len(place) > 1 and place[1] in spare_names - names:
-                set_value({"stages": spare}, key, value)
-            # A setting of a stage that another variant left out is not an error.
-            elif not (place[0] == "stages" and len(place) > 1 and place[1] not in names):
+            stage = key.split(".")[1] if key.startswith("stages.") else None
+            if stage is None or stage in used:
                 set_value(tree, key, value)
+            # A setting of a stage that another variant left out is not an error.
+            elif stage in spares:
+                set_value({"stages": spare}, key, value)
         if self.row:
             tree["paper"] = {"row": self.row, "tables": list(self.tables), **self.paper}
         if self.differs:
             tree["differs"] = [*tree.get("differs", ()), *self.differs]
 
 
-def shipped() -> list[str]:
-    """Names of the recipes inside this package."""
-    return sorted(path.stem for path in RECIPES.glob("*.yaml"))
+# --- changes by key ---------------------------------------------------------------------------------------------------
 
 
-def _read(name: str) -> tuple[dict[str, Any], dict[str, Variant], list[dict[str, Any]], Path]:
-    path = RECIPES / f"{name}.yaml" if name in shipped() else Path(name)
-    if not path.is_file():
-        shown = ", ".join(shipped())
-        hint = did_you_mean(name, shipped()) if "/" not in name else ""
-        raise InputError(f"{name}: no such recipe file{hint or f'; shipped recipes: {shown}'}")
-    tree = read_tree(path)
-    variants: dict[str, Variant] = {}
-    for key, entry in (tree.pop("variants", None) or {}).items():
-        unknown = set(entry) - VARIANT_KEYS if isinstance(entry, Mapping) else {"not a mapping"}
-        if unknown:
-            raise InputError(f"{path}: variants.{key}: unknown key {sorted(unknown)[0]!r}")
-        lists = {part: tuple(map(str, entry[part])) for part in ("tables", "stages", "differs") if part in entry}
-        variants[str(key)] = Variant(str(key), **{**entry, **lists})
-    return tree, variants, tree.pop("spare_stages", None) or [], path
-
-
-def variants_of(name: str) -> dict[str, Variant]:
-    """The variants of a recipe, by name."""
-    return _read(split_name(name)[0])[1]
-
-
-def split_name(name: str) -> tuple[str, str]:
-    """RECIPE and VARIANT[+VARIANT]; a path may hold a colon of its own."""
-    base, _, chosen = (name, "", "") if Path(name).is_file() else name.rpartition(":")
-    return (base, chosen) if base else (chosen or name, "")
-
-
-def load_recipe(name: str, overrides: tuple[str, ...] = (), data: str | Path | None = None) -> Recipe:
-    """A recipe by path or shipped name, `NAME:VARIANT` too.
-
-    Args:
-        name: the recipe.
-        overrides: `key=value` as of `--set`, applied last.
-        data: the folder that `{data}` in the recipe stands for.
+def set_value(tree: dict[str, Any], key: str, value: Any) -> None:
+    """Change one value of a recipe's mapping; dots for depth, stages and corpora by name.
 
     Raises:
-        InputError: no such recipe or variant, something in it is wrong, or it needs `data` and none is given.
+        InputError: the key leads nowhere, to several corpora, or names an entry by its number.
     """
-    base, chosen = split_name(name)
-    tree, variants, spare, path = _read(base)
-    tree.setdefault("name", path.stem)
-    for part in filter(None, chosen.split("+")):
-        if part not in variants:
-            raise InputError(f"{base}: no variant {part!r}; it has {', '.join(variants) or 'none'}")
-        variants[part].apply(tree, spare)
-        tree["name"] += f"-{part}"
-    # A shipped recipe names files of the user's, who need not know where the package lies.
-    if base not in shipped():
-        set_paths(tree, path.parent)
-    apply_overrides(tree, overrides)
-    return parse_recipe(_fill_in(tree, base, data), str(path))
+    *way, last = key.split(".")
+    node: Any = tree
+    for part, inside in zip(way, ["", *way], strict=False):
+        if isinstance(node, dict):
+            if not isinstance(node.get(part), (dict, list)):
+                node[part] = {}
+            node = node[part]
+        else:
+            node = node[_entry(node, part, inside, key)]
+    if isinstance(node, dict):
+        node[last] = value
+    else:
+        node[_entry(node, last, way[-1] if way else "", key)] = value
 
 
-def listing(name: str | None = None) -> list[dict[str, Any]]:
-    """What `--list` shows: every shipped recipe (or the one named) and its variants, with the paper's row."""
-    rows: list[dict[str, Any]] = []
-    for recipe in shipped() if name is None else [name]:
-        tree, variants, _, _ = _read(split_name(recipe)[0])
-        common = tuple(map(str, tree.get("differs", ())))
-        entry = Variant(recipe, about=str(tree.get("about", "")))
-        for label, variant in {recipe: entry, **{f"{recipe}:{k}": v for k, v in variants.items()}}.items():
-            rows.append(
-                {
-                    "name": label,
-                    "about": variant.about,
-                    "row": variant.row,
-                    "tables": list(variant.tables),
-                    "paper": variant.paper,
-                    # A variant that is no row of a paper departs from nothing.
-                    "differs": [*common, *variant.differs] if variant.row or variant is entry else [],
-                }
-            )
-    return rows
+def _entry(entries: Any, part: str, inside: str, key: str) -> int:
+    """The position of the entry `part` of the list that the key `inside` holds."""
+    if not isinstance(entries, list):
+        raise InputError(f"--set {key}: {part!r} is inside a plain value")
+    names = [entry.get("name") if isinstance(entry, dict) else None for entry in entries]
+    if inside == "corpora":
+        names = [corpus_label(entry) if isinstance(entry, dict) else None for entry in entries]
+    found = [number for number, name in enumerate(names) if name == part]
+    if not found and part.isdigit() and int(part) < len(entries):
+        if inside not in NAMED:
+            return int(part)
+        named = names[int(part)]
+        raise InputError(f"--set {key}: {inside} are addressed by name, number {part} is {inside}.{named}")
+    if len(found) != 1:
+        known = ", ".join(str(name) for name in dict.fromkeys(names))
+        several = "; ".join(str(Corpus.model_construct(**entries[n]).origin) for n in found)
+        raise InputError(
+            f"--set {key}: {part!r} means several, give them a `name`: {several}"
+            if found
+            else f"--set {key}: no entry {part!r} (have {known})"
+        )
+    return found[0]
+
+
+def apply_overrides(tree: dict[str, Any], overrides: Sequence[str]) -> None:
+    """Change a recipe's mapping by texts `key=value`, with dots for depth, stages and corpora by name.
+
+    Raises:
+        InputError: not `key=value`, a value that is not YAML, or a key that leads nowhere.
+    """
+    for override in overrides:
+        key, separator, value = override.partition("=")
+        if not separator or not key:
+            raise InputError(f"--set {override!r}: expected key=value")
+        parsed = _yaml(value, f"--set {override!r}: the value")
+        # YAML 1.1 reads 2e-5 as text; a learning rate written like this is a number.
+        if isinstance(parsed, str):
+            with contextlib.suppress(ValueError):
+                parsed = float(parsed)
+        set_value(tree, key.strip(), parsed)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _yaml(text: str, origin: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    # ValueError: a scalar like 2026-99-99, which looks like a date.
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        raise InputError(f"{origin}: not valid YAML ({' '.join(str(error).split())[:200]})") from error
+
+
+def read_tree(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file.
+
+    Raises:
+        InputError: missing, not YAML, or not a mapping.
+    """
+    try:
+        regular_size(path)
+        tree = _yaml(path.read_text(encoding="utf-8"), str(path))
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not valid YAML ({error.reason})") from error
+    if not isinstance(tree, dict):
+        raise InputError(f"{path}: a recipe is a mapping with keys like teacher, corpora, stages")
+    return tree
+
+
+def set_paths(value: Any, folder: Path, key: str = "") -> Any:
+    """A part of a recipe's mapping with its relative paths, which are relative to `folder`, made absolute.
+
+    Paths are corpora, graded files, vocabularies and caches, and names of models that begin with `./` or `../`.
+    Placeholders and `~` stay.
+    """
+    if isinstance(value, dict):
+        return {name: set_paths(inner, folder, name) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [set_paths(inner, folder, key) for inner in value]
+    if isinstance(value, str) and value and (
+        (key in PATHS and not value.startswith(("{", "~"))) or (key in MODELS and value.startswith(("./", "../")))
+    ):  # fmt: skip
+        return os.path.abspath(folder / value)
+    return value
 
 
 def _fill_in(value: Any, name: str, data: str | Path | None) -> Any:
@@ -171,3 +210,152 @@ def _fill_in(value: Any, name: str, data: str | Path | None) -> Any:
             )
         value = value.replace("{data}", os.path.abspath(Path(data).expanduser()))
     return value
+
+
+# --- recipes by name --------------------------------------------------------------------------------------------------
+
+
+def shipped() -> list[str]:
+    """Names of the recipes inside this package."""
+    return sorted(path.stem for path in RECIPES.glob("*.yaml"))
+
+
+def _read(name: str) -> tuple[dict[str, Any], dict[str, Variant], list[dict[str, Any]], Path]:
+    """Mapping, variants, spare stages and file of a recipe."""
+    path = RECIPES / f"{name}.yaml" if name in shipped() else Path(name)
+    if not path.is_file():
+        hint = did_you_mean(name, shipped()) if "/" not in name else f"; shipped recipes: {', '.join(shipped())}"
+        raise InputError(f"{name}: no such recipe file{hint}")
+    tree = read_tree(path)
+    entries, spare = tree.pop("variants", None) or {}, tree.pop("spare_stages", None) or []
+    variants = {str(key): parse(Variant, entry, f"{path}: variants.{key}") for key, entry in entries.items()}
+    return tree, variants, spare, path
+
+
+def variants_of(name: str) -> dict[str, Variant]:
+    """The variants of a recipe, by name."""
+    return _read(_split_name(name)[0])[1]
+
+
+def _split_name(name: str) -> tuple[str, str]:
+    """RECIPE and VARIANT[+VARIANT]; a path may hold a colon of its own."""
+    base, _, chosen = (name, "", "") if Path(name).is_file() else name.rpartition(":")
+    return (base, chosen) if base else (chosen or name, "")
+
+
+def load_recipe(name: str, overrides: Sequence[str] = (), data: str | Path | None = None) -> Recipe:
+    """A recipe by path or shipped name, `NAME:VARIANT` too.
+
+    Args:
+        name: the recipe.
+        overrides: `key=value` as of `--set`, applied last.
+        data: the folder that `{data}` in the recipe stands for.
+
+    Raises:
+        InputError: no such recipe or variant, something in it is wrong, or it needs `data` and none is given.
+    """
+    base, chosen = _split_name(name)
+    tree, variants, spare, path = _read(base)
+    tree.setdefault("name", path.stem)
+    for part in filter(None, chosen.split("+")):
+        if part not in variants:
+            raise InputError(f"{base}: no variant {part!r}; it has {', '.join(variants) or 'none'}")
+        variants[part].apply(tree, spare, part)
+        tree["name"] += f"-{part}"
+    # A shipped recipe names files of the user's, who need not know where the package lies.
+    if base not in shipped():
+        tree = set_paths(tree, path.parent)
+    apply_overrides(tree, overrides)
+    return parse(Recipe, _fill_in(tree, base, data), str(path))
+
+
+def parse_recipe(tree: dict[str, Any], origin: str, overrides: Sequence[str] = ()) -> Recipe:
+    """A recipe from its mapping, which `overrides` change; `origin` names it in messages.
+
+    Raises:
+        InputError: the first thing that is wrong, with its place.
+    """
+    apply_overrides(tree, overrides)
+    return parse(Recipe, tree, origin)
+
+
+def listing(name: str | None = None) -> list[dict[str, Any]]:
+    """What `--list` shows: every shipped recipe (or the one named) and its variants, with the paper's row."""
+    rows: list[dict[str, Any]] = []
+    for recipe in shipped() if name is None else [name]:
+        tree, variants, _, _ = _read(_split_name(recipe)[0])
+        common = tuple(map(str, tree.get("differs", ())))
+        entry = Variant(about=str(tree.get("about", "")))
+        for label, variant in {recipe: entry, **{f"{recipe}:{k}": v for k, v in variants.items()}}.items():
+            facts = variant.model_dump(include={"about", "row", "tables", "paper"}, mode="json")
+            # A variant that is no row of a paper departs from nothing.
+            departs = [*common, *variant.differs] if variant.row or variant is entry else []
+            rows.append({"name": label, **facts, "differs": departs})
+    return rows
+
+
+# --- facts ------------------------------------------------------------------------------------------------------------
+
+
+def objective_text(uses: Sequence[ObjectiveUse]) -> str:
+    """The loss of a stage, such as `unified_generative + 2 sentence_alignment(reduction=mean)`."""
+    parts = []
+    for use in uses:
+        options = ", ".join(f"{key}={value}" for key, value in use.options.items())
+        weight = "" if use.weight == 1 else f"{use.weight:g} "
+        parts.append(f"{weight}{use.name}{f'({options})' if options else ''}")
+    return " + ".join(parts)
+
+
+def warmup_text(stage: Stage) -> str:
+    """`10000 steps`, or a share of the steps such as `0.1`."""
+    return f"{stage.warmup_ratio:g}" if stage.warmup_steps is None else f"{stage.warmup_steps} steps"
+
+
+def stage_facts(recipe: Recipe, stage: Stage) -> dict[str, Any]:
+    """What one stage trains, by its keys."""
+    corpora = recipe.corpora_of(stage)
+    keys = ("train", "guide", "start", "batch", "balance", "max_length", "learning_rate", "weight_decay", "choose",
+            "evaluate_every", "patience")  # fmt: skip
+    return {
+        **{key: getattr(stage, key) for key in keys},
+        "objective": objective_text(stage.objective),
+        "corpora": [corpus.origin for corpus in corpora],
+        "languages": sorted({code for corpus in corpora for code in corpus.languages}),
+        "epochs": f"{stage.steps} steps" if stage.steps is not None else stage.epochs,
+        "warmup": warmup_text(stage),
+    }
+
+
+def _model_facts(model: Any) -> dict[str, Any]:
+    if isinstance(model, NamedModel):
+        return {"": model.model, ".pooling": model.pooling or "mean", ".head": model.head or "none"}
+    if isinstance(model, Assistant):
+        return {"": f"{model.body} with {model.vocabulary.train} pieces ({model.rows})"}
+    if not isinstance(model, StudentShape):
+        return {"": model}
+    if model.scratch is not None:
+        plan = model.scratch.model_dump(include={"layers", "hidden", "heads", "intermediate"})
+        facts = {"": "random weights", **plan, "vocabulary": model.scratch.vocabulary.train, "dropout": model.dropout}
+    else:
+        shape = model.model_dump(include={"bottleneck", "place", "unit", "layers", "repeats"})
+        facts = {"": "cut from the assistant", **shape}
+    return {f".{key}" if key else "": value for key, value in {**facts, "max_length": model.max_length}.items()}
+
+
+def recipe_facts(recipe: Recipe) -> dict[str, Any]:
+    """What a resolved recipe trains, as numbers and short texts by dotted name: `student.unit`, `stages.teach.epochs`.
+
+    For the table of the papers' rows, `--dry-run`, and tests.
+    """
+    facts: dict[str, Any] = {}
+    for role in ("teacher", "assistant", "student"):
+        facts |= {f"{role}{key}": value for key, value in _model_facts(getattr(recipe, role)).items()}
+    facts["heldout.pairs"] = recipe.heldout.pairs
+    facts["heldout.graded"] = [path.rsplit("/", 1)[-1] for path in recipe.heldout.graded]
+    if recipe.exclude:
+        facts["exclude"] = [path.rsplit("/", 1)[-1] for path in recipe.exclude]
+    facts["stages"] = [stage.name for stage in recipe.stages]
+    for stage in recipe.stages:
+        facts |= {f"stages.{stage.name}.{key}": value for key, value in stage_facts(recipe, stage).items()}
+    return facts

@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from pydantic import ValidationError
 
 from msdc.commands.options import quiet_option
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
-from msdc.distill.data.formats import KINDS
 from msdc.distill.data.sources import Source, open_corpus
-from msdc.distill.recipe import Corpus
-from msdc.distill.recipe_file import say_what_is_wrong
+from msdc.distill.recipe import KINDS, Corpus, parse
 from msdc.errors import InputError, printable
 
 SHOWN = 70  # characters of an example
@@ -81,8 +78,7 @@ def read_corpora(
                 source.without = without
                 found.append(read_source(source, examples, most))
         except InputError as error:
-            name = corpus.path or corpus.hub or corpus.opus or " + ".join(corpus.files or ())
-            found.append(Reading(name, error=str(error)))
+            found.append(Reading(corpus.origin, error=str(error)))
     return found
 
 
@@ -111,12 +107,8 @@ def _corpora(file: str, settings: dict[str, Any], data: Path | None) -> tuple[li
         from msdc.distill.catalog import load_recipe
 
         recipe = load_recipe(file, data=data)
-        own = [corpus for stage in recipe.stages for corpus in stage.corpora or ()]
-        return list(dict.fromkeys([*recipe.corpora, *own])), recipe.exclude
-    try:
-        return [Corpus(path=file, **settings)], ()
-    except ValidationError as error:
-        raise InputError(say_what_is_wrong(error, Corpus)) from error
+        return list(dict.fromkeys(recipe.all_corpora)), recipe.exclude
+    return [parse(Corpus, {"path": file, **settings}, file)], ()
 
 
 @click.command()

@@ -8,7 +8,6 @@ from typing import Any
 
 from msdc.distill.data.sources import open_corpora
 from msdc.distill.recipe import Corpus, Recipe, Stage, model_name
-from msdc.distill.rows import corpus_name
 from msdc.encoders.encoder import Encoder
 from msdc.encoders.locate import hub_name
 from msdc.errors import InputError
@@ -76,7 +75,7 @@ def _metadata(recipe: Recipe, report: Mapping[str, float], heldout: Mapping[str,
 def _corpus_line(corpus: Corpus) -> str:
     languages = ", ".join(corpus.languages)
     paths = corpus.files or ((corpus.path,) if corpus.path is not None else ())
-    name = " + ".join(Path(path).name for path in paths) or corpus_name(corpus)
+    name = " + ".join(Path(path).name for path in paths) or corpus.origin
     return f"* {name}{f' ({languages})' if languages else ''}"
 
 

@@ -1,37 +1,110 @@
 """A recipe: models, text, and a list of training stages.
 
 Frozen pydantic models that refuse unknown keys. Defaults are the values of Ding et al. 2022 where the paper has one.
+The schema imports no reader of corpora: readers are made of it.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import re
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from msdc.errors import InputError, did_you_mean
 
 TEACHER = "teacher"  # as an assistant: a copy of the teacher, trained on
+# What the files of a corpus hold; `auto` goes by the suffix (msdc.distill.data.formats).
+Kind = Literal["auto", "nli", "nli-pairs", "scored", "dictionary", "gettext", "text", "triples", "pairs"]
+KINDS: tuple[str, ...] = get_args(Kind)
 
 
 class Strict(BaseModel):
-    """Frozen, and every key must be known."""
+    """Frozen, and every key must be known; an unknown one is told before a missing one, as a misspelled key is both."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, data: Any) -> Any:
+        for key in data if isinstance(data, dict) else ():
+            if key not in cls.model_fields:
+                raise ValueError(f"unknown key {key!r}{did_you_mean(str(key), cls.model_fields)}")
+        return data
+
+
+Parsed = TypeVar("Parsed", bound=BaseModel)
+
+
+def parse(model: type[Parsed], tree: Any, origin: str) -> Parsed:
+    """A mapping as one of these models; `origin` names it in the message.
+
+    Raises:
+        InputError: the first thing that is wrong, with its place: `r.yaml: stages.teach.batch: ...`.
+    """
+    try:
+        return model.model_validate(tree)
+    except ValidationError as error:
+        first = error.errors()[0]
+        node, place = tree, ""
+        for part in first["loc"]:
+            if isinstance(part, str) and part.startswith("="):
+                continue  # which member of a union was meant: no key
+            node = node.get(part) if isinstance(node, dict) else node[part] if isinstance(part, int) else None
+            name = node.get("name", part) if isinstance(part, int) and isinstance(node, dict) else part
+            place += f"{name}."
+        said = first["msg"].removeprefix("Value error, ")
+        raise InputError(f"{origin}: {f'{place[:-1]}: ' if place else ''}{said}") from error
+
+
+def corpus_label(entry: Mapping[str, Any]) -> str:
+    """How overrides call a corpus: its `name`, else what its OPUS or hub id, file or folder is called.
+
+    TED2020/v1 is TED2020, nli/snli.*.tsv.gz is snli, and tatoeba/*.tsv.gz is tatoeba.
+    """
+    if entry.get("name"):
+        return str(entry["name"])
+    if entry.get("opus"):
+        label = str(entry["opus"]).split("/")[0]
+    elif entry.get("hub"):
+        label = str(entry["hub"]).split("@")[0].rsplit("/", 1)[-1]
+    else:
+        path = PurePath(str(entry.get("path") or (entry.get("files") or [""])[0]))
+        label = path.name.split(".")[0]
+        if not label or "*" in label:
+            label = path.parent.name
+    return re.sub(r"[^\w-]+", "-", label)
 
 
 class Corpus(Strict):
     """A source of sentences: a path or glob, two aligned files, a hub id, or an OPUS name."""
 
+    name: str | None = Field(
+        default=None, pattern=r"^[A-Za-z0-9][\w-]*$", description="for `--set corpora.NAME.KEY`; None: see corpus_label"
+    )
     path: str | None = None
     files: tuple[str, str] | None = Field(default=None, description="two aligned files: source, target")
     hub: str | None = Field(
         default=None, description="hub data set id, e.g. sentence-transformers/parallel-sentences-tatoeba"
     )
     opus: str | None = Field(default=None, description="OPUS corpus name, e.g. TED2020/v1")
-    kind: str = Field(default="auto", description="a format of msdc.distill.data.formats; auto goes by the suffix")
+    kind: Kind = Field(default="auto", description="what the files hold; auto goes by the suffix")
     source: str = "en"
     languages: tuple[str, ...] = Field(default=(), description="target languages; empty takes all that are found")
     limit: int | None = Field(default=None, gt=0, description="rows taken from each file")
-    columns: tuple[int, ...] | tuple[str, ...] = Field(
+    columns: tuple[int | str, ...] = Field(
         default=(),
         description="of a table: the text, the pair (source, target), the triple, or for nli (label, premise, "
         "hypothesis); numbers from 1, or names",
@@ -54,27 +127,39 @@ class Corpus(Strict):
         description="a file is trained on in so many passes over every n-th row: if it is sorted",
     )
 
-    @field_validator("kind")
-    @classmethod
-    def _known_kind(cls, kind: str) -> str:
-        # Imported here: the readers are made of this class.
-        from msdc.distill.data.formats import KINDS
+    @property
+    def label(self) -> str:
+        """How overrides call it (see corpus_label)."""
+        return corpus_label(self.__dict__)
 
-        if kind not in KINDS:
-            raise ValueError(f"unknown kind {kind!r}; known: {', '.join(KINDS)}")
-        return kind
+    @property
+    def origin(self) -> str:
+        """Its OPUS or hub name, or its path."""
+        return self.opus or self.hub or self.path or " + ".join(self.files or ())
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is downloaded."""
+        return self.hub is not None or self.opus is not None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Corpus:
-        if sum(value is not None for value in (self.path, self.files, self.hub, self.opus)) != 1:
-            raise ValueError("a corpus needs exactly one of path, files, hub, opus")
-        if (self.tokenized or self.word_by_word) and self.kind != "text":
-            raise ValueError("tokenized and word_by_word require `kind: text`")
-        if self.subset is not None and self.hub is None:
-            raise ValueError("subset is the configuration of a hub data set: it requires hub")
-        if self.recombine and not self.word_by_word:
-            raise ValueError("recombine requires word_by_word")
+        _refuse(
+            (sum(value is not None for value in (self.path, self.files, self.hub, self.opus)) != 1,
+             "a corpus needs exactly one of path, files, hub, opus"),
+            ((self.tokenized or self.word_by_word) and self.kind != "text",
+             "tokenized and word_by_word require `kind: text`"),
+            (self.subset is not None and self.hub is None,
+             "subset is the configuration of a hub data set: it requires hub"),
+            (self.recombine and not self.word_by_word, "recombine requires word_by_word"),
+        )  # fmt: skip
         return self
+
+
+def _refuse(*checks: tuple[object, str]) -> None:
+    for wrong, said in checks:
+        if wrong:
+            raise ValueError(said)
 
 
 class VocabularyTraining(Strict):
@@ -108,10 +193,12 @@ class Assistant(Strict):
 
     @model_validator(mode="after")
     def _sums(self) -> Assistant:
-        if self.base_rows is not None and self.links is None:
-            raise ValueError("base_rows limits the base of a coded table: set links too")
-        if self.links is not None and self.rows == "random":
-            raise ValueError("links keep the sums of rows of a transplant; random rows are no sums")
+        _refuse(
+            (self.base_rows is not None and self.links is None,
+             "base_rows limits the base of a coded table: set links too"),
+            (self.links is not None and self.rows == "random",
+             "links keep the sums of rows of a transplant; random rows are no sums"),
+        )  # fmt: skip
         return self
 
 
@@ -132,6 +219,17 @@ class NamedModel(Strict):
     model: str
     pooling: Literal["mean", "cls", "max"] | None = None
     head: Literal["mlp"] | None = Field(default=None, description="mlp: dense layer with tanh after pooling (SimCSE)")
+
+
+def _member(value: Any) -> str:
+    """Which member of a union of models is meant: errors name that one only."""
+    if isinstance(value, (dict, BaseModel)):
+        return "=named" if isinstance(value, NamedModel) or (isinstance(value, dict) and "model" in value) else "=made"
+    return "=name"
+
+
+_Named = Annotated[NamedModel, Tag("=named")]
+_Name = Annotated[str, Tag("=name")]
 
 
 def model_name(model: NamedModel | str) -> str:
@@ -180,11 +278,11 @@ class Stage(Strict):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
     train: Literal["assistant", "student", "student.embedding"] = "student"
     guide: str | None = Field(default="teacher", description="teacher, assistant, assistant.embedding, or a model")
-    objective: tuple[ObjectiveUse, ...]
-    start: Literal["keep", "svd", "random", "body"] = Field(
+    objective: tuple[ObjectiveUse, ...] = Field(min_length=1)
+    start: Literal["keep", "svd", "random"] = Field(
         default="keep",
-        description="what is reset before training: keep nothing; svd the embedding, to the SVD of the assistant's "
-        "table; body the layers, to the assistant's; random the embedding, to random numbers",
+        description="the embedding is reset before training: svd to the SVD of the assistant's table, random to "
+        "random numbers",
     )
     epochs: float = Field(default=1.0, gt=0)
     steps: int | None = Field(default=None, gt=0, description="in place of epochs")
@@ -235,12 +333,6 @@ class Stage(Strict):
         items = value if isinstance(value, (list, tuple)) else [value]
         return tuple({"name": item} if isinstance(item, str) else item for item in items)
 
-    @model_validator(mode="after")
-    def _not_empty(self) -> Stage:
-        if not self.objective:
-            raise ValueError("a stage needs at least one objective")
-        return self
-
 
 class HeldOut(Strict):
     """Validation data: parallel sentences held out of training, and graded development sets."""
@@ -258,9 +350,13 @@ class Recipe(Strict):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     about: str = ""
-    teacher: NamedModel | str = "all-MiniLM-L6-v2"
-    assistant: Assistant | NamedModel | str | None = Assistant()
-    student: StudentShape | NamedModel | str | None = StudentShape()
+    teacher: Annotated[_Named | _Name, Discriminator(_member)] = "all-MiniLM-L6-v2"
+    assistant: Annotated[Annotated[Assistant, Tag("=made")] | _Named | _Name, Discriminator(_member)] | None = (
+        Assistant()
+    )
+    student: Annotated[Annotated[StudentShape, Tag("=made")] | _Named | _Name, Discriminator(_member)] | None = (
+        StudentShape()
+    )
     corpora: tuple[Corpus, ...] = Field(min_length=1)
     stages: tuple[Stage, ...] = Field(min_length=1)
     exclude: tuple[str, ...] = Field(
@@ -289,10 +385,19 @@ class Recipe(Strict):
     paper: dict[str, Any] = Field(default_factory=dict, description="the row of the paper's table this reproduces")
     differs: tuple[str, ...] = Field(default=(), description="how this departs from the paper's row: `WHAT: why`")
 
-    @field_validator("stages", mode="after")
+    @property
+    def all_corpora(self) -> tuple[Corpus, ...]:
+        """The recipe's corpora, then those of its stages."""
+        return (*self.corpora, *(corpus for stage in self.stages for corpus in stage.corpora or ()))
+
+    def corpora_of(self, stage: Stage) -> tuple[Corpus, ...]:
+        """The corpora that a stage reads."""
+        return self.corpora if stage.corpora is None else stage.corpora
+
+    @field_validator("stages", "corpora", mode="after")
     @classmethod
-    def _unique(cls, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-        names = [stage.name for stage in stages]
-        if len(set(names)) != len(names):
-            raise ValueError(f"stage names repeat: {names}")
-        return stages
+    def _unique(cls, entries: Any, info: ValidationInfo) -> Any:
+        names = [entry.name for entry in entries if entry.name is not None]
+        if len(set(names)) < len(names):
+            raise ValueError(f"names of {info.field_name} repeat: {names}")
+        return entries

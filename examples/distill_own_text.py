@@ -14,8 +14,8 @@ import argparse
 from pathlib import Path
 
 import msdc
+from msdc.distill.catalog import parse_recipe
 from msdc.distill.pipeline import run
-from msdc.distill.recipe_file import parse_recipe
 from msdc.files import PACKAGE
 
 

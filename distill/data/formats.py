@@ -23,7 +23,7 @@ from msdc.distill.data.columns import (
 from msdc.distill.data.labelled_pairs import read_nli, read_nli_pairs
 from msdc.distill.data.markup import read_tmx, read_xliff
 from msdc.distill.data.sources import Row, Source, language_of, refuse_test_set
-from msdc.distill.recipe import Corpus
+from msdc.distill.recipe import KINDS, Corpus
 from msdc.errors import InputError
 from msdc.files import regular_size
 from msdc.text.parquet import open_parquet
@@ -311,7 +311,7 @@ FORMATS = (
     Format("triples", _table, parallel=False),
     Format("pairs", _table),
 )
-KINDS = ("auto", *(one.kind for one in FORMATS if one.kind))
+assert set(KINDS) == {"auto", *(one.kind for one in FORMATS if one.kind)}
 
 
 def find_format(path: Path, kind: str) -> Format:

@@ -29,7 +29,7 @@ from msdc.distill.rebuild.software import (
     RenPy,
     StringTable,
 )
-from msdc.distill.recipe import Corpus
+from msdc.distill.recipe import Corpus, Kind
 from msdc.errors import InputError
 
 WORDS_OF_A_GLOSS = 4
@@ -201,7 +201,7 @@ class CorpusFile(OnePath):
 
     form: Literal["corpus"]
     language: str
-    kind: str = "auto"
+    kind: Kind = "auto"
     rst: bool = False
 
     def rows(self, find: Find) -> Iterator[TextRow]:

@@ -27,8 +27,8 @@ from typing import Any
 
 import yaml
 
+from msdc.distill.catalog import set_paths
 from msdc.distill.recipe import Recipe, Stage
-from msdc.distill.recipe_file import set_paths
 from msdc.distill.training.metrics import FILE_NAME, Metrics
 from msdc.errors import InputError
 from msdc.files import read_json, staged_folder, write_json, write_text
@@ -275,9 +275,7 @@ def differing(old: Recipe, new: Recipe) -> list[str]:
 
     More steps or epochs of the last stage are no difference: a resumed run goes on to them.
     """
-    trees = [json.loads(recipe.model_dump_json()) for recipe in (old, new)]
-    for tree in trees:
-        set_paths(tree, Path.cwd())
+    trees = [set_paths(json.loads(recipe.model_dump_json()), Path.cwd()) for recipe in (old, new)]
     before, now = (dict(leaves(tree)) for tree in trees)
     longer = tuple(f"stages.{new.stages[-1].name}.{key}" for key in ("steps", "epochs"))
     found = []

@@ -71,7 +71,7 @@ class RunModels:
         """Apply `start` of a stage to the learner that was read from `folder`."""
         if stage.start == "random":
             student.embedding.apply(student._initialise)
-        elif stage.start in ("svd", "body"):
+        elif stage.start == "svd":
             shape = self._cut_shape()
             if shape is None or self.recipe.assistant is None or stage.role != "student":
                 warn(f"stage {stage.name}: start: {stage.start} has no effect, the learner is cut from no assistant")
@@ -79,8 +79,7 @@ class RunModels:
                 # A student's first stage starts from a fresh cut in any case; a later one is cut again in part.
                 assistant = self.folder.newest(self.recipe, "assistant")
                 fresh, _ = cut_student(self.recipe, shape, assistant, self.text.stream())
-                table = stage.start == "svd"
-                part = {k: v for k, v in fresh.state_dict().items() if k.startswith("embedding.") == table}
+                part = {k: v for k, v in fresh.state_dict().items() if k.startswith("embedding.")}
                 student.load_state_dict(student.state_dict() | part)
 
     def _guide_encoder(self, stage: Stage) -> Encoder | None:

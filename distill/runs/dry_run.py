@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msdc.distill.catalog import recipe_facts
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
 from msdc.distill.data.sources import Source, open_corpora
 from msdc.distill.data.stream import weights
 from msdc.distill.pipeline import Run
 from msdc.distill.preflight import check_recipe, needs_network, stage_corpora
 from msdc.distill.recipe import Assistant, Corpus, Recipe, Stage, StudentShape
-from msdc.distill.rows import corpus_name, recipe_facts
 from msdc.distill.run.folder import RunFolder
 from msdc.encoders.encoder import load_encoder
 from msdc.machine import peak_mib
@@ -79,7 +79,7 @@ def _count_all(corpora: tuple[Corpus, ...], without: Exclusion | None) -> tuple[
     counts: list[SourceCount] = []
     for corpus in corpora:
         if needs_network(corpus):
-            counts.append(SourceCount(corpus_name(corpus), ", ".join(corpus.languages), None))
+            counts.append(SourceCount(corpus.origin, ", ".join(corpus.languages), None))
             continue
         for source in open_corpora((corpus,), without):
             sources.append(source)
@@ -175,7 +175,7 @@ def dry_run(recipe: Recipe) -> DryRun:
     for stage in recipe.stages:
         sources, own = _count_all(stage_corpora(recipe, stage), without)
         result.stages.append(StagePlan(stage.name, count_steps(recipe, stage, sources, own)))
-    models = set(absent) - {corpus_name(c) for c in _all_corpora(recipe) if needs_network(c)}
+    models = set(absent) - {c.origin for c in _all_corpora(recipe) if needs_network(c)}
     with tempfile.TemporaryDirectory(prefix="msdc-dry-run-") as folder:
         trial = None if models else trial_recipe(recipe, Path(folder) / "guides")
         if trial is None:

@@ -15,9 +15,9 @@ import pytest
 from refusals import one_line
 
 import msdc
+from msdc.distill.catalog import apply_overrides, read_tree
 from msdc.distill.data.sources import open_corpora
 from msdc.distill.recipe import Corpus
-from msdc.distill.recipe_file import apply_overrides, read_tree
 from msdc.errors import MsdcError
 from msdc.files import read_json, user_cache
 from msdc.text.text_files import iterate_lines, read_lines

@@ -8,10 +8,10 @@ from scipy import sparse
 from msdc.compress.student.io import load_student
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.to_transformers import decode
+from msdc.distill.catalog import parse_recipe
 from msdc.distill.pipeline import run
 from msdc.distill.preflight import check_recipe
 from msdc.distill.recipe import Stage
-from msdc.distill.recipe_file import parse_recipe
 from msdc.distill.runs.dry_run import TRIAL_PIECES, trial_recipe
 from msdc.distill.tasks.sentence import SentenceTask
 from msdc.distill.training.optimization import make_optimizers

@@ -13,11 +13,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from msdc.distill.catalog import parse_recipe
 from msdc.distill.data.sources import open_corpora
 from msdc.distill.pipeline import run
 from msdc.distill.preflight import check_recipe
 from msdc.distill.recipe import Corpus
-from msdc.distill.recipe_file import parse_recipe
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
 

@@ -11,11 +11,10 @@ import yaml
 from click.testing import CliRunner
 from places import ROOT
 
-from msdc.distill.catalog import listing, load_recipe, shipped, variants_of
+from msdc.distill.catalog import listing, load_recipe, recipe_facts, shipped, variants_of
 from msdc.distill.cli import command
 from msdc.distill.objectives import find_objective
 from msdc.distill.recipe import TEACHER, Recipe, StudentShape, model_name
-from msdc.distill.rows import recipe_facts
 
 HERE = Path(__file__).parent
 FACTS = yaml.safe_load((HERE / "paper_facts.yaml").read_text(encoding="utf-8"))

@@ -10,12 +10,11 @@ import yaml
 from click.testing import CliRunner
 
 from msdc.compress.student.io import save_student
-from msdc.distill.catalog import load_recipe
+from msdc.distill.catalog import load_recipe, parse_recipe, set_value
 from msdc.distill.cli import command
 from msdc.distill.data.stream import TextStream
 from msdc.distill.pipeline import run
 from msdc.distill.preflight import check_recipe
-from msdc.distill.recipe_file import parse_recipe, set_value
 from msdc.distill.runs.dry_run import count_steps, dry_run, epoch_rows, to_text
 from msdc.errors import InputError
 

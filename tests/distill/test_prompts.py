@@ -6,9 +6,9 @@ import numpy as np
 from folder_kinds import PROMPTS, write_folder
 
 import msdc
+from msdc.distill.catalog import parse_recipe
 from msdc.distill.data.batches import BatchFeed
 from msdc.distill.pipeline import Run
-from msdc.distill.recipe_file import parse_recipe
 from msdc.distill.teacher_cache import CachedTeacher
 
 

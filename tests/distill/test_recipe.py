@@ -2,7 +2,7 @@
 
 import pytest
 
-from msdc.distill.recipe_file import parse_recipe, read_tree
+from msdc.distill.catalog import load_recipe, parse_recipe, read_tree
 from msdc.errors import InputError
 
 BASE = {"name": "r", "corpora": [{"path": "x.tsv"}], "stages": [{"name": "teach", "objective": "multilingual_mse"}]}
@@ -23,44 +23,68 @@ def test_defaults_are_the_papers():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"colour": 1}, "colour: unknown key"),
-        ({"stages": []}, "stages"),
-        ({"corpora": [{"path": "a", "hub": "b"}]}, "exactly one of path"),
-        ({"stages": [{"name": "a", "objective": "multilingual_mse", "epoch": 2}]}, "stages.0.epoch: unknown key"),
-        ({"stages": [{"name": "A b", "objective": "multilingual_mse"}]}, "stages.0.name"),
-        ({"stages": [BASE["stages"][0], BASE["stages"][0]]}, "stage names repeat"),
-        ({"student": {"bottleneck": -1}}, "student"),
+        ({"colour": 1}, "unknown key 'colour' (known: name, about"),
+        ({"stages": []}, "stages: "),
+        ({"corpora": [{"path": "a", "hub": "b"}]}, "corpora.0: a corpus needs exactly one of path"),
+        ({"corpora": [{"path": "a", "kind": "html"}]}, "corpora.0.kind: Input should be 'auto', 'nli'"),
+        ({"corpora": [{"path": "a", "name": "x"}, {"path": "b", "name": "x"}]}, "corpora: names of corpora repeat"),
+        ({"stages": [BASE["stages"][0] | {"epoch": 2}]}, "stages.teach: unknown key 'epoch'; did you mean 'epochs'?"),
+        ({"stages": [BASE["stages"][0] | {"name": "A b"}]}, "stages.A b.name: "),
+        ({"stages": [BASE["stages"][0], BASE["stages"][0]]}, "stages: names of stages repeat"),
+        ({"stages": [BASE["stages"][0] | {"objective": []}]}, "stages.teach.objective: "),
+        ({"student": {"bottleneck": -1}}, "student.bottleneck: Input should be greater than 0"),
+        ({"teacher": {"model": "x", "pooling": "min"}}, "teacher.pooling: Input should be 'mean', 'cls' or 'max'"),
+        ({"assistant": {"links": 3, "rows": "random"}}, "assistant: links keep the sums of rows"),
+        (
+            {"assistant": {"vocabulary": {"tran": 500}}},
+            "assistant.vocabulary: unknown key 'tran'; did you mean",
+        ),
+        ({"heldout": {"zzz": 1}}, "heldout: unknown key 'zzz' (known: pairs, share, graded, graded_pairs)"),
     ],
 )
 def test_what_is_wrong_is_named(changes, said):
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError) as caught:
         parse_recipe(tree(**changes), "r.yaml")
+    assert str(caught.value).startswith(f"r.yaml: {said}")
 
 
-def test_overrides_by_stage_name_and_number():
-    overrides = ("stages.teach.learning_rate=2e-4", "stages.0.batch=8", "student.bottleneck=null", "seed=5")
-    recipe = parse_recipe(tree(), "r", overrides)
-    assert (recipe.stages[0].learning_rate, recipe.stages[0].batch, recipe.seed) == (2e-4, 8, 5)
-    assert recipe.student.bottleneck is None
+def test_overrides_by_name():
+    wanted = tree(corpora=[{"opus": "TED2020/v1"}, {"path": "d/nli.*.tsv"}, {"path": "d/*.tsv", "name": "own"}])
+    overrides = (
+        "stages.teach.learning_rate=2e-4", "student.bottleneck=null", "seed=5", "student.layers=[0, 4]",
+        "student.layers.1=5", "corpora.TED2020.limit=3", "corpora.nli.limit=4", "corpora.own.limit=5",
+    )  # fmt: skip
+    recipe = parse_recipe(wanted, "r", overrides)
+    assert (recipe.stages[0].learning_rate, recipe.seed, recipe.student.bottleneck) == (2e-4, 5, None)
+    assert [corpus.limit for corpus in recipe.corpora] == [3, 4, 5] and recipe.student.layers == (0, 5)
 
 
 @pytest.mark.parametrize(
-    "override", ["nonsense", "=3", "stages.none.batch=2", "stages.teach.batch=[", "seed.deep=1.x.y"]
+    ("override", "said"),
+    [
+        ("nonsense", "expected key=value"),
+        ("=3", "expected key=value"),
+        ("stages.none.batch=2", r"no entry 'none' \(have teach\)"),
+        ("stages.0.batch=2", "stages are addressed by name, number 0 is stages.teach"),
+        ("corpora.1.limit=2", "corpora are addressed by name, number 1 is corpora.b"),
+        ("corpora.x.limit=2", "'x' means several, give them a `name`: x.tsv; x.csv"),
+        ("stages.teach.batch=[", "not valid YAML"),
+        ("seed.deep=1.x.y", "seed"),
+    ],
 )
-def test_bad_overrides(override):
-    with pytest.raises(InputError):
-        parse_recipe(tree(), "r", (override,))
+def test_bad_overrides(override, said):
+    wanted = tree(corpora=[{"path": "x.tsv"}, {"hub": "a/b@main"}, {"path": "x.csv"}])
+    with pytest.raises(InputError, match=said):
+        parse_recipe(wanted, "r", (override,))
 
 
-def test_yaml_bombs_tags_and_garbage(tmp_path):
+def test_yaml_tags_and_garbage(tmp_path):
     path = tmp_path / "r.yaml"
     for text, said in [
-        ("a: &a [x]\nb: [*a, *a]\n", "aliases"),
         ("a: !!python/object/apply:os.system ['true']\n", "not valid YAML"),
         ("a: [", "not valid YAML"),
         ("- 1\n", "a recipe is a mapping"),
         ("[" * 20000, "not valid YAML"),
-        ("a: " + "x" * 1_000_001, "is too large for a recipe"),
     ]:
         path.write_text(text)
         with pytest.raises(InputError, match=said):
@@ -68,35 +92,9 @@ def test_yaml_bombs_tags_and_garbage(tmp_path):
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="not valid YAML"):
         read_tree(path)
-    with pytest.raises(InputError, match="no such recipe"):
-        read_tree(tmp_path / "none.yaml")
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"corpora": None, "corpus": []}, "corpus: unknown key; did you mean 'corpora'?"),
-        (
-            {"stages": [{"name": "a", "objective": "kd", "learnin_rate": 1}]},
-            "stages.0.learnin_rate: unknown key; did you mean 'learning_rate'?",
-        ),
-        (
-            {"assistant": {"vocabulary": {"tran": 500}}},
-            "assistant.vocabulary.tran: unknown key; did you mean 'train'?",
-        ),
-        ({"heldout": {"zzz": 1}}, "heldout.zzz: unknown key (known: pairs, share, graded, graded_pairs)"),
-    ],
-)
-def test_a_mistyped_key_gets_the_known_one(changes, said):
-    wanted = {key: value for key, value in tree(**changes).items() if value is not None}
-    with pytest.raises(InputError) as caught:
-        parse_recipe(wanted, "r.yaml")
-    assert str(caught.value) == f"r.yaml: {said}"
 
 
 def test_paths_are_relative_to_the_recipes_file(tmp_path, monkeypatch):
-    from msdc.distill.catalog import load_recipe
-
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "mine.yaml").write_text(
@@ -105,7 +103,7 @@ def test_paths_are_relative_to_the_recipes_file(tmp_path, monkeypatch):
         "stages: [{name: one, objective: kd, guide: ../other, corpora: [{path: z.tsv}]}]\n"
     )
     monkeypatch.chdir(tmp_path)
-    recipe = load_recipe("project/mine.yaml", ("corpora.0.limit=3", "corpora.1.files=[c.en, c.de]"))
+    recipe = load_recipe("project/mine.yaml", ("corpora.x.limit=3", "corpora.a.files=[c.en, c.de]"))
     assert recipe.corpora[0].path == str(folder / "data" / "x.tsv")
     assert recipe.corpora[1].files == ("c.en", "c.de")  # --set: of the working directory
     assert recipe.corpora[2].path.startswith("/") and recipe.teacher == str(folder / "models" / "big")

@@ -17,8 +17,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from msdc.distill.catalog import parse_recipe
 from msdc.distill.pipeline import run
-from msdc.distill.recipe_file import parse_recipe
 from msdc.errors import InputError, MsdcError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked child; this system has no fork")

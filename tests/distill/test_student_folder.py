@@ -11,9 +11,9 @@ import yaml
 
 import msdc
 from msdc.bench.quickstart.float_models import weight_bytes
+from msdc.distill.catalog import parse_recipe
 from msdc.distill.model_card import license_of
 from msdc.distill.pipeline import run
-from msdc.distill.recipe_file import parse_recipe
 from msdc.errors import InputError
 
 TEXTS = ["A cat sleeps.", "Wo ist der Bahnhof?", ""]

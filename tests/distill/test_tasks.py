@@ -12,13 +12,13 @@ from safetensors.torch import load_file
 
 from msdc.compress.student.from_transformers import to_student
 from msdc.compress.student.model import Student, StudentConfig
+from msdc.distill.catalog import parse_recipe
 from msdc.distill.data.batches import Batch
 from msdc.distill.data.sources import Row, open_corpora
 from msdc.distill.data.stream import TextStream
 from msdc.distill.objectives import MemoryBank
 from msdc.distill.pipeline import run
 from msdc.distill.recipe import Corpus, HeldOut, Stage
-from msdc.distill.recipe_file import parse_recipe
 from msdc.distill.tasks import make_task
 from msdc.distill.tasks.generative import GenerativeTask, inside, mask_many, mask_one
 from msdc.distill.tasks.hidden_states import prototypes

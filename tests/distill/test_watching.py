@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 
 import msdc
 from msdc.bench.report.cli import command as report
+from msdc.distill.catalog import parse_recipe
 from msdc.distill.pipeline import Run, run
-from msdc.distill.recipe_file import parse_recipe
 from msdc.distill.training.trackers import TRACKERS, Trackers, flat_numbers
 from msdc.distill.training.trainer import Trainer
 from msdc.errors import InputError, MsdcError

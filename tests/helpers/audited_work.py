@@ -11,9 +11,9 @@ from pathlib import Path
 from write_events import Ended, contents, run_until
 
 import msdc.cli
+from msdc.distill.catalog import parse_recipe
 from msdc.distill.pipeline import run
 from msdc.distill.recipe import Recipe
-from msdc.distill.recipe_file import parse_recipe
 from msdc.distill.runs.sweep import Sweep, run_sweep
 from msdc.text import quickstart
 

@@ -10,8 +10,8 @@ import msdc
 from msdc.bench.run import bench, parity_failures
 from msdc.bench.settings import BenchSettings
 from msdc.compress.texts import quickstart_texts
+from msdc.distill.catalog import parse_recipe
 from msdc.distill.pipeline import run
-from msdc.distill.recipe_file import parse_recipe
 from msdc.export.export import ExportRequest, export_model
 from msdc.scores import cosine_rows
 from msdc.text.tokenizer import PieceTokenizer

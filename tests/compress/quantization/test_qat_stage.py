@@ -5,8 +5,8 @@ import pytest
 
 from msdc.compress.quantization.qat import is_prepared
 from msdc.compress.student.io import load_student
+from msdc.distill.catalog import parse_recipe
 from msdc.distill.pipeline import run
-from msdc.distill.recipe_file import parse_recipe
 from msdc.errors import MsdcError
 
 

@@ -7,12 +7,12 @@ import shutil
 import pytest
 from opus_server import opus, write_zip  # noqa: F401 (a fixture)
 
+from msdc.distill.catalog import parse_recipe
 from msdc.distill.data import download as remote
 from msdc.distill.data.downloads import record_downloads
 from msdc.distill.data.sources import open_corpus
 from msdc.distill.pipeline import run
 from msdc.distill.recipe import Corpus
-from msdc.distill.recipe_file import parse_recipe
 from msdc.encoders.locate import locate_model
 from msdc.errors import InputError
 

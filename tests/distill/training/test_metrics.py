@@ -6,8 +6,8 @@ import pytest
 from refusals import one_line
 
 from msdc.bench.report.inputs import read_training
+from msdc.distill.catalog import parse_recipe
 from msdc.distill.pipeline import run
-from msdc.distill.recipe_file import parse_recipe
 from msdc.distill.training.metrics import CLOCKS, Metrics
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from msdc.distill.pipeline import Run, resolve_precision, run
-from msdc.distill.recipe_file import parse_recipe
 from msdc.distill.teacher_cache import CachedTeacher
+from msdc.distill.catalog import parse_recipe
 from msdc.encoders.encoder import load_encoder
 from msdc.machine import read_machine
 

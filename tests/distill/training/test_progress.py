@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
+from msdc.distill.catalog import parse_recipe
 from msdc.distill.pipeline import run
-from msdc.distill.recipe_file import parse_recipe
 from msdc.distill.training.progress import StageProgress, _duration
 
 

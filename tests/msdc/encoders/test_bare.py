@@ -9,8 +9,8 @@ from safetensors.torch import load_file, save_file
 from stock_models import TEXTS, stock_model, write_wordpiece
 
 import msdc
+from msdc.distill.catalog import parse_recipe
 from msdc.distill.pipeline import run
-from msdc.distill.recipe_file import parse_recipe
 from msdc.errors import InputError
 
 
