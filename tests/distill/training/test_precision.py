@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from msdc.distill.catalog import parse_recipe
 from msdc.distill.pipeline import Run, resolve_precision, run
 from msdc.distill.teacher_cache import CachedTeacher
-from msdc.distill.catalog import parse_recipe
 from msdc.encoders.encoder import load_encoder
 from msdc.machine import read_machine
 
