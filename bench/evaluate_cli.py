@@ -155,8 +155,7 @@ def command(
     from msdc.bench.accuracy.sets.registry import CARD
     from msdc.bench.accuracy.task import Options
     from msdc.bench.model_card import evaluate_card
-    from msdc.bench.report.build import evaluation_report, write_evaluation
-    from msdc.bench.report.write import check_output, to_markdown
+    from msdc.bench.report.page import check_output, evaluation_report, to_markdown, write_report
 
     if output is not None:
         check_output(output, force)
@@ -189,7 +188,7 @@ def command(
     )
     document = evaluate_card(config) if CARD in config.tasks else run(config)
     if output is not None:
-        write_evaluation(document, output, force)
+        write_report(evaluation_report(document), output, force)
     if as_json:
         click.echo(json.dumps(document.as_json(), ensure_ascii=False, indent=2, allow_nan=False))
     else:

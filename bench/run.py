@@ -173,8 +173,7 @@ def run_bench(request: BenchRequest, out: Callable[[str], None]) -> BenchFile:
         GateError: parity or a timing misses its gate. Results are written before either is raised.
     """
     from msdc.bench.compare import compare_results, regressions
-    from msdc.bench.report.build import build_report
-    from msdc.bench.report.write import check_output, to_text, write_report
+    from msdc.bench.report.page import build_report, check_output, to_text, write_report
 
     to_stdout = request.json_file is not None and str(request.json_file) == "-"
     # Fail early: everything that can be checked is checked before minutes of measuring.
@@ -205,7 +204,7 @@ def run_bench(request: BenchRequest, out: Callable[[str], None]) -> BenchFile:
         if not to_stdout:
             out(to_text(report))
         if request.output is not None:
-            write_report(report, results, request.output, request.force)
+            write_report(report, request.output, request.force)
             say(f"report: {request.output}")
     slower = (
         regressions(compare_results(before, results), request.gate_percent)

@@ -85,7 +85,7 @@ def command(
 
         name = Path(recipe).stem.replace(":", "-")
         # Loaded by name: reports are written on the floor above, which imports this one.
-        draw = importlib.import_module("msdc.bench.report.build").sweep_page
+        draw = importlib.import_module("msdc.bench.report.page").sweep_page
         folder = run_sweep(Sweep(recipe, sweep, overrides, output or Path("runs") / f"{name}-sweep", data), draw)
         click.echo((folder / "table.json").read_text(encoding="utf-8") if as_json else str(folder / "table.md"))
         return

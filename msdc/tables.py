@@ -32,9 +32,19 @@ class Table:
     """Rows of formatted text; the first column names its row."""
 
     caption: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[str, ...], ...]
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[str]]
     note: str = ""
+
+
+def heads(text: str) -> tuple[Column, ...]:
+    """The columns of "Artifact | Device < | Load [ms]": units in brackets; `<` marks words, as the first column has."""
+    found = []
+    for i, part in enumerate(text.split(" | ")):
+        title, _, unit = part.removesuffix(" <").partition(" [")
+        left = i == 0 or part.endswith(" <")
+        found.append(Column(title, unit.removesuffix("]"), "left" if left else "right"))
+    return tuple(found)
 
 
 def escape_line(text: str) -> str:

@@ -26,8 +26,7 @@ def command(output: Path, runs: int, overrides: tuple[str, ...], force: bool) ->
     """
     require_packages()
     from msdc.bench.quickstart.pipeline import QuickstartConfig, run_quickstart
-    from msdc.bench.report.build import build_report
-    from msdc.bench.report.write import to_text
+    from msdc.bench.report.page import build_report, to_text
 
     done = run_quickstart(QuickstartConfig(output, force, runs, overrides))
     click.echo(to_text(build_report(done.results)))

@@ -17,9 +17,8 @@ from pathlib import Path
 
 from msdc.bench.devices.python import PythonDevice
 from msdc.bench.quickstart.float_models import score_model
-from msdc.bench.report.build import build_report
-from msdc.bench.report.data import Twin
-from msdc.bench.report.write import write_report
+from msdc.bench.report.inputs import Twin
+from msdc.bench.report.page import build_report, write_report
 from msdc.bench.result import BenchFile, ModelScores
 from msdc.bench.run import parity_failures
 from msdc.bench.settings import BenchSettings, usual_lengths
@@ -172,6 +171,6 @@ def run_quickstart(config: QuickstartConfig, told: Callable[[str], None] = say) 
         title="Quickstart: from an English teacher to a phone",
         twin=Twin(recurring.name, folder / TWIN, missed),
     )
-    path = write_report(report, results, folder / REPORT, force=True)
+    path = write_report(report, folder / REPORT, force=True)
     step("report", began)
     return Quickstart(path, results, seconds)

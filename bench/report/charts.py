@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from msdc.bench.report.data import Style
 from msdc.bench.report.drawing import FONT, SHAPES, WIDTH, Axis, Canvas, linear_axis, log_axis, plot, tick_text
-from msdc.bench.report.model import Figure, LegendEntry
+from msdc.bench.report.model import Figure, Style
 from msdc.bench.result import percentile
 from msdc.scores import pareto
 from msdc.tables import fixed, minus, number
@@ -15,11 +14,6 @@ ROW = 34.0
 MAX_DOTS = 600
 # A score axis shows at least this many points, so that rounding does not look like a large drop.
 SCORE_SPAN = 5.0
-
-
-def legend(entries: Sequence[tuple[Style, str]]) -> tuple[LegendEntry, ...]:
-    """Legend lines of (style, value) pairs."""
-    return tuple(LegendEntry(style.color, style.shape, style.name, value) for style, value in entries)
 
 
 def bars(title: str, rows: Sequence[tuple[Style, float, str]], caption: str = "") -> Figure:
@@ -90,9 +84,7 @@ def trade_off(title: str, x_title: str, rows: Sequence[tuple[Style, float, float
         frame.canvas.marker(style.shape, *frame.point(cost, gain), style.color, f"{style.name}: {value}", 6)
     named = [rows[i][0].name for i in best]
     alt = f"{title}. Pareto line through {', '.join(named)}. " + "; ".join(f"{s.name}: {v}" for s, _, _, v in rows)
-    return Figure(
-        title, frame.canvas.svg(alt), alt, "Dashed: the Pareto line.", legend([(s, v) for s, _, _, v in rows])
-    )
+    return Figure(title, frame.canvas.svg(alt), alt, "Dashed: the Pareto line.", [(s, v) for s, _, _, v in rows])
 
 
 def latency_lines(rows: Sequence[tuple[Style, Sequence[tuple[int, float, float]]]], unit: str, title: str) -> Figure:
@@ -113,7 +105,7 @@ def latency_lines(rows: Sequence[tuple[Style, Sequence[tuple[int, float, float]]
             frame.canvas.marker(style.shape, *frame.point(length, p50), style.color, text, 4.5)
     values = [(style, " / ".join(number(p50) for _, p50, _ in series)) for style, series in rows]
     alt = f"{title} at {', '.join(map(str, lengths))} tokens. " + "; ".join(f"{s.name}: {v} {unit}" for s, v in values)
-    return Figure(title, frame.canvas.svg(alt), alt, "Line: median; band: up to p90.", legend(values))
+    return Figure(title, frame.canvas.svg(alt), alt, "Line: median; band: up to p90.", values)
 
 
 def samples_over_time(title: str, unit: str, rows: Sequence[tuple[Style, Sequence[float]]]) -> Figure:
@@ -141,7 +133,7 @@ def samples_over_time(title: str, unit: str, rows: Sequence[tuple[Style, Sequenc
     alt = f"Samples over time, {title}. " + "; ".join(
         f"{s.name}: {v}, {len(o)} runs" for (s, v), o in zip(medians, ordered, strict=True)
     )
-    return Figure(title, frame.canvas.svg(alt), alt, caption, legend(medians))
+    return Figure(title, frame.canvas.svg(alt), alt, caption, medians)
 
 
 def stacked_memory(style: Style, phases: Sequence[tuple[str, float, float, float]], axis: Axis) -> Figure:
@@ -226,7 +218,7 @@ def curves(
             frame.canvas.marker(style.shape, *at, style.color, text, 3.5)
     last = [(style, number(points[-1][1])) for style, points in known]
     alt = f"{title}. At the end: " + "; ".join(f"{style.name} {value}" for style, value in last)
-    return Figure(title, frame.canvas.svg(alt), alt, legend=legend(last))
+    return Figure(title, frame.canvas.svg(alt), alt, legend=last)
 
 
 def scatter(title: str, groups: Mapping[str, Sequence[tuple[float, float]]], caption: str = "") -> Figure:
@@ -239,9 +231,9 @@ def scatter(title: str, groups: Mapping[str, Sequence[tuple[float, float]]], cap
         color, shape = f"c{i % 6 + 1}", SHAPES[i % 4]
         for x, y in side:
             frame.canvas.marker(shape, *frame.point(x, y), color, size=2.6)
-        entries.append(LegendEntry(color, shape, name, f"{len(side)} sentences"))
+        entries.append((Style(name, color, shape), f"{len(side)} sentences"))
     alt = f"{title}: " + ", ".join(f"{len(side)} sentences in {name}" for name, side in groups.items())
-    return Figure(title, frame.canvas.svg(alt), alt, caption, tuple(entries))
+    return Figure(title, frame.canvas.svg(alt), alt, caption, entries)
 
 
 def histogram(title: str, labels: Sequence[str], counts: Sequence[int], caption: str = "") -> Figure:

@@ -53,10 +53,9 @@ def command(
 
     Targets are shown as pass or fail at the top. The exit code is 0 whatever they say, unless --fail is given.
     """
-    from msdc.bench.report.build import build_report
     from msdc.bench.report.inputs import is_run, read_inputs
+    from msdc.bench.report.page import build_report, check_output, write_report
     from msdc.bench.report.targets import parse_targets
-    from msdc.bench.report.write import check_output, write_report
     from msdc.bench.result import read_result
     from msdc.errors import GateError
 
@@ -78,6 +77,6 @@ def command(
         sweeps=found.sweeps,
         targets=targets,
     )
-    click.echo(str(write_report(report, found.results, output, force)))
+    click.echo(str(write_report(report, output, force)))
     if must_pass and report.missed:
         raise GateError("; ".join(report.missed))

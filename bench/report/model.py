@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from msdc.bench.accuracy.document import Document
+from msdc.bench.result import BenchFile
 from msdc.tables import Table
 
 
 @dataclass(frozen=True)
-class LegendEntry:
-    """One line of a legend: color variable, marker shape, name, and an optional value."""
+class Style:
+    """Name, color variable and marker shape of one run or model; color alone never tells two apart."""
 
+    name: str
     color: str
     shape: str
-    name: str
-    value: str = ""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """An SVG drawing. `alt` describes it in words; `legend` is text below the drawing, not inside it."""
+    """An SVG drawing. `alt` describes it in words; `legend` is text below the drawing: styles and their values."""
 
     title: str
     svg: str
     alt: str
     caption: str = ""
-    legend: tuple[LegendEntry, ...] = ()
+    legend: Sequence[tuple[Style, str]] = ()
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,9 @@ class Section:
     id: str
     title: str
     lead: str = ""
-    figures: tuple[Figure, ...] = ()
-    tables: tuple[Table, ...] = ()
-    notes: tuple[str, ...] = ()
+    figures: Sequence[Figure] = ()
+    tables: Sequence[Table] = ()
+    notes: Sequence[str] = ()
     tables_first: bool = False
 
 
@@ -58,13 +60,14 @@ class Tile:
 @dataclass(frozen=True)
 class Report:
     """The whole report. Without `created` (a date and time) no date is shown. `warnings` stand below the title;
-    `missed` has one line per target that is not met.
+    `missed` has one line per target that is not met; `source` is what the report was made from.
     """
 
     title: str
     subtitle: str
     created: str = ""
-    tiles: tuple[Tile, ...] = ()
-    sections: tuple[Section, ...] = ()
-    warnings: tuple[str, ...] = ()
-    missed: tuple[str, ...] = ()
+    tiles: Sequence[Tile] = ()
+    sections: Sequence[Section] = ()
+    warnings: Sequence[str] = ()
+    missed: Sequence[str] = ()
+    source: BenchFile | Document | None = None

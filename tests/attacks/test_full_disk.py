@@ -145,8 +145,7 @@ def test_standard_output_on_a_full_disk(tiny_student):
 def test_report_on_a_full_disk(place, suffix):
     from bench_results import make_file
 
-    from msdc.bench.report.build import build_report
-    from msdc.bench.report.write import write_report
+    from msdc.bench.report.page import build_report, write_report
 
     report = build_report(make_file())
     target = place / f"report{suffix}"
@@ -156,7 +155,7 @@ def test_report_on_a_full_disk(place, suffix):
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))
 
-    text = said(lambda: write_report(report, make_file(), target, force=True), limit)
+    text = said(lambda: write_report(report, target, force=True), limit)
     assert text == f"disk full while writing {target}: free some space and run again"
     assert target.read_text() == "of before"
     assert [path.name for path in place.iterdir()] == [target.name]

@@ -9,8 +9,7 @@ import numpy as np
 from msdc.bench.accuracy.config import EvaluateConfig
 from msdc.bench.accuracy.document import as_documents
 from msdc.bench.accuracy.run import run as run_evaluation
-from msdc.bench.report.build import evaluation_report
-from msdc.bench.report.write import to_markdown
+from msdc.bench.report.page import evaluation_report, to_markdown
 from msdc.text import quickstart
 
 QUICKSTART = quickstart.FOLDER

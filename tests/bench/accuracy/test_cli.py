@@ -16,8 +16,7 @@ from msdc.bench.accuracy.document import as_documents
 from msdc.bench.accuracy.sets.registry import SETS, SUITES
 from msdc.bench.accuracy.task import Options
 from msdc.bench.accuracy.vectors import VectorStore
-from msdc.bench.report.build import evaluation_report, report_section
-from msdc.bench.report.write import to_html
+from msdc.bench.report.page import evaluation_report, to_html
 from msdc.errors import InputError
 
 VOID = ("meta", "link", "br")  # HTML elements without an end
@@ -140,13 +139,9 @@ def test_contamination_counts_stand_beside_the_score(card):
     assert "7 + " in markdown(card)
 
 
-def test_report_section_is_whole_and_escaped(card):
-    html = report_section(card)
-    assert html.startswith('<section class="accuracy">') and html.endswith("</section>")
-    assert "<svg" in html and "http://www.w3.org/2000/svg" in html and "<script" not in html
-    assert "src=" not in html and "href=" not in html
+def test_a_page_is_whole_and_escaped(card):
     poisoned = json.loads(json.dumps(card).replace("tiny-student", "<b>&x"))
-    assert "<b>&x" not in report_section(poisoned) and "&lt;b&gt;&amp;x" in report_section(poisoned)
+    assert "<b>&x" not in page(poisoned) and "&lt;b&gt;&amp;x" in page(poisoned) and "<svg" in page(card)
     from html.parser import HTMLParser
 
     class Balance(HTMLParser):
@@ -177,10 +172,8 @@ def test_help_imports_no_torch():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_report_section_of_bare_results_and_of_none(bag):
-    one = evaluate(bag, task="sts", path=QUICKSTART / "graded_pairs.tsv", resamples=10)
-    assert "graded_pairs" in report_section(one) and report_section([one, one]).count("<section") == 1
-    assert "<h2>" in report_section([])
+def test_a_page_of_a_bare_result(bag):
+    assert "graded_pairs" in page(evaluate(bag, task="sts", path=QUICKSTART / "graded_pairs.tsv", resamples=10))
 
 
 def test_against_another_model(tiny_student, tiny_bundle):

@@ -23,8 +23,7 @@ from msdc.bench.devices.browser.engines import ENGINES, opened, renderer_pss_mib
 from msdc.bench.devices.browser.measurement import PAGE, Measurement
 from msdc.bench.devices.browser.server import PageServer
 from msdc.bench.devices.python import PythonDevice
-from msdc.bench.report.build import build_report
-from msdc.bench.report.write import write_report
+from msdc.bench.report.page import build_report, write_report
 from msdc.bench.result import BenchFile, BrowserFacts, parse_result
 from msdc.bench.settings import BenchSettings
 from msdc.errors import InputError, MsdcError
@@ -155,7 +154,7 @@ def test_report_lists_what_decides_about_a_browsers_figures(tmp_path):
     )  # fmt: skip
     run = make_run("onnx", harness="browser", browser=facts, memory=None)
     results = BenchFile(runs=(run,))
-    write_report(build_report(results), results, tmp_path / "report.html", False)
+    write_report(build_report(results), tmp_path / "report.html", False)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "<script" not in page and "&lt;script&gt;alert(1)" in page and "of unknown version" in page
     for text in ("secure, worker", "8: 19.3", "8: 3", "unknown", "abababababab"):

@@ -26,8 +26,7 @@ from msdc.bench.devices.browser.measurement import Measurement
 from msdc.bench.devices.browser.server import MAX_CONNECTIONS
 from msdc.bench.devices.link.answer import LinkAnswer, browser_of, device_of
 from msdc.bench.devices.link.server import SPARE_SEATS
-from msdc.bench.report.build import build_report
-from msdc.bench.report.write import write_report
+from msdc.bench.report.page import build_report, write_report
 from msdc.bench.result import BenchFile
 from msdc.errors import MsdcError, printable
 from msdc.export.reference.golden import encode_vectors, read_golden
@@ -276,7 +275,7 @@ def test_a_name_with_a_script_does_not_run_in_the_report(onnxruntime_web, tmp_pa
     (run,) = link.end()
     results = BenchFile(runs=(run,))
     for name in ("report.html", "report.md"):
-        write_report(build_report(results), results, tmp_path / name, False)
+        write_report(build_report(results), tmp_path / name, False)
         text = (tmp_path / name).read_text(encoding="utf-8")
         assert "<script>alert" not in text and "<img" not in text and "alert(1)" in text
     if CHROMIUM is not None:

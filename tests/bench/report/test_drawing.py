@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from msdc.bench.report import charts
 from msdc.bench.report.charts import pareto_line
-from msdc.bench.report.data import Style
 from msdc.bench.report.drawing import linear_axis, log_axis
+from msdc.bench.report.model import Style
 
 numbers = st.floats(-1e9, 1e9, allow_nan=False)
 

@@ -11,10 +11,9 @@ from msdc.bench.accuracy.config import EvaluateConfig
 from msdc.bench.accuracy.document import as_documents, read_document
 from msdc.bench.accuracy.run import run
 from msdc.bench.accuracy.task import Options
-from msdc.bench.report.build import build_report, evaluation_report
+from msdc.bench.report.evaluation import evaluations
 from msdc.bench.report.inputs import read_inputs
-from msdc.bench.report.sections.evaluation import sections
-from msdc.bench.report.write import to_html, to_markdown
+from msdc.bench.report.page import build_report, evaluation_report, to_html, to_markdown
 from msdc.bench.result import BenchFile
 from msdc.errors import InputError
 
@@ -26,7 +25,7 @@ def document(tiny_student):
 
 
 def test_a_document_becomes_a_section_with_its_numbers(document):
-    (section,) = sections(as_documents(document))
+    (section,) = evaluations(as_documents(document))
     assert section.title == "Evaluation: tiny-student"
     text = str(section.tables)
     scored = next(r for r in document["results"] if r["task"] == "sts")

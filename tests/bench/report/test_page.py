@@ -9,10 +9,9 @@ import pytest
 from bench_results import make_file, make_run
 from browser import CHROMIUM, dump_dom, layout, screenshot
 
-from msdc.bench.report import build
-from msdc.bench.report.build import build_report
+from msdc.bench.report import page as page_module
+from msdc.bench.report.page import build_report, to_html, to_json, to_markdown, write_report
 from msdc.bench.report.targets import parse_targets
-from msdc.bench.report.write import to_html, to_json, to_markdown, write_report
 from msdc.bench.result import Accuracy, BenchFile
 from msdc.errors import InputError
 
@@ -44,7 +43,7 @@ def report(run_folder):
 
 @pytest.fixture(scope="module")
 def page(report, tmp_path_factory):
-    return write_report(report, make_file(), tmp_path_factory.mktemp("page") / "report.html")
+    return write_report(report, tmp_path_factory.mktemp("page") / "report.html")
 
 
 class Reader(HTMLParser):
@@ -132,7 +131,7 @@ def test_peers_only_where_asked_and_each_with_a_source(report):
 
 
 def test_markdown_and_json_hold_the_same_tables(report):
-    text, data = to_markdown(report), to_json(report, make_file())
+    text, data = to_markdown(report), to_json(report)
     for section in report.sections:
         assert f"## {section.title}" in text
         for table in section.tables:
@@ -216,12 +215,12 @@ def test_many_runs_and_sets_do_not_break_it():
 
 def test_no_file_is_overwritten_without_force(report, tmp_path):
     target = tmp_path / "report.md"
-    write_report(report, make_file(), target)
+    write_report(report, target)
     with pytest.raises(InputError, match="exists already"):
-        write_report(report, make_file(), target)
-    write_report(report, make_file(), target, force=True)
+        write_report(report, target)
+    write_report(report, target, force=True)
     with pytest.raises(InputError, match=r"\.html"):
-        write_report(report, make_file(), tmp_path / "report.pdf")
+        write_report(report, tmp_path / "report.pdf")
 
 
 @browser
@@ -268,7 +267,7 @@ def test_light_and_dark_have_contrast(page, tmp_path, flags, dark):
 
 
 def test_marks_have_contrast_in_both_schemes():
-    css = (Path(build.__file__).parent / "page.css").read_text(encoding="utf-8")
+    css = (Path(page_module.__file__).parent / "page.css").read_text(encoding="utf-8")
     blocks = re.findall(r":root \{(.*?)\}", css, re.S)
     assert len(blocks) == 2
     for block in blocks:

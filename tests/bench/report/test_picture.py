@@ -8,8 +8,7 @@ from bench_results import make_file
 from browser import CHROMIUM
 from PIL import Image
 
-from msdc.bench.report.build import build_report
-from msdc.bench.report.write import write_report
+from msdc.bench.report.page import build_report, write_report
 from msdc.errors import InputError, MsdcError
 
 SPEC = importlib.util.spec_from_file_location("report_picture", places.ROOT / "benchmarks" / "report_picture.py")
@@ -19,7 +18,7 @@ SPEC.loader.exec_module(report_picture)
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (apt-get install chromium)")
 def test_the_picture_ends_with_a_whole_section(tmp_path):
-    page = write_report(build_report(make_file()), make_file(), tmp_path / "report.html")
+    page = write_report(build_report(make_file()), tmp_path / "report.html")
     target = report_picture.picture(page, tmp_path / "images" / "report.png", 1200, 1000)
     assert target.stat().st_size <= report_picture.MAX_BYTES
     with Image.open(target) as image:

@@ -7,9 +7,8 @@ import json
 import pytest
 from bench_results import make_models, make_run
 
-from msdc.bench.report.build import build_report
-from msdc.bench.report.data import Twin
-from msdc.bench.report.write import to_markdown
+from msdc.bench.report.inputs import Twin
+from msdc.bench.report.page import build_report, to_markdown
 from msdc.bench.result import BenchFile
 
 

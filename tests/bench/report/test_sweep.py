@@ -5,10 +5,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from msdc.bench.report.build import build_report, sweep_page
 from msdc.bench.report.cli import command
 from msdc.bench.report.inputs import read_inputs
-from msdc.bench.report.write import to_html, to_markdown
+from msdc.bench.report.page import build_report, sweep_page, to_html, to_markdown
 from msdc.bench.result import BenchFile
 from msdc.errors import InputError
 

@@ -83,5 +83,5 @@ def test_resumed_after_a_torn_line(tiny_tree, tmp_path, monkeypatch):
         return found
 
     assert timeless(tmp_path / "cut") == timeless(tmp_path / "whole")
-    assert [stage.name for stage in read_training(tmp_path / "cut").stages] == ["one", "two"]
+    assert [stage.name for stage in read_training(tmp_path / "cut")] == ["one", "two"]
     assert json.loads((tmp_path / "cut" / "result.json").read_text())["stages"].keys() == {"one", "two"}

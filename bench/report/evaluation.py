@@ -1,0 +1,331 @@
+"""Documents of `msdc evaluate`: a table per task, details by language or part, published tables, notes on the data."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from msdc.bench.accuracy.document import (
+    BiasScore,
+    ClassificationScore,
+    Document,
+    DriftScore,
+    GeometryScore,
+    PublishedTable,
+    Score,
+    StsScore,
+)
+from msdc.bench.report.charts import histogram, scatter
+from msdc.bench.report.model import Figure, Section
+from msdc.tables import NONE, Column, Table, fixed, joined, signed
+
+# task -> headline score, decimals, title of its table
+TASKS = {
+    "sts": ("Spearman", 1, "Semantic textual similarity: Spearman x 100"),
+    "mining": ("F1", 1, "Bitext mining: F1 x 100"),
+    "tatoeba": ("accuracy", 1, "Translation retrieval: accuracy x 100, mean of both directions"),
+    "retrieval": ("P@1", 1, "Retrieval in a large pool: P@1 x 100"),
+    "bias": ("bias", 2, "Language bias: Spearman of the joint pool minus the mean of the sets (0 is none)"),
+    "classification": ("accuracy", 1, "Zero-shot classification: accuracy x 100 on languages not trained on"),
+    "transfer": ("accuracy", 1, "Transfer: accuracy x 100 of a linear classifier"),
+    "geometry": ("uniformity", 3, "Geometry: uniformity (lower is better)"),
+    "mse": ("MSE x 100", 3, "Distance to the teacher: MSE x 100 (lower is better)"),
+    "drift": ("cosine", 4, "Drift of an artifact from its float model: mean cosine"),
+}
+# Columns whose cells are words; the cells of all others are numbers.
+WORDS = ("set", "sets", "model", "against", "runs on", "precision", "gates of msdc export", "measure", "system")
+UNSEEN = "unseen pairs"
+
+AnyScore = TypeVar("AnyScore", bound=Score)
+Details = tuple[list[Table], list[Figure]]
+
+
+def _table(caption: str, titles: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> Table:
+    columns = [Column(title, align="left" if i == 0 or title in WORDS else "right") for i, title in enumerate(titles)]
+    return Table(caption, columns, rows, note)
+
+
+def _number(task: str, value: float | None, interval: Sequence[float | None] | None = None) -> str:
+    """A score in the format of its task: `87.6`, or `87.6 [83.9, 90.6]`."""
+    shown = signed if task == "bias" else fixed
+    decimals = TASKS[task][1] if task in TASKS else 1
+    bounds = "" if interval is None else f" [{', '.join(shown(bound, decimals) for bound in interval)}]"
+    return shown(value, decimals) + bounds
+
+
+def _p(value: float | None) -> str:
+    return fixed(value, 3) if value is None or value >= 0.001 else "< 0.001"
+
+
+def _by(results: Iterable[AnyScore], key: str) -> dict[str, list[AnyScore]]:
+    """Results grouped by their `name`, `task` or `model`."""
+    grouped: dict[str, list[AnyScore]] = {}
+    for result in results:
+        grouped.setdefault(getattr(result, key), []).append(result)
+    return grouped
+
+
+def _means(results: Sequence[Score], names: Sequence[str], unseen: bool = False) -> list[str]:
+    """Per model the mean over `names` of the score, or of that on unseen pairs; a dash unless it has every one."""
+    cells = []
+    for own in _by(results, "model").values():
+        known = []
+        for result in own:
+            score = result.value
+            if unseen:
+                score = result.unseen.accuracy if result.unseen is not None else None
+            if result.name in names and score is not None:
+                known.append(score)
+        task = next(result.task for result in results if result.name in names)
+        cells.append(_number(task, sum(known) / len(known) if len(known) == len(names) else None))
+    return cells
+
+
+def _score_table(task: str, results: Sequence[Score]) -> Table:
+    """One row per set, one column per model; a set of several parts gets a row with their mean."""
+    models, names = list(_by(results, "model")), list(_by(results, "name"))
+    cells = {(result.name, result.model): result for result in results}
+    checked = any(result.contamination is not None for result in results)
+    rows: list[list[str]] = []
+    for name in names:
+        mine = [cells.get((name, model)) for model in models]
+        some = next(result for result in mine if result is not None)
+        row = [name, *(_number(task, one.value, one.interval) if one else NONE for one in mine), str(some.pairs or "")]
+        if checked:
+            found, text = some.contamination, "not checked"
+            if found is not None:
+                near = "" if found.near is None else f" + {found.near} near"
+                text = f"{found.exact}{near} of {found.sentences}"
+            row.append(text)
+        rows.append(row)
+        # The same set without the pairs of which the training text holds a side.
+        unseen = [one and one.unseen for one in mine]
+        if any(unseen):
+            scores = [_number(task, one.accuracy, one.interval) if one else NONE for one in unseen]
+            rows.append([f"{name}, {UNSEEN}", *scores, *(str(one.pairs) for one in unseen if one)][: len(models) + 2])
+        family = name.split("/")[0]
+        parts = [one for one in names if one.startswith(f"{family}/")]
+        following = names[names.index(name) + 1 :]
+        if len(parts) > 1 and task != "bias" and not (following and following[0].split("/")[0] == family):
+            rows.append([f"{family}, mean of {len(parts)}", *_means(results, parts)])
+            if all(result.unseen for result in results if result.name in parts):
+                rows.append([f"{family}, mean of {len(parts)}, {UNSEEN}", *_means(results, parts, unseen=True)])
+    titles = ["set", *models, "items", *(["sentences also in training text"] if checked else [])]
+    notes = ["In brackets: 95 % bootstrap interval."] if any(result.interval for result in results) else []
+    if any(result.unseen for result in results):
+        notes.append(
+            "Unseen pairs: neither side is in the training text, exactly or nearly; candidates: the whole set."
+        )
+    if any("dev" in name.split("/")[0].split("-") for name in names):
+        notes.append("Sets named dev are development data: a recipe may choose its checkpoints on them.")
+    rows = [row + [""] * (len(titles) - len(row)) for row in rows]
+    return _table(TASKS[task][2] if task in TASKS else task, titles, rows, " ".join(notes))
+
+
+def _grid(
+    caption: str, head: str, results: Sequence[Score], rows: Mapping[str, Mapping[str, str]], note: str = ""
+) -> Table:
+    """`rows` maps the name of a row to its cells by model."""
+    models = list(_by(results, "model"))
+    cells = [[name, *(by_model.get(model, NONE) for model in models)] for name, by_model in rows.items()]
+    return _table(caption, [head, *models], cells, note)
+
+
+def _sts(results: Sequence[StsScore]) -> Details:
+    tables = []
+    for name, own in _by((result for result in results if result.subsets), "name").items():
+        rows: dict[str, dict[str, str]] = {}
+        for result in own:
+            for part, score in (result.subsets or {}).items():
+                text = _number("sts", score.spearman, score.interval)
+                rows.setdefault(f"{part} ({score.pairs})", {})[result.model] = text
+        rows["mean of the parts"] = {result.model: _number("sts", result.mean) for result in own}
+        tables.append(_grid(f"{name} by part: Spearman x 100", "part (pairs)", own, rows))
+    return tables, []
+
+
+def _classification(results: Sequence[ClassificationScore]) -> Details:
+    tables = []
+    for name, own in _by(results, "name").items():
+        rows: dict[str, dict[str, str]] = {}
+        for result in own:
+            for language, one in result.languages.items():
+                text = _number("classification", one.accuracy, one.interval)
+                rows.setdefault(f"{language} ({one.texts})", {})[result.model] = text
+        some = own[0]
+        note = (
+            f"Trained on {some.training_texts} texts in {some.training_language}; always predicting the largest class "
+            f"scores {fixed(some.majority_class, 1)}."
+        )
+        tables.append(_grid(f"{name} by language: accuracy x 100", "language (texts)", own, rows, note))
+    return tables, []
+
+
+def _bias(results: Sequence[BiasScore]) -> Details:
+    rows = [[r.name, r.model, fixed(r.joint, 1), fixed(r.mean, 1), _number("bias", r.bias), _p(r.p)] for r in results]
+    figures, drawn = [], set()
+    for result in results:
+        picture = result.picture
+        if picture is None or (result.model, picture.source) in drawn:
+            continue
+        drawn.add((result.model, picture.source))
+        first, second = picture.explained
+        caption = (
+            f"{picture.source}; the two components hold {100 * first:.1f} and {100 * second:.1f} % of the variance; "
+            f"the centres of the languages are {picture.gap:.2f} standard deviations apart."
+        )
+        figures.append(scatter(f"Two languages in one plane, {result.model}", picture.points, caption))
+    return [_table("Language bias in detail", ["sets", "model", "joint", "mean", "bias", "p"], rows)], figures
+
+
+def _geometry(results: Sequence[GeometryScore]) -> Details:
+    rows = []
+    for r in results:
+        language = r.language_separability
+        read = f"{fixed(language.accuracy, 1)} (chance {language.chance:.1f})" if language else NONE
+        numbers = (r.alignment, r.uniformity, r.isotropy, r.mean_cosine)
+        rows.append([r.model, *(fixed(value, 3) for value in numbers), read])
+    titles = ["model", "alignment", "uniformity", "isotropy", "mean cosine", "language predicted from the vector"]
+    return [_table("Geometry in detail", titles, rows)], []
+
+
+def _drift(results: Sequence[DriftScore]) -> Details:
+    tables, figures = [], []
+    for name, own in _by(results, "name").items():
+        rows: dict[str, dict[str, str]] = {}
+        for result in own:
+            for group, suffix in ((result.languages, ""), (result.lengths, " characters")):
+                for label, one in group.items():
+                    text = f"{fixed(one.mean, 4)}, lowest {fixed(one.min, 4)}"
+                    rows.setdefault(f"{label}{suffix} ({one.texts})", {})[result.model] = text
+            labels = [f"{low:g} to {high:g}" for low, high in itertools.pairwise(result.histogram.edges)]
+            title = f"{name}: cosine of {result.model} with {result.reference}"
+            figures.append(histogram(title, labels, result.histogram.counts))
+        note = f"Cosine with {own[0].reference}."
+        tables.append(_grid(f"{name}: mean and lowest cosine", "texts (count)", own, rows, note))
+    return tables, figures
+
+
+DETAILS: dict[str, Callable[[Any], Details]] = {
+    "sts": _sts,
+    "classification": _classification,
+    "bias": _bias,
+    "geometry": _geometry,
+    "drift": _drift,
+}
+
+
+def _models(document: Document) -> Table | None:
+    """Float models, and artifacts with their bytes and whether they pass the gates; None without artifacts."""
+    rows = []
+    for one in document.models:
+        if one.runtime is None:
+            stored = f"weights stored as {one.weights_stored_as}" if one.weights_stored_as else "float32"
+            rows.append([one.label, "float", stored, NONE, NONE])
+        else:
+            gates = {True: "passed", False: "failed", None: NONE}[one.gates_kept]
+            rows.append([one.label, one.runtime, one.precision or "", fixed(one.bytes, 0), gates])
+    artifacts = any(one.runtime is not None for one in document.models)
+    titles = ["model", "runs on", "precision", "program bytes", "gates of msdc export"]
+    return _table("Models", titles, rows) if artifacts else None
+
+
+def _overview(document: Document) -> Table | None:
+    """The mean headline score of each family of sets; None for fewer than three families."""
+    families: dict[tuple[str, str], dict[str, None]] = {}
+    for result in document.results:
+        families.setdefault((result.task, result.name.split("/")[0]), {})[result.name] = None
+    rows = []
+    for (task, family), names in families.items():
+        what = f"{family} ({len(names)} sets)" if len(names) > 1 else next(iter(names))
+        measure = TASKS[task][0] if task in TASKS else task
+        rows.append([what, measure, *_means(document.results, list(names))])
+        if any(result.unseen for result in document.results if result.name in names):
+            rows.append([f"{what}, {UNSEEN}", measure, *_means(document.results, list(names), unseen=True)])
+    titles = ["sets", "measure", *_by(document.results, "model")]
+    note = "Means over the sets; each set is listed below."
+    return _table("Overview", titles, rows, note) if len(families) > 2 else None
+
+
+def _differences(document: Document) -> Table | None:
+    """Paired tests, one row each."""
+    rows = []
+    for result in document.results:
+        test = result.against
+        if test is not None and test.p is not None:
+            bounds = f" [{', '.join(signed(bound, 2) for bound in test.interval)}]" if test.interval else ""
+            rows.append([result.name, result.model, test.model, signed(test.difference, 2) + bounds, _p(test.p)])
+    note = "Same items, points x 100. Interval: paired bootstrap; p: two-sided paired permutation test."
+    titles = ["set", "model", "against", "difference", "p"]
+    return _table("Differences between models", titles, rows, note) if rows else None
+
+
+def _published(table: PublishedTable) -> Table:
+    rows = []
+    for row in table.rows:
+        name = row.system if row.published else f"{row.system} (measured here)"
+        rows.append([name, *(fixed(row.values.get(column), 2) for column in table.columns)])
+    note = f"Published rows: {table.source}." + (f" Note on {table.note}." if table.note else "")
+    return _table(table.title, ["system", *table.columns], rows, note)
+
+
+def _lists(document: Document) -> list[Section]:
+    """What was not found, notes on the data, and the training text that was searched."""
+    absent = [f"{one.name}: looked for {one.looked_for}" for one in document.absent]
+    notes = list(dict.fromkeys(f"{result.name}: {note}" for result in document.results for note in result.notes))
+    searched = []
+    if (check := document.contamination) is not None:
+        searched = [f"none: {check.reason}"] if not check.checked else [
+            f"{one.file}: {one.sentences} sentences; test sentences among them: {one.exact} exact, {one.near} near"
+            for one in check.corpora
+        ]  # fmt: skip
+    lists = (
+        Section("absent", "Not scored, because the data was not found", notes=absent),
+        Section("notes", "Notes on the data", notes=notes),
+        Section("training-text", "Training text searched for test sentences", notes=searched),
+    )
+    return [section for section in lists if section.notes]
+
+
+def subject(document: Document) -> str:
+    """The models of a document, joined."""
+    return joined([record.label for record in document.models])
+
+
+def parts(document: Document) -> list[Section]:
+    """A document as sections of a report of its own: one per task, with its details."""
+
+    def of_tables(found: Sequence[tuple[str, Table | None]]) -> list[Section]:
+        return [Section(key, table.caption, tables=[table]) for key, table in found if table is not None]
+
+    tasks = []
+    for task, results in _by(document.results, "task").items():
+        table = _score_table(task, results)
+        tables, figures = DETAILS[task](results) if task in DETAILS else ([], [])
+        tasks.append(Section(f"task-{task}", table.caption, "", figures, [table, *tables], tables_first=True))
+    published = [(f"published-{i}", _published(table)) for i, table in enumerate(document.tables, 1)]
+    return [
+        *of_tables([("models", _models(document)), ("overview", _overview(document))]),
+        *tasks,
+        *of_tables([("differences", _differences(document)), *published]),
+        *_lists(document),
+    ]
+
+
+def evaluations(documents: Sequence[Document]) -> list[Section]:
+    """One section per document, beside those of device runs."""
+    found = []
+    for i, document in enumerate(documents, 1):
+        own = parts(document)
+        found.append(
+            Section(
+                f"evaluation-{i}" if len(documents) > 1 else "evaluation",
+                f"Evaluation: {subject(document)}",
+                figures=[figure for part in own for figure in part.figures],
+                tables=[table for part in own for table in part.tables],
+                notes=[f"{part.title}: {note}" for part in own for note in part.notes],
+                tables_first=True,
+            )
+        )
+    return found

@@ -1,0 +1,243 @@
+"""From results to a report, and its file: one self-contained HTML page, Markdown, JSON or plain text."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msdc import tables
+from msdc.bench.accuracy.document import Document
+from msdc.bench.compare import compare_results
+from msdc.bench.report import sections
+from msdc.bench.report.drawing import marker
+from msdc.bench.report.evaluation import evaluations as evaluation_sections
+from msdc.bench.report.evaluation import parts, subject
+from msdc.bench.report.inputs import Data, StageLog, Twin, read_inputs, read_training
+from msdc.bench.report.model import Report, Section
+from msdc.bench.report.targets import Target, judge, noise_warnings, targets_section
+from msdc.bench.result import BenchFile
+from msdc.distill.runs.sweep_table import SweepTable
+from msdc.errors import InputError, printable
+from msdc.files import refuse_existing, write_json, write_text
+from msdc.tables import joined
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+TEMPLATES = Path(__file__).resolve().parent
+SUFFIXES = (".html", ".md", ".json")
+# A longer title is cut at its colon in the navigation.
+NAVIGATION_LETTERS = 32
+TERMINAL_SECTIONS = ("targets", "artifacts", "accuracy", "comparison", "latency", "instructions")
+
+
+def _training(run_folder: Path, twin: Twin | None) -> list[StageLog]:
+    """The stages of a run, and those that its twin trained otherwise than by taking them over."""
+    own = read_training(run_folder)
+    if twin is None:
+        return own
+    known = [(stage.name, stage.losses) for stage in own]
+    other = (stage for stage in read_training(twin.folder) if (stage.name, stage.losses) not in known)
+    return [*own, *(replace(stage, name=f"{stage.name} ({twin.name})") for stage in other)]
+
+
+def build_report(
+    results: BenchFile,
+    *,
+    created: str | None = None,
+    title: str | None = None,
+    run_folder: Path | None = None,
+    before: BenchFile | None = None,
+    with_peers: bool = False,
+    evaluations: Sequence[Document] = (),
+    sweeps: Sequence[SweepTable] = (),
+    twin: Twin | None = None,
+    targets: Sequence[Target] = (),
+) -> Report:
+    """A report of `results`, with the training run in `run_folder`, a comparison with `before`, documents of `msdc
+    evaluate`, and sweeps when given. `twin` is the reported student with a recurring unit: the report compares the two.
+    `targets` are judged at the top.
+
+    Raises:
+        InputError: nothing to report, targets without a run, a bad run folder, or nothing in common with `before`.
+    """
+    if targets and not results.runs:
+        raise InputError("targets are for measured artifacts, and the result files hold no run")
+    if not (results.runs or results.models or evaluations or sweeps or run_folder is not None):
+        raise InputError("the result files hold no run and no model: nothing to report")
+    data = Data(
+        results,
+        evaluations,
+        sweeps,
+        comparisons=compare_results(before, results) if before is not None else (),
+        stages=_training(run_folder, twin) if run_folder is not None else (),
+        running=run_folder is not None and twin is None and not (run_folder / "result.json").is_file(),
+        twin=twin,
+    )
+    outcomes = judge(data, targets)
+    found = (
+        targets_section(data, outcomes),
+        sections.artifacts(data),
+        sections.growth(data),
+        sections.devices(data),
+        sections.accuracy(data),
+        sections.trade(data),
+        sections.recurrence(data),
+        *evaluation_sections(evaluations),
+        sections.comparison(data),
+        sections.latency(data),
+        sections.samples(data),
+        sections.counted(data),
+        sections.memory(data),
+        sections.parameters(data),
+        sections.training(data),
+        *sections.sweeps(data),
+        sections.peers() if with_peers else None,
+        sections.method(data),
+    )
+    named = [run.artifact.bundle for run in results.runs] or [model.name for model in results.models]
+    named = named or [subject(document) for document in evaluations] or [sweep.recipe for sweep in sweeps]
+    devices = list(dict.fromkeys(run.device.name for run in results.runs))
+    subtitle = "Size and accuracy" if named else "Training"
+    if run_folder is not None and not named:
+        named = [run_folder.resolve().name]
+    return Report(
+        title=title or joined(list(dict.fromkeys(named))),
+        subtitle=f"Size, accuracy and latency on {joined(devices)}" if devices else subtitle,
+        created=created or datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        tiles=[*(outcome.tile() for outcome in outcomes), *sections.tiles(data)],
+        sections=[section for section in found if section is not None],
+        warnings=noise_warnings(data),
+        missed=[line for outcome in outcomes for line in outcome.missed()],
+        source=results,
+    )
+
+
+def evaluation_report(document: Document) -> Report:
+    """The report of one `msdc evaluate`. It has no date, so the same document gives the same file."""
+    return Report("Accuracy", subject(document), sections=parts(document), source=document)
+
+
+def sweep_page(folder: Path) -> Path:
+    """Write the report.html of the sweep in `folder`: its curves and its table; returns that path.
+
+    Raises:
+        InputError: no sweep in `folder`.
+    """
+    report = build_report(BenchFile(), sweeps=read_inputs([folder]).sweeps)
+    return write_report(report, folder / "report.html", force=True)
+
+
+@cache
+def _templates() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+    def swatch(color: str, shape: str) -> Markup:
+        # The output of our own drawing code, which holds no foreign text.
+        drawn = marker(shape, 8, 8, color, size=5)
+        return Markup(f'<svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">{drawn}</svg>')
+
+    def short_title(title: str) -> str:
+        return title if len(title) <= NAVIGATION_LETTERS else title.split(":")[0]
+
+    environment.globals.update(swatch=swatch, short_title=short_title)
+    environment.filters["drawing"] = Markup
+    return environment
+
+
+def to_html(report: Report) -> str:
+    """One page without scripts that loads nothing from elsewhere."""
+    return _templates().get_template("page.html.j2").render(report=report)
+
+
+def to_markdown(report: Report) -> str:
+    """Tables and sentences; a figure is replaced by its description where its section has no table."""
+    # Names of models, devices and recipes are in every text: all of it is escaped.
+    line = tables.escape_line
+    subtitle = f"{report.subtitle}. {report.created}." if report.created else report.subtitle
+    out = [f"# {line(report.title)}", line(subtitle)]
+    out += [f"**Warning:** {line(warning)}" for warning in report.warnings]
+    tiles = []
+    for tile in report.tiles:
+        detail = f" ({line(tile.detail)})" if tile.detail else ""
+        tiles.append(f"* {line(tile.label)}: **{line(tile.value)}**{detail}")
+    out.append("\n".join(tiles))
+    for section in report.sections:
+        out += [f"## {line(section.title)}", line(section.lead)]
+        for table in section.tables:
+            caption = "" if table.caption == section.title else f"**{line(table.caption)}**"
+            out += [caption, tables.to_markdown(table), line(table.note)]
+        out.append("\n".join(f"* {line(note)}" for note in section.notes))
+        if not section.tables:
+            out += [f"*{line(figure.alt)}*" for figure in section.figures]
+    return "\n\n".join(part for part in out if part) + "\n"
+
+
+def to_text(report: Report) -> str:
+    """The main tables with aligned columns, for a terminal."""
+    shown = (section for section in report.sections if section.id in TERMINAL_SECTIONS)
+    parts = [tables.to_text(table) for section in shown for table in section.tables]
+    return printable("\n\n".join([*parts, *(f"warning: {warning}" for warning in report.warnings)]))
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """The tables as lists, and the results that they were made from; of an evaluation alone its document."""
+    if isinstance(report.source, Document):
+        return report.source.as_json()
+
+    def table(one: tables.Table) -> dict[str, Any]:
+        columns = [{"title": column.title, "unit": column.unit} for column in one.columns]
+        return {"caption": one.caption, "columns": columns, "rows": [list(row) for row in one.rows], "note": one.note}
+
+    def section(one: Section) -> dict[str, Any]:
+        found = {"id": one.id, "title": one.title, "lead": one.lead}
+        return {**found, "tables": [table(part) for part in one.tables], "notes": list(one.notes)}
+
+    return {
+        "format": 1,
+        "kind": "report",
+        "title": report.title,
+        "created": report.created,
+        "warnings": list(report.warnings),
+        "missed": list(report.missed),
+        "sections": [section(one) for one in report.sections],
+        "results": (report.source or BenchFile()).model_dump(mode="json"),
+    }
+
+
+def check_output(target: Path, force: bool) -> None:
+    """Refuse a file that could not be written, before any long work.
+
+    Raises:
+        InputError: an unknown suffix, or the file exists and `force` is false.
+    """
+    if target.suffix not in SUFFIXES:
+        raise InputError(f"{target}: written as {', '.join(SUFFIXES)}; choose one of these suffixes")
+    refuse_existing(target, force)
+
+
+def write_report(report: Report, target: Path, force: bool = False) -> Path:
+    """Write the report in the form that the suffix of `target` names; returns `target`.
+
+    Raises:
+        InputError: see `check_output`.
+    """
+    check_output(target, force)
+    if target.suffix == ".json":
+        write_json(target, to_json(report))
+    else:
+        write_text(target, to_html(report) if target.suffix == ".html" else to_markdown(report))
+    return target
