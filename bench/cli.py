@@ -10,7 +10,7 @@ import click
 
 from msdc.bench.devices.registry import DEVICES, load, usage
 from msdc.bench.option_types import Numbers
-from msdc.commands.options import encode_options, quiet_option
+from msdc.commands import encode_options, quiet_option
 from msdc.export.runtimes import expand, runtime_choices
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from msdc.bench.option_types import Numbers
-from msdc.commands.options import RenamedOption, prompt_options, quiet_option
+from msdc.commands import prompt_options, quiet_option
 from msdc.export.runtimes import RUNTIMES
 
 
@@ -45,8 +45,6 @@ def _listing() -> str:
     "truncate_dims",
     type=Numbers(),
     default="",
-    cls=RenamedOption,
-    old=("--widths",),
     help="Also score vectors truncated to their first N dimensions.",
 )
 @click.option(

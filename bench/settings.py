@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from msdc.encoders.defaults import with_prompt
+from msdc.encoders.folder import with_prompt
 from msdc.export.bundle import defaults_of
 from msdc.export.manifest import Manifest
 from msdc.export.runtimes import RuntimeName

@@ -100,7 +100,7 @@ def make_peer(
     work: Path, name: str, model: str, python: str, vocabulary: int, configuration: str | None = None
 ) -> Path:
     """The peer's file as a bundle, for the same runner; `configuration` None: that of this processor."""
-    from msdc.encoders.locate import locate_model
+    from msdc.encoders.folder import locate_model
     from msdc.export.manifest import Manifest, list_files, write_manifest
     from msdc.export.onnx.runner import OnnxRunner
     from msdc.export.reference.golden import golden_texts, write_golden

@@ -77,7 +77,7 @@ def prepare(work: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
     from msdc.compress.student.io import add_stock_twin
-    from msdc.encoders.locate import locate_model
+    from msdc.encoders.folder import locate_model
     from msdc.export.export import ExportRequest, export_model
 
     if not (work / "twin").is_dir():
@@ -94,7 +94,7 @@ def prepare(work: Path) -> None:
 def opened(way: str, work: Path) -> Callable[[Sequence[str]], np.ndarray]:
     """The encoding function of a way, its model loaded."""
     import msdc
-    from msdc.encoders.locate import locate_model
+    from msdc.encoders.folder import locate_model
 
     kind, _, how = way.partition("-")
     name = "msdc-mini" if kind == "mini" else TEACHER

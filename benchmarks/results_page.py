@@ -74,7 +74,7 @@ def code_version() -> str:
 
 def model_version(name: str) -> str:
     """Name of a model and the sha256 of its weights."""
-    from msdc.encoders.locate import locate_model
+    from msdc.encoders.folder import locate_model
     from msdc.files import sha256_file
 
     weights = Path(locate_model(name)) / "model.safetensors"

@@ -18,7 +18,7 @@ from msdc.distill.assistant import make_assistant
 from msdc.distill.catalog import load_recipe, variants_of
 from msdc.distill.pipeline import Run, run
 from msdc.encoders.encoder import load_encoder
-from msdc.encoders.locate import locate_model
+from msdc.encoders.folder import locate_model
 from msdc.files import read_json, write_json
 
 TEACHER = "all-MiniLM-L6-v2"

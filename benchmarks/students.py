@@ -25,7 +25,7 @@ from results_page import add_write_option, standing_alone, table, write_page
 
 from msdc.bench.report.charts import pareto_line
 from msdc.bench.report.drawing import linear_axis, plot
-from msdc.encoders.locate import locate_model
+from msdc.encoders.folder import locate_model
 from msdc.errors import InputError
 from msdc.export.manifest import read_manifest
 from msdc.files import write_text

@@ -69,7 +69,7 @@ def prepare(kind: str, data: Path, work: Path) -> Path:
     from native_core import write_compiled_bundle, write_piece_bundle
     from small_tokenizers import gemma, qwen
 
-    from msdc.encoders.locate import locate_model
+    from msdc.encoders.folder import locate_model
     from msdc.export.tokenizer.compile import compile_tokenizer
 
     folder = work / kind.replace(" ", "-")

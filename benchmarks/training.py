@@ -110,7 +110,7 @@ def sentence_transformers(pairs_file: Path, work: Path, epochs: int, precision: 
     from transformers import TrainerCallback
 
     from msdc.encoders.encoder import load_encoder
-    from msdc.encoders.locate import locate_model
+    from msdc.encoders.folder import locate_model
 
     torch.set_num_threads(threads)
     pairs = read_lines(pairs_file)

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from msdc.cli import runtime_names
-from msdc.commands.options import RenamedOption, quiet_option
+import msdc
+from msdc.commands import quiet_option
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 FORCE = click.option("--force", is_flag=True, help="Replace the folder if it exists.")
 OUT = click.option(
-    "-o", "--output", "out", cls=RenamedOption, old=("--out",), type=click.Path(path_type=Path), required=True,
+    "-o", "--output", "out", type=click.Path(path_type=Path), required=True,
     help="Folder to write.",
 )  # fmt: skip
 PLACE = click.option("--place", type=click.Choice(["word", "embedding"]), default="word", show_default=True,
@@ -57,7 +57,7 @@ def _print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
 @click.option("--links", type=int, help="Code the table: each row is a sum of this many base rows, 2 to 5.")
 @PLACE
 @click.option("--budget", help="List every student that fits, e.g. 10MB, and mark the Pareto set.")
-@click.option("--runtime", type=click.Choice(runtime_names()), default="executorch", show_default=True,
+@click.option("--runtime", type=click.Choice(msdc.RUNTIMES.names()), default="executorch", show_default=True,
               help="Runtime whose file the budget is for.")  # fmt: skip
 @click.option("--all", "show_all", is_flag=True, help="With --budget: also candidates outside the Pareto set.")
 @click.option("--top", type=int, default=25, show_default=True, help="With --budget: rows to print; --json prints all.")

@@ -37,8 +37,8 @@ from msdc.distill.vocabulary_transfer import (
     transplant_code,
     transplant_rows,
 )
-from msdc.encoders.defaults import EncodeDefaults, read_defaults
 from msdc.encoders.encoder import Encoder, load_encoder
+from msdc.encoders.folder import EncodeDefaults, read_defaults
 from msdc.errors import InputError
 from msdc.files import staged_folder
 from msdc.progress import say

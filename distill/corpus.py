@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from msdc.commands.options import quiet_option
+from msdc.commands import quiet_option
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
 from msdc.distill.data.sources import Source, open_corpus
 from msdc.distill.recipe import KINDS, Corpus, parse

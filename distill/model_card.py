@@ -9,7 +9,7 @@ from typing import Any
 from msdc.distill.data.sources import open_corpora
 from msdc.distill.recipe import Corpus, Recipe, Stage, model_name
 from msdc.encoders.encoder import Encoder
-from msdc.encoders.locate import hub_name
+from msdc.encoders.folder import hub_name
 from msdc.errors import InputError
 
 # License names as the hub knows them, by how a recipe's line may begin

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from msdc.distill.recipe import NamedModel
-from msdc.encoders.bare import load_bare_encoder
 from msdc.encoders.encoder import Encoder, load_encoder
 
 
@@ -20,5 +19,5 @@ def load_named(model: NamedModel | str | Path, new_head_seed: int | None = None)
         InputError: as `load_encoder`, or pooling and head for a folder that states its own.
     """
     if isinstance(model, NamedModel):
-        return load_bare_encoder(model.model, model.pooling, model.head, new_head_seed)
+        return load_encoder(model.model, pooling=model.pooling, head=model.head, head_seed=new_head_seed)
     return load_encoder(model)

@@ -20,8 +20,7 @@ from msdc.distill.objectives import find_objective
 from msdc.distill.recipe import TEACHER, Assistant, Corpus, NamedModel, Recipe, Stage, StudentShape, model_name
 from msdc.distill.tasks.sentence import DOMAINS, LABELS, TASK_OPTIONS, count_domains
 from msdc.distill.training.validation import read_graded
-from msdc.encoders.layout import Layout, read_layout
-from msdc.encoders.locate import locate_model
+from msdc.encoders.folder import Layout, locate_model, read_layout
 from msdc.errors import InputError
 from msdc.progress import warn
 

@@ -31,13 +31,12 @@ import torch
 
 from msdc.compress.student.from_transformers import to_student
 from msdc.distill.training import parallel
-from msdc.encoders.defaults import with_prompt
 from msdc.encoders.encoder import BATCH_TOKENS, Encoder
+from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError
 from msdc.files import disk_errors, locked, user_cache
 from msdc.progress import track, warn
-from msdc.text.packing import pack_by_length, pad
-from msdc.text.tokenizer import text_key
+from msdc.text.tokenizer import pack_by_length, pad, text_key
 
 
 def default_cache() -> Path:

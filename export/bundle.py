@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from msdc.encoders.defaults import EncodeDefaults, with_prompt
+from msdc.encoders.folder import EncodeDefaults, with_prompt
 from msdc.errors import InputError
 from msdc.export.manifest import Manifest, check_files, read_manifest
 from msdc.export.records import Runner

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from msdc.commands.options import RenamedOption, quiet_option
+from msdc.commands import quiet_option
 from msdc.export.runtimes import runtime_choices
 from msdc.export.targets import TARGETS, default_runtimes_help
 
@@ -24,7 +24,7 @@ from msdc.export.targets import TARGETS, default_runtimes_help
     help="fp32, int8, int8-embed4 (4-bit token table), int4-embed4 (for students trained for it), or a plan's .json. "
     "Default: the plan of a folder made by `compress quantize`, else int8.",
 )
-@click.option("-o", "--output", "out", cls=RenamedOption, old=("--out",), type=click.Path(path_type=Path),
+@click.option("-o", "--output", "out", type=click.Path(path_type=Path),
               help="Bundle folder. Default: MODEL-TARGET here.")  # fmt: skip
 @click.option(
     "--style",

@@ -144,7 +144,7 @@ def _own_vectors(encoder: Encoder, max_length: int) -> Any:
 
     if isinstance(encoder, ProgramEncoder):
         return None
-    from msdc.encoders.sentence_model import own_vectors
+    from msdc.encoders.encoder import own_vectors
 
     return lambda texts, prompt: own_vectors(encoder, texts, max_length, prompt)
 
@@ -163,7 +163,7 @@ def _prepare_student(request: ExportRequest, encoder: Encoder, precision: Any) -
 
 
 def _prepare_generic(request: ExportRequest, encoder: Encoder, precision: Any) -> tuple[Prepared, BundleOptions]:
-    from msdc.encoders.sentence_model import folder_modules
+    from msdc.encoders.stock import folder_modules
     from msdc.export.ways import GENERIC_LONGEST, prepare_generic
 
     longest = min(encoder.max_length, GENERIC_LONGEST)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, create_model, model_validator
 
-from msdc.encoders.locate import is_reserved
+from msdc.encoders.folder import is_reserved
 from msdc.errors import InputError
 from msdc.export.records import MANIFEST_FILE, InsidePath, ProgramPart, Section, Small
 from msdc.export.runtimes import RUNTIMES, RuntimeName

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from msdc import __version__
-from msdc.encoders.locate import shipped_names
+from msdc.encoders.folder import shipped_names
 from msdc.export.manifest import MANIFEST_FILE
 from msdc.extras import installed
 from msdc.files import sha256_files, user_cache
@@ -18,7 +18,7 @@ def shipped_bundle(name: str = "msdc-mini") -> Path:
     Raises:
         InputError: it cannot be exported.
     """
-    from msdc.encoders.locate import locate_model
+    from msdc.encoders.folder import locate_model
     from msdc.export.export import ExportRequest, export_model
 
     model = locate_model(name)

@@ -182,7 +182,7 @@ def canonical_obstacle(encoder: Encoder) -> str | None:
         return None
     from msdc.compress.student.from_transformers import FAMILIES, check_convertible
     from msdc.compress.student.model import Student
-    from msdc.encoders.sentence_model import SentenceModel
+    from msdc.encoders.stock import SentenceModel
 
     if isinstance(encoder.module, Student):
         return None

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from msdc.compress.quantization.plan import PrecisionPlan
-from msdc.encoders.defaults import EncodeDefaults, with_prompt
+from msdc.encoders.folder import EncodeDefaults, with_prompt
 from msdc.errors import GateError, InputError
 from msdc.export.executorch.record import Style
 from msdc.export.manifest import (

@@ -5,7 +5,7 @@
 * `open_index(file_or_texts)`: an `Index` for search by meaning.
 
 All have `encode(texts)`, float32 [N, D], or use one. They are imported on first use, so that `import msdc` is fast and
-does not import torch.
+does not import torch. Each package has its verbs: `from msdc.distill import distill`, `from msdc.export import export`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from msdc.commands.search_index import Index as Index
-    from msdc.commands.search_index import open_index as open_index
+    from msdc.commands.search import Index as Index
+    from msdc.commands.search import open_index as open_index
+    from msdc.compress.student.io import load_student as load_student
+    from msdc.distill.run.snapshot import newest_model as newest_model
     from msdc.encoders.encoder import Encoder as Encoder
     from msdc.encoders.encoder import SentenceEncoder as SentenceEncoder
     from msdc.encoders.encoder import load_encoder as load_encoder
@@ -24,19 +26,30 @@ if TYPE_CHECKING:
     from msdc.errors import MsdcError as MsdcError
     from msdc.export.bundle import Bundle as Bundle
     from msdc.export.bundle import load_bundle as load_bundle
+    from msdc.export.mobile.web.model_folder import add_transformers_js as add_transformers_js
+    from msdc.export.onnx.float_program import load_program_encoder as load_program_encoder
+    from msdc.export.runtimes import RUNTIMES as RUNTIMES
 
 __version__ = "0.2.0"
 _FACADE = {
     "Bundle": "msdc.export.bundle",
     "Encoder": "msdc.encoders.encoder",
     "GateError": "msdc.errors",
-    "Index": "msdc.commands.search_index",
+    "Index": "msdc.commands.search",
     "InputError": "msdc.errors",
     "MsdcError": "msdc.errors",
     "SentenceEncoder": "msdc.encoders.encoder",
     "load_bundle": "msdc.export.bundle",
     "load_encoder": "msdc.encoders.encoder",
-    "open_index": "msdc.commands.search_index",
+    "open_index": "msdc.commands.search",
+}
+# What a lower package uses of a higher one: the only way up, and no part of the interface.
+_UPWARD = {
+    "RUNTIMES": "msdc.export.runtimes",
+    "add_transformers_js": "msdc.export.mobile.web.model_folder",
+    "load_program_encoder": "msdc.export.onnx.float_program",
+    "load_student": "msdc.compress.student.io",
+    "newest_model": "msdc.distill.run.snapshot",
 }
 __all__ = [
     "Bundle",
@@ -54,9 +67,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _FACADE:
+    module = _FACADE.get(name) or _UPWARD.get(name)
+    if module is None:
         raise AttributeError(f"module 'msdc' has no attribute {name!r}")
-    found: object = getattr(importlib.import_module(_FACADE[name]), name)
+    found: object = getattr(importlib.import_module(module), name)
     return found
 
 

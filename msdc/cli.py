@@ -35,7 +35,7 @@ VERBS = {
     "evaluate": ("msdc.bench.evaluate_cli:command", "Measure the accuracy of any encoder or bundle."),
     "report": ("msdc.bench.report.cli:command", "Write one page for many results."),
     "encode": ("msdc.commands.encode:command", "Print the vectors of texts."),
-    "compare": ("msdc.commands.compare:command", "Print the similarity of texts."),
+    "compare": ("msdc.commands.encode:compare", "Print the similarity of texts."),
     "search": ("msdc.commands.search:command", "Find the lines of a text file closest in meaning to a query."),
     "push": ("msdc.commands.push:command", "Upload a model or bundle to the Hugging Face hub."),
     "inspect": ("msdc.export.inspect.cli:command", "Show what is inside an artifact."),
@@ -78,12 +78,6 @@ class LazyVerbs(click.Group):
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def msdc(debug: bool) -> None:
     """Multilingual sentence encoders for phones: distill, compress, export, bench."""
-
-
-def runtime_names() -> tuple[str, ...]:
-    """Names of a bundle's runtimes. Their registry lies in a layer above this one, so it is imported by name."""
-    names: tuple[str, ...] = importlib.import_module("msdc.export.runtimes").RUNTIMES.names()
-    return names
 
 
 def quiet_libraries() -> None:

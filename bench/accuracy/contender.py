@@ -10,9 +10,8 @@ from msdc.bench.accuracy.config import EvaluateConfig
 from msdc.bench.accuracy.vector_files import VectorFiles
 from msdc.bench.accuracy.vectors import TruncatedVectors, VectorStore
 from msdc.compress.quantization.plan import read_plan
-from msdc.encoders.defaults import Configured, configured
-from msdc.encoders.encoder import open_model
-from msdc.encoders.locate import is_reserved
+from msdc.encoders.encoder import Configured, configured, open_model
+from msdc.encoders.folder import is_reserved
 from msdc.machine import usable_cores
 
 

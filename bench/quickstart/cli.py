@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from msdc.commands.offline import require_packages
-from msdc.commands.options import quiet_option
+from msdc.commands import quiet_option
+from msdc.commands.doctor import require_packages
 
 
 @click.command()

@@ -9,7 +9,7 @@ from msdc.bench.result import ModelScores
 from msdc.bench.workload import Tasks
 from msdc.compress.student.from_transformers import to_student
 from msdc.encoders.encoder import Encoder
-from msdc.encoders.layout import STOCK_FOLDER
+from msdc.encoders.folder import STOCK_FOLDER
 from msdc.errors import InputError
 
 Role = Literal["teacher", "assistant", "student", "peer", "other"]

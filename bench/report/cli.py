@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from msdc.commands.options import quiet_option
+from msdc.commands import quiet_option
 
 
 @click.command()

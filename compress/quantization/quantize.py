@@ -14,8 +14,8 @@ from msdc.compress.quantization.search import Calibration, search, weight_report
 from msdc.compress.student.from_transformers import to_student
 from msdc.compress.student.io import save_student, tokenizer_file
 from msdc.compress.texts import quickstart_texts, read_texts
-from msdc.encoders.defaults import with_prompt
 from msdc.encoders.encoder import load_encoder
+from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError
 from msdc.files import refuse_existing
 from msdc.progress import say

@@ -21,7 +21,7 @@ from msdc.compress.student.shapes import CODE, POSITION, TABLE, matrix_names, te
 from msdc.compress.vocabulary.trim import with_rows
 from msdc.errors import InputError
 from msdc.scores import cosine_rows, spearman
-from msdc.text.packing import pack_by_length, pad
+from msdc.text.tokenizer import pack_by_length, pad
 
 BATCH_TOKENS = 2048
 MIN_TEXTS = 8

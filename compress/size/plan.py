@@ -49,7 +49,7 @@ def _base(request: PlanRequest) -> tuple[str, StudentConfig, Student | None]:
             raise InputError(f"shape {request.shape!r} is unknown; known: {', '.join(known_shapes())}")
         return request.shape, SHAPES[request.shape], None
     from msdc.compress.student.io import open_student
-    from msdc.encoders.locate import locate_model
+    from msdc.encoders.folder import locate_model
 
     student = open_student(locate_model(str(request.model)))
     return str(request.model), student.config, student

@@ -22,8 +22,8 @@ from torch import Tensor
 
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.encoders.encoder import Encoder, load_encoder
-from msdc.encoders.layout import read_layout
-from msdc.encoders.sentence_model import SentenceModel
+from msdc.encoders.folder import read_layout
+from msdc.encoders.stock import SentenceModel
 from msdc.errors import InputError
 
 ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_new", "gelu_pytorch_tanh": "gelu_new", "relu": "relu"}

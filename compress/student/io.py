@@ -10,8 +10,7 @@ import torch
 from msdc.compress.quantization.plan import PLAN_FILE, PrecisionPlan
 from msdc.compress.student.model import Student, student_of
 from msdc.compress.student.weights import WEIGHTS_FILE, read_weights
-from msdc.encoders.defaults import EncodeDefaults
-from msdc.encoders.layout import OWN_TYPE, STOCK_FOLDER, read_layout
+from msdc.encoders.folder import OWN_TYPE, STOCK_FOLDER, EncodeDefaults, read_layout
 from msdc.errors import InputError
 from msdc.files import read_json, regular_size, staged_folder, write_json, write_text
 from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, write_tokenizer_folder

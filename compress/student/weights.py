@@ -23,7 +23,7 @@ from msdc.compress.quantization.integers import dequantize_rows
 from msdc.compress.quantization.plan import PLAN_FILE, PrecisionPlan, check_plan, read_plan, scale_dtype, scale_shape
 from msdc.compress.student.config import StudentConfig
 from msdc.compress.student.shapes import INDEX, index_bytes, tensor_shapes
-from msdc.encoders.layout import OWN_TYPE
+from msdc.encoders.folder import OWN_TYPE
 from msdc.errors import InputError
 from msdc.files import read_json, regular_size
 

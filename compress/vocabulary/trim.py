@@ -26,10 +26,8 @@ from msdc.compress.student.to_transformers import stock_type
 from msdc.compress.texts import quickstart_texts, read_texts
 from msdc.compress.vocabulary.sentencepiece import PieceVocabulary, Vocabulary, Wish, choose
 from msdc.compress.vocabulary.tokenizer_json import JsonVocabulary
-from msdc.encoders.defaults import EncodeDefaults
 from msdc.encoders.encoder import Encoder, load_encoder
-from msdc.encoders.layout import Layout, read_layout
-from msdc.encoders.locate import locate_model
+from msdc.encoders.folder import EncodeDefaults, Layout, locate_model, read_layout
 from msdc.errors import GateError, InputError
 from msdc.files import refuse_existing
 from msdc.progress import track

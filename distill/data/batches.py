@@ -17,10 +17,9 @@ from msdc.distill.data.sources import Row
 from msdc.distill.data.stream import TextStream
 from msdc.distill.recipe import Stage
 from msdc.distill.teacher_cache import CachedTeacher, TeacherOutput
-from msdc.encoders.defaults import with_prompt
+from msdc.encoders.folder import with_prompt
 from msdc.errors import MsdcError
-from msdc.text.packing import pad
-from msdc.text.tokenizer import Tokenizer
+from msdc.text.tokenizer import Tokenizer, pad
 
 CHUNK_PAIRS = 16_384
 # Batches whose guide outputs are computed together: enough to pack by length, few enough to start quickly.

@@ -13,7 +13,7 @@ from typing import Any
 from msdc.distill.data.download import fetch_hub, fetch_opus
 from msdc.distill.data.saved import hub_record
 from msdc.distill.recipe import TEACHER, Corpus, NamedModel, Recipe, model_name
-from msdc.encoders.locate import locate_model
+from msdc.encoders.folder import locate_model
 from msdc.errors import InputError
 from msdc.files import read_json, sha256_file, write_json
 from msdc.progress import warn

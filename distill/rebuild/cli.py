@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from msdc.commands.options import quiet_option
+from msdc.commands import quiet_option
 from msdc.distill.rebuild.build import Made, build
 from msdc.distill.rebuild.source_list import SourceSet, read_sources
 from msdc.errors import MsdcError, printable

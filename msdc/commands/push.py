@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from msdc.commands.options import quiet_option
+import msdc
+from msdc.commands import json_option, quiet_option
 from msdc.errors import InputError, MsdcError
 
 # What no reader of a repository needs, or must not see.
@@ -33,28 +33,30 @@ def pushable(folder: Path) -> Path:
     return folder
 
 
-def push(folder: Path, hub_id: str, *, private: bool = False, branch: str | None = None, message: str = "") -> str:
+def planned(folder: Path) -> dict[str, int]:
+    """Files that would be uploaded, with their bytes."""
+    from huggingface_hub.utils import filter_repo_objects
+
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return {name: (folder / name).stat().st_size for name in filter_repo_objects(names, ignore_patterns=IGNORED)}
+
+
+def push(folder: Path, hub_id: str, *, private: bool = False) -> str:
     """Create the repository if need be and upload the folder as one commit; the address of the commit.
 
     Raises:
-        InputError: no model folder, no login, or a name that the hub refuses.
+        InputError: no login, or a name that the hub refuses.
         MsdcError: the hub cannot be reached, or it refuses the upload.
     """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
 
-    source = pushable(folder)
     api = HfApi()
+    message = f"Upload {folder.resolve().name} with msdc"
     try:
         api.create_repo(hub_id, private=private, exist_ok=True)
-        if branch is not None:
-            api.create_branch(hub_id, branch=branch, exist_ok=True)
         done: Any = api.upload_folder(
-            repo_id=hub_id,
-            folder_path=source,
-            revision=branch,
-            commit_message=message or f"Upload {source.resolve().name} with msdc",
-            ignore_patterns=IGNORED,
+            repo_id=hub_id, folder_path=folder, commit_message=message, ignore_patterns=IGNORED
         )
     except HFValidationError as error:
         raise InputError(f"{hub_id}: {error}") from error
@@ -62,12 +64,11 @@ def push(folder: Path, hub_id: str, *, private: bool = False, branch: str | None
         raise InputError("not logged in to the hub: run `hf auth login`, or set HF_TOKEN") from error
     except HfHubHTTPError as error:
         status = error.response.status_code if error.response is not None else 0
-        reason = " ".join(str(error).split())[:200]
         if status in (401, 403):
             raise InputError(
                 f"{hub_id}: the hub refuses ({status}): run `hf auth login` or set HF_TOKEN with a token that may write"
             ) from error
-        raise MsdcError(f"{hub_id}: the hub refuses: {reason}") from error
+        raise MsdcError(f"{hub_id}: the hub refuses: {' '.join(str(error).split())[:200]}") from error
     except Exception as error:
         # The library's transport has errors of its own.
         reason = " ".join(str(error).split())[:200] or type(error).__name__
@@ -75,56 +76,31 @@ def push(folder: Path, hub_id: str, *, private: bool = False, branch: str | None
     return str(done.commit_url)
 
 
-def planned(folder: Path) -> list[tuple[str, int]]:
-    """Files that would be uploaded, with their bytes."""
-    from huggingface_hub.utils import filter_repo_objects
-
-    source = pushable(folder)
-    names = sorted(path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file())
-    kept = list(filter_repo_objects(names, ignore_patterns=IGNORED))
-    return [(name, (source / name).stat().st_size) for name in kept]
-
-
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("hub_id", metavar="OWNER/NAME")
 @click.option("--private", is_flag=True, help="Create a private repository.")
-@click.option("--branch", help="Branch to upload to. Default: main.")
-@click.option("--message", default="", help="Message of the commit.")
-@click.option(
-    "--transformers-js",
-    "for_js",
-    is_flag=True,
-    help="First add to a student's FOLDER what transformers.js reads: ONNX programs, a tokenizer of equal ids.",
-)
+@click.option("--transformers-js", "for_js", is_flag=True,
+              help="First add to a student's FOLDER what transformers.js reads: ONNX programs, a tokenizer of equal "
+              "ids.")  # fmt: skip
 @click.option("--dry-run", "dry", is_flag=True, help="List the files; upload nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @quiet_option
-def command(
-    folder: Path,
-    hub_id: str,
-    private: bool,
-    branch: str | None,
-    message: str,
-    for_js: bool,
-    dry: bool,
-    as_json: bool,
-) -> None:
+def command(folder: Path, hub_id: str, private: bool, for_js: bool, dry: bool, as_json: bool) -> None:
     """Upload FOLDER to the Hugging Face hub as OWNER/NAME: a model, a bundle, or the student of a run.
 
     The login is that of `hf auth login` or the environment variable HF_TOKEN.
     """
+    if for_js and dry:
+        raise InputError("--transformers-js writes into FOLDER, --dry-run writes nothing: choose one")
+    source = pushable(folder)
     if for_js:
-        if dry:
-            raise InputError("--transformers-js writes into FOLDER, --dry-run writes nothing: choose one")
-        importlib.import_module("msdc.export.mobile.web.model_folder").add_transformers_js(pushable(folder), hub_id)
-    if dry:
-        files = planned(folder)
-        if as_json:
-            click.echo(json.dumps({"repository": hub_id, "files": dict(files)}))
-            return
-        for name, size in files:
+        msdc.add_transformers_js(source, hub_id)
+    if not dry:
+        address = push(source, hub_id, private=private)
+        click.echo(json.dumps({"repository": hub_id, "commit": address}) if as_json else address)
+    elif as_json:
+        click.echo(json.dumps({"repository": hub_id, "files": planned(source)}))
+    else:
+        for name, size in planned(source).items():
             click.echo(f"{size:>14,}  {name}")
-        return
-    address = push(folder, hub_id, private=private, branch=branch, message=message)
-    click.echo(json.dumps({"repository": hub_id, "commit": address}) if as_json else address)

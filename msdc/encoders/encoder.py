@@ -8,7 +8,7 @@ Shapes: N texts, B batch, T tokens, D sentence width.
 from __future__ import annotations
 
 import contextlib
-import importlib
+import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
@@ -16,15 +16,23 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from msdc.encoders.defaults import EncodeDefaults, configured, read_defaults, with_prompt
-from msdc.encoders.layout import OWN_TYPE, STOCK_FOLDER, Layout, read_layout
-from msdc.encoders.locate import is_reserved, locate_model
+import msdc
+from msdc.encoders.folder import (
+    OWN_TYPE,
+    STOCK_FOLDER,
+    EncodeDefaults,
+    Layout,
+    is_reserved,
+    locate_model,
+    read_defaults,
+    read_layout,
+    with_prompt,
+)
 from msdc.errors import InputError
 from msdc.extras import installed, names_extras, require
 from msdc.files import sha256_files
 from msdc.progress import track
-from msdc.text.packing import pack_by_length, pad
-from msdc.text.tokenizer import Tokenizer, load_tokenizer, prompt_tokens, require_texts
+from msdc.text.tokenizer import Tokenizer, load_tokenizer, pack_by_length, pad, prompt_tokens, require_texts
 
 if TYPE_CHECKING:
     import torch
@@ -226,15 +234,13 @@ class Encoder:
 
 
 def _load_own(layout: Layout, name: str) -> Encoder:
-    """A student of ours; what runs it is loaded by name, because it belongs to packages above this one."""
+    """A student of ours, as a torch module or, without PyTorch, as an ONNX program."""
     folder = layout.folder
     if not installed("torch"):
-        loaded: Encoder = importlib.import_module("msdc.export.onnx.float_program").load_program_encoder(folder, name)
-        return loaded
-    student = importlib.import_module("msdc.compress.student.io").load_student(folder)
+        return msdc.load_program_encoder(folder, name)
+    student = msdc.load_student(folder)
     pad_id = int(layout.config.get("pad_token_id") or layout.config.get("pad_id") or 0)
-    tokenizer = load_tokenizer(layout.body, pad_id)
-    module = cast(SentenceModule, student)
+    tokenizer, module = load_tokenizer(layout.body, pad_id), cast(SentenceModule, student)
     return Encoder(module, tokenizer, int(student.config.positions), name, folder, read_defaults(folder))
 
 
@@ -245,6 +251,7 @@ def load_encoder(
     *,
     pooling: Literal["mean", "cls", "max"] | None = None,
     head: Literal["mlp"] | None = None,
+    head_seed: int | None = None,
 ) -> Encoder:
     """Load a student, a sentence-transformers model, the offline teacher, or a model of the Hugging Face hub.
 
@@ -253,40 +260,101 @@ def load_encoder(
         trust_remote_code: let `transformers` run code that comes with the model.
         pooling: of a bare folder (no `modules.json`); without it the mean.
         head: of a bare folder: "mlp" is the dense layer with tanh that SimCSE's models have over [CLS].
+        head_seed: draw the head's weights with this seed where the folder holds none (a student before training).
 
     Raises:
-        InputError: no such model, or one that is damaged or of an unknown kind.
+        InputError: no such model, or one that is damaged or of an unknown kind; pooling or head for a folder that says
+            its pooling itself; a head whose weights are missing.
     """
-    if pooling is not None or head is not None:
-        # Imported here: it is made of this function.
-        from msdc.encoders.bare import load_bare_encoder
-
-        return load_bare_encoder(path_or_name, pooling, head)
     folder = locate_model(path_or_name)
     if (folder / "bundle.json").is_file():
         raise InputError(f"{folder}: this is an exported bundle; load it with msdc.load_bundle")
     layout = read_layout(folder)
     name = Path(str(path_or_name)).name
+    told = pooling is not None or head is not None
+    if told and layout.listed:
+        raise InputError(
+            f"{folder}: its folder says how it pools; pooling and head are for folders without modules.json"
+        )
     if layout.model_type == OWN_TYPE:
         return _load_own(layout, name)
     require("torch", f"{name}, a stock model,")
-    from msdc.encoders import sentence_model
-    from msdc.encoders.stock_tokenizer import stock_tokenizer
+    from msdc.encoders import stock
 
-    model = sentence_model.open_sentence_transformer(layout, trust_remote_code)
-    # Static models state no limit; a limit inside their tokenizer.json holds.
-    longest = sentence_model.longest_input(model)
-    if layout.modules[0] == "StaticEmbedding":
-        first: Any = model[0]
-        longest = int((first.tokenizer.truncation or {}).get("max_length", longest))
-    return Encoder(
-        cast(SentenceModule, sentence_model.wrap(model, str(folder))),
-        stock_tokenizer(layout.body, model[0]),
-        longest,
+    model = stock.open_sentence_transformer(layout, trust_remote_code)
+    module = stock.wrap(model, str(folder))
+    drawn = stock.pool_as_told(module, folder, pooling, head, head_seed) if told else None
+    encoder = Encoder(
+        cast(SentenceModule, module),
+        stock.stock_tokenizer(layout.body, model[0]),
+        stock.longest_input(model),
         name,
         folder,
-        read_defaults(folder, sentence_model.includes_prompt(model)),
+        read_defaults(folder, stock.includes_prompt(model)),
     )
+    if told:
+        # Outputs are cached under the fingerprint: another reading of the same files is another encoder.
+        text = f"{encoder.fingerprint()} pooling={pooling} head={head} drawn={drawn}"
+        encoder.set_fingerprint(hashlib.sha256(text.encode()).hexdigest())
+    return encoder
+
+
+def own_vectors(
+    encoder: Encoder, texts: Sequence[str], max_length: int, prompt: str = ""
+) -> NDArray[np.float32] | None:
+    """Vectors [N, D] of `texts` by `SentenceTransformer.encode` of the encoder's folder, at full width.
+
+    `prompt` is put before each of them, and no other one. None for a folder that only this project loads.
+    """
+    from msdc.encoders import stock
+
+    if encoder.folder is None or not isinstance(encoder.module, stock.SentenceModel | stock.StaticModel):
+        return None
+    model = stock.open_sentence_transformer(read_layout(encoder.folder))
+    model.truncate_dim = None
+    if isinstance(encoder.module, stock.SentenceModel):
+        model.max_seq_length = max_length
+    else:
+        first: Any = model[0]
+        first.tokenizer.enable_truncation(max_length)
+    vectors_ND: NDArray[np.float32] = model.encode(list(texts), prompt=prompt, batch_size=8, show_progress_bar=False)
+    return vectors_ND.astype(np.float32)
+
+
+class Configured:
+    """A model whose `encode` uses the given prompt and width; everything else is the model's own.
+
+    Raises:
+        InputError: the model has no such prompt, or no such width.
+    """
+
+    def __init__(self, model: Any, prompt_name: str | None, prompt: str | None, truncate_dim: int | None) -> None:
+        defaults: EncodeDefaults = model.defaults
+        self._model, self.name = model, str(model.name)
+        self._prompt = defaults.prompt(prompt, prompt_name)
+        manifest = getattr(model, "manifest", None)
+        self.width = defaults.width(int((manifest or model.module).width), truncate_dim)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def encode(self, texts: Sequence[str]) -> Any:
+        """Vectors of `texts`, float32 [N, D]."""
+        return self._model.encode(texts, prompt=self._prompt, truncate_dim=self.width)
+
+    def fingerprint(self) -> str:
+        """Hash of the model and of the settings."""
+        text = f"{self._model.fingerprint()}\0{self.width}\0{self._prompt}"
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def configured(
+    model: Any, prompt_name: str | None = None, prompt: str | None = None, truncate_dim: int | None = None
+) -> Any:
+    """`model` as it is where nothing is asked for, else `Configured`."""
+    if prompt_name is None and prompt is None and truncate_dim is None:
+        return model
+    return Configured(model, prompt_name, prompt, truncate_dim)
 
 
 def open_model(
@@ -309,10 +377,9 @@ def open_model(
     Raises:
         InputError: an unknown prompt or width; as `load_encoder` and `msdc.load_bundle`.
     """
+    model: Any
     if not is_reserved(name) and (Path(name) / "bundle.json").is_file():
-        # Imported by name: the class belongs to a package above this one.
-        load_bundle = importlib.import_module("msdc.export.bundle").load_bundle
-        model = load_bundle(name, runtime=runtime)
+        model = msdc.load_bundle(name, runtime=runtime)
     elif runtime is not None:
         raise InputError(
             f"{name}: a model without runtimes, --runtime is for bundles; make one: "

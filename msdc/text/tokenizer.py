@@ -1,7 +1,9 @@
-"""One interface to the two kinds of tokenizer in model folders.
+"""Text to ids, and ids to batches: one interface to the two kinds of tokenizer in model folders.
 
 `PieceTokenizer` reads a SentencePiece `.model` (our students; the same file the phone reads), `FastTokenizer` a
 `tokenizer.json`. Both add the special ids themselves and truncate so that the last special id survives.
+
+Shapes: B batch, T tokens, N texts.
 """
 
 from __future__ import annotations
@@ -13,14 +15,24 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from msdc.errors import InputError, MsdcError
 from msdc.files import disk_errors, regular_size
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 MODEL_FILE = "tokenizer.model"
 JSON_FILE = "tokenizer.json"
 MAX_TOKENIZER_BYTES = 128 * 1024 * 1024
+# Letters of two scripts of antiquity: what both become is what any unknown character becomes. Where a vocabulary has
+# them, or pieces for single bytes, little or nothing is common to both, and every text counts as read.
+PROBES = ("\U00012000", "\U000103a0")
+MOST_UNKNOWN = 0.5
 
 
 def require_texts(texts: Sequence[str]) -> None:
@@ -254,10 +266,8 @@ def write_tokenizer_folder(model_file: Path, folder: Path, max_length: int) -> N
         "model_input_names": ["input_ids", "attention_mask"],
         **special,
     }
-    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8", newline="\n")
-    (folder / "special_tokens_map.json").write_text(
-        json.dumps(special, indent=2) + "\n", encoding="utf-8", newline="\n"
-    )
+    for file, value in (("tokenizer_config.json", config), ("special_tokens_map.json", special)):
+        (folder / file).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8", newline="\n")
 
 
 def text_key(text: str) -> int:
@@ -268,3 +278,55 @@ def text_key(text: str) -> int:
 def clean(text: str) -> str:
     """NFC, with one space between words; applied to every corpus sentence."""
     return " ".join((text if text.isascii() else unicodedata.normalize("NFC", text)).split())
+
+
+def pack_by_length(lengths: Sequence[int] | np.ndarray, batch_tokens: int, max_batch: int = 4096) -> list[np.ndarray]:
+    """Indices grouped so that (rows x longest row) stays within `batch_tokens`; longest first.
+
+    Longest first, so that an out-of-memory error is raised by the first batch and the estimated time left shrinks.
+    """
+    lengths = np.asarray(lengths)
+    order = np.argsort(-lengths, kind="stable")
+    batches = []
+    start = 0
+    while start < len(order):
+        rows = int(min(max_batch, max(1, batch_tokens // max(1, int(lengths[order[start]])))))
+        batches.append(order[start : start + rows])
+        start += rows
+    return batches
+
+
+def pad(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:
+    """ids_BT (int64) and mask_BT (bool, true on real tokens) of ragged rows."""
+    import torch
+
+    lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
+    T = int(lengths.max()) if len(rows) else 0
+    mask_BT = np.arange(T)[None, :] < lengths[:, None]
+    ids_BT = np.full((len(rows), T), pad_id, dtype=np.int64)
+    ids_BT[mask_BT] = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows]) if len(rows) else []
+    return torch.from_numpy(ids_BT), torch.from_numpy(mask_BT)
+
+
+class Reader:
+    """Tells which texts a model cannot read: most of their tokens stand for characters that its vocabulary lacks.
+
+    All such texts have nearly the same vector, whatever they say.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, max_length: int) -> None:
+        self._tokenizer, self._max_length = tokenizer, max_length
+        empty, one, other = tokenizer.encode(["", *PROBES], max_length)
+        self._special = set(empty)
+        self._unknown = (set(one) & set(other)) - self._special
+
+    def unread(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """For each text whether more than half of its tokens stand for unknown characters, bool [N]."""
+        if not self._unknown:
+            return np.zeros(len(texts), dtype=np.bool_)
+        rows = self._tokenizer.encode(texts, self._max_length)
+        return np.array([self._mostly_unknown(row) for row in rows], np.bool_)
+
+    def _mostly_unknown(self, row: Sequence[int]) -> bool:
+        tokens = [token for token in row if token not in self._special]
+        return sum(token in self._unknown for token in tokens) > MOST_UNKNOWN * len(tokens)

@@ -13,8 +13,8 @@ from refusals import one_line
 from msdc.bench.result import read_result
 from msdc.bench.run import BenchOutcome, parity_failures, raise_failures
 from msdc.bench.settings import BenchSettings
-from msdc.commands.compare import similarities
-from msdc.commands.search_index import Index
+from msdc.commands.encode import similarities
+from msdc.commands.search import Index
 from msdc.errors import GateError, MsdcError
 from msdc.export.manifest import Parity
 from msdc.export.reference.gates import FP32, INT8, measure, shortfalls

@@ -12,7 +12,7 @@ from msdc.bench.devices.python import PythonDevice
 from msdc.bench.settings import BenchSettings
 from msdc.bench.system_programs import find, python_child, run_program, run_tool
 from msdc.bench.toolchain.sdk import download_wheel
-from msdc.encoders.locate import SHIPPED, locate_model
+from msdc.encoders.folder import SHIPPED, locate_model
 from msdc.errors import InputError, MsdcError
 
 NAMES = ("numpy", "torch", "json", "tokenize", "pip", "yaml", "pydantic", "sitecustomize", "onnxruntime", "secrets")

@@ -26,7 +26,7 @@ from msdc.distill.tasks.sentence import encode_sides
 from msdc.distill.teacher_cache import CachedTeacher
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
-from msdc.text.packing import pad
+from msdc.text.tokenizer import pad
 
 
 def student(**settings) -> Student:

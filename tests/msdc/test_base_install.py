@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 import msdc
 from msdc.compress.quantization.plan import read_plan
 from msdc.compress.student.io import load_student
-from msdc.encoders.locate import locate_model
+from msdc.encoders.folder import locate_model
 from msdc.export.onnx.write import write_onnx
 from msdc.export.reference.float_model import TorchModel
 from msdc.export.reference.smooth import smooth

@@ -1,7 +1,7 @@
 """The options of every verb, frozen: a change of the command line is a change of `command_line.json`.
 
 Write the file again with `MSDC_WRITE_COMMAND_LINE=1 python -m pytest tests/msdc/test_command_line.py`, and read the
-difference before committing it. `command_line_0.1.json` holds the spellings of version 0.1, which stay accepted.
+difference before committing it.
 """
 
 import json
@@ -14,19 +14,13 @@ from msdc.bench.devices.registry import DEVICES, load
 from msdc.cli import msdc
 
 FROZEN = Path(__file__).with_name("command_line.json")
-FIRST = Path(__file__).with_name("command_line_0.1.json")
 
 
 def _parameter(parameter: click.Parameter) -> str:
     """What a script that calls `msdc` depends on, as one line; help texts and defaults are free to change."""
-    old = list(getattr(parameter, "old", ()))
-    spellings = [*parameter.opts, *parameter.secondary_opts]
-    if isinstance(parameter, click.Argument):
-        words = ["ARGUMENT"]
-    else:
-        words = sorted(set(spellings) - set(old))
-        words += [f"hidden:{name}" for name in (sorted(spellings) if getattr(parameter, "hidden", False) else old)]
-    words.append(f"({parameter.type.name})")
+    spellings = sorted([*parameter.opts, *parameter.secondary_opts])
+    words = ["ARGUMENT"] if isinstance(parameter, click.Argument) else spellings
+    words = [*words, f"({parameter.type.name})"]
     choices = getattr(parameter.type, "choices", None)
     words += ["|".join(map(str, choices))] if choices else []
     words += [name for name in ("required", "multiple", "is_flag") if getattr(parameter, name, False)]
@@ -58,10 +52,3 @@ def test_the_options_are_the_frozen_ones():
     if os.environ.get("MSDC_WRITE_COMMAND_LINE"):
         FROZEN.write_text(text, encoding="utf-8")
     assert json.loads(text) == json.loads(FROZEN.read_text(encoding="utf-8")), "see the head of this file"
-
-
-def test_every_spelling_of_version_0_1_is_still_accepted():
-    now = current()
-    for path, spellings in json.loads(FIRST.read_text(encoding="utf-8")).items():
-        accepted = {word.removeprefix("hidden:") for line in now[path] for word in line.split()}
-        assert set(spellings.split()) <= accepted, path

@@ -28,6 +28,11 @@ machdep.cpu.leaf7_features: BMI1 AVX2 BMI2 ERMS
 hw.optional.avx2_0: 1
 """
 
+X86 = (
+    "processor\t: 0\nmodel name\t: Intel(R) Xeon(R)  Platinum\nflags\t\t: fpu avx2 avx512f avx512_vnni amx_bf16 junk\n"
+)
+ARM = "processor\t: 0\nFeatures\t: fp asimd asimddp i8mm bf16 crc32\nCPU implementer\t: 0x41\nCPU part\t: 0xd0b\n"
+
 
 def test_processors_of_macs():
     assert machine.parse_sysctl(APPLE) == ("Apple M2", ("asimd", "asimdhp", "asimddp", "i8mm", "bf16"))
@@ -55,3 +60,30 @@ def test_a_system_that_pins_nothing(monkeypatch):
 def test_the_peak_is_at_least_what_is_held():
     held = psutil.Process().memory_info().rss / 2**20
     assert machine.peak_mib() >= 0.9 * held
+
+
+def test_cpuinfo_of_both_architectures():
+    assert machine.parse_cpuinfo(X86) == ("Intel(R) Xeon(R) Platinum", ("avx2", "avx512f", "avx512_vnni", "amx_bf16"))
+    name, isa = machine.parse_cpuinfo(ARM)
+    assert name == "arm implementer 0x41 part 0xd0b" and isa == ("asimd", "asimddp", "i8mm", "bf16")
+    assert machine.parse_cpuinfo("") == ("", ())
+
+
+def test_heat_of_a_phone(tmp_path):
+    for path, text in {
+        "class/thermal/thermal_zone0/type": "cpu-big\n", "class/thermal/thermal_zone0/temp": "47500\n",
+        "devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": "1804800\n",
+        "class/power_supply/battery/type": "Battery\n", "class/power_supply/battery/capacity": "81\n",
+        "class/power_supply/battery/status": "Discharging\n",
+    }.items():  # fmt: skip
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    heat = machine.read_heat(str(tmp_path))
+    assert heat.thermal_c == {"cpu-big": 47.5} and heat.cpu_mhz == (1804.8,)
+    assert (heat.battery_percent, heat.charging) == (81.0, False)
+    assert machine.read_heat(str(tmp_path / "nowhere")).thermal_c == {}
+
+
+def test_this_machine():
+    here = machine.read_machine()
+    assert here.cores >= 1 and here.memory_mib > 100 and here.arch

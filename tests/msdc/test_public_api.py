@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import subprocess
 import sys
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import msdc
 from msdc.bench.accuracy import evaluate
+from msdc.cli import msdc as cli
 
 CALLABLES = [
     msdc.load_encoder,
@@ -40,6 +43,49 @@ def test_dir_lists_what_there_is_and_importing_it_loads_no_torch():
     with pytest.raises(AttributeError, match="no attribute 'load_model'"):
         msdc.load_model  # noqa: B018
     assert (Path(msdc.__file__).parent / "py.typed").is_file()
+
+
+# Package, verb, and words of the command line that call it.
+VERBS = [
+    ("msdc.distill", "distill", ["distill", "RECIPE", "-o", "OUT"]),
+    ("msdc.compress", "plan", ["compress", "plan", "msdc-mini"]),
+    ("msdc.compress", "quantize", ["compress", "quantize", "msdc-mini", "-o", "OUT"]),
+    ("msdc.compress", "trim", ["compress", "vocabulary", "msdc-mini", "-o", "OUT", "--languages", "de"]),
+    ("msdc.export", "export", ["export", "msdc-mini", "--target", "linux", "-o", "OUT"]),
+    ("msdc.bench", "bench", ["bench", "BUNDLE"]),
+    ("msdc.bench", "evaluate", ["evaluate", "msdc-mini", "--tasks", "graded-pairs"]),
+]
+
+
+class Called(Exception):
+    """What a verb raises in place of working."""
+
+
+@pytest.mark.parametrize(("package", "verb", "words"), VERBS, ids=[f"{package}.{verb}" for package, verb, _ in VERBS])
+def test_a_package_offers_its_verb_and_the_command_calls_it(package, verb, words, tmp_path, monkeypatch, tiny_bundle):
+    function = getattr(importlib.import_module(package), verb, None)
+    if not inspect.isfunction(function):
+        pytest.skip(f"{package}.{verb} is not there yet")
+    assert function.__module__ == package and f"from {package} import {verb}" in (function.__doc__ or "")
+    hints = typing.get_type_hints(function)
+    assert set(inspect.signature(function).parameters) <= hints.keys() and hints["return"] not in (None, typing.Any)
+
+    def called(*arguments, **options):
+        raise Called
+
+    monkeypatch.setattr(importlib.import_module(package), verb, called)
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("name: none\n")
+    places = {"RECIPE": recipe, "OUT": tmp_path / "out", "BUNDLE": tiny_bundle}
+    done = CliRunner().invoke(cli, [str(places.get(word, word)) for word in words])
+    assert isinstance(done.exception, Called), done.output + repr(done.exception)
+
+
+def test_importing_the_packages_loads_nothing_heavy():
+    packages = ", ".join(dict.fromkeys(package for package, *_ in VERBS))
+    code = f"import sys, {packages}; print({{'torch', 'numpy', 'onnxruntime', 'click'}} & set(sys.modules) or 'none')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "none", done.stdout + done.stderr
 
 
 def parts(hint):

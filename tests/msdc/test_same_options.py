@@ -92,11 +92,6 @@ def test_quiet_silences_bars_and_lines(capsys, monkeypatch):
     assert capsys.readouterr().err == "a warning\n"
 
 
-def test_the_old_spelling_of_output_is_accepted(tmp_path, tiny_student):
-    run("compress", "vocabulary", str(tiny_student), "--out", str(tmp_path / "small"), "--languages", "de")
-    assert (tmp_path / "small" / "config.json").is_file()
-
-
 @pytest.mark.parametrize(
     ("words", "hint"),
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from msdc.commands.options import quiet_option
+from msdc.commands import quiet_option
 
 
 @click.group()

@@ -19,7 +19,7 @@ from msdc.bench.toolchain.build import build_runner
 from msdc.bench.toolchain.runner import elf_machine, own_runner
 from msdc.bench.toolchain.sdk import native_sdk
 from msdc.bench.workload import Tasks, collect
-from msdc.encoders.defaults import configured
+from msdc.encoders.encoder import configured
 from msdc.errors import InputError, MsdcError
 from msdc.export.bundle import load_bundle
 from msdc.export.manifest import read_manifest

@@ -13,7 +13,7 @@ from msdc.compress.student.code_fit import choose_links, code_bytes, fit_code, f
 from msdc.compress.student.io import load_student
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
-from msdc.text.packing import pad
+from msdc.text.tokenizer import pad
 
 R, K, E, V = 40, 2, 24, 400
 

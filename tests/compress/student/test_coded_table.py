@@ -21,7 +21,7 @@ from msdc.compress.student.to_transformers import decode, materialise, stock_typ
 from msdc.compress.vocabulary.trim import with_rows
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
-from msdc.text.packing import pad
+from msdc.text.tokenizer import pad
 
 SHAPES = {
     "word": {},

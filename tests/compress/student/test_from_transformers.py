@@ -40,7 +40,7 @@ def test_vectors_equal_sentence_transformers(tmp_path, family, settings):
 
 
 def _batch(encoder):
-    from msdc.text.packing import pad
+    from msdc.text.tokenizer import pad
 
     return pad(encoder.tokenize(TEXTS), encoder.tokenizer.pad_id)
 

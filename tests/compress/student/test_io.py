@@ -27,7 +27,7 @@ from msdc.compress.student.io import (
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.weights import unpack_int4
 from msdc.encoders.encoder import Encoder, load_encoder
-from msdc.encoders.layout import STOCK_FOLDER
+from msdc.encoders.folder import STOCK_FOLDER
 from msdc.errors import InputError
 
 

@@ -13,7 +13,7 @@ from msdc.distill.data.downloads import record_downloads
 from msdc.distill.data.sources import open_corpus
 from msdc.distill.pipeline import run
 from msdc.distill.recipe import Corpus
-from msdc.encoders.locate import locate_model
+from msdc.encoders.folder import locate_model
 from msdc.errors import InputError
 
 

@@ -1,47 +1,18 @@
-"""`msdc doctor` on this machine and on described machines."""
+"""`msdc doctor` on this machine; the quickstart without a network: each need, present and taken away."""
 
 import importlib.metadata
 import json
 import subprocess
+from dataclasses import replace
 
 import pytest
 
-from msdc import machine
 from msdc.cli import main
 from msdc.commands import doctor
+from msdc.encoders import folder as folders
+from msdc.errors import InputError
 from msdc.extras import PACKAGES
-
-X86 = (
-    "processor\t: 0\nmodel name\t: Intel(R) Xeon(R)  Platinum\nflags\t\t: fpu avx2 avx512f avx512_vnni amx_bf16 junk\n"
-)
-ARM = "processor\t: 0\nFeatures\t: fp asimd asimddp i8mm bf16 crc32\nCPU implementer\t: 0x41\nCPU part\t: 0xd0b\n"
-
-
-def test_cpuinfo_of_both_architectures():
-    assert machine.parse_cpuinfo(X86) == ("Intel(R) Xeon(R) Platinum", ("avx2", "avx512f", "avx512_vnni", "amx_bf16"))
-    name, isa = machine.parse_cpuinfo(ARM)
-    assert name == "arm implementer 0x41 part 0xd0b" and isa == ("asimd", "asimddp", "i8mm", "bf16")
-    assert machine.parse_cpuinfo("") == ("", ())
-
-
-def test_heat_of_a_phone(tmp_path):
-    for path, text in {
-        "class/thermal/thermal_zone0/type": "cpu-big\n", "class/thermal/thermal_zone0/temp": "47500\n",
-        "devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": "1804800\n",
-        "class/power_supply/battery/type": "Battery\n", "class/power_supply/battery/capacity": "81\n",
-        "class/power_supply/battery/status": "Discharging\n",
-    }.items():  # fmt: skip
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
-    heat = machine.read_heat(str(tmp_path))
-    assert heat.thermal_c == {"cpu-big": 47.5} and heat.cpu_mhz == (1804.8,)
-    assert (heat.battery_percent, heat.charging) == (81.0, False)
-    assert machine.read_heat(str(tmp_path / "nowhere")).thermal_c == {}
-
-
-def test_this_machine():
-    here = machine.read_machine()
-    assert here.cores >= 1 and here.memory_mib > 100 and here.arch
+from msdc.machine import read_machine
 
 
 def version_of(installed):
@@ -109,3 +80,85 @@ def test_the_command(capsys):
     names = {check["name"]: check for check in answer["checks"]}
     assert left.value.code == (0 if answer["healthy"] else 1)
     assert names["XNNPACK delegate"]["state"] == "ok" and names["ExecuTorch quantized operators"]["state"] == "ok"
+    parts = [check for check in names.values() if check["group"] == doctor.QUICKSTART]
+    wanted = all(check["state"] == "ok" for check in parts if check["name"] != "it will work")
+    assert len(parts) > 5 and (names["it will work"]["state"] == "ok") == wanted
+    # It is no reason for doctor to fail: with a network, or without the quickstart, msdc works.
+    assert not any(check["needed"] for check in parts)
+
+
+# --- the quickstart without a network --------------------------------------------------------------------------------
+
+HERE = read_machine()
+PLENTY = replace(HERE, memory_mib=64_000)
+
+
+def needs(folder, machine=PLENTY) -> dict[str, doctor.Check]:
+    return {check.name: check for check in doctor.check_quickstart(machine, folder)}
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """An empty cache of the hub, and no package with the teacher."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(folders, "_offline", lambda name: None)
+    return tmp_path / "hub"
+
+
+def cached(hub, *files) -> None:
+    """A snapshot as the hub's library writes it."""
+    commit = "c" * 40
+    folder = hub / "models--sentence-transformers--all-MiniLM-L6-v2"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text(commit)
+    for name in files:
+        path = folder / "snapshots" / commit / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"{}")
+
+
+def test_an_empty_cache_names_the_command_that_mends_it(hub, tmp_path):
+    found = needs(tmp_path)["teacher's weights"]
+    assert found.state == "missing" and "not in the hub's cache" in found.found and "msdc[offline]" in found.remedy
+
+
+def test_the_hubs_cache_is_enough(hub, tmp_path):
+    cached(hub, *doctor.TEACHER_FILES, "tokenizer.json")
+    found = needs(tmp_path)
+    assert str(hub) in found["teacher's weights"].found
+    assert all(check.state == "ok" and not check.remedy for check in found.values()), found
+
+
+@pytest.mark.parametrize("absent", ["model.safetensors", "config.json", "tokenizer.json"])
+def test_half_a_download_is_not_enough(hub, tmp_path, absent):
+    cached(hub, *({*doctor.TEACHER_FILES, "tokenizer.json"} - {absent}))
+    bad, works = [check for check in needs(tmp_path).values() if check.state != "ok"]
+    assert absent in bad.found and bad.remedy and works.name == "it will work"
+
+
+def test_damaged_weights_of_the_package(tmp_path, monkeypatch):
+    def damaged(name):
+        raise InputError("weights: sha256 differs")
+
+    monkeypatch.setattr(folders, "_offline", damaged)
+    found = needs(tmp_path)["teacher's weights"]
+    assert found.state == "missing" and "sha256 differs" in found.found and "--force-reinstall" in found.remedy
+
+
+def test_little_memory_and_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 100 * 2**20}))
+    monkeypatch.setattr(doctor, "installed", lambda name: name != "torch")
+    found = needs(tmp_path / "not" / "made", replace(HERE, memory_mib=2048))
+    assert "1 GiB needed" in found["disk"].found and "-o FOLDER" in found["disk"].remedy
+    assert "4 GiB needed" in found["memory"].found
+    assert found["packages"].found == "missing: torch" and "pip install" in found["packages"].remedy
+    assert {found[name].state for name in ("disk", "disk of the cache", "memory", "packages")} == {"missing"}
+
+
+def test_the_quickstart_names_its_extra_before_it_trains(tmp_path, monkeypatch, capsys):
+    """With `msdc[train]` alone it would train for minutes and then miss ExecuTorch."""
+    monkeypatch.setattr("msdc.extras.installed", lambda name: name != "executorch")
+    with pytest.raises(SystemExit) as ended:
+        main(["quickstart", "-o", str(tmp_path / "run")])
+    assert ended.value.code == 2 and not (tmp_path / "run").exists()
+    assert "msdc quickstart needs ExecuTorch: pip install 'msdc[all]'" in capsys.readouterr().err

@@ -62,7 +62,6 @@ def test_blocks_of_any_size_give_one_file(model, tmp_path, monkeypatch):
     blocks = list(encode_stream(model, iter(texts), 5))
     assert [len(block) for block, _ in blocks] == [5, 5, 5, 5, 3]
     monkeypatch.setattr("msdc.commands.encode.CHUNK", 5)
-    monkeypatch.setattr(encode_stream, "__defaults__", (5,))
     assert encode_to_file(model, iter(texts), tmp_path / "a.npy") == 23
     assert encode_to_file(model, iter(texts), tmp_path / "a.parquet") == 23
     expected = np.concatenate([vectors for _, vectors in blocks])
@@ -117,12 +116,11 @@ def test_a_piped_table(model):
 def test_the_shipped_model_is_the_default_and_a_model_is_told_from_a_text(model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = run("encode", "hello there", "--json")
-    assert "model: msdc-mini (-m names another)" in done.stderr
+    assert "model: msdc-mini (another one goes before the texts)" in done.stderr
     (row,) = json.loads(done.stdout)
     assert np.allclose(row["vector"], model.encode(["hello there"])[0], atol=1e-6)
     assert json.loads(run("encode", "msdc-mini", "hello there", "--json").stdout) == [row]
-    assert json.loads(run("encode", "-m", "msdc-mini", "hello there", "--json").stdout) == [row]
-    assert len(json.loads(run("encode", "-m", "msdc-mini", "msdc-mini", "--json").stdout)) == 1
+    assert len(json.loads(run("encode", "msdc-mini", "msdc-mini", "--json").stdout)) == 1
     assert run("encode", "msdc-mini", "--json", text="").stdout == "[]\n"
     shown = run("compare", "yes", "ja", "cheese").stdout.splitlines()
     assert len(shown) == 2 and shown[0].endswith("ja")

@@ -14,7 +14,7 @@ import msdc
 from msdc.bench.settings import BenchSettings
 from msdc.bench.workload import collect
 from msdc.cli import msdc as cli
-from msdc.encoders.defaults import configured
+from msdc.encoders.encoder import configured
 from msdc.scores import cosine_rows
 
 KIND = "default prompt"

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from msdc.commands.push import planned
+from msdc.commands.push import planned, pushable
 from msdc.errors import InputError
 
 
@@ -121,11 +121,11 @@ def test_a_hub_that_refuses_is_one_line(hub, model, tmp_path):
 
 
 def test_what_would_be_pushed(model, tmp_path):
-    assert planned(model) == [("README.md", 7), ("config.json", 2), ("stock/model.safetensors", 7)]
+    assert planned(pushable(model)) == {"README.md": 7, "config.json": 2, "stock/model.safetensors": 7}
     (model.parent / "recipe.yaml").write_text("")
-    assert planned(model.parent) == planned(model)  # of a run its student
+    assert pushable(model.parent) == model  # of a run its student
     with pytest.raises(InputError, match="neither a model nor a bundle"):
-        planned(tmp_path)
+        pushable(tmp_path)
     (model / "README.md").unlink()
     with pytest.raises(InputError, match=r"no README.md"):
-        planned(model)
+        pushable(model)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import msdc
-from msdc.commands.search import search
-from msdc.commands.search_index import Index, _seal, distinct_lines, nearest
+from msdc.commands.search import Index, _seal, command, distinct_lines, nearest
 from msdc.errors import InputError
 from msdc.scores import unit_rows
 
@@ -42,14 +40,16 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_query_in_another_language_finds_the_line(model: msdc.Encoder, file: Path, tmp_path: Path) -> None:
     queries = ["Die Katze schläft auf dem Dach", "la soupe manque de sel", "Çorbanın tuza ihtiyacı var"]
-    index, answers = search(file, queries, model, top=2, folder=tmp_path / "index")
+    index = Index(model, file, tmp_path / "index")
+    answers = [index.search(query, 2) for query in queries]
     assert [answer.hits[0].line for answer in answers] == [7, 4, 4]
     assert len(index.texts) == 5 and index.encoded == 5
     assert all(answer.encode_ms > 0 for answer in answers)
 
 
 def test_the_ranking_is_the_exact_one(model: msdc.Encoder, file: Path, tmp_path: Path) -> None:
-    index, [answer] = search(file, ["music lessons"], model, top=5, folder=tmp_path / "index")
+    index = Index(model, file, tmp_path / "index")
+    answer = index.search("music lessons")
     cosines = unit_rows(model.encode(index.texts)) @ unit_rows(model.encode(["music lessons"]))[0]
     assert [hit.text for hit in answer.hits] == [index.texts[i] for i in np.argsort(-cosines)]
     assert np.allclose([hit.cosine for hit in answer.hits], np.sort(cosines)[::-1], atol=2e-3)
@@ -141,8 +141,8 @@ def test_bad_input_is_one_line(model: msdc.Encoder, file: Path, tmp_path: Path) 
         (tmp_path / name).write_bytes(data)
         with pytest.raises(InputError, match=message):
             distinct_lines(tmp_path / name)
-    with pytest.raises(InputError, match="a query is empty"):
-        search(file, [" "], model)
+    done = CliRunner().invoke(command, [str(file), " "])
+    assert isinstance(done.exception, InputError) and "a query is empty" in str(done.exception)
     strange = tmp_path / "mine"
     strange.mkdir()
     (strange / "thesis.txt").write_text("do not lose me")
@@ -151,18 +151,13 @@ def test_bad_input_is_one_line(model: msdc.Encoder, file: Path, tmp_path: Path) 
     assert (strange / "thesis.txt").read_text() == "do not lose me"
 
 
-def test_the_command(file: Path, tmp_path: Path) -> None:
-    run = [sys.executable, "-m", "msdc.cli", "search", str(file)]
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    done = subprocess.run(
-        [*run, "zug in die stadt", "--json", "-k", "1"], capture_output=True, text=True, env=environment
-    )
-    answer = json.loads(done.stdout)
+def test_the_command(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    words = [str(file), "zug in die stadt"]
+    answer = json.loads(CliRunner().invoke(command, [*words, "--json", "-k", "1"]).stdout)
     assert answer["queries"][0]["hits"][0]["line"] == 1 and answer["encoded"] == 5
-    again = subprocess.run([*run, "zug in die stadt"], capture_output=True, text=True, env=environment)
+    again = CliRunner().invoke(command, words)
     assert "all from disk" in again.stderr and LINES[0] in again.stdout and " ms to search" in again.stderr
-    wrong = subprocess.run([*run[:-1], str(tmp_path / "none"), "x"], capture_output=True, text=True, env=environment)
-    assert wrong.returncode == 2 and wrong.stderr.strip() == f"error: {tmp_path / 'none'}: no such file"
 
 
 def test_a_changed_file_is_read_again_by_the_next_search(model: msdc.Encoder, file: Path, tmp_path: Path) -> None:
@@ -188,12 +183,6 @@ def test_the_python_interface(model: msdc.Encoder, file: Path, tmp_path: Path) -
 
 
 def test_columns_gzip_and_a_threshold_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import gzip
-
-    from click.testing import CliRunner
-
-    from msdc.commands.search import command
-
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = tmp_path / "notes.csv.gz"
     path.write_bytes(gzip.compress(b'id,note\n1,"The soup, again, needs salt."\n2,The cat sleeps.\n'))
@@ -219,11 +208,3 @@ def test_nearest_is_a_whole_sort(dtype: type, top: int) -> None:
     # Of equal products at the end of the list any may be taken.
     last = whole_N[wanted[-1]]
     assert [row for row in rows if whole_N[row] > last] == [row for row in wanted if whole_N[row] > last]
-
-
-def test_an_index_of_an_earlier_version_is_made_anew(model: msdc.Encoder, file: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "index"
-    Index(model, file, folder)
-    (folder / "vectors.f16").rename(folder / "index.faiss")
-    assert Index(model, file, folder).encoded == 5
-    assert {path.name for path in folder.iterdir()} == {"vectors.f16", "keys.u64", "index.json"}

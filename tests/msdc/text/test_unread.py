@@ -5,8 +5,7 @@ from stock_models import write_wordpiece
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 import msdc
-from msdc.text.tokenizer import FastTokenizer
-from msdc.text.unread import Reader
+from msdc.text.tokenizer import FastTokenizer, Reader
 
 HEBREW = "אני גר בירושלים"
 

@@ -17,7 +17,7 @@ from small_tokenizers import fuzz_texts
 from stock_models import write_stock
 from web_pages import answer_of_page, node, site
 
-from msdc.encoders.defaults import with_prompt
+from msdc.encoders.folder import with_prompt
 from msdc.errors import MsdcError
 from msdc.export.bundle import load_bundle
 from msdc.export.export import ExportRequest, export_model

