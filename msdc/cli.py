@@ -20,7 +20,7 @@ from msdc.extras import named_extras
 # subcommand -> (module:attribute, help line). The help lines are here so that `msdc --help` imports no subcommand.
 VERBS = {
     "quickstart": (
-        "msdc.bench.quickstart.cli:command",
+        "msdc.bench.cli:quickstart",
         "The whole workflow on the embedded corpus and teacher, in minutes.",
     ),
     "corpus": ("msdc.distill.corpus:command", "Show what training would read from files: languages, rows, examples."),

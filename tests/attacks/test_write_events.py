@@ -190,7 +190,7 @@ def test_quickstart_in_a_sample_of_its_windows(tmp_path, tiny_teacher, record_pr
 
 def test_quickstart_again_over_a_finished_run(tmp_path, record_property):
     """Killed while --force removes the old run: the folder is the old run or none, never a part of it."""
-    from msdc.bench.quickstart.pipeline import prepare
+    from msdc.bench.quickstart import prepare
 
     root = tmp_path / "root"
     folder = root / "quick"

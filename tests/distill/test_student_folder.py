@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import msdc
-from msdc.bench.quickstart.float_models import weight_bytes
+from msdc.bench.quickstart import weight_bytes
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.model_card import license_of
 from msdc.distill.pipeline import run

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from msdc.bench.quickstart.pipeline import BUNDLE, REPORT, RESULTS, TWIN, prepare
+from msdc.bench.quickstart import BUNDLE, REPORT, RESULTS, TWIN, prepare
 from msdc.bench.result import BenchFile
 from msdc.errors import InputError
 

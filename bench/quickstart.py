@@ -1,4 +1,4 @@
-"""The quickstart: one run folder, from the recipe to the report.
+"""The quickstart: distill, export, bench, report on the embedded corpus and the offline teacher, in one run folder.
 
 `FOLDER/` holds the run folder of distill (recipe.yaml, metrics.jsonl, stages/, student/), then `bundle/`,
 `results.json`, `report.html`; `FOLDER/recurring/` the run folder, and where it passes the gate the bundle, of the twin
@@ -14,22 +14,23 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from msdc.bench.devices.python import PythonDevice
-from msdc.bench.quickstart.float_models import score_model
 from msdc.bench.report.inputs import Twin
 from msdc.bench.report.page import build_report, write_report
 from msdc.bench.result import BenchFile, ModelScores
 from msdc.bench.run import parity_failures
 from msdc.bench.settings import BenchSettings, usual_lengths
-from msdc.bench.workload import collect
+from msdc.bench.workload import Tasks, collect
 from msdc.compress.student.from_transformers import to_student
 from msdc.distill.catalog import load_recipe
 from msdc.distill.models import load_named
-from msdc.distill.pipeline import Run, RunResult, run
+from msdc.distill.pipeline import Run, run
 from msdc.distill.recipe import Recipe
 from msdc.distill.run.folder import RunFolder
-from msdc.encoders.encoder import load_encoder
+from msdc.encoders.encoder import Encoder, load_encoder
+from msdc.encoders.folder import STOCK_FOLDER
 from msdc.errors import GateError, InputError
 from msdc.export.runtimes import RUNTIMES
 from msdc.export.writer import BundleOptions, write_bundle
@@ -37,18 +38,7 @@ from msdc.files import write_json
 from msdc.progress import say
 
 RECIPE = "quickstart"
-TASKS = ("graded-pairs",)
 REPORT, RESULTS, BUNDLE, TWIN = "report.html", "results.json", "bundle", "recurring"
-
-
-@dataclass(frozen=True)
-class QuickstartConfig:
-    """`runs` are timed runs per length; `overrides` are `--set` of the recipe."""
-
-    folder: Path
-    force: bool = False
-    runs: int = 60
-    overrides: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,18 +72,6 @@ def prepare(folder: Path, force: bool) -> bool:
     return True
 
 
-def _float_models(
-    recipe: Recipe, taught: RunResult, twin: tuple[str, RunResult], settings: BenchSettings
-) -> tuple[ModelScores, ...]:
-    tasks = collect(settings)
-    models = [score_model(load_named(recipe.teacher), "teacher", tasks)]
-    if taught.assistant is not None:
-        models.append(score_model(load_encoder(taught.assistant), "assistant", tasks, "transplanted vocabulary"))
-    models.append(score_model(load_encoder(taught.student), "student", tasks, recipe.name))
-    models.append(score_model(load_encoder(twin[1].student), "other", tasks, twin[0]))
-    return tuple(models)
-
-
 def _export(
     recipe: Recipe, student: Path, bundle: Path, runtimes: tuple[str, ...], told: Callable[[str], None]
 ) -> None:
@@ -102,7 +80,7 @@ def _export(
         target="linux",
         runtimes=runtimes,
         precision="int8",
-        languages=("en", *(recipe.corpora[0].languages)),
+        languages=("en", *recipe.corpora[0].languages),
         licenses=recipe.licenses,
         data_sources=recipe.data_sources,
         source_sha256=encoder.fingerprint(),
@@ -113,25 +91,64 @@ def _export(
     )
 
 
-def run_quickstart(config: QuickstartConfig, told: Callable[[str], None] = say) -> Quickstart:
-    """Distill, export, bench, report.
+def weight_bytes(folder: Path | None) -> int | None:
+    """Bytes of a model folder's weight files; None without any. A student's twin of stock classes does not count."""
+    if folder is None:
+        return None
+    files = [path for path in folder.rglob("*.safetensors") if STOCK_FOLDER not in path.relative_to(folder).parts]
+    return sum(path.stat().st_size for path in files) or None
+
+
+def score_model(
+    encoder: Encoder, role: Literal["teacher", "assistant", "student", "other"], tasks: Tasks, name: str
+) -> ModelScores:
+    """Sizes and scores of a float model, shown beside the artifacts made from it.
+
+    Embedding parameters are the token table, its map and positions, encoder parameters the stored layers; both are None
+    for an architecture that cannot be converted to `Student`.
+    """
+    try:
+        counts = {key: value.numel() for key, value in to_student(encoder).state_dict().items()}
+        total = sum(counts.values())
+        embedding = sum(n for key, n in counts.items() if key.startswith("embedding.") and ".norm." not in key)
+        layers = sum(n for key, n in counts.items() if key.startswith("layers."))
+    except InputError:
+        total, embedding, layers = sum(one.numel() for one in encoder.module.parameters()), None, None
+    return ModelScores(
+        role=role,
+        name=name,
+        parameters=total,
+        embedding_parameters=embedding,
+        encoder_parameters=layers,
+        bytes=weight_bytes(encoder.folder),
+        accuracy=tasks.score(encoder),
+    )
+
+
+def run_quickstart(
+    folder: Path,
+    *,
+    force: bool = False,
+    runs: int = 60,
+    overrides: tuple[str, ...] = (),
+    told: Callable[[str], None] = say,
+) -> Quickstart:
+    """Distill, export, bench, report; `runs` are timed runs per length, `overrides` are `--set` of the recipe.
 
     Raises:
         InputError: the folder cannot be used (see `prepare`).
         GateError: an artifact misses a gate.
         MsdcError: a step failed; run again to resume.
     """
-    folder = config.folder
-    resume = prepare(folder, config.force)
-    recipe = load_recipe(RECIPE, config.overrides)
-    recurring = load_recipe(f"{RECIPE}:{TWIN}", config.overrides)
+    resume = prepare(folder, force)
+    recipe, recurring = load_recipe(RECIPE, overrides), load_recipe(f"{RECIPE}:{TWIN}", overrides)
     seconds: dict[str, float] = {}
-
-    def step(name: str, began: float) -> None:
-        seconds[name] = round(time.monotonic() - began, 1)
-        told(f"{name}: {seconds[name]:.0f} s")
-
     began = time.monotonic()
+
+    def finished(step: str) -> None:
+        seconds[step] = round(time.monotonic() - began - sum(seconds.values()), 1)
+        told(f"{step}: {seconds[step]:.0f} s")
+
     try:
         taught = run(recipe, folder, resume)
         # The twin shares the assistant: its stage is taken over, not trained again.
@@ -139,38 +156,38 @@ def run_quickstart(config: QuickstartConfig, told: Callable[[str], None] = say) 
     except InputError as error:
         # Started with another version of the recipe: the run cannot be resumed.
         raise InputError(f"{error}; --force starts again") if resume else error from error
-    step("distill", began)
+    finished("distill")
 
-    began = time.monotonic()
-    bundle, twin_bundle = folder / BUNDLE, folder / TWIN / BUNDLE
-    _export(recipe, taught.student, bundle, RUNTIMES.names(), told)
-    missed = ""
+    bundles, missed = [folder / BUNDLE], ""
+    _export(recipe, taught.student, folder / BUNDLE, RUNTIMES.names(), told)
     try:
         # One runtime is enough to compare the two, and the quicker one to write.
-        _export(recurring, twin.student, twin_bundle, ("onnx",), told)
+        _export(recurring, twin.student, folder / TWIN / BUNDLE, ("onnx",), told)
+        bundles.append(folder / TWIN / BUNDLE)
     except GateError as error:
         missed = str(error)
         told(f"{recurring.name}: no bundle: {missed}")
-    step("export", began)
+    finished("export")
 
-    began = time.monotonic()
-    lengths = usual_lengths(load_encoder(taught.student).max_length)
-    settings = BenchSettings(tasks=TASKS, runs=config.runs, progress=True, lengths=lengths)
-    runs = [*PythonDevice().run(bundle, settings), *([] if missed else PythonDevice().run(twin_bundle, settings))]
-    step("bench", began)
+    student = load_encoder(taught.student)
+    lengths = usual_lengths(student.max_length)
+    settings = BenchSettings(tasks=("graded-pairs",), runs=runs, progress=True, lengths=lengths)
+    measured = [one for bundle in bundles for one in PythonDevice().run(bundle, settings)]
+    finished("bench")
 
-    began = time.monotonic()
-    results = BenchFile(runs=tuple(runs), models=_float_models(recipe, taught, (recurring.name, twin), settings))
+    tasks = collect(settings)
+    teacher = load_named(recipe.teacher)
+    models = [score_model(teacher, "teacher", tasks, teacher.name)]
+    if taught.assistant is not None:
+        models.append(score_model(load_encoder(taught.assistant), "assistant", tasks, "transplanted vocabulary"))
+    models.append(score_model(student, "student", tasks, recipe.name))
+    models.append(score_model(load_encoder(twin.student), "other", tasks, recurring.name))
+    results = BenchFile(runs=tuple(measured), models=tuple(models))
     write_json(folder / RESULTS, results.model_dump(mode="json"))
-    short = parity_failures(runs)
-    if short:
-        raise GateError("; ".join(short))
-    report = build_report(
-        results,
-        run_folder=folder,
-        title="Quickstart: from an English teacher to a phone",
-        twin=Twin(recurring.name, folder / TWIN, missed),
-    )
+    if failures := parity_failures(measured):
+        raise GateError("; ".join(failures))
+    title = "Quickstart: from an English teacher to a phone"
+    report = build_report(results, run_folder=folder, title=title, twin=Twin(recurring.name, folder / TWIN, missed))
     path = write_report(report, folder / REPORT, force=True)
-    step("report", began)
+    finished("report")
     return Quickstart(path, results, seconds)

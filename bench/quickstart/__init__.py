@@ -1,1 +1,0 @@
-"""The whole workflow in minutes: distill, export, bench, report, on the embedded corpus and the offline teacher."""
