@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from msdc.bench.accuracy.document import (
@@ -16,7 +16,7 @@ from msdc.bench.accuracy.document import (
     Score,
     StsScore,
 )
-from msdc.bench.report.charts import histogram, scatter
+from msdc.bench.report import charts
 from msdc.bench.report.model import Figure, Section
 from msdc.tables import NONE, Column, Table, fixed, joined, signed
 
@@ -123,43 +123,44 @@ def _score_table(task: str, results: Sequence[Score]) -> Table:
     return _table(TASKS[task][2] if task in TASKS else task, titles, rows, " ".join(notes))
 
 
-def _grid(
-    caption: str, head: str, results: Sequence[Score], rows: Mapping[str, Mapping[str, str]], note: str = ""
-) -> Table:
-    """`rows` maps the name of a row to its cells by model."""
-    models = list(_by(results, "model"))
-    cells = [[name, *(by_model.get(model, NONE) for model in models)] for name, by_model in rows.items()]
-    return _table(caption, [head, *models], cells, note)
+def _grids(
+    results: Iterable[AnyScore],
+    caption: str,
+    head: str,
+    cells: Callable[[AnyScore], Iterable[tuple[str, str]]],
+    note: Callable[[AnyScore], str] = lambda _: "",
+) -> list[Table]:
+    """One table per set with a column per model; `cells` are the (name of a row, text) of a result."""
+    tables = []
+    for name, own in _by(results, "name").items():
+        models, rows = list(_by(own, "model")), dict[str, dict[str, str]]()
+        for result in own:
+            for row, text in cells(result):
+                rows.setdefault(row, {})[result.model] = text
+        texts = [[row, *(by_model.get(model, NONE) for model in models)] for row, by_model in rows.items()]
+        tables.append(_table(f"{name}{caption}", [head, *models], texts, note(own[0])))
+    return tables
 
 
 def _sts(results: Sequence[StsScore]) -> Details:
-    tables = []
-    for name, own in _by((result for result in results if result.subsets), "name").items():
-        rows: dict[str, dict[str, str]] = {}
-        for result in own:
-            for part, score in (result.subsets or {}).items():
-                text = _number("sts", score.spearman, score.interval)
-                rows.setdefault(f"{part} ({score.pairs})", {})[result.model] = text
-        rows["mean of the parts"] = {result.model: _number("sts", result.mean) for result in own}
-        tables.append(_grid(f"{name} by part: Spearman x 100", "part (pairs)", own, rows))
-    return tables, []
+    def cells(result: StsScore) -> Iterable[tuple[str, str]]:
+        for part, score in (result.subsets or {}).items():
+            yield f"{part} ({score.pairs})", _number("sts", score.spearman, score.interval)
+        yield "mean of the parts", _number("sts", result.mean)
+
+    return _grids((r for r in results if r.subsets), " by part: Spearman x 100", "part (pairs)", cells), []
 
 
 def _classification(results: Sequence[ClassificationScore]) -> Details:
-    tables = []
-    for name, own in _by(results, "name").items():
-        rows: dict[str, dict[str, str]] = {}
-        for result in own:
-            for language, one in result.languages.items():
-                text = _number("classification", one.accuracy, one.interval)
-                rows.setdefault(f"{language} ({one.texts})", {})[result.model] = text
-        some = own[0]
-        note = (
-            f"Trained on {some.training_texts} texts in {some.training_language}; always predicting the largest class "
-            f"scores {fixed(some.majority_class, 1)}."
-        )
-        tables.append(_grid(f"{name} by language: accuracy x 100", "language (texts)", own, rows, note))
-    return tables, []
+    def cells(result: ClassificationScore) -> Iterable[tuple[str, str]]:
+        for language, one in result.languages.items():
+            yield f"{language} ({one.texts})", _number("classification", one.accuracy, one.interval)
+
+    def note(some: ClassificationScore) -> str:
+        trained = f"Trained on {some.training_texts} texts in {some.training_language}"
+        return f"{trained}; always predicting the largest class scores {fixed(some.majority_class, 1)}."
+
+    return _grids(results, " by language: accuracy x 100", "language (texts)", cells, note), []
 
 
 def _bias(results: Sequence[BiasScore]) -> Details:
@@ -175,7 +176,7 @@ def _bias(results: Sequence[BiasScore]) -> Details:
             f"{picture.source}; the two components hold {100 * first:.1f} and {100 * second:.1f} % of the variance; "
             f"the centres of the languages are {picture.gap:.2f} standard deviations apart."
         )
-        figures.append(scatter(f"Two languages in one plane, {result.model}", picture.points, caption))
+        figures.append(charts.scatter(f"Two languages in one plane, {result.model}", picture.points, caption))
     return [_table("Language bias in detail", ["sets", "model", "joint", "mean", "bias", "p"], rows)], figures
 
 
@@ -191,20 +192,18 @@ def _geometry(results: Sequence[GeometryScore]) -> Details:
 
 
 def _drift(results: Sequence[DriftScore]) -> Details:
-    tables, figures = [], []
-    for name, own in _by(results, "name").items():
-        rows: dict[str, dict[str, str]] = {}
-        for result in own:
-            for group, suffix in ((result.languages, ""), (result.lengths, " characters")):
-                for label, one in group.items():
-                    text = f"{fixed(one.mean, 4)}, lowest {fixed(one.min, 4)}"
-                    rows.setdefault(f"{label}{suffix} ({one.texts})", {})[result.model] = text
-            labels = [f"{low:g} to {high:g}" for low, high in itertools.pairwise(result.histogram.edges)]
-            title = f"{name}: cosine of {result.model} with {result.reference}"
-            figures.append(histogram(title, labels, result.histogram.counts))
-        note = f"Cosine with {own[0].reference}."
-        tables.append(_grid(f"{name}: mean and lowest cosine", "texts (count)", own, rows, note))
-    return tables, figures
+    def cells(result: DriftScore) -> Iterable[tuple[str, str]]:
+        for group, suffix in ((result.languages, ""), (result.lengths, " characters")):
+            for label, one in group.items():
+                yield f"{label}{suffix} ({one.texts})", f"{fixed(one.mean, 4)}, lowest {fixed(one.min, 4)}"
+
+    figures = []
+    for result in (result for own in _by(results, "name").values() for result in own):
+        labels = [f"{low:g} to {high:g}" for low, high in itertools.pairwise(result.histogram.edges)]
+        title = f"{result.name}: cosine of {result.model} with {result.reference}"
+        figures.append(charts.histogram(title, labels, result.histogram.counts))
+    note = "Cosine with {0.reference}.".format
+    return _grids(results, ": mean and lowest cosine", "texts (count)", cells, note), figures
 
 
 DETAILS: dict[str, Callable[[Any], Details]] = {

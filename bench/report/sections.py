@@ -9,17 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msdc.bench.compare import Difference
-from msdc.bench.report.charts import (
-    bars,
-    change_intervals,
-    curves,
-    latency_lines,
-    loss_curve,
-    samples_over_time,
-    score_dots,
-    stacked_memory,
-    trade_off,
-)
+from msdc.bench.report import charts
 from msdc.bench.report.drawing import linear_axis
 from msdc.bench.report.inputs import Data, Scored, numbered_style, spearmans
 from msdc.bench.report.model import Figure, Section, Style, Tile
@@ -248,7 +238,7 @@ def accuracy(data: Data) -> Section | None:
         found = [(style, scores[task]) for style, _, scores in scored if task in scores]
         pairs = next((entry.pairs for _, entry in found if entry.pairs), None)
         rows = [(style, entry.spearman or 0.0, _interval(entry)) for style, entry in found]
-        figures.append(score_dots(task[1] + (f", {pairs} pairs" if pairs else ""), rows))
+        figures.append(charts.score_dots(task[1] + (f", {pairs} pairs" if pairs else ""), rows))
     several = len(data.tasks) > 1
     table = []
     for style, one, scores in scored:
@@ -277,9 +267,11 @@ def trade(data: Data) -> Section | None:
         )
         if at is not None:
             times.append((style, at, mean, f"{number(at)} ms, {mean:.1f}, {size}"))
-    figures = [trade_off("Size and accuracy", "MB, logarithmic", sizes, log=True)]
+    figures = [charts.trade_off("Size and accuracy", "MB, logarithmic", sizes, log=True)]
     if times:
-        figures.append(trade_off("Latency and accuracy", f"ms at {data.length} tokens, median", times, log=False))
+        figures.append(
+            charts.trade_off("Latency and accuracy", f"ms at {data.length} tokens, median", times, log=False)
+        )
     note = f"Accuracy is the mean Spearman × 100 over: {', '.join(name for _, name in data.tasks)}."
     title = "Size, accuracy and latency"
     return Section("trade-off", title, "Up and to the left is better.", figures, notes=[note])
@@ -357,7 +349,7 @@ def comparison(data: Data) -> Section | None:
         tables.append(Table(one.title, columns, [_difference_row(difference) for difference in one.differences]))
         spans = [(d.what, d.change, d.interval, d.verdict) for d in one.differences if d.interval is not None]
         if spans:
-            figures.append(change_intervals(one.where, spans))
+            figures.append(charts.change_intervals(one.where, spans))
         notes += [f"{one.where}: {note}." for note in one.notes]
     notes.append(
         "The interval is a bootstrap over blocks of consecutive samples (95 %). A timing counts as changed when its "
@@ -415,11 +407,13 @@ def latency(data: Data) -> Section | None:
         (fast, first), (slow, last) = (one(timed, key=lambda pair: pair[0]) for one in (min, max))
         lead = f"At {longest} tokens {first} is fastest ({number(fast)} ms median), {last} slowest ({number(slow)} ms)."
     series = [(style, [(t.length, t.p50, t.p90) for t in run.latency if t.length is not None]) for run, style in pairs]
-    figures = [latency_lines(series, "ms", "Latency by length")]
+    figures = [charts.latency_lines(series, "ms", "Latency by length")]
     starts = [(style, run.load + run.first) for run, style in pairs if run.load and run.first]
     if starts:
         shown = [(style, value, f"{number(value)} ms") for style, value in starts]
-        figures.append(bars("Load and first run", shown, "From closed files to the first vector, page cache warm."))
+        figures.append(
+            charts.bars("Load and first run", shown, "From closed files to the first vector, page cache warm.")
+        )
     return Section("latency", "Latency by length", lead, figures, tables)
 
 
@@ -428,7 +422,7 @@ def samples(data: Data) -> Section | None:
     figures = []
     for length in _lengths(data.timed):
         rows = [(style, t.samples) for run, style in data.timed for t in run.latency if t.length == length]
-        figures.append(samples_over_time(f"{length} tokens", "ms", rows))
+        figures.append(charts.samples_over_time(f"{length} tokens", "ms", rows))
     lead = "Every timed run in order. A rising trend means heat; single peaks mean other load on the machine."
     return Section("samples", "Samples over time", lead, figures) if figures else None
 
@@ -449,7 +443,7 @@ def counted(data: Data) -> Section | None:
         (style, [(t.length, t.p50 / MEGA, t.p90 / MEGA) for t in run.latency if t.length is not None])
         for run, style in data.counted
     ]
-    figure = latency_lines(series, "million instructions", "Instructions by length")
+    figure = charts.latency_lines(series, "million instructions", "Instructions by length")
     lead = (
         "These devices are emulated. Executed instructions are counted: the count is the same in every run and shows "
         "whether a change made the artifact cheaper, but it does not measure time on a phone."
@@ -473,7 +467,7 @@ def memory(data: Data) -> Section | None:
             values = (phase.anon_mib, phase.file_mib, phase.pss_mib, phase.vmhwm_mib, rise)
             rows.append((style.name, name, *("unknown" if v is None else fixed(v, 1) for v in values)))
         drawn = [(name, phase.anon_mib, phase.file_mib, phase.vmhwm_mib) for name, phase in phases]
-        figures.append(stacked_memory(style, drawn, axis))
+        figures.append(charts.stacked_memory(style, drawn, axis))
     columns = heads(
         "Artifact | Phase < | Anonymous [MiB] | File-backed [MiB] | PSS [MiB] | Peak [MiB] | Anonymous rise [MiB]"
     )
@@ -514,7 +508,7 @@ def parameters(data: Data) -> Section | None:
     known = [(style, size, f"{megabytes(size)} MB") for style, size in sizes if size]
     note = "Embedding counts the token table, its bottleneck map and positions; encoder the stored layers."
     title = "Parameters and bytes"
-    figures = [bars("Bytes on disk", known)] if known else []
+    figures = [charts.bars("Bytes on disk", known)] if known else []
     return Section("parameters", title, lead, figures, [Table(title, columns, rows, note)])
 
 
@@ -528,11 +522,11 @@ def training(data: Data) -> Section | None:
     for stage in data.stages:
         losses = list(stage.losses.items())
         if losses:
-            figures.append(loss_curve(stage.name, losses))
+            figures.append(charts.loss_curve(stage.name, losses))
         for key, what in validations.items() if data.running else ():
             curve = [(step, numbers[key]) for step, numbers in stage.validated.items() if key in numbers]
             if len(curve) > 1:
-                figures.append(loss_curve(stage.name, curve, what))
+                figures.append(charts.loss_curve(stage.name, curve, what))
         step, numbers = stage.chosen() or (NONE, {})
         graded = [value for key, value in numbers.items() if key.startswith("spearman_")]
         shares = ", ".join(f"{name} {100 * share:.3g} %" for name, share in stage.shares.items())
@@ -565,7 +559,7 @@ def sweeps(data: Data) -> list[Section]:
         units = " / ".join(sorted({row.unit for row in sweep.rows}))
         lines = [(numbered_style(row.label, j), [(point.x, point.score) for point in row.curve])
                  for j, row in enumerate(sweep.rows)]  # fmt: skip
-        figure = curves(title, f"{units} of the last stage", "score on development data", lines)
+        figure = charts.curves(title, f"{units} of the last stage", "score on development data", lines)
         best = max(((row.curve[-1].score, row.label) for row in sweep.rows if row.curve), default=None)
         lead = f"{len(sweep.rows)} points" + (f"; {best[1]} ends highest ({best[0]:.1f})." if best else ".")
         key = f"sweep-{i}" if len(data.sweeps) > 1 else "sweep"
