@@ -33,8 +33,8 @@ from msdc.compress.student.cut import shrink
 from msdc.compress.student.model import Student
 from msdc.distill.assistant import coded_transplant, sample_rows, write_vocabulary
 from msdc.distill.catalog import load_recipe
+from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.exclusion import read_exclusion
-from msdc.distill.data.sources import open_corpora
 from msdc.distill.data.stream import TextStream
 from msdc.distill.models import load_named
 from msdc.distill.pipeline import resolve_precision

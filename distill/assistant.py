@@ -25,7 +25,7 @@ from msdc.compress.student.shapes import CODE, INDEX, POSITION, TABLE
 from msdc.compress.student.to_transformers import decode
 from msdc.compress.vocabulary.sentencepiece import train_vocabulary
 from msdc.compress.vocabulary.whole_words import train_whole_words
-from msdc.distill.data.sources import Row
+from msdc.distill.data import Row
 from msdc.distill.data.stream import TextStream
 from msdc.distill.models import load_named
 from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, StudentShape, VocabularyTraining, model_name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from msdc.commands import quiet_option
+from msdc.distill.data.corpora import Source, open_corpus
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
-from msdc.distill.data.sources import Source, open_corpus
 from msdc.distill.recipe import KINDS, Corpus, parse
 from msdc.errors import InputError, printable
 
@@ -20,24 +20,18 @@ SHOWN = 70  # characters of an example
 
 
 @dataclass
-class Dropped:
-    """Rows that are left out for one reason; `line` is the first one's, None where it has none."""
-
-    why: str
-    rows: int
-    line: int | None
-
-
-@dataclass
 class Reading:
-    """What is read from one part of a corpus; `error` says why nothing is."""
+    """What is read from one part of a corpus; `error` says why nothing is.
+
+    `dropped` has for each reason `why`, how many `rows`, and the first one's `line` (None where it has no number).
+    """
 
     name: str
     form: str = ""
     language: str = ""
     rows: int = 0
     all_rows: bool = True
-    dropped: list[Dropped] = field(default_factory=list)
+    dropped: list[dict[str, Any]] = field(default_factory=list)
     examples: list[list[str]] = field(default_factory=list)
     error: str = ""
 
@@ -58,46 +52,41 @@ def read_source(source: Source, examples: int = 3, most: int | None = None) -> R
     except InputError as error:
         found.error = str(error)
     rows.close()  # type: ignore[attr-defined]
-    found.dropped = [Dropped(why, count, line) for why, (count, line) in source.reasons.items()]
-    if source.too_long:
-        limit = source.corpus.max_characters
-        found.dropped.append(Dropped(f"longer than {limit} characters (max_characters)", source.too_long, None))
-    if source.without is not None and (left_out := source.without.count() - before):
-        found.dropped.append(Dropped("holds an excluded sentence (exclude)", left_out, None))
+    dropped: list[tuple[str, int, int | None]] = [(why, count, line) for why, (count, line) in source.reasons.items()]
+    limit = source.corpus.max_characters
+    dropped.append((f"longer than {limit} characters (max_characters)", source.too_long, None))
+    excluded = 0 if source.without is None else source.without.count() - before
+    dropped.append(("holds an excluded sentence (exclude)", excluded, None))
+    found.dropped = [{"why": why, "rows": count, "line": line} for why, count, line in dropped if count]
     return found
 
 
-def read_corpora(
-    corpora: Sequence[Corpus], examples: int = 3, most: int | None = None, without: Exclusion | None = None
-) -> list[Reading]:
-    """What is read from each part of some corpora; one that cannot be opened has an `error`."""
-    found = []
-    for corpus in corpora:
-        try:
-            for source in open_corpus(corpus):
-                source.without = without
-                found.append(read_source(source, examples, most))
-        except InputError as error:
-            found.append(Reading(corpus.origin, error=str(error)))
-    return found
+def read_corpus(
+    corpus: Corpus, examples: int = 3, most: int | None = None, without: Exclusion | None = None
+) -> Iterator[Reading]:
+    """What is read from each part of a corpus; one that cannot be opened has an `error`."""
+    try:
+        for source in open_corpus(corpus):
+            source.without = without
+            yield read_source(source, examples, most)
+    except InputError as error:
+        yield Reading(corpus.origin, error=str(error))
 
 
-def to_text(readings: Sequence[Reading]) -> str:
+def to_text(one: Reading) -> str:
     """For a terminal."""
-    lines = []
-    for one in readings:
-        if one.error and not one.rows:
-            lines.append(f"{one.name}: {one.error.removeprefix(f'{one.name}: ')}")
-        else:
-            more = "" if one.all_rows else " (more were not read)"
-            lines.append(f"{one.name}: {one.form}; language {one.language}; {one.rows:,} rows{more}")
-        for drop in one.dropped:
-            place = "" if drop.line is None else f", the first at line {drop.line}"
-            lines.append(f"  dropped {drop.rows:,}: {drop.why}{place}")
-        for texts in one.examples:
-            lines.append("  " + "  |  ".join(t if len(t) <= SHOWN else f"{t[: SHOWN - 1]}…" for t in texts))
-        if one.error and one.rows:
-            lines.append(f"  stops: {one.error}")
+    if one.error and not one.rows:
+        lines = [f"{one.name}: {one.error.removeprefix(f'{one.name}: ')}"]
+    else:
+        more = "" if one.all_rows else " (more were not read)"
+        lines = [f"{one.name}: {one.form}; language {one.language}; {one.rows:,} rows{more}"]
+    for drop in one.dropped:
+        place = "" if drop["line"] is None else f", the first at line {drop['line']}"
+        lines.append(f"  dropped {drop['rows']:,}: {drop['why']}{place}")
+    for texts in one.examples:
+        lines.append("  " + "  |  ".join(t if len(t) <= SHOWN else f"{t[: SHOWN - 1]}…" for t in texts))
+    if one.error and one.rows:
+        lines.append(f"  stops: {one.error}")
     return printable("\n".join(lines))
 
 
@@ -107,7 +96,8 @@ def _corpora(file: str, settings: dict[str, Any], data: Path | None) -> tuple[li
         from msdc.distill.catalog import load_recipe
 
         recipe = load_recipe(file, data=data)
-        return list(dict.fromkeys(recipe.all_corpora)), recipe.exclude
+        own = [corpus for stage in recipe.stages for corpus in stage.corpora or ()]
+        return list(dict.fromkeys([*recipe.corpora, *own])), recipe.exclude
     return [parse(Corpus, {"path": file, **settings}, file)], ()
 
 
@@ -156,7 +146,9 @@ def command(
     readings: list[Reading] = []
     for file in files:
         corpora, exclude = _corpora(file, settings, data)
-        readings += read_corpora(corpora, examples, rows, read_exclusion(exclude))
-    click.echo(json.dumps([asdict(one) for one in readings], ensure_ascii=False) if as_json else to_text(readings))
+        without = read_exclusion(exclude)
+        readings += [one for corpus in corpora for one in read_corpus(corpus, examples, rows, without)]
+    shown = json.dumps([asdict(one) for one in readings], ensure_ascii=False)
+    click.echo(shown if as_json else "\n".join(map(to_text, readings)))
     if any(one.error for one in readings):
         context.exit(InputError.exit_code)

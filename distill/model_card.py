@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from msdc.distill.data.sources import open_corpora
+from msdc.distill.data.corpora import open_corpora
 from msdc.distill.recipe import Corpus, Recipe, Stage, model_name
 from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import hub_name

@@ -17,7 +17,7 @@ import torch
 
 from msdc.compress.student.io import add_stock_twin, save_student
 from msdc.distill.data.batches import CHUNK_PAIRS, BatchFeed
-from msdc.distill.data.downloads import record_downloads
+from msdc.distill.data.download import record_downloads
 from msdc.distill.data.stream import TextStream
 from msdc.distill.model_card import model_card
 from msdc.distill.preflight import check_recipe

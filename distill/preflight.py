@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from msdc.compress.student.model import Student, StudentConfig
+from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.exclusion import read_exclusion
-from msdc.distill.data.sources import open_corpora
 from msdc.distill.objectives import find_objective
 from msdc.distill.recipe import TEACHER, Assistant, Corpus, NamedModel, Recipe, Stage, StudentShape, model_name
 from msdc.distill.tasks.sentence import DOMAINS, LABELS, TASK_OPTIONS, count_domains
@@ -221,7 +221,6 @@ def check_corpora(recipe: Recipe, download: bool = True) -> list[str]:
                 rows = source.read()
                 next(rows, None)
                 rows.close()  # type: ignore[attr-defined]
-                source.bad, source.first_bad = 0, ""
     return absent
 
 

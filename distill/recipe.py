@@ -26,7 +26,7 @@ from pydantic import (
 from msdc.errors import InputError, did_you_mean
 
 TEACHER = "teacher"  # as an assistant: a copy of the teacher, trained on
-# What the files of a corpus hold; `auto` goes by the suffix (msdc.distill.data.formats).
+# What the files of a corpus hold; `auto` goes by the suffix (msdc.distill.data.corpora).
 Kind = Literal["auto", "nli", "nli-pairs", "scored", "dictionary", "gettext", "text", "triples", "pairs"]
 KINDS: tuple[str, ...] = get_args(Kind)
 

@@ -22,7 +22,7 @@ from msdc.compress.student.coded_table import prune
 from msdc.compress.student.from_transformers import to_student
 from msdc.compress.vocabulary.sentencepiece import SPACE
 from msdc.compress.vocabulary.tokenizer_json import open_vocabulary
-from msdc.distill.data.sources import Row
+from msdc.distill.data import Row
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 from msdc.text.tokenizer import PieceTokenizer, Tokenizer

@@ -1,1 +1,20 @@
-"""Training text: corpora, formats, the shuffled stream, batches."""
+"""Training text: corpora as rows, the shuffled stream, batches."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """One training example; plain text has an empty target.
+
+    `third` is given in triples only (premise, entailment, contradiction), `label` in labelled pairs only: a class
+    0, 1, 2 (NLI), or a similarity 0 .. 1. `domain` is the number of its corpus in the recipe.
+    """
+
+    source: str
+    target: str
+    language: str
+    third: str = ""
+    domain: int = 0
+    label: float | None = None

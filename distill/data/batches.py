@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from msdc.distill.data.sources import Row
+from msdc.distill.data import Row
 from msdc.distill.data.stream import TextStream
 from msdc.distill.recipe import Stage
 from msdc.distill.teacher_cache import CachedTeacher, TeacherOutput

@@ -1,14 +1,14 @@
 """Which columns of a table are the texts of a corpus.
 
-In this order: the columns that the corpus names, columns named by language codes, columns with one of the known names,
-and last the only text columns beside numbers, ids and scores. Whatever is left is an error that lists what was seen.
+In this order: the columns that the corpus names, columns named by languages, columns with one of the known names, and
+last the only text columns beside numbers, ids and scores. Whatever is left is an error that lists what was seen.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError
@@ -55,15 +55,14 @@ LANGUAGE_NAMES = {
     "serbian": "sr", "slovak": "sk", "slovenian": "sl", "spanish": "es", "swahili": "sw", "swedish": "sv",
     "tamil": "ta", "thai": "th", "turkish": "tr", "ukrainian": "uk", "urdu": "ur", "vietnamese": "vi",
 }  # fmt: skip
-KNOWN_FORMS = (
+KNOWN_FORMATS = (
     "csv, tab-separated text and parquet with columns named by languages (en, de or english, german), by names such as "
     "source and target, or by `columns: [A, B]`; JSON lines, also with a `translation` object; folders of "
-    "datasets.save_to_disk; TMX, XLIFF, gettext; two aligned files (`files: [A, B]`); lines of text (`kind: text`)"
+    "datasets.save_to_disk; TMX, gettext; two aligned files (`files: [A, B]`); lines of text (`kind: text`)"
 )
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(NamedTuple):
     """Two columns of a table, and the language of the second."""
 
     source: int
@@ -72,16 +71,21 @@ class Pair:
 
 
 def unnamed_language(name: object) -> InputError:
-    """The error for pairs whose target language nothing tells."""
+    """The error for pairs whose target language is not given anywhere."""
     return InputError(
         f"{name}: nothing says which language its translations are in; add it to the corpus (`languages: [de]`), or "
         "name the file after its languages (NAME.en-de.tsv)"
     )
 
 
-def unknown_form(name: object, seen: str) -> InputError:
-    """The one error for files that are none of the known forms."""
-    return InputError(f"{name}: not in a known form: {seen}. Known: {KNOWN_FORMS}")
+def unknown_format(name: object, seen: str) -> InputError:
+    """The one error for files in none of the known formats."""
+    return InputError(f"{name}: not in a known form: {seen}. Known: {KNOWN_FORMATS}")
+
+
+def base_code(code: str) -> str:
+    """A language code in lower case without its region: `zh` of `zh_CN`."""
+    return re.split("[_-]", code.strip().lower())[0]
 
 
 def code_of(name: str) -> str | None:
@@ -93,18 +97,19 @@ def code_of(name: str) -> str | None:
     return last if found and found[1] not in NO_CODES else None
 
 
-def _is_language(code: str | None, language: str) -> bool:
-    return code is not None and language.lower() in (code, re.split("[_-]", code)[0])
+def _is_language(code: str, language: str) -> bool:
+    return language.lower() in (code, base_code(code))
 
 
 def is_header(corpus: Corpus, cells: Sequence[str], rows: Sequence[Sequence[str]], any_names: bool = False) -> bool:
     """Whether the first row of a table names its columns; `any_names` takes whatever looks like names for one."""
     if corpus.columns and isinstance(corpus.columns[0], str):
         return True
-    if any(not re.fullmatch(r"[\w .-]{1,60}", cell) for cell in cells):
+    if not all(re.fullmatch(r"[\w .-]{1,60}", cell) for cell in cells):
         return False
     names = {cell.lower() for cell in cells}
-    if any(set(known) <= names for known in (*PAIR_NAMES, *TRIPLE_NAMES)):
+    labelled = LABELLED_NAMES if corpus.kind in ("nli", "nli-pairs") else ()
+    if any(set(known) <= names for known in (*PAIR_NAMES, *TRIPLE_NAMES, *labelled)):
         return True
     codes = [code for code in map(code_of, cells) if code is not None]
     if len(codes) >= 2 and (len(codes) == len(cells) or any(_is_language(code, corpus.source) for code in codes)):
@@ -123,53 +128,54 @@ def _text_columns(table: Table) -> list[int]:
     return [column for column in range(table.width) if is_text(column)]
 
 
-def _named(table: Table, columns: tuple[int | str, ...]) -> list[int]:
+def _named(table: Table, corpus: Corpus) -> list[int]:
     """Indices of the columns that a corpus names.
 
     Raises:
         InputError: no such column.
     """
     found = []
-    for column in columns:
+    for column in corpus.columns:
         if isinstance(column, str) and column in table.names:
             found.append(table.names.index(column))
         elif isinstance(column, int) and 1 <= column <= table.width:
             found.append(column - 1)
         else:
-            have = ", ".join(table.names)[:200] if table.names else f"no header, columns 1 to {table.width}"
-            raise InputError(f"{table.path}: no column {column!r} (have {have})")
+            raise InputError(f"{table.path}: no column {column!r} (have {table.columns()})")
     return found
 
 
-def _known(table: Table, known: Sequence[tuple[str, ...]]) -> list[int] | None:
+def _find(table: Table, corpus: Corpus, known: Sequence[tuple[str, ...]], what: str) -> list[int] | None:
+    """The columns that the corpus names, else those with one set of known names; None where there are none.
+
+    Raises:
+        InputError: the corpus names another number of columns.
+    """
+    if corpus.columns:
+        found, wanted = _named(table, corpus), len(known[0])
+        if len(found) != wanted:
+            raise InputError(f"{table.path}: {what} need {wanted} columns, the corpus names {len(found)}")
+        return found
     names = [name.lower() for name in table.names]
     lasts = [name.rsplit(".", 1)[-1] for name in names]
-    for wanted in known:
-        for have in (names, lasts):
-            if all(name in have for name in wanted):
-                return [have.index(name) for name in wanted]
-    return None
+    fit = ([have.index(name) for name in one] for one in known for have in (names, lasts) if set(one) <= set(have))
+    return next(fit, None)
 
 
 def _languages(table: Table, corpus: Corpus, texts: list[int]) -> list[Pair] | None:
-    """Pairs of columns named by language codes; None where they are not."""
+    """Pairs of columns named by languages; None where they are not."""
     empty = [c for c in range(table.width) if not any(row[c] for row in table.sample if c < len(row))]
     named = {column: code_of(name) for column, name in enumerate(table.names) if column in (*texts, *empty)}
     codes = {column: code for column, code in named.items() if code is not None}
     sources = [column for column, code in codes.items() if _is_language(code, corpus.source)]
-    if len(codes) < 2:
+    if len(codes) < 2 or (not sources and len(codes) < len(table.names)):
         return None
     if not sources:
-        if len(codes) < len(table.names):
-            return None
         raise InputError(f"{table.path}: no column {corpus.source!r} (have {', '.join(table.names)})")
     pairs = []
     for column, code in codes.items():
-        if column in sources:
-            continue
-        base = re.split("[_-]", code)[0]
-        wanted = next((language for language in corpus.languages if language.lower() in (code, base)), None)
-        if wanted is not None or not corpus.languages:
+        wanted = next((language for language in corpus.languages if _is_language(code, language)), None)
+        if column not in sources and (wanted is not None or not corpus.languages):
             pairs.append(Pair(sources[0], column, wanted or code))
     return pairs
 
@@ -181,26 +187,17 @@ def find_pairs(table: Table, corpus: Corpus, language: str | None) -> list[Pair]
         InputError: no two columns can be told, or no language.
     """
     texts = _text_columns(table)
-    found: list[int] | None
-    if corpus.columns:
-        found = _named(table, corpus.columns)
-        if len(found) != 2:
-            raise InputError(f"{table.path}: pairs need two columns (source, target), the corpus names {len(found)}")
-    else:
-        pairs = _languages(table, corpus, texts)
-        if pairs is not None:
-            return pairs
-        found = _known(table, PAIR_NAMES)
-        if found is None and table.width == 2:
-            found = [0, 1]
-        if found is None and len(texts) == 2:
-            found = texts
-        if found is None:
-            raise unknown_form(table.path, f"{table.seen()}; which two are the pair: `columns: [A, B]`")
-    if table.names and corpus.columns:
-        own = code_of(table.names[found[1]])
-        if own is not None and not corpus.languages:
-            language = own
+    if not corpus.columns and (pairs := _languages(table, corpus, texts)) is not None:
+        return pairs
+    found = _find(table, corpus, PAIR_NAMES, "pairs (source, target)")
+    if found is None and table.width == 2:
+        found = [0, 1]
+    if found is None and len(texts) == 2:
+        found = texts
+    if found is None:
+        raise unknown_format(table.path, f"{table.seen()}; which two are the pair: `columns: [A, B]`")
+    if table.names and corpus.columns and not corpus.languages:
+        language = code_of(table.names[found[1]]) or language
     if language is None:
         raise unnamed_language(table.path)
     return [Pair(found[0], found[1], language)]
@@ -210,18 +207,11 @@ def find_triple(table: Table, corpus: Corpus) -> list[int]:
     """The three columns of a table of triples.
 
     Raises:
-        InputError: no three columns can be told.
+        InputError: the corpus names other than three.
     """
-    if corpus.columns:
-        found = _named(table, corpus.columns)
-        if len(found) != 3:
-            raise InputError(f"{table.path}: triples need three columns, the corpus names {len(found)}")
-        return found
-    known = _known(table, TRIPLE_NAMES)
     texts = _text_columns(table)
-    if known is None and table.width > 3 and len(texts) == 3:
-        known = texts
-    return known or [0, 1, 2]
+    by_text = texts if table.width > 3 and len(texts) == 3 else [0, 1, 2]
+    return _find(table, corpus, TRIPLE_NAMES, "triples") or by_text
 
 
 def find_labelled(table: Table, corpus: Corpus) -> list[int]:
@@ -230,19 +220,11 @@ def find_labelled(table: Table, corpus: Corpus) -> list[int]:
     Raises:
         InputError: they cannot be told.
     """
-    if corpus.columns:
-        found = _named(table, corpus.columns)
-        if len(found) != 3:
-            raise InputError(
-                f"{table.path}: labelled pairs need three columns (label, premise, hypothesis), the corpus names "
-                f"{len(found)}"
-            )
-        return found
-    known = _known(table, LABELLED_NAMES)
-    if known is None and (table.names or table.width != 3):
+    found = _find(table, corpus, LABELLED_NAMES, "labelled pairs (label, premise, hypothesis)")
+    if found is None and (table.names or table.width != 3):
         seen = f"{table.seen()}; which are label, premise and hypothesis: `columns: [A, B, C]`"
-        raise unknown_form(table.path, seen)
-    return known or [0, 1, 2]
+        raise unknown_format(table.path, seen)
+    return found or [0, 1, 2]
 
 
 def find_texts(table: Table, corpus: Corpus) -> list[int]:
@@ -252,12 +234,9 @@ def find_texts(table: Table, corpus: Corpus) -> list[int]:
         InputError: more than one column could be meant.
     """
     if corpus.columns:
-        return _named(table, corpus.columns)
-    names = [name.lower() for name in table.names]
-    for name in (*TEXT_NAMES, corpus.source):
-        if name in names:
-            return [names.index(name)]
+        return _named(table, corpus)
     texts = _text_columns(table)
-    if len(texts) == 1:
-        return texts
-    raise unknown_form(table.path, f"{table.seen()}; which holds the text: `columns: [A]`")
+    found = _find(table, corpus, [(name,) for name in (*TEXT_NAMES, corpus.source)], "texts") or texts
+    if len(found) != 1:
+        raise unknown_format(table.path, f"{table.seen()}; which holds the text: `columns: [A]`")
+    return found

@@ -1,24 +1,34 @@
-"""Corpora by name: hub data sets and OPUS, downloaded once into the user's cache.
+"""Corpora by name: data sets of the hub and OPUS, downloaded once into the user's cache; folders of `save_to_disk`.
 
-Only data files are downloaded (parquet, tsv, zip of two text files); no code of a data set is run.
+Only data files are downloaded (parquet, tsv, zip of two text files); no code of a data set is run. A name may stand for
+other bytes tomorrow: `downloads.json` in a run folder says which ones a run was trained on, and a resumed run says
+where they have changed.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 import shutil
 import urllib.error
 import urllib.request
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from msdc.distill.recipe import Corpus
+from msdc.distill.recipe import TEACHER, Corpus, NamedModel, Recipe, model_name
+from msdc.encoders.folder import locate_model
 from msdc.errors import InputError
+from msdc.extras import require
 from msdc.files import atomic_path, disk_errors, read_json, sha256_file, user_cache, write_json
 from msdc.progress import say, warn
+from msdc.text.tabular import BATCH_ROWS, Table, arrow_table
 
 OPUS_URL = "https://object.pouta.csc.fi/OPUS-{name}/{version}/moses/{pair}.txt.zip"
-MAX_ZIP_BYTES = 20 * 2**30
+FILE_NAME = "downloads.json"
+# Files of a model folder that its numbers depend on.
+_MODEL_FILES = re.compile(r".*\.(safetensors|json|model|txt)$")
 
 
 class PairMissing(InputError):
@@ -30,11 +40,95 @@ def corpus_cache() -> Path:
     return user_cache() / "corpora"
 
 
+def _reason(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+# --- OPUS -------------------------------------------------------------------------------------------------------------
+
+
+def fetch_opus(corpus: Corpus) -> list[tuple[Path, Path, str]]:
+    """(source file, target file, language) of an OPUS corpus `NAME/VERSION`, e.g. TED2020/v1, for each language.
+
+    A pair that the server does not have is skipped with a warning. A server that does not answer is an error: the same
+    recipe would else be trained on other text from one day to the next.
+
+    Raises:
+        InputError: no version given, no pair found, no connection, or an archive that is not OPUS' pair of text files.
+    """
+    name, _, version = str(corpus.opus).partition("/")
+    if not name or not version:
+        raise InputError(f"OPUS corpus {corpus.opus!r}: expected NAME/VERSION, such as TED2020/v1")
+    if not corpus.languages:
+        raise InputError(f"OPUS corpus {corpus.opus}: name the languages (`languages: [de]`)")
+    found: list[tuple[Path, Path, str]] = []
+    for code in corpus.languages:
+        try:
+            found.append((*_opus_pair(name, version, corpus.source, code), code))
+        except PairMissing as error:
+            warn(f"warning: {error}; skipped")
+    if not found:
+        raise InputError(
+            f"OPUS corpus {corpus.opus}: cannot be fetched (none of {', '.join(corpus.languages)} is there)"
+        )
+    return found
+
+
+def _opus_pair(name: str, version: str, source: str, code: str) -> tuple[Path, Path]:
+    pair = "-".join(sorted((source, code)))
+    folder = corpus_cache() / "opus" / name / version
+    files = folder / f"{pair}.{source}", folder / f"{pair}.{code}"
+    record, archive = folder / f"{pair}.json", folder / f"{pair}.zip"
+    if all(path.is_file() for path in files):
+        _compare(files, record)
+        return files
+    url = OPUS_URL.format(name=name, version=version, pair=pair)
+    say(f"fetching {url}")
+    try:
+        with urllib.request.urlopen(url, timeout=60) as answer, atomic_path(archive) as part, open(part, "wb") as out:
+            shutil.copyfileobj(answer, out)
+        with zipfile.ZipFile(archive) as content:
+            for path in files:
+                wanted = [one for one in content.namelist() if one.endswith(path.suffix) and "/" not in one]
+                if len(wanted) != 1:
+                    raise InputError(f"{url}: does not hold one {path.suffix} text file")
+                # Written under our own name, never under the archive's: nothing leaves the folder.
+                with (
+                    disk_errors(path),
+                    atomic_path(path) as part,
+                    content.open(wanted[0]) as text,
+                    open(part, "wb") as out,
+                ):
+                    shutil.copyfileobj(text, out)
+    except (urllib.error.URLError, TimeoutError) as error:
+        missing = isinstance(error, urllib.error.HTTPError) and error.code in (403, 404, 410)
+        kind = PairMissing if missing else InputError
+        raise kind(f"OPUS corpus {name}/{version} {pair}: cannot be fetched ({error})") from error
+    except zipfile.BadZipFile as error:
+        raise InputError(f"{url}: not a zip archive ({error})") from error
+    finally:
+        archive.unlink(missing_ok=True)
+    write_json(record, {"url": url, "files": {path.name: sha256_file(path) for path in files}})
+    return files
+
+
+@functools.cache
+def _compare(files: tuple[Path, Path], record: Path) -> None:
+    """Say which of the files are not those that were downloaded; once per process, it reads them."""
+    known = read_json(record) if record.is_file() else None
+    for path in files:
+        if isinstance(known, dict) and known.get("files", {}).get(path.name) != sha256_file(path):
+            warn(f"warning: {path}: changed since it was downloaded; remove it to have it fetched again")
+
+
+# --- the hub, and folders of the `datasets` library -------------------------------------------------------------------
+
+
 def fetch_hub(corpus: Corpus) -> list[Path]:
     """Training files of a hub data set in the wanted languages (names like `en-de/train-00000-of-00001.parquet`).
 
     `NAME@REVISION` takes the files of a commit, branch or tag. Empty where its files are not named by language pair, or
-    it is no such name: then the `datasets` library opens it (msdc.distill.data.saved).
+    it is no such name: then the `datasets` library opens it (`hub_tables`).
 
     Raises:
         InputError: it cannot be downloaded.
@@ -43,18 +137,17 @@ def fetch_hub(corpus: Corpus) -> list[Path]:
     if not corpus.languages or corpus.subset is not None or Path(name).is_dir():
         return []
     patterns = [
-        f"*{corpus.source}-{code}*/train*.{kind}" for code in corpus.languages for kind in ("parquet", "tsv.gz", "tsv")
-    ]
-    patterns += [
-        f"*{corpus.source}-{code}*train*.{kind}" for code in corpus.languages for kind in ("parquet", "tsv.gz", "tsv")
+        f"*{corpus.source}-{code}*{separator}train*.{kind}"
+        for separator in ("/", "")
+        for code in corpus.languages
+        for kind in ("parquet", "tsv.gz", "tsv")
     ]
     try:
         from huggingface_hub import snapshot_download
 
         folder = Path(snapshot_download(name, repo_type="dataset", revision=revision or None, allow_patterns=patterns))
     except Exception as error:
-        reason = " ".join(str(error).split())[:160] or type(error).__name__
-        raise InputError(f"hub corpus {name}: cannot be fetched ({reason})") from error
+        raise InputError(f"hub corpus {name}: cannot be fetched ({_reason(error)})") from error
     return link_by_language(folder, corpus)
 
 
@@ -76,84 +169,176 @@ def link_by_language(folder: Path, corpus: Corpus) -> list[Path]:
     return found
 
 
-def fetch_opus(corpus: Corpus) -> list[tuple[Path, Path, str]]:
-    """(source file, target file, language) of an OPUS corpus `NAME/VERSION`, e.g. TED2020/v1, for each language.
+def is_saved(folder: Path) -> bool:
+    """Whether a folder was written by `datasets.save_to_disk`."""
+    return any((folder / name).is_file() for name in ("dataset_dict.json", "dataset_info.json"))
 
-    A pair that the server does not have is skipped with a warning. A server that does not answer is an error: the same
-    recipe would else be trained on other text from one day to the next.
+
+def saved_table(folder: Path) -> Table:
+    """A folder of `save_to_disk`.
 
     Raises:
-        InputError: no version given, no pair found, no connection, or an archive that is not OPUS' pair of text files.
+        InputError: damaged, without a part `train`, or without text.
     """
-    name, separator, version = str(corpus.opus).partition("/")
-    if not separator or not name or not version:
-        raise InputError(f"OPUS corpus {corpus.opus!r}: expected NAME/VERSION, such as TED2020/v1")
-    if not corpus.languages:
-        raise InputError(f"OPUS corpus {corpus.opus}: name the languages (`languages: [de]`)")
-    found: list[tuple[Path, Path, str]] = []
-    for code in corpus.languages:
-        try:
-            found.append((*_opus_pair(name, version, corpus.source, code), code))
-        except PairMissing as error:
-            warn(f"warning: {error}; skipped")
-    if not found:
-        raise InputError(
-            f"OPUS corpus {corpus.opus}: cannot be fetched (none of {', '.join(corpus.languages)} is there)"
-        )
+    require("datasets", "a folder of save_to_disk")
+    import datasets
+
+    try:
+        found = datasets.load_from_disk(str(folder))
+    except Exception as error:
+        raise InputError(f"{folder}: not a folder that datasets.load_from_disk opens ({_reason(error)})") from error
+    return _table(folder, _train_part(folder, found), "data set of save_to_disk")
+
+
+def _table(path: Path, data: Any, form: str) -> Table:
+    """A `datasets.Dataset`."""
+
+    def batches(names: list[str]) -> Iterator[Any]:
+        tops = dict.fromkeys(name if name in data.column_names else name.split(".", 1)[0] for name in names)
+        return data.select_columns(list(tops)).with_format("arrow").iter(BATCH_ROWS)  # type: ignore[no-any-return]
+
+    return arrow_table(path, form, data.features.arrow_schema, batches, int(data.dataset_size or data.data.nbytes or 1))
+
+
+def _train_part(name: object, found: Any) -> Any:
+    """The data set itself, or the part `train` of one that has parts.
+
+    Raises:
+        InputError: there are parts, and none is called train.
+    """
+    if not isinstance(found, dict) or len(found) == 1:
+        return next(iter(found.values())) if isinstance(found, dict) else found
+    if "train" not in found:
+        raise InputError(f"{name}: no part `train` (has {', '.join(found)}); name the folder of one part")
+    return found["train"]
+
+
+def _load_hub(corpus: Corpus) -> list[tuple[Any, str | None]]:
+    """(data set, target language) of a hub name, or of a local folder that is laid out like one.
+
+    Raises:
+        InputError: it cannot be opened, or it is not said which part or configuration is meant.
+    """
+    require("datasets", "a data set of the hub")
+    import datasets
+
+    name, _, tag = str(corpus.hub).partition("@")
+    revision = tag or None
+    only = corpus.languages[0] if len(corpus.languages) == 1 else None
+    configurations: list[tuple[str, str | None]]
+    try:
+        datasets.disable_progress_bars()
+        known = [corpus.subset] if corpus.subset is not None else datasets.get_dataset_config_names(name, revision)
+        if len(known) == 1:
+            configurations = [(known[0], only)]
+        else:
+            by_name = {re.sub("[_-]", "-", one).lower(): one for one in known}
+            wanted = {code: (f"{corpus.source}-{code}", f"{code}-{corpus.source}") for code in corpus.languages}
+            fit = {code: [by_name[one] for one in names if one in by_name] for code, names in wanted.items()}
+            missing = [code for code, names in fit.items() if not names]
+            if missing or not fit:
+                shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
+                which = f"for {', '.join(missing)} " if missing else ""
+                raise InputError(
+                    f"hub corpus {name}: which configuration {which}is meant (`subset: NAME`)? It has {shown}"
+                )
+            configurations = [(names[0], code) for code, names in fit.items()]
+        found = [(datasets.load_dataset(name, one, revision=revision), code) for one, code in configurations]
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"hub corpus {name}: cannot be opened ({_reason(error)})") from error
+    return [(_train_part(f"hub corpus {name}", data), language) for data, language in found]
+
+
+def hub_tables(corpus: Corpus) -> list[tuple[Table, str | None]]:
+    """Tables of a hub data set with the target language of each.
+
+    Raises:
+        InputError: see `_load_hub`; a data set without text.
+    """
+    return [(_table(Path(f"hub:{corpus.hub}"), data, "data set"), code) for data, code in _load_hub(corpus)]
+
+
+# --- what a run has downloaded ----------------------------------------------------------------------------------------
+
+
+def _revision(path: Path) -> str | None:
+    """The commit of a file or folder in the hub's cache (`.../snapshots/COMMIT/...`)."""
+    found = re.search(r"snapshots[/\\]([0-9a-f]{40})(?=[/\\]|$)", str(path))
+    return found[1] if found else None
+
+
+def _hub_entry(corpus: Corpus) -> dict[str, Any]:
+    """What identifies the files of a hub data set.
+
+    Raises:
+        InputError: it cannot be opened.
+    """
+    if fetched := fetch_hub(corpus):
+        # A corpus file is our own link into the hub's cache.
+        revisions = {_revision(path.readlink() if path.is_symlink() else path) for path in fetched} - {None}
+        files = {path.name: sha256_file(path) for path in fetched}
+        return {"files": files} | ({"revision": revisions.pop()} if len(revisions) == 1 else {})
+    # Of what the library opens: the addresses of its files, which name the commit, with hashes or sizes.
+    files = {}
+    for data, _ in _load_hub(corpus):
+        sums = data.info.download_checksums or {}
+        files |= {str(url): str(one.get("checksum") or f"{one.get('num_bytes')} bytes") for url, one in sums.items()}
+        if not sums:
+            files[str(data.info.config_name)] = str(data._fingerprint)
+    return {"files": files}
+
+
+def find_downloads(recipe: Recipe) -> dict[str, Any]:
+    """Files and hashes, by name, of corpora from the hub and OPUS, and of models in the hub's cache.
+
+    Raises:
+        InputError: something cannot be fetched.
+    """
+    found: dict[str, Any] = {}
+
+    def add(name: str, entry: dict[str, Any]) -> None:
+        old = found.setdefault(name, {"files": {}})
+        found[name] = old | entry | {"files": old["files"] | entry["files"]}
+
+    for corpus in dict.fromkeys([*recipe.corpora, *(c for stage in recipe.stages for c in stage.corpora or ())]):
+        if corpus.hub is not None:
+            add(f"hub {corpus.hub}", _hub_entry(corpus))
+        elif corpus.opus is not None:
+            paths = [path for one, two, _ in fetch_opus(corpus) for path in (one, two)]
+            add(f"opus {corpus.opus}", {"files": {path.name: sha256_file(path) for path in paths}})
+    # An assistant that is a copy of the teacher is no model of its own.
+    assistant = None if recipe.assistant == TEACHER else recipe.assistant
+    named = [m for m in (recipe.teacher, assistant, recipe.student) if isinstance(m, (str, NamedModel))]
+    guides = [stage.guide for stage in recipe.stages if stage.guide is not None]
+    own = [guide for guide in guides if guide.split(".")[0] not in ("teacher", "assistant")]
+    for name in dict.fromkeys([*map(model_name, named), *own]):
+        folder = locate_model(name)
+        if revision := _revision(folder):
+            paths = [p for p in sorted(folder.rglob("*")) if p.is_file() and _MODEL_FILES.match(p.name)]
+            files = {path.relative_to(folder).as_posix(): sha256_file(path) for path in paths}
+            add(f"model {name}", {"files": files, "revision": revision})
     return found
 
 
-def _opus_pair(name: str, version: str, source: str, code: str) -> tuple[Path, Path]:
-    pair = "-".join(sorted((source, code)))
-    folder = corpus_cache() / "opus" / name / version
-    files = folder / f"{pair}.{source}", folder / f"{pair}.{code}"
-    record = folder / f"{pair}.json"
-    if all(path.is_file() for path in files):
-        _compare(files, record)
-        return files
-    url = OPUS_URL.format(name=name, version=version, pair=pair)
-    say(f"fetching {url}")
-    archive = folder / f"{pair}.zip"
-    try:
-        with (
-            urllib.request.urlopen(url, timeout=60) as answer,
-            atomic_path(archive) as temporary,
-            open(temporary, "wb") as out,
-        ):
-            shutil.copyfileobj(answer, out)
-    except urllib.error.HTTPError as error:
-        kind = PairMissing if error.code in (403, 404, 410) else InputError
-        raise kind(f"OPUS corpus {name}/{version} {pair}: cannot be fetched ({error})") from error
-    except (urllib.error.URLError, TimeoutError) as error:
-        raise InputError(f"OPUS corpus {name}/{version} {pair}: cannot be fetched ({error})") from error
-    try:
-        with zipfile.ZipFile(archive) as content:
-            for path in files:
-                wanted = [i for i in content.infolist() if i.filename.endswith(path.suffix) and "/" not in i.filename]
-                if len(wanted) != 1 or wanted[0].file_size > MAX_ZIP_BYTES:
-                    raise InputError(f"{url}: does not hold one {path.suffix} text file")
-                # Written under our own name, never under the archive's: nothing leaves the folder.
-                with (
-                    disk_errors(path),
-                    atomic_path(path) as temporary,
-                    content.open(wanted[0]) as text,
-                    open(temporary, "wb") as out,
-                ):
-                    shutil.copyfileobj(text, out)
-    except zipfile.BadZipFile as error:
-        raise InputError(f"{url}: not a zip archive ({error})") from error
-    finally:
-        archive.unlink(missing_ok=True)
-    write_json(record, {"url": url, "files": {path.name: sha256_file(path) for path in files}})
-    return files
+def record_downloads(recipe: Recipe, folder: Path) -> None:
+    """Write downloads.json into a run folder, where the recipe downloads anything; say what changed since then.
 
-
-@functools.cache
-def _compare(files: tuple[Path, Path], record: Path) -> None:
-    """Say which of the files are not those that were downloaded; once per process, it reads them."""
-    if not record.is_file():
+    Raises:
+        InputError: something cannot be fetched, or the record is damaged.
+    """
+    file = folder / FILE_NAME
+    now = find_downloads(recipe)
+    if now and not file.is_file():
+        write_json(file, now)
+    if not now:
         return
-    known = read_json(record)
-    for path in files:
-        if isinstance(known, dict) and known.get("files", {}).get(path.name) != sha256_file(path):
-            warn(f"warning: {path}: changed since it was downloaded; remove it to have it fetched again")
+    before = read_json(file)
+    if not isinstance(before, dict):
+        raise InputError(f"{file}: not a record of downloads; remove it to have it written again")
+    for name, entry in now.items():
+        old = (before.get(name) or {}).get("files", {})
+        changed = sorted(n for n in entry["files"].keys() | old.keys() if entry["files"].get(n) != old.get(n))
+        if changed:
+            warn(f"warning: {name}: changed since this run began: {', '.join(changed)[:300]} (see {file})")

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import glob
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from threading import Lock
 
-from msdc.distill.data.sources import Row, Source
+from msdc.distill.data import Row
 from msdc.errors import InputError
 from msdc.text.duplicates import NEAR, NearIndex, normalise
+from msdc.text.tabular import suffix_of
 from msdc.text.text_files import iterate_lines, read_csv_rows
 
 FIRST_BATCH, BATCH = 64, 4096
@@ -45,7 +46,7 @@ def sentences_of(path: Path) -> set[str]:
     Raises:
         InputError: the file cannot be read, or holds no text.
     """
-    if path.name.removesuffix(".gz").endswith(".csv"):
+    if suffix_of(path) == ".csv":
         cells = (cell for _, row in read_csv_rows(path)[1] for cell in row)
     else:
         cells = (cell for _, line in iterate_lines(path) for cell in line.split("\t"))
@@ -62,12 +63,9 @@ class Exclusion:
     """
 
     def __init__(self, files: Sequence[Path]) -> None:
-        sentences: set[str] = set()
-        for path in files:
-            sentences |= sentences_of(path)
-        self.sentences = frozenset(sentences)
-        self._index = NearIndex(sorted(sentences), NEAR)
-        self._verdicts: dict[tuple[object, ...], array[int]] = {}
+        self.sentences = frozenset[str]().union(*map(sentences_of, files))
+        self._index = NearIndex(sorted(self.sentences), NEAR)
+        self._verdicts: dict[Hashable, array[int]] = {}
         self._lock = Lock()
 
     def _judge(self, rows: Sequence[Row]) -> list[int]:
@@ -77,13 +75,10 @@ class Exclusion:
         near = {text for text, found in zip(fresh, self._index.matches(fresh), strict=True) if found}
         return [int(any(text in self.sentences or text in near for text in texts)) for texts in sides]
 
-    def keep(self, source: Source) -> Iterator[Row]:
-        """The rows of a source without those that hold an excluded sentence."""
-        corpus = source.corpus
-        key = (source.name, source.language, corpus.kind, corpus.columns, corpus.tokenized)
+    def keep(self, key: Hashable, rows: Iterator[Row]) -> Iterator[Row]:
+        """The rows without an excluded sentence; `key` says which rows they are, the same in every reading."""
         with self._lock:
             verdicts = self._verdicts.setdefault(key, array("b"))
-        rows = source.rows()
         at, size = 0, FIRST_BATCH
         while batch := list(islice(rows, size)):
             if at + len(batch) > len(verdicts):

@@ -15,7 +15,8 @@ from threading import Thread
 
 import numpy as np
 
-from msdc.distill.data.sources import Row, Source
+from msdc.distill.data import Row
+from msdc.distill.data.corpora import Source
 from msdc.distill.recipe import HeldOut
 from msdc.errors import InputError
 from msdc.progress import warn
@@ -59,16 +60,6 @@ def in_passes(source: Source) -> Iterator[Row]:
 
 
 @dataclass
-class _Started:
-    """Chunks of an epoch whose first one is being read by a thread."""
-
-    epoch: int
-    size: int
-    chunks: Iterator[list[Row]]
-    first: Future[list[Row] | None]
-
-
-@dataclass
 class TextStream:
     """Rows of one stage. `heldout` sentences are set aside by hash, the same ones in every language.
 
@@ -83,7 +74,8 @@ class TextStream:
     sample: float = 1.0
     reported: set[str] = field(default_factory=set, repr=False)
     on_rows: Callable[[int], None] | None = field(default=None, repr=False)
-    _started: _Started | None = field(default=None, init=False, repr=False)
+    # Epoch and size of the chunks whose first one is being read by a thread, and these chunks
+    _started: tuple[tuple[int, int], Iterator[list[Row]]] | None = field(default=None, init=False, repr=False)
 
     def is_heldout(self, source: str) -> bool:
         """Whether a source sentence is in the share that is never trained on."""
@@ -162,7 +154,12 @@ class TextStream:
             except BaseException as error:
                 first.set_exception(error)
 
-        self._started = _Started(epoch, size, chunks, first)
+        def all_chunks() -> Iterator[list[Row]]:
+            if (chunk := first.result()) is not None:
+                yield chunk
+                yield from chunks
+
+        self._started = (epoch, size), all_chunks()
         # A daemon: a run that fails meanwhile need not wait for it.
         Thread(target=read, name="read-corpora", daemon=True).start()
 
@@ -173,26 +170,13 @@ class TextStream:
             InputError: no sentence to train on, or a source cannot be read.
         """
         started, self._started = self._started, None
-        if started is None or (started.epoch, started.size, 0) != (epoch, size, skip):
-            yield from self._chunks(epoch, size, skip)
-            return
-        first = started.first.result()
-        if first is not None:
-            yield first
-            yield from started.chunks
+        early = started is not None and not skip and started[0] == (epoch, size)
+        return started[1] if started is not None and early else self._chunks(epoch, size, skip)
 
     def _chunks(self, epoch: int, size: int, skip: int) -> Iterator[list[Row]]:
-        chunk: list[Row] = []
-        number = 0
-        for row in self.rows(epoch):
-            chunk.append(row)
-            if len(chunk) == size:
-                if number >= skip:
-                    yield chunk
-                number += 1
-                chunk = []
-        if chunk and number >= skip:
-            yield chunk
+        rows = self.rows(epoch)
+        chunks = iter(lambda: list(islice(rows, size)), [])
+        return islice(chunks, skip, None)
 
     def heldout_rows(self) -> dict[str, list[Row]]:
         """Up to `heldout.pairs` held-out rows per language, the first ones of each source."""

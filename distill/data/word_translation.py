@@ -22,7 +22,8 @@ from functools import cached_property
 
 import numpy as np
 
-from msdc.distill.data.sources import Row, Source
+from msdc.distill.data import Row
+from msdc.distill.data.corpora import Source
 from msdc.distill.vocabulary_transfer import align
 from msdc.errors import InputError
 
@@ -119,14 +120,14 @@ def put_into_words(sources: Sequence[Source], dictionary: Dictionary) -> list[So
             have = ", ".join(dictionary.by_language) or "none"
             raise InputError(f"{source.name}: word_by_word {code!r} needs parallel text in that language (have {have})")
 
-        def rows() -> Iterator[Row]:
+        def entries() -> Iterator[Row]:
             share = source.corpus.recombine
             # What is excluded is so as written, not after its words were exchanged.
             for row in source.kept_rows():
                 english = dictionary.recombine(row.source, share) if share else row.source
                 yield Row(english, dictionary.translate(english, code), code)
 
-        return replace(source, name=f"{source.name}:{code}", language=code, rows=rows, made=True, without=None)
+        return replace(source, name=f"{source.name}:{code}", language=code, entries=entries, made=True, without=None)
 
     made = []
     for source in sources:

@@ -1,7 +1,7 @@
 """The forms in which sources have their text. To add one: a class with `paths` and `rows`, and its name in Reader.
 
 `rows` yields one text, or a pair (English, other language). What the corpus reader of training reads already
-(gettext, TMX, XLIFF, csv) is read by it, through the form `corpus`.
+(gettext, TMX, csv) is read by it, through the form `corpus`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from msdc.distill.data.formats import find_format, join_punctuation
+from msdc.distill.data.corpora import find_reader, join_punctuation
 from msdc.distill.rebuild.json_text import JsonKeys, JsonText, JsonVariants, split_sentences
 from msdc.distill.rebuild.reader import Find, FormBase, OnePath, TextRow, TwoPaths, read_text
 from msdc.distill.rebuild.software import (
@@ -28,6 +28,7 @@ from msdc.distill.rebuild.software import (
     MozillaLang,
     RenPy,
     StringTable,
+    Xliff,
 )
 from msdc.distill.recipe import Corpus, Kind
 from msdc.errors import InputError
@@ -194,7 +195,7 @@ class Conllu(FormBase):
 
 
 class CorpusFile(OnePath):
-    """A file that training reads itself: gettext (.po), TMX, XLIFF, csv, JSON lines.
+    """A file that training reads itself: gettext (.po), TMX, csv, JSON lines.
 
     `rst`: the markup of reStructuredText is removed from the texts, what it marks stays.
     """
@@ -208,7 +209,7 @@ class CorpusFile(OnePath):
         """The pairs, as training would read them, but of any length."""
         for path in find(self.path):
             corpus = Corpus(path=str(path), languages=(self.language,), kind=self.kind, max_characters=1 << 20)
-            for source in find_format(path, self.kind).read(path, corpus, self.language):
+            for source in find_reader(path, self.kind)(path, corpus, self.language):
                 for row in source.rows():
                     yield (_plain(row.source), _plain(row.target)) if self.rst else (row.source, row.target)
 
@@ -260,6 +261,7 @@ Reader = Annotated[
     | Compiled
     | StringTable
     | RenPy
+    | Xliff
     | Commands,
     Field(discriminator="form"),
 ]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from msdc.distill.data.formats import join_punctuation
+from msdc.distill.data.corpora import join_punctuation
 from msdc.distill.rebuild.reader import Find, FormBase, OnePath, TextRow, TwoPaths, by_folder, read_text
 from msdc.errors import InputError
 

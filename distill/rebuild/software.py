@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
+from msdc.distill.data.corpora import segment_text
 from msdc.distill.rebuild.reader import Find, OnePath, TextRow, TwinFiles, TwoPaths, read_text
 from msdc.errors import InputError
 
@@ -37,6 +38,33 @@ class AndroidStrings(TwinFiles):
                 text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda m: chr(int(m[1], 16)), text)
                 found[element.get("name")] = text.replace("\\n", "\n").replace("\\'", "'").replace('\\"', '"')
         return found
+
+
+class Xliff(OnePath):
+    """Translated segments of XLIFF 1.2."""
+
+    form: Literal["xliff"]
+
+    def rows(self, find: Find) -> Iterator[TextRow]:
+        """Pairs of the segments that are translated.
+
+        Raises:
+            InputError: not well-formed.
+        """
+        import defusedxml.ElementTree as safe
+        from defusedxml import DefusedXmlException
+
+        for path in find(self.path):
+            try:
+                root = safe.fromstring(read_text(path).encode())
+            except (DefusedXmlException, SyntaxError) as error:
+                raise InputError(f"{path.name}: not well-formed XML ({error})") from error
+            for unit in root.iterfind(".//{*}trans-unit"):
+                one, two = unit.find("{*}source"), unit.find("{*}target")
+                if one is not None and two is not None:
+                    state = f"{unit.get('state', '')} {two.get('state', '')}".split()
+                    if not {"new", "initial", "needs-translation", "needs-adaptation", "needs-l10n"} & set(state):
+                        yield segment_text(one), segment_text(two)
 
 
 class Fluent(TwinFiles):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 
 from msdc.distill.assistant import sample_rows
+from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
-from msdc.distill.data.sources import open_corpora
 from msdc.distill.data.stream import TextStream
 from msdc.distill.data.word_translation import Dictionary, learn_dictionary, put_into_words
 from msdc.distill.recipe import Recipe, Stage

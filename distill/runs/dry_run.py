@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from msdc.distill.catalog import recipe_facts
+from msdc.distill.data.corpora import Source, open_corpora
 from msdc.distill.data.exclusion import Exclusion, read_exclusion
-from msdc.distill.data.sources import Source, open_corpora
 from msdc.distill.data.stream import weights
 from msdc.distill.pipeline import Run
 from msdc.distill.preflight import check_recipe, needs_network, stage_corpora

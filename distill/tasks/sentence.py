@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from msdc.distill import objectives
 from msdc.distill.data.batches import Batch
-from msdc.distill.data.labelled_pairs import NLI_CLASSES
+from msdc.distill.data.corpora import NLI_CLASSES
 from msdc.distill.data.stream import TextStream
 from msdc.distill.recipe import ObjectiveUse, Stage
 from msdc.distill.teacher_cache import CachedTeacher

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from msdc.distill.data.sources import Row, refuse_test_set
+from msdc.distill.data import Row
+from msdc.distill.data.corpora import refuse_test_set
 from msdc.distill.teacher_cache import CachedTeacher
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError

@@ -14,7 +14,7 @@ import click
 import msdc
 from msdc.errors import InputError
 from msdc.progress import be_quiet, say
-from msdc.text.inputs import stdin_texts
+from msdc.text.tabular import stdin_texts
 
 Command = TypeVar("Command", bound=Callable[..., object])
 DEFAULT_MODEL = "msdc-mini"

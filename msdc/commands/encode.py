@@ -25,7 +25,7 @@ from msdc.extras import require
 from msdc.files import atomic_path, disk_errors, refuse_existing
 from msdc.progress import Counter, say
 from msdc.scores import cosine_rows, require_finite
-from msdc.text.inputs import iterate_texts, stdin_texts
+from msdc.text.tabular import iterate_texts, stdin_texts
 
 if TYPE_CHECKING:
     from msdc.encoders.encoder import SentenceEncoder

@@ -27,7 +27,7 @@ from msdc.extras import names_extras
 from msdc.files import read_json, sha256_file, staged_folder, user_cache, write_json
 from msdc.progress import say, track, warn
 from msdc.scores import require_finite, unit_rows
-from msdc.text.inputs import iterate_texts
+from msdc.text.tabular import iterate_texts
 from msdc.text.text_files import MAX_TEXT_BYTES
 from msdc.text.tokenizer import Reader, text_key
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -68,18 +69,26 @@ class ScoredPairs:
         )
 
 
-@dataclass(frozen=True)
-class _Columns:
+class _Layout(NamedTuple):
+    """Where score and sentences are in rows of `widths` (least, most) columns, and languages where there are any."""
+
+    widths: tuple[int, int]
     score: int
     first: int
     second: int
     languages: tuple[int, int] | None = None
-    width: tuple[int, int] = (3, 3)
     header: bool = False
 
-    def needs(self) -> str:
-        low, high = self.width
-        return f"{low}" if low == high else f"{low} to {high}"
+
+# Published layouts without a header; the first whose score is a number is taken.
+SCORE_FIRST = _Layout((3, 3), 0, 1, 2)
+LAYOUTS = (
+    SCORE_FIRST,
+    _Layout((3, 3), 2, 0, 1),
+    _Layout((5, 5), 0, 3, 4, (1, 2)),  # graded pairs without their header: score, both languages, s1, s2
+    # STSb: genre, file, year, id, score, s1, s2 and on some rows the sources of both sentences
+    _Layout((7, 9), 4, 5, 6),
+)
 
 
 def _is_number(text: str) -> bool:
@@ -90,36 +99,21 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _named_columns(cells: list[str]) -> _Columns | None:
+def _find_layout(cells: list[str]) -> _Layout | None:
+    """Layout of a file, inferred from its first row."""
     names = [cell.strip().lower() for cell in cells]
 
-    def find(candidates: tuple[str, ...]) -> int | None:
-        return next((names.index(name) for name in candidates if name in names), None)
+    def find(*candidates: tuple[str, ...]) -> list[int]:
+        found = (next((names.index(name) for name in known if name in names), None) for known in candidates)
+        return [place for place in found if place is not None]
 
-    score, first, second = find(SCORE_NAMES), find(FIRST_NAMES), find(SECOND_NAMES)
-    if score is None or first is None or second is None:
-        return None
-    language_1, language_2 = (find(candidates) for candidates in LANGUAGE_NAMES)
-    languages = (language_1, language_2) if language_1 is not None and language_2 is not None else None
-    return _Columns(score, first, second, languages, (len(cells), len(cells)), header=True)
-
-
-def _columns(cells: list[str]) -> _Columns | None:
-    """Layout of a file, inferred from its first row."""
-    named = _named_columns(cells)
-    if named is not None:
-        return named
-    if len(cells) == 3 and _is_number(cells[0]):
-        return _Columns(0, 1, 2)
-    if len(cells) == 3 and _is_number(cells[2]):
-        return _Columns(2, 0, 1)
-    if len(cells) == 5 and _is_number(cells[0]):
-        # graded pairs without their header: score, both languages, s1, s2
-        return _Columns(0, 3, 4, (1, 2), (5, 5))
-    if len(cells) in (7, 8, 9) and _is_number(cells[4]):
-        # STSb: genre, file, year, id, score, s1, s2 and on some rows the sources of both sentences
-        return _Columns(4, 5, 6, width=(7, 9))
-    return None
+    width = len(cells)
+    if len(places := find(SCORE_NAMES, FIRST_NAMES, SECOND_NAMES)) == 3:
+        languages = find(*LANGUAGE_NAMES)
+        both = (languages[0], languages[1]) if len(languages) == 2 else None
+        return _Layout((width, width), places[0], places[1], places[2], both, header=True)
+    fit = (one for one in LAYOUTS if one.widths[0] <= width <= one.widths[1] and _is_number(cells[one.score]))
+    return next(fit, None)
 
 
 def parse_gold(text: str, limits: tuple[float, float], fail: Callable[[str], InputError]) -> float:
@@ -128,12 +122,10 @@ def parse_gold(text: str, limits: tuple[float, float], fail: Callable[[str], Inp
     Raises:
         InputError: made by `fail`, when the text is not a number or the number is outside `limits`.
     """
-    try:
-        value = float(text)
-    except ValueError:
-        raise fail(f"the score {text[:20]!r} is not a number") from None
+    if not _is_number(text):
+        raise fail(f"the score {text[:20]!r} is not a number")
     low, high = limits
-    if not low <= value <= high:
+    if not low <= (value := float(text)) <= high:
         raise fail(f"the gold score {text.strip()} is outside {low:g}..{high:g}")
     return value
 
@@ -143,9 +135,8 @@ def read_pairs(
 ) -> ScoredPairs:
     """Read scored pairs from a .tsv, .csv or .txt file, plain or gzip.
 
-    Layouts: `score s1 s2`, `s1 s2 score`, `score language1 language2 s1 s2`, STSb's seven columns, and any file with a
-    header that names score and sentences (SICK, KorSTS, GLUE, graded pairs with languages). An official
-    `STS.input.X.txt` finds its `STS.gs.X.txt`.
+    Layouts: those of `LAYOUTS`, and any file with a header that names score and sentences (SICK, KorSTS, GLUE, graded
+    pairs with languages). An official `STS.input.X.txt` finds its `STS.gs.X.txt`.
 
     Args:
         path: the file.
@@ -158,99 +149,71 @@ def read_pairs(
             sentence, each with the line number; or no pair at all.
     """
     path = Path(path)
+    name = name or path.name.removesuffix(".gz").rsplit(".", 1)[0].replace("STS.input.", "")
+    separator, sources, notes = "tab", [], list[str]()
+    layout: _Layout | None = None
     if ".input." in path.name:
-        return _read_official(path, path.with_name(path.name.replace(".input.", ".gs.")), name, limits)
-    if path.name.removesuffix(".gz").endswith(".csv"):
+        source, scores, rows = _read_official(path)
+        layout, sources = SCORE_FIRST, [scores.source]
+        notes += scores.notes
+        if unjudged := len(source.lines) - len(rows):
+            notes.append(f"{unjudged} pairs without a gold score left out")
+    elif path.name.removesuffix(".gz").endswith(".csv"):
         source, rows = read_csv_rows(path)
         separator = "comma"
     else:
         source = read_lines(path)
         rows = [(number, line.split("\t")) for number, line in enumerate(source.lines, start=1)]
-        separator = "tab"
-    if skip_bad:
+    if skip_bad and layout is None:
         # Rows before the first one of a known layout are a header that names its columns in another way.
-        known = next((index for index, (_, cells) in enumerate(rows) if _columns(cells) is not None), 0)
-        rows = rows[known:]
-    columns = _columns(rows[0][1])
-    if columns is None:
+        rows = rows[next((at for at, (_, cells) in enumerate(rows) if _find_layout(cells) is not None), 0) :]
+    if layout is None and (layout := _find_layout(rows[0][1])) is None:
         raise source.error(
             rows[0][0],
             f"{len(rows[0][1])} {separator}-separated columns without a known layout; expected: score, sentence 1, "
             "sentence 2 (or a header with score, sentence1, sentence2)",
         )
-    rows = rows[1:] if columns.header else rows
-    return _collect(source, rows, columns, separator, name or _stem(path), limits, skip_bad)
+    low, high = layout.widths
 
-
-def _collect(
-    source: Lines,
-    rows: list[tuple[int, list[str]]],
-    columns: _Columns,
-    separator: str,
-    name: str,
-    limits: tuple[float, float],
-    skip_bad: bool = False,
-) -> ScoredPairs:
-    low, high = columns.width
-
-    def parse(number: int, cells: list[str]) -> tuple[float, str, str]:
+    def parse(number: int, cells: list[str]) -> tuple[str, str, float, str, int]:
         if not low <= len(cells) <= high:
-            raise source.error(number, f"{len(cells)} {separator}-separated columns, expected {columns.needs()}")
-        score = parse_gold(cells[columns.score], limits, partial(source.error, number))
-        one, two = cells[columns.first].strip(), cells[columns.second].strip()
+            expected = f"{low}" if low == high else f"{low} to {high}"
+            raise source.error(number, f"{len(cells)} {separator}-separated columns, expected {expected}")
+        gold = parse_gold(cells[layout.score], limits, partial(source.error, number))
+        one, two = cells[layout.first].strip(), cells[layout.second].strip()
         if not one or not two:
             raise source.error(number, f"sentence {2 if one else 1} is empty")
-        return score, one, two
+        subset = "-".join(cells[column].strip() for column in layout.languages) if layout.languages else name
+        return one, two, gold, subset, number
 
-    pairs: list[tuple[float, str, str]] = []
-    subsets: list[str] = []
-    lines: list[int] = []
-    skipped: list[str] = []
-    for number, cells in rows:
+    pairs, skipped = [], list[str]()
+    for number, cells in rows[layout.header :]:
         try:
             pairs.append(parse(number, cells))
         except InputError as error:
             if not skip_bad:
                 raise
             skipped.append(str(error).removeprefix(f"{source.path} "))
-            continue
-        languages = columns.languages
-        subsets.append(name if languages is None else "-".join(cells[column].strip() for column in languages))
-        lines.append(number)
     if not pairs:
         raise InputError(f"{source.path}: no pairs" + (f"; {skipped[0]}" if skipped else ", only a header"))
-    notes = [*source.notes, *([f"{len(skipped)} rows left out; the first: {skipped[0]}"] if skipped else [])]
-    gold_N = np.array([score for score, _, _ in pairs], dtype=np.float64)
-    first, second = [one for _, one, _ in pairs], [two for _, _, two in pairs]
-    return ScoredPairs(name, first, second, gold_N, subsets, lines, [source.source], notes)
+    if skipped:
+        notes.append(f"{len(skipped)} rows left out; the first: {skipped[0]}")
+    first, second, gold, subsets, lines = (list(column) for column in zip(*pairs, strict=True))
+    gold_N = np.array(gold, dtype=np.float64)
+    return ScoredPairs(name, first, second, gold_N, subsets, lines, [source.source, *sources], source.notes + notes)
 
 
-def _stem(path: Path) -> str:
-    return path.name.removesuffix(".gz").rsplit(".", 1)[0]
-
-
-def _read_official(input_path: Path, gold_path: Path, name: str | None, limits: tuple[float, float]) -> ScoredPairs:
+def _read_official(path: Path) -> tuple[Lines, Lines, list[tuple[int, list[str]]]]:
     """SemEval's own two files: sentences, and one score per line, which is empty where a pair was not annotated."""
-    sentences, scores = read_lines(input_path), read_lines(gold_path)
+    gold_path = path.with_name(path.name.replace(".input.", ".gs."))
+    sentences, scores = read_lines(path), read_lines(gold_path)
     if len(sentences.lines) != len(scores.lines):
-        last = min(len(sentences.lines), len(scores.lines)) + 1
         raise InputError(
-            f"{gold_path} has {len(scores.lines)} lines and {input_path.name} {len(sentences.lines)}: "
-            f"line {last} has no counterpart"
+            f"{gold_path} has {len(scores.lines)} lines and {path.name} {len(sentences.lines)}: "
+            f"line {min(len(sentences.lines), len(scores.lines)) + 1} has no counterpart"
         )
-    rows, unjudged = [], 0
-    for number, (line, score) in enumerate(zip(sentences.lines, scores.lines, strict=True), start=1):
-        if not score.strip():
-            unjudged += 1
-            continue
-        cells = line.split("\t")
-        if len(cells) < 2:
-            raise sentences.error(number, "1 tab-separated column, expected 2 sentences")
-        rows.append((number, [score, *cells[:2]]))
-    name = name or _stem(input_path).replace("STS.input.", "")
-    pairs = _collect(sentences, rows, _Columns(0, 1, 2), "tab", name, limits)
-    notes = sentences.notes + scores.notes + ([f"{unjudged} pairs without a gold score left out"] if unjudged else [])
-    return replace(pairs, sources=[sentences.source, scores.source], notes=notes)
+    both = enumerate(zip(sentences.lines, scores.lines, strict=True), start=1)
+    return sentences, scores, [(n, [score, *line.split("\t")[:2]]) for n, (line, score) in both if score.strip()]
 
 
 def join_pairs(name: str, parts: list[ScoredPairs]) -> ScoredPairs:

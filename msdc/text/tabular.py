@@ -1,29 +1,37 @@
-"""Tables of text as one type, whatever their file: csv, tab-separated text (quoted or not), JSON lines.
+"""Tables of text as one type, whatever their file: csv, tab-separated text, JSON lines, parquet, saved data sets.
 
-Rows are read one by one. What cannot be read as a row is handed on as its reason, so that the source can count it.
-Parquet files are made into the same type by msdc.text.parquet, saved data sets by msdc.distill.data.saved.
+Rows are read one by one. What cannot be read as a row is handed on as its reason, so that the reader can count it.
+csv, tab-separated text and JSON lines need the standard library alone, parquet needs pyarrow.
 """
 
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
+import shutil
+import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from msdc.text.text_files import iterate_lines
+from msdc.errors import InputError
+from msdc.extras import require
+from msdc.files import regular_size
+from msdc.text.text_files import csv_rows, decode_lines, iterate_lines
 
-MAX_LINE_BYTES = 1_000_000
-
-SAMPLE_ROWS, SAMPLE_CHARACTERS = 100, 4_000_000
+SAMPLE_ROWS = 100
+BATCH_ROWS = 1024
 DELIMITERS = ",;\t|"
+JSON_LINES = (".jsonl", ".ndjson", ".json")
+# Their lines are no texts: a column must be named.
+NEEDS_COLUMN = (".csv", ".jsonl", ".ndjson", ".parquet")
 # (number of the line or row from 1, the cells of the wanted columns, or why it is no row)
-Numbered = tuple[int, "list[object] | str"]
+Numbered = tuple[int, "list[Any] | str"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,7 @@ class Table:
     form: str
     names: tuple[str, ...]
     width: int
-    sample: list[list[object]]
+    sample: list[list[Any]]
     read: Callable[[Sequence[int]], Iterator[Numbered]]
     size: int
 
@@ -54,211 +62,28 @@ class Table:
         named = f" ({', '.join(self.names)[:120]})" if self.names else ""
         return f"{self.form} of {self.width} columns{named}, first row {first[:6]}"
 
+    def columns(self) -> str:
+        """The columns that there are, for an error message."""
+        return ", ".join(self.names)[:300] if self.names else f"columns 1 to {self.width}"
+
+
+def suffix_of(path: Path) -> str:
+    """The suffix of a file name in lower case, without that of gzip."""
+    return Path(path.name.removesuffix(".gz")).suffix.lower()
+
 
 def text_bytes(path: Path) -> int:
     """Approximate size of the text in a file, for the weights of corpora."""
     return path.stat().st_size * (3 if path.suffix == ".gz" else 1)
 
 
-def take_sample(rows: Iterator[list[object]]) -> list[list[object]]:
-    """The first rows, bounded in number and in text."""
-    found: list[list[object]] = []
-    characters = 0
-    for row in islice(rows, SAMPLE_ROWS):
-        found.append(row)
-        characters += sum(len(cell) for cell in row if isinstance(cell, str))
-        if characters > SAMPLE_CHARACTERS:
-            break
-    return found
-
-
-def _split(path: Path, delimiter: str, quoted: bool) -> Iterator[Numbered]:
-    lines = iterate_lines(path, max_line_bytes=MAX_LINE_BYTES)
-    if not quoted:
-        for number, line in lines:
-            yield number, list(line.split(delimiter))
-        return
-    reader = csv.reader((line + "\n" for _, line in lines), delimiter=delimiter, strict=True)
-    while True:
-        start = reader.line_num + 1
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            # The reader begins anew at the next line.
-            yield start, f"not valid csv ({error})"
-            continue
-        yield start, [cell.strip("\n") for cell in cells]
-
-
-def _follows_quoting(lines: list[str]) -> bool:
-    """Whether a tab-separated text quotes cells: written as csv again, in one of its usual ways, it is the same text.
-
-    A sentence between quotes is common in text without quoting, so it is no proof: a writer that quotes only where it
-    must would not have quoted that.
-    """
-    reader = csv.reader((line + "\n" for line in lines), delimiter="\t", strict=True)
-    records: list[list[str]] = []
-    read = 0
-    try:
-        for record in reader:
-            records.append(record)
-            read = reader.line_num
-    except csv.Error as error:
-        # The last record may go on after the sample.
-        if "end of data" not in str(error) or len(lines) < SAMPLE_ROWS or not records:
-            return False
-    raw = "\n".join(lines[:read])
-    if '"' not in raw:
-        return False
-
-    def written(record: list[str], numbers: int, texts: int) -> str:
-        cells = []
-        for cell in record:
-            out = io.StringIO()
-            quoting = numbers if is_number(cell) else texts
-            csv.writer(out, delimiter="\t", quoting=quoting, lineterminator="").writerow([cell])  # type: ignore[arg-type]
-            cells.append(out.getvalue() if cell or texts != csv.QUOTE_MINIMAL else "")
-        return "\t".join(cells)
-
-    ways = (
-        (csv.QUOTE_MINIMAL, csv.QUOTE_MINIMAL),
-        (csv.QUOTE_ALL, csv.QUOTE_ALL),
-        (csv.QUOTE_MINIMAL, csv.QUOTE_ALL),
-    )
-    # A header may be written plainly above quoted rows.
-    plain = written(records[0], csv.QUOTE_MINIMAL, csv.QUOTE_MINIMAL)
-    return any(
-        raw == "\n".join([head, *(written(record, *way) for record in records[1:])])
-        for way in ways
-        for head in (plain, written(records[0], *way))
-    )
-
-
 def is_number(value: object) -> bool:
     """Whether a cell is a number, or text that reads as one."""
-    if isinstance(value, str):
-        try:
-            float(value.strip().rstrip("%"))
-        except ValueError:
-            return False
-        return True
-    return isinstance(value, (int, float))
-
-
-def _choose_delimiter(lines: list[str]) -> str:
-    """The delimiter under which most of the first lines have the same number of cells, at least two."""
-
-    def fit(delimiter: str) -> tuple[int, int]:
-        reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter)
-        try:
-            widths = Counter(len(cells) for cells in reader if len(cells) > 1)
-        except csv.Error:
-            return 0, 0
-        width, rows = widths.most_common(1)[0] if widths else (0, 0)
-        return rows, width
-
-    return max(DELIMITERS, key=fit)
-
-
-def open_delimited(
-    path: Path, is_header: Callable[[list[str], list[list[str]]], bool], as_csv: bool | None = None
-) -> Table:
-    """A csv or tab-separated file; `is_header` is asked about the first row, given the rows after it.
-
-    `as_csv` None: by the suffix.
-
-    Raises:
-        InputError: as `iterate_lines`.
-    """
-    lines = [line for _, line in islice(iterate_lines(path, max_line_bytes=MAX_LINE_BYTES), SAMPLE_ROWS)]
-    as_csv = ".csv" in path.suffixes[-2:] if as_csv is None else as_csv
-    delimiter = _choose_delimiter(lines) if as_csv else "\t"
-    quoted = as_csv or _follows_quoting(lines)
-    sample = [
-        cells for cells in take_sample(c for _, c in _split(path, delimiter, quoted) if not isinstance(c, str)) if cells
-    ]
-    texts = [[str(cell) for cell in cells] for cells in sample]
-    header = bool(texts) and is_header([cell.strip() for cell in texts[0]], texts[1:])
-    names = tuple(cell.strip() for cell in texts[0]) if header else ()
-    body = sample[1:] if header else sample
-    width = len(names) or (Counter(map(len, body)).most_common(1)[0][0] if body else 0)
-    if not header:
-        width = max(width, 2)  # one column is one too few, and each line says so
-
-    def read(columns: Sequence[int]) -> Iterator[Numbered]:
-        first = True
-        for number, cells in _split(path, delimiter, quoted):
-            if first and header:
-                first = False
-            elif isinstance(cells, str):
-                yield number, cells
-            elif len(cells) != width:
-                yield number, f"{len(cells)} columns, expected {width}"
-            else:
-                yield number, [cells[column] for column in columns]
-
-    form = "csv" if as_csv else "quoted tab-separated text" if quoted else "tab-separated text"
-    return Table(path, form, names, width, body, read, text_bytes(path))
-
-
-def flatten(value: dict[str, object]) -> dict[str, object]:
-    """An object with the keys of inner objects as `outer.inner`, one level deep."""
-    flat: dict[str, object] = {}
-    for key, inner in value.items():
-        if isinstance(inner, dict):
-            flat |= {f"{key}.{name}": cell for name, cell in inner.items()}
-        else:
-            flat[key] = inner
-    return flat
-
-
-def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, object] | list[object] | str]]:
-    for number, line in iterate_lines(path, max_line_bytes=MAX_LINE_BYTES):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            long = len(line.encode()) >= MAX_LINE_BYTES
-            yield number, f"longer than {MAX_LINE_BYTES} bytes" if long else "not JSON"
-            continue
-        if isinstance(value, dict):
-            yield number, flatten(value)
-        elif isinstance(value, list):
-            yield number, value
-        else:
-            yield number, "neither a JSON object nor a list"
-
-
-def open_json_lines(path: Path) -> Table:
-    """One JSON object (or list of cells) per line.
-
-    Raises:
-        InputError: as `iterate_lines`.
-    """
-    first = [row for _, row in islice(_json_rows(path), SAMPLE_ROWS)]
-    objects = [row for row in first if isinstance(row, dict)]
-    names = tuple(dict.fromkeys(name for row in objects for name in row))
-    lists = [row for row in first if isinstance(row, list)]
-    width = len(names) or max((len(row) for row in lists), default=2)
-
-    def cells(row: dict[str, object] | list[object] | str, columns: Sequence[int]) -> list[object] | str:
-        if isinstance(row, str):
-            return row
-        if isinstance(row, dict) != bool(names):
-            return "an object among lists" if isinstance(row, dict) else "a list among objects"
-        if isinstance(row, dict):
-            return [row.get(names[column]) for column in columns]
-        return [row[column] for column in columns] if len(row) == width else f"{len(row)} cells, expected {width}"
-
-    def read(columns: Sequence[int]) -> Iterator[Numbered]:
-        for number, row in _json_rows(path):
-            yield number, cells(row, columns)
-
-    sample = [row for row in (cells(row, range(width)) for row in first) if not isinstance(row, str)]
-    return Table(path, "JSON lines", names, width, sample, read, text_bytes(path))
+    try:
+        float(value.strip().rstrip("%") if isinstance(value, str) else value)  # type: ignore[arg-type]
+    except (ValueError, TypeError):
+        return False
+    return True
 
 
 def looks_like_names(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
@@ -268,3 +93,238 @@ def looks_like_names(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> boo
         return False
     alike = sum(all(identifier.fullmatch(cell.strip()) for cell in row) for row in rows)
     return bool(rows) and 2 * alike < len(rows)
+
+
+def _choose_delimiter(lines: list[str]) -> str:
+    """The delimiter under which most of the first lines have the same number of cells, at least two."""
+
+    def fit(delimiter: str) -> tuple[int, int]:
+        try:
+            found = list(csv.reader((line + "\n" for line in lines), delimiter=delimiter))
+        except csv.Error:
+            return 0, 0
+        widths = Counter(len(cells) for cells in found if len(cells) > 1).most_common(1)
+        return (widths[0][1], widths[0][0]) if widths else (0, 0)
+
+    return max(DELIMITERS, key=fit)
+
+
+def open_delimited(path: Path, is_header: Callable[[list[str], list[list[str]]], bool]) -> Table:
+    """A csv file, or tab-separated text, in which a quote is a character like any other; told by the suffix.
+
+    `is_header` is asked about the first row, given the rows after it.
+
+    Raises:
+        InputError: as `iterate_lines`.
+    """
+    as_csv = suffix_of(path) == ".csv"
+    delimiter = _choose_delimiter([line for _, line in islice(iterate_lines(path), SAMPLE_ROWS)]) if as_csv else "\t"
+
+    def rows() -> Iterator[Numbered]:
+        if not as_csv:
+            return ((number, line.split("\t")) for number, line in iterate_lines(path))
+        found = csv_rows((line for _, line in iterate_lines(path)), delimiter)
+        return ((n, cells if isinstance(cells, str) else [cell.strip("\n") for cell in cells]) for n, cells in found)
+
+    good = (cells for _, cells in rows() if cells and not isinstance(cells, str))
+    sample = list(islice(good, SAMPLE_ROWS))
+    header = bool(sample) and is_header([cell.strip() for cell in sample[0]], sample[1:])
+    names = tuple(cell.strip() for cell in sample[0]) if header else ()
+    body = sample[1:] if header else sample
+    # One column is one too few, and each line says so.
+    width = len(names) or max(2, Counter(map(len, body)).most_common(1)[0][0] if body else 0)
+
+    def read(columns: Sequence[int]) -> Iterator[Numbered]:
+        for number, cells in islice(rows(), int(header), None):
+            if not isinstance(cells, str):
+                wrong = len(cells) != width
+                cells = f"{len(cells)} columns, expected {width}" if wrong else [cells[column] for column in columns]
+            yield number, cells
+
+    return Table(path, "csv" if as_csv else "tab-separated text", names, width, body, read, text_bytes(path))
+
+
+def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | list[Any] | str]]:
+    """Values by line; objects with the keys of inner objects as `outer.inner`, one level deep."""
+    for number, line in iterate_lines(path):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except ValueError:
+            yield number, "not JSON"
+            continue
+        if isinstance(value, dict):
+            flat: dict[str, Any] = {}
+            for key, inner in value.items():
+                flat |= (
+                    {f"{key}.{name}": cell for name, cell in inner.items()} if isinstance(inner, dict) else {key: inner}
+                )
+            yield number, flat
+        else:
+            yield number, value if isinstance(value, list) else "neither a JSON object nor a list"
+
+
+def open_json_lines(path: Path) -> Table:
+    """One JSON object (or list of cells) per line.
+
+    Raises:
+        InputError: as `iterate_lines`.
+    """
+    first = [row for _, row in islice(_json_rows(path), SAMPLE_ROWS)]
+    names = tuple(dict.fromkeys(name for row in first if isinstance(row, dict) for name in row))
+    width = len(names) or max((len(row) for row in first if isinstance(row, list)), default=2)
+
+    def cells(row: dict[str, Any] | list[Any] | str, columns: Sequence[int]) -> list[Any] | str:
+        if isinstance(row, str):
+            return row
+        if isinstance(row, dict):
+            return [row.get(names[column]) for column in columns] if names else "an object among lists"
+        if names:
+            return "a list among objects"
+        return [row[column] for column in columns] if len(row) == width else f"{len(row)} cells, expected {width}"
+
+    def read(columns: Sequence[int]) -> Iterator[Numbered]:
+        return ((number, cells(row, columns)) for number, row in _json_rows(path))
+
+    sample = [row for row in (cells(row, range(width)) for row in first) if not isinstance(row, str)]
+    return Table(path, "JSON lines", names, width, sample, read, text_bytes(path))
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's message, or its type."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def arrow_table(path: Path, form: str, schema: Any, batches: Callable[[list[str]], Iterator[Any]], size: int) -> Table:
+    """The columns of text and of numbers of an Arrow schema, those inside a struct as `outer.inner`.
+
+    Args:
+        path: for messages.
+        form: what is read, for messages.
+        schema: Arrow schema.
+        batches: (names of columns) -> tables or record batches that hold them.
+        size: approximate bytes of text.
+
+    Raises:
+        InputError: without a column of text, or damaged.
+    """
+    import pyarrow as pa
+
+    def holds(kind: Any, *tests: Callable[[Any], bool]) -> bool:
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        return any(test(kind) for test in tests)
+
+    text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    fields = list(schema.empty_table().flatten().schema)
+    if not any(holds(field.type, *text) for field in fields):
+        raise InputError(f"{path}: {form} without a column of text (has {', '.join(schema.names)[:200]})")
+    numbers = (pa.types.is_integer, pa.types.is_floating)
+    names = tuple(field.name for field in fields if holds(field.type, *text, *numbers))
+
+    def read(columns: Sequence[int]) -> Iterator[Numbered]:
+        number = 0
+        chosen = [names[column] for column in columns]
+        try:
+            for batch in batches(chosen):
+                batch = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
+                flat = batch.flatten()
+                for row in zip(*(flat[name].to_pylist() for name in chosen), strict=True):
+                    number += 1
+                    yield number, list(row)
+        except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+            raise InputError(f"{path}: damaged {form} after row {number} ({first_line(error)})") from error
+
+    sample = [cells for _, cells in islice(read(range(len(names))), SAMPLE_ROWS) if not isinstance(cells, str)]
+    return Table(path, form, names, len(names), sample, read, size)
+
+
+def open_parquet(path: Path) -> Table:
+    """A parquet file.
+
+    Raises:
+        InputError: not a parquet file, without a column of text, or damaged.
+    """
+    require("pyarrow", "a parquet file")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    regular_size(path)
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path}: not a parquet file ({first_line(error)})") from error
+
+    def batches(names: list[str]) -> Iterator[Any]:
+        found: Iterator[Any] = pq.ParquetFile(path).iter_batches(BATCH_ROWS, columns=names)
+        return found
+
+    return arrow_table(path, "parquet", file.schema_arrow, batches, 2 * path.stat().st_size)
+
+
+def open_table(path: Path, is_header: Callable[[list[str], list[list[str]]], bool] = looks_like_names) -> Table:
+    """A table by its suffix: parquet, JSON lines, csv; any other file as tab-separated text.
+
+    `is_header` says whether the first row of csv or tab-separated text, given the rows after it, names the columns.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    suffix = suffix_of(path)
+    if suffix == ".parquet":
+        return open_parquet(path)
+    return open_json_lines(path) if suffix in JSON_LINES else open_delimited(path, is_header)
+
+
+def iterate_texts(file: Path, column: str | None = None) -> Iterator[tuple[int, str]]:
+    """(number from 1, text) of each line of a file, plain or gzip, or of each row of a table's column.
+
+    Args:
+        file: the file; a table is told by its suffix.
+        column: name of the column, or its number from 1. Empty cells are empty texts, so that rows stay aligned.
+
+    Raises:
+        InputError: missing, not UTF-8 (with line and byte offset), no such column, a table without `column`, or a row
+            that is none.
+    """
+    if column is None:
+        if suffix_of(file) in NEEDS_COLUMN:
+            have = open_table(file).columns()
+            raise InputError(f"{file}: a table; name the column of the texts with --column (it has {have})")
+        yield from iterate_lines(file)
+        return
+    table = open_table(file, lambda cells, rows: not column.isdigit() or looks_like_names(cells, rows))
+    if column in table.names:
+        place = table.names.index(column)
+    elif column.isdigit() and 1 <= int(column) <= table.width:
+        place = int(column) - 1
+    else:
+        raise InputError(f"{file}: no column {column!r} (have {table.columns()})")
+    for number, cells in table.read([place]):
+        if isinstance(cells, str):
+            raise InputError(f"{file} line {number}: {cells}")
+        if not isinstance(cells[0], (str, int, float, type(None))):
+            raise InputError(f"{file} line {number}: column {column!r} is no text")
+        yield number, "" if cells[0] is None else str(cells[0])
+
+
+def stdin_texts(column: str | None = None) -> Iterator[tuple[int, str]]:
+    """(number from 1, text) of standard input: its lines, or a column of the table (csv or JSON lines) that it is.
+
+    Raises:
+        InputError: not UTF-8 (with line and byte offset), or see `iterate_texts`.
+    """
+    if column is None:
+        for number, line in enumerate(decode_lines(sys.stdin.buffer, "standard input"), start=1):
+            yield number, (line.removeprefix("\ufeff") if number == 1 else line).removesuffix("\r")
+        return
+    with tempfile.TemporaryDirectory(prefix="msdc-") as folder:
+        first = sys.stdin.buffer.read(1)
+        copy = Path(folder) / f"stdin{'.jsonl' if first in (b'{', b'[') else '.csv'}"
+        with open(copy, "wb") as out:
+            out.write(first)
+            shutil.copyfileobj(sys.stdin.buffer, out)
+        try:
+            yield from iterate_texts(copy, column)
+        except InputError as error:
+            raise InputError(str(error).replace(str(copy), "standard input")) from error

@@ -1,4 +1,4 @@
-"""Lines of text files from untrusted sources: plain or gzip, strict UTF-8, bounded, with line numbers.
+"""Lines of text files: plain or gzip, strict UTF-8, with line numbers; rows of csv.
 
 `read_lines` holds a whole file and describes it (hash, size, what was normalized); `iterate_lines` streams a file of
 any size. Only a line feed ends a line: other Unicode separators belong to the sentence. A byte order mark and Windows
@@ -12,7 +12,7 @@ import gzip
 import hashlib
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -23,6 +23,8 @@ from msdc.files import regular_size
 MAX_TEXT_BYTES = 1 << 30
 BUFFER_BYTES = 1 << 20
 GZIP_MAGIC = b"\x1f\x8b"
+# What reading a damaged gzip file raises.
+DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 @dataclass(frozen=True)
@@ -61,102 +63,88 @@ def unpacked(raw: BinaryIO) -> BinaryIO:
     return io.BufferedReader(gzip.GzipFile(fileobj=raw), BUFFER_BYTES) if packed else raw
 
 
-def _raw_lines(path: Path, max_line_bytes: int | None, max_bytes: int | None) -> Iterator[tuple[int, int, bytes]]:
-    """(number from 1, byte offset in the unpacked text, bytes including the line feed) of each line."""
-    number, offset = 0, 0
-    # One byte more than allowed is asked for, so that a file at the limit is told from a larger one.
-    bound = min(value + 1 for value in (max_line_bytes, max_bytes, MAX_TEXT_BYTES) if value is not None)
+def decode_lines(raw_lines: Iterable[bytes], name: object, encoding: str = "utf-8") -> Iterator[str]:
+    """Lines with their byte order mark and carriage returns, without line feeds; `name` is for messages.
+
+    Raises:
+        InputError: a line is not in `encoding`, with its number and the byte offset in the unpacked text.
+    """
+    offset = 0
+    for number, raw in enumerate(raw_lines, start=1):
+        try:
+            yield raw.decode(encoding).removesuffix("\n")
+        except UnicodeDecodeError as error:
+            utf16 = number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff")
+            hint = "; it looks like UTF-16, save it as UTF-8" if utf16 else ""
+            place = f"{error.reason} at byte {offset + error.start}"
+            raise InputError(f"{name} line {number}: not valid UTF-8 ({place}){hint}") from error
+        offset += len(raw)
+
+
+def _raw_lines(path: Path) -> Iterator[bytes]:
+    """Lines with their line feeds; a file of a byte order mark alone has none."""
+    number = 0
     regular_size(path)
     try:
         with open(path, "rb", buffering=BUFFER_BYTES) as raw:
-            stream = unpacked(raw)
-            while line := stream.readline(bound):
-                number += 1
-                start, offset = offset, offset + len(line)
-                if max_line_bytes is not None and len(line) > max_line_bytes and not line.endswith(b"\n"):
-                    # Skip the rest of an over-long line, so that the line numbers stay right.
-                    while (rest := stream.readline(BUFFER_BYTES)) and not rest.endswith(b"\n"):
-                        offset += len(rest)
-                    offset += len(rest)
-                    line = line[:max_line_bytes].decode("utf-8", "ignore").encode()
-                if max_bytes is not None and offset > max_bytes:
-                    raise InputError(f"{path} line {number}: more than {max_bytes >> 20} MiB of text")
-                if max_line_bytes is None and len(line) > MAX_TEXT_BYTES:
-                    raise InputError(f"{path} line {number}: longer than {MAX_TEXT_BYTES >> 20} MiB")
-                yield number, start, line
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            for number, line in enumerate(unpacked(raw), start=1):
+                if number > 1 or line != b"\xef\xbb\xbf":
+                    yield line
+    except DAMAGED as error:
         raise InputError(f"{path}: damaged gzip file after line {number} ({error})") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
-def _decode(path: Path, number: int, offset: int, raw: bytes, encoding: str) -> str:
-    try:
-        return raw.decode(encoding)
-    except UnicodeDecodeError as error:
-        utf16 = number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff")
-        hint = "; it looks like UTF-16, save it as UTF-8" if utf16 else ""
-        place = f"{error.reason} at byte {offset + error.start}"
-        raise InputError(f"{path} line {number}: not valid UTF-8 ({place}){hint}") from error
-
-
-def _decoded(
-    path: Path, encoding: str, max_line_bytes: int | None, max_bytes: int | None
-) -> Iterator[tuple[int, str, bool]]:
-    """(number from 1, line without its line feed and byte order mark, whether it began with such a mark)."""
-    for number, offset, raw in _raw_lines(path, max_line_bytes, max_bytes):
-        line = _decode(path, number, offset, raw, encoding)
-        marked = number == 1 and line.startswith("\ufeff")
-        if marked and not (line := line[1:]):
-            return
-        yield number, line.removesuffix("\n"), marked
-
-
-def iterate_lines(
-    path: str | Path, *, encoding: str = "utf-8", max_line_bytes: int | None = None, max_bytes: int | None = None
-) -> Iterator[tuple[int, str]]:
+def iterate_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     """Stream (line number from 1, line without its end) of a file, plain or gzip.
 
-    Args:
-        path: the file.
-        encoding: how it is decoded, strictly.
-        max_line_bytes: longer lines are cut there; None: lines up to 1 GiB are held.
-        max_bytes: most bytes of unpacked text; None: any size.
-
     Raises:
-        InputError: missing, too large, damaged gzip, or not in `encoding` (with line number and byte offset). Raised at
-            the line where it is found; earlier lines have been yielded by then.
+        InputError: missing, damaged gzip, or not UTF-8 (with line number and byte offset). Raised at the line where it
+            is found; earlier lines have been yielded by then.
     """
-    for number, line, _ in _decoded(Path(path), encoding, max_line_bytes, max_bytes):
-        yield number, line.removesuffix("\r")
+    path = Path(path)
+    for number, line in enumerate(decode_lines(_raw_lines(path), path), start=1):
+        line = line.removesuffix("\r")
+        yield number, line.removeprefix("\ufeff") if number == 1 else line
 
 
-def read_lines(path: str | Path, encoding: str = "utf-8", max_bytes: int = MAX_TEXT_BYTES) -> Lines:
+def read_lines(path: str | Path, encoding: str = "utf-8") -> Lines:
     """Every line of a file, with its provenance and notes on what was normalized.
 
     Raises:
         InputError: as `iterate_lines`, or an empty file, or a NUL character.
     """
     path = Path(path)
-    lines: list[str] = []
     notes: list[str] = []
-    windows: list[int] = []
-    for number, line, marked in _decoded(path, encoding, None, max_bytes):
-        if marked:
-            notes.append("line 1: byte order mark removed")
-        if "\0" in line:
-            raise InputError(f"{path} line {number}: a NUL character; this is not a text file")
-        if line.endswith("\r"):
-            windows.append(number)
-        lines.append(line.removesuffix("\r"))
-    if windows:
+    lines = list(decode_lines(_raw_lines(path), path, encoding))
+    if not lines:
+        raise InputError(f"{path}: empty file")
+    if lines[0].startswith("\ufeff"):
+        lines[0] = lines[0][1:]
+        notes.append("line 1: byte order mark removed")
+    if (binary := next((number for number, line in enumerate(lines, start=1) if "\0" in line), None)) is not None:
+        raise InputError(f"{path} line {binary}: a NUL character; this is not a text file")
+    if windows := [number for number, line in enumerate(lines, start=1) if line.endswith("\r")]:
+        lines = [line.removesuffix("\r") for line in lines]
         notes.append(f"line {windows[0]}: Windows line end removed ({len(windows)} lines)")
     with open(path, "rb") as handle:
         digest = hashlib.file_digest(handle, "sha256").hexdigest()
-        size = handle.tell()
-    if not lines:
-        raise InputError(f"{path}: empty file")
-    return Lines(path, lines, SourceFile(path.name, size, digest, path), notes)
+        source = SourceFile(path.name, handle.tell(), digest, path)
+    return Lines(path, lines, source, notes)
+
+
+def csv_rows(lines: Iterable[str], delimiter: str = ",") -> Iterator[tuple[int, list[str] | str]]:
+    """Rows of an RFC 4180 file, each with the number of the line that it starts on; or why it is no row."""
+    reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter, strict=True)
+    while True:
+        start = reader.line_num + 1
+        try:
+            yield start, next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield start, f"not valid CSV ({error})"  # the reader begins anew at the next line
 
 
 def read_csv_rows(path: str | Path) -> tuple[Lines, list[tuple[int, list[str]]]]:
@@ -167,14 +155,8 @@ def read_csv_rows(path: str | Path) -> tuple[Lines, list[tuple[int, list[str]]]]
     """
     source = read_lines(path)
     rows: list[tuple[int, list[str]]] = []
-    reader = csv.reader((line + "\n" for line in source.lines), strict=True)
-    start = 1
-    while True:
-        try:
-            row = next(reader)
-        except StopIteration:
-            return source, rows
-        except csv.Error as error:
-            raise source.error(start, f"not valid CSV ({error})") from error
+    for start, row in csv_rows(source.lines):
+        if isinstance(row, str):
+            raise source.error(start, row)
         rows.append((start, row))
-        start = reader.line_num + 1
+    return source, rows

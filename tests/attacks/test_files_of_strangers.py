@@ -3,21 +3,15 @@
 import gzip
 import json
 import os
-import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from refusals import one_line
 
 import msdc
 from msdc.distill.catalog import apply_overrides, read_tree
-from msdc.distill.data.sources import open_corpora
-from msdc.distill.recipe import Corpus
 from msdc.errors import MsdcError
 from msdc.files import read_json, user_cache
 from msdc.text.text_files import iterate_lines, read_lines
@@ -61,156 +55,12 @@ def test_model_folder_with_an_endless_file(tiny_student, tmp_path, name, kind):
     assert name in one_line(lambda: msdc.load_encoder(model))
 
 
-def peak_mib(code, *arguments):
-    """Peak memory of a fresh process above what importing takes, and its output."""
-    program = (
-        "import resource, sys\nfrom msdc.distill.data.sources import open_corpora\n"
-        "from msdc.distill.recipe import Corpus\nimport pyarrow.parquet\nfrom msdc.errors import MsdcError\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n" + code +
-        "\nprint('peak', (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)\n"
-    )  # fmt: skip
-    limit = 6 * 2**30  # the machine is not put at risk by a failure
-    done = subprocess.run(
-        [sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True, timeout=240,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-500:]
-    return int(done.stdout.split("peak ")[1]), done.stdout
-
-
-READ = """
-kind = 'gettext' if '.po' in sys.argv[1] else 'auto'
-for source in open_corpora([Corpus(path=sys.argv[1], languages=('de',), kind=kind)]):
-    for number, row in enumerate(source.rows()):
-        if number == 20000: break
-    print(number, len(row.source))
-"""
-
-
-def test_parquet_whose_rows_share_one_huge_text(tmp_path):
-    def column():
-        return pa.DictionaryArray.from_arrays(pa.array([0] * 30_000, pa.int32()), pa.array(["x" * 1_000_000]))
-
-    table = pa.table({"en": column(), "de": column()})
-    path = tmp_path / "bomb.de.parquet"
-    pq.write_table(table, path, compression="zstd")
-    assert path.stat().st_size < 20_000
-    peak, _ = peak_mib(READ, path)
-    assert peak < 400, peak
-
-
-def lying_parquet(path, compression, value_bytes, as_dictionary=False):
-    """One text of `value_bytes` in a page of the first column, while the footer states a few bytes."""
-    texts = ["x" * value_bytes] + ["x"] * 99
-    table = pa.table({"en": texts, "de": ["y"] * 100})
-    pq.write_table(table, path, compression=compression, use_dictionary=as_dictionary, write_statistics=False,
-                   data_page_size=1 << 40, dictionary_pagesize_limit=1 << 40)  # fmt: skip
-    raw = path.read_bytes()
-    column = pq.ParquetFile(path).metadata.row_group(0).column(0)
-
-    def varint(number):
-        number *= 2  # zigzag
-        out = b""
-        while number > 127:
-            out, number = out + bytes([number & 127 | 128]), number >> 7
-        return out + bytes([number])
-
-    claimed = varint(column.total_uncompressed_size)
-    # As many bytes, so that no offset changes: 40, with empty digits above.
-    lie = bytes([1 << 7 | 0x50, *[0x80] * (len(claimed) - 2), 0])
-    footer = raw.rindex(claimed)
-    path.write_bytes(raw[:footer] + lie + raw[footer + len(claimed) :])
-    assert pq.ParquetFile(path).metadata.row_group(0).column(0).total_uncompressed_size < 100
-    return path
-
-
-@pytest.mark.parametrize(("compression", "as_dictionary"), [("zstd", False), ("zstd", True), ("brotli", False)])
-def test_parquet_page_that_lies_about_its_size(tmp_path, compression, as_dictionary):
-    """The footer states a few bytes, the page unpacks to 200 MB: refused before anything is unpacked."""
-    path = lying_parquet(tmp_path / "lie.de.parquet", compression, 200_000_000, as_dictionary)
-    assert path.stat().st_size < 200_000
-    peak, shown = peak_mib(
-        "try:\n    [list(s.rows()) for s in open_corpora([Corpus(path=sys.argv[1], languages=('de',))])]\n"
-        "except MsdcError as error:\n    print(error)\n", path,
-    )  # fmt: skip
-    assert "lie.de.parquet: row group 0 has a page of 200" in shown and peak < 50, (peak, shown)
-
-
-def test_parquet_page_as_large_as_is_allowed(tmp_path):
-    path = lying_parquet(tmp_path / "large.de.parquet", "zstd", 120_000_000)
-    peak, shown = peak_mib(READ, path)
-    assert shown.startswith("99 1") and peak < 1200, (peak, shown)
-
-
-@pytest.mark.parametrize("version", ["1.0", "2.6"])
-@pytest.mark.parametrize("pages", ["1.0", "2.0"])
-@pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
-def test_parquet_page_headers_add_up_to_what_an_honest_footer_states(tmp_path, version, pages, compression):
-    """Against the library's own count, for both kinds of pages, with and without dictionaries, statistics and nulls."""
-    import mmap
-
-    from msdc.text.parquet import page_sizes
-
-    path = tmp_path / "honest.parquet"
-    texts = [None if n % 7 == 0 else f"text {n % 50} {'long ' * (n % 90)}" for n in range(20_000)]
-    pq.write_table(
-        pa.table({"en": texts, "de": texts}), path, version=version, data_page_version=pages, compression=compression,
-        use_dictionary=["en"], data_page_size=4096, row_group_size=7000, write_page_index=True,
-    )  # fmt: skip
-    with open(path, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as raw:
-        metadata = pq.ParquetFile(path).metadata
-        for column in (metadata.row_group(g).column(c) for g in range(3) for c in range(2)):
-            start = column.dictionary_page_offset if column.has_dictionary_page else column.data_page_offset
-            sizes = list(page_sizes(raw, start, start + column.total_compressed_size))
-            assert sum(is_dictionary for _, is_dictionary in sizes) == column.has_dictionary_page
-            headers = column.total_uncompressed_size - sum(size for size, _ in sizes)
-            assert 8 * len(sizes) < headers < 600 * len(sizes)  # the footer's number counts the headers too
-
-
-def test_parquet_reads_as_before(tmp_path):
-    rows = [("one", "eins"), ("two", "zwei"), (None, "x"), ("one", "eins"), ("", "y"), ("three", "drei")]
-    path = tmp_path / "c.de.parquet"
-    pq.write_table(
-        pa.table({"english": [a for a, _ in rows], "non_english": [b for _, b in rows]}), path, row_group_size=2
-    )
-    (source,) = open_corpora([Corpus(path=str(path), languages=("de",))])
-    found = [(row.source, row.target) for row in source.rows()]
-    assert found == [row for row in rows if row[0]]
-
-
-@pytest.mark.parametrize(("place", "where"), [(40, "in row group 0 (a damaged page header)"), (400, "after row 0 (")])
-def test_damaged_parquet_names_its_file(tmp_path, place, where):
-    path = tmp_path / "c.de.parquet"
-    texts = [f"text number {i}" for i in range(5000)]
-    pq.write_table(pa.table({"en": texts, "de": texts}), path, use_dictionary=False, compression="gzip")
-    raw = bytearray(path.read_bytes())
-    raw[place:4000] = bytes([0xFF] * (4000 - place))
-    path.write_bytes(raw)
-    assert f"c.de.parquet: damaged parquet file {where}" in one_line(
-        lambda: [list(source.rows()) for source in open_corpora([Corpus(path=str(path), languages=("de",))])]
-    )
-
-
 def test_damaged_gzip_names_its_file(tmp_path):
     raw = bytearray(gzip.compress(b"one\teins\n" * 5000))
     raw[len(raw) // 2] ^= 255
     (tmp_path / "c.de.tsv.gz").write_bytes(raw)
     text = one_line(lambda: list(iterate_lines(tmp_path / "c.de.tsv.gz")))
     assert "c.de.tsv.gz: damaged gzip" in text
-
-
-def test_gettext_message_without_end(tmp_path):
-    path = tmp_path / "c.de.po.gz"
-    with gzip.open(path, "wb", compresslevel=1) as handle:
-        handle.write(b'msgid "good"\nmsgstr "gut"\n\nmsgid ""\n')
-        for _ in range(60):
-            handle.write(b'"' + b"x" * 500_000 + b'"\n')
-        handle.write(b'msgstr "y"\n\nmsgid "last"\nmsgstr "letzt"\n')
-    began = time.monotonic()
-    peak, shown = peak_mib(READ, path)
-    assert peak < 100 and time.monotonic() - began < 60
-    (source,) = open_corpora([Corpus(path=str(path), languages=("de",), kind="gettext")])
-    assert [(row.source, row.target) for row in source.rows()] == [("good", "gut"), ("last", "letzt")], shown
 
 
 @pytest.mark.parametrize("scalar", ["2026-99-99", "2026-01-01 99:99:99", "0x", "1:99:" + "9" * 400, "9" * 5000])

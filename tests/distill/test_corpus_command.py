@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 from msdc.compress.vocabulary.sentencepiece import train_vocabulary
 from msdc.distill.corpus import command
-from msdc.distill.data.sources import open_corpus
+from msdc.distill.data.corpora import open_corpus
 from msdc.distill.recipe import Corpus
 
 CSV = "en,de,score\n" + "A cat.,Eine Katze.,1\n,Ein Hund.,1\nYes.,Ja.,1\nx,y\n" + "z" * 300 + ",Z.,1\n"

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from msdc.distill.catalog import parse_recipe
-from msdc.distill.data.sources import open_corpora
+from msdc.distill.data.corpora import open_corpora
 from msdc.distill.pipeline import run
 from msdc.distill.preflight import check_recipe
 from msdc.distill.recipe import Corpus
@@ -198,5 +198,5 @@ def test_named_columns_of_labelled_pairs(tmp_path):
     other.write_text("id,verdict,first,second\n7,neutral,A.,B.\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"which are label, premise and hypothesis: `columns: \[A, B, C\]`"):
         open_corpora((Corpus(path=str(other), kind="nli-pairs"),))
-    with pytest.raises(InputError, match="need three columns"):
+    with pytest.raises(InputError, match="need 3 columns"):
         open_corpora((Corpus(path=str(other), kind="nli", columns=("first", "second")),))

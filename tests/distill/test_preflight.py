@@ -87,7 +87,7 @@ def test_dry_run_counts_and_tries(tiny_tree, tmp_path):
     # The corpus has seven languages; two are read, 60 rows of each.
     assert [source["rows"] for source in plan["sources"]] == [60, 60]
     recipe = load_recipe(str(file))
-    from msdc.distill.data.sources import open_corpora
+    from msdc.distill.data.corpora import open_corpora
 
     stream = TextStream(open_corpora(recipe.corpora), 1, recipe.heldout, "proportional")
     exact = 3 * sum(1 for _ in stream.rows(0)) / 8
@@ -113,7 +113,7 @@ def test_dry_run_without_a_network_says_what_it_needs():
 
 @pytest.mark.parametrize("balance", ["proportional", "root", "equal", "sources"])
 def test_the_estimate_of_an_epoch_is_near_the_epoch(parallel_tsv, balance):
-    from msdc.distill.data.sources import open_corpora
+    from msdc.distill.data.corpora import open_corpora
     from msdc.distill.recipe import Corpus, HeldOut
 
     corpora = (Corpus(path=str(parallel_tsv), languages=("de",), limit=200),

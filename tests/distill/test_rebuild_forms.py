@@ -39,6 +39,11 @@ def test_forms_of_pairs(tmp_path):
     assert read("corpus", tmp_path, path="a.po", language="de") == [("Yes", "Ja")]
     write("r.po", 'msgid "See :func:`~os.open` and ``x``."\nmsgstr "Siehe *hier* `da <u>`_."\n\n')
     assert read("corpus", tmp_path, path="r.po", language="de", rst=True) == [("See os.open and x.", "Siehe hier da.")]
+    unit = "<trans-unit><source>{}</source>{}</trans-unit>"
+    units = unit.format('Open <g id="1">file</g><ph id="2">{0}</ph>', '<target state="translated">Datei auf</target>')
+    units += unit.format("New", '<target state="needs-translation">New</target>') + unit.format("Old", "")
+    write("a.xliff", f'<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2"><file><body>{units}</body></file></xliff>')
+    assert read("xliff", tmp_path, path="a.xliff") == [("Open file", "Datei auf")]
     write("t.csv", 'a,"b, c"\n')
     assert read("table", tmp_path, path="t.csv", separator=",", quoted=True) == [("a", "b, c")]
     write("data.noun", '  1 license\n0 n | a kind of tree; "the oak of the king"; "oak"\n')

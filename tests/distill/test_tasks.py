@@ -13,8 +13,9 @@ from safetensors.torch import load_file
 from msdc.compress.student.from_transformers import to_student
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.distill.catalog import parse_recipe
+from msdc.distill.data import Row
 from msdc.distill.data.batches import Batch
-from msdc.distill.data.sources import Row, open_corpora
+from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.stream import TextStream
 from msdc.distill.objectives import MemoryBank
 from msdc.distill.pipeline import run

@@ -107,7 +107,7 @@ LINES = [
     ("encode ./stock x", "error: stock, a stock model,", "PyTorch", "train"),
     ("encode -i notes.txt -o v.parquet", "error: a parquet file", "pyarrow", "data"),
     ("corpus t.parquet", "t.parquet: a parquet file", "pyarrow", "data"),
-    ("corpus t.tmx", "t.tmx: TMX or XLIFF", "defusedxml", "data"),
+    ("corpus t.tmx", "t.tmx: TMX", "defusedxml", "data"),
 ]
 RUNTIME_LINES = [
     ("bench both --runtime executorch", "error: runtime executorch", "ExecuTorch", "executorch"),

@@ -10,10 +10,9 @@ from typing import Any
 
 from msdc.errors import InputError
 from msdc.files import sha256_file
-from msdc.text.text_files import MAX_TEXT_BYTES, iterate_lines
+from msdc.text.text_files import iterate_lines
 
 SUFFIXES = (".tsv", ".txt", ".csv")
-MAX_CORPUS_BYTES = 16 * MAX_TEXT_BYTES
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def file_sentences(path: Path) -> Iterator[tuple[int, str]]:
     Raises:
         InputError: as `iterate_lines`.
     """
-    for number, line in iterate_lines(path, max_bytes=MAX_CORPUS_BYTES):
+    for number, line in iterate_lines(path):
         for cell in line.split("\t"):
             yield number, cell
 
@@ -82,8 +81,8 @@ def _is_recipe(name: str) -> bool:
 
 def _recipe_streams(name: str, data: Path | None) -> list[CorpusText]:
     from msdc.distill.catalog import load_recipe
+    from msdc.distill.data.corpora import open_corpora
     from msdc.distill.data.exclusion import read_exclusion
-    from msdc.distill.data.sources import open_corpora
 
     recipe = load_recipe(name, data=data)
     # the last two parts of a path: a result names no folder of this machine

@@ -10,7 +10,6 @@ from msdc.bench.accuracy import evaluate
 from msdc.bench.accuracy.readers.parallel import read_parallel
 from msdc.errors import InputError, MsdcError
 from msdc.text.scored_pairs import read_pairs
-from msdc.text.text_files import read_lines
 
 GOOD = "2.5\ta b\tc d\n4.0\ta b c\ta b d\n0.5\tx\ty z\n"
 
@@ -73,13 +72,6 @@ def test_missing_and_folder(tmp_path):
         read_pairs(tmp_path / "none.tsv")
     with pytest.raises(InputError, match="a folder"):
         read_pairs(tmp_path)
-
-
-def test_too_large_is_refused_before_it_is_held(tmp_path):
-    file = tmp_path / "bomb.tsv.gz"
-    file.write_bytes(gzip.compress(b"1\ta\tb\n" * 10_000))
-    with pytest.raises(InputError, match="more than"):
-        read_lines(file, max_bytes=1000)
 
 
 def test_byte_order_mark_and_windows_line_ends_do_not_change_the_score(tmp_path, graded_rows, bag):

@@ -1,11 +1,19 @@
-"""OPUS over a real HTTP server on the loopback; hub files by their language pair."""
+"""OPUS over a real HTTP server on the loopback, the hub by its own cache; what a run downloads is recorded."""
+
+import hashlib
+import json
+import shutil
 
 import pytest
 from opus_server import opus, write_zip  # noqa: F401 (a fixture)
 
+from msdc.distill.catalog import parse_recipe
 from msdc.distill.data import download as remote
-from msdc.distill.data.sources import open_corpus
+from msdc.distill.data.corpora import open_corpus
+from msdc.distill.data.download import record_downloads
+from msdc.distill.pipeline import run
 from msdc.distill.recipe import Corpus
+from msdc.encoders.folder import locate_model
 from msdc.errors import InputError
 
 
@@ -61,3 +69,99 @@ def test_hub_files_keep_their_language(tmp_path, monkeypatch):
     assert path.name == "en-fr.train-00000.tsv" and path.read_text() == "Yes.\tfr\n"
     # Files that are not named by the pair are left to the `datasets` library.
     assert remote.link_by_language(tmp_path / "set", Corpus(hub="owner/parallel", languages=["tr"])) == []
+
+
+def sha(text):
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@pytest.fixture
+def talks(opus):  # noqa: F811
+    english = "".join(f"Sentence number {n}.\n" for n in range(40))
+    german = "".join(f"Satz Nummer {n}.\n" for n in range(40))
+    write_zip(opus / "de-en.txt.zip", {"Talks.de-en.en": english, "Talks.de-en.de": german})
+    remote._compare.cache_clear()
+    return {"de-en.en": sha(english), "de-en.de": sha(german)}
+
+
+def test_a_run_records_its_opus_files_and_says_what_changed(talks, tiny_tree, tmp_path, capsys):
+    tiny_tree["corpora"] = [{"opus": "Talks/v1", "languages": ["de"]}]
+    tiny_tree["stages"] = [{**tiny_tree["stages"][0], "steps": 2}]
+    tiny_tree["assistant"]["vocabulary"]["train"] = 120
+    tiny_tree["student"] = None
+    recipe = parse_recipe(tiny_tree, "tiny")
+    run(recipe, tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "downloads.json").read_text()) == {"opus Talks/v1": {"files": talks}}
+    assert "changed" not in capsys.readouterr().err
+    (file,) = (tmp_path / "cache").rglob("de-en.de")
+    file.write_text(file.read_text().replace("Satz", "Sitz"))
+    remote._compare.cache_clear()
+    run(recipe, tmp_path / "run", resume=True)
+    said = capsys.readouterr().err
+    assert said.count("warning: opus Talks/v1: changed since this run began: de-en.de (see") == 1, said
+    assert said.count("de-en.de: changed since it was downloaded") == 1, said
+
+
+def test_a_recipe_of_local_files_records_nothing(tiny_tree, tmp_path):
+    record_downloads(parse_recipe(tiny_tree, "tiny"), tmp_path)
+    assert list(tmp_path.glob("downloads.json")) == []
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch, tiny_teacher):
+    """The hub's own client over a cache with a data set and a model, each in two revisions; no network."""
+    import huggingface_hub
+
+    commits = {"main": "a" * 40, "v2": "b" * 40}
+    for kind, name in (("datasets", "me--pairs"), ("models", "me--teacher")):
+        root = tmp_path / "hub" / f"{kind}--{name}"
+        for ref, commit in commits.items():
+            folder = root / "snapshots" / commit
+            if kind == "models":
+                shutil.copytree(tiny_teacher, folder)
+            else:
+                folder.mkdir(parents=True)
+                # As in the hub's cache: a snapshot is made of links to blobs.
+                (root / "blobs").mkdir(exist_ok=True)
+                (root / "blobs" / ref).write_text(f"one {ref}\teins {ref}\n")
+                (folder / "en-de-train.tsv").symlink_to(f"../../blobs/{ref}")
+            (root / "refs").mkdir(exist_ok=True)
+            (root / "refs" / ref).write_text(commit)
+    real = huggingface_hub.snapshot_download
+
+    def cached(*names, **options):
+        return real(*names, **{**options, "cache_dir": tmp_path / "hub", "local_files_only": True})
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", cached)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return commits
+
+
+def rows(name):
+    return [row.source for source in open_corpus(Corpus(hub=name, languages=["de"])) for row in source.read()]
+
+
+@pytest.mark.parametrize(("pin", "ref"), [("", "main"), ("@v2", "v2"), ("@" + "b" * 40, "v2")])
+def test_a_revision_pins_data_sets_and_models(hub, pin, ref):
+    assert rows(f"me/pairs{pin}") == [f"one {ref}"]
+    assert locate_model(f"me/teacher{pin}").name == hub[ref]
+
+
+def test_a_revision_that_is_not_there(hub):
+    for name in ("me/pairs@v3", "me/pairs@" + "c" * 40):
+        with pytest.raises(InputError, match="cannot be fetched"):
+            rows(name)
+    with pytest.raises(InputError, match="not found on the hub"):
+        locate_model("me/teacher@v3")
+
+
+def test_hub_files_are_recorded_with_their_revision(hub, tiny_tree, tmp_path):
+    tiny_tree["corpora"] = [{"hub": "me/pairs@v2", "languages": ["de"]}]
+    tiny_tree["teacher"] = "me/teacher@v2"
+    record_downloads(parse_recipe(tiny_tree, "tiny"), tmp_path)
+    found = json.loads((tmp_path / "downloads.json").read_text())
+    assert found.keys() == {"hub me/pairs@v2", "model me/teacher@v2"}
+    data = found["hub me/pairs@v2"]
+    assert data["revision"] == hub["v2"] and list(data["files"].values()) == [sha("one v2\teins v2\n")]
+    model = found["model me/teacher@v2"]
+    assert model["revision"] == hub["v2"] and {"model.safetensors", "config.json"} <= model["files"].keys()

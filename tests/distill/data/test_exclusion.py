@@ -11,8 +11,8 @@ import yaml
 from msdc.bench.accuracy.contamination.check import check
 from msdc.distill.assistant import sample_rows
 from msdc.distill.catalog import load_recipe, parse_recipe
+from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.exclusion import Exclusion, excluded_files, read_exclusion, sentences_of
-from msdc.distill.data.sources import open_corpora
 from msdc.distill.data.stream import TextStream
 from msdc.distill.data.word_translation import learn_dictionary, put_into_words
 from msdc.distill.pipeline import Run, run

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from msdc.distill.data.sources import open_corpora
+from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.stream import TextStream, in_passes, weights
 from msdc.distill.recipe import Corpus, HeldOut
 from msdc.errors import InputError

@@ -10,9 +10,9 @@ import pytest
 
 import msdc
 from msdc.distill.assistant import sample_rows
+from msdc.distill.data import Row
 from msdc.distill.data.batches import make_chunk
-from msdc.distill.data.formats import join_punctuation
-from msdc.distill.data.sources import Row, open_corpora, open_corpus
+from msdc.distill.data.corpora import join_punctuation, open_corpora, open_corpus
 from msdc.distill.data.stream import TextStream
 from msdc.distill.data.word_translation import learn_dictionary, put_into_words
 from msdc.distill.recipe import Corpus, HeldOut

@@ -92,9 +92,10 @@ def test_a_column_of_a_table(model, tmp_path, form):
     elif form == "jsonl":
         path.write_text("".join(json.dumps({"id": n, "review": text}) + "\n" for n, text in enumerate(texts)))
     else:
-        quoted = ['"One, two."', '""', '"Say ""three""."']
+        # Quotes of csv are taken off, those of tab-separated text are text.
+        cells = texts if form == "tsv" else ['"One, two."', '""', '"Say ""three""."']
         delimiter = "\t" if form == "tsv" else ","
-        content = f"id{delimiter}review\n" + "".join(f"{n}{delimiter}{cell}\n" for n, cell in enumerate(quoted))
+        content = f"id{delimiter}review\n" + "".join(f"{n}{delimiter}{cell}\n" for n, cell in enumerate(cells))
         path.write_bytes(gzip.compress(content.encode()) if form.endswith("gz") else content.encode())
     run("encode", "-i", path, "--column", "review", "-o", tmp_path / "out.npy")
     assert np.array_equal(np.load(tmp_path / "out.npy"), model.encode(texts))

@@ -35,28 +35,6 @@ def test_a_wrong_byte_is_named_with_line_and_offset(tmp_path, pack):
         next(rows)
 
 
-def test_an_overlong_line_is_cut_and_the_numbers_stay_right(tmp_path):
-    giant = "é" * 3_000_000
-    path = write(tmp_path, f"{giant}\nshort\n{giant}".encode())
-    assert [(n, len(line)) for n, line in iterate_lines(path, max_line_bytes=1001)] == [(1, 500), (2, 5), (3, 500)]
-    exact = write(tmp_path, b"x" * 10 + b"\n" + b"y" * 10)
-    assert [line for _, line in iterate_lines(exact, max_line_bytes=10)] == ["x" * 10, "y" * 10]
-
-
-@pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_the_bound_on_the_size_counts_unpacked_bytes(tmp_path, pack):
-    path = write(tmp_path, pack(b"0123456789\n" * 10))
-    assert len(list(iterate_lines(path, max_bytes=110))) == 10
-    with pytest.raises(InputError, match="line 10: more than"):
-        list(iterate_lines(path, max_bytes=109))
-
-
-def test_a_giant_line_is_not_held_before_it_is_refused(tmp_path):
-    path = write(tmp_path, gzip.compress(b"x" * 5_000_000))
-    with pytest.raises(InputError, match="line 1: more than 0 MiB"):
-        list(iterate_lines(path, max_bytes=1000))
-
-
 def test_damage_and_absence(tmp_path):
     packed = gzip.compress(b"line\n" * 5000)
     with pytest.raises(InputError, match=r"damaged gzip file after line \d+"):

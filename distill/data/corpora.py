@@ -1,0 +1,588 @@
+"""Corpora as streams of rows, whatever their format: files, folders, data sets of the hub, OPUS.
+
+A row is (source, target, language). Bad lines are counted with their reason and the first line's number; a file of
+nothing but bad lines is an error. To add a format: a function (file, corpus, target language) -> its sources, and an
+entry in BY_SUFFIX, or in BY_KIND for one that only the recipe can tell.
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice, zip_longest
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from msdc.distill.data import Row
+from msdc.distill.data.columns import (
+    base_code,
+    find_labelled,
+    find_pairs,
+    find_texts,
+    find_triple,
+    is_header,
+    unknown_format,
+    unnamed_language,
+)
+from msdc.distill.data.download import fetch_hub, fetch_opus, hub_tables, is_saved, saved_table
+from msdc.distill.data.exclusion import Exclusion
+from msdc.distill.recipe import Corpus
+from msdc.errors import InputError
+from msdc.extras import require
+from msdc.files import regular_size
+from msdc.text.scored_pairs import GOLD_RANGE, read_pairs
+from msdc.text.tabular import JSON_LINES, Table, first_line, open_table, suffix_of, text_bytes
+from msdc.text.text_files import DAMAGED, iterate_lines, unpacked
+from msdc.text.tokenizer import clean
+
+MAX_REASONS = 20  # counted apart
+TEST_SET_IN_NAME = re.compile(r"test|sts-?20\d\d|sts1[2-6]")
+LANGUAGE_IN_NAME = re.compile(r"(?:^|[._-])([a-z]{2,3})-([a-z]{2,3})(?=[._]|$)")
+LANGUAGE_AT_END = re.compile(r"(?:^|[._-])(?!po\b|gz\b)([a-z]{2})(?:\.(?:txt|po|gz))*$")
+ONE_LANGUAGE = ("nli", "nli-pairs", "scored", "text", "triples")  # kinds without a target language
+NLI_CLASSES = ("contradiction", "entailment", "neutral")  # in the order of the numbers that we train on
+HUB_CLASSES = ("entailment", "neutral", "contradiction")  # the numbers of snli, multi_nli, all-nli and anli on the hub
+# First bytes of files that are often taken for text
+BINARY = {
+    b"PK\x03\x04": "a zip archive or an Office document",
+    b"%PDF": "PDF",
+    b"\xd0\xcf\x11\xe0": "an old Office document",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+}
+XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+# Elements inside a segment whose content is code of the original document, not text
+XML_CODE = frozenset(["bpt", "ept", "ph", "it", "ut", "sub", "x", "bx", "ex", "sc", "ec", "cp"])
+
+
+class Bad(NamedTuple):
+    """A line that gives no row, and why."""
+
+    line: int
+    why: str
+
+
+@dataclass
+class Source:
+    """One readable part of a corpus.
+
+    Attributes:
+        name: for messages.
+        language: of the targets.
+        bytes: approximate size of the text, for its weight.
+        corpus: the entry of the recipe.
+        entries: reads it from the start.
+        form: what it was read as, for messages.
+        domain: number of the corpus in the recipe.
+        made: no person wrote the targets: they are never held out and no vocabulary is trained on them.
+        without: sentences whose rows are left out.
+        too_long: rows left out for their length, in the last reading.
+        reasons: bad lines of the last reading by what is wrong with them: how many, and the first one's number.
+    """
+
+    name: str
+    language: str
+    bytes: int
+    corpus: Corpus
+    entries: Callable[[], Iterator[Row | Bad]]
+    form: str = ""
+    domain: int = 0
+    made: bool = False
+    without: Exclusion | None = None
+    too_long: int = field(default=0, init=False, repr=False)
+    reasons: dict[str, tuple[int, int]] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def bad(self) -> int:
+        """Bad lines of the last reading."""
+        return sum(count for count, _ in self.reasons.values())
+
+    @property
+    def first_bad(self) -> str:
+        """The first bad line with its number; empty where there is none."""
+        return next((f"line {line}: {why}" for why, (_, line) in self.reasons.items()), "")
+
+    def rows(self) -> Iterator[Row]:
+        """Rows as the format reads them; bad lines are counted."""
+        for entry in self.entries():
+            if isinstance(entry, Row):
+                yield entry
+                continue
+            why = entry.why if entry.why in self.reasons or len(self.reasons) < MAX_REASONS else "other reasons"
+            count, first = self.reasons.get(why, (0, entry.line))
+            self.reasons[why] = (count + 1, first)
+
+    def kept_rows(self) -> Iterator[Row]:
+        """The rows without those that hold an excluded sentence."""
+        if self.without is None:
+            return self.rows()
+        corpus = self.corpus
+        key = (self.name, self.language, corpus.kind, corpus.columns, corpus.tokenized)
+        return self.without.keep(key, self.rows())
+
+    def read(self) -> Iterator[Row]:
+        """Rows cleaned and filtered by the corpus' limits.
+
+        Raises:
+            InputError: no usable row in the whole source.
+        """
+        taken = 0
+        self.too_long, self.reasons = 0, {}
+        longest, limit = self.corpus.max_characters, self.corpus.limit
+        for source, target, language, third, _, label in self.kept_rows():
+            source, target = clean(source), clean(target)
+            if len(source) > longest or len(target) > longest:
+                self.too_long += 1
+                continue
+            taken += 1
+            yield Row(source, target, language, clean(third) if third else "", self.domain, label)
+            if taken == limit:
+                break
+        if not taken:
+            long = f"{self.too_long} of more than {longest} characters (max_characters)" if self.too_long else ""
+            reason = "; ".join(filter(None, (self.first_bad, long)))
+            empty = " (empty)" if self.without is None else " (empty, or every sentence is excluded)"
+            form = f"; read as {self.form}" if self.form else ""
+            raise InputError(f"{self.name}: no usable sentence{f'; {reason}' if reason else empty}{form}")
+
+
+def refuse_test_set(path: Path, what: str) -> None:
+    """Graded pairs of a test set neither train nor choose; `what` says what the file was named for.
+
+    Raises:
+        InputError: the file's name says that it is a test set.
+    """
+    if TEST_SET_IN_NAME.search(path.name.lower()):
+        raise InputError(f"{path}: a test set must not {what}")
+
+
+def language_of(path: Path, corpus: Corpus, at_end: bool = False) -> str | None:
+    """Target language from a name like `x.en-de.tsv.gz` or the corpus' only language; None where neither tells.
+
+    `at_end`: a name like `x.de` tells it too (one of two aligned files, a catalogue).
+    """
+    found = [match.groups() for match in LANGUAGE_IN_NAME.finditer(path.name)]
+    if found:
+        # A set's own name may look like a pair of languages (osm-id.en-de.tsv): the pair with the source counts.
+        one, two = next((pair for pair in found if corpus.source in pair), found[0])
+        return two if one == corpus.source else one
+    if len(corpus.languages) == 1:
+        return corpus.languages[0]
+    match = LANGUAGE_AT_END.search(path.name) if at_end else None
+    return None if match is None else match[1]
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def read_table(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
+    """csv, tab-separated text, JSON lines, parquet.
+
+    Raises:
+        InputError: another kind of file, or see `table_sources`.
+    """
+    return table_sources(_open_table(path, corpus), corpus, language)
+
+
+def _open_table(path: Path, corpus: Corpus) -> Table:
+    regular_size(path)
+    with open(path, "rb") as handle:
+        first = handle.read(8)
+    if binary := next((name for mark, name in BINARY.items() if first.startswith(mark)), None):
+        raise unknown_format(path, binary)
+    if suffix_of(path) in JSON_LINES and next((s for _, line in iterate_lines(path) if (s := line.strip())), "") == "[":
+        raise unknown_format(path, "one JSON list; write one object per line (jq -c '.[]')")
+    any_names = suffix_of(path) == ".csv"
+    return open_table(path, lambda cells, rows: is_header(corpus, cells, rows, any_names))
+
+
+def table_sources(table: Table, corpus: Corpus, language: str | None) -> list[Source]:
+    """The sources of a table: pairs, triples or plain text, by the corpus' kind.
+
+    Raises:
+        InputError: it cannot be told which columns are meant, or which language.
+    """
+
+    def make(columns: Sequence[int], code: str, of: int, part: object, row: Callable[..., Row]) -> Source:
+        def entries() -> Iterator[Row | Bad]:
+            for number, cells in table.read(columns):
+                if isinstance(cells, str):
+                    yield Bad(number, cells)
+                elif not all(isinstance(cell, (str, type(None))) for cell in cells):
+                    yield Bad(number, "not text")
+                elif not all(cell and cell.strip() for cell in cells):
+                    yield Bad(number, "empty" if len(columns) == 1 else "an empty side")
+                else:
+                    yield row(*cells)
+
+        name = f"{table.path}:{part}" if of > 1 else str(table.path)
+        return Source(name, code, table.size // of, corpus, entries, _form(table, columns))
+
+    if corpus.kind == "triples":
+        triple = find_triple(table, corpus)
+        return [make(triple, corpus.source, 1, "", lambda one, two, third: Row(one, two, corpus.source, third))]
+    if corpus.kind == "text":
+        texts = find_texts(table, corpus)
+        return [make([at], corpus.source, len(texts), at + 1, lambda text: _plain(text, corpus)) for at in texts]
+    pairs = find_pairs(table, corpus, language)
+
+    def pair(code: str) -> Callable[..., Row]:
+        return lambda one, two: Row(one, two, code)
+
+    return [make([one, two], code, len(pairs), code, pair(code)) for one, two, code in pairs]
+
+
+def _form(table: Table, columns: Sequence[int]) -> str:
+    return f"{table.form}, columns {' + '.join(table.names[c] if table.names else str(c + 1) for c in columns)}"
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def join_punctuation(text: str) -> str:
+    """Undo the tokenization of old corpora: no blank before closing marks and clitics, none inside brackets."""
+    text = re.sub(r" (n't|'(?:s|re|ve|ll|d|m))\b", r"\1", text, flags=re.IGNORECASE)
+    return re.sub(r"(?<=[(\[]) | (?=[.,!?;:%)\]])", "", text)
+
+
+def _plain(text: str, corpus: Corpus) -> Row:
+    return Row(join_punctuation(text) if corpus.tokenized else text, "", corpus.source)
+
+
+def read_text(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
+    """One sentence per line, or the columns of tab-separated text that the corpus names, one after the other.
+
+    Raises:
+        InputError: no such column.
+    """
+    names = next(iterate_lines(path), (0, ""))[1].split("\t") if corpus.columns else []
+    if missing := [c for c in corpus.columns if (c not in names if isinstance(c, str) else not 1 <= c <= len(names))]:
+        raise InputError(f"{path}: no column {missing[0]!r} (have {', '.join(names)[:80]})")
+    places = [names.index(c) if isinstance(c, str) else c - 1 for c in corpus.columns]
+    header = any(isinstance(c, str) for c in corpus.columns)
+
+    def entries() -> Iterator[Row | Bad]:
+        last: list[str] = []
+        for number, line in islice(iterate_lines(path), int(header), None):
+            found = [line]
+            if places:
+                cells = line.split("\t")
+                # Several lines in a row have the same premise.
+                before, last = last, [cells[place] if place < len(cells) else "" for place in places]
+                found = [text for text in last if text not in before]
+            for text in found:
+                yield _plain(text, corpus) if text.strip() else Bad(number, "empty")
+
+    return [Source(str(path), corpus.source, text_bytes(path), corpus, entries, "text")]
+
+
+def aligned_files(first: Path, second: Path, corpus: Corpus, language: str) -> list[Source]:
+    """Two files whose lines correspond; reading raises InputError where one is longer than the other."""
+
+    def entries() -> Iterator[Row | Bad]:
+        for one, two in zip_longest(iterate_lines(first), iterate_lines(second)):
+            if one is None or two is None:
+                raise InputError(f"{first} and {second}: not line-aligned, one ends at line {(one or two)[0] - 1}")
+            filled = one[1].strip() and two[1].strip()
+            yield Row(one[1], two[1], language) if filled else Bad(one[0], "an empty side")
+
+    size = first.stat().st_size + second.stat().st_size
+    return [Source(f"{first} + {second.name}", language, size, corpus, entries)]
+
+
+def read_dictionary(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
+    """Word pairs separated by a tab or blank, as MUSE has them, as parallel data (Reimers and Gurevych 2020).
+
+    Raises:
+        InputError: the language is not known.
+    """
+    if language is None:
+        raise unnamed_language(path)
+
+    def entries() -> Iterator[Row | Bad]:
+        for number, line in iterate_lines(path):
+            cells = line.split("\t") if "\t" in line else line.split(maxsplit=1)
+            good = len(cells) >= 2 and cells[0].strip() and cells[1].strip()
+            yield Row(cells[0], cells[1], language) if good else Bad(number, "not a word pair")
+
+    return [Source(str(path), language, path.stat().st_size, corpus, entries, "dictionary")]
+
+
+# --- labels -----------------------------------------------------------------------------------------------------------
+
+
+def read_scored(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
+    """Pairs with gold similarities 0 .. 5 in any layout of msdc.text.scored_pairs, scaled to 0 .. 1, for regression.
+
+    Raises:
+        InputError: a test set.
+    """
+    refuse_test_set(path, "be trained on; name the training part")
+
+    def entries() -> Iterator[Row]:
+        pairs = read_pairs(path)
+        for first, second, gold in zip(pairs.first, pairs.second, pairs.gold_N.tolist(), strict=True):
+            yield Row(first, second, corpus.source, label=gold / GOLD_RANGE[1])
+
+    return [Source(str(path), corpus.source, text_bytes(path), corpus, entries, "scored")]
+
+
+def _nli_class(cell: object) -> str:
+    """The name of a class; empty where it is none, as `-` and -1 of pairs whose annotators do not agree."""
+    text = str(cell).strip().lower()
+    number = text.removesuffix(".0")
+    return HUB_CLASSES[int(number)] if number in ("0", "1", "2") else text if text in NLI_CLASSES else ""
+
+
+def _labelled(path: Path, corpus: Corpus) -> tuple[str, Callable[[], Iterator[tuple[int, list[str] | str]]]]:
+    """What a file of NLI is read as; its lines: class, premise and hypothesis with the number, or what is wrong.
+
+    Tab-separated text has these as its first columns; other tables have them under their usual names, or under those
+    that the corpus names.
+    """
+    plain = suffix_of(path) not in TABLES and not corpus.columns
+    table = None if plain else _open_table(path, corpus)
+    columns = [] if table is None else find_labelled(table, corpus)
+
+    def lines() -> Iterator[tuple[int, list[Any] | str]]:
+        if table is not None:
+            yield from table.read(columns)
+            return
+        for number, line in iterate_lines(path):
+            cells = line.split("\t")
+            yield number, cells[:3] if len(cells) >= 3 else f"{len(cells)} columns"
+
+    def read() -> Iterator[tuple[int, list[str] | str]]:
+        for number, cells in lines():
+            if isinstance(cells, str) or not all(isinstance(cell, str) for cell in cells[1:]):
+                yield number, cells if isinstance(cells, str) else "not text"
+            else:
+                yield number, [_nli_class(cells[0]), *cells[1:]]
+
+    return corpus.kind if table is None else _form(table, columns), read
+
+
+def read_nli(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
+    """Natural language inference as triples.
+
+    Pairs of one premise follow each other, as in SNLI and MultiNLI; every entailed hypothesis is combined with every
+    contradicting one. A premise that lacks either gives no triple and counts as a bad line.
+    """
+    form, lines = _labelled(path, corpus)
+
+    def entries() -> Iterator[Row | Bad]:
+        premise = ""
+        found: dict[str, list[str]] = {}
+        for number, cells in chain(lines(), [(0, "")]):
+            if isinstance(cells, str) or cells[1].strip() != premise:
+                if found:
+                    entailed, contradicting = found.get("entailment", []), found.get("contradiction", [])
+                    if not entailed or not contradicting:
+                        yield Bad(number, "the premise before has no entailment or no contradiction")
+                    yield from (Row(premise, one, corpus.source, other) for one in entailed for other in contradicting)
+                premise, found = "", {}
+            if not isinstance(cells, str) and cells[0]:
+                premise = cells[1].strip()
+                found.setdefault(cells[0], []).append(cells[2])
+
+    return [Source(str(path), corpus.source, text_bytes(path), corpus, entries, form)]
+
+
+def read_nli_pairs(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
+    """Natural language inference as labelled pairs, for classification."""
+    form, lines = _labelled(path, corpus)
+
+    def entries() -> Iterator[Row | Bad]:
+        for number, cells in lines():
+            if isinstance(cells, str) or not all(cell.strip() for cell in cells):
+                yield Bad(number, "expected a label of NLI, a premise and a hypothesis")
+            else:
+                yield Row(cells[1], cells[2], corpus.source, label=float(NLI_CLASSES.index(cells[0])))
+
+    return [Source(str(path), corpus.source, text_bytes(path), corpus, entries, form)]
+
+
+# --- catalogues and translation memories ------------------------------------------------------------------------------
+
+
+def read_gettext(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
+    """Translated entries of a gettext catalogue; fuzzy ones count as bad.
+
+    The language is the corpus', that of the file's name, or the one in the catalogue's header.
+
+    Raises:
+        InputError: none of these tells it.
+    """
+    code = language or language_of(path, corpus, at_end=True)
+    if code is None:
+        head = (re.search(r'^"Language: *([a-z]{2,3})', line) for _, line in islice(iterate_lines(path), 100))
+        code = next((match[1] for match in head if match), None)
+    if code is None:
+        raise unnamed_language(path)
+    quoted = re.compile(r'^(?:(msgid|msgstr|msgctxt|msgid_plural|msgstr\[\d+\])\s+)?"(.*)"\s*$')
+
+    def unescape(text: str) -> str:
+        return re.sub(r"\\(.)", lambda m: {"n": "\n", "t": "\t"}.get(m[1], m[1]), text)
+
+    def entries() -> Iterator[Row | Bad]:
+        entry: dict[str, str] = {}
+        key, fuzzy = "", False
+        for number, line in chain(iterate_lines(path), [(0, "")]):
+            fuzzy = fuzzy or (line.startswith("#,") and "fuzzy" in line)
+            if match := quoted.match(line):
+                key = match[1] or key
+                entry[key] = entry.get(key, "") + match[2]
+            elif not line.strip() and entry:
+                one, two = unescape(entry.get("msgid", "")), unescape(entry.get("msgstr", ""))
+                if one.strip():
+                    good = two.strip() and not fuzzy
+                    yield Row(one, two, code) if good else Bad(number, "untranslated or fuzzy")
+                entry, key, fuzzy = {}, "", False
+
+    return [Source(str(path), code, path.stat().st_size, corpus, entries, "gettext")]
+
+
+def segment_text(element: Any) -> str:
+    """Text of an XML segment without the code of inline elements; what follows one belongs to the segment."""
+    parts = [element.text or ""]
+    for inner in element:
+        if str(inner.tag).rsplit("}", 1)[-1] not in XML_CODE:
+            parts.append(segment_text(inner))
+        parts.append(inner.tail or "")
+    return "".join(parts)
+
+
+def _tmx_units(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """(number, texts by language) of the units of a translation memory.
+
+    Raises:
+        InputError: not well-formed XML, or a damaged gzip file.
+    """
+    require("defusedxml", "TMX")
+    from defusedxml.ElementTree import iterparse
+
+    regular_size(path)
+    number, body = 0, None
+    try:
+        with open(path, "rb") as raw:
+            for event, element in iterparse(unpacked(raw), events=("start", "end")):
+                if event == "start":
+                    body = element if element.tag == "body" else body
+                elif element.tag == "tu":
+                    number += 1
+                    texts: dict[str, str] = {}
+                    for variant in element.iterfind("tuv"):
+                        code, segment = variant.get(XML_LANG) or variant.get("lang"), variant.find("seg")
+                        if code and segment is not None:
+                            texts.setdefault(base_code(code), segment_text(segment))
+                    yield number, texts
+                    if body is not None:
+                        body.clear()
+    except (SyntaxError, ValueError, *DAMAGED) as error:  # ElementTree's ParseError is a SyntaxError
+        raise InputError(f"{path}: damaged TMX after unit {number} ({first_line(error)})") from error
+
+
+def read_tmx(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
+    """A translation memory: one source per wanted language, or per language of its first units where none is named.
+
+    Raises:
+        InputError: only the source language is there, or see `_tmx_units`.
+    """
+    found = dict.fromkeys(code for _, texts in islice(_tmx_units(path), 1000) for code in texts)
+    codes = [base_code(code) for code in corpus.languages] or [code for code in found if code != corpus.source]
+    if not codes:
+        raise InputError(f"{path}: a translation memory without a language beside {corpus.source!r} in its first units")
+
+    def entries(code: str) -> Iterator[Row | Bad]:
+        for number, texts in _tmx_units(path):
+            one, two = texts.get(corpus.source, ""), texts.get(code, "")
+            missing = code if corpus.source in texts else corpus.source
+            filled = one.strip() and two.strip()
+            yield Row(one, two, code) if filled else Bad(number, f"no {missing} in the unit")
+
+    def make(code: str) -> Source:
+        name = f"{path}:{code}" if len(codes) > 1 else str(path)
+        return Source(name, code, text_bytes(path) // len(codes), corpus, lambda: entries(code), "TMX")
+
+    return [make(code) for code in codes]
+
+
+# --- corpora ----------------------------------------------------------------------------------------------------------
+
+Reader = Callable[[Path, Corpus, "str | None"], list[Source]]
+# Of the kinds that name a format; `text`, `pairs` and `triples` are read by suffix.
+BY_KIND: dict[str, Reader] = {
+    "nli": read_nli,
+    "nli-pairs": read_nli_pairs,
+    "scored": read_scored,
+    "dictionary": read_dictionary,
+    "gettext": read_gettext,
+}
+TABLES = (".csv", ".parquet", *JSON_LINES)
+BY_SUFFIX: dict[str, Reader] = {".po": read_gettext, ".tmx": read_tmx, **dict.fromkeys(TABLES, read_table)}
+CORPUS_SUFFIXES = (*BY_SUFFIX, ".tsv", ".txt")
+
+
+def find_reader(path: Path, kind: str) -> Reader:
+    """The reader of a file in a corpus of `kind`."""
+    suffix = suffix_of(path)
+    lines = kind == "text" or (kind == "auto" and suffix == ".txt")
+    return BY_KIND.get(kind) or BY_SUFFIX.get(suffix) or (read_text if lines else read_table)
+
+
+def _read_file(path: Path, corpus: Corpus) -> list[Source]:
+    """The sources of a file; none where its name says that it has no wanted language."""
+    language = language_of(path, corpus)
+    if corpus.languages and corpus.kind not in ONE_LANGUAGE and language not in (None, *corpus.languages):
+        return []
+    return find_reader(path, corpus.kind)(path, corpus, language)
+
+
+def open_corpus(corpus: Corpus) -> list[Source]:
+    """The sources of one corpus entry.
+
+    Raises:
+        InputError: nothing is there, nothing in the wanted languages, or a language that is not known.
+    """
+    if corpus.files is not None:
+        first, second = (Path(name).expanduser() for name in corpus.files)
+        for path in (first, second):
+            if not path.is_file():
+                raise InputError(f"{path}: no such corpus file")
+        language = corpus.languages[0] if corpus.languages else language_of(second, corpus, at_end=True)
+        if language is None:
+            raise unnamed_language(second)
+        return aligned_files(first, second, corpus, language)
+    if corpus.opus is not None:
+        return [s for one, two, code in fetch_opus(corpus) for s in aligned_files(one, two, corpus, code)]
+    if corpus.hub is not None:
+        # Its files where they are named by language pair, else what the library makes of it.
+        if files := fetch_hub(corpus):
+            return [source for path in files for source in _read_file(path, corpus)]
+        return [source for table, code in hub_tables(corpus) for source in table_sources(table, corpus, code)]
+    whole = Path(str(corpus.path)).expanduser()
+    if is_saved(whole):
+        return table_sources(saved_table(whole), corpus, language_of(whole, corpus))
+    if whole.is_dir():
+        paths = sorted(p for p in whole.iterdir() if p.is_file() and suffix_of(p) in CORPUS_SUFFIXES)
+    else:
+        paths = [Path(name) for name in sorted(glob.glob(str(whole), recursive=True)) if Path(name).is_file()]
+    if not paths:
+        raise InputError(f"{corpus.path}: no such corpus file")
+    sources = [source for path in paths for source in _read_file(path, corpus)]
+    if not sources:
+        raise InputError(f"{corpus.path}: nothing in the wanted languages ({', '.join(corpus.languages)})")
+    return sources
+
+
+def open_corpora(corpora: Sequence[Corpus], without: Exclusion | None = None) -> list[Source]:
+    """All sources of a recipe, `without` the rows that hold an excluded sentence."""
+    sources = []
+    for domain, corpus in enumerate(corpora):
+        for source in open_corpus(corpus):
+            source.domain, source.without = domain, without
+            sources.append(source)
+    return sources

@@ -1,0 +1,351 @@
+"""Corpora as researchers have them: each format is read into the same pairs, bad lines are counted, or one error says
+what was seen."""
+
+import csv
+import gzip
+import io
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from msdc.distill.data.corpora import BY_KIND, ONE_LANGUAGE, find_reader, open_corpora, open_corpus
+from msdc.distill.recipe import KINDS, Corpus
+from msdc.errors import InputError
+
+PAIRS = [("A cat, asleep.", 'Eine Katze, "schlafend".'), ("Two\tdogs.", "Zwei Hunde."), ("It is late.", "Es ist spät.")]
+READ = [(one.replace("\t", " "), two, "de") for one, two in PAIRS]
+
+
+def rows(**settings):
+    return [(r.source, r.target, r.language) for s in open_corpus(Corpus(**settings)) for r in s.read()]
+
+
+def made(path, content):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return str(path)
+
+
+def as_csv(table, delimiter=",", quoting=csv.QUOTE_MINIMAL):
+    out = io.StringIO()
+    csv.writer(out, delimiter=delimiter, quoting=quoting).writerows(table)
+    return out.getvalue().encode()
+
+
+# --- tables
+
+
+@pytest.mark.parametrize("delimiter", [",", ";"])
+@pytest.mark.parametrize(
+    "table",
+    [
+        [("en", "de"), *PAIRS],
+        [("id", "en", "de", "score"), *((n, *pair, 0.5 + n) for n, pair in enumerate(PAIRS))],
+        [("source", "target"), *PAIRS],
+        [(n, *pair, 0.5) for n, pair in enumerate(PAIRS)],
+        [("url", "de", "en"), *(("http://a.b", two, one) for one, two in PAIRS)],
+        [("No", "English", "German"), *((str(n), *pair) for n, pair in enumerate(PAIRS))],
+    ],
+    ids=["languages", "id-and-score", "names", "no-header", "other-order", "in-words"],
+)
+def test_csv_whatever_its_columns(tmp_path, table, delimiter):
+    content = as_csv(table, delimiter)
+    assert rows(path=made(tmp_path / "mine.csv", content), languages=["de"]) == READ
+    assert rows(path=made(tmp_path / "mine.csv.gz", gzip.compress(content)), languages=["de"]) == READ
+
+
+def test_quotes_of_tab_separated_text_are_text(tmp_path):
+    path = made(tmp_path / "mine.en-de.tsv", '"Yes."\t"Ja."\n"No," she said.\tNein.\n')
+    assert rows(path=path) == [('"Yes."', '"Ja."', "de"), ('"No," she said.', "Nein.", "de")]
+
+
+def test_a_quote_that_is_never_closed_is_one_bad_line(tmp_path):
+    path = made(tmp_path / "mine.csv", 'en,de\nA.,B.\n"C.,D.\n' + "x,y\n" * 50_000 + 'E.,F.\n"G.","H."\n')
+    (source,) = open_corpus(Corpus(path=path))
+    found = [r.source for r in source.read()]
+    assert found[0] == "A." and found[-2:] == ["E.", "G."]
+    assert source.bad == 1 and source.first_bad.startswith("line 3: not valid CSV")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda one, two: {"en": one, "de": two, "id": 7},
+        lambda one, two: {"id": 3, "translation": {"de": two, "en": one}},
+        lambda one, two: {"english": one, "non_english": two, "score": 0.3},
+        lambda one, two: [one, two],
+    ],
+    ids=["languages", "translation", "names", "lists"],
+)
+def test_json_lines(tmp_path, make):
+    lines = [json.dumps(make(*pair), ensure_ascii=False) for pair in PAIRS]
+    path = made(tmp_path / "mine.jsonl", "\n".join([*lines, "{broken", "3"]) + "\n")
+    (source,) = open_corpus(Corpus(path=path, languages=["de"]))
+    assert [tuple(row[:3]) for row in source.read()] == READ
+    assert source.reasons == {"not JSON": (1, 4), "neither a JSON object nor a list": (1, 5)}
+
+
+def test_parquet(tmp_path):
+    path = tmp_path / "part.en-nl.parquet"
+    pq.write_table(pa.table({"english": ["A cat.", "", "Yes."], "non_english": ["Een kat.", "x", "Ja."]}), path)
+    assert rows(path=str(path)) == [("A cat.", "Een kat.", "nl"), ("Yes.", "Ja.", "nl")]
+    path = tmp_path / "part.parquet"
+    column = pa.array([None, *(one for one, _ in PAIRS)]).dictionary_encode()
+    pq.write_table(
+        pa.table({"en": column, "id": range(4), "de": ["x", *(two for _, two in PAIRS)]}), path, row_group_size=2
+    )
+    (source,) = open_corpus(Corpus(path=str(path), languages=["de"]))
+    assert [tuple(row[:3]) for row in source.read()] == READ and source.first_bad == "line 1: an empty side"
+    pq.write_table(pa.table({"translation": [{"de": two, "en": one} for one, two in PAIRS], "id": [1, 2, 3]}), path)
+    assert rows(path=str(path), languages=["de"]) == READ
+    for content, said in ((b"PAR1 no", "not a parquet file"), (pa.table({"id": [1]}), "without a column of text")):
+        pq.write_table(content, path) if isinstance(content, pa.Table) else path.write_bytes(content)
+        with pytest.raises(InputError, match=said):
+            rows(path=str(path))
+
+
+def test_damaged_parquet_names_the_row(tmp_path):
+    path = tmp_path / "c.de.parquet"
+    texts = [f"text number {i}" for i in range(5000)]
+    pq.write_table(pa.table({"en": texts, "de": texts}), path, use_dictionary=False, compression="gzip")
+    raw = bytearray(path.read_bytes())
+    raw[400:4000] = bytes([0xFF] * 3600)
+    path.write_bytes(raw)
+    with pytest.raises(InputError, match=r"c\.de\.parquet: damaged parquet after row 0 \("):
+        rows(path=str(path))
+
+
+def test_several_languages_of_one_table_are_several_sources(tmp_path):
+    both = [("Yes.", "Ja.", "de"), ("Yes.", "Oui.", "fr")]
+    for path in (
+        made(tmp_path / "mine.jsonl", json.dumps({"translation": {"en": "Yes.", "de": "Ja.", "fr": "Oui."}}) + "\n"),
+        made(tmp_path / "many.tsv", "en\tde\tfr\nYes.\tJa.\tOui.\n"),
+    ):
+        assert rows(path=path) == both and rows(path=path, languages=["fr"]) == both[1:]
+    assert rows(path=path, source="de", languages=["en"]) == [("Ja.", "Yes.", "en")]
+
+
+def test_columns_name_the_pair_the_text_and_the_triple(tmp_path):
+    path = made(tmp_path / "m.csv", as_csv([("frase uno", "note", "frase dos"), *((a, "x y", b) for a, b in PAIRS)]))
+    named = {"path": path, "languages": ["de"], "columns": ["frase uno", "frase dos"]}
+    assert rows(**named) == READ
+    with pytest.raises(InputError, match="no column 'frase tres'"):
+        rows(**{**named, "columns": ["frase uno", "frase tres"]})
+    with pytest.raises(InputError, match=r"pairs \(source, target\) need 2 columns, the corpus names 1"):
+        rows(**{**named, "columns": ["frase uno"]})
+    assert rows(path=path, kind="text", columns=["frase dos"])[0] == (PAIRS[0][1], "", "en")
+    numbered = made(tmp_path / "ids.tsv", "17\tA.\t18\tB.\n")  # Tatoeba's export: a number beside each sentence
+    assert rows(path=numbered, languages=["de"], columns=[4, 2]) == [("B.", "A.", "de")]
+    assert rows(path=numbered, languages=["de"]) == [("A.", "B.", "de")]
+    for path in (
+        made(tmp_path / "triples.jsonl", json.dumps({"negative": "C.", "anchor": "A.", "positive": "B."}) + "\n"),
+        made(tmp_path / "nli.tsv", "A.\tB.\tC.\n"),
+    ):
+        (source,) = open_corpus(Corpus(path=path, kind="triples"))
+        assert [tuple(r) for r in source.read()] == [("A.", "B.", "en", "C.", 0, None)]
+
+
+def test_a_saved_data_set_and_its_training_part(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    data = datasets.Dataset.from_dict({"translation": [{"en": one, "de": two} for one, two in PAIRS], "n": [1, 2, 3]})
+    data.save_to_disk(str(tmp_path / "one"))
+    datasets.DatasetDict({"test": data.select([0]), "train": data.select([2, 1])}).save_to_disk(str(tmp_path / "two"))
+    assert rows(path=str(tmp_path / "one")) == READ
+    assert rows(path=str(tmp_path / "two")) == [READ[2], READ[1]]
+    datasets.DatasetDict({"a": data, "b": data}).save_to_disk(str(tmp_path / "three"))
+    with pytest.raises(InputError, match="no part `train` \\(has a, b\\)"):
+        rows(path=str(tmp_path / "three"))
+    (tmp_path / "one" / "state.json").write_text("{}")
+    with pytest.raises(InputError, match=r"not a folder that datasets.load_from_disk opens"):
+        rows(path=str(tmp_path / "one"))
+
+
+def test_any_data_set_that_the_library_opens(tmp_path, monkeypatch):
+    """A folder laid out like a data set of the hub, with a configuration per language pair in OPUS-100's order."""
+    pytest.importorskip("datasets")
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "opus"
+    entries = []
+    for code in ("de", "fr"):
+        (folder / f"{code}-en").mkdir(parents=True)
+        lines = [{"translation": {"en": one, code: two}} for one, two in PAIRS]
+        (folder / f"{code}-en" / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
+        entries.append(f"- config_name: {code}-en\n  data_files:\n  - split: train\n    path: {code}-en/rows.jsonl\n")
+    (folder / "README.md").write_text("---\nconfigs:\n" + "".join(entries) + "---\n")
+    assert rows(hub=str(folder), languages=["de"]) == READ
+    assert rows(hub=str(folder), subset="fr-en")[0][2] == "fr"
+    with pytest.raises(
+        InputError, match=r"which configuration for tr is meant \(`subset: NAME`\)\? It has de-en, fr-en"
+    ):
+        rows(hub=str(folder), languages=["tr"])
+
+
+# --- other formats
+
+TMX = """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<tmx version="1.4"><header srclang="en"/><body>
+<tu><tuv xml:lang="en-US"><seg>Press <bpt i="1">&lt;b&gt;</bpt><hi>OK</hi><ept i="1">&lt;/b&gt;</ept>.</seg></tuv>
+<tuv xml:lang="de-DE"><seg>OK drücken.</seg></tuv><tuv xml:lang="fr"><seg>Appuyez.</seg></tuv></tu>
+<tu><tuv xml:lang="en"><seg>Only English.</seg></tuv></tu>
+</body></tmx>
+"""
+
+
+def test_translation_memory(tmp_path):
+    path = made(tmp_path / "memory.tmx", TMX)
+    assert rows(path=path) == [("Press OK.", "OK drücken.", "de"), ("Press OK.", "Appuyez.", "fr")]
+    packed = made(tmp_path / "memory.tmx.gz", gzip.compress(TMX.encode()))
+    (source,) = open_corpus(Corpus(path=packed, languages=["de"]))
+    assert [r.target for r in source.read()] == ["OK drücken."]
+    assert source.reasons == {"no de in the unit": (1, 2)}
+    for broken in (
+        '<!DOCTYPE tmx [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><tmx><body>&b;</body></tmx>',
+        "<tmx><body>",
+        gzip.compress(TMX.encode())[:-12],
+    ):
+        with pytest.raises(InputError, match=r"memory.tmx: damaged TMX after unit 0 \("):
+            rows(path=made(tmp_path / "memory.tmx", broken), languages=["de"])
+
+
+def test_gettext_catalogue(tmp_path):
+    path = made(
+        tmp_path / "app.po",
+        'msgid ""\nmsgstr ""\n"Language: tr\\n"\n\nmsgid "Open "\n"file"\nmsgstr "Datei \\"öffnen\\""\n\n'
+        '#, fuzzy\nmsgid "Close"\nmsgstr "Schluss"\n\nmsgid "Save"\nmsgstr ""\n',
+    )
+    (source,) = open_corpus(Corpus(path=path))
+    assert [tuple(r[:3]) for r in source.read()] == [("Open file", 'Datei "öffnen"', "tr")]
+    assert source.reasons == {"untranslated or fuzzy": (2, 12)}
+
+
+def test_two_aligned_files(tmp_path):
+    files = [made(tmp_path / "a.en", "Yes.\nNo.\n"), made(tmp_path / "a.tr", "Evet.\nHayır.\n")]
+    assert rows(files=files) == rows(files=files, languages=["tr"])
+    assert rows(files=files) == [("Yes.", "Evet.", "tr"), ("No.", "Hayır.", "tr")]
+    made(tmp_path / "a.tr", "Evet.\n")
+    with pytest.raises(InputError, match="not line-aligned, one ends at line 1"):
+        rows(files=files)
+
+
+def test_dictionary_and_plain_text(tmp_path):
+    path = made(tmp_path / "en-es.txt", "cat gato\nhouse\tcasa\nlonely\n")
+    assert rows(path=path, kind="dictionary", languages=["es"]) == [("cat", "gato", "es"), ("house", "casa", "es")]
+    assert rows(path=made(tmp_path / "lines.txt", "One.\n\nTwo.\n")) == [("One.", "", "en"), ("Two.", "", "en")]
+
+
+def test_labelled_pairs_become_triples(tmp_path):
+    path = made(
+        tmp_path / "nli.tsv",
+        "gold_label\tpremise\thypothesis\nneutral\tP1\tn\nentailment\tP1\te1\nentailment\tP1\te2\n"
+        "contradiction\tP1\tc\ncontradiction\tP2\tonly\n-\tP2\tno label\nentailment\tP3\te\tx\n"
+        "contradiction\tP3\tc\tx\n",
+    )
+    (source,) = open_corpus(Corpus(path=path, kind="nli"))
+    found = [(r.source, r.target, r.third) for r in source.read()]
+    assert found == [("P1", "e1", "c"), ("P1", "e2", "c"), ("P3", "e", "c")]
+    assert source.bad == 1 and "no entailment or no contradiction" in source.first_bad
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "reader"),
+    [
+        ("a.en-de.tsv.gz", "auto", "read_table"),
+        ("a.tsv", "triples", "read_table"),
+        ("a.txt.gz", "auto", "read_text"),
+        ("a.txt", "pairs", "read_table"),
+        ("a.tsv", "text", "read_text"),
+        ("a.po", "pairs", "read_gettext"),
+        ("a.mo.txt", "gettext", "read_gettext"),
+        ("a.po", "dictionary", "read_dictionary"),
+        ("a.parquet", "nli", "read_nli"),
+        ("a.csv", "scored", "read_scored"),
+        ("a.csv", "text", "read_table"),
+        ("a.tmx.gz", "pairs", "read_tmx"),
+    ],
+)
+def test_kind_and_suffix_choose_the_reader(name, kind, reader):
+    assert find_reader(Path(name), kind).__name__ == reader
+
+
+def test_the_kinds_of_the_schema_are_those_of_the_readers():
+    assert set(KINDS) == {"auto", "pairs", *ONE_LANGUAGE, *BY_KIND}
+
+
+# --- names, limits, and what is broken
+
+
+@pytest.mark.parametrize("name", ["osm-id.en-de.tsv", "nlvr2-dev-mt.de-en.tsv", "set.en-de.tsv"])
+def test_the_language_is_in_the_name_of_the_file(tmp_path, name):
+    path = made(tmp_path / name, "A cat.\tEine Katze.\n  A   dog.\tEin Hund.\n")
+    found = [("A cat.", "Eine Katze.", "de"), ("A dog.", "Ein Hund.", "de")]
+    assert rows(path=path) == rows(path=path, languages=["de"]) == found
+
+
+def test_gzip_bom_and_windows_line_ends(tmp_path):
+    path = made(tmp_path / "set.en-fr.tsv.gz", gzip.compress("\ufeffA cat.\tUn chat.\r\nYes.\tOui.\r\n".encode()))
+    assert rows(path=path) == [("A cat.", "Un chat.", "fr"), ("Yes.", "Oui.", "fr")]
+
+
+def test_limit_and_longest_sentence(tmp_path):
+    path = made(tmp_path / "set.en-de.tsv", "A.\tB.\n" + "x" * 300 + "\ty\nC.\tD.\nE.\tF.\n")
+    assert [r[0] for r in rows(path=path, limit=2)] == ["A.", "C."]
+
+
+def test_bad_lines_are_counted_and_the_first_named(tmp_path):
+    (source,) = open_corpus(
+        Corpus(path=made(tmp_path / "set.en-de.tsv", "A.\tB.\nonly one\nC.\tD.\tE.\n\tempty\nF.\tG.\n"))
+    )
+    for _ in range(2):
+        assert [r.source for r in source.read()] == ["A.", "F."]
+        assert source.bad == 3 and source.first_bad == "line 2: 1 columns, expected 2"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("set.en-de.tsv", "", r"set\.en-de\.tsv: no usable sentence \(empty"),
+        ("set.en-de.tsv", "one\ntwo\n", "no usable sentence; line 1: 1 columns, expected 2"),
+        ("set.en-de.tsv", "\tx\n", "no usable sentence; line 1: an empty side"),
+        ("set.en-de.tsv.gz", gzip.compress(b"A.\tB.\n" * 5000)[:-12], r"damaged gzip file after line \d"),
+        ("latin.en-de.tsv", "A.\tä".encode("latin-1"), r"line 1: not valid UTF-8 .* at byte 3"),
+        ("set.en-fr.tsv", "A.\tB.\n", "nothing in the wanted languages"),
+        ("a.xlsx", b"PK\x03\x04....", "a zip archive or an Office document. Known: csv, tab-separated"),
+        ("a.json", b"[\n{}\n]\n", "one JSON list; write one object per line"),
+        (
+            "a.csv",
+            b"alpha beta,gamma,delta eps\nx y,zeta,k l\n",
+            r"csv of 3 columns.*`columns: \[A, B\]`.*TMX, gettext",
+        ),
+        ("a.jsonl", b'{"p": "x y", "q": "z", "r": "v"}\n', r"JSON lines of 3 columns \(p, q, r\), first row \['x y'"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(tmp_path, name, content, said):
+    with pytest.raises(InputError, match=said) as caught:
+        rows(path=made(tmp_path / name, content), languages=["de"])
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [("mine.tsv", "A.\tB.\n", "auto"), ("mine.txt", "cat Katze\n", "dictionary"), ("mine.po", 'msgid "a"\n', "auto")],
+)
+def test_a_language_that_is_not_given_is_asked_for(tmp_path, name, content, kind):
+    with pytest.raises(InputError, match=r"nothing says which language .*`languages: \[de\]`.*NAME.en-de.tsv"):
+        rows(path=made(tmp_path / name, content), kind=kind)
+
+
+def test_a_folder_is_read_with_all_its_formats(tmp_path):
+    made(tmp_path / "a.en-de.csv", "A.,B.\n")
+    made(tmp_path / "b.jsonl", '{"en": "C.", "de": "D."}\n')
+    made(tmp_path / "notes.md", "no corpus")
+    assert rows(path=str(tmp_path)) == [("A.", "B.", "de"), ("C.", "D.", "de")]
+
+
+def test_rows_know_which_corpus_they_are_from(tmp_path):
+    corpora = [Corpus(path=made(tmp_path / f"{name}.en-de.tsv", f"{name}\tx\n")) for name in ("b", "a")]
+    assert [(r.source, r.domain) for s in open_corpora(corpora) for r in s.read()] == [("b", 0), ("a", 1)]
+    with pytest.raises(InputError, match="no such corpus file"):
+        open_corpora([Corpus(path=str(tmp_path / "none.tsv"))])
