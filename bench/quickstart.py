@@ -23,7 +23,7 @@ from msdc.bench.result import BenchFile, ModelScores
 from msdc.bench.run import parity_failures
 from msdc.bench.settings import BenchSettings, usual_lengths
 from msdc.bench.workload import Tasks, collect
-from msdc.compress.student.from_transformers import to_student
+from msdc.compress.student.stock import to_student
 from msdc.distill.catalog import load_recipe
 from msdc.distill.models import load_named
 from msdc.distill.pipeline import Run, run

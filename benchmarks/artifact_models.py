@@ -25,7 +25,7 @@ PEER, TEACHER_PEER = "peer-minilm-l12", "peer-all-minilm-l6"
 def tokenizer_file(work: Path) -> Path:
     """A small vocabulary for the random shapes: the size of the table matters, not the tokenizer."""
     from msdc.compress.texts import quickstart_texts
-    from msdc.compress.vocabulary.sentencepiece import train_vocabulary
+    from msdc.compress.vocabulary.train import train_vocabulary
 
     path = work / "tokenizer.model"
     return path if path.is_file() else train_vocabulary(quickstart_texts(), path, 2000, threads=1)

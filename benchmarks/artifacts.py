@@ -155,9 +155,9 @@ def accuracy(folders: dict[str, Path], data: str | None) -> list[dict[str, Any]]
 def report(items: list[Item], peers: dict[str, Item], gops: float | None, scores: list[dict[str, Any]]) -> str:
     """The tables of measured figures, as Markdown. `gops` is None when no random shape was measured."""
     from msdc.compress.quantization.plan import plan_for, weight_bytes_by_dtype
-    from msdc.compress.size.estimate import macs_per_token
+    from msdc.compress.size import macs_per_token
+    from msdc.compress.student.config import tensor_shapes
     from msdc.compress.student.model import StudentConfig
-    from msdc.compress.student.shapes import tensor_shapes
 
     lines = [
         "Whole process of the native runner, one thread. Times in milliseconds, median / minimum over all rounds; "

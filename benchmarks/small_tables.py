@@ -12,8 +12,7 @@ from typing import Any
 
 from safetensors.torch import load_file, save_file
 
-from msdc.compress.student.from_transformers import to_student
-from msdc.compress.student.to_transformers import materialise, write_stock
+from msdc.compress.student.stock import to_student, write_stock
 from msdc.distill.assistant import make_assistant
 from msdc.distill.catalog import load_recipe, variants_of
 from msdc.distill.pipeline import Run, run
@@ -279,7 +278,7 @@ def cls_teacher(work: Path, data: Path) -> Path:
     result = run(recipe, work / "cls-teacher-run", (work / "cls-teacher-run" / "recipe.yaml").is_file())
     stock = work / "cls-teacher-stock"
     stock.mkdir(exist_ok=True)
-    write_stock(materialise(to_student(load_encoder(result.student))), stock)
+    write_stock(to_student(load_encoder(result.student)), stock)
     state = load_file(stock / "model.safetensors")
     state = {name: value for name, value in state.items() if not name.startswith("pooler.")}
     dense = load_file(stock / "2_Dense" / "model.safetensors")

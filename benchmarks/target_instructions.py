@@ -48,7 +48,7 @@ PAIRS = (
 
 def teacher_bundle(work: Path) -> Path:
     """The real all-MiniLM-L6-v2 the canonical way, both runtimes, with the stand-in tokenizer."""
-    from msdc.compress.student.from_transformers import to_student
+    from msdc.compress.student.stock import to_student
     from msdc.encoders.encoder import load_encoder
     from msdc.export.writer import BundleOptions, write_bundle
     from msdc.text.tokenizer import PieceTokenizer

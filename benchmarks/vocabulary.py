@@ -26,9 +26,8 @@ from scipy import sparse
 
 from msdc.bench.report.charts import pareto_line
 from msdc.bench.report.drawing import linear_axis, plot
-from msdc.compress.quantization.plan import plan_for
-from msdc.compress.quantization.weights import integers
-from msdc.compress.size.estimate import size_plan
+from msdc.compress.quantization.plan import integers, plan_for
+from msdc.compress.size import size_plan
 from msdc.compress.student.cut import shrink
 from msdc.compress.student.model import Student
 from msdc.distill.assistant import coded_transplant, sample_rows, write_vocabulary
@@ -181,7 +180,7 @@ class Sweep:
             assistant, layers=[0, 4, 5], repeats=1, bottleneck=cut.bottleneck, frequency_V=torch.from_numpy(frequency)
         )
         plan = plan_for(student, cut.precision)
-        rounded = {name: part.dequantize() for name, part in integers(student, plan).items()}
+        rounded = {name: torch.from_numpy(part.dequantize()) for name, part in integers(student, plan).items()}
         student.load_state_dict(rounded, strict=False)
         program = size_plan("student", student.config).bytes[cut.precision]["executorch"]
         numbers = {

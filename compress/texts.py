@@ -1,10 +1,14 @@
-"""Sentences for counting, calibration and proofs: one per line, or every cell of a tab-separated file."""
+"""Sentences for counting, calibration and proofs, and how often a table's rows are used.
+
+Shapes: V vocabulary.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -13,11 +17,19 @@ from msdc.errors import InputError
 from msdc.files import read_json
 from msdc.text.quickstart import parallel_table
 from msdc.text.text_files import iterate_lines
-from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, Tokenizer
+from msdc.text.tokenizer import MAX_TOKENIZER_BYTES, FastTokenizer, PieceTokenizer, Tokenizer
+
+if TYPE_CHECKING:
+    from msdc.encoders.encoder import Encoder
+
+# Rows that do not occur in the corpus keep a small weight: a few hundred sentences use only a few thousand rows.
+SMOOTHING = 0.1
+# A special id occurs in every sentence; a sentence has about this many pieces.
+PIECES_PER_SENTENCE = 20
 
 
 def read_texts(path: str | Path, limit: int | None = None) -> list[str]:
-    """Non-empty texts of a UTF-8 file, plain or gzip, at most `limit`.
+    """Non-empty texts of a UTF-8 file, plain or gzip, one per line or cell of a line with tabs; at most `limit`.
 
     Raises:
         InputError: as `iterate_lines`, or a file without text.
@@ -47,10 +59,13 @@ def quickstart_texts(languages: Sequence[str] = (), limit: int | None = None) ->
     return [texts[int(position * step)] for position in range(limit)]
 
 
-# Rows that do not occur in the corpus keep a small weight: a few hundred sentences use only a few thousand rows.
-SMOOTHING = 0.1
-# A special id occurs in every sentence; a sentence has about this many pieces.
-PIECES_PER_SENTENCE = 20
+def row_frequency(encoder: Encoder, vocabulary: int, corpus: str | Path | None) -> tuple[Tensor | None, str]:
+    """(frequencies [V] of a corpus, else the vocabulary's own, else None; what they come from, in words)."""
+    if corpus is not None:
+        texts = read_texts(corpus)
+        return corpus_frequency(encoder.tokenizer, texts, vocabulary, encoder.max_length), Path(corpus).name
+    frequency_V = own_frequency(encoder.tokenizer, vocabulary)
+    return frequency_V, "uniform (give --corpus for better)" if frequency_V is None else "the vocabulary's own"
 
 
 def corpus_frequency(tokenizer: Tokenizer, texts: Sequence[str], vocabulary: int, max_length: int) -> Tensor:
@@ -65,37 +80,26 @@ def corpus_frequency(tokenizer: Tokenizer, texts: Sequence[str], vocabulary: int
 
 def own_frequency(tokenizer: Tokenizer, vocabulary: int) -> Tensor | None:
     """Frequencies [V] that a unigram vocabulary knows by itself (its scores are log probabilities), else None."""
-    scores: list[tuple[int, float]] = []
+    scores: dict[int, float] = {}
     if isinstance(tokenizer, PieceTokenizer):
         model = tokenizer.processor
-        normal = [
-            i for i in range(tokenizer.size) if not (model.is_control(i) or model.is_unknown(i) or model.is_unused(i))
-        ]
-        scores = [(i, model.get_score(i)) for i in normal]
-        special = [tokenizer.bos_id, tokenizer.eos_id]
+        for index in range(tokenizer.size):
+            if not (model.is_control(index) or model.is_unknown(index) or model.is_unused(index)):
+                scores[index] = model.get_score(index)
     elif isinstance(tokenizer, FastTokenizer):
-        found = _unigram_scores(tokenizer.path)
-        if found is None:
-            return None
-        scores = [(index, score) for index, score in found if score < 0]
-        special = tokenizer.encode([""], 8)[0]
-    if not scores or min(score for _, score in scores) >= 0:
+        pieces = (read_json(tokenizer.path, MAX_TOKENIZER_BYTES).get("model") or {}).get("vocab")
+        if isinstance(pieces, list):
+            scores = {index: float(score) for index, (_, score) in enumerate(pieces) if score < 0}
+    if min(scores.values(), default=0) >= 0:
         return None
     frequency_V = torch.zeros(vocabulary)
-    for index, score in scores:
+    for index, score in scores.items():
         if index < vocabulary:
             frequency_V[index] = math.exp(score)
     total = float(frequency_V.sum())
     if not total > 0:
         return None
     frequency_V = frequency_V / total + 1e-3 / vocabulary
-    for index in special:
+    for index in tokenizer.encode([""], 8)[0]:
         frequency_V[index] = 1 / PIECES_PER_SENTENCE
     return frequency_V
-
-
-def _unigram_scores(path: Path) -> list[tuple[int, float]] | None:
-    model = read_json(path, 128 * 1024 * 1024).get("model") or {}
-    if not isinstance(model.get("vocab"), list):
-        return None
-    return [(index, float(score)) for index, (_, score) in enumerate(model["vocab"])]

@@ -16,15 +16,12 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from msdc.compress.student.code_fit import fit_student
-from msdc.compress.student.cut import shrink
-from msdc.compress.student.from_transformers import to_student
+from msdc.compress.student.config import CODE, INDEX, POSITION, TABLE
+from msdc.compress.student.cut import fit_student, shrink
 from msdc.compress.student.io import save_student, tokenizer_file
 from msdc.compress.student.model import Student, StudentConfig
-from msdc.compress.student.shapes import CODE, INDEX, POSITION, TABLE
-from msdc.compress.student.to_transformers import decode
-from msdc.compress.vocabulary.sentencepiece import train_vocabulary
-from msdc.compress.vocabulary.whole_words import train_whole_words
+from msdc.compress.student.stock import decode, to_student
+from msdc.compress.vocabulary.train import train_vocabulary, train_whole_words
 from msdc.distill.data import Row
 from msdc.distill.data.stream import TextStream
 from msdc.distill.models import load_named

@@ -190,9 +190,9 @@ class Run:
         learner = models.learner
         learner.max_length = min(learner.max_length, stage.max_length)
         if stage.quantize is not None:
-            from msdc.compress.quantization import qat
+            from msdc.compress.quantization import rounding
 
-            qat.prepare(models.student, stage.quantize)
+            rounding.prepare(models.student, stage.quantize)
         if self.recipe.compile:
             # Layer by layer: one graph serves all of them, and lengths stay free.
             for layer in models.student.layers:
@@ -247,9 +247,9 @@ class Run:
         if self.rank == 0:
             student = task.student
             if stage.quantize is not None:
-                from msdc.compress.quantization import qat
+                from msdc.compress.quantization import rounding
 
-                student = qat.convert(student)
+                student = rounding.convert(student)
             # A model without done.json is from a run that was killed between the two; this one is equal to it.
             learner = models.learner
             save_student(student.cpu(), learner.tokenizer.files[0], folder.model, force=True, defaults=learner.defaults)

@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from msdc.compress.student.from_transformers import to_student
+from msdc.compress.student.stock import to_student
 from msdc.distill.training import parallel
 from msdc.encoders.encoder import BATCH_TOKENS, Encoder
 from msdc.encoders.folder import with_prompt

@@ -17,11 +17,9 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from msdc.compress.student.code_fit import CodedRows
-from msdc.compress.student.coded_table import prune
-from msdc.compress.student.from_transformers import to_student
-from msdc.compress.vocabulary.sentencepiece import SPACE
-from msdc.compress.vocabulary.tokenizer_json import open_vocabulary
+from msdc.compress.student.coded_table import CodedRows, prune
+from msdc.compress.student.stock import to_student
+from msdc.compress.vocabulary.pieces import SPACE, open_vocabulary
 from msdc.distill.data import Row
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError

@@ -1,7 +1,7 @@
 """The runtimes a bundle can hold programs for. To add one, add its record (a `Runtime`) to `RUNTIMES`.
 
 Schemas, option values and error messages of all packages derive from this registry. The one exception is
-`msdc.compress.size.estimate.PROGRAM_BYTES`, which lies below this package and lists the same names.
+`msdc.compress.size.PROGRAM_BYTES`, which lies below this package and lists the same names.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from msdc.compress.quantization.plan import PrecisionPlan, check_plan, plan_for
-from msdc.compress.student.shapes import parameter_counts
+from msdc.compress.student.config import parameter_counts
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 from msdc.export.manifest import ModelPart
@@ -70,7 +70,7 @@ def float_model(encoder: Encoder) -> FloatModel:
 
     if isinstance(encoder, ProgramEncoder):
         return encoder.program
-    from msdc.compress.student.from_transformers import to_student
+    from msdc.compress.student.stock import to_student
 
     return TorchModel(to_student(encoder))
 
@@ -180,8 +180,8 @@ def canonical_obstacle(encoder: Encoder) -> str | None:
 
     if isinstance(encoder, ProgramEncoder):
         return None
-    from msdc.compress.student.from_transformers import FAMILIES, check_convertible
     from msdc.compress.student.model import Student
+    from msdc.compress.student.stock import FAMILIES, check_convertible
     from msdc.encoders.stock import SentenceModel
 
     if isinstance(encoder.module, Student):

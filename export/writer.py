@@ -51,7 +51,7 @@ Reference = Callable[[Sequence[str], str], np.ndarray | None]
 
 
 class BundleOptions(BaseModel):
-    """How to export. `precision` names a plan of msdc.compress.quantization.weights, or is such a plan."""
+    """How to export. `precision` names a plan of msdc.compress.quantization.plan, or is such a plan."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

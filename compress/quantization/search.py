@@ -1,4 +1,4 @@
-"""What each weight's precision costs, measured on text: the search behind `--precision auto`.
+"""Quantize a model folder: what each weight's precision costs, measured on text, and the search of a plan.
 
 Loss is label-free: 100 minus the Spearman correlation (x 100) between the float student's similarities of all pairs of
 calibration texts and the quantized student's. It bounds what an STS score can lose in rank and needs no gold.
@@ -8,22 +8,42 @@ Shapes: N texts, D sentence width.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
 
-from msdc.compress.quantization.plan import Dtype, PrecisionPlan, weight_bytes_by_dtype
-from msdc.compress.quantization.weights import integers, quantize, sqnr_db
-from msdc.compress.student.model import Student, StudentConfig
-from msdc.compress.student.shapes import CODE, POSITION, TABLE, matrix_names, tensor_shapes
+from msdc.compress.quantization import rounding
+from msdc.compress.quantization.plan import (
+    PLAN_FILE,
+    PRECISIONS,
+    Dtype,
+    PrecisionPlan,
+    integers,
+    plan_for,
+    weight_bytes_by_dtype,
+)
+from msdc.compress.student.config import CODE, POSITION, TABLE, StudentConfig, matrix_names, tensor_shapes
+from msdc.compress.student.io import save_student, tokenizer_file
+from msdc.compress.student.model import Student
+from msdc.compress.student.stock import to_student
+from msdc.compress.texts import quickstart_texts, read_texts
 from msdc.compress.vocabulary.trim import with_rows
+from msdc.encoders.encoder import load_encoder
+from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError
+from msdc.files import refuse_existing
+from msdc.progress import say
 from msdc.scores import cosine_rows, spearman
 from msdc.text.tokenizer import pack_by_length, pad
 
 BATCH_TOKENS = 2048
+CALIBRATION_TEXTS = 128
 MIN_TEXTS = 8
 ORDER: tuple[Dtype, ...] = ("int4", "int8", "fp32")
 
@@ -81,7 +101,7 @@ class Calibration:
         key = tuple(sorted((name, dtype) for name, dtype in weights.items() if dtype != "fp32"))
         if key not in self._known:
             plan = PrecisionPlan(precision="trial", weights=weights, group=group)
-            found_ND = self._encode(quantize(self.student, plan))
+            found_ND = self._encode(rounding.quantize(self.student, plan))
             cosine_N = cosine_rows(found_ND, self.float_ND)
             loss = 100.0 - spearman(self._similarity(found_ND), self._float_similarity)
             self._known[key] = Cost(max(0.0, loss), float(cosine_N.mean()), float(cosine_N.min()))
@@ -107,7 +127,6 @@ def search(
     max_loss: float,
     int4_linears: bool = False,
     group: int = 32,
-    tell: Callable[[str], None] = lambda message: None,
 ) -> PrecisionPlan:
     """The smallest plan found whose loss is at most `max_loss` points.
 
@@ -137,51 +156,140 @@ def search(
         if higher is None:
             return -1.0
         gain = alone(name, weights[name]) - alone(name, higher)
-        return max(gain, 1e-9) / (
-            _bytes_of(config, {**weights, name: higher}, group) - _bytes_of(config, weights, group)
-        )
+        more = _bytes_of(config, {**weights, name: higher}, group) - _bytes_of(config, weights, group)
+        return max(gain, 1e-9) / more
 
     raised: list[str] = []
     while (loss := calibration.cost(weights, group).loss) > max_loss:
         name = max(weights, key=worth)
         higher = step(name, 1)
         assert higher is not None  # with every weight at fp32 the loss is 0
-        tell(f"loss {loss:.2f}: {name} {weights[name]} > {higher}")
+        say(f"loss {loss:.2f}: {name} {weights[name]} > {higher}")
         weights[name] = higher
         raised.append(name)
     for name in sorted(set(raised), key=lambda name: -_bytes_of(config, {name: weights[name]}, group)):
         lower = step(name, -1)
         if lower is not None and calibration.cost({**weights, name: lower}, group).loss <= max_loss:
-            tell(f"{name} can stay {lower}")
+            say(f"{name} can stay {lower}")
             weights[name] = lower
     return PrecisionPlan(precision="auto", weights=weights, group=group)
 
 
-@dataclass(frozen=True)
-class WeightReport:
-    """One weight under a plan: bytes with scales, SQNR in dB (None: exact), and the cost of it alone."""
-
-    name: str
-    dtype: Dtype
-    bytes: int
-    sqnr_db: float | None
-    mean_cosine: float
-    loss: float
+def sqnr_db(reference: NDArray[Any], approximation: NDArray[Any]) -> float | None:
+    """Signal-to-quantization-noise ratio in dB, 10 log10(sum reference^2 / sum error^2); None where they are equal."""
+    wanted = reference.astype(np.float64)
+    noise = float(np.square(wanted - approximation).sum())
+    return None if noise == 0 else float(10 * np.log10(np.square(wanted).sum() / noise))
 
 
-def weight_reports(student: Student, plan: PrecisionPlan, calibration: Calibration) -> list[WeightReport]:
-    """One line for each weight that the plan speaks of, in graph order."""
-    made = integers(student, plan)
-    shapes = tensor_shapes(student.config)
-    lines = []
+def weight_reports(student: Student, plan: PrecisionPlan, calibration: Calibration) -> list[dict[str, Any]]:
+    """For each weight that the plan names: bytes with scales, SQNR in dB (None: exact), and the cost of it alone."""
+    weights = student.numbers()
+    made = integers(weights, plan)
+    lines: list[dict[str, Any]] = []
     for name, dtype in plan.weights.items():
-        part = made.get(name)
-        if part is None:
-            rows, columns = shapes[name]
-            lines.append(WeightReport(name, dtype, 4 * rows * columns, None, 1.0, 0.0))
-            continue
-        ratio = sqnr_db(student.get_parameter(name).detach(), part.dequantize())
-        cost = calibration.cost({name: dtype}, plan.group)
-        exact = None if ratio == float("inf") else ratio
-        lines.append(WeightReport(name, dtype, part.bytes, exact, cost.mean_cosine, cost.loss))
+        size, ratio, cost = weights.arrays[name].nbytes, None, Cost(0.0, 1.0, 1.0)
+        if name in made:
+            size, ratio = made[name].bytes, sqnr_db(weights.arrays[name], made[name].dequantize())
+            cost = calibration.cost({name: dtype}, plan.group)
+        line = {"name": name, "dtype": dtype, "bytes": size, "sqnr_db": ratio}
+        lines.append({**line, "mean_cosine": cost.mean_cosine, "loss": cost.loss})
     return lines
+
+
+class QuantizeReport(BaseModel):
+    """The plan and what it costs: loss in Spearman points on the calibration texts, cosines to the float student.
+
+    `weights` are lines of `weight_reports`.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    model: str
+    out: str
+    precision: str
+    calibration: str
+    texts: int
+    loss: float
+    mean_cosine: float
+    min_cosine: float
+    bytes_before: int
+    bytes_after: int
+    file_bytes: int
+    weights: list[dict[str, Any]]
+
+
+def quantize(
+    model: str = "msdc-mini",
+    *,
+    output: str | Path,
+    precision: str = "int8",
+    max_loss: float = 0.3,
+    calibration: str | Path | None = None,
+    int4_linears: bool = False,
+    force: bool = False,
+) -> QuantizeReport:
+    """Store a model as integers and scales, and report what each weight cost.
+
+        from msdc.compress import quantize
+
+        report = quantize("msdc-mini", output="msdc-mini-int8", precision="int8")
+        print(report.bytes_after, report.loss)
+
+    Args:
+        model: a shipped name, a folder or a hub id.
+        output: folder to write.
+        precision: int8, int8-embed4, int4-embed4 (after quantization-aware training), fp32, or auto, which searches.
+        max_loss: with auto: Spearman points that similarities may lose on the calibration text.
+        calibration: text to measure on; None takes the embedded corpus.
+        int4_linears: with auto: try int4 linears too (ExecuTorch only).
+        force: replace `output` if it exists.
+
+    Raises:
+        InputError: no such model, an unknown precision, or a calibration text that cannot be used.
+    """
+    output = Path(output)
+    if precision not in (*PRECISIONS, "auto"):
+        raise InputError(f"precision {precision!r} is unknown; known: {', '.join((*PRECISIONS, 'auto'))}")
+    refuse_existing(output, force)
+    encoder = load_encoder(model)
+    student = to_student(encoder).eval()
+    given = quickstart_texts() if calibration is None else read_texts(calibration)
+    # At most this many from all over, without repeats: equal texts teach nothing about pairs.
+    texts = list(dict.fromkeys(given))
+    if len(texts) > CALIBRATION_TEXTS:
+        texts = [texts[int(index)] for index in np.linspace(0, len(texts) - 1, CALIBRATION_TEXTS)]
+    rows = encoder.tokenizer.encode(with_prompt(encoder.defaults.prompt(), texts), student.config.positions)
+    measured = Calibration(student, rows)
+    if precision == "auto":
+        plan = search(measured, student.config, max_loss=max_loss, int4_linears=int4_linears)
+    else:
+        plan = plan_for(student, precision)
+    total = measured.cost(plan.weights, plan.group)
+    report = {
+        "calibration": "embedded corpus" if calibration is None else Path(calibration).name,
+        "texts": len(texts),
+        "loss": round(total.loss, 4),
+        "mean_cosine": round(total.mean_cosine, 6),
+        "min_cosine": round(total.min_cosine, 6),
+        "weights": weight_reports(student, plan, measured),
+    }
+    sizes = weight_bytes_by_dtype(student, plan)
+    parts = ", ".join(f"{dtype} {size:,} bytes" for dtype, size in sizes.items())
+    card = (
+        f"# {output.name}\n\n{encoder.name} with {plan.precision} weights ({parts}); {PLAN_FILE} says which.\n\n"
+        f"* on {report['texts']} texts of the {report['calibration']}: similarity ranks lose {report['loss']:.2f} "
+        f"points, mean cosine {report['mean_cosine']:.5f}, min {report['min_cosine']:.5f}\n"
+    )
+    file = tokenizer_file(encoder.tokenizer.files[0].parent)
+    kept: dict[str, Any] = {"plan": plan, "report": {"report": report}, "defaults": encoder.defaults}
+    save_student(student, file, output, card=card, force=force, **kept)
+    return QuantizeReport(
+        model=encoder.name,
+        out=str(output),
+        precision=plan.precision,
+        bytes_before=4 * sum(parameter.numel() for parameter in student.parameters()),
+        bytes_after=sum(sizes.values()),
+        file_bytes=(output / "model.safetensors").stat().st_size,
+        **report,  # type: ignore[arg-type]
+    )

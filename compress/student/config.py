@@ -1,10 +1,28 @@
-"""What fixes a student's function apart from its weights."""
+"""What fixes a student's function apart from its weights, and the names and shapes of those.
+
+Planning must not build a 250,002-row table to count it, and quantization, planning and export must agree on names.
+"""
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+# One row per piece, or the base rows of a coded table.
+TABLE = "embedding.table.weight"
+CODE = "embedding.code.weight"
+INDEX = "embedding.code.index"
+PROJECT = "embedding.project.weight"
+POSITION = "embedding.position.weight"
+DENSE = "dense.weight"
+LINEARS = ("query", "key", "value", "output", "up", "down")
+
+# Indices of a code are stored in two bytes where these suffice.
+SHORT_ROWS = 2**15
+
+Shape = tuple[int, ...]
 
 
 class StudentConfig(BaseModel):
@@ -77,3 +95,82 @@ class StudentConfig(BaseModel):
     def width(self) -> int:
         """D, the width of a sentence vector."""
         return self.dense or self.hidden
+
+
+def index_bytes(base_rows: int) -> int:
+    """Bytes of one stored index into a base of `base_rows` rows: int16 or int32."""
+    return 2 if base_rows <= SHORT_ROWS else 4
+
+
+def tensor_shapes(config: StudentConfig) -> dict[str, Shape]:
+    """Every tensor of `Student(config).state_dict()`, by name."""
+    H, I, E = config.hidden, config.intermediate, config.table_width
+    norm_width = E if config.place == "embedding" else H
+    shapes: dict[str, Shape] = {TABLE: (config.table_rows, E)}
+
+    def module(name: str, *weight: int, bias: bool = True) -> None:
+        shapes[f"{name}.weight"] = weight
+        if bias:
+            shapes[f"{name}.bias"] = weight[:1]
+
+    if config.links is not None:
+        shapes |= {CODE: (config.vocabulary, config.links), INDEX: (config.vocabulary, config.links)}
+    if config.bottleneck is not None:
+        module("embedding.project", H, E, bias=config.place == "embedding")
+    shapes[POSITION] = (config.positions, norm_width)
+    module("embedding.norm", norm_width)
+    for index in range(config.unit):
+        for name in ("query", "key", "value", "output"):
+            module(f"layers.{index}.{name}", H, H)
+        module(f"layers.{index}.attention_norm", H)
+        module(f"layers.{index}.up", I, H)
+        module(f"layers.{index}.down", H, I)
+        module(f"layers.{index}.output_norm", H)
+    if config.dense is not None:
+        module("dense", config.dense, H, bias=config.dense_bias)
+    return shapes
+
+
+def matrix_names(config: StudentConfig) -> list[str]:
+    """Weights that a precision plan speaks of: the token table, its code and every linear map, in graph order."""
+    apart = (POSITION, INDEX)
+    return [name for name, shape in tensor_shapes(config).items() if len(shape) == 2 and name not in apart]
+
+
+def parameter_counts(config: StudentConfig) -> dict[str, int]:
+    """Stored numbers: `embedding` (token table, bottleneck map, positions), `encoder` (the stored layers), `total`.
+
+    The weights of a coded table are counted, its indices are not: they are no parameters. "Embedding size" and
+    "encoder size" are counted as Ding et al. 2022 count them; layer norm of the embedding and a dense head belong to
+    neither and appear in `total` only.
+    """
+    embedding = encoder = total = 0
+    for name, shape in tensor_shapes(config).items():
+        if name == INDEX:
+            continue
+        total += prod(shape)
+        if name in (TABLE, CODE, POSITION) or name.startswith("embedding.project"):
+            embedding += prod(shape)
+        elif name.startswith("layers."):
+            encoder += prod(shape)
+    return {"embedding": embedding, "encoder": encoder, "total": total}
+
+
+def _published(vocabulary: int, hidden: int, heads: int, layers: int, **settings: Any) -> StudentConfig:
+    sizes = {"vocabulary": vocabulary, "hidden": hidden, "heads": heads, "intermediate": 4 * hidden, "unit": layers}
+    return StudentConfig(**{**sizes, "positions": 512, **settings})
+
+
+_XLMR = {"positions": 514, "pad_id": 1, "layer_norm_eps": 1e-5}
+# Published encoders by name, so that a size can be planned before anything is fetched. Positions are those of the
+# published tables (XLM-R: 514, two of which no token uses), because the papers' sizes count them.
+SHAPES = {
+    "xlmr-base": _published(250_002, 768, 12, 12, **_XLMR),
+    "xlmr-large": _published(250_002, 1024, 16, 24, **_XLMR),
+    "minilm": _published(250_037, 384, 12, 12),
+    "mbert": _published(119_547, 768, 12, 12),
+    "distilmbert": _published(119_547, 768, 12, 6),
+    "labse": _published(501_153, 768, 12, 12),
+    "bert-base": _published(30_522, 768, 12, 12),
+    "all-minilm-l6": _published(30_522, 384, 12, 6),
+}

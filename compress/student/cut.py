@@ -1,24 +1,32 @@
-"""Cut a student from a larger one: chosen layers become the recurring unit, the table gets its bottleneck.
+"""Students made from larger ones, before any training.
 
-Source: Ding et al. 2022: the unit is the first M layers of the assistant (`layers` may choose others). The bottleneck
-starts from the frequency-weighted SVD of the token table.
+* `shrink` takes layers as the recurring unit and gives the table its bottleneck. Source: Ding et al. 2022: the unit is
+  the first M layers of the assistant (`layers` may choose others). The bottleneck starts from the frequency-weighted
+  SVD of the token table.
+* `fit_student` codes the table (`coded_table`). The frequency-weighted mean of all rows needs no links: it is the same
+  for every token and moves into the positions.
+* `cut_student` and `code_table` do so to a model folder.
+
+Shapes: V vocabulary, R stored rows of the table, E its width, H hidden, P positions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
-from msdc.compress.size.estimate import Cut, SizePlan, cut, default_repeats, size_plan
-from msdc.compress.student.from_transformers import to_student
-from msdc.compress.student.io import save_stock, save_student, tokenizer_file
-from msdc.compress.student.model import Embedding, Student, StudentConfig
-from msdc.compress.texts import corpus_frequency, own_frequency, quickstart_texts, read_texts
+from msdc.compress.size import SizePlan, check_code, cut_config, default_repeats, size_plan
+from msdc.compress.student.coded_table import ROUNDS, fit_code, kept_variance
+from msdc.compress.student.config import CODE, INDEX, POSITION, TABLE, StudentConfig
+from msdc.compress.student.io import save_student, tokenizer_file
+from msdc.compress.student.model import Embedding, Student, with_state
+from msdc.compress.student.stock import decode, to_student
+from msdc.compress.texts import quickstart_texts, row_frequency
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import InputError
 from msdc.files import refuse_existing
@@ -65,7 +73,7 @@ def shrink(
     picked = list(range(len(large.layers))) if layers is None else list(layers)
     wrong = [i for i in picked if not 0 <= i < len(large.layers)]
     if wrong or not picked:
-        raise InputError(f"layers {wrong or picked} are not in a model of {len(large.layers)} layers")
+        raise InputError(f"--layers {wrong}: the model stores layers 0 to {len(large.layers) - 1}")
     positions = max_length or old.positions
     if positions > old.positions:
         raise InputError(f"longest input {positions} exceeds the {old.positions} positions of the model")
@@ -174,26 +182,46 @@ def weighted_svd(table_VH: Tensor, frequency_V: Tensor | None, rank: int) -> tup
     return table_VE.to(table_VH.dtype), project_EH.to(table_VH.dtype)
 
 
-class StudentRequest(BaseModel):
-    """Which layers of which model, and how narrow its table."""
+@torch.no_grad()
+def fit_student(
+    student: Student, base_rows: int, links: int, frequency_V: Tensor | None = None, *, rounds: int = ROUNDS
+) -> tuple[Student, float]:
+    """`student` with its table coded, and the kept share of the (weighted) variance of the rows around their mean.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    A code that `student` has already is fitted anew.
 
-    model: str
-    out: Path
-    bottleneck: int | None = None
-    unit: int | None = None
-    repeats: int | None = None
-    layers: tuple[int, ...] | None = None
-    place: Literal["word", "embedding"] = "word"
-    max_length: int | None = None
-    corpus: Path | None = None
-    materialise: bool = False
-    force: bool = False
+    Raises:
+        InputError: as `fit_code`.
+    """
+    plain = decode(student)
+    config = plain.config
+    state = dict(plain.state_dict())
+    table_VE = state[TABLE].float()
+    weight_V = torch.ones(len(table_VE)) if frequency_V is None else frequency_V.float()
+    mean_E = (weight_V / weight_V.sum()) @ table_VE
+    code = fit_code(table_VE - mean_E, base_rows, links, frequency_V, rounds=rounds)
+    kept = kept_variance(table_VE - mean_E, code.rows(), frequency_V)
+    project = plain.embedding.project if config.place == "word" else None
+    # Every token has a position: what all rows share is added there, behind the map where it comes first.
+    state[POSITION] = state[POSITION] + (mean_E if project is None else project.weight @ mean_E)
+    state |= {TABLE: code.base_RE, CODE: code.weight_Vk, INDEX: code.index_Vk}
+    return with_state(StudentConfig(**{**config.model_dump(), "base_rows": base_rows, "links": links}), state), kept
+
+
+def kept_shares(table_VH: Tensor, widths: Sequence[int], frequency_V: Tensor | None = None) -> dict[int, float]:
+    """Share of the table's (weighted) squared norm that each bottleneck width keeps."""
+    table = table_VH.detach().double()
+    weighted = table if frequency_V is None else table * frequency_V.double()[:, None]
+    spectrum = torch.linalg.eigvalsh(table.T @ weighted).flip(0).clamp(min=0)
+    total = float(spectrum.sum())
+    return {width: float(spectrum[:width].sum()) / total for width in widths}
 
 
 class StudentReport(BaseModel):
-    """What was written; `cosine` compares it with its model on the embedded sentences, before any training."""
+    """What was written; `cosine` compares it with its model on the embedded sentences, before any training.
+
+    `kept_variance` is the share of the table's weighted variance that the bottleneck or the code keeps.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -206,50 +234,88 @@ class StudentReport(BaseModel):
     sizes: SizePlan
 
 
-def _layers(request: StudentRequest, stored: int, applied: int) -> tuple[list[int], int]:
-    """(indices of the layers to keep, repeats)."""
-    if request.layers is not None:
-        if request.unit is not None and request.unit != len(request.layers):
-            raise InputError(f"--unit {request.unit} but --layers names {len(request.layers)} layers")
-        wrong = [index for index in request.layers if not 0 <= index < stored]
-        if wrong or not request.layers:
-            raise InputError(f"--layers {wrong}: the model stores layers 0 to {stored - 1}")
-        picked = list(request.layers)
-    else:
-        unit = stored if request.unit is None else request.unit
-        if not 1 <= unit <= stored:
-            raise InputError(f"a unit of {unit} layers out of a model that stores {stored}")
-        picked = list(range(unit))
-    if request.repeats is not None:
-        if request.repeats < 1:
-            raise InputError(f"--repeats {request.repeats}: must be at least 1")
-        return picked, request.repeats
-    return picked, applied // stored if len(picked) == stored else default_repeats(applied, len(picked))
+def _save(
+    student: Student,
+    encoder: Encoder,
+    output: Path,
+    *,
+    layers: list[int],
+    kept: float | None,
+    frequency: str,
+    card: str,
+    force: bool,
+    stock: bool = False,
+) -> StudentReport:
+    """Compare the student with its model on the embedded sentences and write its folder."""
+    samples = quickstart_texts(limit=160)
+    after = Encoder(student, encoder.tokenizer, student.config.positions, output.name, defaults=encoder.defaults)
+    cosine = float(cosine_rows(encoder.encode(samples), after.encode(samples)).mean())
+    card += f"* mean cosine to {encoder.name} on the embedded sentences, before any training: {cosine:.4f}\n"
+    file = tokenizer_file(encoder.tokenizer.files[0].parent)
+    save_student(student, file, output, card=card, force=force, defaults=encoder.defaults, stock=stock)
+    return StudentReport(
+        model=encoder.name,
+        out=str(output),
+        layers=layers,
+        kept_variance=kept,
+        frequency=frequency,
+        cosine=cosine,
+        sizes=size_plan(output.name, student.config),
+    )
 
 
-def make(request: StudentRequest) -> StudentReport:
-    """Cut the student and write its folder.
+def cut_student(
+    model: str = "msdc-mini",
+    *,
+    output: str | Path,
+    bottleneck: int | None = None,
+    unit: int | None = None,
+    repeats: int | None = None,
+    layers: Sequence[int] | None = None,
+    place: Literal["word", "embedding"] = "word",
+    max_length: int | None = None,
+    corpus: str | Path | None = None,
+    materialise: bool = False,
+    force: bool = False,
+) -> StudentReport:
+    """Cut a student out of any encoder: layers of the recurring unit, and a bottleneck from the SVD of its table.
+
+        from msdc.compress import cut_student
+
+        report = cut_student("all-MiniLM-L6-v2", output="cut", layers=[0, 4, 5], bottleneck=128)
+        print(report.sizes.parameters, report.cosine)
+
+    Args:
+        model: a shipped name, a folder or a hub id.
+        output: folder to write.
+        bottleneck: width of the token table's rows; None keeps the model's own.
+        unit: keep the first layers, this many, as the recurring unit; None keeps all.
+        repeats: how often the unit is applied; None: layers / unit.
+        layers: keep these layers instead.
+        place: "word" is the paper's bottleneck, "embedding" that of a stock AlbertModel.
+        max_length: longest input in tokens; None keeps the model's own.
+        corpus: text whose pieces weight the SVD; None takes the vocabulary's own frequencies, where it has some.
+        materialise: write the equal plain BertModel, recurrence unrolled and table multiplied out.
+        force: replace `output` if it exists.
 
     Raises:
         InputError: no such model, or a cut that does not fit it.
     """
-    refuse_existing(request.out, request.force)
-    encoder = load_encoder(request.model)
+    output = Path(output)
+    refuse_existing(output, force)
+    encoder = load_encoder(model)
     large = to_student(encoder)
     old = large.config
-    picked, repeats = _layers(request, old.unit, old.unit * old.repeats)
+    if layers is not None and unit not in (None, len(layers)):
+        raise InputError(f"--unit {unit} but --layers names {len(layers)} layers")
     # The same checks and messages as `plan`.
-    cut(old, Cut(bottleneck=request.bottleneck, max_length=request.max_length))
-    bottleneck, place = request.bottleneck, request.place
+    cut_config(old, bottleneck=bottleneck, max_length=max_length, unit=unit, repeats=1 if repeats is None else repeats)
+    picked = list(range(unit or old.unit)) if layers is None else list(layers)
+    if repeats is None:
+        repeats = old.repeats if len(picked) == old.unit else default_repeats(old.unit * old.repeats, len(picked))
     frequency_V, source = None, "uniform"
     if bottleneck is not None:
-        tokenizer = encoder.tokenizer
-        if request.corpus is not None:
-            frequency_V = corpus_frequency(tokenizer, read_texts(request.corpus), old.vocabulary, encoder.max_length)
-            source = request.corpus.name
-        else:
-            frequency_V = own_frequency(tokenizer, old.vocabulary)
-            source = "the vocabulary's own" if frequency_V is not None else "uniform (give --corpus for better)"
+        frequency_V, source = row_frequency(encoder, old.vocabulary, corpus)
     small = shrink(
         large,
         layers=picked,
@@ -257,44 +323,60 @@ def make(request: StudentRequest) -> StudentReport:
         bottleneck=bottleneck,
         place=place,
         frequency_V=frequency_V,
-        max_length=request.max_length,
+        max_length=max_length,
         keep_bottleneck=bottleneck is None,
     )
+    card = f"# {output.name}\n\nA student cut out of {encoder.name}, not trained yet.\n\n"
+    card += f"* layers {', '.join(map(str, picked))} of it, applied {repeats} times\n"
     kept = None
     if bottleneck is not None:
-        from msdc.compress.size.search import kept_shares
-
         kept = kept_shares(wide_table(large), [bottleneck], frequency_V)[bottleneck]
-    samples = quickstart_texts(limit=160)
-    after = Encoder(small, encoder.tokenizer, small.config.positions, "student", defaults=encoder.defaults)
-    cosine = float(cosine_rows(encoder.encode(samples), after.encode(samples)).mean())
-    assert encoder.folder is not None
-    tokenizer_path = tokenizer_file(encoder.tokenizer.files[0].parent)
-    card = _card(request, encoder.name, picked, repeats, kept, source, cosine)
-    save = save_stock if request.materialise else save_student
-    save(small, tokenizer_path, request.out, card=card, force=request.force, defaults=encoder.defaults)
-    return StudentReport(
-        model=encoder.name,
-        out=str(request.out),
-        layers=picked,
-        kept_variance=kept,
-        frequency=source,
-        cosine=cosine,
-        sizes=size_plan(request.out.name, small.config),
+        card += f"* token table {bottleneck} wide ({place}), {kept:.1%} of its weighted variance kept; "
+        card += f"frequencies: {source}\n"
+    if materialise:
+        card += "* written as the equal plain BertModel: recurrence unrolled, table multiplied out\n"
+    found: dict[str, Any] = {"layers": picked, "kept": kept, "frequency": source}
+    return _save(small, encoder, output, **found, card=card, force=force, stock=materialise)
+
+
+def code_table(
+    model: str = "msdc-mini",
+    *,
+    output: str | Path,
+    base_rows: int,
+    links: int = 4,
+    corpus: str | Path | None = None,
+    force: bool = False,
+) -> StudentReport:
+    """Code a model's token table: each row becomes a weighted sum of a few rows of a small base table.
+
+    The folder is in float, whatever the model was.
+
+        from msdc.compress import code_table
+
+        print(code_table("all-MiniLM-L6-v2", output="coded", base_rows=8000, links=4).kept_variance)
+
+    Args:
+        model: a shipped name, a folder or a hub id.
+        output: folder to write.
+        base_rows: rows of the base table.
+        links: base rows that a row is a sum of, 2 to 5.
+        corpus: text whose pieces weight the fit; None takes the vocabulary's own frequencies, where it has some.
+        force: replace `output` if it exists.
+
+    Raises:
+        InputError: no such model, a base that is no smaller than the table, or links outside 2 to 5.
+    """
+    output = Path(output)
+    refuse_existing(output, force)
+    encoder = load_encoder(model)
+    student = to_student(encoder)
+    check_code(base_rows, links, student.config.vocabulary)
+    frequency_V, source = row_frequency(encoder, student.config.vocabulary, corpus)
+    coded, kept = fit_student(student, base_rows, links, frequency_V)
+    card = (
+        f"# {output.name}\n\n{encoder.name} with a coded token table: each row is a sum of {links} of {base_rows:,} "
+        f"base rows.\n\n* {kept:.1%} of the weighted variance of its rows kept; frequencies: {source}\n"
     )
-
-
-def _card(
-    request: StudentRequest, name: str, picked: list[int], repeats: int, kept: float | None, source: str, cosine: float
-) -> str:
-    lines = [f"# {request.out.name}", "", f"A student cut out of {name}, not trained yet.", ""]
-    lines.append(f"* layers {', '.join(map(str, picked))} of it, applied {repeats} times")
-    if request.bottleneck is not None:
-        lines.append(
-            f"* token table {request.bottleneck} wide ({request.place}), {kept:.1%} of its weighted variance kept; "
-            f"frequencies: {source}"
-        )
-    if request.materialise:
-        lines.append("* written as the equal plain BertModel: recurrence unrolled, table multiplied out")
-    lines.append(f"* mean cosine to {name} on the embedded sentences: {cosine:.4f}")
-    return "\n".join(lines) + "\n"
+    layers = list(range(student.config.unit))
+    return _save(coded, encoder, output, layers=layers, kept=kept, frequency=source, card=card, force=force)

@@ -7,16 +7,17 @@ Shapes: B batch, T tokens, E width of the token table, H hidden, D sentence widt
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from msdc.compress.student.coded_table import Code
-from msdc.compress.student.config import StudentConfig
-from msdc.compress.student.shapes import INDEX
+from msdc.compress.student.config import INDEX, StudentConfig
 from msdc.compress.student.weights import StudentWeights
 
-__all__ = ["ACTIVATIONS", "Layer", "Student", "StudentConfig", "pool", "student_of"]
+__all__ = ["ACTIVATIONS", "Layer", "Student", "StudentConfig", "pool", "student_of", "with_state"]
 
 ACTIVATIONS = {
     "gelu": F.gelu,
@@ -130,14 +131,19 @@ def pool(hidden_BTH: Tensor, mask_BT: Tensor, how: str) -> Tensor:
     return (hidden_BTH * mask_BT1).sum(1) / mask_BT1.sum(1).clamp(min=1e-9)
 
 
+def _attended(mask_BT: Tensor) -> Tensor | None:
+    # Batches packed to one length need no mask; attention without one takes the faster kernel.
+    return None if bool(mask_BT.all()) else mask_BT.bool()[:, None, None, :]
+
+
 class Student(nn.Module):
     """Sentence encoder with cyclic parameter recurrence and an embedding bottleneck."""
 
     def __init__(self, config: StudentConfig) -> None:
         super().__init__()
         self.config = config
-        # Scales that a quantized folder was read with (msdc.compress.quantization.packing); empty for a float student.
-        self.stored_scales: dict[str, Tensor] = {}
+        # Scales that a quantized folder was read with, [R, G] each; empty for a float student.
+        self.stored_scales: dict[str, NDArray[np.float32]] = {}
         self.embedding = Embedding(config)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.unit))
         self.dense = nn.Linear(config.hidden, config.dense, bias=config.dense_bias) if config.dense else None
@@ -161,8 +167,7 @@ class Student(nn.Module):
             name: (value if name == INDEX else value.float()).detach().cpu().numpy()
             for name, value in self.state_dict().items()
         }
-        scales = {name: value.float().cpu().numpy() for name, value in self.stored_scales.items()}
-        return StudentWeights(self.config, arrays, scales)
+        return StudentWeights(self.config, arrays, dict(self.stored_scales))
 
     def embed(self, ids_BT: Tensor) -> Tensor:
         """Output of the embedding layer, [B, T, H] (what eq. 3 compares)."""
@@ -183,8 +188,7 @@ class Student(nn.Module):
 
     def hidden(self, ids_BT: Tensor, mask_BT: Tensor) -> Tensor:
         """Last hidden states, [B, T, H]."""
-        # Batches packed to one length need no mask; attention without one takes the faster kernel.
-        attend = None if bool(mask_BT.all()) else mask_BT.bool()[:, None, None, :]
+        attend = _attended(mask_BT)
         hidden_BTH = self.embed(ids_BT)
         for _ in range(self.config.repeats):
             hidden_BTH = self.unit(hidden_BTH, attend)
@@ -200,7 +204,7 @@ class Student(nn.Module):
 
         Layers are counted from 1 to `depth`.
         """
-        attend = None if bool(mask_BT.all()) else mask_BT.bool()[:, None, None, :]
+        attend = _attended(mask_BT)
         hidden_BTH = self.embed(ids_BT)
         states = {}
         for number in range(1, self.depth + 1):
@@ -217,16 +221,26 @@ class Student(nn.Module):
         return self.head(hidden_BTH[:, skip:], mask_BT[:, skip:]) if skip else self.head(hidden_BTH, mask_BT)
 
 
+def with_state(config: StudentConfig, state: dict[str, Tensor]) -> Student:
+    """The student of a state dict, in eval mode; its parameters are these tensors.
+
+    Raises:
+        RuntimeError: as of `torch.nn.Module.load_state_dict`, for tensors that do not fit the config.
+    """
+    with torch.device("meta"):
+        student = Student(config)
+    student.load_state_dict(state, assign=True)
+    return student.eval()
+
+
 def student_of(weights: StudentWeights) -> Student:
     """The student of some weights, in eval mode; it shares their memory.
 
     Raises:
-        RuntimeError: as of `torch.nn.Module.load_state_dict`, for weights that do not fit their config.
+        RuntimeError: as `with_state`.
     """
-    with torch.device("meta"):
-        student = Student(weights.config)
     # Arrays that are read-only belong to others.
     state = {name: torch.from_numpy(v if v.flags.writeable else v.copy()) for name, v in weights.arrays.items()}
-    student.load_state_dict(state, assign=True)
-    student.stored_scales = {name: torch.from_numpy(scale.copy()) for name, scale in weights.scales.items()}
-    return student.eval()
+    student = with_state(weights.config, state)
+    student.stored_scales = dict(weights.scales)
+    return student

@@ -18,11 +18,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
+from safetensors.numpy import load_file
 
-from msdc.compress.quantization.integers import dequantize_rows
-from msdc.compress.quantization.plan import PLAN_FILE, PrecisionPlan, check_plan, read_plan, scale_dtype, scale_shape
-from msdc.compress.student.config import StudentConfig
-from msdc.compress.student.shapes import INDEX, index_bytes, tensor_shapes
+from msdc.compress.quantization.plan import (
+    PLAN_FILE,
+    PrecisionPlan,
+    check_plan,
+    dequantize_rows,
+    read_plan,
+    scale_dtype,
+    scale_shape,
+    unpack_int4,
+)
+from msdc.compress.student.config import INDEX, StudentConfig, index_bytes, tensor_shapes
 from msdc.encoders.folder import OWN_TYPE
 from msdc.errors import InputError
 from msdc.files import read_json, regular_size
@@ -59,10 +67,6 @@ def read_arrays(path: Path, most_bytes: int | None = None) -> dict[str, NDArray[
     Raises:
         InputError: missing, truncated, too large, or not a safetensors file.
     """
-    # Registers the name bfloat16 with numpy.
-    import ml_dtypes  # noqa: F401
-    from safetensors.numpy import load_file
-
     size = regular_size(path)
     if most_bytes is not None and size > most_bytes:
         raise InputError(f"{path}: {size} bytes where its config.json asks for at most {most_bytes}")
@@ -73,64 +77,48 @@ def read_arrays(path: Path, most_bytes: int | None = None) -> dict[str, NDArray[
     return found
 
 
-def unpack_int4(packed: NDArray[np.uint8]) -> NDArray[np.int8]:
-    """int8 [R, C] of two numbers -8..7 per byte, the even column in the low four bits."""
-    pairs = np.stack([packed & 0xF, packed >> 4], axis=2).astype(np.int8)
-    return np.where(pairs > 7, pairs - 16, pairs).astype(np.int8).reshape(len(packed), -1)
-
-
 def unpack(
     tensors: dict[str, NDArray[Any]], config: StudentConfig, plan: PrecisionPlan, where: str
 ) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[np.float32]]]:
     """(float32 arrays, scales by weight name) of the stored tensors of a quantized student.
 
     Raises:
-        InputError: a tensor is missing, or of another type or shape than the plan and the config say.
+        InputError: a quantized weight or its scales are of another type or shape than the plan and the config say.
     """
     check_plan(config, plan)
     shapes = tensor_shapes(config)
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays = dict(tensors)
     scales: dict[str, NDArray[np.float32]] = {}
-    for name, shape in shapes.items():
-        dtype = plan.dtype(name)
-        value = tensors.get(name)
-        if value is None:
-            raise InputError(f"{where}: tensor {name} is missing")
-        if dtype == "fp32":
-            arrays[name] = value if name == INDEX else value.astype(np.float32, copy=False)
+    for name, dtype in plan.weights.items():
+        if dtype == "fp32" or name not in tensors:
             continue
-        R, C = shape
-        scale = tensors.get(f"{name}.scale")
+        value, scale = tensors[name], arrays.pop(f"{name}.scale", None)
+        R, C = shapes[name]
         wanted = ("int8", (R, C)) if dtype == "int8" else ("uint8", (R, C // 2))
         if (str(value.dtype), value.shape) != wanted or scale is None or scale.dtype != scale_dtype(name, dtype):
             raise InputError(f"{where}: tensor {name} is not the {dtype} weight that {PLAN_FILE} says")
-        if (
-            scale.shape != scale_shape(name, shape, dtype, plan.group)
-            or not np.isfinite(scale.astype(np.float32)).all()
-        ):
+        fits = scale.shape == scale_shape(name, (R, C), dtype, plan.group)
+        if not fits or not np.isfinite(scale.astype(np.float32)).all():
             raise InputError(f"{where}: scales of {name} are damaged")
         scales[name] = scale.astype(np.float32)
         arrays[name] = dequantize_rows(value if dtype == "int8" else unpack_int4(value), scales[name])
-    unknown = set(tensors) - set(shapes) - {f"{name}.scale" for name in scales}
-    if unknown:
-        raise InputError(f"{where}: unknown tensor {sorted(unknown)[0]}")
     return arrays, scales
 
 
 def _check_arrays(folder: Path, config: StudentConfig, arrays: dict[str, NDArray[Any]]) -> None:
     shapes = tensor_shapes(config)
-    for name, shape in shapes.items():
-        if name not in arrays:
-            raise InputError(f"{folder}: weights do not fit config.json (tensor {name} is missing)")
-        if arrays[name].shape != shape:
-            found = list(arrays[name].shape)
-            raise InputError(f"{folder}: weights do not fit config.json ({name} is {found}, expected {list(shape)})")
-    unknown = set(arrays) - set(shapes)
-    if unknown:
-        raise InputError(f"{folder}: weights do not fit config.json (unknown tensor {sorted(unknown)[0]})")
+    problem = None
+    if missing := shapes.keys() - arrays.keys():
+        problem = f"tensor {min(missing)} is missing"
+    elif unknown := arrays.keys() - shapes.keys():
+        problem = f"unknown tensor {min(unknown)}"
+    elif wrong := [name for name, shape in shapes.items() if arrays[name].shape != shape]:
+        problem = f"{wrong[0]} is {list(arrays[wrong[0]].shape)}, expected {list(shapes[wrong[0]])}"
+    if problem:
+        raise InputError(f"{folder}: weights do not fit config.json ({problem})")
     # An index beyond the base would read foreign memory or fail in a forward pass.
-    if config.coded and (wrong := wrong_index(arrays[INDEX], config.table_rows)) is not None:
-        raise InputError(f"{folder}/{WEIGHTS_FILE}: {INDEX} {wrong}")
+    if config.coded and (wrong_one := wrong_index(arrays[INDEX], config.table_rows)) is not None:
+        raise InputError(f"{folder}/{WEIGHTS_FILE}: {INDEX} {wrong_one}")
 
 
 def wrong_index(index_Vk: NDArray[Any], base_rows: int) -> str | None:
@@ -164,10 +152,7 @@ def read_weights(folder: str | Path) -> StudentWeights:
     plan = read_plan(folder)
     most_bytes = 4 * sum(prod(shape) for shape in tensor_shapes(config).values()) + MAX_HEADER_BYTES
     tensors = read_arrays(folder / WEIGHTS_FILE, most_bytes)
-    scales: dict[str, NDArray[np.float32]] = {}
-    if plan is None:
-        arrays = {n: value if n == INDEX else value.astype(np.float32, copy=False) for n, value in tensors.items()}
-    else:
-        arrays, scales = unpack(tensors, config, plan, str(folder / WEIGHTS_FILE))
+    arrays, scales = (tensors, {}) if plan is None else unpack(tensors, config, plan, str(folder / WEIGHTS_FILE))
+    arrays = {name: v if name == INDEX else v.astype(np.float32, copy=False) for name, v in arrays.items()}
     _check_arrays(folder, config, arrays)
     return StudentWeights(config, arrays, scales)

@@ -1,4 +1,4 @@
-"""`msdc compress vocabulary`: drop table rows and tokenizer pieces together, and prove that nothing else changed.
+"""Trim a model's vocabulary: drop table rows and tokenizer pieces together, and prove that nothing else changed.
 
 Shapes: V old rows, K kept rows, N texts, D sentence width.
 """
@@ -6,32 +6,31 @@ Shapes: V old rows, K kept rows, N texts, D sentence width.
 from __future__ import annotations
 
 import tempfile
+import unicodedata
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import sentencepiece
 import torch
 from pydantic import BaseModel, ConfigDict
 
 from msdc.compress.quantization.plan import read_plan
 from msdc.compress.student.coded_table import prune
-from msdc.compress.student.from_transformers import to_student
-from msdc.compress.student.io import MODEL_TYPE, save_stock, save_student, tokenizer_file
-from msdc.compress.student.model import Student, StudentConfig
-from msdc.compress.student.shapes import CODE, INDEX, TABLE
-from msdc.compress.student.to_transformers import stock_type
+from msdc.compress.student.config import CODE, INDEX, TABLE, StudentConfig
+from msdc.compress.student.io import save_student
+from msdc.compress.student.model import Student, with_state
+from msdc.compress.student.stock import to_student
 from msdc.compress.texts import quickstart_texts, read_texts
-from msdc.compress.vocabulary.sentencepiece import PieceVocabulary, Vocabulary, Wish, choose
-from msdc.compress.vocabulary.tokenizer_json import JsonVocabulary
+from msdc.compress.vocabulary.pieces import PieceVocabulary, Vocabulary, open_vocabulary
 from msdc.encoders.encoder import Encoder, load_encoder
-from msdc.encoders.folder import EncodeDefaults, Layout, locate_model, read_layout
+from msdc.encoders.folder import OWN_TYPE, locate_model, read_layout
 from msdc.errors import GateError, InputError
 from msdc.files import refuse_existing
 from msdc.progress import track
-from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, Tokenizer, load_tokenizer
+from msdc.scores import cosine_rows
+from msdc.text.tokenizer import FastTokenizer, Tokenizer, load_tokenizer
 
 # What tokenizers of the hub call the SentencePiece model that their tokenizer.json was made from.
 PIECE_FILES = ("sentencepiece.bpe.model", "spiece.model", "sentencepiece.model")
@@ -41,19 +40,150 @@ PROOF_MAX_ABS = 1e-5
 # A `.model` replaces its tokenizer.json where both tokenize equally; unusual white space may differ.
 TWIN_SHARE = 0.99
 
+_LATIN = "abcdefghijklmnopqrstuvwxyz"
+_RUSSIAN = "абвгдеёжзийклмнопрстуфхцчшщъыьэюя"
+_GREEK = "αβγδεζηθικλμνξοπρσςτυφχψωάέήίόύώϊϋΐΰ"
+# Letters beyond a-z.
+_LATIN_LANGUAGES = {
+    "af": "áéèêëíîïóôöúû", "az": "çəğıöşü", "bs": "čćđšž", "ca": "àçèéíïòóúü", "cs": "áčďéěíňóřšťúůýž", "cy": "âêîôûŵŷ",
+    "da": "æøåé", "de": "äöüß", "en": "", "es": "áéíñóúü", "et": "äõöüšž", "eu": "ñç", "fi": "äöå",
+    "fr": "àâæçèéêëîïôœùûüÿ", "ga": "áéíóú", "gl": "áéíñóúü", "hr": "čćđšž", "hu": "áéíóöőúüű", "id": "é",
+    "is": "áðéíóúýþæö", "it": "àèéìíîòóùú", "lt": "ąčęėįšųūž", "lv": "āčēģīķļņšūž", "ms": "", "mt": "àċèġħìòùż",
+    "nb": "æøåéòô", "nl": "áèéëïíóöúü", "nn": "æøåéòô", "no": "æøåéòô", "pl": "ąćęłńóśźż", "pt": "àáâãçéêíóôõúü",
+    "ro": "ăâîșşțţ", "sk": "áäčďéíĺľňóôŕšťúýž", "sl": "čšž", "sq": "çë", "sv": "åäöé", "sw": "", "tl": "ñ",
+    "tr": "çğıöşüâîû",
+    "vi": "àáâãèéêìíòóôõùúýăđĩũơưạảấầẩẫậắằẳẵặẹẻẽếềểễệỉịọỏốồổỗộớờởỡợụủứừửữựỳỵỷỹ",
+}  # fmt: skip
+_CYRILLIC_LANGUAGES = {
+    "be": _RUSSIAN + "ўі", "bg": _RUSSIAN, "kk": _RUSSIAN + "әғқңөұүһі", "ky": _RUSSIAN + "ңөү",
+    "mk": _RUSSIAN + "ѓѕјљњќџ", "mn": _RUSSIAN + "өү", "ru": _RUSSIAN,
+    "sr": _RUSSIAN + "ђјљњћџ" + _LATIN + "čćđšž", "uk": _RUSSIAN + "єіїґ",
+}  # fmt: skip
+_ARABIC = [(0x0600, 0x06FF), (0x0750, 0x077F), (0xFB50, 0xFDFF), (0xFE70, 0xFEFF)]
+_DEVANAGARI = [(0x0900, 0x097F)]
+_CJK = [(0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x3000, 0x303F), (0xFF00, 0xFFEF)]
+_KANA = [(0x3040, 0x30FF), (0x31F0, 0x31FF)]
+_BLOCK_LANGUAGES = {
+    "am": [(0x1200, 0x139F)], "ar": _ARABIC, "bn": [(0x0980, 0x09FF), (0x0964, 0x0965)], "fa": _ARABIC,
+    "gu": [(0x0A80, 0x0AFF), (0x0964, 0x0965)], "he": [(0x0590, 0x05FF)], "hi": _DEVANAGARI, "hy": [(0x0530, 0x058F)],
+    "ja": _CJK + _KANA, "ka": [(0x10A0, 0x10FF)], "km": [(0x1780, 0x17FF)], "kn": [(0x0C80, 0x0CFF)],
+    "ko": [(0x1100, 0x11FF), (0x3130, 0x318F), (0xAC00, 0xD7AF), (0x3000, 0x303F)], "lo": [(0x0E80, 0x0EFF)],
+    "ml": [(0x0D00, 0x0D7F)], "mr": _DEVANAGARI, "my": [(0x1000, 0x109F)], "ne": _DEVANAGARI,
+    "pa": [(0x0A00, 0x0A7F), (0x0964, 0x0965)], "ps": _ARABIC, "si": [(0x0D80, 0x0DFF)], "ta": [(0x0B80, 0x0BFF)],
+    "te": [(0x0C00, 0x0C7F)], "th": [(0x0E00, 0x0E7F)], "ug": _ARABIC, "ur": _ARABIC, "zh": _CJK,
+}  # fmt: skip
+# Signs every language meets: Latin-1 and general punctuation, currency, arrows, mathematics, emoji and their joiners.
+_COMMON_SIGNS = [
+    (0x0000, 0x00BF), (0x2000, 0x206F), (0x20A0, 0x20CF), (0x2100, 0x214F), (0x2190, 0x22FF), (0x2300, 0x23FF),
+    (0x2500, 0x27BF), (0xFE0E, 0xFE0F), (0x1F000, 0x1FAFF),
+]  # fmt: skip
+LANGUAGES = sorted({*_LATIN_LANGUAGES, *_CYRILLIC_LANGUAGES, *_BLOCK_LANGUAGES, "el"})
 
-class TrimRequest(BaseModel):
-    """What to trim, and on which texts to prove it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Alphabet:
+    """The characters of some languages together, to decide whether a vocabulary piece can belong to them.
 
-    model: str
-    out: Path
-    languages: tuple[str, ...] = ()
-    corpus: tuple[Path, ...] = ()
-    size: int | None = None
-    check: tuple[Path, ...] = ()
-    force: bool = False
+    Latin, Cyrillic and Greek languages share most letters, so they are told apart by their own letters; other scripts
+    by their Unicode blocks. Digits, punctuation and symbols of common use belong to every language.
+    """
+
+    def __init__(self, languages: Iterable[str]) -> None:
+        letters: set[str] = set()
+        self.blocks = list(_COMMON_SIGNS)
+        self.single_blocks: list[tuple[int, int]] = []
+        for language in languages:
+            if language in _LATIN_LANGUAGES:
+                letters |= set(_LATIN + _LATIN_LANGUAGES[language])
+                # Names keep their foreign accents: single letters of Latin-1 and Latin Extended-A stay.
+                self.single_blocks.append((0x00C0, 0x017F))
+            elif language in _CYRILLIC_LANGUAGES:
+                letters |= set(_CYRILLIC_LANGUAGES[language])
+                self.single_blocks.append((0x0400, 0x04FF))
+            elif language == "el":
+                letters |= set(_GREEK)
+                self.single_blocks.append((0x0370, 0x03FF))
+            elif language in _BLOCK_LANGUAGES:
+                self.blocks += _BLOCK_LANGUAGES[language]
+            else:
+                raise InputError(f"language {language!r} is unknown; known: {', '.join(LANGUAGES)}")
+        self.letters = frozenset(letters)
+        # Any text quotes Latin letters now and then; alone they cost 26 rows.
+        self.single = self.letters | set(_LATIN)
+        self._known: dict[str, bool] = {}
+
+    def _has(self, character: str) -> bool:
+        known = self._known.get(character)
+        if known is None:
+            known = self._known[character] = self._look_up(character)
+        return known
+
+    def _look_up(self, character: str) -> bool:
+        code = ord(character)
+        if any(low <= code <= high for low, high in self.blocks):
+            # Latin-1 letters such as ª belong to no alphabet and are harmless.
+            return not character.isalpha() or code > 0xFF or character.lower() in self.letters
+        parts = [part for part in character.lower() if not unicodedata.combining(part)]
+        return bool(parts) and all(part in self.letters for part in parts)
+
+    def writes(self, text: str) -> bool:
+        """Whether every character of `text` belongs to the languages; a single character is accepted more easily."""
+        if len(text) == 1:
+            code = ord(text)
+            if text.lower() in self.single or any(low <= code <= high for low, high in self.single_blocks):
+                return True
+        return all(self._has(character) for character in text)
+
+
+def choose(
+    vocabulary: Vocabulary,
+    languages: Sequence[str] = (),
+    counts: Mapping[int, int] | None = None,
+    size: int | None = None,
+) -> list[int]:
+    """Indices of the pieces to keep, in their old order: of `languages`, of a corpus (`counts` by row), at most `size`.
+
+    Fixed pieces (special ids, bytes) always stay, and so do single characters of the languages or of the corpus, so
+    that rare words fall into characters and not into <unk>. Under a size the most frequent pieces win: by corpus
+    count, then by the vocabulary's own order of frequency.
+
+    Raises:
+        InputError: nothing is asked for, an unknown language, or a size too small for what must stay.
+    """
+    if not languages and counts is None and size is None:
+        raise InputError("say what to keep: --languages, --corpus or --size")
+    alphabet = Alphabet(languages) if languages else None
+    pieces, used = vocabulary.pieces, counts or {}
+    seen_characters = {letter for piece in pieces if piece.text and used.get(piece.row) for letter in piece.text}
+    must: set[int] = set()
+    may: list[int] = []
+    for index, piece in enumerate(pieces):
+        if piece.fixed:
+            must.add(index)
+            continue
+        text = piece.text
+        if alphabet is not None and text is not None and not alphabet.writes(text):
+            continue
+        if text is not None and len(text) == 1 and (alphabet is not None or text in seen_characters):
+            must.add(index)
+        elif size is not None or counts is None or used.get(piece.row):
+            may.append(index)
+    scored = [index for index, piece in enumerate(pieces) if not piece.fixed]
+    if scored:
+        # A unigram model prices unknown characters by its lowest score; without this piece the price would move.
+        must.add(min(scored, key=lambda index: (pieces[index].score, -index)))
+    must |= {part for index in must for part in pieces[index].parts}
+    room = None if size is None else size - vocabulary.extra
+    if room is not None:
+        if room < len(must):
+            least = len(must) + vocabulary.extra
+            raise InputError(f"a vocabulary of {size} is too small: {least} special ids and characters must stay")
+        may.sort(key=lambda index: (-used.get(pieces[index].row, 0), -pieces[index].score))
+    kept = set(must)
+    for index in may:
+        new = {index, *pieces[index].parts} - kept
+        if room is None or len(kept) + len(new) <= room:
+            kept |= new
+    return sorted(kept)
 
 
 class Proof(BaseModel):
@@ -85,54 +215,23 @@ class TrimReport(BaseModel):
     proofs: list[Proof]
 
 
-@dataclass(frozen=True)
-class _Opened:
-    student: Student
-    tokenizer: Tokenizer
-    layout: Layout
-    body: Path
-    name: str
-    defaults: EncodeDefaults
-
-    @property
-    def own(self) -> bool:
-        return self.layout.model_type == MODEL_TYPE
-
-
-def _open(name: str) -> _Opened:
-    folder = locate_model(name)
-    layout = read_layout(folder)
-    encoder = load_encoder(folder)
-    student, body = to_student(encoder), layout.body
-    tokenizer = load_tokenizer(body, student.config.pad_id)
-    if isinstance(encoder.tokenizer, FastTokenizer) and encoder.tokenizer.files[0].parent != body:
-        # The model does not tokenize as its tokenizer.json says (do_lower_case): what it does is trimmed.
-        tokenizer, body = encoder.tokenizer, encoder.tokenizer.files[0].parent
-    return _Opened(student, tokenizer, layout, body, Path(name).name, encoder.defaults)
-
-
-def _vocabulary(opened: _Opened, texts: Sequence[str]) -> Vocabulary:
+def _vocabulary(tokenizer: Tokenizer, texts: Sequence[str]) -> Vocabulary:
     """The `.model` where the model is known by one (its own, or one that segments as its tokenizer.json does)."""
-    body, tokenizer = opened.body, opened.tokenizer
-    if isinstance(tokenizer, PieceTokenizer):
-        return PieceVocabulary(tokenizer.path, tokenizer)
-    if not isinstance(tokenizer, FastTokenizer):
-        raise InputError(f"{body}: a tokenizer of this kind cannot be trimmed")
-    for name in PIECE_FILES:
-        if (body / name).is_file():
+    if isinstance(tokenizer, FastTokenizer):
+        for file in (tokenizer.path.parent / name for name in PIECE_FILES):
+            if not file.is_file():
+                continue
             try:
-                pieces = PieceVocabulary(body / name, tokenizer, tokenizer.backend.get_vocab(with_added_tokens=True))
+                pieces = PieceVocabulary(file, tokenizer, tokenizer.backend.get_vocab(with_added_tokens=True))
             except InputError:
                 continue
             if _segments_alike(pieces, tokenizer, texts):
                 return pieces
-    return JsonVocabulary(tokenizer_file(body), tokenizer)
+    return open_vocabulary(tokenizer)
 
 
 def _segments_alike(pieces: PieceVocabulary, tokenizer: FastTokenizer, texts: Sequence[str]) -> bool:
     """Whether `.model` and tokenizer.json give the same rows; a lower-casing or other step outside it shows here."""
-    import sentencepiece
-
     processor = sentencepiece.SentencePieceProcessor(model_proto=pieces.model_file.read_bytes())
     # An earlier call may have left a length to cut at.
     tokenizer.backend.no_truncation()
@@ -143,18 +242,6 @@ def _segments_alike(pieces: PieceVocabulary, tokenizer: FastTokenizer, texts: Se
         found = [pieces.row_of.get(piece, unknown) for piece in processor.encode(text, out_type=str)]
         same += found == expected
     return same >= TWIN_SHARE * len(texts)
-
-
-def _counts(vocabulary: Vocabulary, files: Sequence[Path], max_length: int) -> dict[int, int] | None:
-    if not files:
-        return None
-    found: Counter[int] = Counter()
-    for path in files:
-        texts = read_texts(path)
-        for start in track(range(0, len(texts), 4096), f"count {path.name}"):
-            for row in vocabulary.rows(texts[start : start + 4096], max_length):
-                found.update(row)
-    return dict(found)
 
 
 def with_rows(student: Student, rows: Sequence[int], pad_id: int) -> Student:
@@ -174,13 +261,11 @@ def with_rows(student: Student, rows: Sequence[int], pad_id: int) -> Student:
         state[INDEX], index_K = prune(state[INDEX][index_K], state[CODE])
         changes["base_rows"] = len(index_K)
     state[TABLE] = state[TABLE][index_K].clone()
-    with torch.device("meta"):
-        trimmed = Student(StudentConfig(**(config.model_dump() | changes)))
-    trimmed.load_state_dict(state, assign=True)
+    trimmed = with_state(StudentConfig(**(config.model_dump() | changes)), state)
     trimmed.stored_scales = dict(student.stored_scales)
     if TABLE in trimmed.stored_scales:
-        trimmed.stored_scales[TABLE] = trimmed.stored_scales[TABLE][index_K]
-    return trimmed.eval()
+        trimmed.stored_scales[TABLE] = trimmed.stored_scales[TABLE][index_K.numpy()]
+    return trimmed
 
 
 def prove(before: Encoder, after: Encoder, rows: Sequence[int], texts: Sequence[str], source: str) -> Proof:
@@ -200,9 +285,7 @@ def prove(before: Encoder, after: Encoder, rows: Sequence[int], texts: Sequence[
         raise GateError(f"{source}: vectors of unchanged texts differ by {largest:.1e}; nothing was written")
     cosine = None
     if changed:
-        old_ND, new_ND = before.encode(changed), after.encode(changed)
-        norms = np.linalg.norm(old_ND, axis=1) * np.linalg.norm(new_ND, axis=1)
-        cosine = float(((old_ND * new_ND).sum(1) / np.maximum(norms, 1e-12)).mean())
+        cosine = float(cosine_rows(before.encode(changed), after.encode(changed)).mean())
     return Proof(
         texts=len(texts),
         source=source,
@@ -214,38 +297,83 @@ def prove(before: Encoder, after: Encoder, rows: Sequence[int], texts: Sequence[
     )
 
 
-def trim(request: TrimRequest) -> TrimReport:
-    """Trim a model's vocabulary into the folder `out`; stock models stay stock (RoBERTa becomes the equal BertModel).
+def trim(
+    model: str = "msdc-mini",
+    *,
+    output: str | Path,
+    languages: Sequence[str] = (),
+    corpus: Sequence[str | Path] = (),
+    size: int | None = None,
+    check: Sequence[str | Path] = (),
+    force: bool = False,
+) -> TrimReport:
+    """Remove unused pieces and table rows from a model, and verify that nothing else changed.
+
+    Stock models stay stock (RoBERTa becomes the equal BertModel).
+
+        from msdc.compress import trim
+
+        report = trim("msdc-mini", output="small", languages=["de", "en"])
+        print(report.vocabulary_after, report.proofs[0].changed_share)
+
+    Args:
+        model: a shipped name, a folder or a hub id.
+        output: folder to write.
+        languages: keep pieces in the alphabets of these languages, as de.
+        corpus: keep pieces that these text files use.
+        size: keep at most this many pieces, the most frequent ones.
+        check: measure the change on these text files too.
+        force: replace `output` if it exists.
 
     Raises:
-        InputError: no such model, a tokenizer kind that cannot be trimmed, or a wish that cannot be met.
+        InputError: no such model, a tokenizer kind that cannot be trimmed, or nothing that can be kept as asked.
         GateError: the proof failed; nothing is written.
     """
-    refuse_existing(request.out, request.force)
-    opened = _open(request.model)
-    student, config = opened.student, opened.student.config
+    output, corpora = Path(output), [Path(path) for path in corpus]
+    refuse_existing(output, force)
+    layout = read_layout(locate_model(model))
+    encoder = load_encoder(layout.folder)
+    student = to_student(encoder)
+    config = student.config
+    tokenizer = load_tokenizer(layout.body, config.pad_id)
+    if isinstance(encoder.tokenizer, FastTokenizer) and encoder.tokenizer.path.parent != layout.body:
+        # A model may not tokenize as its tokenizer.json says (do_lower_case): what it does is trimmed.
+        tokenizer = encoder.tokenizer
     # Without a language of the embedded corpus, all of it is used: an empty text would verify nothing.
-    samples = quickstart_texts(request.languages, limit=400)
-    vocabulary = _vocabulary(opened, samples)
-    counts = _counts(vocabulary, request.corpus, config.positions)
-    keep = choose(vocabulary, Wish(request.languages, counts, request.size))
+    samples = quickstart_texts(languages, limit=400)
+    vocabulary = _vocabulary(tokenizer, samples)
+    counts: Counter[int] = Counter()
+    for path in corpora:
+        texts = read_texts(path)
+        for start in track(range(0, len(texts), 4096), f"count {path.name}"):
+            for row in tokenizer.encode(texts[start : start + 4096], config.positions):
+                counts.update(row)
+    keep = choose(vocabulary, languages, counts if corpora else None, size)
     with tempfile.TemporaryDirectory(prefix="msdc-vocabulary-") as place:
         file, rows, pad_id = vocabulary.write(keep, Path(place))
         small = with_rows(student, rows, pad_id)
-        before = Encoder(student, opened.tokenizer, config.positions, "before")
+        before = Encoder(student, tokenizer, config.positions, "before")
         after = Encoder(small, load_tokenizer(file.parent, pad_id), config.positions, "after")
         proofs = [prove(before, after, rows, samples, "embedded corpus")]
-        for path in [*request.corpus, *request.check]:
+        for path in [*corpora, *map(Path, check)]:
             proofs.append(prove(before, after, rows, read_texts(path, limit=20_000), path.name))
-        card = _card(opened.name, request, config.vocabulary, len(rows), proofs)
-        settings: dict[str, Any] = {"card": card, "force": request.force, "defaults": opened.defaults}
-        if opened.own or not stock_type(small.config):
-            save_student(small, file, request.out, plan=read_plan(opened.layout.folder), **settings)
-        else:
-            save_stock(small, file, request.out, **settings)
+        asked = {"languages": ", ".join(languages), "pieces of": ", ".join(path.name for path in corpora)}
+        asked["pieces, at most"] = str(size or "")
+        wish = "; ".join(f"{what} {value}" for what, value in asked.items() if value)
+        card = f"# {output.name}\n\n{Path(model).name} with {len(rows)} of its {config.vocabulary} vocabulary rows: "
+        card += f"{wish}.\n\n"
+        for proof in proofs:
+            card += (
+                f"* {proof.source}: {proof.texts} texts, {proof.changed_share:.2%} tokenized differently; "
+                f"vectors of the others differ by at most {proof.unchanged_max_abs:.1e}.\n"
+            )
+        own = layout.model_type == OWN_TYPE
+        plan = read_plan(layout.folder) if own else None
+        defaults = encoder.defaults
+        save_student(small, file, output, card=card, force=force, plan=plan, defaults=defaults, stock=not own)
     return TrimReport(
-        model=opened.name,
-        out=str(request.out),
+        model=Path(model).name,
+        out=str(output),
         vocabulary_before=config.vocabulary,
         vocabulary_after=len(rows),
         parameters_before=sum(p.numel() for p in student.parameters()),
@@ -253,25 +381,3 @@ def trim(request: TrimRequest) -> TrimReport:
         tokenizer=file.name,
         proofs=proofs,
     )
-
-
-def _card(name: str, request: TrimRequest, before: int, after: int, proofs: Sequence[Proof]) -> str:
-    wish = []
-    if request.languages:
-        wish.append("languages " + ", ".join(request.languages))
-    if request.corpus:
-        wish.append("pieces of " + ", ".join(path.name for path in request.corpus))
-    if request.size:
-        wish.append(f"at most {request.size} pieces")
-    lines = [
-        f"# {request.out.name}",
-        "",
-        f"{name} with {after} of its {before} vocabulary rows: {'; '.join(wish)}.",
-        "",
-    ]
-    for proof in proofs:
-        lines.append(
-            f"* {proof.source}: {proof.texts} texts, {proof.changed_share:.2%} tokenized differently; "
-            f"vectors of the others differ by at most {proof.unchanged_max_abs:.1e}."
-        )
-    return "\n".join(lines) + "\n"

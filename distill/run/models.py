@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
-from msdc.compress.student.from_transformers import to_student
 from msdc.compress.student.model import Student
+from msdc.compress.student.stock import to_student
 from msdc.distill.assistant import cut_student, make_assistant, make_student
 from msdc.distill.models import load_named
 from msdc.distill.recipe import Recipe, Stage, StudentShape

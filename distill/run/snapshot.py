@@ -9,8 +9,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from msdc.compress.student.from_transformers import to_student
 from msdc.compress.student.io import read_tensors, save_student
+from msdc.compress.student.stock import to_student
 from msdc.distill.recipe import Recipe
 from msdc.distill.run.folder import RunFolder, read_recipe
 from msdc.encoders.encoder import load_encoder
@@ -49,15 +49,15 @@ def _snapshot(folder: RunFolder, recipe: Recipe, number: int) -> Path:
     start = load_encoder(folder.newest(recipe, stage.role))
     student = to_student(start)
     if stage.quantize is not None:
-        from msdc.compress.quantization import qat
+        from msdc.compress.quantization import rounding
 
-        qat.prepare(student, stage.quantize)
+        rounding.prepare(student, stage.quantize)
     try:
         student.load_state_dict(read_tensors(best))
     except RuntimeError as error:
         raise InputError(f"{best}: not weights of this stage ({str(error).splitlines()[0]})") from error
     if stage.quantize is not None:
-        student = qat.convert(student)
+        student = rounding.convert(student)
     for old in target.parent.glob("*"):
         shutil.rmtree(old, ignore_errors=True)
     save_student(student, start.tokenizer.files[0], target, force=True, defaults=start.defaults)

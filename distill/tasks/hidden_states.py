@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from msdc.compress.student.from_transformers import to_student
+from msdc.compress.student.stock import to_student
 from msdc.distill.data.batches import Batch
 from msdc.distill.data.stream import TextStream
 from msdc.distill.objectives import domain_prototypes, find_objective, layer_subset

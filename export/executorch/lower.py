@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from msdc.compress.quantization.plan import PrecisionPlan
-from msdc.compress.quantization.weights import integers, quantize
+from msdc.compress.quantization.plan import PrecisionPlan, integers
+from msdc.compress.quantization.rounding import quantize
+from msdc.compress.student.config import CODE, POSITION, TABLE
 from msdc.compress.student.model import Student
-from msdc.compress.student.shapes import CODE, POSITION, TABLE
 from msdc.errors import GateError, MsdcError
 from msdc.export.executorch.modules import ExportEmbed, ExportForward, ExportPool, ExportUnit
 from msdc.export.executorch.pte import read_pte

@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from msdc.compress.quantization.weights import QuantizedWeight
+from msdc.compress.quantization.plan import Integers
+from msdc.compress.student.config import CODE, POSITION, TABLE
 from msdc.compress.student.model import ACTIVATIONS, Layer, Student
-from msdc.compress.student.shapes import CODE, POSITION, TABLE
 from msdc.export.reference.smooth import Scale, Smoothed
 
 
@@ -60,12 +60,12 @@ class Positions(nn.Module):
     values: Tensor
     scale: Tensor | None
 
-    def __init__(self, weight_PH: Tensor, part: QuantizedWeight | None, max_length: int) -> None:
+    def __init__(self, weight_PH: Tensor, part: Integers | None, max_length: int) -> None:
         super().__init__()
         # Truncated: rows beyond the longest input would only add bytes.
-        values_TH = weight_PH.detach() if part is None else part.values
+        values_TH = weight_PH.detach() if part is None else torch.from_numpy(part.values)
         self.register_buffer("values", values_TH[:max_length].clone())
-        self.register_buffer("scale", None if part is None else part.scale[:max_length].clone())
+        self.register_buffer("scale", None if part is None else torch.from_numpy(part.scale)[:max_length].clone())
 
     def forward(self, length: int) -> Tensor:
         """Shapes as in the class docstring."""
@@ -80,13 +80,13 @@ class CodedTable(nn.Module):
     values: Tensor
     scale: Tensor | None
 
-    def __init__(self, base: nn.Module, index_Vk: Tensor, weight_Vk: Tensor, part: QuantizedWeight | None) -> None:
+    def __init__(self, base: nn.Module, index_Vk: Tensor, weight_Vk: Tensor, part: Integers | None) -> None:
         super().__init__()
         self.base = base
         self.register_buffer("index", index_Vk)
-        self.register_buffer("values", weight_Vk.detach() if part is None else part.values)
+        self.register_buffer("values", weight_Vk.detach() if part is None else torch.from_numpy(part.values))
         # One scale per column, kept in one dimension: two would read as a weight in an inspection of the program.
-        self.register_buffer("scale", None if part is None else part.scale.reshape(-1))
+        self.register_buffer("scale", None if part is None else torch.from_numpy(part.scale).reshape(-1))
 
     def forward(self, ids_1T: Tensor) -> Tensor:
         """Shapes as in the class docstring."""
@@ -99,13 +99,14 @@ class CodedTable(nn.Module):
         return (rows_TkE * weight_Tk.unsqueeze(-1)).sum(1).unsqueeze(0)
 
 
-def _rows_table(student: Student, part: QuantizedWeight | None) -> nn.Module:
+def _rows_table(student: Student, part: Integers | None) -> nn.Module:
     if part is None:
         return student.embedding.table
-    return TableInt8(part.values, part.scale) if part.dtype == "int8" else TableInt4(part.values, part.scale)
+    table = TableInt8 if part.dtype == "int8" else TableInt4
+    return table(torch.from_numpy(part.values), torch.from_numpy(part.scale))
 
 
-def export_table(student: Student, parts: dict[str, QuantizedWeight]) -> nn.Module:
+def export_table(student: Student, parts: dict[str, Integers]) -> nn.Module:
     """The token table as the runtime stores it; `parts` are the integers of the quantized weights, by name."""
     stored, code = _rows_table(student, parts.get(TABLE)), student.embedding.code
     return stored if code is None else CodedTable(stored, code.index, code.weight, parts.get(CODE))
@@ -114,7 +115,7 @@ def export_table(student: Student, parts: dict[str, QuantizedWeight]) -> nn.Modu
 class ExportEmbed(nn.Module):
     """ids [1, T] -> hidden [1, T, H]. `parts` are the integers of the quantized weights, by name."""
 
-    def __init__(self, student: Student, parts: dict[str, QuantizedWeight], max_length: int) -> None:
+    def __init__(self, student: Student, parts: dict[str, Integers], max_length: int) -> None:
         super().__init__()
         self.table = export_table(student, parts)
         self.position = Positions(student.embedding.position.weight, parts.get(POSITION), max_length)
@@ -226,7 +227,7 @@ class ExportForward(nn.Module):
     """The whole encoder in one method, ids [1, T] -> [1, D]."""
 
     def __init__(
-        self, student: Student, parts: dict[str, QuantizedWeight], max_length: int, smoothed: Smoothed | None = None
+        self, student: Student, parts: dict[str, Integers], max_length: int, smoothed: Smoothed | None = None
     ) -> None:
         super().__init__()
         self.embed = ExportEmbed(student, parts, max_length)

@@ -19,7 +19,7 @@ import onnx
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from msdc.compress.quantization.integers import int8_rows
+from msdc.compress.quantization.plan import int8_rows
 from msdc.errors import GateError, InputError, MsdcError
 from msdc.export.executorch.quiet import quiet
 from msdc.export.generic.model import GenericModel

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from msdc.compress.quantization.weights import int8_rows, torchao_weight
+from msdc.compress.quantization.plan import int8_rows
+from msdc.compress.quantization.rounding import torchao_weight
 from msdc.export.executorch.modules import TableInt8
 from msdc.export.generic.model import GenericModel, Table, text_part
 
@@ -22,10 +23,11 @@ class ScaledTable(nn.Module):
 
     def __init__(self, tokens: nn.Embedding) -> None:
         super().__init__()
-        part = int8_rows(tokens.weight, "tokens")
+        part = int8_rows(tokens.weight.detach().cpu().numpy(), "tokens")
         factor: Any = getattr(tokens, "embed_scale", None)
         # Into the scales: one product less per token.
-        self.table = TableInt8(part.values, part.scale if factor is None else part.scale * float(factor))
+        scale_V1 = torch.from_numpy(part.scale)
+        self.table = TableInt8(torch.from_numpy(part.values), scale_V1 if factor is None else scale_V1 * float(factor))
 
     def forward(self, ids_BT: Tensor) -> Tensor:
         """Rows [B, T, H] of ids [B, T]."""
@@ -91,7 +93,8 @@ def quantized(model: GenericModel) -> GenericModel:
     """A copy with torchao's int8 linears (activations int8 per token) and an int8 token table, for ExecuTorch."""
     made = copy.deepcopy(model)
     for name, linear in linears(made).items():
-        linear.weight = nn.Parameter(torchao_weight(int8_rows(linear.weight, name)), requires_grad=False)
+        part = int8_rows(linear.weight.detach().cpu().numpy(), name)
+        linear.weight = nn.Parameter(torchao_weight(part), requires_grad=False)
     table = ScaledTable(made.tokens)
     if isinstance(made.steps[0], Table):
         made.steps[0].tokens = table

@@ -12,9 +12,8 @@ from collections.abc import Callable
 import numpy as np
 from onnx import TensorProto, helper
 
-from msdc.compress.quantization.integers import bfloat16_bits, integers
-from msdc.compress.quantization.plan import PrecisionPlan
-from msdc.compress.student.shapes import CODE, INDEX, POSITION, TABLE
+from msdc.compress.quantization.plan import PrecisionPlan, integers
+from msdc.compress.student.config import CODE, INDEX, POSITION, TABLE
 from msdc.export.onnx.builder import GraphBuilder
 from msdc.export.reference.smooth import Smoothed
 
@@ -331,7 +330,7 @@ def _pack_pairs(half_bytes: np.ndarray) -> np.ndarray:
 
 def _bfloat16(numbers: np.ndarray) -> bytes:
     """float32 numbers as bfloat16, rounded to nearest, little-endian."""
-    return bfloat16_bits(numbers).astype("<u2").tobytes()
+    return numbers.astype("bfloat16").view("<u2").tobytes()
 
 
 def pair_safe(weight_NK: np.ndarray, scale_N: np.ndarray, levels: int = LEVELS) -> tuple[np.ndarray, np.ndarray]:

@@ -18,7 +18,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from msdc.compress.quantization.plan import PrecisionPlan
-from msdc.compress.student.shapes import INDEX, POSITION
+from msdc.compress.student.config import INDEX, POSITION
 from msdc.errors import GateError, InputError
 from msdc.export.onnx.attention import Mask, attention, make_mask
 from msdc.export.onnx.builder import GraphBuilder, save_external

@@ -7,7 +7,7 @@ from scipy import sparse
 
 from msdc.compress.student.io import load_student
 from msdc.compress.student.model import Student, StudentConfig
-from msdc.compress.student.to_transformers import decode
+from msdc.compress.student.stock import decode
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.pipeline import run
 from msdc.distill.preflight import check_recipe

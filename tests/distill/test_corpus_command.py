@@ -4,7 +4,7 @@ import json
 
 from click.testing import CliRunner
 
-from msdc.compress.vocabulary.sentencepiece import train_vocabulary
+from msdc.compress.vocabulary.train import train_vocabulary
 from msdc.distill.corpus import command
 from msdc.distill.data.corpora import open_corpus
 from msdc.distill.recipe import Corpus

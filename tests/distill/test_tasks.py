@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from msdc.compress.student.from_transformers import to_student
 from msdc.compress.student.model import Student, StudentConfig
+from msdc.compress.student.stock import to_student
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.data import Row
 from msdc.distill.data.batches import Batch

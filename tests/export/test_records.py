@@ -7,7 +7,7 @@ import sys
 import pytest
 import tiny_models as tiny
 
-from msdc.compress.size.estimate import PROGRAM_BYTES
+from msdc.compress.size import PROGRAM_BYTES
 from msdc.errors import InputError
 from msdc.export.manifest import read_manifest
 from msdc.export.records import Registry, Target

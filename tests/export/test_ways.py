@@ -11,7 +11,7 @@ from folder_kinds import write_folder
 from stock_models import TEXTS
 
 import msdc
-from msdc.compress.student.from_transformers import to_student
+from msdc.compress.student.stock import to_student
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 from msdc.export.ways import canonical_obstacle

@@ -17,7 +17,7 @@ import torch
 from msdc.compress.student.io import save_student
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.texts import quickstart_texts
-from msdc.compress.vocabulary.sentencepiece import train_vocabulary
+from msdc.compress.vocabulary.train import train_vocabulary
 from msdc.export.reference.gates import Thresholds
 from msdc.export.writer import BundleOptions, write_bundle
 from msdc.text.tokenizer import PieceTokenizer

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from msdc.compress.vocabulary.whole_words import read_character_map
+from msdc.compress.vocabulary.train import read_character_map
 
 # What transformers.js does instead of reading the map.
 _DROPPED = re.compile("[\u0001-\u0008\u000b\u000e-\u001f\u007f\u008f\u009f]")

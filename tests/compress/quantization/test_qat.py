@@ -8,8 +8,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from msdc.compress.quantization.plan import plan_for
-from msdc.compress.quantization.qat import convert, fake_quantize_tokens, is_prepared, prepare
-from msdc.compress.quantization.weights import quantize
+from msdc.compress.quantization.rounding import convert, fake_quantize_tokens, is_prepared, prepare, quantize
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.errors import InputError
 

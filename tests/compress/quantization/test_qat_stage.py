@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from msdc.compress.quantization.qat import is_prepared
+from msdc.compress.quantization.rounding import is_prepared
 from msdc.compress.student.io import load_student
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.pipeline import run

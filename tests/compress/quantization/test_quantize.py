@@ -1,7 +1,6 @@
 """`compress quantize`: the folder, the report against independent measurements, and the search for a plan."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,12 +12,12 @@ from stock_models import write_stock
 
 import msdc
 from msdc.compress.cli import command
-from msdc.compress.quantization.plan import plan_for, read_plan
-from msdc.compress.quantization.quantize import QuantizeRequest, run_quantize
-from msdc.compress.quantization.search import Calibration, levels, search, weight_reports
-from msdc.compress.quantization.weights import integers, quantize, sqnr_db
-from msdc.compress.student.io import load_student, open_student
-from msdc.compress.student.shapes import POSITION, TABLE, matrix_names
+from msdc.compress.quantization.plan import integers, plan_for, read_plan
+from msdc.compress.quantization.rounding import quantize
+from msdc.compress.quantization.search import Calibration, levels, search, sqnr_db, weight_reports
+from msdc.compress.quantization.search import quantize as quantize_folder
+from msdc.compress.student.config import POSITION, TABLE, matrix_names
+from msdc.compress.student.io import load_student
 from msdc.compress.texts import quickstart_texts
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
@@ -35,7 +34,7 @@ def texts():
 
 
 def calibrate(folder, texts):
-    student = open_student(folder)
+    student = load_student(folder)
     return student, Calibration(student, msdc.load_encoder(folder).tokenizer.encode(texts, 24))
 
 
@@ -61,13 +60,13 @@ def test_each_line_of_the_report(stock, texts):
     student, calibration = calibrate(stock, texts)
     plan = plan_for(student, "int8-embed4")
     lines = weight_reports(student, plan, calibration)
-    assert [line.name for line in lines] == [*matrix_names(student.config), POSITION]
+    assert [line["name"] for line in lines] == [*matrix_names(student.config), POSITION]
     for line, part in zip(lines, integers(student, plan).values(), strict=True):
-        assert line.bytes == part.bytes and line.dtype == part.dtype
-        assert line.sqnr_db == pytest.approx(sqnr_db(student.get_parameter(part.name), part.dequantize()))
+        assert line["bytes"] == part.bytes and line["dtype"] == part.dtype
+        assert line["sqnr_db"] == pytest.approx(sqnr_db(student.numbers().arrays[part.name], part.dequantize()))
     table, query = lines[0], lines[1]
-    assert 15 < table.sqnr_db < 25 < 35 < query.sqnr_db
-    assert table.loss > query.loss
+    assert 15 < table["sqnr_db"] < 25 < 35 < query["sqnr_db"]
+    assert table["loss"] > query["loss"]
 
 
 def test_the_search_keeps_the_loss_and_raises_only_what_it_must(stock, texts):
@@ -96,7 +95,7 @@ def test_the_search_keeps_the_loss_and_raises_only_what_it_must(stock, texts):
 
 
 def test_a_sick_weight_is_the_one_that_is_kept(stock, texts):
-    student = open_student(stock)
+    student = load_student(stock)
     with torch.no_grad():
         # One huge number a row leaves the others a handful of steps.
         student.layers[1].value.weight[:, 0] *= 400
@@ -111,7 +110,7 @@ def test_a_sick_weight_is_the_one_that_is_kept(stock, texts):
 
 @pytest.mark.parametrize("precision", ["int8", "int8-embed4", "auto"])
 def test_the_folder(stock, tmp_path, precision):
-    report = run_quantize(QuantizeRequest(model=str(stock), out=tmp_path / "q", precision=precision))
+    report = quantize_folder(str(stock), output=tmp_path / "q", precision=precision)
     plan = read_plan(tmp_path / "q")
     assert report.precision == precision and {line["name"] for line in report.weights} == set(plan.weights)
     stored = load_file(tmp_path / "q/model.safetensors")
@@ -119,9 +118,9 @@ def test_the_folder(stock, tmp_path, precision):
     assert report.file_bytes < 0.5 * report.bytes_before
     said = json.loads((tmp_path / "q/precision.json").read_text())
     assert said["report"]["weights"] == report.weights and said["plan"] == plan.model_dump()
-    quantized, source = load_student(tmp_path / "q"), open_student(stock)
+    quantized, source = load_student(tmp_path / "q"), load_student(stock)
     for name, part in integers(source, plan).items():
-        assert torch.equal(integers(quantized, plan)[name].values, part.values)
+        assert np.array_equal(integers(quantized, plan)[name].values, part.values)
     texts = quickstart_texts(["fr"], limit=20)
     cosine = (msdc.load_encoder(tmp_path / "q").encode(texts) * msdc.load_encoder(stock).encode(texts)).sum(1)
     assert cosine.min() > 0.98
@@ -152,8 +151,7 @@ def test_reports_are_plain_data(stock, texts):
     student, calibration = calibrate(stock, texts)
     plan = replace_table(plan_for(student, "int8"))
     exact = weight_reports(student, plan, calibration)[0]
-    assert exact.dtype == "fp32" and exact.sqnr_db is None and exact.bytes == 4 * 120 * 64
-    assert replace(exact, loss=1.0).loss == 1.0
+    assert exact["dtype"] == "fp32" and exact["sqnr_db"] is None and exact["bytes"] == 4 * 120 * 64
 
 
 def replace_table(plan):
@@ -163,7 +161,7 @@ def replace_table(plan):
 def test_export_takes_the_plan_of_the_folder(stock, tmp_path):
     from msdc.export.export import ExportRequest, export_model
 
-    run_quantize(QuantizeRequest(model=str(stock), out=tmp_path / "q", precision="int8-embed4"))
+    quantize_folder(str(stock), output=tmp_path / "q", precision="int8-embed4")
     request = ExportRequest(str(tmp_path / "q"), "web", out=tmp_path / "bundle", gates=False)
     _, manifest = export_model(request)
     assert manifest.precision == "int8-embed4"

@@ -7,18 +7,20 @@ import pytest
 import torch
 from torch import nn
 
-from msdc.compress.quantization import integers as numpy_integers
-from msdc.compress.quantization.plan import PRECISIONS, PrecisionPlan, plan_for, weight_bytes_by_dtype
-from msdc.compress.quantization.weights import (
+from msdc.compress.quantization.plan import (
+    PRECISIONS,
+    PrecisionPlan,
     dequantize_rows,
     integers,
-    quantize,
+    plan_for,
     quantize_block,
     quantize_columns,
-    sqnr_db,
+    weight_bytes_by_dtype,
 )
+from msdc.compress.quantization.rounding import quantize, round_trip
+from msdc.compress.quantization.search import sqnr_db
+from msdc.compress.student.config import CODE, POSITION, TABLE, matrix_names, parameter_counts, tensor_shapes
 from msdc.compress.student.model import Student, StudentConfig
-from msdc.compress.student.shapes import POSITION, TABLE, matrix_names, parameter_counts, tensor_shapes
 from msdc.errors import InputError
 
 CONFIGS = [
@@ -63,28 +65,19 @@ def test_names_and_shapes_are_the_students(config):
     assert parameter_counts(config)["total"] == sum(value.numel() for value in state.values())
 
 
-def test_int8_integers_equal_torchaos_bit_for_bit():
+@pytest.mark.parametrize(("bits", "columns"), [("int8", 128), ("int4", 32)])
+def test_integers_equal_torchaos_bit_for_bit(bits, columns):
     from torchao.quantization import IntxUnpackedToInt8Tensor
 
     torch.manual_seed(1)
     weight = torch.randn(300, 128) * torch.logspace(-6, 2, 300)[:, None]
-    weight[7] = 0
+    if bits == "int8":
+        weight[7] = 0
     weight[8, 3] = float(weight[8].abs().max()) * 3
-    oracle = IntxUnpackedToInt8Tensor.from_hp(weight, (1, 128), torch.int8)
-    values, scale = quantize_block(weight, 128, "int8", "float32")
-    assert torch.equal(values, oracle.qdata) and torch.equal(scale, oracle.scale)
-    assert torch.equal(dequantize_rows(values, scale), oracle.dequantize())
-
-
-def test_int4_integers_equal_torchaos_bit_for_bit():
-    from torchao.quantization import IntxUnpackedToInt8Tensor
-
-    torch.manual_seed(2)
-    weight = torch.randn(300, 128) * torch.logspace(-6, 2, 300)[:, None]
-    oracle = IntxUnpackedToInt8Tensor.from_hp(weight, (1, 32), torch.int4)
-    values, scale = quantize_block(weight, 32, "int4", "float32")
-    assert torch.equal(values, oracle.qdata) and torch.equal(scale, oracle.scale)
-    assert torch.equal(dequantize_rows(values, scale), oracle.dequantize())
+    oracle = IntxUnpackedToInt8Tensor.from_hp(weight, (1, columns), getattr(torch, bits))
+    values, scale = quantize_block(weight.numpy(), columns, bits, "float32")
+    assert np.array_equal(values, oracle.qdata) and np.array_equal(scale, oracle.scale)
+    assert np.array_equal(dequantize_rows(values, scale), oracle.dequantize())
 
 
 @pytest.mark.parametrize("scale_type", ["float16", "bfloat16"])
@@ -93,16 +86,16 @@ def test_short_scales_are_exact_in_their_type_and_torchao_makes_the_same_integer
 
     torch.manual_seed(3)
     weight = torch.randn(50, 64)
-    values, scale = quantize_block(weight, 32, "int4", scale_type)
+    values, scale = (torch.from_numpy(made) for made in quantize_block(weight.numpy(), 32, "int4", scale_type))
     assert torch.equal(scale.to(getattr(torch, scale_type)).float(), scale)
     oracle = IntxUnpackedToInt8Tensor.from_hp(
         weight, (1, 32), torch.int4, intx_choose_qparams_algorithm=None, custom_scale=scale,
         custom_zero_point=torch.zeros_like(scale, dtype=torch.int8),
     )  # fmt: skip
     assert torch.equal(values, oracle.qdata)
-    error = (dequantize_rows(values, scale) - weight).abs().view(50, 2, 32)
+    error = np.abs(dequantize_rows(values.numpy(), scale.numpy()) - weight.numpy()).reshape(50, 2, 32)
     # Half a step inside the range; the largest positive number of a group is clamped from 7.5 to 7 steps.
-    assert bool((error <= scale.unsqueeze(2) * 0.54).all())
+    assert (error <= scale.numpy()[:, :, None] * 0.54).all()
 
 
 @pytest.mark.parametrize("config", CONFIGS)
@@ -152,25 +145,21 @@ def test_scales_that_were_stored_are_used_again_and_only_while_they_hold():
     student = build(CONFIGS[0])
     plan = plan_for(student, "int8")
     first = integers(student, plan)
-    with torch.no_grad():
-        for name, part in first.items():
-            student.get_parameter(name).copy_(part.dequantize())
-    fresh = integers(student, plan)
-    assert not torch.equal(fresh[TABLE].scale, first[TABLE].scale)
+    student.load_state_dict({name: torch.from_numpy(part.dequantize()) for name, part in first.items()}, strict=False)
+    assert not np.array_equal(integers(student, plan)[TABLE].scale, first[TABLE].scale)
     student.stored_scales = {name: part.scale for name, part in first.items()}
-    again = integers(student, plan)
-    for name, part in first.items():
-        assert torch.equal(again[name].values, part.values) and torch.equal(again[name].scale, part.scale)
+    for name, part in integers(student, plan).items():
+        assert np.array_equal(part.values, first[name].values) and np.array_equal(part.scale, first[name].scale)
     with torch.no_grad():
         student.embedding.table.weight[3, 5] += 1e-4
-    assert not torch.equal(integers(student, plan)[TABLE].scale, first[TABLE].scale)
+    assert not np.array_equal(integers(student, plan)[TABLE].scale, first[TABLE].scale)
 
 
 def test_int8_positions_become_their_dequantized_numbers():
     student = build(CONFIGS[0])
     plan = PrecisionPlan(precision="mixed", weights={POSITION: "int8"})
     part = integers(student, plan)[POSITION]
-    assert torch.equal(quantize(student, plan).embedding.position.weight, part.dequantize())
+    assert np.array_equal(quantize(student, plan).embedding.position.weight, part.dequantize())
 
 
 def test_a_plan_that_does_not_fit_is_refused():
@@ -186,33 +175,22 @@ def test_a_plan_that_does_not_fit_is_refused():
 
 
 def test_sqnr_of_a_known_error():
-    reference = torch.ones(1000)
+    reference = np.ones(1000)
     assert sqnr_db(reference, reference * 1.1) == pytest.approx(20.0, abs=1e-4)
-    assert sqnr_db(reference, reference) == float("inf")
+    assert sqnr_db(reference, reference) is None
 
 
 @pytest.mark.parametrize(
-    ("columns", "dtype", "kind"), [(96, "int8", "float32"), (32, "int4", "float16"), (32, "int4", "bfloat16")]
+    ("name", "dtype", "group", "kind"),
+    [("up.weight", "int8", 0, "float32"), (TABLE, "int4", 32, "float16"), ("up.weight", "int4", 32, "bfloat16")],
 )
-def test_integers_of_arrays_and_of_tensors_are_equal(columns, dtype, kind):
-    """Training rounds tensors, artifacts round arrays: bit for bit the same numbers, ties, zeros and outliers too."""
+def test_training_rounds_to_the_integers_of_the_artifact(name, dtype, group, kind):
+    """Bit for bit the same numbers, ties, zeros and outliers too."""
     generator = np.random.default_rng(5)
     weight_RC = (generator.standard_normal((400, 96)) * generator.lognormal(0, 3, (400, 1))).astype(np.float32)
     weight_RC[0], weight_RC[1, :32] = 0.0, 1e-42
     weight_RC[2] = np.arange(96) / 2  # ties
-    array = numpy_integers.quantize_block(weight_RC, columns, dtype, kind)
-    tensor = quantize_block(torch.from_numpy(weight_RC), columns, dtype, kind)
-    for one, other in zip(array, tensor, strict=True):
-        assert np.array_equal(one, other.numpy())
-    assert np.array_equal(numpy_integers.dequantize_rows(*array), dequantize_rows(*tensor).numpy())
-    columns_of = numpy_integers.quantize_columns(weight_RC), quantize_columns(torch.from_numpy(weight_RC))
-    for one, other in zip(*columns_of, strict=True):
-        assert np.array_equal(one, other.numpy())
-
-
-def test_bfloat16_is_torchs():
-    numbers = np.random.default_rng(1).standard_normal(10_000).astype(np.float32)
-    wanted = torch.from_numpy(numbers).to(torch.bfloat16)
-    bits = numpy_integers.bfloat16_bits(numbers)
-    assert np.array_equal(bits.view(np.int16), wanted.view(torch.int16).numpy())
-    assert np.array_equal(numpy_integers.from_bfloat16_bits(bits), wanted.float().numpy())
+    stored = dequantize_rows(*quantize_block(weight_RC, group or 96, dtype, kind))
+    assert np.array_equal(round_trip(torch.from_numpy(weight_RC), dtype, group, name), stored)
+    code = dequantize_rows(*quantize_columns(weight_RC))
+    assert np.array_equal(round_trip(torch.from_numpy(weight_RC), "int8", 0, CODE), code)

@@ -9,11 +9,18 @@ from paper_rows import msd_students
 
 from msdc.compress.cli import command
 from msdc.compress.quantization.plan import plan_for
-from msdc.compress.size.estimate import Cut, cut, macs_per_token, predict_bytes, size_plan
-from msdc.compress.size.search import enumerate_students, kept_shares, parse_bytes
-from msdc.compress.student.from_transformers import to_student
+from msdc.compress.size import (
+    cut_config,
+    enumerate_students,
+    macs_per_token,
+    plan_budget,
+    predict_bytes,
+    size_plan,
+)
+from msdc.compress.student.config import SHAPES, parameter_counts
+from msdc.compress.student.cut import kept_shares
 from msdc.compress.student.model import Student, StudentConfig
-from msdc.compress.student.shapes import SHAPES, parameter_counts
+from msdc.compress.student.stock import to_student
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
 from msdc.scores import pareto
@@ -87,24 +94,22 @@ def test_a_model_folder_is_planned_as_its_shape(bert_folder):
 )
 def test_a_cut_that_does_not_fit_is_refused(changes, said):
     with pytest.raises(InputError, match=said):
-        cut(SHAPES["xlmr-base"], Cut(**changes))
+        cut_config(SHAPES["xlmr-base"], **changes)
 
 
 def test_usage_errors():
     runner = CliRunner()
-    assert runner.invoke(command, ["plan"]).exit_code == 2
+    assert runner.invoke(command, ["plan"]).exit_code != 0
     result = runner.invoke(command, ["plan", "--shape", "nonsense"])
     assert isinstance(result.exception, InputError) and "known: all-minilm-l6" in str(result.exception)
-    assert runner.invoke(command, ["plan", "--list"]).output.split()[0] == "all-minilm-l6"
 
 
 def test_sizes_of_a_budget():
-    assert parse_bytes("10MB") == 10_000_000
-    assert parse_bytes("9.5 MiB") == int(9.5 * 1024**2)
-    assert parse_bytes("12000") == 12_000
+    for text, size in (("6MB", 6_000_000), ("5.5 MiB", int(5.5 * 1024**2)), ("6000000", 6_000_000)):
+        assert plan_budget(text, shape="all-minilm-l6") == enumerate_students(SHAPES["all-minilm-l6"], size)
     for wrong in ("", "ten", "10QB", "-3MB", "nan", "10MB5"):
         with pytest.raises(InputError, match=r"10MB or 9\.5MiB"):
-            parse_bytes(wrong)
+            plan_budget(wrong, shape="minilm")
 
 
 def test_the_pareto_set_is_what_its_definition_says():
@@ -149,7 +154,7 @@ def test_budget_command(bert_folder):
     result = CliRunner().invoke(command, ["plan", str(bert_folder), "--budget", "60KB", "--json"])
     rows = json.loads(result.stdout)
     assert rows and all(row["pareto"] and row["bytes"] <= 60_000 for row in rows)
-    shown = CliRunner().invoke(command, ["plan", str(bert_folder), "--budget", "60KB", "--all", "--top", "3"])
+    shown = CliRunner().invoke(command, ["plan", str(bert_folder), "--budget", "60KB", "--all"])
     assert "Pareto" in shown.output and shown.exit_code == 0
 
 
@@ -164,7 +169,7 @@ def test_a_budget_of_coded_students(bert_folder):
     for row in rows[:: max(1, len(rows) // 5)]:
         names = ("vocabulary", "bottleneck", "unit", "repeats", "links", "base_rows")
         changes = {name: row[name] for name in names if row[name] is not None}
-        config = cut(base, Cut(**changes))
+        config = cut_config(base, **changes)
         assert row["bytes"] == predict_bytes(config, plan_for(config, row["precision"]), "executorch")
     alone = CliRunner().invoke(command, [*words[:6], "--base-rows", "40"])
     assert {row["links"] for row in json.loads(alone.stdout)} == {2, 3, 4, 5}

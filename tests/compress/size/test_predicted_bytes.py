@@ -5,7 +5,7 @@ import tiny_models
 import torch
 
 from msdc.compress.quantization.plan import plan_for
-from msdc.compress.size.estimate import predict_bytes
+from msdc.compress.size import predict_bytes
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.export.writer import BundleOptions, write_bundle
 

@@ -9,7 +9,8 @@ import torch
 from click.testing import CliRunner
 
 from msdc.compress.cli import command
-from msdc.compress.student.code_fit import choose_links, code_bytes, fit_code, fit_student, kept_variance
+from msdc.compress.student.coded_table import choose_links, code_bytes, fit_code, kept_variance
+from msdc.compress.student.cut import fit_student
 from msdc.compress.student.io import load_student
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError

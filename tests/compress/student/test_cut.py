@@ -10,23 +10,23 @@ from stock_models import TEXTS, write_stock
 
 import msdc
 from msdc.compress.cli import command
-from msdc.compress.student.cut import StudentRequest, make, shrink
-from msdc.compress.student.io import open_student
+from msdc.compress.student.cut import cut_student, shrink
+from msdc.compress.student.io import load_student
 from msdc.compress.texts import corpus_frequency, own_frequency, quickstart_texts
-from msdc.compress.vocabulary.sentencepiece import train_vocabulary
+from msdc.compress.vocabulary.train import train_vocabulary
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, write_fast_copy
 
 
 def run(model, out, **options):
-    report = make(StudentRequest(model=str(model), out=out, **options))
+    report = cut_student(str(model), output=out, **options)
     return report, msdc.load_encoder(out)
 
 
 def test_layers_become_the_unit(bert_folder, tmp_path):
     report, encoder = run(bert_folder, tmp_path / "s", layers=(2, 0), repeats=2)
-    large, small = open_student(bert_folder), encoder.module
+    large, small = load_student(bert_folder), encoder.module
     assert report.layers == [2, 0] and (small.config.unit, small.config.repeats) == (2, 2)
     for index, source in enumerate([2, 0]):
         theirs = large.layers[source].state_dict()
@@ -53,7 +53,7 @@ def test_a_bottleneck_of_full_width_changes_nothing(tmp_path, place, family):
 @pytest.mark.parametrize("place", ["word", "embedding"])
 def test_a_narrow_bottleneck_is_better_than_a_random_one(bert_folder, place):
     encoder = msdc.load_encoder(bert_folder)
-    large = open_student(bert_folder)
+    large = load_student(bert_folder)
     texts = quickstart_texts(["en"], limit=60)
     frequency = corpus_frequency(encoder.tokenizer, texts, 120, 24)
     oracle = encoder.encode(texts)
@@ -87,7 +87,7 @@ def test_plain_sentence_transformers_loads_it(bert_folder, tmp_path, options, ki
 def test_an_albert_keeps_its_bottleneck_and_cannot_get_another(tmp_path):
     folder = write_stock(tmp_path / "albert", "albert")
     _, encoder = run(folder, tmp_path / "s", repeats=1)
-    config = open_student(tmp_path / "s").config
+    config = load_student(tmp_path / "s").config
     assert (config.bottleneck, config.place, config.unit, config.repeats) == (16, "embedding", 2, 1)
     assert encoder.encode(TEXTS).shape == (len(TEXTS), 32)
     with pytest.raises(InputError, match="has its bottleneck before positions and norm"):
@@ -129,7 +129,7 @@ def test_frequencies_of_a_unigram_vocabulary_are_its_own(tmp_path):
 )
 def test_what_does_not_fit_is_refused(bert_folder, tmp_path, options, said):
     with pytest.raises(InputError, match=said):
-        make(StudentRequest(model=str(bert_folder), out=tmp_path / "s", **options))
+        cut_student(str(bert_folder), output=tmp_path / "s", **options)
     assert not (tmp_path / "s").exists()
 
 

@@ -10,9 +10,7 @@ from folder_kinds import PROMPTS, write_folder
 from stock_models import TEXTS
 
 import msdc
-from msdc.compress.quantization.quantize import QuantizeRequest, run_quantize
-from msdc.compress.student.cut import StudentRequest, make
-from msdc.compress.vocabulary.trim import TrimRequest, trim
+from msdc.compress import cut_student, quantize, trim
 from msdc.scores import cosine_rows
 
 SAMPLE = [*TEXTS, "The BIG Dog"]
@@ -28,19 +26,19 @@ def folder(tmp_path_factory):
 
 
 def cut(folder, out):
-    make(StudentRequest(model=str(folder), out=out, bottleneck=32))
+    cut_student(str(folder), output=out, bottleneck=32)
 
 
 def materialised(folder, out):
-    make(StudentRequest(model=str(folder), out=out, materialise=True))
+    cut_student(str(folder), output=out, materialise=True)
 
 
 def quantized(folder, out):
-    run_quantize(QuantizeRequest(model=str(folder), out=out))
+    quantize(str(folder), output=out)
 
 
 def trimmed(folder, out):
-    trim(TrimRequest(model=str(folder), out=out, size=60))
+    trim(str(folder), output=out, size=60)
 
 
 def trimmed_of_quantized(folder, out):

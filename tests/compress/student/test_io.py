@@ -12,20 +12,23 @@ from stock_models import TEXTS, write_stock
 from torch import nn
 
 import msdc
-from msdc.compress.quantization.packing import pack_int4
-from msdc.compress.quantization.plan import plan_for, read_plan, weight_bytes_by_dtype
-from msdc.compress.quantization.weights import integers, quantize
-from msdc.compress.student.from_transformers import from_stock
+from msdc.compress.quantization.plan import (
+    Integers,
+    integers,
+    plan_for,
+    read_plan,
+    unpack_int4,
+    weight_bytes_by_dtype,
+)
+from msdc.compress.quantization.rounding import quantize
 from msdc.compress.student.io import (
     add_stock_twin,
     load_student,
-    open_student,
-    save_stock,
     save_student,
     tokenizer_file,
 )
 from msdc.compress.student.model import Student, StudentConfig
-from msdc.compress.student.weights import unpack_int4
+from msdc.compress.student.stock import from_stock
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.encoders.folder import STOCK_FOLDER
 from msdc.errors import InputError
@@ -84,7 +87,7 @@ def test_a_materialised_student_is_the_equal_plain_bert(tmp_path, bert_folder, c
     from sentence_transformers import SentenceTransformer
 
     student = student_of(**changes)
-    save_stock(student, tokenizer_file(bert_folder), tmp_path / "s")
+    save_student(student, tokenizer_file(bert_folder), tmp_path / "s", stock=True)
     oracle = SentenceTransformer(str(tmp_path / "s"), device="cpu")
     body = oracle[0].auto_model
     assert type(body).__name__ == "BertModel" and body.config.num_hidden_layers == 4
@@ -94,10 +97,10 @@ def test_a_materialised_student_is_the_equal_plain_bert(tmp_path, bert_folder, c
 
 
 def test_int4_packing_is_lossless():
-    values = torch.arange(-8, 8, dtype=torch.int8).repeat(3, 2)
-    packed = pack_int4(values)
-    assert packed.dtype == torch.uint8 and packed.shape == (3, 16)
-    assert np.array_equal(unpack_int4(packed.numpy()), values.numpy())
+    values = np.tile(np.arange(-8, 8, dtype=np.int8), (3, 2))
+    packed = Integers("w", "int4", values, np.ones((3, 1), np.float32), "float16").packed()
+    assert packed.dtype == np.uint8 and packed.shape == (3, 16)
+    assert np.array_equal(unpack_int4(packed), values)
 
 
 @pytest.mark.parametrize("precision", ["int8", "int8-embed4", "int4-embed4"])
@@ -110,7 +113,7 @@ def test_a_quantized_folder_holds_the_integers_and_gives_them_back(tmp_path, ber
     back = load_student(tmp_path / "q")
     for name, part in integers(student, plan).items():
         again = integers(back, plan)[name]
-        assert torch.equal(again.values, part.values) and torch.equal(again.scale, part.scale)
+        assert np.array_equal(again.values, part.values) and np.array_equal(again.scale, part.scale)
     ids, mask = torch.randint(0, 120, (2, 9)), torch.ones(2, 9, dtype=torch.bool)
     with torch.no_grad():
         assert torch.equal(quantize(back, plan)(ids, mask), quantize(student, plan)(ids, mask))
@@ -158,11 +161,11 @@ def test_a_damaged_plan_is_refused(tmp_path, bert_folder, text):
         load_student(tmp_path / "q")
 
 
-def test_open_student_takes_ours_and_stock(tmp_path, bert_folder):
-    assert isinstance(open_student(bert_folder), nn.Module)
+def test_load_student_takes_ours_and_stock(tmp_path, bert_folder):
+    assert isinstance(load_student(bert_folder), nn.Module)
     save_student(student_of(), tokenizer_file(bert_folder), tmp_path / "s")
-    assert open_student(tmp_path / "s").config.repeats == 2
-    assert open_student(write_stock(tmp_path / "a", "albert")).config.place == "embedding"
+    assert load_student(tmp_path / "s").config.repeats == 2
+    assert load_student(write_stock(tmp_path / "a", "albert")).config.place == "embedding"
 
 
 def test_the_stock_twin_leaves_the_fingerprint(tmp_path):

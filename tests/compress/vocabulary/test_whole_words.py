@@ -6,8 +6,8 @@ import pytest
 import sentencepiece
 
 from msdc.compress.texts import quickstart_texts
-from msdc.compress.vocabulary.sentencepiece import train_vocabulary
-from msdc.compress.vocabulary.whole_words import _proto, marks_apart, read_character_map, train_whole_words
+from msdc.compress.vocabulary.pieces import read_proto
+from msdc.compress.vocabulary.train import marks_apart, read_character_map, train_vocabulary, train_whole_words
 from msdc.errors import InputError
 from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, write_fast_copy
 
@@ -21,7 +21,7 @@ TEXTS = (
 def rules(tmp_path_factory):
     path = train_vocabulary(["a b c d e"] * 8, tmp_path_factory.mktemp("map") / "t.model", 16, quiet=True)
     processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
-    return processor, read_character_map(_proto(path.read_bytes()).normalizer_spec.precompiled_charsmap)
+    return processor, read_character_map(read_proto(path.read_bytes()).normalizer_spec.precompiled_charsmap)
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,17 @@
-"""A vocabulary of whole words beside word parts, with punctuation apart.
+"""Train vocabularies: SentencePiece unigram models, of word parts or with a piece of its own for many whole words.
 
 A row of its own for a whole word is worth more to a small student than steps or layers (docs/results/vocabulary.md). A
 unigram model alone spends pieces on a word after a space, after an apostrophe and after a bracket, and never learns
-words that its corpus has a few times. Here marks are words of their own, as in BERT's tokenizers, so that a word has
-one form; most pieces are trained (they cut compounds and inflected words), and the rest are whole words: given ones,
-such as those that a teacher has rows for, then the most frequent that the trained pieces cut.
+words that its corpus has a few times. In `train_whole_words` marks are words of their own, as in BERT's tokenizers, so
+that a word has one form; most pieces are trained (they cut compounds and inflected words), and the rest are whole
+words: given ones, such as those that a teacher has rows for, then the most frequent that the trained pieces cut.
 
 The result is an ordinary SentencePiece `.model`: marks are set apart by its own character map.
 """
 
 from __future__ import annotations
 
+import io
 import math
 import re
 import struct
@@ -24,11 +25,15 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
-from msdc.compress.vocabulary.sentencepiece import NORMAL, SPACE, train_vocabulary
+from msdc.compress.vocabulary.pieces import NORMAL, SPACE, read_proto
 from msdc.errors import InputError
 from msdc.files import atomic_path
-from msdc.progress import say
+from msdc.progress import say, warn
 
+SPECIAL: dict[str, Any] = {
+    "pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3,
+    "pad_piece": "<pad>", "unk_piece": "<unk>", "bos_piece": "<s>", "eos_piece": "</s>",
+}  # fmt: skip
 # Marks that a small corpus may lack and an app will meet.
 MARKS = "!\"#$%&'()*+,-./0123456789:;<=>?@[\\]^_`{|}~€£°"
 # Inside a word, one character several times: the cuts of a long run of it would be equally good, and SentencePiece and
@@ -38,6 +43,62 @@ LONGEST_WORD = 24  # characters
 PREFERENCE = 0.5  # by how much a whole word's score exceeds that of its parts, in nats
 MOST_NODES = 10_000_000  # of a map: those of SentencePiece's own have half a million
 LAST_MARK = 0x3100  # marks above are of scripts that this does not cut
+
+
+def train_vocabulary(
+    texts: Iterable[str],
+    target: Path,
+    size: int,
+    *,
+    character_coverage: float = 0.9998,
+    lowercase: bool = True,
+    sample: int = 1_000_000,
+    threads: int = 2,
+    rules: Path | None = None,
+    required: str = "",
+    quiet: bool = False,
+) -> Path:
+    """Train a unigram model of at most `size` pieces and write its `.model` file.
+
+    `lowercase` folds case (nmt_nfkc_cf), which an uncased teacher asks for: capitals would only split its rows; `rules`
+    is a file of SentencePiece's normalization rules in its place. Characters of `required` have a piece in any case. A
+    corpus too small for `size` gets as many pieces as it supports, and says so unless `quiet`.
+
+    Raises:
+        InputError: no text at all, or a vocabulary smaller than the corpus' alphabet.
+    """
+    rows = [text for text in texts if text]
+    if not rows:
+        raise InputError("the corpus holds no text to train a vocabulary on")
+    buffer = io.BytesIO()
+    named: dict[str, Any] = {"normalization_rule_name": "nmt_nfkc_cf" if lowercase else "nmt_nfkc"}
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(rows),
+            model_writer=buffer,
+            vocab_size=size,
+            hard_vocab_limit=False,
+            model_type="unigram",
+            character_coverage=character_coverage,
+            required_chars=required,
+            **(named if rules is None else {"normalization_rule_tsv": str(rules)}),
+            **SPECIAL,
+            input_sentence_size=sample,
+            shuffle_input_sentence=True,
+            num_threads=threads,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise InputError(
+            f"SentencePiece cannot train {size} pieces on {len(rows)} sentences: {reason[:200]}"
+        ) from error
+    with atomic_path(target) as temporary:
+        temporary.write_bytes(buffer.getvalue())
+    made = sentencepiece.SentencePieceProcessor(model_proto=buffer.getvalue()).get_piece_size()
+    if made < size and not quiet:
+        warn(f"vocabulary: {size:,} pieces asked, {made:,} made: the {len(rows):,} sentences support no more")
+    return target
 
 
 def is_mark(character: str) -> bool:
@@ -96,14 +157,6 @@ def marks_apart(rules: Mapping[str, str]) -> dict[str, str]:
     return {mark: f" {mark} " for mark in marks if mark not in cut} | cut
 
 
-def _proto(packed: bytes) -> Any:
-    from sentencepiece import sentencepiece_model_pb2 as pb
-
-    proto = pb.ModelProto()  # type: ignore[attr-defined]
-    proto.ParseFromString(packed)
-    return proto
-
-
 def _write_rules(rules: Mapping[str, str], target: Path) -> None:
     def codes(text: str) -> str:
         return " ".join(f"{ord(character):X}" for character in text)
@@ -140,12 +193,12 @@ def train_whole_words(
     with tempfile.TemporaryDirectory() as folder:
         plain, rules = Path(folder, "plain.model"), Path(folder, "rules.tsv")
         train_vocabulary(["a b c d e"] * 8, plain, 16, lowercase=lowercase, quiet=True)
-        _write_rules(marks_apart(read_character_map(_proto(plain.read_bytes()).normalizer_spec.precompiled_charsmap)),
+        _write_rules(marks_apart(read_character_map(read_proto(plain.read_bytes()).normalizer_spec.precompiled_charsmap)),
                      rules)  # fmt: skip
         trained = train_vocabulary(
             together, Path(folder, "parts.model"), parts, rules=rules, required=MARKS, threads=threads
         )
-        proto = _proto(trained.read_bytes())
+        proto = read_proto(trained.read_bytes())
     kept = [piece for piece in proto.pieces if not RUN.fullmatch(piece.piece)]
     del proto.pieces[:]
     proto.pieces.extend(kept)

@@ -6,8 +6,8 @@ import torch
 from stock_models import TEXTS, stock_model, write_stock
 
 import msdc
-from msdc.compress.student.from_transformers import from_stock, to_student
-from msdc.compress.student.io import open_student
+from msdc.compress.student.io import load_student
+from msdc.compress.student.stock import from_stock, to_student
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
 
@@ -106,4 +106,4 @@ def test_an_unknown_family_is_named(tmp_path):
 
 def test_an_unknown_activation_is_named(tmp_path):
     with pytest.raises(InputError, match="'silu' is not supported; known: gelu"):
-        open_student(write_stock(tmp_path / "stock", "bert", hidden_act="silu"))
+        load_student(write_stock(tmp_path / "stock", "bert", hidden_act="silu"))

@@ -1,6 +1,10 @@
-"""A `tokenizer.json` with fewer pieces: WordPiece, BPE and Unigram models of the `tokenizers` library.
+"""The pieces of a tokenizer, tied to table rows, and the same tokenizer with fewer of them.
 
-Ids are renumbered everywhere they occur: model, added tokens, post-processor template, padding.
+A SentencePiece `.model` and the table are renumbered together: new ids are the new `.model`'s own, `<pad> <unk> <s>
+</s>` first, so no offset between tokenizer and table (fairseq's + 1 in XLM-R) survives. A unigram segmentation that
+uses only kept pieces stays the best one, because every other candidate either stays or goes. In a `tokenizer.json`
+(WordPiece, BPE and Unigram models of the `tokenizers` library) ids are renumbered everywhere they occur: model, added
+tokens, post-processor template, padding.
 """
 
 from __future__ import annotations
@@ -8,16 +12,123 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from msdc.compress.vocabulary.sentencepiece import SPACE, Piece, PieceVocabulary, Vocabulary
 from msdc.errors import InputError
 from msdc.files import read_json, write_json
-from msdc.text.tokenizer import JSON_FILE, FastTokenizer, PieceTokenizer, Tokenizer
+from msdc.text.tokenizer import JSON_FILE, MAX_TOKENIZER_BYTES, MODEL_FILE, FastTokenizer, PieceTokenizer, Tokenizer
 
-MAX_TOKENIZER_JSON_BYTES = 128 * 1024 * 1024
+SPACE = "▁"
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One entry: its text without word-boundary marks (None: not text), the table row it had, and its rank."""
+
+    name: str
+    text: str | None
+    row: int
+    score: float
+    fixed: bool = False
+    parts: tuple[int, ...] = ()
+
+
+def read_proto(packed: bytes) -> Any:
+    """The message inside a SentencePiece `.model`."""
+    from sentencepiece import sentencepiece_model_pb2 as pb
+
+    proto = pb.ModelProto()  # type: ignore[attr-defined]
+    proto.ParseFromString(packed)
+    return proto
+
+
+class PieceVocabulary:
+    """A SentencePiece unigram `.model`, its pieces tied to table rows by name (`row_of`) or by their own ids."""
+
+    def __init__(self, model_file: Path, tokenizer: Tokenizer, row_of: dict[str, int] | None = None) -> None:
+        self.model_file = Path(model_file)
+        self.tokenizer = tokenizer
+        try:
+            self.proto = read_proto(self.model_file.read_bytes())
+        except Exception as error:
+            raise InputError(f"{model_file}: not a SentencePiece model ({error})") from error
+        if self.proto.trainer_spec.model_type != 1:
+            raise InputError(f"{model_file}: only unigram SentencePiece models can be trimmed")
+        names = [piece.piece for piece in self.proto.pieces]
+        self.row_of = {name: index for index, name in enumerate(names)} if row_of is None else row_of
+        self.pieces = [self._piece(index, entry) for index, entry in enumerate(self.proto.pieces)]
+        # rows that `write` adds to what is kept
+        self.extra = len({name for name, _, _ in self._special()} - set(names))
+
+    def _piece(self, index: int, entry: Any) -> Piece:
+        text = entry.piece.replace(SPACE, "")
+        row = self.row_of.get(entry.piece, -1)
+        # A piece without a row cannot be kept unless it is special; XLM-R has none, foreign mixtures may.
+        return Piece(
+            name=entry.piece,
+            text=text if entry.type == NORMAL else None,
+            row=row,
+            score=entry.score,
+            fixed=entry.type != NORMAL or row < 0 or not text,
+        )
+
+    def _special(self) -> list[tuple[str, int, str]]:
+        """(name, type, name of the piece whose row it takes) of pad, unk, first and last, in their new order."""
+        first, last = (self._name_of_row(row) for row in _ends(self.tokenizer))
+        spec = self.proto.trainer_spec
+        unk = next(entry.piece for entry in self.proto.pieces if entry.type == UNKNOWN)
+        pad_row = self.tokenizer.pad_id
+        pad = next((name for name, row in self.row_of.items() if row == pad_row), spec.pad_piece)
+        pad_name = pad if pad not in (unk, first, last) else "<pad>"
+        return [(pad_name, CONTROL, pad), (unk, UNKNOWN, unk), (first, CONTROL, first), (last, CONTROL, last)]
+
+    def _name_of_row(self, row: int) -> str:
+        for name, candidate in self.row_of.items():
+            if candidate == row:
+                return name
+        raise InputError(f"{self.model_file}: table row {row} (a special id) has no piece")
+
+    def write(self, keep: Sequence[int], folder: Path) -> tuple[Path, list[int], int]:
+        """Write the trimmed tokenizer; returns its file, the old table row of each new id, and the pad id."""
+        special = self._special()
+        names = {name for name, _, _ in special}
+        proto = type(self.proto)()
+        proto.CopyFrom(self.proto)
+        del proto.pieces[:]
+        rows: list[int] = []
+        for name, kind, source in special:
+            proto.pieces.add(piece=name, score=0.0, type=kind)
+            rows.append(self.row_of[source])
+        for index in keep:
+            entry = self.proto.pieces[index]
+            if entry.piece in names or entry.type in (CONTROL, UNKNOWN, UNUSED) or self.pieces[index].row < 0:
+                continue
+            proto.pieces.add(piece=entry.piece, score=entry.score, type=entry.type)
+            rows.append(self.pieces[index].row)
+        spec = proto.trainer_spec
+        spec.vocab_size = len(rows)
+        spec.pad_id, spec.unk_id, spec.bos_id, spec.eos_id = 0, 1, 2, 3
+        spec.pad_piece, spec.unk_piece, spec.bos_piece, spec.eos_piece = (name for name, _, _ in special)
+        target = folder / MODEL_FILE
+        target.write_bytes(proto.SerializeToString())
+        PieceTokenizer(target)  # refuses a model that cannot be read back
+        return target, rows, 0
+
+
+def _ends(tokenizer: Tokenizer) -> tuple[int, int]:
+    """The ids that the tokenizer puts around an empty text.
+
+    Raises:
+        InputError: it puts none.
+    """
+    row = tokenizer.encode([""], 8)[0]
+    if len(row) < 2:
+        raise InputError("the tokenizer adds no special ids around a text; a sentence encoder needs both")
+    return row[0], row[-1]
 
 
 @cache
@@ -32,11 +143,11 @@ def _byte_letters() -> dict[str, int]:
 class JsonVocabulary:
     """The pieces of a `tokenizer.json`; the table row of a piece is its id."""
 
-    def __init__(self, path: Path, tokenizer: FastTokenizer) -> None:
-        self.path = Path(path)
+    def __init__(self, tokenizer: FastTokenizer) -> None:
+        self.path = path = tokenizer.path
         self.tokenizer = tokenizer
         self.extra = 0
-        self.raw: dict[str, Any] = read_json(path, MAX_TOKENIZER_JSON_BYTES)
+        self.raw: dict[str, Any] = read_json(path, MAX_TOKENIZER_BYTES)
         model = self.raw.get("model") or {}
         # Old files do not name their model; only a Unigram's vocabulary is a list.
         self.kind = model.get("type") or ("Unigram" if isinstance(model.get("vocab"), list) else "")
@@ -119,10 +230,6 @@ class JsonVocabulary:
             parts[name] = frozenset(found)
         return {name: tuple(sorted(found)) for name, found in parts.items()}
 
-    def rows(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
-        """Table rows of each text, special ids included."""
-        return self.tokenizer.encode(texts, max_length)
-
     def write(self, keep: Sequence[int], folder: Path) -> tuple[Path, list[int], int]:
         """Write the trimmed tokenizer; returns its file, the old table row of each new id, and the pad id."""
         kept = [self.pieces[index] for index in keep]
@@ -168,19 +275,6 @@ class JsonVocabulary:
             write_json(folder / "special_tokens_map.json", read_json(source / "special_tokens_map.json"))
 
 
-def open_vocabulary(tokenizer: Tokenizer) -> Vocabulary:
-    """The pieces of a tokenizer, tied to table rows.
-
-    Raises:
-        InputError: a tokenizer whose pieces cannot be told.
-    """
-    if isinstance(tokenizer, PieceTokenizer):
-        return PieceVocabulary(tokenizer.path, tokenizer)
-    if isinstance(tokenizer, FastTokenizer):
-        return JsonVocabulary(tokenizer.path, tokenizer)
-    raise InputError(f"{tokenizer.files[0]}: the pieces of a tokenizer of this kind cannot be told")
-
-
 def _renumber(value: Any, new_id: dict[str, int]) -> None:
     """Put the new ids into a post-processor, in place."""
     if isinstance(value, list):
@@ -197,3 +291,19 @@ def _renumber(value: Any, new_id: dict[str, int]) -> None:
             value[key][1] = new_id[value[key][0]]
     for item in value.values():
         _renumber(item, new_id)
+
+
+Vocabulary = PieceVocabulary | JsonVocabulary
+
+
+def open_vocabulary(tokenizer: Tokenizer) -> Vocabulary:
+    """The pieces of a tokenizer, tied to table rows.
+
+    Raises:
+        InputError: a tokenizer whose pieces cannot be told.
+    """
+    if isinstance(tokenizer, PieceTokenizer):
+        return PieceVocabulary(tokenizer.path, tokenizer)
+    if isinstance(tokenizer, FastTokenizer):
+        return JsonVocabulary(tokenizer)
+    raise InputError(f"{tokenizer.files[0]}: the pieces of a tokenizer of this kind cannot be told")

@@ -1,0 +1,460 @@
+"""Sizes of a student before anything is trained or downloaded, and every student that fits a byte budget.
+
+Parameters are counted as in Ding et al. 2022 (`parameter_counts`). Bytes are those of the files that `msdc export`
+writes: the weights as stored, plus the program around them (constants below, measured on exported programs; tests keep
+them within 1 %). They and the operations are exact before training; accuracy is not. `expected_loss` orders candidates
+by what is published or measured, in Spearman points lost against the base model:
+
+* bottleneck: `BOTTLENECK_POINTS` x the share of the token table's variance that it drops. The share is measured on
+  the given model's own table; for a bare shape it follows `KEPT_CURVE`, measured on all-MiniLM-L6-v2.
+* stored layers: `HALVING_POINTS` each time the unit is half the base's layers (Ding et al. 2022, table 2: 12 to 6 to 3
+  layers cost 1.7 and 1.7 points with XLM-R, 3.7 and 4.3 with MiniLM).
+* depth: what is not applied at all (unit x repeats below the base's layers) costs `DEPTH_POINTS` more per halving.
+* vocabulary: `VOCABULARY_POINTS` each time it is halved.
+* precision: the gates of an artifact: int8 0.3, an int4 table 0.3 more, int4 linears 0.6 more.
+
+It ranks candidates and predicts no score: train two or three from the Pareto set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log2, prod
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ByteSize, ConfigDict, TypeAdapter, ValidationError
+
+from msdc.compress.quantization.plan import (
+    NORM_READERS,
+    PRECISIONS,
+    PrecisionPlan,
+    plan_for,
+    reads_int8,
+    weight_bytes_by_dtype,
+)
+from msdc.compress.student.config import (
+    CODE,
+    DENSE,
+    LINEARS,
+    POSITION,
+    PROJECT,
+    SHAPES,
+    TABLE,
+    StudentConfig,
+    parameter_counts,
+    tensor_shapes,
+)
+from msdc.errors import InputError
+from msdc.scores import pareto
+
+if TYPE_CHECKING:
+    from msdc.compress.student.model import Student
+
+REFERENCE_LENGTH = 32
+# Bytes of graph, names and alignment, by runtime: the one list of runtimes outside msdc.export.runtimes, which lies
+# above this package; a test compares the two. "quantized": once where anything is; "int8", "int4": a product of a
+# layer; "joined": products saved where query, key and value are one int8 product; "smooth": a layer whose inputs export
+# smooths; "outside", "bias", "outside_quantized": bottleneck map and dense head; "code", "code_quantized": a coded
+# table; "loop": ONNX writes longer names inside a loop.
+PROGRAM_BYTES: dict[str, dict[str, float]] = {
+    "executorch": {
+        "file": 8700, "quantized": 0, "layer": 7765, "int8": 370, "int4": 390, "joined": 0, "smooth": 512,
+        "smooth_once": 700, "outside": 384, "bias": 768, "outside_quantized": 512, "narrow": 700, "loop": 1,
+        "code": 1600, "code_quantized": 700,
+    },
+    "onnx": {
+        "file": 1990, "quantized": 360, "layer": 3300, "int8": 451, "int4": 136, "joined": 2, "smooth": 190,
+        "smooth_once": 0, "outside": 200, "bias": 50, "outside_quantized": 400, "narrow": 850, "loop": 1.13,
+        "code": 880, "code_quantized": 760,
+    },
+}  # fmt: skip
+BOTTLENECK_POINTS = 15.0
+HALVING_POINTS = 2.5
+DEPTH_POINTS = 1.0
+VOCABULARY_POINTS = 1.0
+PRECISION_POINTS = {"fp32": 0.0, "int8": 0.3, "int8-embed4": 0.6, "int4-embed4": 1.2}
+# Share of the frequency-weighted variance of all-MiniLM-L6-v2's table (384 wide) kept at these shares of the width.
+KEPT_CURVE = (0.0, 64 / 384, 128 / 384, 192 / 384, 256 / 384, 1.0), (0.0, 0.55, 0.74, 0.85, 0.93, 1.0)
+# Share of the frequency-weighted variance of msdc-mini's table that a fitted code of 2 to 4 links drops, by base rows
+# per piece; between 2 and 4 links it differs less than between one of these sizes and the next.
+CODE_CURVE = (0.0, 1 / 8, 1 / 5, 1 / 4, 1.0), (1.0, 0.029, 0.024, 0.016, 0.0)
+# What a search for coded tables tries where it is not told.
+BASE_ROWS = (4_000, 8_000, 16_000, 32_000)
+LINKS = (2, 3, 4, 5)
+
+
+class SizePlan(BaseModel):
+    """The sizes of one student. Bytes by precision, then by runtime; MACs are multiply-accumulates."""
+
+    model_config = ConfigDict(frozen=True)
+
+    shape: str
+    config: StudentConfig
+    embedding_parameters: int
+    embedding_parts: dict[str, int]
+    encoder_parameters: int
+    parameters: int
+    macs_per_token: int
+    macs_length: int
+    bytes: dict[str, dict[str, int]]
+
+
+def default_repeats(layers: int, unit: int) -> int:
+    """L / M of the paper.
+
+    Raises:
+        InputError: the unit does not divide the layers.
+    """
+    if layers % unit:
+        raise InputError(f"a unit of {unit} does not divide {layers} layers; say how often it repeats with --repeats")
+    return layers // unit
+
+
+def _positive(**values: int | None) -> None:
+    for name, value in values.items():
+        if value is not None and value < 1:
+            raise InputError(f"--{name.replace('_', '-')} {value}: must be at least 1")
+
+
+def cut_config(
+    base: StudentConfig,
+    *,
+    bottleneck: int | None = None,
+    unit: int | None = None,
+    repeats: int | None = None,
+    vocabulary: int | None = None,
+    place: str = "word",
+    max_length: int | None = None,
+    base_rows: int | None = None,
+    links: int | None = None,
+) -> StudentConfig:
+    """The config of the student with these changes of `base`; None keeps the base's own (repeats: layers / unit).
+
+    Raises:
+        InputError: more layers, positions or width than the base has, or a coded table that is none.
+    """
+    _positive(bottleneck=bottleneck, unit=unit, repeats=repeats, vocabulary=vocabulary, max_length=max_length)
+    _positive(base_rows=base_rows, links=links)
+    unit = unit or base.unit
+    if unit > base.unit:
+        raise InputError(f"a unit of {unit} layers out of a model that stores {base.unit}")
+    if repeats is None:
+        repeats = base.repeats if unit == base.unit else default_repeats(base.unit * base.repeats, unit)
+    settings = base.model_dump() | {"unit": unit, "repeats": repeats, "vocabulary": vocabulary or base.vocabulary}
+    if bottleneck is not None:
+        if bottleneck > base.hidden:
+            raise InputError(f"a bottleneck of {bottleneck} is wider than the hidden size {base.hidden}")
+        settings |= {"bottleneck": bottleneck, "place": place}
+    if max_length is not None:
+        if max_length > base.positions:
+            raise InputError(f"longest input {max_length} exceeds the {base.positions} positions of the model")
+        settings["positions"] = max_length
+    if base_rows is not None or links not in (None, base.links):
+        rows, links = base_rows or base.base_rows, links or base.links
+        if rows is None or links is None:
+            raise InputError("a coded table needs both --base-rows and --links")
+        check_code(rows, links, settings["vocabulary"])
+        settings |= {"base_rows": rows, "links": links}
+    return StudentConfig(**settings)
+
+
+def check_code(base_rows: int, links: int, vocabulary: int) -> None:
+    """Refuse what is no coded table.
+
+    Raises:
+        InputError: links outside 2 to 5, or a base no smaller than the vocabulary.
+    """
+    if not 2 <= links <= 5:
+        raise InputError(f"--links {links}: a coded row is a sum of 2 to 5 base rows")
+    _positive(base_rows=base_rows)
+    if base_rows >= vocabulary:
+        raise InputError(f"a base of {base_rows} rows is no smaller than the table of {vocabulary}")
+
+
+def macs_per_token(config: StudentConfig, length: int = REFERENCE_LENGTH) -> int:
+    """Multiply-accumulates per token in a sentence of `length` tokens, attention included."""
+    H, I = config.hidden, config.intermediate
+    layer = 4 * H * H + 2 * H * I + 2 * length * H
+    total = layer * config.unit * config.repeats
+    if config.bottleneck is not None:
+        total += config.bottleneck * H
+    if config.links is not None:
+        total += config.links * config.table_width
+    if config.dense is not None:
+        total += -(-H * config.dense // length)
+    return total
+
+
+def predict_bytes(config: StudentConfig, plan: PrecisionPlan, runtime: str, max_length: int | None = None) -> int:
+    """Bytes of `model.pte`, or of `model.onnx` and its data together.
+
+    Raises:
+        InputError: unknown runtime.
+    """
+    if runtime not in PROGRAM_BYTES:
+        raise InputError(f"runtime {runtime!r} is unknown; known: {', '.join(PROGRAM_BYTES)}")
+    cost = PROGRAM_BYTES[runtime]
+    config = config.model_copy(update={"positions": min(max_length or config.positions, config.positions)})
+    # Hidden states whose scales export stores: the inputs of int8 products behind a layer norm.
+    smoothed = sum(reads_int8(plan, index, state) for index in range(config.unit) for state in NORM_READERS)
+    layers = cost["layer"] * config.unit + cost["smooth"] * smoothed / 2
+    for index in range(config.unit):
+        dtypes = [plan.dtype(f"layers.{index}.{part}.weight") for part in LINEARS]
+        layers += sum(cost[dtype] for dtype in dtypes if dtype != "fp32")
+        layers -= cost["joined"] * cost["int8"] * (dtypes[:3] == ["int8"] * 3)
+    total = cost["file"] + layers * (cost["loop"] if config.repeats > 1 else 1)
+    total += sum(weight_bytes_by_dtype(config, plan).values())
+    total += 4 * config.hidden * smoothed + cost["smooth_once"] * (smoothed > 0)
+    biased = {PROJECT: config.place == "embedding", DENSE: config.dense_bias}
+    for name, width in ((PROJECT, config.bottleneck), (DENSE, config.dense)):
+        if width is not None:
+            total += cost["outside"] + cost["bias"] * biased[name]
+            total += cost["outside_quantized"] * (plan.dtype(name) != "fp32")
+    if plan.dtype(TABLE) == "int4" or plan.dtype(POSITION) == "int8":
+        total += cost["narrow"]
+    if config.coded:
+        total += cost["code"] + cost["code_quantized"] * (plan.dtype(CODE) != "fp32")
+    return round(total + cost["quantized"] * any(dtype != "fp32" for dtype in plan.weights.values()))
+
+
+def precisions_for(config: StudentConfig) -> list[str]:
+    """Precisions whose int4 groups fit the widths of this student."""
+    fitting = []
+    for precision in PRECISIONS:
+        try:
+            plan_for(config, precision)
+        except InputError:
+            continue
+        fitting.append(precision)
+    return fitting
+
+
+def size_plan(shape: str, config: StudentConfig) -> SizePlan:
+    """All sizes of `config`; `shape` is the name to print."""
+    shapes = tensor_shapes(config)
+    counts = parameter_counts(config)
+    parts = {"table": prod(shapes[TABLE]), "positions": prod(shapes[POSITION])}
+    if config.coded:
+        parts["code"] = prod(shapes[CODE])
+    parts["bottleneck"] = counts["embedding"] - sum(parts.values())
+    sizes: dict[str, dict[str, int]] = {}
+    for precision in precisions_for(config):
+        plan = plan_for(config, precision)
+        sizes[precision] = {"weights": sum(weight_bytes_by_dtype(config, plan).values())}
+        sizes[precision] |= {runtime: predict_bytes(config, plan, runtime) for runtime in PROGRAM_BYTES}
+    return SizePlan(
+        shape=shape,
+        config=config,
+        embedding_parameters=counts["embedding"],
+        embedding_parts=parts,
+        encoder_parameters=counts["encoder"],
+        parameters=counts["total"],
+        macs_per_token=macs_per_token(config),
+        macs_length=REFERENCE_LENGTH,
+        bytes=sizes,
+    )
+
+
+def _base(model: str | None, shape: str | None) -> tuple[str, StudentConfig, Student | None]:
+    if (model is None) == (shape is None):
+        raise InputError("expected either MODEL or --shape NAME")
+    if shape is not None:
+        if shape not in SHAPES:
+            raise InputError(f"shape {shape!r} is unknown; known: {', '.join(sorted(SHAPES))}")
+        return shape, SHAPES[shape], None
+    from msdc.compress.student.io import load_student
+    from msdc.encoders.folder import locate_model
+
+    student = load_student(locate_model(str(model)))
+    return str(model), student.config, student
+
+
+def plan(
+    model: str | None = None,
+    *,
+    shape: str | None = None,
+    bottleneck: int | None = None,
+    unit: int | None = None,
+    repeats: int | None = None,
+    vocabulary: int | None = None,
+    max_length: int | None = None,
+    base_rows: int | None = None,
+    links: int | None = None,
+    place: Literal["word", "embedding"] = "word",
+) -> SizePlan:
+    """Parameters, bytes and operations of a student before anything is trained.
+
+        from msdc.compress import plan
+
+        print(plan(shape="xlmr-base", bottleneck=128, unit=3).bytes["int8"]["onnx"])
+
+    Args:
+        model: what the student is cut from: a shipped name, a folder or a hub id.
+        shape: a published shape by name, in place of `model`.
+        bottleneck: width of the token table's rows; this and the next ones: None keeps the model's own.
+        unit: stored layers of the recurring unit.
+        repeats: how often the unit is applied; None: layers / unit.
+        vocabulary: rows of the token table.
+        max_length: longest input in tokens.
+        base_rows: rows of a coded table's base.
+        links: base rows that a row of a coded table is a sum of, 2 to 5.
+        place: "word" is the paper's bottleneck, "embedding" that of a stock AlbertModel.
+
+    Raises:
+        InputError: an unknown shape or model, or a cut that does not fit it.
+    """
+    name, base, _ = _base(model, shape)
+    cut = {"bottleneck": bottleneck, "unit": unit, "repeats": repeats, "vocabulary": vocabulary}
+    config = cut_config(base, **cut, place=place, max_length=max_length, base_rows=base_rows, links=links)
+    return size_plan(name, config)
+
+
+class Candidate(BaseModel):
+    """One student; `pareto`: no other one is at most as big, as slow and as lossy, and better in one of the three."""
+
+    model_config = ConfigDict(frozen=True)
+
+    vocabulary: int
+    bottleneck: int | None
+    base_rows: int | None = None
+    links: int | None = None
+    unit: int
+    repeats: int
+    precision: str
+    needs_qat: bool
+    bytes: int
+    macs_per_token: int
+    parameters: int
+    expected_loss: float
+    pareto: bool = False
+
+
+def plan_budget(
+    budget: str | int,
+    model: str | None = None,
+    *,
+    shape: str | None = None,
+    runtime: str = "executorch",
+    max_length: int | None = None,
+    place: Literal["word", "embedding"] = "word",
+    **fixed: int | None,
+) -> list[Candidate]:
+    """Every student that fits a budget, least expected loss first, the Pareto set marked.
+
+        from msdc.compress import plan_budget
+
+        best = [student for student in plan_budget("10MB", "msdc-mini", unit=3) if student.pareto]
+
+    Args:
+        budget: bytes of the program, as 10MB or 9.5MiB.
+        model: what the students are cut from: a shipped name, a folder or a hub id.
+        shape: a published shape by name, in place of `model`.
+        runtime: runtime whose file the budget is for.
+        max_length: longest input in tokens.
+        place: where the bottleneck is, as of `plan`.
+        fixed: `bottleneck`, `unit`, `repeats` and `vocabulary` that every candidate has; with `base_rows` or `links`
+            every candidate's table is coded.
+
+    Raises:
+        InputError: an unknown shape or model, a budget that is no size, or nothing fits.
+    """
+    _positive(max_length=max_length, **fixed)
+    try:
+        size = TypeAdapter(ByteSize).validate_python(budget)
+    except ValidationError as error:
+        raise InputError(f"size {budget!r} is not a number of bytes, such as 10MB or 9.5MiB") from error
+    _, base, student = _base(model, shape)
+    kept = None
+    if student is not None:
+        from msdc.compress.student.cut import kept_shares, wide_table
+
+        kept = kept_shares(wide_table(student), [width for width in choices(base)[1] if width])
+    rows, links = fixed.get("base_rows"), fixed.get("links")
+    codes: list[tuple[int, int]] = []
+    if rows is not None or links is not None:
+        if links not in (None, *LINKS):
+            raise InputError(f"--links {links}: a coded row is a sum of 2 to 5 base rows")
+        codes = [(first, count) for first in ([rows] if rows else BASE_ROWS) for count in ([links] if links else LINKS)]
+    found = enumerate_students(base, size, runtime=runtime, max_length=max_length, place=place, kept=kept, codes=codes)
+    return [row for row in found if all(value in (None, getattr(row, key)) for key, value in fixed.items())]
+
+
+def choices(base: StudentConfig) -> tuple[list[int], list[int | None], list[tuple[int, int]]]:
+    """Vocabularies, bottlenecks and (unit, repeats) to try for a base."""
+    sizes = [v for v in (8_000, 12_000, 16_000, 24_000, 32_000, 48_000, 64_000, 96_000, 128_000) if v < base.vocabulary]
+    widths: list[int | None] = [e for e in (32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 512) if e < base.table_width]
+    layers = base.unit * base.repeats
+    stacks = [
+        (unit, repeats)
+        for unit in (1, 2, 3, 4, 5, 6, 8, 9, 12, 18, 24)
+        for repeats in (1, 2, 3, 4, 6)
+        if unit <= base.unit and unit * repeats <= layers
+    ]
+    return [*sizes, base.vocabulary], [*widths, base.bottleneck], stacks
+
+
+def enumerate_students(
+    base: StudentConfig,
+    budget_bytes: int,
+    *,
+    runtime: str = "executorch",
+    max_length: int | None = None,
+    place: str = "word",
+    kept: dict[int, float] | None = None,
+    codes: Sequence[tuple[int, int]] = (),
+) -> list[Candidate]:
+    """Every combination that fits `budget_bytes`, least expected loss first, the Pareto set marked.
+
+    `kept` maps bottleneck widths to the share of the model's own table that they keep; `codes` are pairs of base rows
+    and links of coded tables, which stand in place of the table of every vocabulary that is larger than the base.
+
+    Raises:
+        InputError: nothing fits.
+    """
+    vocabularies, widths, stacks = choices(base)
+    layers = base.unit * base.repeats
+    tables: list[tuple[int, int | None, int | None]] = [(size, None, None) for size in vocabularies]
+    if codes and not base.coded:
+        tables = [(size, rows, links) for size in vocabularies for rows, links in codes if rows < size]
+    found: list[dict[str, Any]] = []
+    smallest = None
+    for width in widths:
+        share = 1.0
+        if width is not None and width != base.bottleneck:
+            share = kept[width] if kept and width in kept else float(np.interp(width / base.hidden, *KEPT_CURVE))
+        for unit, repeats in stacks:
+            loss = BOTTLENECK_POINTS * (1 - share) + HALVING_POINTS * log2(layers / unit)
+            loss += DEPTH_POINTS * log2(layers / (unit * repeats))
+            for vocabulary, rows, links in tables:
+                sizes = {"unit": unit, "repeats": repeats, "vocabulary": vocabulary}
+                new_width = None if width == base.bottleneck else width
+                table = {"bottleneck": new_width, "base_rows": rows, "links": links}
+                config = cut_config(base, **sizes, **table, place=place, max_length=max_length)
+                points = loss + VOCABULARY_POINTS * log2(base.vocabulary / vocabulary)
+                if rows is not None:
+                    points += BOTTLENECK_POINTS * float(np.interp(rows / vocabulary, *CODE_CURVE))
+                for precision in precisions_for(config):
+                    size = predict_bytes(config, plan_for(config, precision), runtime)
+                    smallest = size if smallest is None else min(smallest, size)
+                    if size > budget_bytes:
+                        continue
+                    table = {"bottleneck": config.bottleneck, "base_rows": config.base_rows, "links": config.links}
+                    found.append(
+                        {
+                            **sizes,
+                            **table,
+                            "precision": precision,
+                            "needs_qat": precision == "int4-embed4",
+                            "bytes": size,
+                            "macs_per_token": macs_per_token(config),
+                            "parameters": parameter_counts(config)["total"],
+                            "expected_loss": round(points + PRECISION_POINTS[precision], 3),
+                        }
+                    )
+    if not found:
+        raise InputError(f"no student of this model fits {budget_bytes} bytes; the smallest takes {smallest}")
+    compared = ("bytes", "macs_per_token", "expected_loss")
+    front = pareto([tuple(row[name] for name in compared) for row in found])
+    rows_found = [Candidate(**row, pareto=best) for row, best in zip(found, front, strict=True)]
+    return sorted(rows_found, key=lambda row: (row.expected_loss, row.bytes, row.macs_per_token))
