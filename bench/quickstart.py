@@ -24,11 +24,11 @@ from msdc.bench.run import parity_failures
 from msdc.bench.settings import BenchSettings, usual_lengths
 from msdc.bench.workload import Tasks, collect
 from msdc.compress.student.stock import to_student
+from msdc.distill import distill
+from msdc.distill.assistant import load_named
 from msdc.distill.catalog import load_recipe
-from msdc.distill.models import load_named
-from msdc.distill.pipeline import Run, run
 from msdc.distill.recipe import Recipe
-from msdc.distill.run.folder import RunFolder
+from msdc.distill.run_folder import RunFolder
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.encoders.folder import STOCK_FOLDER
 from msdc.errors import GateError, InputError
@@ -150,9 +150,9 @@ def run_quickstart(
         told(f"{step}: {seconds[step]:.0f} s")
 
     try:
-        taught = run(recipe, folder, resume)
+        taught = distill(recipe, folder, resume)
         # The twin shares the assistant: its stage is taken over, not trained again.
-        twin = Run(recurring, folder / TWIN, (folder / TWIN / "recipe.yaml").is_file(), [folder]).run()
+        twin = distill(recurring, folder / TWIN, (folder / TWIN / "recipe.yaml").is_file(), beside=[folder])
     except InputError as error:
         # Started with another version of the recipe: the run cannot be resumed.
         raise InputError(f"{error}; --force starts again") if resume else error from error

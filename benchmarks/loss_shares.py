@@ -20,9 +20,9 @@ import numpy as np
 from results_page import add_write_option, table, write_page
 
 from msdc.distill.catalog import load_recipe, objective_text
-from msdc.distill.pipeline import Run
 from msdc.distill.recipe import Recipe
-from msdc.distill.runs.dry_run import trial_recipe
+from msdc.distill.run import Run
+from msdc.distill.sweep import trial_recipe
 
 STEPS = 8
 SUMMED = "stages.contrast.objective=[multilingual_contrastive, {name: multilingual_mse, options: {reduction: sum}}]"

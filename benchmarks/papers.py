@@ -26,8 +26,8 @@ from small_sets import TestSet, read_sets
 from small_tables import TABLES, Row, Table
 
 from msdc.distill.catalog import load_recipe
-from msdc.distill.pipeline import Run
 from msdc.distill.recipe import Recipe, Stage
+from msdc.distill.run import Run
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import MsdcError
 from msdc.files import read_json, write_json

@@ -13,9 +13,10 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 
 from msdc.compress.student.stock import to_student, write_stock
+from msdc.distill import distill
 from msdc.distill.assistant import make_assistant
 from msdc.distill.catalog import load_recipe, variants_of
-from msdc.distill.pipeline import Run, run
+from msdc.distill.run import Run
 from msdc.encoders.encoder import load_encoder
 from msdc.encoders.folder import locate_model
 from msdc.files import read_json, write_json
@@ -154,7 +155,7 @@ def assistant_folder(work: Path, data: Path) -> Path:
         recipe = load_recipe(
             "msd:small", ('assistant.vocabulary={"train":16000,"sentences_per_language":20000}',), data
         )
-        make_assistant(recipe, Run(recipe, work / "assistant-run").text.stream(), folder)
+        make_assistant(recipe, Run(recipe, work / "assistant-run").stream(), folder)
     return folder
 
 
@@ -275,7 +276,7 @@ def cls_teacher(work: Path, data: Path) -> Path:
     settings = {"student": {"model": str(start), "pooling": "cls", "head": "mlp"}, "stages": [stage], "seed": 1,
                 "threads": 1, "report": []}  # fmt: skip
     recipe = load_recipe("distilcse:small", tuple(f"{k}={json.dumps(v)}" for k, v in settings.items()), data)
-    result = run(recipe, work / "cls-teacher-run", (work / "cls-teacher-run" / "recipe.yaml").is_file())
+    result = distill(recipe, work / "cls-teacher-run", (work / "cls-teacher-run" / "recipe.yaml").is_file())
     stock = work / "cls-teacher-stock"
     stock.mkdir(exist_ok=True)
     write_stock(to_student(load_encoder(result.student)), stock)

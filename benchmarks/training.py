@@ -65,7 +65,7 @@ def numbers(pairs: int, first_s: float, later: list[tuple[float, float]]) -> dic
 def ours(pairs_file: Path, work: Path, epochs: int, precision: str, threads: int) -> dict[str, Any]:
     """The pipeline of `msdc distill`; times from its metrics."""
     from msdc.distill.catalog import parse_recipe
-    from msdc.distill.pipeline import Run
+    from msdc.distill.run import Run
 
     pairs = len(read_lines(pairs_file))
     steps = -(-pairs // BATCH) * epochs

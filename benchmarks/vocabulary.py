@@ -30,14 +30,13 @@ from msdc.compress.quantization.plan import integers, plan_for
 from msdc.compress.size import size_plan
 from msdc.compress.student.cut import shrink
 from msdc.compress.student.model import Student
-from msdc.distill.assistant import coded_transplant, sample_rows, write_vocabulary
+from msdc.distill.assistant import coded_transplant, load_named, sample_rows, write_vocabulary
 from msdc.distill.catalog import load_recipe
 from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.exclusion import read_exclusion
 from msdc.distill.data.stream import TextStream
-from msdc.distill.models import load_named
-from msdc.distill.pipeline import resolve_precision
 from msdc.distill.recipe import Recipe, VocabularyTraining
+from msdc.distill.run import resolve_precision
 from msdc.distill.vocabulary_transfer import link_strengths, own_words, strongest
 from msdc.encoders.encoder import Encoder
 from msdc.files import write_text

@@ -24,7 +24,6 @@ from msdc.compress.student.stock import decode, to_student
 from msdc.compress.vocabulary.train import train_vocabulary, train_whole_words
 from msdc.distill.data import Row
 from msdc.distill.data.stream import TextStream
-from msdc.distill.models import load_named
 from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, StudentShape, VocabularyTraining, model_name
 from msdc.distill.vocabulary_transfer import (
     link_strengths,
@@ -40,6 +39,16 @@ from msdc.errors import InputError
 from msdc.files import staged_folder
 from msdc.progress import say
 from msdc.text.tokenizer import PieceTokenizer, Tokenizer
+
+
+def load_named(model: NamedModel | str | Path, new_head_seed: int | None = None) -> Encoder:
+    """The encoder that a recipe names, a bare folder with the pooling and head that it does not state itself.
+
+    `new_head_seed` is the seed of a random head where a student's folder holds none; None refuses.
+    """
+    if isinstance(model, NamedModel):
+        return load_encoder(model.model, pooling=model.pooling, head=model.head, head_seed=new_head_seed)
+    return load_encoder(model)
 
 
 def sample_rows(stream: TextStream, per_language: int, seed: int) -> list[Row]:

@@ -17,8 +17,9 @@ placeholders: `{embedded}` is the folder of the shipped data, `{data}` a folder 
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -193,7 +194,7 @@ def set_paths(value: Any, folder: Path, key: str = "") -> Any:
     return value
 
 
-def _fill_in(value: Any, name: str, data: str | Path | None) -> Any:
+def _fill_in(value: Any, name: str, data: str | os.PathLike[str] | None) -> Any:
     """A part of a recipe's mapping with its placeholders replaced."""
     if isinstance(value, dict):
         return {key: _fill_in(inner, name, data) for key, inner in value.items()}
@@ -243,18 +244,28 @@ def _split_name(name: str) -> tuple[str, str]:
     return (base, chosen) if base else (chosen or name, "")
 
 
-def load_recipe(name: str, overrides: Sequence[str] = (), data: str | Path | None = None) -> Recipe:
+def load_recipe(
+    name: str | os.PathLike[str] | Mapping[str, Any] | Recipe,
+    overrides: Sequence[str] = (),
+    data: str | os.PathLike[str] | None = None,
+) -> Recipe:
     """A recipe by path or shipped name, `NAME:VARIANT` too.
 
     Args:
-        name: the recipe.
+        name: the recipe; or its mapping, or itself.
         overrides: `key=value` as of `--set`, applied last.
         data: the folder that `{data}` in the recipe stands for.
 
     Raises:
         InputError: no such recipe or variant, something in it is wrong, or it needs `data` and none is given.
     """
-    base, chosen = _split_name(name)
+    if isinstance(name, Recipe):
+        return parse_recipe(name.model_dump(mode="json"), name.name, overrides) if overrides else name
+    if isinstance(name, Mapping):
+        tree = copy.deepcopy(dict(name))
+        apply_overrides(tree, overrides)
+        return parse(Recipe, _fill_in(tree, "the recipe", data), str(tree.get("name", "recipe")))
+    base, chosen = _split_name(os.fspath(name))
     tree, variants, spare, path = _read(base)
     tree.setdefault("name", path.stem)
     for part in filter(None, chosen.split("+")):

@@ -9,14 +9,15 @@ from pathlib import Path
 import click
 
 from msdc.commands import quiet_option
-from msdc.distill.training.trackers import TRACKERS
+from msdc.distill import distill
+from msdc.distill.training.progress import TRACKERS
 
 
 @click.command()
 @click.argument("recipe", required=False)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Run folder (default: runs/NAME).")
 @click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value; dots for depth, stages by name."
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a value; stages and corpora by name."
 )
 @click.option(
     "--data",
@@ -33,7 +34,9 @@ from msdc.distill.training.trackers import TRACKERS
 @click.option(
     "--dry-run", "dry", is_flag=True, help="Check the recipe, count rows and steps, try a few steps; train nothing."
 )
-@click.option("--sweep", metavar="KEY=A,B,C", help="One run per value; table=N or variant=A,B for rows of a paper.")
+@click.option(
+    "--sweep", "over", metavar="KEY=A,B,C", help="One run per value; table=N or variant=A,B for rows of a paper."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @quiet_option
 def command(
@@ -46,7 +49,7 @@ def command(
     extendable: bool,
     list_recipes: bool,
     dry: bool,
-    sweep: str | None,
+    over: str | None,
     as_json: bool,
 ) -> None:
     """Train a student with RECIPE: a file or the name of a shipped recipe; RECIPE:VARIANT for a row of its paper.
@@ -57,50 +60,49 @@ def command(
     A sweep writes one table (table.md, table.json) and one page (report.html) beside its runs, and continues where
     it was stopped. Under torchrun every process computes its share of each batch.
     """
-    from msdc.distill.catalog import listing, load_recipe
-
     if list_recipes:
-        rows = listing(recipe)
-        if as_json:
-            click.echo(json.dumps(rows, ensure_ascii=False))
-        common: list[str] = []
-        for row in () if as_json else rows:
-            numbers = ", ".join(f"{key} {value}" for key, value in row["paper"].items())
-            where = f"  [{'table ' + ', '.join(row['tables']) + ': ' if row['tables'] else ''}{row['row']}]"
-            click.echo(
-                f"{row['name']:34} {row['about']}{where if row['row'] else ''}{'  ' + numbers if numbers else ''}"
-            )
-            # What a recipe says for all its rows is shown once.
-            common = row["differs"] if ":" not in row["name"] else common
-            shown = [text for text in row["differs"] if ":" not in row["name"] or text not in common]
-            for text in shown:
-                click.echo(f"{'':34}   differs: {text}")
+        _list(recipe, as_json)
         return
     if recipe is None:
         raise click.UsageError("name a RECIPE, or pass --list to see the shipped ones")
-    if dry and sweep is not None:
+    if dry and over is not None:
         raise click.UsageError("--dry-run is for one recipe: name a point of the sweep")
-    if sweep is not None:
-        from msdc.distill.runs.sweep import Sweep, run_sweep
+    if over is not None:
+        from msdc.distill.sweep import sweep
 
-        name = Path(recipe).stem.replace(":", "-")
         # Loaded by name: reports are written on the floor above, which imports this one.
         draw = importlib.import_module("msdc.bench.report.page").sweep_page
-        folder = run_sweep(Sweep(recipe, sweep, overrides, output or Path("runs") / f"{name}-sweep", data), draw)
+        folder = sweep(recipe, over, output, overrides=overrides, data=data, draw=draw)
         click.echo((folder / "table.json").read_text(encoding="utf-8") if as_json else str(folder / "table.md"))
-        return
-    resolved = load_recipe(recipe, overrides, data)
-    if dry:
-        from msdc.distill.runs.dry_run import dry_run, to_text
+    elif dry:
+        from msdc.distill.catalog import load_recipe
+        from msdc.distill.sweep import dry_run
 
-        plan = dry_run(resolved)
-        click.echo(json.dumps(plan.as_dict(), ensure_ascii=False) if as_json else to_text(plan))
-        return
-    from msdc.distill.pipeline import run
-
-    folder = output or Path("runs") / resolved.name
-    result = run(resolved, folder, resume, trackers=trackers, extendable=extendable)
-    if as_json:
-        click.echo(json.dumps({"student": str(result.student), "seconds": result.seconds, "stages": result.stages}))
+        plan = dry_run(load_recipe(recipe, overrides, data))
+        click.echo(json.dumps(plan.as_dict(), ensure_ascii=False) if as_json else plan.as_text())
     else:
-        click.echo(str(result.student))
+        result = distill(
+            recipe, output, resume, overrides=overrides, data=data, trackers=trackers, extendable=extendable
+        )
+        numbers = {"student": str(result.student), "seconds": result.seconds, "stages": result.stages}
+        click.echo(json.dumps(numbers) if as_json else str(result.student))
+
+
+def _list(recipe: str | None, as_json: bool) -> None:
+    from msdc.distill.catalog import listing
+
+    rows = listing(recipe)
+    if as_json:
+        click.echo(json.dumps(rows, ensure_ascii=False))
+        return
+    common: list[str] = []
+    for row in rows:
+        tables = f"table {', '.join(row['tables'])}: " if row["tables"] else ""
+        published = f"  [{tables}{row['row']}]" if row["row"] else ""
+        numbers = ", ".join(f"{key} {value}" for key, value in row["paper"].items())
+        click.echo(f"{row['name']:34} {row['about']}{published}{f'  {numbers}' if numbers else ''}")
+        # What a recipe says for all its rows is shown once.
+        common = row["differs"] if ":" not in row["name"] else common
+        for text in row["differs"]:
+            if ":" not in row["name"] or text not in common:
+                click.echo(f"{'':34}   differs: {text}")

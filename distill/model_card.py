@@ -15,6 +15,22 @@ from msdc.errors import InputError
 # License names as the hub knows them, by how a recipe's line may begin
 HUB_LICENSES = ("apache-2.0", "mit", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-2.0", "cc0-1.0", "bsd-3-clause")
 TAGS = ["sentence-transformers", "sentence-similarity", "feature-extraction", "msdc", "distillation"]
+USE = """```python
+import msdc
+
+encoder = msdc.load_encoder("path/to/this/folder")
+```"""
+USE_STOCK = f"""```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("path/to/this/folder")  # or its id at a hub
+```
+
+or, with the smaller weights in the same folder:
+
+{USE}"""
+COLUMNS = ("stage", "trains", "guide", "objective", "length", "batch", "learning rate", "schedule", "step chosen",
+           "held-out MSE", "seconds")  # fmt: skip
 
 
 def languages_of(recipe: Recipe) -> list[str]:
@@ -37,7 +53,7 @@ def license_of(recipe: Recipe) -> str:
     return found.pop() if len(found) == 1 else "other"
 
 
-def _metadata(recipe: Recipe, report: Mapping[str, float], heldout: Mapping[str, float]) -> str:
+def _metadata(recipe: Recipe, languages: list[str], report: Mapping[str, float], heldout: Mapping[str, float]) -> str:
     """The block that model hubs read, written by the hub's library: languages, ids, licence, scores (model-index)."""
     from huggingface_hub import EvalResult, ModelCardData
 
@@ -56,38 +72,35 @@ def _metadata(recipe: Recipe, report: Mapping[str, float], heldout: Mapping[str,
         )
         for code, value in heldout.items()
     ]  # fmt: skip
-    teacher = hub_name(model_name(recipe.teacher))
-    corpora = [*recipe.corpora, *(corpus for stage in recipe.stages for corpus in stage.corpora or ())]
-    hubs = [str(corpus.hub).partition("@")[0] for corpus in corpora if corpus.hub and not Path(corpus.hub).exists()]
+    hubs = [one.hub.partition("@")[0] for one in recipe.all_corpora if one.hub and not Path(one.hub).exists()]
     named: Any = {"model_name": recipe.name, "eval_results": results} if results else {}
     return ModelCardData(
-        language=languages_of(recipe),
+        language=languages,
         license=license_of(recipe),
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=TAGS,
-        base_model=teacher,
+        base_model=hub_name(model_name(recipe.teacher)),
         datasets=list(dict.fromkeys(hubs)) or None,
         **named,
     ).to_yaml()
 
 
 def _corpus_line(corpus: Corpus) -> str:
-    languages = ", ".join(corpus.languages)
     paths = corpus.files or ((corpus.path,) if corpus.path is not None else ())
     name = " + ".join(Path(path).name for path in paths) or corpus.origin
+    languages = ", ".join(corpus.languages)
     return f"* {name}{f' ({languages})' if languages else ''}"
 
 
 def _stage_row(stage: Stage, numbers: Mapping[str, float]) -> str:
-    error = numbers.get("heldout_mse")
     objective = " + ".join(use.name if use.weight == 1 else f"{use.weight:g} {use.name}" for use in stage.objective)
     length = f"{stage.steps} steps" if stage.steps is not None else f"{stage.epochs:g} epochs"
     table = "" if stage.table_learning_rate is None else f", table {stage.table_learning_rate:g}"
     cells = (
         stage.name, stage.train, stage.guide or "none", objective, length, str(stage.batch),
         f"{stage.learning_rate:g}{table}", stage.schedule, f"{numbers.get('step', 0):.0f}",
-        "" if error is None else f"{error:.6f}", f"{numbers.get('seconds', 0):.0f}",
+        f"{numbers['heldout_mse']:.6f}" if "heldout_mse" in numbers else "", f"{numbers.get('seconds', 0):.0f}",
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"
 
@@ -95,9 +108,9 @@ def _stage_row(stage: Stage, numbers: Mapping[str, float]) -> str:
 def model_card(
     recipe: Recipe,
     encoder: Encoder,
-    results: dict[str, dict[str, float]],
+    results: Mapping[str, Mapping[str, float]],
     seconds: float,
-    report: Mapping[str, float] | None = None,
+    report: Mapping[str, float],
 ) -> str:
     """Markdown with the metadata block that model hubs read.
 
@@ -112,9 +125,10 @@ def model_card(
     heldout = {key.removeprefix("accuracy_"): value for key, value in last.items() if key.startswith("accuracy_")}
     config: Any = getattr(encoder.module, "config", None)
     parameters = sum(p.numel() for p in encoder.module.parameters())
+    languages = languages_of(recipe)
     lines = [
         "---",
-        _metadata(recipe, report or {}, heldout).strip(),
+        _metadata(recipe, languages, report, heldout).strip(),
         "---",
         "",
         f"# {recipe.name}",
@@ -122,40 +136,21 @@ def model_card(
         recipe.about or "A multilingual sentence encoder trained with msdc.",
         "",
         f"* teacher: `{hub_name(model_name(recipe.teacher)) or Path(model_name(recipe.teacher)).name}`",
-        f"* languages: {', '.join(languages_of(recipe))}",
+        f"* languages: {', '.join(languages)}",
         f"* parameters: {parameters:,}; sentence width {encoder.width}; longest input {encoder.max_length} tokens",
     ]
-    if config is not None and hasattr(config, "unit"):
+    if hasattr(config, "unit"):
         table = f"table {config.vocabulary} x {config.table_width}"
         lines.append(f"* {config.unit} stored layers applied {config.repeats} times, {table}")
     lines.append(f"* trained in {seconds / 60:.0f} minutes, seed {recipe.seed}")
-    lines += ["", "## Use", ""]
-    if recipe.stock_twin:
-        lines += [
-            "```python",
-            "from sentence_transformers import SentenceTransformer",
-            "",
-            'model = SentenceTransformer("path/to/this/folder")  # or its id at a hub',
-            "```",
-            "",
-            "or, with the smaller weights in the same folder:",
-            "",
-        ]
-    lines += ["```python", "import msdc", "", 'encoder = msdc.load_encoder("path/to/this/folder")', "```"]
+    lines += ["", "## Use", "", USE_STOCK if recipe.stock_twin else USE]
     if report:
         lines += ["", "## Scores", "", "| set | Spearman x 100 |", "|---|---|"]
         lines += [f"| {name} | {value:.1f} |" for name, value in report.items()]
-    corpora = [*recipe.corpora, *(corpus for stage in recipe.stages for corpus in stage.corpora or ())]
-    lines += ["", "## Data", "", *dict.fromkeys(map(_corpus_line, corpora))]
+    lines += ["", "## Data", "", *dict.fromkeys(map(_corpus_line, recipe.all_corpora))]
     lines += [f"* {source}" for source in recipe.data_sources]
     if recipe.licenses:
         lines += ["", "## Licenses", "", *[f"* {text}" for text in recipe.licenses]]
-    lines += [
-        "", "## Training", "",
-        "| stage | trains | guide | objective | length | batch | learning rate | schedule | step chosen | "
-        "held-out MSE | seconds |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-        *(_stage_row(stage, results[stage.name]) for stage in recipe.stages),
-        "",
-    ]  # fmt: skip
+    lines += ["", "## Training", "", f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
+    lines += [*(_stage_row(stage, results[stage.name]) for stage in recipe.stages), ""]
     return "\n".join(lines)

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from msdc.compress.quantization.plan import plan_for
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.exclusion import read_exclusion
 from msdc.distill.objectives import find_objective
-from msdc.distill.recipe import TEACHER, Assistant, Corpus, NamedModel, Recipe, Stage, StudentShape, model_name
+from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, Stage, StudentShape, model_name
 from msdc.distill.tasks.sentence import DOMAINS, LABELS, TASK_OPTIONS, count_domains
 from msdc.distill.training.validation import read_graded
 from msdc.encoders.folder import Layout, locate_model, read_layout
@@ -28,17 +28,98 @@ TRIPLE_KINDS = ("triples", "nli")
 ASSISTANT_POSITIONS = 128  # of a multilingual model by name (msdc.distill.assistant)
 
 
-def needs_network(corpus: Corpus) -> bool:
-    """Whether a corpus is downloaded (a hub or OPUS name)."""
-    return corpus.hub is not None or corpus.opus is not None
+def check_recipe(recipe: Recipe, download: bool = True) -> list[str]:
+    """Everything that can be wrong with a recipe before it is run; names of what must be downloaded first.
+
+    Args:
+        recipe: as resolved.
+        download: fetch models and corpora by name, as a run does in any case; without, they are named in the result.
+
+    Raises:
+        InputError: the first thing that is wrong.
+    """
+    for stage in recipe.stages:
+        _check_stage(recipe, stage)
+    absent = _check_models(recipe, download)
+    for path in recipe.heldout.graded:
+        read_graded(path, limit=recipe.heldout.graded_pairs)
+    for path in recipe.report:
+        read_graded(path, choosing=False)
+    without = read_exclusion(recipe.exclude)
+    for corpus in dict.fromkeys(recipe.all_corpora):
+        if corpus.is_remote and not download:
+            absent.append(corpus.origin)
+            continue
+        for source in open_corpora((corpus,), without):
+            rows = source.read()
+            next(rows, None)  # an error, where no row is usable
+            rows.close()  # type: ignore[attr-defined]
+    if recipe.cache is not None:
+        cache = Path(recipe.cache).expanduser()
+        existing = next(path for path in (cache, *cache.parents) if path.exists())
+        if not existing.is_dir() or not os.access(existing, os.W_OK):
+            raise InputError(f"cache: {recipe.cache}: {existing} is not a folder that can be written to")
+    return absent
 
 
-def stage_corpora(recipe: Recipe, stage: Stage) -> tuple[Corpus, ...]:
-    """The corpora that a stage reads."""
-    return recipe.corpora if stage.corpora is None else stage.corpora
+# --- stages -----------------------------------------------------------------------------------------------------------
 
 
-def find_model(name: str, download: bool) -> Path | None:
+def _example(name: str) -> Tensor:
+    """A small tensor for an input of an objective, by the shape suffix of its name."""
+    sizes = {"B": 3, "K": 4, "P": 2, "T": 5, "L": 2, "H": 4, "D": 4, "V": 6, "M": 3, "C": 3, "F": 12}
+    suffix = name.rsplit("_", 1)[-1]
+    shape = [sizes[letter] for letter in suffix]
+    if "mask_" in name:
+        return torch.ones(shape)
+    if suffix in ("B", "BT", "M"):
+        return torch.zeros(shape, dtype=torch.long)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1))
+
+
+def _check_stage(recipe: Recipe, stage: Stage) -> None:
+    """Objectives with their options (by computing them on a tiny example), and what they need of the stage.
+
+    Raises:
+        InputError: an unknown objective or option, a value that an objective refuses, no guide, third sentence or
+            label, a model that the recipe does not have.
+    """
+    kinds = {corpus.kind for corpus in recipe.corpora_of(stage)}
+    roles = {stage.role, (stage.guide or "").split(".")[0]}
+    missing = [role for role in ("assistant", "student") if role in roles and getattr(recipe, role) is None]
+    for use in stage.objective:
+        try:
+            objective = find_objective(use.name)
+            options = {key: value for key, value in use.options.items() if key not in TASK_OPTIONS}
+            objective({name: _example(name) for name in objective.inputs}, **options)
+        except (TypeError, ValueError, InputError) as error:
+            where = "" if isinstance(error, InputError) else f"{use.name}: "
+            raise InputError(f"stage {stage.name}: {where}{error}") from error
+        embedding = "guide_BTH" in objective.inputs
+        taught = any(name.startswith(("teacher_", "guide_")) for name in objective.inputs)
+        labels = [LABELS[name] for name in objective.inputs if name in LABELS]
+        for wrong, said in (
+            (embedding and stage.train != "student.embedding", "needs train: student.embedding"),
+            (not embedding and stage.train == "student.embedding", "cannot be used with train: student.embedding"),
+            (taught and stage.guide is None, "needs a guide, and the stage has none"),
+            ("negative_BD" in objective.inputs and not kinds <= set(TRIPLE_KINDS),
+             "needs triples: set `kind: triples` or `kind: nli` for each of its corpora"),
+            (labels and kinds != set(labels), f"needs labels: set `kind: {(*labels, '')[0]}` for each of its corpora"),
+            (missing, f"the stage needs the {(*missing, '')[0]}, but the recipe has none"),
+        ):  # fmt: skip
+            if wrong:
+                raise InputError(f"stage {stage.name}: {use.name} {said}")
+        if DOMAINS in objective.inputs:
+            count_domains(stage)
+    if stage.quantize is not None:
+        tiny = StudentConfig(vocabulary=8, hidden=64, heads=2, intermediate=64, unit=1, positions=4)
+        plan_for(Student(tiny), stage.quantize)
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
+
+
+def _find_model(name: str, download: bool) -> Path | None:
     """The folder of a model; None for a hub model that is not on this machine, unless `download`.
 
     Raises:
@@ -57,89 +138,7 @@ def find_model(name: str, download: bool) -> Path | None:
         return None
 
 
-def _example(name: str) -> Tensor:
-    """A small tensor for an input of an objective, by the shape suffix of its name."""
-    sizes = {"B": 3, "K": 4, "P": 2, "T": 5, "L": 2, "H": 4, "D": 4, "V": 6, "M": 3, "C": 3, "F": 12}
-    suffix = name.rsplit("_", 1)[-1]
-    shape = [sizes[letter] for letter in suffix]
-    if "mask_" in name:
-        return torch.ones(shape)
-    if suffix in ("B", "BT", "M"):
-        return torch.zeros(shape, dtype=torch.long)
-    return torch.randn(shape, generator=torch.Generator().manual_seed(1))
-
-
-def check_objectives(recipe: Recipe, stage: Stage) -> None:
-    """Objectives with their options (by computing them on a tiny example), and what they need of the stage.
-
-    Raises:
-        InputError: an unknown objective or option, a value that an objective refuses, no guide or third sentence.
-    """
-    for use in stage.objective:
-        objective = find_objective(use.name)
-        where = f"stage {stage.name}: {use.name}"
-        options = {key: value for key, value in use.options.items() if key not in TASK_OPTIONS}
-        try:
-            objective({name: _example(name) for name in objective.inputs}, **options)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"{where}: {error}") from error
-        except InputError as error:
-            raise InputError(f"stage {stage.name}: {error}") from error
-        embedding = "guide_BTH" in objective.inputs
-        if embedding != (stage.train == "student.embedding"):
-            raise InputError(f"{where} {'needs' if embedding else 'cannot be used with'} train: student.embedding")
-        if stage.guide is None and any(name.startswith(("teacher_", "guide_")) for name in objective.inputs):
-            raise InputError(f"{where} needs a guide, and the stage has none")
-        if "negative_BD" in objective.inputs:
-            wrong = [c for c in stage_corpora(recipe, stage) if c.kind not in TRIPLE_KINDS]
-            if wrong:
-                raise InputError(f"{where} needs triples: set `kind: triples` or `kind: nli` for each of its corpora")
-        for kind in (LABELS[name] for name in objective.inputs if name in LABELS):
-            if any(corpus.kind != kind for corpus in stage_corpora(recipe, stage)):
-                raise InputError(f"{where} needs labels: set `kind: {kind}` for each of its corpora")
-        if DOMAINS in objective.inputs:
-            count_domains(stage)
-    if (stage.guide or "").split(".")[0] == "assistant" and recipe.assistant is None:
-        raise InputError(f"stage {stage.name}: the guide is the assistant, but the recipe has none")
-    if stage.role == "assistant" and recipe.assistant is None:
-        raise InputError(f"stage {stage.name}: trains the assistant, but the recipe has none")
-    if stage.quantize is not None:
-        from msdc.compress.quantization.plan import plan_for
-
-        tiny = StudentConfig(vocabulary=8, hidden=64, heads=2, intermediate=64, unit=1, positions=4)
-        plan_for(Student(tiny), stage.quantize)
-
-
-def _layout(model: Any, download: bool) -> Layout | None:
-    """The layout of a model that is on this machine, else None."""
-    folder = find_model(model_name(model), download)
-    return None if folder is None else read_layout(folder)
-
-
-def _depth(layout: Layout) -> int | None:
-    """Stored layers of a model."""
-    for key in ("num_hidden_layers", "n_layers", "unit"):
-        if isinstance(layout.config.get(key), int):
-            return int(layout.config[key])
-    return None
-
-
-def _check_code(recipe: Recipe, shape: StudentShape) -> None:
-    """A fitted code that the vocabulary is too small for, where its size is known.
-
-    Raises:
-        InputError: as many base rows as pieces, or more.
-    """
-    pieces = None
-    if shape.scratch is not None:
-        pieces = shape.scratch.vocabulary.train if shape.scratch.vocabulary.file is None else None
-    elif isinstance(recipe.assistant, Assistant) and recipe.assistant.vocabulary.file is None:
-        pieces = recipe.assistant.vocabulary.train
-    if shape.base_rows is not None and pieces is not None and shape.base_rows >= pieces:
-        raise InputError(f"student: a base of {shape.base_rows} rows is no smaller than the vocabulary of {pieces}")
-
-
-def check_models(recipe: Recipe, download: bool = True) -> list[str]:
+def _check_models(recipe: Recipe, download: bool) -> list[str]:
     """Find all models, and compare layers and lengths with them; names of those that must be downloaded first.
 
     Raises:
@@ -149,14 +148,13 @@ def check_models(recipe: Recipe, download: bool = True) -> list[str]:
     absent: list[str] = []
 
     def layout(model: NamedModel | str) -> Layout | None:
-        found = _layout(model, download)
-        if found is None and model_name(model) not in absent:
+        folder = _find_model(model_name(model), download)
+        if folder is None:
             absent.append(model_name(model))
-        return found
+        return None if folder is None else read_layout(folder)
 
-    teacher = layout(recipe.teacher)
+    teacher, body = layout(recipe.teacher), None
     positions: dict[str, int | None] = {"assistant": None, "student": None}
-    body: Layout | None = None
     if isinstance(recipe.assistant, Assistant):
         body = teacher if recipe.assistant.body == "teacher" else layout(recipe.assistant.body)
         positions["assistant"] = recipe.assistant.max_length
@@ -167,23 +165,7 @@ def check_models(recipe: Recipe, download: bool = True) -> list[str]:
         body = teacher if recipe.assistant == TEACHER else layout(recipe.assistant)
         positions["assistant"] = None if body is None else min(ASSISTANT_POSITIONS, body.max_length)
     if isinstance(recipe.student, StudentShape):
-        longest = positions["assistant"] if recipe.student.scratch is None else None
-        positions["student"] = min(recipe.student.max_length, longest or recipe.student.max_length)
-        if (
-            longest is not None
-            and longest < recipe.student.max_length
-            and "max_length" in recipe.student.model_fields_set
-        ):
-            asked = recipe.student.max_length
-            warn(f"student: max_length {asked} asked, {longest} made: the assistant has no more positions")
-        _check_code(recipe, recipe.student)
-        if recipe.student.scratch is None:
-            if recipe.assistant is None:
-                raise InputError("student: it is cut from the assistant, but the recipe has none")
-            depth = None if body is None else _depth(body)
-            wanted = recipe.student.layers or range(recipe.student.unit or 1)
-            if depth is not None and max(wanted) >= depth:
-                raise InputError(f"student: layer {max(wanted)} is wanted (from 0), the assistant has {depth} layers")
+        positions["student"] = _check_shape(recipe, recipe.student, body, positions["assistant"])
     elif recipe.student is not None:
         named = layout(recipe.student)
         positions["student"] = None if named is None else named.max_length
@@ -195,57 +177,29 @@ def check_models(recipe: Recipe, download: bool = True) -> list[str]:
             raise InputError(
                 f"stage {stage.name}: max_length {stage.max_length} is more than the {stage.role}'s {most} positions"
             )
-        if stage.role == "student" and recipe.student is None:
-            raise InputError(f"stage {stage.name}: trains the student, but the recipe has none")
-    return absent
+    return list(dict.fromkeys(absent))
 
 
-def check_corpora(recipe: Recipe, download: bool = True) -> list[str]:
-    """Open every corpus and read its first usable row; names of those that must be downloaded first.
+def _check_shape(recipe: Recipe, shape: StudentShape, body: Layout | None, longest: int | None) -> int:
+    """Positions of a student that is made, from random weights or from an assistant of `longest` positions.
 
     Raises:
-        InputError: a corpus that is missing, unreadable, or without a usable row; likewise an excluded file.
+        InputError: it does not fit the assistant's layers, or its coded table the vocabulary.
     """
-    absent: list[str] = []
-    seen: set[Corpus] = set()
-    without = read_exclusion(recipe.exclude)
-    for corpora in (recipe.corpora, *(stage.corpora or () for stage in recipe.stages)):
-        for corpus in corpora:
-            if corpus in seen:
-                continue
-            seen.add(corpus)
-            if needs_network(corpus) and not download:
-                absent.append(str(corpus.hub or corpus.opus))
-                continue
-            for source in open_corpora((corpus,), without):
-                rows = source.read()
-                next(rows, None)
-                rows.close()  # type: ignore[attr-defined]
-    return absent
-
-
-def check_recipe(recipe: Recipe, download: bool = True) -> list[str]:
-    """Everything that can be wrong with a recipe before it is run; names of what must be downloaded first.
-
-    Args:
-        recipe: as resolved.
-        download: fetch models and corpora by name, as a run does in any case; without, they are named in the result.
-
-    Raises:
-        InputError: the first thing that is wrong.
-    """
-    for stage in recipe.stages:
-        check_objectives(recipe, stage)
-    absent = check_models(recipe, download)
-    for path in recipe.heldout.graded:
-        read_graded(path, limit=recipe.heldout.graded_pairs)
-    for path in recipe.report:
-        read_graded(path, choosing=False)
-    absent += check_corpora(recipe, download)
-    if recipe.cache is not None:
-        existing = next(
-            p for p in (Path(recipe.cache).expanduser(), *Path(recipe.cache).expanduser().parents) if p.exists()
-        )
-        if not existing.is_dir() or not os.access(existing, os.W_OK):
-            raise InputError(f"cache: {recipe.cache}: {existing} is not a folder that can be written to")
-    return absent
+    made = recipe.assistant if shape.scratch is None else shape.scratch
+    vocabulary = None if made is None or isinstance(made, (NamedModel, str)) else made.vocabulary
+    pieces = None if vocabulary is None or vocabulary.file is not None else vocabulary.train
+    if shape.base_rows is not None and pieces is not None and shape.base_rows >= pieces:
+        raise InputError(f"student: a base of {shape.base_rows} rows is no smaller than the vocabulary of {pieces}")
+    if shape.scratch is not None:
+        return shape.max_length
+    if recipe.assistant is None:
+        raise InputError("student: it is cut from the assistant, but the recipe has none")
+    if longest is not None and longest < shape.max_length and "max_length" in shape.model_fields_set:
+        warn(f"student: max_length {shape.max_length} asked, {longest} made: the assistant has no more positions")
+    config = {} if body is None else body.config
+    depths = [config[key] for key in ("num_hidden_layers", "n_layers", "unit") if isinstance(config.get(key), int)]
+    last = max(shape.layers or range(shape.unit or 1))
+    if depths and last >= depths[0]:
+        raise InputError(f"student: layer {last} is wanted (from 0), the assistant has {depths[0]} layers")
+    return min(shape.max_length, longest or shape.max_length)

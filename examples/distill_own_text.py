@@ -14,8 +14,8 @@ import argparse
 from pathlib import Path
 
 import msdc
+from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
-from msdc.distill.pipeline import run
 from msdc.files import PACKAGE
 
 
@@ -48,7 +48,7 @@ def main() -> None:
         },
         "examples/distill_own_text.py",
     )  # fmt: skip
-    result = run(recipe, options.out)
+    result = distill(recipe, options.out)
     student = msdc.load_encoder(result.student)
     one, two = student.encode(["Where is the station?", "Wo ist der Bahnhof?"])
     print(f"student: {result.student}, width {student.width}, cosine of a translation {float(one @ two):.3f}")

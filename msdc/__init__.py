@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from msdc.commands.search import Index as Index
     from msdc.commands.search import open_index as open_index
     from msdc.compress.student.io import load_student as load_student
-    from msdc.distill.run.snapshot import newest_model as newest_model
+    from msdc.distill.run import best_model as best_model
     from msdc.encoders.encoder import Encoder as Encoder
     from msdc.encoders.encoder import SentenceEncoder as SentenceEncoder
     from msdc.encoders.encoder import load_encoder as load_encoder
@@ -49,7 +49,7 @@ _UPWARD = {
     "add_transformers_js": "msdc.export.mobile.web.model_folder",
     "load_program_encoder": "msdc.export.onnx.float_program",
     "load_student": "msdc.compress.student.io",
-    "newest_model": "msdc.distill.run.snapshot",
+    "best_model": "msdc.distill.run",
 }
 __all__ = [
     "Bundle",

@@ -16,8 +16,8 @@ from msdc.bench.compare import Comparison
 from msdc.bench.report.drawing import SHAPES
 from msdc.bench.report.model import Style
 from msdc.bench.result import Accuracy, BenchFile, DeviceRun, ModelScores, read_results, result_files
-from msdc.distill.runs.sweep_table import TABLE_FILE, SweepTable, is_sweep, read_sweep
-from msdc.distill.training.metrics import FILE_NAME, Metrics
+from msdc.distill.run_folder import METRICS_FILE, Metrics
+from msdc.distill.sweep import TABLE_FILE, SweepTable, is_sweep, read_sweep
 from msdc.errors import InputError
 from msdc.files import read_json
 
@@ -43,7 +43,7 @@ class Inputs:
 
 def is_run(path: Path) -> bool:
     """Whether a folder is that of a run of msdc distill, finished or not."""
-    return all((path / name).is_file() for name in ("recipe.yaml", FILE_NAME))
+    return all((path / name).is_file() for name in ("recipe.yaml", METRICS_FILE))
 
 
 def read_inputs(paths: Sequence[Path]) -> Inputs:
@@ -105,10 +105,10 @@ def read_training(run_folder: Path) -> list[StageLog]:
     Raises:
         InputError: no metrics.jsonl in the folder, or a line that is not JSON.
     """
-    if not (run_folder / FILE_NAME).is_file():
-        raise InputError(f"{run_folder}: no {FILE_NAME}; expected the run folder of msdc distill")
+    if not (run_folder / METRICS_FILE).is_file():
+        raise InputError(f"{run_folder}: no {METRICS_FILE}; expected the run folder of msdc distill")
     stages: dict[str, StageLog] = {}
-    for row in Metrics(run_folder / FILE_NAME).rows():
+    for row in Metrics(run_folder / METRICS_FILE).rows():
         name, done, evaluation = row.get("stage"), row.get("done"), row.get("evaluation")
         if isinstance(done, dict) and name in stages:
             shares = {key.removeprefix("share_"): v for key, v in _numbers(done).items() if key.startswith("share_")}

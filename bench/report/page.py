@@ -20,7 +20,7 @@ from msdc.bench.report.inputs import Data, StageLog, Twin, read_inputs, read_tra
 from msdc.bench.report.model import Report, Section
 from msdc.bench.report.targets import Target, judge, noise_warnings, targets_section
 from msdc.bench.result import BenchFile
-from msdc.distill.runs.sweep_table import SweepTable
+from msdc.distill.sweep import SweepTable
 from msdc.errors import InputError, printable
 from msdc.files import refuse_existing, write_json, write_text
 from msdc.tables import joined

@@ -15,7 +15,7 @@ from msdc.bench.report.inputs import Data, Scored, numbered_style, spearmans
 from msdc.bench.report.model import Figure, Section, Style, Tile
 from msdc.bench.report.targets import memory_mib
 from msdc.bench.result import Accuracy, DeviceRun, DeviceState, Timing
-from msdc.distill.runs.sweep_table import table_of
+from msdc.distill.sweep import table_of
 from msdc.export.mobile.sizes import LEVEL, measured
 from msdc.export.mobile.web.runtime import FILES
 from msdc.export.mobile.web.write import TOKENIZERS, module_source

@@ -1,37 +1,89 @@
-"""Checkpoints: written whole or not at all, verified when they are read.
+"""The state of training, saved whole: checkpoints are written whole or not at all, and verified when they are read.
 
 A checkpoint is `step-N.pt` (tensors and plain values, read back with weights_only=True) and `step-N.json` (its sha256,
-written last: a checkpoint without it was never finished).
+written last: a checkpoint without it was never finished). `end-N` is the end of a stage that can be extended.
 """
 
 from __future__ import annotations
 
+import json
 import random
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
+from msdc.distill.data.batches import BatchFeed, Position
 from msdc.errors import MsdcError
 from msdc.files import atomic_path, read_json, sha256_file, write_json
 
-KEEP = 2
+KEEP = {"step": 2, "end": 1}  # newest checkpoints that are kept
+PLAIN = ("best", "history", "losses", "recent", "parts", "by_language", "seconds")
+
+
+@dataclass
+class TrainState:
+    """All that a step follows from, beside the recipe: a resumed stage takes the same steps.
+
+    `feed` holds the place in the text. `average` are averaged weights by name, `best` the choice, step and numbers of
+    the best validation, `history` the numbers of all. `parts` are the weighted sizes of the parts of the loss, summed
+    over the stage; `recent` likewise, and `losses`, since the last row of metrics; `by_language` the sum and number of
+    losses since the last validation.
+    """
+
+    task: nn.Module
+    optimizer: torch.optim.Optimizer
+    feed: BatchFeed
+    average: dict[str, Tensor] | None = None
+    best: tuple[float, int, dict[str, float]] | None = None
+    history: list[dict[str, Any]] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    recent: dict[str, float] = field(default_factory=dict)
+    parts: dict[str, float] = field(default_factory=dict)
+    by_language: dict[str, list[float]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def as_saved(self) -> dict[str, Any]:
+        """The whole state, with all random states, as tensors and plain values."""
+        return {
+            "task": {name: value.detach().clone() for name, value in self.task.state_dict().items()},
+            "optimizer": self.optimizer.state_dict(),
+            "average": self.average,
+            "random": random_states(),
+            "position": self.feed.position.as_list(),
+            "plain": json.dumps({name: getattr(self, name) for name in PLAIN}),
+        }
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Undo `as_saved`.
+
+        Raises:
+            MsdcError: it is the state of another recipe.
+        """
+        try:
+            self.task.load_state_dict(saved["task"])
+            self.optimizer.load_state_dict(saved["optimizer"])
+            self.average = saved["average"]
+            self.feed.position = Position(*saved["position"])
+            for name, value in json.loads(saved["plain"]).items():
+                setattr(self, name, value)
+            restore_random_states(saved["random"])
+        except (RuntimeError, ValueError, KeyError, TypeError) as error:
+            raise MsdcError(f"the checkpoint belongs to another recipe ({str(error).splitlines()[0]})") from error
 
 
 def random_states() -> dict[str, Any]:
     """Every random state a run depends on, as plain values and tensors."""
     kind, keys, position, has_gauss, cached = np.random.get_state()  # noqa: NPY002 (libraries may draw from it)
+    numpy_keys = torch.from_numpy(np.asarray(keys).astype(np.int64))
+    version, values, gauss = random.getstate()
     state: dict[str, Any] = {
         "torch": torch.get_rng_state(),
-        "numpy": [
-            str(kind),
-            torch.from_numpy(np.asarray(keys).astype(np.int64)),
-            int(position),
-            int(has_gauss),
-            float(cached),
-        ],
-        "python": [random.getstate()[0], list(random.getstate()[1]), random.getstate()[2]],
+        "numpy": [str(kind), numpy_keys, int(position), int(has_gauss), float(cached)],
+        "python": [version, list(values), gauss],
     }
     if torch.cuda.is_available():
         state["cuda"] = torch.cuda.get_rng_state_all()
@@ -49,26 +101,25 @@ def restore_random_states(state: dict[str, Any]) -> None:
         torch.cuda.set_rng_state_all(state["cuda"])
 
 
-def save_checkpoint(folder: Path, step: int, state: dict[str, Any], name: str | None = None) -> Path:
-    """Write checkpoint `step` (under another name if one is given) and drop all but the newest two."""
-    path = folder / f"{name or f'step-{step:08d}'}.pt"
+def save_checkpoint(folder: Path, step: int, state: dict[str, Any], kind: str = "step") -> None:
+    """Write checkpoint `step` and drop all but the newest of its kind."""
+    path = folder / f"{kind}-{step:08d}.pt"
     with atomic_path(path) as temporary:
         torch.save(state, temporary)
     write_json(path.with_suffix(".json"), {"step": step, "sha256": sha256_file(path)})
-    for old in sorted(folder.glob("step-*.json"))[:-KEEP]:
+    for old in sorted(folder.glob(f"{kind}-*.json"))[: -KEEP[kind]]:
         old.unlink(missing_ok=True)
         old.with_suffix(".pt").unlink(missing_ok=True)
-    return path
 
 
 def step_of(path: Path) -> int:
     """The step of a checkpoint, from its name."""
-    return int(path.stem.removeprefix("step-"))
+    return int(path.stem.split("-")[1])
 
 
 def checkpoints(folder: Path) -> list[Path]:
     """Finished checkpoints, newest first."""
-    return [path.with_suffix(".pt") for path in sorted(folder.glob("step-*.json"), reverse=True)]
+    return [path.with_suffix(".pt") for path in sorted(folder.glob("*-*.json"), key=step_of, reverse=True)]
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
@@ -78,16 +129,12 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         MsdcError: damaged; the message names the newest good one and how to continue from it.
     """
     try:
-        whole = path.is_file() and sha256_file(path) == read_json(path.with_suffix(".json"))["sha256"]
-    except (MsdcError, KeyError, TypeError):
-        whole = False
-    if whole:
-        try:
+        if sha256_file(path) == read_json(path.with_suffix(".json"))["sha256"]:
             state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
             return state
-        except Exception:
-            pass
-    others = [p for p in checkpoints(path.parent) if p != path]
+    except Exception:  # whatever is wrong with it
+        pass
+    others = [other for other in checkpoints(path.parent) if other != path]
     hint = "no other checkpoint is left in this stage; remove its folder to start the stage again"
     if others:
         hint = f"remove {path.name} and {path.with_suffix('.json').name} to continue from {others[0].name}"

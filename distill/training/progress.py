@@ -1,15 +1,29 @@
-"""Progress of a training stage on standard error: a bar in a terminal, else one line every 30 seconds."""
+"""How a stage gets on: on standard error, and in experiment trackers, whose libraries are not dependencies.
+
+Standard error has a bar in a terminal, else one line every 30 seconds. A tracker takes the rows of metrics.jsonl as
+numbers under `STAGE/NAME`; steps count on from stage to stage. A resumed run continues the same TensorBoard folder, and
+the same wandb, trackio or MLflow run: its id is kept in the run folder.
+"""
 
 from __future__ import annotations
 
+import importlib
+import math
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from textwrap import shorten
 from types import TracebackType
 from typing import Any, Self
 
+from msdc.errors import InputError, MsdcError
+from msdc.files import read_json, write_json
 from msdc.progress import in_terminal, say
 
 LINE_SECONDS = 30.0
+PROJECT = "msdc"
 
 
 def _duration(seconds: float) -> str:
@@ -18,10 +32,6 @@ def _duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 class StageProgress:
@@ -66,8 +76,12 @@ class StageProgress:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-            text = TextColumn("{task.description}"), TextColumn("{task.fields[text]}")
-            columns = text[0], BarColumn(), MofNCompleteColumn(), text[1]
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[text]}"),
+            )
             self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
             self._task = self._bar.add_task(self.label, total=self.steps, text="")
             self._bar.start()
@@ -116,11 +130,133 @@ class StageProgress:
             return
         spent = max(now - self._shown, 1e-9)
         began, first = self._first
-        shown = f"loss {_mean(self._losses):.4g}"
+        shown = f"loss {fmean(self._losses):.4g}"
         if len(self._parts) > 1:
-            shown += f" ({', '.join(f'{name} {_mean(values):.3g}' for name, values in self._parts.items())})"
+            shown += f" ({', '.join(f'{name} {fmean(values):.3g}' for name, values in self._parts.items())})"
         words = [shown, f"lr {learning_rate:.2g}", f"{self._sentences / spent:,.0f} sentences/s"]
         if self.steps is not None and step > first:
             words.append(f"{_duration((now - began) / (step - first) * (self.steps - step))} left")
         self._losses, self._parts, self._sentences = [], {}, 0
         self._show(", ".join(words), step)
+
+
+# --- trackers -------------------------------------------------------------------------------------------------------
+
+# What logs numbers by name at a step, and what flushes and finishes.
+Opened = tuple[Callable[[dict[str, float], int], Any], Callable[[], Any]]
+
+
+def _tensorboard(folder: Path, name: str, settings: dict[str, Any], ident: str) -> Opened:
+    from torch.utils.tensorboard import SummaryWriter
+
+    writer: Any = SummaryWriter(str(folder / "tensorboard"))  # type: ignore[no-untyped-call]
+
+    def log(numbers: dict[str, float], step: int) -> None:
+        for key, value in numbers.items():
+            writer.add_scalar(key, value, step)
+
+    return log, writer.close
+
+
+def _wandb(folder: Path, name: str, settings: dict[str, Any], ident: str) -> Opened:
+    import wandb
+
+    run: Any = wandb.init(project=PROJECT, name=name, id=ident, resume="allow", dir=str(folder), config=settings)
+    return lambda numbers, step: run.log(numbers, step=step), run.finish
+
+
+def _trackio(folder: Path, name: str, settings: dict[str, Any], ident: str) -> Opened:
+    import trackio
+
+    # trackio knows a run by its name.
+    trackio.init(project=PROJECT, name=f"{name}-{ident}", resume="allow", config=settings)
+    return lambda numbers, step: trackio.log(numbers, step=step), trackio.finish
+
+
+def _mlflow(folder: Path, name: str, settings: dict[str, Any], ident: str) -> Opened:
+    import mlflow
+
+    mlflow.set_experiment(PROJECT)
+    if known := mlflow.search_runs(filter_string=f"tags.msdc_id = '{ident}'", output_format="list"):
+        mlflow.start_run(run_id=known[0].info.run_id)
+    else:
+        mlflow.start_run(run_name=name, tags={"msdc_id": ident})
+        for key, value in settings.items():
+            mlflow.log_param(key, str(value)[:500])
+    return lambda numbers, step: mlflow.log_metrics(numbers, step=step), mlflow.end_run
+
+
+# By the name of the package.
+TRACKERS: dict[str, Callable[[Path, str, dict[str, Any], str], Opened]] = {
+    "tensorboard": _tensorboard,
+    "wandb": _wandb,
+    "trackio": _trackio,
+    "mlflow": _mlflow,
+}
+
+
+def require_trackers(names: Sequence[str]) -> None:
+    """Check that the packages are there, before a run begins.
+
+    Raises:
+        InputError: one is not installed; the message says how to install it.
+    """
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise InputError(f"--log {name}: not installed; pip install {name}") from error
+
+
+def flat_numbers(row: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+    """The finite numbers of a row of metrics; those of inner mappings as `outer/inner`."""
+    found: dict[str, float] = {}
+    for key, value in row.items():
+        if isinstance(value, Mapping):
+            found |= flat_numbers(value, f"{prefix}{key}/")
+        elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+            found[f"{prefix}{key}"] = float(value)
+    return found
+
+
+class Trackers:
+    """All trackers of a run: `names` of TRACKERS, in its folder, under its name, with settings to show beside it.
+
+    Raises:
+        MsdcError: a tracker's library cannot open a run.
+    """
+
+    def __init__(self, names: Sequence[str], folder: Path, name: str, settings: dict[str, Any]) -> None:
+        self._before = self._last = 0
+        self._stage: str | None = None
+        self._open: list[Opened] = []
+        file = folder / "trackers.json"
+        if names and not file.is_file():
+            write_json(file, {"id": uuid.uuid4().hex[:12]})
+        for one in names:
+            try:
+                self._open.append(TRACKERS[one](folder, name, settings, str(read_json(file)["id"])))
+            except Exception as error:  # of its library: no login, a store that it does not open
+                self.close()
+                raise MsdcError(f"--log {one}: {shorten(' '.join(str(error).split()), 200)}") from error
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        """One row of metrics.jsonl."""
+        stage = str(row.get("stage", "run"))
+        if stage != self._stage:
+            self._before, self._stage, self._last = self._before + self._last, stage, 0
+        step = int(row.get("step", self._last))
+        self._last = max(self._last, step)
+        numbers = flat_numbers({key: value for key, value in row.items() if key != "step"}, f"{stage}/")
+        for log, _ in self._open:
+            log(numbers, self._before + step)
+
+    def skip(self, steps: int) -> None:
+        """Count the steps of a stage that was finished before."""
+        self._before += steps
+
+    def close(self) -> None:
+        """Flush all of them."""
+        for _, close in self._open:
+            close()
+        self._open = []

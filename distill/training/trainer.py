@@ -5,11 +5,9 @@ Shapes: B pairs, T tokens.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +21,13 @@ from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import Task
 from msdc.distill.training import parallel
 from msdc.distill.training.checkpoint import (
+    TrainState,
     checkpoints,
     load_checkpoint,
     random_states,
     restore_random_states,
     save_checkpoint,
 )
-from msdc.distill.training.optimization import Schedule, make_optimizers
 from msdc.distill.training.progress import StageProgress
 from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import EncodeDefaults
@@ -39,6 +37,7 @@ from msdc.machine import peak_mib
 from msdc.progress import say
 
 CHECKPOINT_SECONDS = 120.0
+Log = Callable[[dict[str, Any]], None]
 
 
 def shares(sums: dict[str, float]) -> dict[str, float]:
@@ -47,66 +46,107 @@ def shares(sums: dict[str, float]) -> dict[str, float]:
     return {name: round(value / total, 6) for name, value in sums.items()} if total else {}
 
 
-@dataclass
+def rate_factor(stage: Stage, steps: int, step: int) -> float:
+    """Multiplier of the learning rate at `step` (0-based) of `steps`: linear warm-up, then the stage's schedule."""
+    warmup = max(1, round(steps * stage.warmup_ratio) if stage.warmup_steps is None else stage.warmup_steps)
+    if step < warmup:
+        return (step + 1) / warmup
+    progress = (step - warmup) / max(1, steps - warmup)
+    if stage.schedule == "constant":
+        return 1.0
+    if stage.schedule == "cosine":
+        return 0.5 * (1.0 + math.cos(math.pi * min(1.0, progress)))
+    return max(0.0, 1.0 - progress)
+
+
+def freeze(task: Task, stage: Stage) -> None:
+    """Fix the parameters of the student that the stage does not train.
+
+    Raises:
+        MsdcError: it trains none.
+    """
+    only_embedding = stage.train == "student.embedding"
+    for name, parameter in task.student.named_parameters():
+        frozen = any(name.startswith(prefix) for prefix in stage.freeze)
+        inside = not only_embedding or name.startswith(("embedding.", "body.embeddings."))
+        parameter.requires_grad_(not frozen and inside)
+    if not any(p.requires_grad for p in task.parameters()):
+        raise MsdcError(f"stage {stage.name}: everything is frozen, there is nothing to train")
+
+
+def make_optimizer(task: Task, stage: Stage) -> torch.optim.Optimizer:
+    """Fused AdamW without decay of biases, norms, the table and its code; table and code have their own learning rates.
+
+    One rule for tables of any size and any number of processes: dense gradients, clipped together with all others.
+    SparseAdam would update only the rows of the batch, which is another optimizer (moments of the other rows do not
+    decay), and its gradients cannot be part of the clipped norm.
+    """
+    student: Any = task.student
+    embedding = getattr(student, "embedding", None)
+    table = (student.body.get_input_embeddings() if embedding is None else embedding.table).weight
+    # Under quantization-aware training the attribute `weight` of a coded table's code is a rounded copy.
+    code = getattr(embedding, "code", None)
+    weight = None if code is None else code._parameters["weight"]
+    decay: list[nn.Parameter] = []
+    plain: list[nn.Parameter] = []
+    for name, parameter in task.named_parameters():
+        if parameter.requires_grad and parameter is not table and parameter is not weight:
+            (plain if parameter.dim() < 2 or "norm" in name.lower() else decay).append(parameter)
+    rate = stage.learning_rate
+    groups = [
+        (decay, rate, stage.weight_decay),
+        (plain, rate, 0.0),
+        ([p for p in (table,) if p.requires_grad], stage.table_learning_rate or rate, 0.0),
+        ([p for p in (weight,) if p is not None and p.requires_grad], stage.code_learning_rate or rate, 0.0),
+    ]
+    return torch.optim.AdamW(
+        [{"params": some, "lr": lr, "base": lr, "weight_decay": wd} for some, lr, wd in groups if some], fused=True
+    )
+
+
 class Trainer:
     """Trains one stage. `run` returns the numbers of the chosen weights; the student then holds them.
 
-    Attributes:
+    Args:
         task: student and objectives.
         stage: the settings.
         feed: the batches.
         validate: numbers of an encoder by name; weights are chosen by the largest `choice`.
         folder: of the checkpoints.
         steps: optimizer steps of the stage.
-        keep_end: write the state at the last step too (end.pt), so that the stage can be extended.
+        precision: `float32` or `bfloat16`, of the forward pass.
+        device: where to train.
+        keep_end: write the state at the last step too, so that the stage can be extended.
     """
 
-    task: Task
-    stage: Stage
-    feed: BatchFeed
-    validate: Callable[[Encoder], dict[str, float]]
-    folder: Path
-    steps: int
-    precision: str = "float32"
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    checkpoint_seconds: float = field(default_factory=lambda: CHECKPOINT_SECONDS)
-    history: list[dict[str, Any]] = field(default_factory=list)
-    keep_end: bool = False
-
-    def __post_init__(self) -> None:
-        warmup = max(1, round(self.steps * self.stage.warmup_ratio))
-        if self.stage.warmup_steps is not None:
-            warmup = max(1, self.stage.warmup_steps)
-        self.schedule = Schedule(self.steps, warmup, self.stage.schedule)
-        self.best: tuple[float, int, dict[str, float]] | None = None
-        self.rank, self.world = parallel.rank_and_world()
-        self.task.to(self.device)
-        self.model = parallel.wrap(self.task)
-        self._freeze()
-        self.optimizers = make_optimizers(self.task, self.stage)
-        self.average: dict[str, Tensor] | None = None
-        if self.stage.average is not None:
-            self.average = {name: p.detach().clone() for name, p in self._trained()}
+    def __init__(
+        self,
+        task: Task,
+        stage: Stage,
+        feed: BatchFeed,
+        validate: Callable[[Encoder], dict[str, float]],
+        folder: Path,
+        steps: int,
+        *,
+        precision: str = "float32",
+        device: torch.device | None = None,
+        keep_end: bool = False,
+    ) -> None:
+        self.task, self.stage, self.feed, self.validate, self.folder, self.steps = (
+            task, stage, feed, validate, folder, steps,
+        )  # fmt: skip
+        self.precision, self.device, self.keep_end = precision, device or torch.device("cpu"), keep_end
+        self.rank, _ = parallel.rank_and_world()
+        task.to(self.device)
+        self.model = parallel.wrap(task)
+        freeze(task, stage)
+        self.state = TrainState(task, make_optimizer(task, stage), feed)
+        if stage.average is not None:
+            self.state.average = {name: p.detach().clone() for name, p in self._trained()}
         # What the stage starts from; a resumed one is given the same model before its checkpoint is read.
-        self.start = {name: p.detach().clone() for name, p in self._trained()} if self.stage.start_share else None
-        self._sums: dict[str, list[float]] = {}
-        # Weighted size of each part of the loss, summed over the steps of the stage, and since the last row of metrics.
-        self._parts: dict[str, float] = {}
-        self._recent: dict[str, float] = {}
-        self._losses: list[float] = []
-        self.seconds = 0.0
+        self.start = {name: p.detach().clone() for name, p in self._trained()} if stage.start_share else None
         # Four times per stage by default; always at the end.
-        self.evaluate_every = self.stage.evaluate_every or max(1, math.ceil(self.steps / 4))
-
-    def _freeze(self) -> None:
-        only_embedding = self.stage.train == "student.embedding"
-        for name, parameter in self.task.student.named_parameters():
-            frozen = any(name.startswith(prefix) for prefix in self.stage.freeze)
-            parameter.requires_grad_(
-                not frozen and (not only_embedding or name.startswith(("embedding.", "body.embeddings.")))
-            )
-        if not any(p.requires_grad for p in self.task.parameters()):
-            raise MsdcError(f"stage {self.stage.name}: everything is frozen, there is nothing to train")
+        self.evaluate_every = stage.evaluate_every or max(1, math.ceil(steps / 4))
 
     def _trained(self) -> list[tuple[str, nn.Parameter]]:
         return [(name, p) for name, p in self.task.named_parameters() if p.requires_grad]
@@ -115,6 +155,105 @@ class Trainer:
     def position(self) -> Position:
         """Where in the text the stage is."""
         return self.feed.position
+
+    def run(self, resume: bool = False, log: Log = lambda row: None) -> dict[str, float]:
+        """Train to the end of the stage; each row of numbers goes to `log`.
+
+        Raises:
+            MsdcError: the loss is not finite, a checkpoint is damaged, or the disk is full.
+        """
+        state = self.state
+        with disk_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        if resume and (found := checkpoints(self.folder)):
+            state.restore(load_checkpoint(found[0]))
+            say(f"{self.stage.name}: resumed at step {self.position.step} of {self.steps}")
+        # A run killed between its last checkpoint and the end of the stage had decided to stop: it stays stopped.
+        if self.position.step < self.steps and not self._stopped():
+            with StageProgress(self.stage.name, self.steps, enabled=self.rank == 0) as progress:
+                self.feed.stream.on_rows = progress.reading
+                self._loop(log, progress)
+        if self.keep_end:
+            self._save("end")
+        # What Mao et al. 2021 state of their models: minutes per 10,000 steps (validation included), and peak memory,
+        # of the process with teacher and text, or on a GPU what its tensors have held.
+        peak = torch.cuda.max_memory_allocated(self.device) / 2**20 if self.device.type == "cuda" else peak_mib()
+        cost = {"peak_mib": round(peak, 1)}
+        if self.position.step:
+            cost["minutes_per_10000_steps"] = round(10_000 * state.seconds / self.position.step / 60, 2)
+        assert state.best is not None
+        self.task.student.load_state_dict(load_file(self._best_path()))
+        parts = {f"share_{name}": value for name, value in shares(state.parts).items()}
+        return {"step": float(state.best[1]), **state.best[2], **parts, **cost}
+
+    # --- steps ----------------------------------------------------------------------------------------------------
+
+    def _loop(self, log: Log, progress: StageProgress) -> None:
+        state, stage = self.state, self.stage
+        saved = time.monotonic()
+        started = saved - state.seconds
+        for batch in self.feed.batches():
+            epoch = self.position.epoch
+            rate = self._set_rate()
+            parts = self._step(batch)
+            step = self.position.step
+            weights = self.task.weights
+            weighted = {name: weights.get(name, 1.0) * value for name, value in parts.items() if name != "loss"}
+            self._count(batch, parts["loss"], weighted)
+            sides = 1 + (batch.target is not None) + (batch.third is not None)
+            progress.step(step, parts["loss"], rate, sides * len(batch), weighted)
+            state.seconds = time.monotonic() - started
+            if step % max(1, self.steps // 100) == 0 or step == self.steps:
+                log({
+                    "stage": stage.name, "step": step, "epoch": epoch, "seconds": round(state.seconds, 6),
+                    "steps_per_second": round(step / max(state.seconds, 1e-9), 3), "learning_rate": rate,
+                    **parts, "loss": float(np.mean(state.losses)), "shares": shares(state.recent),
+                })  # fmt: skip
+                state.losses, state.recent = [], {}
+            stop = False
+            if step % self.evaluate_every == 0 or step >= self.steps:
+                progress.validating()
+                stop = self._validate(log, epoch)
+            due = time.monotonic() - saved > CHECKPOINT_SECONDS or step % self.evaluate_every == 0
+            state.seconds = time.monotonic() - started
+            if due and step < self.steps:
+                self._save()
+                saved = time.monotonic()
+            if stop or step >= self.steps:
+                break
+        state.seconds = time.monotonic() - started
+
+    def _set_rate(self) -> float:
+        factor = rate_factor(self.stage, self.steps, self.position.step)
+        for group in self.state.optimizer.param_groups:
+            group["lr"] = group["base"] * factor
+        return factor * self.stage.learning_rate
+
+    def _step(self, batch: Batch) -> dict[str, float]:
+        # Which steps train the source side follows from the step's number, so a resumed run agrees.
+        step, stage = self.position.step, self.stage
+        teach_source = math.floor((step + 1) * stage.source_share) > math.floor(step * stage.source_share)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
+            result = self.model(self._local(batch), teach_source)
+        loss = result["loss"]
+        if not torch.isfinite(loss):
+            raise MsdcError(
+                f"stage {stage.name}, step {step}, epoch {self.position.epoch}: the loss is {loss.item()}; first "
+                f"sentence of the batch: {batch.rows[0].source[:60]!r}. Lower learning_rate (now "
+                f"{stage.learning_rate}) or look at the corpus; --resume continues from the last checkpoint"
+            )
+        self.state.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_([p for _, p in self._trained() if p.grad is not None], stage.clip)
+        self.state.optimizer.step()
+        self.task.after_step()
+        if self.state.average is not None and stage.average is not None:
+            # The usual warm-up of an average: at first it follows quickly.
+            decay = min(stage.average, (1 + step) / (10 + step))
+            for name, parameter in self._trained():
+                self.state.average[name].lerp_(parameter.detach(), 1.0 - decay)
+        self.position.step += 1
+        return {name: float(value.detach()) for name, value in result.items()}
 
     def _local(self, batch: Batch) -> Batch:
         """This process' rows, on its device."""
@@ -133,145 +272,26 @@ class Trainer:
             vectors(batch.guide_source_BD), vectors(batch.guide_target_BD), vectors(batch.guide_states_BLH),
         )  # fmt: skip
 
-    def _rate(self) -> float:
-        factor = self.schedule.factor(self.position.step)
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = group["base"] * factor
-        return factor * self.stage.learning_rate
-
-    def _step(self, batch: Batch) -> dict[str, float]:
-        # Which steps train the source side follows from the step's number, so a resumed run agrees.
-        share = self.stage.source_share
-        teach_source = math.floor((self.position.step + 1) * share) > math.floor(self.position.step * share)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
-            result = self.model(self._local(batch), teach_source)
-        loss = result["loss"]
-        if not torch.isfinite(loss):
-            raise MsdcError(
-                f"stage {self.stage.name}, step {self.position.step}, epoch {self.position.epoch}: the loss is "
-                f"{loss.item()}; first sentence of the batch: {batch.rows[0].source[:60]!r}. "
-                f"Lower learning_rate (now {self.stage.learning_rate}) or look at the corpus; "
-                f"--resume continues from the last checkpoint"
-            )
-        for optimizer in self.optimizers:
-            optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_([p for _, p in self._trained() if p.grad is not None], self.stage.clip)
-        for optimizer in self.optimizers:
-            optimizer.step()
-        self.task.after_step()
-        if self.average is not None and self.stage.average is not None:
-            # The usual warm-up of an average: at first it follows quickly.
-            decay = min(self.stage.average, (1 + self.position.step) / (10 + self.position.step))
-            for name, parameter in self._trained():
-                self.average[name].lerp_(parameter.detach(), 1.0 - decay)
-        self.position.step += 1
-        return {name: float(value.detach()) for name, value in result.items()}
-
-    def run(self, resume: bool = False, log: Callable[[dict[str, Any]], None] = lambda row: None) -> dict[str, float]:
-        """Train to the end of the stage; each row of numbers goes to `log`.
-
-        Raises:
-            MsdcError: the loss is not finite, a checkpoint is damaged, or the disk is full.
-        """
-        with disk_errors(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-        if resume and (found := checkpoints(self.folder)):
-            self._restore(load_checkpoint(found[0]))
-            say(f"{self.stage.name}: resumed at step {self.position.step} of {self.steps}")
-        # A run killed between its last checkpoint and the end of the stage had decided to stop: it stays stopped.
-        if self.position.step < self.steps and not self._stopped():
-            with StageProgress(self.stage.name, self.steps, enabled=self.rank == 0) as progress:
-                self.feed.stream.on_rows = progress.reading
-                self._loop(log, progress)
-        if self.keep_end:
-            self._save("end")
-        cost = self._cost(self.seconds, self.position.step)
-        assert self.best is not None
-        self._take(load_file(self._best_path()))
-        return {"step": float(self.best[1]), **self.best[2], **self.loss_shares(), **cost}
-
-    def _cost(self, seconds: float, steps: int) -> dict[str, float]:
-        """What Mao et al. 2021 state of their models: minutes per 10,000 steps (validation included), and peak memory.
-
-        Memory is that of the process so far, with guide and text, or on a GPU what its tensors have held.
-        """
-        peak = torch.cuda.max_memory_allocated(self.device) / 2**20 if self.device.type == "cuda" else peak_mib()
-        minutes = {"minutes_per_10000_steps": round(10_000 * seconds / steps / 60, 2)} if steps else {}
-        return minutes | {"peak_mib": round(peak, 1)}
-
-    def loss_shares(self) -> dict[str, float]:
-        """Share of each objective in the loss of the steps so far, `share_NAME`."""
-        return {f"share_{name}": value for name, value in shares(self._parts).items()}
-
-    def _loop(self, log: Callable[[dict[str, Any]], None], progress: StageProgress) -> None:
-        saved = time.monotonic()
-        started = saved - self.seconds
-        stop = False
-        for batch in self.feed.batches():
-            epoch = self.position.epoch
-            rate = self._rate()
-            parts = self._step(batch)
-            self._losses.append(parts["loss"])
-            self._by_language(batch, parts["loss"])
-            for sums in (self._recent, self._parts):
-                for name, value in parts.items():
-                    if name != "loss":
-                        sums[name] = sums.get(name, 0.0) + abs(self.task.weights.get(name, 1.0) * value)
-            at = self.position.step
-            sides = 1 + (batch.target is not None) + (batch.third is not None)
-            weighted = {
-                name: self.task.weights.get(name, 1.0) * value for name, value in parts.items() if name != "loss"
-            }
-            progress.step(at, parts["loss"], rate, sides * len(batch), weighted)
-            if at % max(1, self.steps // 100) == 0 or at == self.steps:
-                self.seconds = time.monotonic() - started
-                row = {
-                    **{"stage": self.stage.name, "step": at, "epoch": epoch},
-                    **{
-                        "seconds": round(self.seconds, 6),
-                        "steps_per_second": round(at / max(self.seconds, 1e-9), 3),
-                    },
-                    "learning_rate": rate,
-                    **parts,
-                    "loss": float(np.mean(self._losses)),
-                    "shares": shares(self._recent),
-                }
-                self._losses, self._recent = [], {}
-                log(row)
-            if at % self.evaluate_every == 0 or at >= self.steps:
-                progress.validating()
-                stop = self._validate(log, epoch)
-            if (
-                time.monotonic() - saved > self.checkpoint_seconds or at % self.evaluate_every == 0
-            ) and at < self.steps:
-                self.seconds = time.monotonic() - started
-                self._save()
-                saved = time.monotonic()
-            if stop or at >= self.steps:
-                break
-        self.seconds = time.monotonic() - started
-
-    def _by_language(self, batch: Batch, loss: float) -> None:
+    def _count(self, batch: Batch, loss: float, weighted: dict[str, float]) -> None:
+        """Add a step to the sums for metrics."""
+        self.state.losses.append(loss)
+        for name, value in weighted.items():
+            for sums in (self.state.recent, self.state.parts):
+                sums[name] = sums.get(name, 0.0) + abs(value)
         for code in set(batch.languages):
-            sums = self._sums.setdefault(code, [0.0, 0.0])
+            total = self.state.by_language.setdefault(code, [0.0, 0.0])
             share = batch.languages.count(code)
-            sums[0] += loss * share
-            sums[1] += share
+            total[0] += loss * share
+            total[1] += share
 
-    def _weights(self) -> dict[str, Tensor]:
-        return {name: value.detach().clone() for name, value in self.task.student.state_dict().items()}
-
-    def _take(self, weights: dict[str, Tensor]) -> None:
-        self.task.student.load_state_dict(weights)
+    # --- validation and checkpoints -------------------------------------------------------------------------------
 
     def _to_keep(self) -> dict[str, Tensor]:
         """Trained weights of the student as they are kept: their average, and so far back to the start as asked.
 
         Source of the way back: Wortsman et al. 2022 (WiSE-FT).
         """
-        end = self.average or {name: p.detach() for name, p in self._trained()}
+        end = self.state.average or {name: p.detach() for name, p in self._trained()}
         if self.start is not None:
             end = {name: value.lerp(self.start[name], self.stage.start_share) for name, value in end.items()}
         return {name.removeprefix("student."): v for name, v in end.items() if name.startswith("student.")}
@@ -279,80 +299,42 @@ class Trainer:
     def _best_path(self) -> Path:
         return self.folder / "best.safetensors"
 
-    def _validate(self, log: Callable[[dict[str, Any]], None], epoch: int) -> bool:
+    def _validate(self, log: Log, epoch: int) -> bool:
         """Score the student as it would be kept, keep the best weights; whether to stop early."""
-        kept = None
-        if self.average is not None or self.start is not None:
-            kept = self._weights()
-            self.task.student.load_state_dict({**kept, **self._to_keep()})
+        state, stage, student = self.state, self.stage, self.task.student
+        trained = None
+        if state.average is not None or self.start is not None:
+            trained = {name: value.detach().clone() for name, value in student.state_dict().items()}
+            student.load_state_dict({**trained, **self._to_keep()})
         defaults = EncodeDefaults({"": self.feed.prompt}, "")
-        stage = self.stage
-        encoder = Encoder(self.task.student, self.feed.tokenizer, stage.max_length, stage.name, defaults=defaults)
-        state = random_states()
-        numbers = self.validate(encoder)
-        restore_random_states(state)
+        drawn = random_states()
+        numbers = self.validate(Encoder(student, self.feed.tokenizer, stage.max_length, stage.name, defaults=defaults))
+        restore_random_states(drawn)
         self.task.train()
-        by_language = {f"loss_{code}": s / n for code, (s, n) in sorted(self._sums.items()) if n}
-        self._sums = {}
-        log(
-            {"stage": self.stage.name, "step": self.position.step, "epoch": epoch, "evaluation": numbers, **by_language}
-        )
-        self.history.append({"step": self.position.step, "epoch": epoch, **numbers})
-        choice = numbers["choice"]
-        if self.best is None or choice > self.best[0]:
-            self.best = (choice, self.position.step, numbers)
+        by_language = {f"loss_{code}": s / n for code, (s, n) in sorted(state.by_language.items()) if n}
+        state.by_language = {}
+        at = {"step": self.position.step, "epoch": epoch}
+        log({"stage": stage.name, **at, "evaluation": numbers, **by_language})
+        state.history.append({**at, **numbers})
+        if state.best is None or numbers["choice"] > state.best[0]:
+            state.best = (numbers["choice"], self.position.step, numbers)
             if self.rank == 0:
+                weights = {name: value.detach().clone() for name, value in student.state_dict().items()}
                 with atomic_path(self._best_path()) as temporary:
-                    save_file({k: v.contiguous().cpu() for k, v in self._weights().items()}, str(temporary))
+                    save_file({k: v.contiguous().cpu() for k, v in weights.items()}, str(temporary))
             parallel.barrier()
-        if kept is not None:
-            self._take(kept)
+        if trained is not None:
+            student.load_state_dict(trained)
         return self._stopped()
 
     def _stopped(self) -> bool:
         """Whether the validations so far end the stage early; asked again after a resume, so from the state."""
-        if self.stage.patience is None or self.best is None or not self.history:
+        best, history = self.state.best, self.state.history
+        if self.stage.patience is None or best is None or not history:
             return False
-        return (
-            self.history[-1]["epoch"] - next(h["epoch"] for h in self.history if h["step"] == self.best[1])
-            >= self.stage.patience
-        )
+        epoch = next(one["epoch"] for one in history if one["step"] == best[1])
+        return bool(history[-1]["epoch"] - epoch >= self.stage.patience)
 
-    def _save(self, name: str | None = None) -> None:
-        if self.rank:
-            return
-        save_checkpoint(
-            self.folder,
-            self.position.step,
-            {
-                "task": {name: value.detach().clone() for name, value in self.task.state_dict().items()},
-                "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
-                "position": self.position.as_list(),
-                "random": random_states(),
-                "average": self.average,
-                "best": None if self.best is None else json.dumps(self.best),
-                "history": json.dumps(self.history),
-                "sums": json.dumps(self._sums),
-                "parts": json.dumps(self._parts),
-                "row": json.dumps([self._losses, self._recent, self.seconds]),
-            },
-            name,
-        )
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        try:
-            self.task.load_state_dict(state["task"])
-            for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
-                optimizer.load_state_dict(saved)
-        except (RuntimeError, ValueError, KeyError) as error:
-            first = str(error).splitlines()[0]
-            raise MsdcError(f"stage {self.stage.name}: the checkpoint belongs to another recipe ({first})") from error
-        self.feed.position = Position(*state["position"])
-        self.average = state["average"]
-        self.best = None if state["best"] is None else tuple(json.loads(state["best"]))  # type: ignore[assignment]
-        self.history = json.loads(state["history"])
-        self._sums = json.loads(state["sums"])
-        # Checkpoints of earlier versions do not have it.
-        self._parts = json.loads(state.get("parts", "{}"))
-        self._losses, self._recent, self.seconds = json.loads(state.get("row", "[[], {}, 0.0]"))
-        restore_random_states(state["random"])
+    def _save(self, kind: str = "step") -> None:
+        if self.rank == 0:
+            save_checkpoint(self.folder, self.position.step, self.state.as_saved(), kind)

@@ -135,7 +135,7 @@ def locate_model(name: str | Path) -> Path:
         of_run = not (path / "config.json").is_file() and all(
             (path / file).is_file() for file in ("recipe.yaml", "metrics.jsonl")
         )
-        return msdc.newest_model(path) if of_run else path
+        return msdc.best_model(path) if of_run else path
     if path.is_dir():
         _tell_shadowed(name)
     if name in shipped_names():

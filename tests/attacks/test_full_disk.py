@@ -16,7 +16,7 @@ from audited_work import differences, verb
 from full_disk import said, small_disk
 from write_events import contents
 
-from msdc.distill.pipeline import run
+from msdc.distill import distill
 from msdc.distill.teacher_cache import OutputStore
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="limits a forked child; this system has no fork")
@@ -43,7 +43,7 @@ def test_distill_on_a_full_disk_goes_on_later(place, tiny_teacher):
     """At a vocabulary, a model folder, a checkpoint; the run is resumed from there when there is space."""
     recipe = work.patience(place, tiny_teacher)
     place.mkdir()
-    whole = run(recipe, place / "run")
+    whole = distill(recipe, place / "run")
     expected = contents(place / "run", lambda name: work._no_clock(Path("run") / name))
     used = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
     assert whole.student.is_dir()
@@ -52,12 +52,12 @@ def test_distill_on_a_full_disk_goes_on_later(place, tiny_teacher):
     # What was written stays: the disk grows from one attempt to the next.
     for share in (0.02, 0.2, 0.55, 0.8):
         with small_disk(place, int(used * share)) as limit:
-            text = said(lambda: run(recipe, place / "run", resume=True), limit)
+            text = said(lambda: distill(recipe, place / "run", resume=True), limit)
         assert text == "" or text.startswith(f"disk full while writing {place}/"), text
         assert "\n" not in text and ".partial" not in text
         named.append(text.removeprefix(f"disk full while writing {place}/").split(":")[0])
     assert len(set(named)) > 1, named
-    run(recipe, place / "run", resume=True)
+    distill(recipe, place / "run", resume=True)
     got = contents(place / "run", lambda name: work._no_clock(Path("run") / name))
     assert differences(expected, got) == []
 

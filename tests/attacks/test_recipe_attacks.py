@@ -41,8 +41,8 @@ def test_model_card(tmp_path, text, monkeypatch):
     ],
 )
 def test_numbers_of_a_recipe_fail_before_the_folder_is_made(tiny_recipe_tree, tmp_path, change, said):
+    from msdc.distill import distill
     from msdc.distill.catalog import parse_recipe
-    from msdc.distill.pipeline import run
 
-    text = one_line(lambda: run(parse_recipe(tiny_recipe_tree, "tiny", (change,)), tmp_path / "run"))
+    text = one_line(lambda: distill(parse_recipe(tiny_recipe_tree, "tiny", (change,)), tmp_path / "run"))
     assert said in text and not (tmp_path / "run").exists()

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from paper_rows import msd_students, read_table
 from safetensors.torch import load_file
 
+from msdc.distill import distill
 from msdc.distill.catalog import RECIPES, load_recipe, shipped, variants_of
 from msdc.distill.cli import command
-from msdc.distill.pipeline import run
-from msdc.distill.runs.sweep import points
+from msdc.distill.sweep import points
 from msdc.errors import InputError
 
 
@@ -98,7 +98,7 @@ def test_sweep_of_a_table_shares_stages_and_writes_table_and_plot(recipe_file, t
         one, other = (out / label / "stages" / stage / "model" / "model.safetensors" for label in ("full", "hard"))
         assert one.stat().st_ino == other.stat().st_ino
     # What was taken over equals what the point teaches on its own.
-    alone = run(load_recipe(f"{recipe_file}:hard"), tmp_path / "alone")
+    alone = distill(load_recipe(f"{recipe_file}:hard"), tmp_path / "alone")
     expected, got = (load_file(f / "model.safetensors") for f in (alone.student, out / "hard" / "student"))
     assert all(torch.equal(expected[name], got[name]) for name in expected)
     before = (out / "full" / "result.json").stat().st_mtime_ns

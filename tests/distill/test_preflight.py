@@ -10,12 +10,12 @@ import yaml
 from click.testing import CliRunner
 
 from msdc.compress.student.io import save_student
+from msdc.distill import distill
 from msdc.distill.catalog import load_recipe, parse_recipe, set_value
 from msdc.distill.cli import command
 from msdc.distill.data.stream import TextStream
-from msdc.distill.pipeline import run
 from msdc.distill.preflight import check_recipe
-from msdc.distill.runs.dry_run import count_steps, dry_run, epoch_rows, to_text
+from msdc.distill.sweep import count_steps, dry_run, epoch_rows
 from msdc.errors import InputError
 
 WRONG = {
@@ -54,7 +54,7 @@ def test_a_mistake_is_met_before_any_work(tiny_tree, tmp_path, case, monkeypatch
         tiny_tree["stages"][3]["source_share"] = 1.0
     set_value(tiny_tree, key, json.loads(json.dumps(value).replace("FOLDER", str(tmp_path))))
     recipe = parse_recipe(tiny_tree, "tiny")
-    for attempt in (lambda: dry_run(recipe), lambda: run(recipe, tmp_path / "run")):
+    for attempt in (lambda: dry_run(recipe), lambda: distill(recipe, tmp_path / "run")):
         with pytest.raises(InputError, match=said) as caught:
             attempt()
         assert "\n" not in str(caught.value) and caught.value.exit_code == 2
@@ -105,7 +105,7 @@ def test_dry_run_counts_and_tries(tiny_tree, tmp_path):
 
 
 def test_dry_run_without_a_network_says_what_it_needs():
-    shown = to_text(dry_run(load_recipe("msd")))
+    shown = dry_run(load_recipe("msd")).as_text()
     assert "TED2020/v1 [ar, de, es, fr, it, nl, tr]: needs network" in shown
     assert "not tried (needs network: FacebookAI/xlm-roberta-base" in shown and "steps unknown" in shown
     assert "differs: start: the bottleneck" in shown

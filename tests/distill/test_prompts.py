@@ -8,7 +8,7 @@ from folder_kinds import PROMPTS, write_folder
 import msdc
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.data.batches import BatchFeed
-from msdc.distill.pipeline import Run
+from msdc.distill.run import Run
 from msdc.distill.teacher_cache import CachedTeacher
 
 

@@ -17,8 +17,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
-from msdc.distill.pipeline import run
 from msdc.errors import InputError, MsdcError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked child; this system has no fork")
@@ -30,7 +30,7 @@ def in_child(recipe, folder: Path, kill_after: int | None, resume: bool) -> int:
     if child == 0:
         try:
             torch.set_num_threads(1)
-            run(recipe, folder, resume)
+            distill(recipe, folder, resume)
             os._exit(0)
         except BaseException:
             traceback.print_exc()
@@ -109,10 +109,10 @@ def test_a_damaged_checkpoint_is_named_and_the_good_one_offered(recipe, tmp_path
     with pytest.raises(
         MsdcError, match=rf"{kept[-1].name}: this checkpoint is damaged; remove .* continue from {kept[0].name}"
     ):
-        run(recipe, folder, True)
+        distill(recipe, folder, True)
     kept[-1].unlink()
     kept[-1].with_suffix(".json").unlink()
-    run(recipe, folder, True)
+    distill(recipe, folder, True)
     assert (folder / "student" / "model.safetensors").is_file()
 
 
@@ -120,9 +120,9 @@ def test_a_run_folder_is_never_silently_reused(recipe, tiny_tree, tmp_path):
     folder = tmp_path / "run"
     in_child(recipe, folder, 3, False)
     with pytest.raises(InputError, match="pass --resume"):
-        run(recipe, folder)
+        distill(recipe, folder)
     with pytest.raises(InputError, match=r"started with another recipe: seed: 1 then, 2 now\. Resume with"):
-        run(parse_recipe({**tiny_tree, "seed": 2}, "tiny"), folder, True)
+        distill(parse_recipe({**tiny_tree, "seed": 2}, "tiny"), folder, True)
 
 
 def test_killed_after_the_checkpoint_that_stopped_early(tiny_tree, tmp_path, monkeypatch):
@@ -137,8 +137,8 @@ def test_killed_after_the_checkpoint_that_stopped_early(tiny_tree, tmp_path, mon
     assert in_child(recipe, whole, None, False) == 0
     steps = [json.loads(line).get("step", 0) for line in (whole / "metrics.jsonl").read_text().splitlines()]
     with monkeypatch.context() as patch:
-        patch.setattr("msdc.distill.pipeline.save_student", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
-        patch.setattr("msdc.distill.run.folder.StageFolder.finish", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        patch.setattr("msdc.distill.run.save_student", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+        patch.setattr("msdc.distill.run_folder.StageFolder.finish", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
         assert in_child(recipe, broken, None, False) == signal.SIGKILL
     (stage,) = (broken / "stages").iterdir()
     assert list((stage / "checkpoints").glob("step-*.pt")) and not (stage / "done.json").exists()

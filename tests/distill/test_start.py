@@ -7,7 +7,7 @@ import torch
 
 from msdc.compress.student.io import load_student
 from msdc.distill.catalog import parse_recipe
-from msdc.distill.pipeline import Run
+from msdc.distill.run import Run
 
 
 def started(tree: dict, folder, start: str, number: int = 1) -> tuple[dict, dict, dict]:
@@ -20,8 +20,8 @@ def started(tree: dict, folder, start: str, number: int = 1) -> tuple[dict, dict
     run.prepare()
     for earlier, stage in enumerate(run.recipe.stages[:number]):
         run.run_stage(earlier, stage)
-    learner = run.models.prepare(number, run.recipe.stages[number]).student.state_dict()
-    before = load_student(run.folder.newest(run.recipe, "student")).state_dict()
+    learner = run.load_learner(number, run.recipe.stages[number]).module.state_dict()
+    before = load_student(run.folder.trained(run.recipe, "student")).state_dict()
     return learner, before, load_student(run.folder.untrained("student")).state_dict()
 
 
@@ -55,5 +55,5 @@ def test_a_start_without_an_assistant_is_told(tiny_tree, tmp_path, capsys):
     tree = tiny_tree | {"assistant": None, "student": tiny_tree["teacher"], "stages": [stage]}
     run = Run(parse_recipe(tree, "tiny"), tmp_path / "run")
     run.prepare()
-    run.models.prepare(0, run.recipe.stages[0])
+    run.load_learner(0, run.recipe.stages[0])
     assert "start: svd has no effect" in capsys.readouterr().err

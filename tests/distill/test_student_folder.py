@@ -11,9 +11,9 @@ import yaml
 
 import msdc
 from msdc.bench.quickstart import weight_bytes
+from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.model_card import license_of
-from msdc.distill.pipeline import run
 from msdc.errors import InputError
 
 TEXTS = ["A cat sleeps.", "Wo ist der Bahnhof?", ""]
@@ -25,7 +25,7 @@ def finished(tiny_tree, tmp_path):
     graded.write_text("4.0\tA cat.\tA pet.\n1.0\tA cat.\tThe sky is blue today.\n2.5\tTea.\tCoffee.\n")
     stage = tiny_tree["stages"][3] | {"steps": 4}
     tree = {**tiny_tree, "stages": [stage], "report": [str(graded)], "licenses": ["CC-BY-4.0: sentences"]}
-    return run(parse_recipe(tree, "tiny"), tmp_path / "run").student
+    return distill(parse_recipe(tree, "tiny"), tmp_path / "run").student
 
 
 def test_plain_sentence_transformers_gives_the_same_vectors(finished, tmp_path):
@@ -75,7 +75,9 @@ def test_licenses_that_agree_are_named():
 
 def test_without_a_twin_only_this_package_opens_it(tiny_tree, tmp_path):
     stage = tiny_tree["stages"][3] | {"steps": 2}
-    student = run(parse_recipe({**tiny_tree, "stages": [stage], "stock_twin": False}, "tiny"), tmp_path / "run").student
+    student = distill(
+        parse_recipe({**tiny_tree, "stages": [stage], "stock_twin": False}, "tiny"), tmp_path / "run"
+    ).student
     assert not (student / "stock").exists() and "SentenceTransformer" not in (student / "README.md").read_text()
     assert msdc.load_encoder(student).encode(["x"]).shape[0] == 1
 

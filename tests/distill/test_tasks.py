@@ -12,13 +12,13 @@ from safetensors.torch import load_file
 
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.stock import to_student
+from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.data import Row
 from msdc.distill.data.batches import Batch
 from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.stream import TextStream
 from msdc.distill.objectives import MemoryBank
-from msdc.distill.pipeline import run
 from msdc.distill.recipe import Corpus, HeldOut, Stage
 from msdc.distill.tasks import make_task
 from msdc.distill.tasks.generative import GenerativeTask, inside, mask_many, mask_one
@@ -196,7 +196,7 @@ BASELINES = {
 @pytest.mark.parametrize("name", BASELINES)
 def test_distilcse_and_its_baselines_run(name, tiny_teacher, parallel_tsv, tmp_path):
     recipe = parse_recipe(plain_recipe(tiny_teacher, parallel_tsv, tmp_path, BASELINES[name]), "t")
-    result = run(recipe, tmp_path / "run")
+    result = distill(recipe, tmp_path / "run")
     start = load_file(tmp_path / "run" / "student-start" / "model.safetensors")
     end = load_file(result.student / "model.safetensors")
     # The projection to the teacher's width is dropped: nothing is saved but the student.
@@ -210,7 +210,7 @@ def test_the_kept_weights_lie_between_start_and_end(tiny_teacher, parallel_tsv, 
     weights = {}
     for share in (0.0, 0.4):
         tree = plain_recipe(tiny_teacher, parallel_tsv, tmp_path, "kd", steps=4, evaluate_every=4, start_share=share)
-        run(parse_recipe(tree, "t"), tmp_path / f"run-{share}")
+        distill(parse_recipe(tree, "t"), tmp_path / f"run-{share}")
         weights[share] = load_file(tmp_path / f"run-{share}" / "student" / "model.safetensors")
     start = load_file(tmp_path / "run-0.4" / "student-start" / "model.safetensors")
     for name, end in weights[0.0].items():
@@ -249,17 +249,17 @@ def test_supervised_stage_reads_labelled_pairs(tiny_teacher, parallel_tsv, tmp_p
     )
     tree = plain_recipe(tiny_teacher, parallel_tsv, tmp_path, "supervised_contrastive", guide=None)
     tree["stages"][0]["corpora"] = [{"path": str(tmp_path / "nli.tsv"), "kind": "nli"}]
-    assert run(parse_recipe(tree, "t"), tmp_path / "run").student.is_dir()
+    assert distill(parse_recipe(tree, "t"), tmp_path / "run").student.is_dir()
 
 
 def test_states_need_a_guide_and_enough_layers(tiny_teacher, parallel_tsv, tmp_path):
     tree = plain_recipe(tiny_teacher, parallel_tsv, tmp_path, ["pkd"], guide=None)
     with pytest.raises(InputError, match="needs a guide"):
-        run(parse_recipe(tree, "t"), tmp_path / "run")
+        distill(parse_recipe(tree, "t"), tmp_path / "run")
     tree = plain_recipe(tiny_teacher, parallel_tsv, tmp_path, ["pkd"])
     tree["student"]["scratch"]["layers"] = 1
     with pytest.raises(InputError, match="at least 2 layers"):
-        run(parse_recipe(tree, "t"), tmp_path / "other")
+        distill(parse_recipe(tree, "t"), tmp_path / "other")
 
 
 def test_mlm_masks_fifteen_percent_of_the_inner_tokens():

@@ -11,9 +11,9 @@ from safetensors.torch import load_file
 
 import msdc
 from msdc.bench.report.cli import command as report
+from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
-from msdc.distill.pipeline import Run, run
-from msdc.distill.training.trackers import TRACKERS, Trackers, flat_numbers
+from msdc.distill.training.progress import TRACKERS, Trackers, flat_numbers
 from msdc.distill.training.trainer import Trainer
 from msdc.errors import InputError, MsdcError
 
@@ -42,7 +42,7 @@ def stopped(tiny_tree, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_step", step)
         with pytest.raises(Stop):
-            run(recipe, tmp_path / "run")
+            distill(recipe, tmp_path / "run")
     return recipe, tmp_path / "run"
 
 
@@ -62,7 +62,7 @@ def test_curves_and_best_weights_of_a_run_that_goes_on(stopped):
     stamp = (snapshot / "model.safetensors").stat().st_mtime_ns
     msdc.load_encoder(folder)
     assert (snapshot / "model.safetensors").stat().st_mtime_ns == stamp
-    finished = run(recipe, folder, True)
+    finished = distill(recipe, folder, True)
     assert msdc.load_encoder(folder).folder == finished.student
 
 
@@ -72,7 +72,7 @@ def test_a_run_without_a_validation_has_no_weights(tiny_tree, tmp_path, monkeypa
 
     monkeypatch.setattr(Trainer, "_step", step)
     with pytest.raises(Stop):
-        run(short(tiny_tree), tmp_path / "run")
+        distill(short(tiny_tree), tmp_path / "run")
     (tmp_path / "run" / "metrics.jsonl").touch()
     with pytest.raises(InputError, match="no stage of this run has been validated yet"):
         msdc.load_encoder(tmp_path / "run")
@@ -86,46 +86,39 @@ def test_a_stopped_run_goes_on_to_more_steps(stopped, tiny_tree, tmp_path):
     """With a constant rate the longer run is the one that had so many steps from the start."""
     _, folder = stopped
     longer = short(tiny_tree, 12)
-    run(longer, folder, True)
-    whole = run(longer, tmp_path / "whole")
+    distill(longer, folder, True)
+    whole = distill(longer, tmp_path / "whole")
     expected, got = weights(whole.student), weights(folder / "student")
     assert all(torch.equal(expected[name], got[name]) for name in expected)
 
 
 def test_a_finished_run_goes_on_if_it_kept_its_state(tiny_tree, tmp_path):
     kept, dropped, longer = tmp_path / "kept", tmp_path / "dropped", short(tiny_tree, 12)
-    run(short(tiny_tree), kept, extendable=True)
-    run(short(tiny_tree), dropped)
+    distill(short(tiny_tree), kept, extendable=True)
+    distill(short(tiny_tree), dropped)
     with pytest.raises(InputError, match=r"stage four is finished and its optimizer state was dropped.*--extendable"):
-        run(longer, dropped, True)
+        distill(longer, dropped, True)
     assert (dropped / "student").is_dir()
     with pytest.raises(InputError, match=r"stages.four.steps: 9 then, 5 now"):
-        run(short(tiny_tree, 5), kept, True)
-    run(longer, kept, True)
+        distill(short(tiny_tree, 5), kept, True)
+    distill(longer, kept, True)
     assert "steps: 12" in (kept / "recipe.yaml").read_text()
-    whole = run(longer, tmp_path / "whole")
+    whole = distill(longer, tmp_path / "whole")
     expected, got = weights(whole.student), weights(kept / "student")
     assert all(torch.equal(expected[name], got[name]) for name in expected)
     steps = [json.loads(line).get("step") for line in (kept / "metrics.jsonl").read_text().splitlines()]
     assert max(step for step in steps if step is not None) == 12
     # The same command again changes nothing.
-    assert run(longer, kept, True).stages == json.loads((kept / "result.json").read_text())["stages"]
+    assert distill(longer, kept, True).stages == json.loads((kept / "result.json").read_text())["stages"]
 
 
 def test_rows_become_flat_numbers_at_steps_that_go_on(tmp_path, monkeypatch):
     logged = []
 
-    class Memory:
-        def __init__(self, folder, name, config, ident):
-            self.ident = ident
+    def memory(folder, name, settings, ident):
+        return lambda numbers, step: logged.append((ident, step, numbers)), lambda: logged.append("closed")
 
-        def log(self, numbers, step):
-            logged.append((self.ident, step, dict(numbers)))
-
-        def close(self):
-            logged.append("closed")
-
-    monkeypatch.setitem(TRACKERS, "memory", type(TRACKERS["wandb"])("json", Memory))
+    monkeypatch.setitem(TRACKERS, "memory", memory)
     trackers = Trackers(["memory"], tmp_path, "run", {})
     trackers.log({"stage": "one", "step": 3, "loss": 0.5, "shares": {"mse": 1.0}, "text": "x", "bad": float("nan")})
     trackers.log({"stage": "one", "done": {"seconds": 2}})
@@ -150,7 +143,7 @@ def test_tensorboard_has_the_rows_of_the_metrics(tiny_tree, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     folder = tmp_path / "run"
-    run(short(tiny_tree), folder, trackers=["tensorboard"])
+    distill(short(tiny_tree), folder, trackers=["tensorboard"])
     events = EventAccumulator(str(folder / "tensorboard"))
     events.Reload()
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -162,14 +155,14 @@ def test_tensorboard_has_the_rows_of_the_metrics(tiny_tree, tmp_path):
 
 @pytest.mark.parametrize("name", ["wandb", "trackio", "mlflow"])
 def test_other_trackers_take_a_run_where_they_are_installed(name, tiny_tree, tmp_path, monkeypatch):
-    pytest.importorskip(TRACKERS[name].package)
+    pytest.importorskip(name)
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file:{tmp_path / 'mlruns'}")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # its other stores need a database
     folder = tmp_path / "run"
-    run(short(tiny_tree), folder, trackers=[name])
-    run(short(tiny_tree), folder, True, trackers=[name])
+    distill(short(tiny_tree), folder, trackers=[name])
+    distill(short(tiny_tree), folder, True, trackers=[name])
     assert (folder / "trackers.json").is_file() and (folder / "student").is_dir()
     if name == "mlflow":
         import mlflow
@@ -185,16 +178,14 @@ def test_a_tracker_that_cannot_open_a_run_is_one_line(tmp_path, monkeypatch):
         raise OSError("no login\nfor this place")
 
     closed = []
-    first = type("First", (), {"close": lambda self: closed.append(True)})
-    monkeypatch.setitem(TRACKERS, "first", type(TRACKERS["wandb"])("json", lambda *facts: first()))
-    monkeypatch.setitem(TRACKERS, "refusing", type(TRACKERS["wandb"])("json", refuse))
+    monkeypatch.setitem(TRACKERS, "first", lambda *facts: (None, lambda: closed.append(True)))
+    monkeypatch.setitem(TRACKERS, "refusing", refuse)
     with pytest.raises(MsdcError, match=r"^--log refusing: no login for this place$"):
         Trackers(["first", "refusing"], tmp_path, "run", {})
     assert closed == [True]
 
 
 def test_a_tracker_that_is_not_installed_is_met_before_any_work(tiny_tree, tmp_path, monkeypatch):
-    monkeypatch.setitem(TRACKERS, "absent", type(TRACKERS["wandb"])("no_such_package", TRACKERS["wandb"].open))
-    with pytest.raises(InputError, match="--log absent: not installed; pip install no_such_package"):
-        Run(short(tiny_tree), tmp_path / "run", trackers=["absent"]).run()
+    with pytest.raises(InputError, match="--log no_such_package: not installed; pip install no_such_package"):
+        distill(short(tiny_tree), tmp_path / "run", trackers=["no_such_package"])
     assert not (tmp_path / "run").exists()

@@ -11,10 +11,10 @@ from pathlib import Path
 from write_events import Ended, contents, run_until
 
 import msdc.cli
+from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
-from msdc.distill.pipeline import run
 from msdc.distill.recipe import Recipe
-from msdc.distill.runs.sweep import Sweep, run_sweep
+from msdc.distill.sweep import sweep as sweep_points
 from msdc.text import quickstart
 
 
@@ -112,7 +112,7 @@ def one_run(root: Path, recipe: Recipe) -> Audited:
     """A run, resumed with the resume option."""
     folder = root / "run"
     return Audited(
-        lambda: run(recipe, folder), lambda: run(recipe, folder, resume=True), lambda: contents(root, _no_clock)
+        lambda: distill(recipe, folder), lambda: distill(recipe, folder, resume=True), lambda: contents(root, _no_clock)
     )
 
 
@@ -125,7 +125,7 @@ def sweep(root: Path, teacher: Path) -> Audited:
     file.write_text(json.dumps({**_tree(root, teacher), "stages": stages}), encoding="utf-8")
 
     def work() -> None:
-        run_sweep(Sweep(str(file), "stages.two.learning_rate=0.001,0.002", (), root / "sweep"))
+        sweep_points(str(file), "stages.two.learning_rate=0.001,0.002", root / "sweep")
 
     return Audited(work, work, lambda: contents(root, _no_drawing))
 

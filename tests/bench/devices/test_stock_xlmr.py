@@ -10,8 +10,8 @@ import msdc
 from msdc.bench.run import bench, parity_failures
 from msdc.bench.settings import BenchSettings
 from msdc.compress.texts import quickstart_texts
+from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
-from msdc.distill.pipeline import run
 from msdc.export.export import ExportRequest, export_model
 from msdc.scores import cosine_rows
 from msdc.text.tokenizer import PieceTokenizer
@@ -27,7 +27,7 @@ def xlmr(tmp_path):
 @pytest.fixture
 def student(tiny_recipe_tree, xlmr, tmp_path):
     """The student of the four stages."""
-    return run(parse_recipe(tiny_recipe_tree | {"assistant": str(xlmr)}, "msd"), tmp_path / "run").student
+    return distill(parse_recipe(tiny_recipe_tree | {"assistant": str(xlmr)}, "msd"), tmp_path / "run").student
 
 
 @pytest.fixture

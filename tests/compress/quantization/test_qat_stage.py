@@ -5,8 +5,8 @@ import pytest
 
 from msdc.compress.quantization.rounding import is_prepared
 from msdc.compress.student.io import load_student
+from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
-from msdc.distill.pipeline import run
 from msdc.errors import MsdcError
 
 
@@ -18,7 +18,7 @@ def with_stage(tree: dict, precision: str) -> dict:
 
 def test_stage_trains_with_rounding_and_leaves_float_weights(tiny_recipe_tree, tmp_path):
     recipe = parse_recipe(with_stage(tiny_recipe_tree, "int8"), "tiny")
-    run(recipe, tmp_path / "run")
+    distill(recipe, tmp_path / "run")
     student = load_student(tmp_path / "run" / "student")
     assert not is_prepared(student) and not student.stored_scales
     weight_RC = student.layers[0].up.weight.detach().numpy()
@@ -29,5 +29,5 @@ def test_stage_trains_with_rounding_and_leaves_float_weights(tiny_recipe_tree, t
 def test_a_precision_that_does_not_fit_is_said_in_one_line(tiny_recipe_tree, tmp_path):
     recipe = parse_recipe(with_stage(tiny_recipe_tree, "int4-embed4"), "tiny")
     with pytest.raises(MsdcError, match="int4 group of 32") as caught:
-        run(recipe, tmp_path / "run")
+        distill(recipe, tmp_path / "run")
     assert "\n" not in str(caught.value)

@@ -7,11 +7,11 @@ import shutil
 import pytest
 from opus_server import opus, write_zip  # noqa: F401 (a fixture)
 
+from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.data import download as remote
 from msdc.distill.data.corpora import open_corpus
 from msdc.distill.data.download import record_downloads
-from msdc.distill.pipeline import run
 from msdc.distill.recipe import Corpus
 from msdc.encoders.folder import locate_model
 from msdc.errors import InputError
@@ -90,13 +90,13 @@ def test_a_run_records_its_opus_files_and_says_what_changed(talks, tiny_tree, tm
     tiny_tree["assistant"]["vocabulary"]["train"] = 120
     tiny_tree["student"] = None
     recipe = parse_recipe(tiny_tree, "tiny")
-    run(recipe, tmp_path / "run")
+    distill(recipe, tmp_path / "run")
     assert json.loads((tmp_path / "run" / "downloads.json").read_text()) == {"opus Talks/v1": {"files": talks}}
     assert "changed" not in capsys.readouterr().err
     (file,) = (tmp_path / "cache").rglob("de-en.de")
     file.write_text(file.read_text().replace("Satz", "Sitz"))
     remote._compare.cache_clear()
-    run(recipe, tmp_path / "run", resume=True)
+    distill(recipe, tmp_path / "run", resume=True)
     said = capsys.readouterr().err
     assert said.count("warning: opus Talks/v1: changed since this run began: de-en.de (see") == 1, said
     assert said.count("de-en.de: changed since it was downloaded") == 1, said

@@ -9,14 +9,15 @@ import pytest
 import yaml
 
 from msdc.bench.accuracy.contamination.check import check
+from msdc.distill import distill
 from msdc.distill.assistant import sample_rows
 from msdc.distill.catalog import load_recipe, parse_recipe
 from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.exclusion import Exclusion, excluded_files, read_exclusion, sentences_of
 from msdc.distill.data.stream import TextStream
 from msdc.distill.data.word_translation import learn_dictionary, put_into_words
-from msdc.distill.pipeline import Run, run
 from msdc.distill.recipe import Corpus, HeldOut
+from msdc.distill.run import Run
 from msdc.errors import InputError
 from msdc.text.duplicates import shingles
 
@@ -116,10 +117,10 @@ def test_a_run_reads_none_of_them(tiny_tree, tmp_path, excluded):
     tree = tiny_tree | {"corpora": [{"path": corpus.path}], "exclude": [str(excluded)]}
     recipe = parse_recipe(tree, "tiny")
     for stage in (None, recipe.stages[0]):
-        stream = Run(recipe, tmp_path / "run").text.stream(stage)
+        stream = Run(recipe, tmp_path / "run").stream(stage)
         assert {row.source for source in stream.sources for row in source.read()} == {PAIRS[3][0], PAIRS[4][0]}
     with pytest.raises(InputError, match=r"exclude: nowhere\.txt: no such file"):
-        run(parse_recipe(tree | {"exclude": ["nowhere.txt"]}, "tiny"), tmp_path / "run")
+        distill(parse_recipe(tree | {"exclude": ["nowhere.txt"]}, "tiny"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

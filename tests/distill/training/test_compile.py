@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
-from msdc.distill.pipeline import run
 from msdc.errors import InputError
 
 
@@ -34,9 +34,9 @@ def test_a_compiled_student_learns_the_same(tree, tmp_path, precision, rtol, ato
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.nn.Module, "compile", noted)
-        plain = run(parse_recipe(tree, "tiny"), tmp_path / "plain")
+        plain = distill(parse_recipe(tree, "tiny"), tmp_path / "plain")
         assert not compiled
-        other = run(parse_recipe(tree | {"compile": True}, "tiny"), tmp_path / "compiled")
+        other = distill(parse_recipe(tree | {"compile": True}, "tiny"), tmp_path / "compiled")
         assert compiled
     start = load_file(tmp_path / "plain" / "student-start" / "model.safetensors")
     expected, got = load_file(plain.student / "model.safetensors"), load_file(other.student / "model.safetensors")
@@ -49,4 +49,4 @@ def test_without_a_compiler_it_says_so(tree, tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(InputError, match=r"compile: true needs a C\+\+ compiler"):
-        run(parse_recipe(tree | {"compile": True}, "tiny"), tmp_path / "run")
+        distill(parse_recipe(tree | {"compile": True}, "tiny"), tmp_path / "run")

@@ -6,9 +6,9 @@ import pytest
 from refusals import one_line
 
 from msdc.bench.report.inputs import read_training
+from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
-from msdc.distill.pipeline import run
-from msdc.distill.training.metrics import CLOCKS, Metrics
+from msdc.distill.run_folder import CLOCKS, Metrics
 
 
 def rows(*steps, stage="one"):
@@ -55,7 +55,7 @@ def test_resumed_after_a_torn_line(tiny_tree, tmp_path, monkeypatch):
     monkeypatch.setattr("msdc.distill.training.trainer.CHECKPOINT_SECONDS", 0.0)
     tiny_tree["stages"] = tiny_tree["stages"][:2]
     recipe = parse_recipe({**tiny_tree, "student": {**tiny_tree["student"], "dropout": 0.0}}, "tiny")
-    run(recipe, tmp_path / "whole")
+    distill(recipe, tmp_path / "whole")
 
     class Cut(Exception):
         pass
@@ -71,8 +71,8 @@ def test_resumed_after_a_torn_line(tiny_tree, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Metrics, "append", stop)
         with pytest.raises(Cut):
-            run(recipe, tmp_path / "cut")
-    run(recipe, tmp_path / "cut", resume=True)
+            distill(recipe, tmp_path / "cut")
+    distill(recipe, tmp_path / "cut", resume=True)
 
     def timeless(folder):
         found = Metrics(folder / "metrics.jsonl").rows()

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
-from msdc.distill.pipeline import Run, resolve_precision, run
+from msdc.distill.run import Run, resolve_precision
 from msdc.distill.teacher_cache import CachedTeacher
 from msdc.encoders.encoder import load_encoder
 from msdc.machine import read_machine
@@ -31,7 +32,7 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 )
 def test_auto_follows_the_processor(monkeypatch, tiny_tree, tmp_path, isa, expected):
     machine = dataclasses.replace(read_machine(), isa=isa)
-    monkeypatch.setattr("msdc.distill.pipeline.read_machine", lambda: machine)
+    monkeypatch.setattr("msdc.distill.run.read_machine", lambda: machine)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert resolve_precision("auto", CPU) == expected
     assert Run(parse_recipe(tiny_tree | {"precision": "auto"}, "tiny"), tmp_path).precision == expected
@@ -66,7 +67,7 @@ def test_bfloat16_training_follows_float32_and_repeats_itself(tiny_tree, tmp_pat
     losses = {}
     for name, precision in (("float", "float32"), ("half", "bfloat16"), ("again", "bfloat16")):
         tree = tiny_tree | {"precision": precision, "stages": [stage], "cache": str(tmp_path / f"{name}-guides")}
-        run(parse_recipe(tree, "tiny"), tmp_path / name)
+        distill(parse_recipe(tree, "tiny"), tmp_path / name)
         rows = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
         losses[name] = [row["loss"] for row in rows if "loss" in row]
     assert len(losses["float"]) == 6 and losses["half"] != losses["float"]

@@ -1,0 +1,412 @@
+"""A run, from the recipe to the finished student: prepare, train stage after stage, finish.
+
+What the run folder holds is listed in msdc.distill.run_folder.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from msdc.compress.quantization import rounding
+from msdc.compress.student.io import add_stock_twin, read_tensors, save_student
+from msdc.compress.student.stock import to_student
+from msdc.distill.assistant import cut_student, load_named, make_assistant, make_student, sample_rows
+from msdc.distill.data.batches import CHUNK_PAIRS, BatchFeed
+from msdc.distill.data.corpora import open_corpora
+from msdc.distill.data.download import record_downloads
+from msdc.distill.data.exclusion import Exclusion, read_exclusion
+from msdc.distill.data.stream import TextStream
+from msdc.distill.data.word_translation import Dictionary, learn_dictionary, put_into_words
+from msdc.distill.model_card import model_card
+from msdc.distill.preflight import check_recipe
+from msdc.distill.recipe import Recipe, Stage, StudentShape
+from msdc.distill.run_folder import RunFolder, leaves, read_recipe
+from msdc.distill.tasks import Task, make_task
+from msdc.distill.tasks.hidden_states import layer_pairs
+from msdc.distill.teacher_cache import CachedTeacher, default_cache
+from msdc.distill.training import parallel
+from msdc.distill.training.checkpoint import checkpoints, step_of
+from msdc.distill.training.progress import StageProgress, Trackers, require_trackers
+from msdc.distill.training.trainer import Trainer
+from msdc.distill.training.validation import Validator, read_graded
+from msdc.encoders.encoder import Encoder, load_encoder
+from msdc.errors import InputError
+from msdc.files import sha256_file, staged_folder, write_json, write_text
+from msdc.machine import read_machine
+from msdc.progress import say, warn
+from msdc.scores import cosine_rows, spearman
+
+DICTIONARY_PAIRS = 60_000  # per language; more pairs add rare words only
+
+
+def resolve_precision(precision: str, device: torch.device) -> str:
+    """`float32` or `bfloat16`; `auto` takes bfloat16 where the processor or the GPU multiplies it in hardware."""
+    if precision != "auto":
+        return precision
+    fast = torch.cuda.is_bf16_supported() if device.type == "cuda" else read_machine().bf16
+    return "bfloat16" if fast else "float32"
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a finished run leaves: its folder, the student, and the numbers of each stage by name.
+
+    `assistant` is None where the recipe has none.
+    """
+
+    folder: Path
+    student: Path
+    assistant: Path | None
+    stages: dict[str, dict[str, float]]
+    seconds: float
+
+
+class Run:
+    """One recipe in one folder.
+
+    Args:
+        recipe: what to run.
+        folder: where; see msdc.distill.run_folder.
+        resume: continue a run that was stopped.
+        beside: run folders whose finished stages are taken over where this run would repeat them.
+        trackers: experiment trackers to log to (msdc.distill.training.progress).
+        extendable: keep the last stage's state, so that a resumed run can go on to more steps.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        folder: Path,
+        resume: bool = False,
+        beside: Sequence[Path] = (),
+        trackers: Sequence[str] = (),
+        extendable: bool = False,
+    ) -> None:
+        self.recipe, self.folder, self.resume, self.beside = recipe, RunFolder(folder), resume, beside
+        self.tracker_names, self.extendable = tuple(trackers), extendable
+        self.trackers: Trackers | None = None
+        self.device = parallel.start()
+        self.rank, _ = parallel.rank_and_world()
+        self.precision = resolve_precision(recipe.precision, self.device)
+        self.cache = Path(recipe.cache).expanduser() if recipe.cache else default_cache()
+        if recipe.threads is not None:
+            torch.set_num_threads(recipe.threads)
+        torch.manual_seed(recipe.seed)
+
+    def run(self) -> RunResult:
+        """All stages, then the student's folder with its card.
+
+        Raises:
+            InputError: see `prepare`.
+            MsdcError: whatever went wrong; a resumed run continues from the last checkpoint.
+        """
+        began = time.monotonic()
+        self.prepare()
+        try:
+            # The student is cut when its first stage begins: from the assistant as the stages before have trained it.
+            results = {stage.name: self.run_stage(number, stage) for number, stage in enumerate(self.recipe.stages)}
+            return self.finish(results, began)
+        finally:
+            if self.trackers is not None:
+                self.trackers.close()
+
+    def log(self, row: dict[str, Any]) -> None:
+        """Append one line to metrics.jsonl."""
+        if self.rank == 0:
+            self.folder.metrics.append(row)
+            if self.trackers is not None:
+                self.trackers.log(row)
+
+    # --- prepare --------------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Create or reopen the run folder.
+
+        Raises:
+            InputError: the folder is not this run's (see `RunFolder.check`), a compiler is missing, or something is
+                wrong with the recipe (see msdc.distill.preflight); nothing is written then.
+        """
+        compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+        if self.recipe.compile and self.device.type == "cpu" and not compiler:
+            raise InputError("compile: true needs a C++ compiler on a CPU (g++), and none is installed")
+        require_trackers(self.tracker_names)
+        self.folder.check(self.recipe, self.resume)
+        parallel.barrier()
+        if self.rank == 0:
+            check_recipe(self.recipe)
+            self.folder.create(self.recipe)
+            record_downloads(self.recipe, self.folder.path)
+            for other in self.beside:
+                if taken := self.folder.take_over(self.recipe, other):
+                    say(f"taken over from {other}: {', '.join(taken)}")
+            if self.tracker_names:
+                settings = dict(leaves(self.recipe.model_dump(mode="json")))
+                self.trackers = Trackers(self.tracker_names, self.folder.path, self.recipe.name, settings)
+        parallel.barrier()
+
+    # --- text -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def without(self) -> Exclusion | None:
+        """The sentences that the recipe leaves out; None: none."""
+        found = read_exclusion(self.recipe.exclude)
+        if found is not None:
+            say(f"exclude: rows with one of {len(found.sentences)} sentences, or one near it, stay out")
+        return found
+
+    @cached_property
+    def _dictionary(self) -> Dictionary:
+        say("dictionary: aligning the words of the recipe's parallel text")
+        stream = TextStream(open_corpora(self.recipe.corpora, self.without), self.recipe.seed, self.recipe.heldout)
+        return learn_dictionary(sample_rows(stream, DICTIONARY_PAIRS, self.recipe.seed))
+
+    def stream(self, stage: Stage | None = None) -> TextStream:
+        """The text of a stage, or of the recipe."""
+        recipe = self.recipe
+        stream = TextStream(
+            open_corpora(recipe.corpora if stage is None else recipe.corpora_of(stage), self.without),
+            recipe.seed,
+            recipe.heldout,
+            "proportional" if stage is None else stage.balance,
+            recipe.buffer,
+            recipe.sample if stage is None or stage.sample is None else stage.sample,
+        )
+        if any(source.corpus.word_by_word for source in stream.sources):
+            stream.sources = put_into_words(stream.sources, self._dictionary)
+        return stream
+
+    # --- models ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _cut_shape(self) -> StudentShape | None:
+        """The shape of a student that is cut from the assistant; None for one by name or from random weights."""
+        shape = self.recipe.student
+        return shape if isinstance(shape, StudentShape) and shape.scratch is None else None
+
+    def _make_untrained(self, role: str) -> None:
+        """Write the model folder that a role starts from, once."""
+        folder = self.folder.untrained(role)
+        if role == "assistant":
+            make_assistant(self.recipe, self.stream(), folder)
+        elif not (folder / "config.json").is_file():
+            if self.recipe.assistant is not None and self._cut_shape is not None:
+                self._make_untrained("assistant")
+            make_student(self.recipe, self.folder.trained(self.recipe, "assistant"), self.stream(), folder)
+
+    def _make_or_find(self, role: str) -> Path:
+        """The model folder of a role as trained so far; the untrained model is made where there is none yet."""
+        if self.rank == 0:
+            self._make_untrained(role)
+        parallel.barrier()
+        return self.folder.trained(self.recipe, role)
+
+    def load_learner(self, number: int, stage: Stage) -> Encoder:
+        """The model that a stage trains, its module a `Student`, with what the stage's `start` resets."""
+        folder = self._make_or_find(stage.role)
+        learner = load_encoder(folder)
+        # A student with stock classes (place: embedding) is trained in the canonical class.
+        learner.module = student = to_student(learner)
+        torch.manual_seed(self.recipe.seed * 1000 + number)
+        if stage.start == "random":
+            student.embedding.apply(student._initialise)
+        elif stage.start == "svd" and (
+            self._cut_shape is None or self.recipe.assistant is None or stage.role != "student"
+        ):
+            warn(f"stage {stage.name}: start: svd has no effect, the learner is cut from no assistant")
+        elif stage.start == "svd" and self._cut_shape is not None and folder != self.folder.untrained("student"):
+            # A student's first stage starts from a fresh cut in any case; of a later one the embedding is cut again.
+            assistant = self.folder.trained(self.recipe, "assistant")
+            fresh, _ = cut_student(self.recipe, self._cut_shape, assistant, self.stream())
+            embedding = {name: v for name, v in fresh.state_dict().items() if name.startswith("embedding.")}
+            student.load_state_dict(student.state_dict() | embedding)
+        return learner
+
+    def _load_teacher(self, stage: Stage) -> Encoder | None:
+        """What the recipe calls the stage's guide: the teacher, the assistant, or another model."""
+        if stage.guide is None:
+            return None
+        if stage.guide.split(".")[0] == "assistant":
+            return load_encoder(self._make_or_find("assistant"))
+        return load_named(self.recipe.teacher if stage.guide == "teacher" else stage.guide)
+
+    # --- one stage ------------------------------------------------------------------------------------------------
+
+    def run_stage(self, number: int, stage: Stage) -> dict[str, float]:
+        """Train one stage; numbers of its chosen weights, of a finished stage as recorded.
+
+        Raises:
+            InputError: the stage does not fit the models or the corpora.
+            MsdcError: training failed.
+        """
+        folder = self.folder.stage(number, stage)
+        if (done := folder.done()) is not None:
+            if self.rank == 0:
+                folder.drop_checkpoints()
+                if self.trackers is not None:
+                    self.trackers.skip(self.folder.metrics.last_step(stage.name))
+            return done
+        # Text: a thread fills the shuffle buffer while the models are made.
+        reading = self.stream(stage)
+        found = checkpoints(folder.checkpoints) if self.resume else []
+        if not found:
+            reading.start_reading(0, CHUNK_PAIRS)
+        if self.rank == 0:
+            self.folder.metrics.rewind(stage.name, step_of(found[0]) if found else -1)
+        # Models: who learns, from whom, and which of the teacher's layers are compared.
+        learner = self.load_learner(number, stage)
+        teacher = self._load_teacher(stage)
+        layers = () if teacher is None else tuple(theirs for theirs, _ in layer_pairs(stage, teacher, learner))
+        stream = self.stream(stage)
+        reading.reported = stream.reported  # bad lines are reported once
+        steps = self._count_steps(stage, stream)
+        task = self._make_task(stage, learner, teacher, layers)
+        task.prepare(stream)
+        # Training: `stream` gives the held-out rows, `reading` the batches.
+        heldout, prompt = self.recipe.heldout, learner.defaults.prompt()
+        graded = [read_graded(path, limit=heldout.graded_pairs) for path in heldout.graded]
+        cached = task.guide if task.needs_guide_vectors else None
+        # An assistant is multilingual: it reads the target side too.
+        both_sides = (stage.guide or "").split(".")[0] == "assistant"
+        trainer = Trainer(
+            task,
+            stage,
+            BatchFeed(stage, reading, learner.tokenizer, self.recipe.seed, cached, both_sides, prompt),
+            Validator(stream.heldout_rows(), graded, task.guide, stage.choose, task.project_for_mse()),
+            folder.checkpoints,
+            steps,
+            precision=self.precision,
+            device=self.device,
+            keep_end=self.extendable and number == len(self.recipe.stages) - 1,
+        )
+        place = f"stage {number + 1}/{len(self.recipe.stages)} {stage.name}"
+        say(f"{place}: {steps} steps, {self.precision}, train {stage.train}")
+        numbers = trainer.run(self.resume, self.log)
+        numbers["seconds"] = round(trainer.state.seconds, 1)
+        # End: the model, then the mark that the stage is finished.
+        if self.rank == 0:
+            student = task.student if stage.quantize is None else rounding.convert(task.student)
+            # A model without done.json is from a run that was killed between the two; this one is equal to it.
+            save_student(student.cpu(), learner.tokenizer.files[0], folder.model, force=True, defaults=learner.defaults)
+            self.log({"stage": stage.name, "done": numbers})
+            folder.finish(numbers)
+        parallel.barrier()
+        return numbers
+
+    def _count_steps(self, stage: Stage, stream: TextStream) -> int:
+        """Steps of a stage: as given, or epochs over the training rows, counted by reading them once."""
+        if stage.steps is not None:
+            return stage.steps
+        with StageProgress(f"{stage.name}: counting", enabled=self.rank == 0) as progress:
+            stream.on_rows = progress.reading
+            if stage.batch_tokens is None:
+                batches = sum(len(chunk) for chunk in stream.chunks(0, CHUNK_PAIRS)) / stage.batch
+            else:
+                # Under a token budget the number of steps depends on the lengths: count the batches of one epoch.
+                learner = load_encoder(self.folder.trained(self.recipe, stage.role))
+                feed = BatchFeed(stage, stream, learner.tokenizer, self.recipe.seed, prompt=learner.defaults.prompt())
+                chunks = enumerate(stream.chunks(0, CHUNK_PAIRS))
+                batches = sum(len(feed.chunk(rows, 0, n).cuts) for n, rows in chunks)
+            return max(1, round(stage.epochs * batches))
+
+    def _make_task(self, stage: Stage, learner: Encoder, teacher: Encoder | None, layers: tuple[int, ...]) -> Task:
+        """The task with its teacher; the student is made ready for quantization-aware training and compilation."""
+        cached = None
+        if teacher is not None:
+            teacher.module.to(self.device)
+            cached = CachedTeacher(teacher, self.cache, stage.max_length, self.precision, layers)
+        learner.max_length = min(learner.max_length, stage.max_length)
+        student: Any = learner.module
+        if stage.quantize is not None:
+            rounding.prepare(student, stage.quantize)
+        if self.recipe.compile:
+            # Layer by layer: one graph serves all of them, and lengths stay free.
+            for layer in student.layers:
+                layer.compile(dynamic=True)
+        return make_task(student, stage, cached, getattr(learner.tokenizer, "unk_id", None)).train()
+
+    # --- finish ---------------------------------------------------------------------------------------------------
+
+    def finish(self, results: dict[str, dict[str, float]], began: float) -> RunResult:
+        """Write the student's folder with its card, and the numbers of the run."""
+        model = self._make_or_find("student" if self.recipe.student is not None else "assistant")
+        seconds = round(time.monotonic() - began, 1)
+        student = self.folder.student
+        if self.rank == 0 and not (student.exists() and self.folder.result_file.is_file()):
+            encoder = load_encoder(model)
+            report = self._report(encoder)
+            if not student.exists():
+                with staged_folder(student) as stage_folder:
+                    shutil.copytree(model, stage_folder, dirs_exist_ok=True)
+                    if self.recipe.stock_twin:
+                        add_stock_twin(stage_folder)
+                    write_text(stage_folder / "README.md", model_card(self.recipe, encoder, results, seconds, report))
+            write_json(self.folder.result_file, {"stages": results, "report": report, "seconds": seconds})
+        if self.without is not None:
+            say(f"exclude: left out {self.without.count()} rows")
+        parallel.barrier()
+        assistant = self.folder.trained(self.recipe, "assistant")
+        return RunResult(self.folder.path, student, assistant if assistant.is_dir() else None, results, seconds)
+
+    def _report(self, encoder: Encoder) -> dict[str, float]:
+        """Spearman x 100 of the finished student on the files of `report`, which are not read before."""
+        numbers = {}
+        for graded in (read_graded(path, choosing=False) for path in self.recipe.report):
+            cosines = cosine_rows(encoder.encode(graded.first), encoder.encode(graded.second))
+            numbers[graded.name] = spearman(cosines, graded.gold_N)
+        if numbers:
+            self.folder.metrics.replace(lambda row: "report" in row, [{"report": numbers}])
+        return numbers
+
+
+# --- a run that goes on ---------------------------------------------------------------------------------------------
+
+
+def best_model(run: Path) -> Path:
+    """The finished student of a run, else the best weights so far of its student, or of its assistant before that.
+
+    Weights of a stage that still goes on are those of its best validation, put into the model that it started from.
+
+    Raises:
+        InputError: no stage has been validated yet, or the folder is damaged.
+    """
+    folder = RunFolder(run)
+    if folder.student.is_dir():
+        return folder.student
+    recipe = read_recipe(run)
+    for number, stage in reversed(list(enumerate(recipe.stages))):
+        place = folder.stage(number, stage)
+        if place.done() is not None:
+            say(f"{run}: the model of stage {stage.name}, which is finished")
+            return place.model
+        if place.best.is_file():
+            target = run / "snapshot" / f"{stage.name}-{sha256_file(place.best)[:12]}"
+            say(f"{run}: the best weights so far of stage {stage.name}, which still goes on")
+            if not target.is_dir():
+                _save_snapshot(folder.trained(recipe, stage.role), place.best, stage, target)
+            return target
+    raise InputError(f"{run}: no stage of this run has been validated yet, there are no weights to open")
+
+
+def _save_snapshot(start: Path, best: Path, stage: Stage, target: Path) -> None:
+    encoder = load_encoder(start)
+    student = to_student(encoder)
+    if stage.quantize is not None:
+        rounding.prepare(student, stage.quantize)
+    try:
+        student.load_state_dict(read_tensors(best))
+    except RuntimeError as error:
+        raise InputError(f"{best}: not weights of this stage ({str(error).splitlines()[0]})") from error
+    if stage.quantize is not None:
+        student = rounding.convert(student)
+    for old in target.parent.glob("*"):
+        shutil.rmtree(old, ignore_errors=True)
+    save_student(student, encoder.tokenizer.files[0], target, force=True, defaults=encoder.defaults)

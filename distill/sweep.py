@@ -1,0 +1,434 @@
+"""A recipe run otherwise than once: in several settings, with one table of results, or not at all (a dry run).
+
+Points of a sweep come from `table=5` (all variants of a paper's table), `variant=one,two`, or `KEY=a,b,c` (the keys of
+`--set`). Stages that two points share are trained once (msdc.distill.run_folder). A sweep that was stopped continues
+where it stopped. It writes table.json and table.md; `msdc report SWEEP_FOLDER` draws them.
+
+A dry run tells what a run would do, from a few steps of every stage on a sample of the text: the same models,
+objectives and batch sizes, a small vocabulary, in a temporary folder. Time and memory are extrapolated from it.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from msdc.distill.catalog import load_recipe, recipe_facts, variants_of
+from msdc.distill.data.corpora import Source, open_corpora
+from msdc.distill.data.exclusion import read_exclusion
+from msdc.distill.data.stream import weights
+from msdc.distill.recipe import Assistant, Corpus, Recipe, Stage, StudentShape
+from msdc.distill.run_folder import METRICS_FILE, Metrics, read_recipe
+from msdc.errors import InputError
+from msdc.files import read_json, write_json, write_text
+from msdc.machine import peak_mib
+from msdc.progress import say
+from msdc.tables import Column, Table, escape_line, fixed, to_markdown
+
+# What trains is imported where it is used: a report reads tables of sweeps without torch.
+
+TABLE_FILE = "table.json"
+NOTE = (
+    "mono, cross, avg: Spearman x 100 on the recipe's `report` files; dev: mean on the graded development files; "
+    "accuracy: nearest neighbour among held-out pairs. The paper's columns are its own models on its own data and "
+    "test sets."
+)
+PAIR = re.compile(r"(?<![a-z])([a-z]{2})-([a-z]{2})(?![a-z])")
+
+
+# --- the table of a sweep ---------------------------------------------------------------------------------------------
+
+
+class _Stored(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class CurvePoint(_Stored):
+    """One validation: `x` in steps or epochs of the last stage, `score` on the development data, x 100."""
+
+    x: float
+    score: float
+
+
+class SweepRow(_Stored):
+    """One finished point. `row` names its row in the paper's table; `paper` and `ours` are scores by column."""
+
+    label: str
+    row: str = ""
+    paper: dict[str, float] = {}
+    ours: dict[str, float] = {}
+    report: dict[str, float] = {}
+    seconds: float = 0.0
+    unit: Literal["step", "epoch"] = "epoch"
+    curve: tuple[CurvePoint, ...] = ()
+
+
+class SweepTable(_Stored):
+    """A whole sweep: one row per point with the paper's figures beside ours, and the curve of its last stage."""
+
+    recipe: str
+    sweep: str
+    rows: tuple[SweepRow, ...]
+
+
+def is_sweep(raw: Any) -> bool:
+    """Whether parsed JSON looks like the table of a sweep."""
+    return isinstance(raw, dict) and "sweep" in raw and "rows" in raw
+
+
+def read_sweep(raw: Any, where: str) -> SweepTable:
+    """The table in parsed JSON; `where` names the file in an error.
+
+    Raises:
+        InputError: not what a sweep writes; names the first field that does not fit.
+    """
+    try:
+        return SweepTable.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise InputError(f"{where} is not the table of a sweep: {place}: {first['msg']}") from error
+
+
+def table_of(sweep: SweepTable) -> Table:
+    """One row per point; a column of the paper stands before ours of the same name."""
+    published = list(dict.fromkeys(key for row in sweep.rows for key in row.paper))
+    measured = list(dict.fromkeys(key for row in sweep.rows for key in row.ours))
+    columns = [(key, kind) for key in measured for kind in ("paper", "ours") if kind == "ours" or key in published]
+    columns += [(key, "paper") for key in published if key not in measured]
+    rows = []
+    for row in sweep.rows:
+        figures = {"paper": row.paper, "ours": row.ours}
+        cells = [fixed(figures[kind][key], 1) if key in figures[kind] else "" for key, kind in columns]
+        rows.append((row.label, row.row, *cells, fixed(row.seconds, 0)))
+    heads = (Column("setting", align="left"), Column("the paper's row", align="left"))
+    numbers = tuple(Column(f"{key}, {kind}") for key, kind in columns)
+    return Table(f"{sweep.recipe}, {sweep.sweep}", (*heads, *numbers, Column("seconds")), tuple(rows), NOTE)
+
+
+# --- a sweep ----------------------------------------------------------------------------------------------------------
+
+
+def points(recipe: str, over: str, overrides: Sequence[str] = (), data: str | Path | None = None) -> dict[str, Recipe]:
+    """The recipes of a sweep by label.
+
+    Raises:
+        InputError: `over` has no known form, or names no variant.
+    """
+    key, _, value = over.partition("=")
+    values = [part.strip() for part in value.split(",") if part.strip()]
+    if not values:
+        raise InputError(f"--sweep {over!r}: expected table=NUMBER, variant=NAME,NAME or KEY=VALUE,VALUE")
+    if key not in ("table", "variant"):
+        return {f"{key}={one}": load_recipe(recipe, (*overrides, f"{key}={one}"), data) for one in values}
+    if key == "table":
+        variants = variants_of(recipe)
+        values = [name for name, variant in variants.items() if set(values) & set(variant.tables)]
+        if not values:
+            tables = sorted({table for variant in variants.values() for table in variant.tables})
+            raise InputError(f"{recipe} has no variants of table {value}; it has tables {', '.join(tables)}")
+    join = "+" if ":" in recipe else ":"
+    return {name: load_recipe(f"{recipe}{join}{name}", overrides, data) for name in values}
+
+
+def sweep(
+    recipe: str,
+    over: str,
+    output: str | Path | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    data: str | Path | None = None,
+    draw: Callable[[Path], object] | None = None,
+) -> Path:
+    """Run a recipe at all points, then write table.json and table.md into the sweep's folder; returns it.
+
+    Args:
+        recipe: a name or file, as of `distill`.
+        over: the points: `table=5`, `variant=one,two`, or `KEY=a,b,c`.
+        output: the folder; None: runs/NAME-sweep.
+        overrides: changes of all points, as of `--set`.
+        data: the folder that `{data}` in the recipe stands for.
+        draw: called with the folder at the end, in the first process only.
+
+    Raises:
+        MsdcError: a point failed; the others are kept, and the same command continues from there.
+    """
+    from msdc.distill.run import Run
+
+    recipes = points(recipe, over, overrides, data)
+    folder = Path(output) if output is not None else Path("runs") / f"{Path(recipe).stem.replace(':', '-')}-sweep"
+    folders = {label: folder / re.sub(r"[^A-Za-z0-9._=+-]", "_", label) for label in recipes}
+    for left in folder.glob(".*.partial"):
+        left.unlink(missing_ok=True)  # of a process that was killed while it wrote a table
+    rank = 0
+    for number, (label, one) in enumerate(recipes.items()):
+        place = folders[label]
+        if (place / "result.json").is_file() and read_recipe(place) == one:
+            continue
+        say(f"sweep {number + 1}/{len(recipes)}: {label}")
+        # Any run of the sweep may have trained a stage that this point shares.
+        beside = sorted(path.parent for path in folder.glob("*/recipe.yaml") if path.parent != place)
+        run = Run(one, place, (place / "recipe.yaml").is_file(), beside)
+        run.run()
+        rank = run.rank
+    if rank == 0:
+        rows = tuple(_row(label, recipes[label], folders[label]) for label in recipes)
+        table = SweepTable(recipe=recipe, sweep=over, rows=rows)
+        write_json(folder / TABLE_FILE, table.model_dump(mode="json"))
+        shown = table_of(table)
+        text = f"# {escape_line(shown.caption)}\n\n{to_markdown(shown)}\n\n{shown.note}\n"
+        write_text(folder / "table.md", text)
+        if draw is not None:
+            draw(folder)
+    return folder
+
+
+def _row(label: str, recipe: Recipe, folder: Path) -> SweepRow:
+    """The scores of a finished point, and those of the paper."""
+    result = read_json(folder / "result.json")
+    last = recipe.stages[-1]
+    done, report = result["stages"][last.name], result.get("report", {})
+    pairs = {name: pair.groups() for name in report if (pair := PAIR.search(name))}
+    scores = {
+        "mono": [report[name] for name, (one, two) in pairs.items() if one == two],
+        "cross": [report[name] for name, (one, two) in pairs.items() if one != two],
+        "avg": list(report.values()),
+        "dev": [done["graded"]] if "graded" in done else [],
+        "accuracy": [done["heldout_accuracy"]],
+        "mse x 1000": [1000 * done["heldout_mse"]] if "heldout_mse" in done else [],
+    }
+    metrics = [row for row in Metrics(folder / METRICS_FILE).rows() if row.get("stage") == last.name]
+    steps = max((row["step"] for row in metrics if "step" in row), default=1)
+    curve = tuple(
+        CurvePoint(
+            x=row["step"] if last.steps else row["step"] / steps * last.epochs,
+            score=row["evaluation"].get("graded", row["evaluation"]["heldout_accuracy"]),
+        )
+        for row in metrics
+        if "evaluation" in row
+    )
+    return SweepRow(
+        label=label,
+        row=recipe.paper.get("row", ""),
+        paper={key: value for key, value in recipe.paper.items() if isinstance(value, (int, float))},
+        ours={key: round(float(np.mean(values)), 2) for key, values in scores.items() if values},
+        report=report,
+        seconds=round(sum(stage.get("seconds", 0.0) for stage in result["stages"].values()), 1),
+        unit="step" if last.steps else "epoch",
+        curve=curve,
+    )
+
+
+# --- a dry run --------------------------------------------------------------------------------------------------------
+
+TRIAL_STEPS = 4
+TRIAL_ROWS = 400
+TRIAL_PIECES = 2000
+ADAM_BYTES = 16  # float32 weight, gradient and two moments
+ROW_BYTES = 500  # a row of the shuffle buffer: two short texts as Python objects
+
+
+@dataclass
+class SourceCount:
+    """Rows of one part of a corpus; None where it must be downloaded first."""
+
+    name: str
+    language: str
+    rows: int | None
+
+
+@dataclass
+class StagePlan:
+    """A stage of the run; numbers that could not be found are None."""
+
+    name: str
+    steps: int | None
+    seconds_per_step: float | None = None
+    hours: float | None = None
+    minutes_per_10000_steps: float | None = None
+    loss_shares: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class DryRun:
+    """What a run would do; `facts` are those of the resolved recipe, `not_tried` says why nothing was tried."""
+
+    name: str
+    facts: dict[str, Any]
+    differs: list[str]
+    needs_network: list[str]
+    sources: list[SourceCount]
+    stages: list[StagePlan]
+    memory_mib: float | None = None
+    hours: float | None = None
+    not_tried: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    def as_text(self) -> str:
+        """For a terminal."""
+        lines = [f"recipe {self.name}", *(f"  {key}: {value}" for key, value in self.facts.items())]
+        lines += [f"  differs: {text}" for text in self.differs]
+        lines.append("sources")
+        for source in self.sources:
+            rows = "needs network" if source.rows is None else f"{source.rows} rows"
+            lines.append(f"  {source.name} [{source.language}]: {rows}")
+        lines.append("stages")
+        for plan in self.stages:
+            line = f"  {plan.name}: {'steps unknown' if plan.steps is None else f'{plan.steps} steps'}"
+            if plan.minutes_per_10000_steps is not None:
+                per_10000 = f"{plan.minutes_per_10000_steps:.0f} minutes per 10,000"
+                line += f", {plan.seconds_per_step:.2f} s per step ({per_10000})"
+            line += "" if plan.hours is None else f", about {plan.hours:.2f} hours"
+            parts = ", ".join(f"{name} {100 * share:.3g} %" for name, share in plan.loss_shares.items())
+            lines.append(f"{line}{f'; loss: {parts}' if parts else ''}")
+        if self.needs_network:
+            lines.append(f"needs network: {', '.join(self.needs_network)}")
+        if self.not_tried:
+            lines.append(f"not tried ({self.not_tried})")
+        if self.memory_mib is not None:
+            lines.append(f"memory: about {self.memory_mib:.0f} MiB")
+        if self.hours is not None:
+            lines.append(f"time: about {self.hours:.2f} hours on this machine, without making models and vocabulary")
+        return "\n".join(lines)
+
+
+def dry_run(recipe: Recipe) -> DryRun:
+    """Check, count, and try a few steps of every stage; nothing is downloaded and nothing is left.
+
+    Raises:
+        InputError: what a run would refuse.
+    """
+    from msdc.distill.preflight import check_recipe
+    from msdc.distill.run import Run
+
+    absent = check_recipe(recipe, download=False)
+    corpora = {tuple(recipe.corpora_of(stage)) for stage in recipe.stages} | {recipe.corpora}
+    counted = {one: _count(one, recipe.exclude) for one in corpora}
+    plans = [
+        StagePlan(stage.name, count_steps(recipe, stage, counted[recipe.corpora_of(stage)])) for stage in recipe.stages
+    ]
+    sources = [count for _, count in counted[recipe.corpora]]
+    result = DryRun(recipe.name, recipe_facts(recipe), list(recipe.differs), absent, sources, plans)
+    models = sorted(set(absent) - {corpus.origin for corpus in recipe.all_corpora if corpus.is_remote})
+    with tempfile.TemporaryDirectory(prefix="msdc-dry-run-") as folder:
+        trial = None if models else trial_recipe(recipe, Path(folder) / "guides")
+        if trial is None:
+            result.not_tried = f"needs network: {', '.join(models or ['the corpora of a stage'])}"
+        else:
+            _extrapolate(recipe, Run(trial, Path(folder) / "run"), result)
+    return result
+
+
+def _count(corpora: tuple[Corpus, ...], exclude: tuple[str, ...]) -> list[tuple[Source | None, SourceCount]]:
+    """Usable rows of every source; one that is translated word by word counts per language."""
+    without = read_exclusion(exclude)
+    found: list[tuple[Source | None, SourceCount]] = []
+    for corpus in corpora:
+        if corpus.is_remote:
+            found.append((None, SourceCount(corpus.origin, ", ".join(corpus.languages), None)))
+            continue
+        for source in open_corpora((corpus,), without):
+            rows = sum(1 for _ in source.read()) * max(1, len(corpus.word_by_word))
+            found.append((source, SourceCount(source.name, source.language, rows)))
+    return found
+
+
+def count_steps(recipe: Recipe, stage: Stage, counted: list[tuple[Source | None, SourceCount]]) -> int | None:
+    """Steps of a stage; None where its text must be downloaded, or batches are cut by tokens."""
+    if stage.steps is not None:
+        return stage.steps
+    sources = [source for source, _ in counted if source is not None]
+    if len(sources) < len(counted) or stage.batch_tokens is not None:
+        return None
+    share = (1 - recipe.heldout.share) * (recipe.sample if stage.sample is None else stage.sample)
+    rows = epoch_rows(sources, [count.rows or 0 for _, count in counted], stage.balance, share)
+    return max(1, round(stage.epochs * rows / stage.batch))
+
+
+def epoch_rows(sources: list[Source], counts: list[int], balance: str, share: float) -> float:
+    """About how many rows an epoch has: it ends when every source was read, and small ones repeat until then.
+
+    `share` is the part of the sentences that is trained on.
+    """
+    if balance == "proportional":
+        return share * sum(counts)
+    drawn = weights(sources, balance)
+    return share * max(rows / draw for rows, draw in zip(counts, drawn, strict=True))
+
+
+def trial_recipe(recipe: Recipe, cache: Path) -> Recipe | None:
+    """The recipe at trial size with the corpora of this machine; None where a stage has none."""
+
+    def small(corpora: tuple[Corpus, ...], batch: int) -> tuple[Corpus, ...]:
+        limit = max(TRIAL_ROWS, 2 * batch)
+        here = [corpus for corpus in corpora if not corpus.is_remote]
+        return tuple(c.model_copy(update={"limit": min(limit, c.limit or limit)}) for c in here)
+
+    corpora = small(recipe.corpora, max(stage.batch for stage in recipe.stages))
+    own = [None if stage.corpora is None else small(stage.corpora, stage.batch) for stage in recipe.stages]
+    if not corpora or () in own:
+        return None
+    short = {"steps": TRIAL_STEPS, "evaluate_every": TRIAL_STEPS, "sample": None}
+    graded_pairs = min(20, recipe.heldout.graded_pairs or 20)
+    heldout = {"pairs": 10, "share": max(0.05, recipe.heldout.share), "graded_pairs": graded_pairs}
+    changes: dict[str, Any] = {
+        "corpora": corpora,
+        "stages": tuple(
+            stage.model_copy(update={**short, "corpora": text}) for stage, text in zip(recipe.stages, own, strict=True)
+        ),
+        "cache": str(cache), "report": (), "sample": 1.0, "heldout": recipe.heldout.model_copy(update=heldout),
+    }  # fmt: skip
+
+    def few_pieces(model: Any) -> Any:
+        tiny = {"train": TRIAL_PIECES, "sentences_per_language": TRIAL_ROWS}
+        return model.model_copy(update={"vocabulary": model.vocabulary.model_copy(update=tiny)})
+
+    if isinstance(recipe.assistant, Assistant):
+        changes["assistant"] = few_pieces(recipe.assistant)
+    if isinstance(recipe.student, StudentShape):
+        shape = recipe.student
+        scratch = None if shape.scratch is None else few_pieces(shape.scratch)
+        base_rows = None if shape.base_rows is None else min(shape.base_rows, TRIAL_PIECES // 2)
+        changes["student"] = shape.model_copy(update={"scratch": scratch, "base_rows": base_rows})
+    return recipe.model_copy(update=changes)
+
+
+def _extrapolate(recipe: Recipe, trial: Any, result: DryRun) -> None:
+    """Run the trial and add what it tells."""
+    from msdc.encoders.encoder import load_encoder
+
+    done = trial.run()
+    rows = trial.folder.metrics.rows()
+    for plan in result.stages:
+        numbers = done.stages[plan.name]
+        plan.loss_shares = {k.removeprefix("share_"): v for k, v in numbers.items() if k.startswith("share_")}
+        times = [row["seconds"] for row in rows if row.get("stage") == plan.name and "seconds" in row]
+        if len(times) > 1:
+            # The first step also computes the teacher's outputs of a whole window and warms up.
+            plan.seconds_per_step = (times[-1] - times[0]) / (len(times) - 1)
+            plan.minutes_per_10000_steps = 10_000 * plan.seconds_per_step / 60
+            plan.hours = None if plan.steps is None else plan.steps * plan.seconds_per_step / 3600
+    hours = [plan.hours for plan in result.stages]
+    result.hours = None if None in hours else sum(hour for hour in hours if hour is not None)
+    config = getattr(load_encoder(done.student).module, "config", None)
+    scratch = recipe.student.scratch if isinstance(recipe.student, StudentShape) else None
+    made = scratch or (recipe.assistant if isinstance(recipe.assistant, Assistant) else None)
+    more = 0
+    if made is not None and made.vocabulary.train is not None and config is not None:
+        # A code grows by a few numbers per piece, its base by what the trial cannot know.
+        width = config.links if getattr(config, "coded", False) else config.table_width
+        assistant = 0 if done.assistant is None else load_encoder(done.assistant).width
+        more = max(0, (made.vocabulary.train - config.vocabulary) * (width + assistant))
+    known = [count.rows for count in result.sources if count.rows is not None]
+    buffered = min(recipe.buffer, sum(known) if len(known) == len(result.sources) else recipe.buffer)
+    result.memory_mib = peak_mib() + (ADAM_BYTES * more + ROW_BYTES * buffered) / 2**20
