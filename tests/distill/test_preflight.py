@@ -127,4 +127,4 @@ def test_the_estimate_of_an_epoch_is_near_the_epoch(parallel_tsv, balance):
 
 def test_steps_given_need_no_text(tiny_tree):
     recipe = parse_recipe(tiny_tree, "tiny")
-    assert count_steps(recipe, recipe.stages[0], [], []) == 9
+    assert count_steps(recipe, recipe.stages[0], []) == 9
