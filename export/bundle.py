@@ -12,13 +12,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from msdc.encoders.folder import EncodeDefaults, with_prompt
+from msdc.encoders.encoder import SentenceEncoder
+from msdc.encoders.folder import EncodeDefaults
 from msdc.errors import InputError
 from msdc.export.manifest import Manifest, check_files, read_manifest
 from msdc.export.records import Runner
 from msdc.export.runtimes import RUNTIMES
 from msdc.extras import names_extras
-from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, Tokenizer, prompt_tokens, require_texts
+from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, Tokenizer
 
 __all__ = ["Bundle", "load_bundle"]
 
@@ -40,61 +41,33 @@ def defaults_of(manifest: Manifest) -> EncodeDefaults:
     return EncodeDefaults(manifest.prompts, manifest.default_prompt, manifest.include_prompt, manifest.truncate_dim)
 
 
-class Bundle:
+class Bundle(SentenceEncoder):
     """An exported encoder. Texts longer than `max_length` tokens are truncated, as the float encoder does."""
 
     def __init__(self, folder: Path, manifest: Manifest, tokenizer: Tokenizer, runner: Runner) -> None:
-        self.folder = folder
-        self.manifest = manifest
-        self.tokenizer = tokenizer
-        self.runner = runner
+        super().__init__(manifest.name, tokenizer, manifest.max_length, defaults_of(manifest))
+        self.folder, self.manifest, self.runner = folder, manifest, runner
         self.runtime: str = runner.name
-        self.name = manifest.name
-        self.defaults = defaults_of(manifest)
-        self.width = self.defaults.width(manifest.width)
-        self.max_length = manifest.max_length
 
     def __repr__(self) -> str:
         return f"Bundle({self.name!r}, runtime={self.runtime!r}, width={self.width}, max_length={self.max_length})"
 
-    def fingerprint(self) -> str:
+    @property
+    def full_width(self) -> int:
+        """Width of the program's vectors."""
+        return self.manifest.width
+
+    def _fingerprint(self) -> str:
         """sha256 over the runtime and the manifest, which holds the hashes of all files."""
         return hashlib.sha256(f"{self.runtime} {self.manifest.model_dump_json()}".encode()).hexdigest()
 
-    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids with special ids, truncated to `max_length`; no prompt is added."""
-        return self.tokenizer.encode(texts, self.max_length)
-
-    def encode(
-        self,
-        texts: Sequence[str],
-        *,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        truncate_dim: int | None = None,
-        **unknown: object,
+    def _vectors(
+        self, rows: list[list[int]], skip: int, batch_tokens: int, progress: bool, precision: str
     ) -> NDArray[np.float32]:
-        """Vectors of `texts`, float32 [N, D], normalised inside the graph when the model says so.
-
-        Args:
-            texts: N texts; longer ones are truncated to `max_length` tokens.
-            prompt_name: name of the model's prompt to put before every text; None: its default one.
-            prompt: the prompt itself; "" switches the default prompt off.
-            truncate_dim: keep the first numbers of every vector only; None: the model's own setting.
-
-        Raises:
-            InputError: `texts` is one string or holds something that is not a string; an unknown prompt or width; an
-                unknown option: those of the float encoder (`batch_tokens`, `precision`) have no meaning here.
-        """
-        if unknown:
-            raise InputError(f"encode of a bundle has no option {', '.join(sorted(unknown))}")
-        require_texts(texts)
-        first = self.defaults.prompt(prompt, prompt_name)
-        width = self.defaults.width(self.manifest.width, truncate_dim)
-        skip = 0 if self.defaults.include_prompt else prompt_tokens(self.tokenizer, first, self.max_length)
-        rows = self.tokenize(with_prompt(first, texts))
+        if precision != "float32":
+            raise InputError(f"{self.name}: precision {precision}; the program of a bundle has its own")
         self._check([row for row in rows if row])
-        return run_rows(self.runner, rows, skip, self.manifest.width)[:, :width]
+        return run_rows(self.runner, rows, skip, self.manifest.width)
 
     def encode_ids(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """Vectors of rows of token ids, float32 [N, D]; no prompt is added.

@@ -51,19 +51,7 @@ _UPWARD = {
     "load_student": "msdc.compress.student.io",
     "best_model": "msdc.distill.run",
 }
-__all__ = [
-    "Bundle",
-    "Encoder",
-    "GateError",
-    "Index",
-    "InputError",
-    "MsdcError",
-    "SentenceEncoder",
-    "__version__",
-    "load_bundle",
-    "load_encoder",
-    "open_index",
-]
+__all__ = sorted([*_FACADE, "__version__"])
 
 
 def __getattr__(name: str) -> object:
@@ -75,4 +63,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

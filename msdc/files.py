@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
-import glob
 import hashlib
 import json
 import math
 import os
 import re
+import secrets
 import shutil
 import stat
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,8 +28,6 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 MAX_DIGITS = 308
 # Younger ones may belong to a process that still writes.
 LEFT_OVER_SECONDS = 24 * 3600
-
-
 # Errors of a full disk: no space, no quota, a file as large as the file system or the user's limit allows.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # torch, safetensors, tokenizers and faiss report them as text, without an errno.
@@ -78,6 +74,11 @@ def _fsync(path: Path) -> None:
         os.close(descriptor)
 
 
+def _beside(target: Path, kind: str) -> Path:
+    """A hidden name beside `target`, on the same file system."""
+    return target.with_name(f".{target.name}.{secrets.token_hex(4)}.{kind}")
+
+
 @contextlib.contextmanager
 def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside `target`; on success fsync and rename it there, on failure leave nothing."""
@@ -85,15 +86,16 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         _clean_left_over(target)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
-        os.close(handle)
-        temporary = Path(name)
+        temporary = _beside(target, "partial")
+        temporary.touch(exist_ok=False)
+        mode = temporary.stat().st_mode
         try:
             yield temporary
             _fsync(temporary)
-            # Audit events mark the states that a kill can leave and that Python has no event for; a test kills there.
+            # An audit event marks a state that a kill can leave and that Python has no event for; a test kills there.
             sys.audit("msdc.files.complete", str(temporary))
-            os.chmod(temporary, 0o666 & ~_umask())
+            # Some writers (safetensors) put a file there that only its owner can read.
+            os.chmod(temporary, mode)
             os.replace(temporary, target)
             _fsync(target.parent)
         finally:
@@ -187,11 +189,8 @@ def read_json(path: str | os.PathLike[str], max_bytes: int = MAX_JSON_BYTES) -> 
     Raises:
         InputError: missing, not a regular file, larger than `max_bytes`, not UTF-8, or not JSON.
     """
-    path = Path(path)
-    size = regular_size(path)
+    regular_size(path)
     try:
-        if size > max_bytes:
-            raise InputError(f"{path}: {size} bytes of JSON, more than the {max_bytes} allowed")
         with open(path, "rb") as handle:
             raw = handle.read(max_bytes + 1)
         if len(raw) > max_bytes:
@@ -204,25 +203,15 @@ def read_json(path: str | os.PathLike[str], max_bytes: int = MAX_JSON_BYTES) -> 
 
 
 def user_cache() -> Path:
-    """`$XDG_CACHE_HOME/msdc`, on every system; without that variable the system's place for caches.
-
-    That is `~/.cache/msdc` on Linux, `~/Library/Caches/msdc` on macOS and `%LOCALAPPDATA%\\msdc\\Cache` on Windows.
-    Versions up to 0.2 used `~/.cache/msdc` everywhere: where that folder exists, it is used.
+    """`$XDG_CACHE_HOME/msdc`; without that variable `~/.cache/msdc`, on every system.
 
     Raises:
         MsdcError: the user has no home folder.
     """
     base = os.environ.get("XDG_CACHE_HOME") or ""
-    # The XDG specification requires that relative paths are ignored.
-    if os.path.isabs(base):
-        return Path(base) / "msdc"
     try:
-        usual = Path.home() / ".cache" / "msdc"
-        if sys.platform in ("darwin", "win32") and not usual.is_dir():
-            import platformdirs
-
-            return Path(platformdirs.user_cache_dir("msdc", appauthor=False))
-        return usual
+        # The XDG specification requires that relative paths are ignored.
+        return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "msdc"
     except RuntimeError as error:
         raise MsdcError("this user has no home folder for the cache: set XDG_CACHE_HOME to a folder") from error
 
@@ -237,106 +226,72 @@ def refuse_existing(target: Path, force: bool) -> None:
         raise InputError(f"{target} exists already: choose another path or pass --force")
 
 
-def _umask() -> int:
-    """The process's umask; read without changing it where the kernel tells it."""
-    with contextlib.suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
-        return int(next(line for line in lines if line.startswith("Umask:")).split()[1], 8)
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Swap two folders by one rename; False where the system or the file system cannot."""
-    try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError, TypeError):  # the last one on Windows, where a library needs a name
-        return False
-    at_cwd, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE of <linux/fs.h>
-    sys.audit("msdc.files.exchange", str(one), str(other))
-    if rename(at_cwd, os.fsencode(one), at_cwd, os.fsencode(other), swap) == 0:
-        return True
-    code = ctypes.get_errno()
-    if code == errno.ENOENT:
-        raise FileNotFoundError(code, os.strerror(code), str(other))
-    return False
+def _discard(path: Path, target: Path) -> None:
+    """Remove what lies beside `target`, under a name from which nobody puts it back half removed."""
+    doomed = _beside(target, "partial")
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(path, doomed)
+        shutil.rmtree(doomed) if doomed.is_dir() else doomed.unlink()
 
 
 def _put_in_place(stage: Path, target: Path, force: bool) -> None:
-    """Rename `stage` to `target`; a folder there is swapped out first. Other writers may do the same meanwhile."""
+    """Rename `stage` to `target`; what is there is renamed away first. Other writers may do the same meanwhile."""
+    hidden: list[Path] = []
     for _ in range(100):
         try:
             # A rename onto a folder succeeds only when that is empty.
             os.rename(stage, target)
-            return
+            break
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise
         refuse_existing(target, force)
-        try:
-            if _exchange(stage, target):
-                return  # the old folder is now at `stage`, which the caller removes
-        except FileNotFoundError:
-            continue  # another writer moved it away
-        old = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".old", dir=target.parent))
-        try:
-            os.rename(target, old / "old")
-            os.rename(stage, target)
-            return
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-        finally:
-            if (old / "old").is_dir() and not target.exists():
-                with contextlib.suppress(OSError):
-                    os.rename(old / "old", target)
-            shutil.rmtree(old, ignore_errors=True)
-    raise MsdcError(f"{target}: other processes keep replacing it; run again")
+        hidden.append(_beside(target, "old"))
+        with contextlib.suppress(FileNotFoundError):  # another writer was faster
+            os.rename(target, hidden[-1])
+    else:
+        raise MsdcError(f"{target}: other processes keep replacing it; run again")
+    for path in hidden:
+        _discard(path, target)
 
 
 def _clean_left_over(target: Path) -> None:
-    """Remove what writers of `target` that were killed more than a day ago left beside it; put a hidden copy back."""
-    now = time.time()
-    for left in sorted(target.parent.glob(f".{glob.escape(target.name)}.*")):
-        if left.suffix not in (".partial", ".old"):
+    """Put back what a kill between two renames left hidden; remove what writers killed over a day ago left."""
+    name = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.(partial|old)")
+    for left in sorted(target.parent.iterdir() if target.parent.is_dir() else ()):
+        if not name.fullmatch(left.name):
             continue
         with contextlib.suppress(OSError):
-            times = [path.stat().st_mtime for path in (left, *(left.iterdir() if left.is_dir() else ()))]
-            if now - max(times) < LEFT_OVER_SECONDS:
+            if left.suffix == ".old" and not target.exists():
+                os.rename(left, target)
                 continue
-            if left.suffix == ".old" and not target.exists() and (left / "old").is_dir():
-                os.rename(left / "old", target)
-            if left.is_dir():
-                shutil.rmtree(left, ignore_errors=True)
-            else:
-                left.unlink()
+            times = [path.stat().st_mtime for path in (left, *(left.iterdir() if left.is_dir() else ()))]
+            if time.time() - max(times) > LEFT_OVER_SECONDS:
+                _discard(left, target)
 
 
 @contextlib.contextmanager
 def staged_folder(target: str | os.PathLike[str], force: bool = False) -> Iterator[Path]:
     """Yield an empty folder beside `target`; on success it becomes `target`, on failure it is removed.
 
-    With `force` an existing folder is replaced only after the new one is complete, by one rename where the kernel can
-    swap two folders; of several writers the last one wins.
+    With `force` an existing folder is renamed away after the new one is complete; a process killed between the two
+    renames leaves it under a hidden name, and the next writer puts it back. Of several writers the last one wins.
     """
     target = Path(target)
     _clean_left_over(target)
     refuse_existing(target, force)
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        stage = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent))
+        stage = _beside(target, "partial")
+        stage.mkdir()
+        readable = stage.stat().st_mode & 0o444
         try:
             yield stage
-            mask = _umask()
             for path in stage.rglob("*"):
                 if path.is_file() and not path.is_symlink():
                     _fsync(path)
                     # Some writers (safetensors) create files that only their owner can read.
-                    os.chmod(path, path.stat().st_mode | (0o444 & ~mask))
-            os.chmod(stage, 0o777 & ~mask)
+                    os.chmod(path, path.stat().st_mode | readable)
             sys.audit("msdc.files.complete", str(stage))
             _put_in_place(stage, target, force)
             _fsync(target.parent)

@@ -11,7 +11,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,6 @@ NOTABLE_X86 = ("sse4_2", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "a
                "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16")  # fmt: skip
 NOTABLE_ARM = ("asimd", "asimdhp", "fphp", "asimddp", "i8mm", "bf16", "sve", "sve2", "sme", "svei8mm")
 BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
-
-
 # Names of Apple's processors' features, as `sysctl` lists them, in the kernel's spelling.
 APPLE_FEATURES = {
     "AdvSIMD": "asimd", "FEAT_FP16": "asimdhp", "FEAT_DotProd": "asimddp", "FEAT_I8MM": "i8mm", "FEAT_BF16": "bf16",
@@ -107,15 +105,10 @@ def parse_cpuinfo(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def parse_sysctl(text: str) -> tuple[str, tuple[str, ...]]:
-    """Model name and notable instruction sets of macOS's `sysctl machdep.cpu hw.optional`."""
+    """Model name and notable instruction sets of macOS's `sysctl machdep.cpu hw.optional`, on Apple's processors."""
     fields = {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
-    names = ("machdep.cpu.features", "machdep.cpu.leaf7_features")
-    words = " ".join(fields.get(name, "") for name in names).lower().replace(".", "_").split()
-    intel = {"avx" if word == "avx1_0" else word for word in words}
-    on = {key.rsplit(".", 1)[-1] for key, value in fields.items() if value == "1"}
-    arm = {kernel for apple, kernel in APPLE_FEATURES.items() if apple in on}
-    isa = [flag for flag in NOTABLE_X86 if flag in intel] + [flag for flag in NOTABLE_ARM if flag in arm]
-    return " ".join(fields.get("machdep.cpu.brand_string", "").split()), tuple(isa)
+    on = {APPLE_FEATURES.get(key.rsplit(".", 1)[-1]) for key, value in fields.items() if value == "1"}
+    return fields.get("machdep.cpu.brand_string", ""), tuple(flag for flag in NOTABLE_ARM if flag in on)
 
 
 def _processor() -> tuple[str, tuple[str, ...]]:
@@ -131,12 +124,7 @@ def _processor() -> tuple[str, tuple[str, ...]]:
 
 def _memory_mib() -> float:
     """Total memory, or the container's limit where that is lower."""
-    total = 0.0
-    for line in _read("/proc/meminfo").splitlines():
-        if line.startswith("MemTotal:"):
-            total = int(line.split()[1]) / 1024
-    if not total:
-        total = psutil.virtual_memory().total / 2**20
+    total = psutil.virtual_memory().total / 2**20
     for limit_file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         limit = _read(limit_file).strip()
         if limit.isdigit() and 0 < int(limit) / 2**20 < total:
@@ -161,27 +149,8 @@ def read_machine() -> Machine:
     return Machine(name, platform.machine(), isa, len(usable_cores()), _memory_mib(), _os_name())
 
 
-@dataclass(frozen=True)
-class Heat:
-    """Load, temperatures, frequencies and battery at one moment; unknown values are None or empty."""
-
-    load_1min: float | None = None
-    thermal_c: dict[str, float] = field(default_factory=dict)
-    cpu_mhz: tuple[float, ...] = ()
-    battery_percent: float | None = None
-    charging: bool | None = None
-
-
-def _battery() -> tuple[float | None, bool | None]:
-    """Percent and whether it charges, by psutil; Linux's own files say more and come after."""
-    if sys.platform not in ("darwin", "win32"):
-        return None, None
-    battery = psutil.sensors_battery()
-    return (None, None) if battery is None else (float(battery.percent), battery.power_plugged)
-
-
-def read_heat(sys_root: str = "/sys") -> Heat:
-    """Load average, thermal zones, current frequencies, battery."""
+def read_heat(sys_root: str = "/sys") -> dict[str, Any]:
+    """Load average, temperatures of thermal zones, current frequencies, battery; what is unknown is None or empty."""
     root = Path(sys_root)
     zones: dict[str, float] = {}
     for zone in sorted(root.glob("class/thermal/thermal_zone*")):
@@ -189,14 +158,20 @@ def read_heat(sys_root: str = "/sys") -> Heat:
         if value.lstrip("-").isdigit():
             zones[_read(zone / "type").strip() or zone.name] = int(value) / 1000.0
     speed_files = sorted(root.glob("devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq"))
-    speeds = [int(value) / 1000.0 for path in speed_files if (value := _read(path).strip()).isdigit()]
-    percent, charging = _battery()
+    percent = charging = None
+    if sys.platform in ("darwin", "win32") and (battery := psutil.sensors_battery()) is not None:
+        percent, charging = float(battery.percent), battery.power_plugged
     for supply in sorted(root.glob("class/power_supply/*")):
         if _read(supply / "type").strip() == "Battery" and _read(supply / "capacity").strip().isdigit():
             percent = float(_read(supply / "capacity"))
             charging = _read(supply / "status").strip() == "Charging"
-    load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None  # psutil's own, on Windows, begins at 0
-    return Heat(load, zones, tuple(speeds), percent, charging)
+    return {
+        "load_1min": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,  # psutil's own begins at 0
+        "thermal_c": zones,
+        "cpu_mhz": tuple(int(value) / 1000.0 for path in speed_files if (value := _read(path).strip()).isdigit()),
+        "battery_percent": percent,
+        "charging": charging,
+    }
 
 
 PACKAGES = (

@@ -12,12 +12,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import psutil
 
@@ -75,7 +73,7 @@ def kill_tree(process: subprocess.Popen[bytes], *, group: bool) -> None:
         group: it was started in a session of its own, whose processes end with it, whoever their parent is. Windows has
             no such groups.
     """
-    children = _descendants(process.pid)
+    children = _descendants(process.pid) if process.poll() is None else []
     if group and hasattr(os, "killpg"):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -96,27 +94,6 @@ def end_of_signal(code: int) -> str:
         return f"signal {-code}"
 
 
-class _Drain(threading.Thread):
-    """Reads one pipe to its end and keeps at most `limit` bytes; `full` is set by the first byte beyond."""
-
-    def __init__(self, pipe: IO[bytes], limit: int) -> None:
-        super().__init__(daemon=True)
-        self.pipe, self.limit = pipe, limit
-        self.kept = bytearray()
-        self.full = threading.Event()
-
-    def run(self) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            while block := os.read(self.pipe.fileno(), 65536):
-                room = self.limit - len(self.kept)
-                self.kept += block[:room]
-                if len(block) > room:
-                    self.full.set()
-
-    def text(self) -> str:
-        return bytes(self.kept).decode("utf-8", errors="replace")
-
-
 def run_program(
     command: Sequence[str], *, timeout_s: float, cwd: Path | None = None, env: Mapping[str, str] | None = None,
     group: bool = False, limit: int = MAX_OUTPUT_BYTES, grows: tuple[Path, int] | None = None,
@@ -128,65 +105,44 @@ def run_program(
         timeout_s: seconds.
         cwd: working directory; None for a private empty one.
         env: environment; None for this process's.
-        group: start it in a session of its own, which is killed with it.
-        limit: bytes kept of each stream.
+        group: start it in a session of its own, which is killed with it, also where the program has ended.
+        limit: bytes that it may print to each stream.
         grows: a file that the program writes, and the bytes that it may have.
 
     Raises:
         InputError: the program cannot be started.
         MsdcError: it printed or wrote more than allowed; it was killed.
     """
+    name = Path(command[0]).name
     with contextlib.ExitStack() as stack:
         place = cwd or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="msdc-child-")))
+        # Files, not pipes: nothing has to be read while it runs, and what outlives the program blocks nobody.
+        streams = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(2)]
         try:
             process = subprocess.Popen(
-                list(command), cwd=place, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE, start_new_session=group,
+                list(command), cwd=place, env=env, stdin=subprocess.DEVNULL, stdout=streams[0], stderr=streams[1],
+                start_new_session=group,
             )  # fmt: skip
         except OSError as error:
             raise InputError(f"{command[0]}: cannot be run here ({error.strerror})") from error
-        assert process.stdout is not None and process.stderr is not None
-        drains = [_Drain(process.stdout, limit), _Drain(process.stderr, limit)]
-        for drain in drains:
-            drain.start()
-
-        def stop() -> None:
+        end, pause, running = time.monotonic() + timeout_s, 0.002, True
+        try:
+            while running:
+                running = process.poll() is None
+                if any(os.fstat(stream.fileno()).st_size > limit for stream in streams):
+                    raise MsdcError(f"{name} printed more than {limit / 2**20:g} MiB; stopped")
+                if grows is not None and grows[0].exists() and grows[0].stat().st_size > grows[1]:
+                    raise MsdcError(f"{name} wrote more than {grows[1] / 2**20:g} MiB; stopped")
+                if running and time.monotonic() >= end:
+                    return None
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(pause)
+                pause = min(0.05, pause * 1.5)
+        finally:
             kill_tree(process, group=group)
             process.wait()
-
-        try:
-            return _wait(process, Path(command[0]).name, drains, timeout_s, limit, grows)
-        finally:
-            if process.poll() is None or any(drain.is_alive() for drain in drains):
-                stop()
-            for drain in drains:
-                drain.join(5)
-            if not any(drain.is_alive() for drain in drains):
-                process.stdout.close()
-                process.stderr.close()
-
-
-def _wait(
-    process: subprocess.Popen[bytes], name: str, drains: Sequence[_Drain], timeout_s: float, limit: int,
-    grows: tuple[Path, int] | None,
-) -> Finished | None:  # fmt: skip
-    """Until the program has ended and both pipes are closed; see `run_program`."""
-    end, pause = time.monotonic() + timeout_s, 0.002
-    while True:
-        if any(drain.full.is_set() for drain in drains):
-            raise MsdcError(f"{name} printed more than {limit / 2**20:g} MiB; stopped")
-        if grows is not None and grows[0].exists() and grows[0].stat().st_size > grows[1]:
-            raise MsdcError(f"{name} wrote more than {grows[1] / 2**20:g} MiB; stopped")
-        left = end - time.monotonic()
-        if left <= 0:
-            return None
-        # The pipes close with the last process that holds them, as subprocess.communicate waits for it.
-        alive = next((drain for drain in drains if drain.is_alive()), None)
-        if alive is not None:
-            alive.join(min(left, pause))
-        else:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                code = process.wait(min(left, pause))
-                if not any(drain.full.is_set() for drain in drains):
-                    return Finished(code, drains[0].text(), drains[1].text())
-        pause = min(0.05, pause * 1.5)
+        texts = []
+        for stream in streams:
+            stream.seek(0)
+            texts.append(stream.read().decode("utf-8", errors="replace"))
+        return Finished(process.returncode, *texts)

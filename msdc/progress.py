@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterable, Iterator, Sized
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TypeVar
 
 from msdc.errors import printable
 
@@ -31,46 +29,6 @@ def track(items: Iterable[Item], label: str, *, enabled: bool = True, total: int
     if total is None and isinstance(items, Sized):
         total = len(items)
     yield from rich_track(items, description=label, total=total, console=Console(stderr=True), transient=True)
-
-
-class Counter:
-    """Counts things of unknown number on standard error: a bar in a terminal, else one line every 30 seconds.
-
-    A context manager. `noun` is what is counted.
-    """
-
-    def __init__(self, noun: str, seconds: float = 30.0) -> None:
-        self.noun, self.count, self._every = noun, 0, seconds
-        self._bar: Any = None
-        self._began = self._said = time.monotonic()
-
-    def __enter__(self) -> Self:
-        if in_terminal():
-            from rich.console import Console
-            from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-            columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._bar.add_task(f"0 {self.noun}", total=None)
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def add(self, number: int) -> None:
-        """So many more are done."""
-        self.count += number
-        now = time.monotonic()
-        text = f"{self.count:,} {self.noun}, {self.count / max(now - self._began, 1e-9):,.0f}/s"
-        if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], description=text)
-        elif now - self._said >= self._every:
-            self._said = now
-            say(text)
 
 
 _quiet = False

@@ -10,7 +10,7 @@ from msdc.bench.accuracy.config import EvaluateConfig
 from msdc.bench.accuracy.vector_files import VectorFiles
 from msdc.bench.accuracy.vectors import TruncatedVectors, VectorStore
 from msdc.compress.quantization.plan import read_plan
-from msdc.encoders.encoder import Configured, configured, open_model
+from msdc.encoders.encoder import configured, open_model
 from msdc.encoders.folder import is_reserved
 from msdc.machine import usable_cores
 
@@ -65,7 +65,7 @@ def _cache_key(record: dict[str, Any], model: Any) -> str:
         return str(record["sha256"])
     key = "-".join(sorted(digest[:32] for digest in record["files"].values()))
     # The same program gives other vectors under another prompt or width.
-    prompted = isinstance(model, Configured) or model.defaults.prompt() or model.width != model.manifest.width
+    prompted = model.defaults.prompt() or model.width != model.manifest.width
     return f"{key}-{model.fingerprint()[:32]}" if prompted else key
 
 

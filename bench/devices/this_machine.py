@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from msdc.bench.devices.base import BenchSettings, Device, chosen_runtimes, open_bundle
@@ -41,7 +40,7 @@ def host_info() -> DeviceInfo:
 
 def host_state() -> DeviceState:
     """Current load, temperatures and battery of this machine."""
-    return DeviceState(**asdict(read_heat()))
+    return DeviceState(**read_heat())
 
 
 def check_cores(settings: BenchSettings) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from msdc.compress.quantization.plan import PrecisionPlan
 from msdc.compress.student.weights import StudentWeights, read_weights
-from msdc.encoders.encoder import Encoder, SentenceModule
+from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import EncodeDefaults, read_defaults
 from msdc.export.onnx.runner import OnnxRunner
 from msdc.export.onnx.write import Taps, build_onnx
@@ -87,8 +87,7 @@ class ProgramEncoder(Encoder):
         self, program: FloatProgram, tokenizer: Tokenizer, name: str, folder: Path, defaults: EncodeDefaults
     ) -> None:
         config = program.weights.config
-        module = cast(SentenceModule, _WithoutTorch(config.width))
-        super().__init__(module, tokenizer, config.positions, name, folder, defaults)
+        super().__init__(_WithoutTorch(config.width), tokenizer, config.positions, name, folder, defaults)
         self.program = program
 
     @contextlib.contextmanager

@@ -11,7 +11,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -123,40 +122,19 @@ def check_kernels() -> list[Check]:
         return [*checks, Check("kernels", "ONNX Runtime", "missing", str(error)[:100], True, "pip install onnxruntime")]
 
 
-def bf16_ratio(size: int = 256, seconds: float = 0.2) -> float:
-    """Time of a bfloat16 matrix product relative to float32, one thread."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    best = []
-    for dtype in (torch.float32, torch.bfloat16):
-        a = torch.randn(size, size).to(dtype)
-        fastest, end = float("inf"), time.perf_counter() + seconds
-        while time.perf_counter() < end or fastest == float("inf"):
-            start = time.perf_counter()
-            torch.mm(a, a)
-            fastest = min(fastest, time.perf_counter() - start)
-        best.append(fastest)
-    torch.set_num_threads(threads)
-    return best[1] / best[0]
-
-
 def check_machine(machine: Machine) -> list[Check]:
-    """Processor, instruction sets, memory, disk, bf16 speed."""
+    """Processor, instruction sets, memory, disk, GPU."""
     facts = {
         "processor": f"{machine.cpu or 'unknown'} ({machine.arch}), {machine.cores} cores usable",
         "instruction sets": " ".join(machine.isa) or "none of note",
         "memory": f"{machine.memory_mib / 1024:.1f} GiB",
         "free disk here": f"{shutil.disk_usage('.').free / 2**30:.1f} GiB",
         "system": machine.os,
+        "bfloat16": "in hardware" if machine.bf16 else "not in hardware: train in float32 here",
     }
     if installed("torch"):
         import torch
 
-        ratio = bf16_ratio()
-        word = "fast" if ratio < 1 else "slow: train in float32 here"
-        facts["bfloat16"] = f"{word} ({ratio:.2g} times the time of float32, 256 x 256 product)"
         facts["GPU"] = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none"
     return [Check("machine", name, "info", found) for name, found in facts.items()]
 

@@ -23,7 +23,7 @@ from msdc.commands import (
 from msdc.errors import InputError
 from msdc.extras import require
 from msdc.files import atomic_path, disk_errors, refuse_existing
-from msdc.progress import Counter, say
+from msdc.progress import say, track
 from msdc.scores import cosine_rows, require_finite
 from msdc.text.tabular import iterate_texts, stdin_texts
 
@@ -34,7 +34,7 @@ CHUNK = 4096  # texts held at a time
 Blocks = Iterator[tuple[list[str], np.ndarray]]
 
 
-def _write_npy(file: BinaryIO, blocks: Blocks) -> None:
+def _write_npy(file: BinaryIO, blocks: Blocks) -> int:
     """float32 [N, D]. N is written last, into the space that numpy's header leaves for a growing first axis."""
     rows = width = 0
 
@@ -51,16 +51,20 @@ def _write_npy(file: BinaryIO, blocks: Blocks) -> None:
         rows += len(vectors_ND)
     file.seek(0)
     assert header() == start  # numpy pads the header so that it does not grow
+    return rows
 
 
-def _write_jsonl(file: BinaryIO, blocks: Blocks) -> None:
+def _write_jsonl(file: BinaryIO, blocks: Blocks) -> int:
     """One object per line: text and vector."""
+    rows = 0
     for texts, vectors_ND in blocks:
         for line in _objects(texts, vectors_ND):
             file.write(line.encode("utf-8", "surrogatepass") + b"\n")
+        rows += len(texts)
+    return rows
 
 
-def _write_parquet(file: BinaryIO, blocks: Blocks) -> None:
+def _write_parquet(file: BinaryIO, blocks: Blocks) -> int:
     """Columns `text` and `vector`, a list of D float32."""
     require("pyarrow", "a parquet file")
     import pyarrow as pa
@@ -74,11 +78,14 @@ def _write_parquet(file: BinaryIO, blocks: Blocks) -> None:
     made = (table(texts, vectors_ND) for texts, vectors_ND in blocks)
     first = next(made)
     with pq.ParquetWriter(file, first.schema) as parquet:
+        rows = 0
         for one in chain([first], made):
             parquet.write_table(one)
+            rows += len(one)
+    return rows
 
 
-WRITERS: dict[str, Callable[[BinaryIO, Blocks], None]] = {
+WRITERS: dict[str, Callable[[BinaryIO, Blocks], int]] = {
     ".npy": _write_npy, ".jsonl": _write_jsonl, ".parquet": _write_parquet,
 }  # fmt: skip
 
@@ -121,15 +128,8 @@ def encode_to_file(model: SentenceEncoder, texts: Iterator[str], target: Path, f
     if first is None:
         raise InputError("no text to encode")
     with disk_errors(target), atomic_path(target) as temporary, open(temporary, "wb") as file:
-        with Counter("texts") as count:
-
-            def counted() -> Blocks:
-                for block, vectors_ND in encode_stream(model, chain([first], texts)):
-                    yield block, vectors_ND
-                    count.add(len(block))
-
-            WRITERS[target.suffix](file, counted())
-        return count.count
+        blocks = track(encode_stream(model, chain([first], texts)), f"encoding (blocks of {CHUNK} texts)")
+        return WRITERS[target.suffix](file, blocks)
 
 
 def _print(model: SentenceEncoder, texts: Iterator[str], as_json: bool) -> None:

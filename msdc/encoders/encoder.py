@@ -8,10 +8,12 @@ Shapes: N texts, B batch, T tokens, D sentence width.
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,143 +36,42 @@ from msdc.files import sha256_files
 from msdc.progress import track
 from msdc.text.tokenizer import Tokenizer, load_tokenizer, pack_by_length, pad, prompt_tokens, require_texts
 
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor, nn
-
 BATCH_TOKENS = 4096
 
 
-class SentenceEncoder(Protocol):
-    """What float models (`Encoder`) and exported bundles (`msdc.export.bundle.Bundle`) offer."""
+class SentenceEncoder:
+    """A model with its tokenizer: a float model (`Encoder`) or an exported one (`msdc.export.bundle.Bundle`).
+
+    `max_length` is its longest input in tokens, special ids included; longer texts are truncated. `defaults` are its
+    prompts and the width of its vectors.
+    """
+
+    def __init__(self, name: str, tokenizer: Tokenizer, max_length: int, defaults: EncodeDefaults) -> None:
+        self.name, self.tokenizer, self.max_length, self.defaults = name, tokenizer, max_length, defaults
+        self._mark = ""  # of other settings than the model's own: part of the fingerprint
 
     @property
-    def name(self) -> str:
-        """Name for messages and results."""
+    def full_width(self) -> int:
+        """Width of a sentence vector before it is truncated."""
+        raise NotImplementedError
 
     @property
     def width(self) -> int:
-        """D, the width of a sentence vector."""
-
-    @property
-    def max_length(self) -> int:
-        """Longest input in tokens, special ids included; longer texts are truncated."""
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """Text to ids."""
-
-    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids with special ids, truncated to `max_length`."""
-
-    @property
-    def defaults(self) -> EncodeDefaults:
-        """Prompts of the model and the width of its vectors."""
-
-    def encode(
-        self,
-        texts: Sequence[str],
-        *,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        truncate_dim: int | None = None,
-    ) -> NDArray[np.float32]:
-        """Vectors of `texts`, float32 [N, D].
-
-        Raises:
-            InputError: `texts` is one string, or holds something that is not text; an unknown prompt; a width that the
-                model does not have.
-        """
+        """D, the width of a sentence vector by default: the full one, or the model's `truncate_dim`."""
+        return self.defaults.width(self.full_width)
 
     def fingerprint(self) -> str:
-        """Hash of everything that decides a vector; equal fingerprints mean interchangeable vectors."""
-
-
-class SentenceModule(Protocol):
-    """The torch module of a float model: a stock `SentenceModel` or a `Student`."""
-
-    training: bool
-
-    @property
-    def width(self) -> int:
-        """D, the width of a sentence vector."""
-
-    def __call__(self, ids_BT: Tensor, mask_BT: Tensor, skip: int = 0) -> Tensor:
-        """Sentence vectors [B, D] of token ids [B, T] whose mask is 1 on real tokens; `skip` first are not pooled."""
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """As `torch.nn.Module.parameters`."""
-
-    def train(self, mode: bool = True) -> nn.Module:
-        """As `torch.nn.Module.train`."""
-
-    def eval(self) -> nn.Module:
-        """As `torch.nn.Module.eval`."""
-
-    def requires_grad_(self, requires_grad: bool = True) -> nn.Module:
-        """As `torch.nn.Module.requires_grad_`."""
-
-    def to(self, device: torch.device) -> nn.Module:
-        """As `torch.nn.Module.to`."""
-
-
-class Encoder:
-    """A float model with its tokenizer. `folder` is where it was loaded from, None for one that lives in memory."""
-
-    def __init__(
-        self,
-        module: SentenceModule,
-        tokenizer: Tokenizer,
-        max_length: int,
-        name: str,
-        folder: Path | None = None,
-        defaults: EncodeDefaults | None = None,
-    ) -> None:
-        self.module = module
-        self.tokenizer = tokenizer
-        self.max_length = max_length
-        self.name = name
-        self.folder = folder
-        self.defaults = defaults or EncodeDefaults()
-        self._fingerprint: str | None = None
-
-    def __repr__(self) -> str:
-        return f"Encoder({self.name!r}, width={self.width}, max_length={self.max_length})"
-
-    @property
-    def width(self) -> int:
-        """D, the width of a sentence vector by default: the module's, or the model's `truncate_dim`."""
-        return self.defaults.width(int(self.module.width))
-
-    def fingerprint(self) -> str:
-        """sha256 over weights, settings and tokenizer: the key under which this encoder's outputs are cached.
+        """Hash of everything that decides a vector: the key under which this model's outputs are cached.
 
         Raises:
-            InputError: the encoder was not loaded from a folder.
+            InputError: the model was not loaded from a folder.
         """
-        if self._fingerprint is None:
-            if self.folder is None:
-                raise InputError("an encoder that lives only in memory has no fingerprint; save it first")
-            # By whole path: files of the same name (config.json of two modules) keep their order in a copied folder.
-            files = sorted(p for p in self.folder.rglob("*") if p.suffix in (".safetensors", ".json", ".model", ".txt"))
-            if read_layout(self.folder).model_type == OWN_TYPE:
-                # The twin for other libraries, and the list that names it, decide none of our vectors.
-                twin = (STOCK_FOLDER, "modules.json")
-                files = [path for path in files if path.relative_to(self.folder).parts[0] not in twin]
-            self._fingerprint = sha256_files(files)
-        return self._fingerprint
-
-    def set_fingerprint(self, fingerprint: str) -> None:
-        """Replace the fingerprint: whoever changes how the folder's weights are used says so."""
-        self._fingerprint = fingerprint
+        own = self._fingerprint()
+        return hashlib.sha256(f"{own}{self._mark}".encode()).hexdigest() if self._mark else own
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids with special ids, truncated to `max_length`; no prompt is added."""
         return self.tokenizer.encode(texts, self.max_length)
-
-    def prompt_tokens(self, prompt: str) -> int:
-        """Tokens of `prompt` that pooling leaves out: 0 where the model pools them (`include_prompt`)."""
-        return 0 if self.defaults.include_prompt else prompt_tokens(self.tokenizer, prompt, self.max_length)
 
     def encode(
         self,
@@ -191,25 +92,83 @@ class Encoder:
             prompt: the prompt itself; "" switches the default prompt off.
             truncate_dim: keep the first numbers of every vector only; None: the model's own setting.
             batch_tokens: tokens per batch. Texts of similar length are batched together; the order of the result is
-                the order of `texts`.
+                the order of `texts`. A bundle has batches of its own.
             progress: show a progress bar on standard error.
-            precision: float32, or bfloat16 to run under autocast.
+            precision: float32, or bfloat16 to run a float model under autocast.
 
         Raises:
             InputError: `texts` is one string, or holds something that is not text; an unknown prompt; a width that the
-                model does not have.
+                model does not have; a precision that this model does not run in.
         """
         require_texts(texts)
         first = self.defaults.prompt(prompt, prompt_name)
-        width = self.defaults.width(int(self.module.width), truncate_dim)
-        vectors_ND = np.zeros((len(texts), width), dtype=np.float32)
-        if not len(texts):
-            return vectors_ND
-        rows, skip = self.tokenize(with_prompt(first, texts)), self.prompt_tokens(first)
+        width = self.defaults.width(self.full_width, truncate_dim)
+        rows = self.tokenize(with_prompt(first, texts))
+        # Tokens of the prompt that pooling leaves out.
+        skip = 0 if self.defaults.include_prompt else prompt_tokens(self.tokenizer, first, self.max_length)
+        return np.ascontiguousarray(self._vectors(rows, skip, batch_tokens, progress, precision)[:, :width])
+
+    def _fingerprint(self) -> str:
+        raise NotImplementedError
+
+    def _vectors(
+        self, rows: list[list[int]], skip: int, batch_tokens: int, progress: bool, precision: str
+    ) -> NDArray[np.float32]:
+        """Vectors [N, D] at full width of rows of ids whose `skip` first tokens are not pooled."""
+        raise NotImplementedError
+
+
+class Encoder(SentenceEncoder):
+    """A float model. `folder` is where it was loaded from, None for one that lives in memory.
+
+    `module` is its torch module: `module(ids_BT, mask_BT, skip=0)` gives sentence vectors [B, D] of token ids whose
+    mask is 1 on real tokens and whose `skip` first ones are not pooled, `module.width` is D.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        tokenizer: Tokenizer,
+        max_length: int,
+        name: str,
+        folder: Path | None = None,
+        defaults: EncodeDefaults | None = None,
+    ) -> None:
+        super().__init__(name, tokenizer, max_length, defaults or EncodeDefaults())
+        self.module, self.folder = module, folder
+        self._sha256: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Encoder({self.name!r}, width={self.width}, max_length={self.max_length})"
+
+    @property
+    def full_width(self) -> int:
+        """Width of the module's vectors."""
+        return int(self.module.width)
+
+    def _fingerprint(self) -> str:
+        """sha256 over weights, settings and tokenizer."""
+        if self._sha256 is None:
+            if self.folder is None:
+                raise InputError("an encoder that lives only in memory has no fingerprint; save it first")
+            # By whole path: files of the same name (config.json of two modules) keep their order in a copied folder.
+            files = sorted(p for p in self.folder.rglob("*") if p.suffix in (".safetensors", ".json", ".model", ".txt"))
+            if read_layout(self.folder).model_type == OWN_TYPE:
+                # The twin for other libraries, and the list that names it, decide none of our vectors.
+                twin = (STOCK_FOLDER, "modules.json")
+                files = [path for path in files if path.relative_to(self.folder).parts[0] not in twin]
+            self._sha256 = sha256_files(files)
+        return self._sha256
+
+    def _vectors(
+        self, rows: list[list[int]], skip: int, batch_tokens: int, progress: bool, precision: str
+    ) -> NDArray[np.float32]:
+        vectors_ND = np.zeros((len(rows), self.full_width), dtype=np.float32)
         batches = pack_by_length([len(row) for row in rows], batch_tokens)
         with self._evaluating():
             for batch in track(batches, f"encode with {self.name}", enabled=progress):
-                vectors_ND[batch] = self._run([rows[i] for i in batch], skip, precision)[:, :width]
+                # A stock model's width is its `truncate_dim` where it has one; its module gives all numbers.
+                vectors_ND[batch] = self._run([rows[i] for i in batch], skip, precision)[:, : self.full_width]
         return vectors_ND
 
     @contextlib.contextmanager
@@ -220,7 +179,7 @@ class Encoder:
         self.module.train(was_training)
 
     def _run(self, rows: Sequence[Sequence[int]], skip: int, precision: str) -> NDArray[np.float32]:
-        """Vectors [B, D] at full width of rows of ids whose `skip` first tokens are not pooled."""
+        """Vectors [B, D] of one batch."""
         import torch
 
         with torch.inference_mode():
@@ -233,6 +192,31 @@ class Encoder:
         return vectors_BD
 
 
+Model = TypeVar("Model", bound=SentenceEncoder)
+
+
+def configured(
+    model: Model, prompt_name: str | None = None, prompt: str | None = None, truncate_dim: int | None = None
+) -> Model:
+    """`model` with other defaults of `encode`; what is not named stays.
+
+    Raises:
+        InputError: the model has no such prompt, or no such width.
+    """
+    if prompt_name is None and prompt is None and truncate_dim is None:
+        return model
+    defaults, first = model.defaults, model.defaults.prompt(prompt, prompt_name)
+    width = defaults.width(model.full_width, truncate_dim)
+    if prompt is not None:
+        defaults = replace(defaults, prompts={**defaults.prompts, "": prompt}, default_prompt="" if prompt else None)
+    elif prompt_name is not None:
+        defaults = replace(defaults, default_prompt=prompt_name)
+    changed = copy.copy(model)
+    changed.defaults = replace(defaults, truncate_dim=width)
+    changed._mark = f"{model._mark}\0{width}\0{first}"
+    return changed
+
+
 def _load_own(layout: Layout, name: str) -> Encoder:
     """A student of ours, as a torch module or, without PyTorch, as an ONNX program."""
     folder = layout.folder
@@ -240,8 +224,8 @@ def _load_own(layout: Layout, name: str) -> Encoder:
         return msdc.load_program_encoder(folder, name)
     student = msdc.load_student(folder)
     pad_id = int(layout.config.get("pad_token_id") or layout.config.get("pad_id") or 0)
-    tokenizer, module = load_tokenizer(layout.body, pad_id), cast(SentenceModule, student)
-    return Encoder(module, tokenizer, int(student.config.positions), name, folder, read_defaults(folder))
+    tokenizer = load_tokenizer(layout.body, pad_id)
+    return Encoder(student, tokenizer, int(student.config.positions), name, folder, read_defaults(folder))
 
 
 @names_extras
@@ -285,7 +269,7 @@ def load_encoder(
     module = stock.wrap(model, str(folder))
     drawn = stock.pool_as_told(module, folder, pooling, head, head_seed) if told else None
     encoder = Encoder(
-        cast(SentenceModule, module),
+        module,
         stock.stock_tokenizer(layout.body, model[0]),
         stock.longest_input(model),
         name,
@@ -293,9 +277,8 @@ def load_encoder(
         read_defaults(folder, stock.includes_prompt(model)),
     )
     if told:
-        # Outputs are cached under the fingerprint: another reading of the same files is another encoder.
-        text = f"{encoder.fingerprint()} pooling={pooling} head={head} drawn={drawn}"
-        encoder.set_fingerprint(hashlib.sha256(text.encode()).hexdigest())
+        # Another reading of the same files is another encoder.
+        encoder._mark = f" pooling={pooling} head={head} drawn={drawn}"
     return encoder
 
 
@@ -321,42 +304,6 @@ def own_vectors(
     return vectors_ND.astype(np.float32)
 
 
-class Configured:
-    """A model whose `encode` uses the given prompt and width; everything else is the model's own.
-
-    Raises:
-        InputError: the model has no such prompt, or no such width.
-    """
-
-    def __init__(self, model: Any, prompt_name: str | None, prompt: str | None, truncate_dim: int | None) -> None:
-        defaults: EncodeDefaults = model.defaults
-        self._model, self.name = model, str(model.name)
-        self._prompt = defaults.prompt(prompt, prompt_name)
-        manifest = getattr(model, "manifest", None)
-        self.width = defaults.width(int((manifest or model.module).width), truncate_dim)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-    def encode(self, texts: Sequence[str]) -> Any:
-        """Vectors of `texts`, float32 [N, D]."""
-        return self._model.encode(texts, prompt=self._prompt, truncate_dim=self.width)
-
-    def fingerprint(self) -> str:
-        """Hash of the model and of the settings."""
-        text = f"{self._model.fingerprint()}\0{self.width}\0{self._prompt}"
-        return hashlib.sha256(text.encode()).hexdigest()
-
-
-def configured(
-    model: Any, prompt_name: str | None = None, prompt: str | None = None, truncate_dim: int | None = None
-) -> Any:
-    """`model` as it is where nothing is asked for, else `Configured`."""
-    if prompt_name is None and prompt is None and truncate_dim is None:
-        return model
-    return Configured(model, prompt_name, prompt, truncate_dim)
-
-
 def open_model(
     name: str,
     runtime: str | None = None,
@@ -377,7 +324,7 @@ def open_model(
     Raises:
         InputError: an unknown prompt or width; as `load_encoder` and `msdc.load_bundle`.
     """
-    model: Any
+    model: SentenceEncoder
     if not is_reserved(name) and (Path(name) / "bundle.json").is_file():
         model = msdc.load_bundle(name, runtime=runtime)
     elif runtime is not None:
@@ -387,4 +334,4 @@ def open_model(
         )
     else:
         model = load_encoder(name)
-    return cast(SentenceEncoder, configured(model, prompt_name, prompt, truncate_dim))
+    return configured(model, prompt_name, prompt, truncate_dim)

@@ -65,13 +65,13 @@ def first(events, text, after=""):
 ONCE_LOST = {
     "patience": lambda events: [
         first(events, "os.rename .recipe.yaml"),
-        first(events, "mkstemp .result.json", "os.rename .student"),
+        first(events, "open .result.json", "os.rename .student"),
         first(events, "remove step-", "os.rename .done.json"),
     ],
-    "named student": lambda events: [first(events, "open config.json", "mkdtemp .student-start")],
+    "named student": lambda events: [first(events, "open config.json", "os.mkdir .student-start")],
     "sweep": lambda events: [
-        first(events, "link model.safetensors", "mkdtemp .0-one"),
-        first(events, "os.rename .0-one", "mkdtemp .0-one"),
+        first(events, "link model.safetensors", "os.mkdir .0-one"),
+        first(events, "os.rename .0-one", "os.mkdir .0-one"),
     ],
 }
 

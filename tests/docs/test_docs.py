@@ -24,18 +24,14 @@ def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def ids(values):
-    return [relative(value) for value in values]
-
-
 def anchors(path: Path) -> set[str]:
     """GitHub's anchors of a page's headings."""
     heads = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
-def test_relative_links_exist(page):
+@pytest.mark.parametrize("page", PAGES, ids=map(relative, PAGES))
+def test_links_and_named_files_exist_and_nothing_is_of_one_machine(page):
     for target in (match["target"] for match in LINK.finditer(prose(page))):
         if re.match(r"[a-z]+:", target):
             continue
@@ -43,62 +39,39 @@ def test_relative_links_exist(page):
         found = (page.parent / name).resolve() if name else page
         assert found.exists(), f"{relative(page)} links to {target}"
         assert not anchor or anchor in anchors(found), f"{relative(page)} links to {target}"
-
-
-@pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
-def test_named_files_exist(page):
-    if relative(page).startswith(FIXED) or page.name == "CHANGELOG.md":
-        return
-    for name in NAMED.findall(prose(page)):
-        if "NAME" in name:
-            continue
-        assert any(ROOT.glob(name.rstrip("/"))), f"{relative(page)} names {name}"
-
-
-@pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
-def test_nothing_of_one_machine(page):
+    if not relative(page).startswith(FIXED) and page.name != "CHANGELOG.md":
+        for name in NAMED.findall(prose(page)):
+            assert "NAME" in name or any(ROOT.glob(name.rstrip("/"))), f"{relative(page)} names {name}"
     text = page.read_text(encoding="utf-8")
-    for private in (
-        "../shared",
-        "/home/",
-        f"{ROOT}/",
-        f"{Path.home()}/.",
-        "/tmp/",
-        "METHOD.md",
-        "FACTS.md",
-        "HOUSE.md",
-        "DESIGN.md",
-    ):
-        assert private not in text, f"{relative(page)}: {private}"
+    private = ["../shared", "/home/", f"{ROOT}/", f"{Path.home()}/.", "/tmp/", "METHOD.md", "FACTS.md", "HOUSE.md",
+               "DESIGN.md"]  # fmt: skip
+    assert not [name for name in private if name in text], relative(page)
 
 
 COMMANDS = [(block, words) for page in PAGES for block in blocks(page, "bash") for words in msdc_commands(block)]
 
 
-@pytest.mark.parametrize("block, words", COMMANDS, ids=[f"{block} {' '.join(words[1:3])}" for block, words in COMMANDS])
-def test_commands_parse(block, words):
+def test_commands_parse():
     """Verbs and options exist and take the values shown; nothing is run."""
-    if relative(block.file).startswith("docs/results/history/"):
-        return
-    command: click.Command = msdc
-    context = click.Context(msdc, info_name="msdc")
-    rest = words[1:]
-    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
-        inner = command.get_command(context, rest[0])
-        if inner is None:
-            break
-        context, command, rest = click.Context(inner, parent=context, info_name=rest[0]), inner, rest[1:]
-    assert command is not msdc, f"{block}: no verb {words[1]}"
-    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
-    for word in rest:
-        option = word.partition("=")[0] if word.startswith("--") else word
-        if option.startswith("-"):
-            assert option in known, f"{block}: {' '.join(words)}: no option {option}"
-    for parameter in command.params:
-        if isinstance(parameter, click.Option) and isinstance(parameter.type, click.Choice):
-            for option, value in itertools.pairwise(rest):
-                if option in parameter.opts:
-                    assert value in parameter.type.choices, f"{block}: {option} {value}"
+    for block, words in COMMANDS:
+        if relative(block.file).startswith("docs/results/history/"):
+            continue
+        command: click.Command = msdc
+        context = click.Context(msdc, info_name="msdc")
+        rest = words[1:]
+        while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+            inner = command.get_command(context, rest[0])
+            if inner is None:
+                break
+            context, command, rest = click.Context(inner, parent=context, info_name=rest[0]), inner, rest[1:]
+        assert command is not msdc, f"{block}: no verb {words[1]}"
+        options = {option: one for one in command.params for option in (*one.opts, *one.secondary_opts)}
+        for word, value in itertools.zip_longest(rest, rest[1:]):
+            option = word.partition("=")[0] if word.startswith("--") else word
+            if option.startswith("-"):
+                assert option in options, f"{block}: {' '.join(words)}: no option {option}"
+                if isinstance(options[option].type, click.Choice) and "=" not in word:
+                    assert value in options[option].type.choices, f"{block}: {option} {value}"
 
 
 def resolves(name: str) -> bool:

@@ -170,7 +170,10 @@ def repeats(root: Path, *words: object, result: Callable[[Path], Callable[[], ob
 
 
 def replaces(root: Path, target: str, before: Callable[[], object], *words: object) -> Audited:
-    """A verb with --force over a `target` of before: the old or the new one, whole, at every moment."""
+    """A verb with --force over a `target` of before: the old or the new one, whole, at every moment.
+
+    Between two renames the old one has a hidden name, from which the next writer puts it back.
+    """
     path = root / target
     whole: list[dict[str, str]] = []
 
@@ -185,8 +188,9 @@ def replaces(root: Path, target: str, before: Callable[[], object], *words: obje
         return contents(root, _tops)
 
     def kept() -> None:
-        assert os.path.lexists(path), "the old one is gone, and the new one is not there"
-        assert contents(path) in whole, "neither the old one nor the new one"
+        found = path if os.path.lexists(path) else next(root.glob(f".{target}.*.old"), None)
+        assert found is not None, "the old one is gone, and the new one is not there"
+        assert contents(found) in whole, "neither the old one nor the new one"
 
     def work() -> None:
         verb(*words, "--force")

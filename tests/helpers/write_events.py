@@ -2,7 +2,7 @@
 
 Seen are files opened for writing, renames, removals, new folders, links and changed modes; `msdc.files` raises events
 of its own for what no audit event covers (`msdc.files.complete`: the content of a file or folder is there and not
-renamed yet; `msdc.files.exchange`). Compiled libraries write to files that Python made or renames, so that the state
+renamed yet). Compiled libraries write to files that Python made or renames, so that the state
 before and after is among the windows. An audit hook cannot be removed: it is installed in the child only.
 """
 
@@ -22,7 +22,7 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CHANGES = {
     "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.utime",
     "shutil.copyfile", "shutil.copytree", "shutil.rmtree", "shutil.move", "tempfile.mkstemp", "tempfile.mkdtemp",
-    "msdc.files.complete", "msdc.files.exchange",
+    "msdc.files.complete",
 }  # fmt: skip
 # Numbers of time and memory, which no two runs share.
 CLOCK = ("seconds", "steps_per_second", "minutes_per_10000_steps", "peak_mib", "created", "hours")

@@ -6,9 +6,7 @@ import sys
 import threading
 import time
 
-import platformdirs
 import pytest
-from platformdirs.macos import MacOS
 
 from msdc import files
 from msdc.errors import InputError, MsdcError
@@ -23,10 +21,7 @@ def whole(folder) -> bool:
     return len({(folder / name).read_text() for name in ("one", "two", "three")}) == 1
 
 
-@pytest.mark.parametrize("exchange", [True, False], ids=["exchange", "two-renames"])
-def test_many_writers_of_one_folder(tmp_path, monkeypatch, exchange):
-    if not exchange:
-        monkeypatch.setattr(files, "_exchange", lambda *_: False)
+def test_many_writers_of_one_folder(tmp_path):
     target, errors = tmp_path / "model", []
 
     def writer(mark: str) -> None:
@@ -56,58 +51,37 @@ def test_without_force_the_second_writer_is_refused(tmp_path):
     assert (tmp_path / "model/one").read_text() == "early"
 
 
-def test_replacing_leaves_no_moment_without_a_folder(tmp_path):
-    target = tmp_path / "model"
-    with files.staged_folder(target) as stage:
-        write(stage, "old")
-    missing, stop = [], threading.Event()
-
-    def watch() -> None:
-        while not stop.is_set():
-            if not target.is_dir():
-                missing.append(1)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    for number in range(50):
-        with files.staged_folder(target, force=True) as stage:
-            write(stage, str(number))
-    stop.set()
-    watcher.join()
-    assert not missing and (target / "one").read_text() == "49"
-
-
 def test_left_over_folders_are_removed_after_a_day(tmp_path):
     target = tmp_path / "model"
-    old, young = tmp_path / ".model.a.partial", tmp_path / ".model.b.partial"
-    foreign = tmp_path / ".other.a.partial"
+    old, young = tmp_path / ".model.0000000a.partial", tmp_path / ".model.0000000b.partial"
+    foreign = tmp_path / ".other.0000000a.partial"
     for folder in (old, young, foreign):
         folder.mkdir()
         (folder / "file").write_text("x")
-    hidden = tmp_path / ".model.c.old"
-    (hidden / "old").mkdir(parents=True)
-    write(hidden / "old", "kept")
-    for folder in (old, foreign, hidden):
+    for folder in (old, foreign):
         for path in (*folder.rglob("*"), folder):
             os.utime(path, (0, 0))
     # A kill between two renames left only the hidden copy: it comes back, and is what --force would replace.
+    hidden = tmp_path / ".model.0000000c.old"
+    hidden.mkdir()
+    write(hidden, "kept")
     with pytest.raises(InputError, match="exists already"), files.staged_folder(target):
         pass
     assert (target / "one").read_text() == "kept"
     assert not old.exists() and not hidden.exists() and young.exists() and foreign.exists()
 
 
-@pytest.mark.parametrize("mask", [0o077, 0o027, 0o022, 0o002])
+@pytest.mark.parametrize("mask", [0o077, 0o027, 0o002])
 def test_umask(tmp_path, mask):
-    code = (
-        "import os, sys; from pathlib import Path; from msdc import files; folder = Path(sys.argv[1])\n"
-        f"os.umask({mask})\n"
-        "files.write_text(folder / 'text', 'x')\n"
-        "with files.staged_folder(folder / 'model') as stage: (stage / 'one').write_text('x')\n"
-    )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=60)
+    before = os.umask(mask)
+    try:
+        files.write_text(tmp_path / "text", "x")
+        with files.staged_folder(tmp_path / "model") as stage:
+            (stage / "one").touch(0o600)
+    finally:
+        os.umask(before)
     assert (tmp_path / "text").stat().st_mode & 0o777 == 0o666 & ~mask
-    assert (tmp_path / "model/one").stat().st_mode & 0o777 == 0o666 & ~mask
+    assert (tmp_path / "model/one").stat().st_mode & 0o777 == 0o600 | 0o444 & ~mask
     assert (tmp_path / "model").stat().st_mode & 0o777 == 0o777 & ~mask
 
 
@@ -135,24 +109,9 @@ def test_a_lock_that_cannot_be_made_is_one_line(tmp_path):
         pass
 
 
-@pytest.mark.parametrize(("platform", "place"), [("darwin", "Library/Caches/msdc"), ("linux", ".cache/msdc")])
-def test_where_the_cache_is(tmp_path, monkeypatch, platform, place):
+def test_where_the_cache_is(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name, appauthor: MacOS(name, appauthor).user_cache_dir)
-    assert files.user_cache() == tmp_path / place
-    # The cache of an earlier version stays the cache.
-    (tmp_path / ".cache" / "msdc").mkdir(parents=True)
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     assert files.user_cache() == tmp_path / ".cache" / "msdc"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own"))
     assert files.user_cache() == tmp_path / "own" / "msdc"
-
-
-def test_the_cache_on_windows(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(sys, "platform", "win32")
-    asked = {}
-    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name, **more: asked.update(name=name, **more) or "C:/c")
-    assert str(files.user_cache()) == "C:/c" and asked == {"name": "msdc", "appauthor": False}

@@ -28,23 +28,19 @@ def one_error_line(done, code):
     return lines[0]
 
 
-def test_help_imports_no_torch():
-    code = (
-        "import sys, msdc.cli\ntry:\n msdc.cli.main(['--help'])\nexcept SystemExit:\n pass\n"
-        "print('torch' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout.rstrip().endswith("False") and all(verb in done.stdout for verb in VERBS)
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_help_without_torch(verb):
-    code = (
-        f"import sys, msdc.cli\ntry:\n msdc.cli.main(['{verb}', '--help'])\nexcept SystemExit as e:\n print(e.code)\n"
-        "print('torch' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout.splitlines()[-2:] == ["0", "False"], done.stdout + done.stderr
+def test_help_of_every_verb_imports_no_torch():
+    code = f"""
+import sys, msdc.cli
+for words in [[], *([verb] for verb in {list(VERBS)!r})]:
+    try:
+        msdc.cli.main([*words, "--help"])
+    except SystemExit as ended:
+        assert ended.code == 0, words
+    assert "torch" not in sys.modules, words
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Usage: msdc") == 1 + len(VERBS) and all(verb in done.stdout for verb in VERBS)
 
 
 def test_a_folder_that_is_no_model_and_a_name_nobody_knows(tmp_path):
@@ -72,7 +68,7 @@ def test_empty_and_one_column_corpora_and_unknown_keys(tmp_path, tiny_recipe_tre
     assert not (tmp_path / "run").exists()  # checked before any work
     corpus.write_text("one column\nand no more\n")
     assert "line 1: 1 columns, expected 2" in run(tree)
-    assert "colour: unknown key" in run(tree | {"colour": "red"})
+    assert "unknown key 'colour'" in run(tree | {"colour": "red"})
 
 
 def test_a_truncated_safetensors_file(tmp_path, tiny_recipe_tree):

@@ -32,13 +32,13 @@ def model() -> msdc.Encoder:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path) -> Path:
     path = tmp_path / "notes.txt"
     path.write_text("\n".join(LINES) + "\n", encoding="utf-8")
     return path
 
 
-def test_a_query_in_another_language_finds_the_line(model: msdc.Encoder, file: Path, tmp_path: Path) -> None:
+def test_a_query_in_another_language_finds_the_line(model, file, tmp_path):
     queries = ["Die Katze schläft auf dem Dach", "la soupe manque de sel", "Çorbanın tuza ihtiyacı var"]
     index = Index(model, file, tmp_path / "index")
     answers = [index.search(query, 2) for query in queries]
@@ -47,7 +47,7 @@ def test_a_query_in_another_language_finds_the_line(model: msdc.Encoder, file: P
     assert all(answer.encode_ms > 0 for answer in answers)
 
 
-def test_the_ranking_is_the_exact_one(model: msdc.Encoder, file: Path, tmp_path: Path) -> None:
+def test_the_ranking_is_the_exact_one(model, file, tmp_path):
     index = Index(model, file, tmp_path / "index")
     answer = index.search("music lessons")
     cosines = unit_rows(model.encode(index.texts)) @ unit_rows(model.encode(["music lessons"]))[0]
@@ -55,7 +55,7 @@ def test_the_ranking_is_the_exact_one(model: msdc.Encoder, file: Path, tmp_path:
     assert np.allclose([hit.cosine for hit in answer.hits], np.sort(cosines)[::-1], atol=2e-3)
 
 
-def test_the_index_stays_and_only_new_lines_are_encoded(model: msdc.Encoder, file: Path, tmp_path: Path) -> None:
+def test_the_index_stays_and_only_new_lines_are_encoded(model, file, tmp_path):
     folder = tmp_path / "index"
     before = Index(model, file, folder).search("a pet", 5)
     assert Index(model, file, folder).encoded == 0
@@ -67,19 +67,7 @@ def test_the_index_stays_and_only_new_lines_are_encoded(model: msdc.Encoder, fil
     assert after.hits[0].cosine == pytest.approx(before.hits[0].cosine, abs=1e-3)
 
 
-@pytest.mark.parametrize("name", ["vectors.f16", "keys.u64", "index.json"])
-def test_a_damaged_index_is_made_anew(model: msdc.Encoder, file: Path, tmp_path: Path, name: str) -> None:
-    folder = tmp_path / "index"
-    Index(model, file, folder)
-    data = (folder / name).read_bytes()
-    (folder / name).write_bytes(data[: len(data) // 2])
-    assert Index(model, file, folder).encoded == 5
-    assert Index(model, file, folder).encoded == 0
-
-
-def test_one_flipped_bit_anywhere_is_made_anew(
-    model: msdc.Encoder, file: Path, tmp_path: Path, capsys, record_property
-) -> None:
+def test_one_flipped_bit_anywhere_is_made_anew(model, file, tmp_path, capsys, record_property):
     """In every region of every file: the answer of before, one line, and nothing to say the next time."""
     folder = tmp_path / "index"
     expected = Index(model, file, folder).search("a pet", 5).hits
@@ -100,13 +88,13 @@ def test_one_flipped_bit_anywhere_is_made_anew(
             assert said.count("\n") == 1 and "the index is damaged" in said, (path.name, place, said)
             assert Index(model, file, folder).encoded == 0
             assert capsys.readouterr().err == ""
+        path.write_bytes(raw[: len(raw) // 2])
+        assert Index(model, file, folder).encoded == 5
     (folder / "index.json").unlink()
     assert Index(model, file, folder).encoded == 5
 
 
-def test_lines_in_an_unknown_script_are_named_and_not_found(
-    model: msdc.Encoder, file: Path, tmp_path: Path, capsys
-) -> None:
+def test_lines_in_an_unknown_script_are_named_and_not_found(model, file, tmp_path, capsys):
     """All of them had nearly one vector, which a query of one word was often nearest to."""
     unknown = ["אני גר בירושלים", "ילדים משחקים בגן.", "妹妹在窗边喂一只小鸟。", "👩‍🔬 👍"]
     known = [*LINES[2:5], "Żółta łódka płynie przez jezioro", "Price: 5 € (לחם) for two loaves of bread"]
@@ -124,7 +112,7 @@ def test_lines_in_an_unknown_script_are_named_and_not_found(
     assert again.search("violon").hits == [] and again.unread == 4
 
 
-def test_an_index_of_an_earlier_format_is_made_anew(model: msdc.Encoder, file: Path, tmp_path: Path, capsys) -> None:
+def test_an_index_of_an_earlier_format_is_made_anew(model, file, tmp_path, capsys):
     folder = tmp_path / "index"
     Index(model, file, folder)
     head = json.loads((folder / "index.json").read_text())
@@ -133,7 +121,7 @@ def test_an_index_of_an_earlier_format_is_made_anew(model: msdc.Encoder, file: P
     assert Index(model, file, folder).encoded == 5 and "earlier version" in capsys.readouterr().err
 
 
-def test_bad_input_is_one_line(model: msdc.Encoder, file: Path, tmp_path: Path) -> None:
+def test_bad_input_is_one_line(model, file, tmp_path):
     with pytest.raises(InputError, match="no such file"):
         distinct_lines(tmp_path / "none.txt")
     cases = [("e.txt", b"\n \n", "no line with text"), ("b.txt", b"ok\n\xff\xfe\n", "line 2: not valid UTF-8")]
@@ -151,7 +139,7 @@ def test_bad_input_is_one_line(model: msdc.Encoder, file: Path, tmp_path: Path) 
     assert (strange / "thesis.txt").read_text() == "do not lose me"
 
 
-def test_the_command(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command(file, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     words = [str(file), "zug in die stadt"]
     answer = json.loads(CliRunner().invoke(command, [*words, "--json", "-k", "1"]).stdout)
@@ -160,7 +148,7 @@ def test_the_command(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "all from disk" in again.stderr and LINES[0] in again.stdout and " ms to search" in again.stderr
 
 
-def test_a_changed_file_is_read_again_by_the_next_search(model: msdc.Encoder, file: Path, tmp_path: Path) -> None:
+def test_a_changed_file_is_read_again_by_the_next_search(model, file, tmp_path):
     index = Index(model, file, tmp_path / "index")
     assert index.search("a violinist", 1).hits[0].text == "My sister plays the violin."
     file.write_text("\n".join([*LINES, "A man with a cello and a violin."]) + "\n", encoding="utf-8")
@@ -170,7 +158,7 @@ def test_a_changed_file_is_read_again_by_the_next_search(model: msdc.Encoder, fi
     assert [hit.text for hit in index.search("a violinist").hits] == ["Only this."]
 
 
-def test_the_python_interface(model: msdc.Encoder, file: Path, tmp_path: Path) -> None:
+def test_the_python_interface(model, file, tmp_path):
     index = msdc.open_index(file, model, folder=tmp_path / "index")
     assert repr(index) == f"Index('{file}', 5 texts, model='msdc-mini', width=384)"
     found = index.search("la soupe manque de sel", top=3, threshold=0.3)
@@ -182,7 +170,7 @@ def test_the_python_interface(model: msdc.Encoder, file: Path, tmp_path: Path) -
             wrong()
 
 
-def test_columns_gzip_and_a_threshold_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_gzip_and_a_threshold_on_the_command_line(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = tmp_path / "notes.csv.gz"
     path.write_bytes(gzip.compress(b'id,note\n1,"The soup, again, needs salt."\n2,The cat sleeps.\n'))
@@ -196,7 +184,7 @@ def test_columns_gzip_and_a_threshold_on_the_command_line(tmp_path: Path, monkey
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("top", [1, 7, 700, 701])
-def test_nearest_is_a_whole_sort(dtype: type, top: int) -> None:
+def test_nearest_is_a_whole_sort(dtype: type, top: int):
     """Against sorting every product; equal ones in the order of the lines."""
     generator = np.random.default_rng(3)
     vectors_ND = generator.integers(-3, 4, (701, 8)).astype(dtype)  # many ties, no rounding
