@@ -124,7 +124,7 @@ def _processor() -> tuple[str, tuple[str, ...]]:
 
 def _memory_mib() -> float:
     """Total memory, or the container's limit where that is lower."""
-    total = psutil.virtual_memory().total / 2**20
+    total = float(psutil.virtual_memory().total) / 2**20
     for limit_file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         limit = _read(limit_file).strip()
         if limit.isdigit() and 0 < int(limit) / 2**20 < total:
