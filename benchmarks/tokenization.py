@@ -71,6 +71,7 @@ def prepare(kind: str, data: Path, work: Path) -> Path:
 
     from msdc.encoders.folder import locate_model
     from msdc.export.tokenizer.compile import compile_tokenizer
+    from msdc.text.tokenizer import write_fast_copy
 
     folder = work / kind.replace(" ", "-")
     if (folder / "made").is_file():
@@ -86,7 +87,7 @@ def prepare(kind: str, data: Path, work: Path) -> Path:
     elif kind == "byte-fallback BPE":
         gemma(texts=training_texts(data), size=SIZE).save(str(source))
     else:
-        shutil.copyfile(Path(locate_model("msdc-mini")) / "tokenizer.json", source)
+        write_fast_copy(Path(locate_model("msdc-mini")) / "tokenizer.model", source)
     start = time.process_time()
     if kind == "SentencePiece model":
         write_piece_bundle(folder / "bundle", (Path(locate_model("msdc-mini")) / "tokenizer.model").read_bytes())

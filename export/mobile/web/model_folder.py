@@ -1,8 +1,9 @@
 """A student's folder for transformers.js: `pipeline("feature-extraction", ID)` in a browser or in Node.
 
 Added to the folder: `onnx/model.onnx` in float32, which Node and WebGPU take by default, `onnx/model_quantized.onnx`,
-which browsers take, and, where transformers.js reads `tokenizer.json` otherwise than `tokenizers`, one that both read
-alike. On the golden texts both programs are compared with the model's own vectors, transformers.js's ids with ours.
+which browsers take, `tokenizer.json` where there is only a SentencePiece `.model`, and, where transformers.js reads it
+otherwise than `tokenizers`, one that both read alike. On the golden texts both programs are compared with the model's
+own vectors, transformers.js's ids with ours.
 
 Shapes: N texts, D sentence width.
 """
@@ -28,7 +29,14 @@ from msdc.export.mobile.web.transformers_js import (
 )
 from msdc.files import read_json, staged_folder, write_text
 from msdc.progress import say
-from msdc.text.tokenizer import JSON_FILE, MAX_TOKENIZER_BYTES, FastTokenizer, Tokenizer
+from msdc.text.tokenizer import (
+    JSON_FILE,
+    MAX_TOKENIZER_BYTES,
+    MODEL_FILE,
+    FastTokenizer,
+    Tokenizer,
+    write_fast_copy,
+)
 
 if TYPE_CHECKING:
     from msdc.compress.student.config import StudentConfig
@@ -58,11 +66,16 @@ def _write_tokenizer(
         model = Path(temporary) / "model"
         model.mkdir()
         for name in READ:
-            shutil.copyfile(folder / name, model / name)
+            if (folder / name).is_file():
+                shutil.copyfile(folder / name, model / name)
+            else:
+                write_fast_copy(folder / MODEL_FILE, model / name)
         other = differing(texts, rows, ids_of(model, list(texts)), length, eos_id)
         if not other:
+            if not file.is_file():
+                shutil.copyfile(model / JSON_FILE, file)
             return
-        made = spelled(read_json(file, MAX_TOKENIZER_BYTES))
+        made = spelled(read_json(model / JSON_FILE, MAX_TOKENIZER_BYTES))
         if made is None:
             raise GateError(f"transformers.js: {told(other, len(texts))}")
         (model / JSON_FILE).write_text(json.dumps(made, ensure_ascii=False), encoding="utf-8")
@@ -167,7 +180,9 @@ def add_transformers_js(folder: Path, hub_id: str = "OWNER/NAME") -> None:
         raise InputError(f"{folder}: no files for transformers.js ({obstacle})")
     if not encoder.defaults.include_prompt:
         raise InputError(f"{folder}: no files for transformers.js (it does not count a prompt's tokens)")
-    lacking = [name for name in READ if not (folder / name).is_file()]
+    # A tokenizer.json is written where there is a SentencePiece `.model`.
+    given = {JSON_FILE} if (folder / MODEL_FILE).is_file() else set()
+    lacking = [name for name in READ if name not in given and not (folder / name).is_file()]
     if lacking:
         raise InputError(f"{folder}: no files for transformers.js (it lacks {', '.join(lacking)})")
     prompt = encoder.defaults.prompt()
