@@ -128,44 +128,42 @@ def _text_columns(table: Table) -> list[int]:
     return [column for column in range(table.width) if is_text(column)]
 
 
-def _named(table: Table, corpus: Corpus) -> list[int]:
-    """Indices of the columns that a corpus names.
+def find_columns(table: Table, corpus: Corpus, what: str, known: Sequence[tuple[str, ...]]) -> list[int]:
+    """The columns that the corpus names, those of one set of known names, all columns, or all with text.
+
+    `what` names the columns for messages; plain text may have several.
 
     Raises:
-        InputError: no such column.
+        InputError: the corpus names what is not there, or it cannot be told which are meant.
     """
-    found = []
-    for column in corpus.columns:
-        if isinstance(column, str) and column in table.names:
-            found.append(table.names.index(column))
-        elif isinstance(column, int) and 1 <= column <= table.width:
-            found.append(column - 1)
-        else:
-            raise InputError(f"{table.path}: no column {column!r} (have {table.columns()})")
-    return found
-
-
-def _find(table: Table, corpus: Corpus, known: Sequence[tuple[str, ...]], what: str) -> list[int] | None:
-    """The columns that the corpus names, else those with one set of known names; None where there are none.
-
-    Raises:
-        InputError: the corpus names another number of columns.
-    """
+    wanted = len(known[0])
     if corpus.columns:
-        found, wanted = _named(table, corpus), len(known[0])
-        if len(found) != wanted:
+        found = []
+        for column in corpus.columns:
+            if column not in table.names and not (isinstance(column, int) and 1 <= column <= table.width):
+                raise InputError(f"{table.path}: no column {column!r} (have {table.columns()})")
+            found.append(table.names.index(column) if isinstance(column, str) else column - 1)
+        if len(found) != wanted and corpus.kind != "text":
             raise InputError(f"{table.path}: {what} need {wanted} columns, the corpus names {len(found)}")
         return found
     names = [name.lower() for name in table.names]
     lasts = [name.rsplit(".", 1)[-1] for name in names]
-    fit = ([have.index(name) for name in one] for one in known for have in (names, lasts) if set(one) <= set(have))
-    return next(fit, None)
+    for one in known:
+        for have in (names, lasts):
+            if set(one) <= set(have):
+                return [have.index(name) for name in one]
+    for columns in (list(range(table.width)), _text_columns(table)):
+        if len(columns) == wanted:
+            return columns
+    hint = ", ".join("ABC"[:wanted])
+    raise unknown_format(table.path, f"{table.seen()}; which {what} are meant: `columns: [{hint}]`")
 
 
-def _languages(table: Table, corpus: Corpus, texts: list[int]) -> list[Pair] | None:
+def _languages(table: Table, corpus: Corpus) -> list[Pair] | None:
     """Pairs of columns named by languages; None where they are not."""
     empty = [c for c in range(table.width) if not any(row[c] for row in table.sample if c < len(row))]
-    named = {column: code_of(name) for column, name in enumerate(table.names) if column in (*texts, *empty)}
+    texts = (*_text_columns(table), *empty)
+    named = {column: code_of(name) for column, name in enumerate(table.names) if column in texts}
     codes = {column: code for column, code in named.items() if code is not None}
     sources = [column for column, code in codes.items() if _is_language(code, corpus.source)]
     if len(codes) < 2 or (not sources and len(codes) < len(table.names)):
@@ -186,57 +184,11 @@ def find_pairs(table: Table, corpus: Corpus, language: str | None) -> list[Pair]
     Raises:
         InputError: no two columns can be told, or no language.
     """
-    texts = _text_columns(table)
-    if not corpus.columns and (pairs := _languages(table, corpus, texts)) is not None:
+    if not corpus.columns and (pairs := _languages(table, corpus)) is not None:
         return pairs
-    found = _find(table, corpus, PAIR_NAMES, "pairs (source, target)")
-    if found is None and table.width == 2:
-        found = [0, 1]
-    if found is None and len(texts) == 2:
-        found = texts
-    if found is None:
-        raise unknown_format(table.path, f"{table.seen()}; which two are the pair: `columns: [A, B]`")
+    one, two = find_columns(table, corpus, "pairs (source, target)", PAIR_NAMES)
     if table.names and corpus.columns and not corpus.languages:
-        language = code_of(table.names[found[1]]) or language
+        language = code_of(table.names[two]) or language
     if language is None:
         raise unnamed_language(table.path)
-    return [Pair(found[0], found[1], language)]
-
-
-def find_triple(table: Table, corpus: Corpus) -> list[int]:
-    """The three columns of a table of triples.
-
-    Raises:
-        InputError: the corpus names other than three.
-    """
-    texts = _text_columns(table)
-    by_text = texts if table.width > 3 and len(texts) == 3 else [0, 1, 2]
-    return _find(table, corpus, TRIPLE_NAMES, "triples") or by_text
-
-
-def find_labelled(table: Table, corpus: Corpus) -> list[int]:
-    """The columns of label, premise and hypothesis in a table of labelled pairs.
-
-    Raises:
-        InputError: they cannot be told.
-    """
-    found = _find(table, corpus, LABELLED_NAMES, "labelled pairs (label, premise, hypothesis)")
-    if found is None and (table.names or table.width != 3):
-        seen = f"{table.seen()}; which are label, premise and hypothesis: `columns: [A, B, C]`"
-        raise unknown_format(table.path, seen)
-    return found or [0, 1, 2]
-
-
-def find_texts(table: Table, corpus: Corpus) -> list[int]:
-    """The columns of a table of plain text.
-
-    Raises:
-        InputError: more than one column could be meant.
-    """
-    if corpus.columns:
-        return _named(table, corpus)
-    texts = _text_columns(table)
-    found = _find(table, corpus, [(name,) for name in (*TEXT_NAMES, corpus.source)], "texts") or texts
-    if len(found) != 1:
-        raise unknown_format(table.path, f"{table.seen()}; which holds the text: `columns: [A]`")
-    return found
+    return [Pair(one, two, language)]

@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 
 from msdc.distill.data import Row
 from msdc.distill.data.columns import (
+    LABELLED_NAMES,
+    TEXT_NAMES,
+    TRIPLE_NAMES,
     base_code,
-    find_labelled,
+    find_columns,
     find_pairs,
-    find_texts,
-    find_triple,
     is_header,
     unknown_format,
     unnamed_language,
@@ -222,10 +223,10 @@ def table_sources(table: Table, corpus: Corpus, language: str | None) -> list[So
         return Source(name, code, table.size // of, corpus, entries, _form(table, columns))
 
     if corpus.kind == "triples":
-        triple = find_triple(table, corpus)
+        triple = find_columns(table, corpus, "triples", TRIPLE_NAMES)
         return [make(triple, corpus.source, 1, "", lambda one, two, third: Row(one, two, corpus.source, third))]
     if corpus.kind == "text":
-        texts = find_texts(table, corpus)
+        texts = find_columns(table, corpus, "texts", [(name,) for name in (*TEXT_NAMES, corpus.source)])
         return [make([at], corpus.source, len(texts), at + 1, lambda text: _plain(text, corpus)) for at in texts]
     pairs = find_pairs(table, corpus, language)
 
@@ -338,31 +339,18 @@ def _nli_class(cell: object) -> str:
 
 
 def _labelled(path: Path, corpus: Corpus) -> tuple[str, Callable[[], Iterator[tuple[int, list[str] | str]]]]:
-    """What a file of NLI is read as; its lines: class, premise and hypothesis with the number, or what is wrong.
-
-    Tab-separated text has these as its first columns; other tables have them under their usual names, or under those
-    that the corpus names.
-    """
-    plain = suffix_of(path) not in TABLES and not corpus.columns
-    table = None if plain else _open_table(path, corpus)
-    columns = [] if table is None else find_labelled(table, corpus)
-
-    def lines() -> Iterator[tuple[int, list[Any] | str]]:
-        if table is not None:
-            yield from table.read(columns)
-            return
-        for number, line in iterate_lines(path):
-            cells = line.split("\t")
-            yield number, cells[:3] if len(cells) >= 3 else f"{len(cells)} columns"
+    """What a table of NLI is read as; its rows: class, premise and hypothesis with the number, or what is wrong."""
+    table = _open_table(path, corpus)
+    columns = find_columns(table, corpus, "labelled pairs (label, premise, hypothesis)", LABELLED_NAMES)
 
     def read() -> Iterator[tuple[int, list[str] | str]]:
-        for number, cells in lines():
+        for number, cells in table.read(columns):
             if isinstance(cells, str) or not all(isinstance(cell, str) for cell in cells[1:]):
                 yield number, cells if isinstance(cells, str) else "not text"
             else:
                 yield number, [_nli_class(cells[0]), *cells[1:]]
 
-    return corpus.kind if table is None else _form(table, columns), read
+    return _form(table, columns), read
 
 
 def read_nli(path: Path, corpus: Corpus, language: str | None) -> list[Source]:

@@ -23,10 +23,9 @@ from msdc.errors import InputError
 from msdc.extras import require
 from msdc.files import atomic_path, disk_errors, read_json, sha256_file, user_cache, write_json
 from msdc.progress import say, warn
-from msdc.text.tabular import BATCH_ROWS, Table, arrow_table
+from msdc.text.tabular import BATCH_ROWS, Table, arrow_table, first_line
 
 OPUS_URL = "https://object.pouta.csc.fi/OPUS-{name}/{version}/moses/{pair}.txt.zip"
-FILE_NAME = "downloads.json"
 # Files of a model folder that its numbers depend on.
 _MODEL_FILES = re.compile(r".*\.(safetensors|json|model|txt)$")
 
@@ -38,10 +37,6 @@ class PairMissing(InputError):
 def corpus_cache() -> Path:
     """The user's cache folder for downloaded corpora."""
     return user_cache() / "corpora"
-
-
-def _reason(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 # --- OPUS -------------------------------------------------------------------------------------------------------------
@@ -147,7 +142,7 @@ def fetch_hub(corpus: Corpus) -> list[Path]:
 
         folder = Path(snapshot_download(name, repo_type="dataset", revision=revision or None, allow_patterns=patterns))
     except Exception as error:
-        raise InputError(f"hub corpus {name}: cannot be fetched ({_reason(error)})") from error
+        raise InputError(f"hub corpus {name}: cannot be fetched ({first_line(error)})") from error
     return link_by_language(folder, corpus)
 
 
@@ -186,7 +181,7 @@ def saved_table(folder: Path) -> Table:
     try:
         found = datasets.load_from_disk(str(folder))
     except Exception as error:
-        raise InputError(f"{folder}: not a folder that datasets.load_from_disk opens ({_reason(error)})") from error
+        raise InputError(f"{folder}: not a folder that datasets.load_from_disk opens ({first_line(error)})") from error
     return _table(folder, _train_part(folder, found), "data set of save_to_disk")
 
 
@@ -247,7 +242,7 @@ def _load_hub(corpus: Corpus) -> list[tuple[Any, str | None]]:
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"hub corpus {name}: cannot be opened ({_reason(error)})") from error
+        raise InputError(f"hub corpus {name}: cannot be opened ({first_line(error)})") from error
     return [(_train_part(f"hub corpus {name}", data), language) for data, language in found]
 
 
@@ -328,7 +323,7 @@ def record_downloads(recipe: Recipe, folder: Path) -> None:
     Raises:
         InputError: something cannot be fetched, or the record is damaged.
     """
-    file = folder / FILE_NAME
+    file = folder / "downloads.json"
     now = find_downloads(recipe)
     if now and not file.is_file():
         write_json(file, now)

@@ -89,30 +89,24 @@ class TextStream:
     def _interleaved(self, rng: np.random.Generator) -> Iterator[Row]:
         share = weights(self.sources, self.balance)
         open_rows = [in_passes(source) for source in self.sources]
-        live = [True] * len(self.sources)
-        finished_once = [False] * len(self.sources)
+        finished = np.zeros(len(self.sources), bool)
         repeat = self.balance != "proportional"
-        while any(live):
-            probability = share * np.array(live)
+        while True:
+            probability = share if repeat else share * ~finished
             for pick in rng.choice(len(self.sources), size=BLOCK, p=probability / probability.sum()).tolist():
-                if not live[pick]:
+                if finished[pick] and not repeat:
                     continue
                 row = next(open_rows[pick], None)
                 if row is None:
                     self._report(self.sources[pick])
-                    finished_once[pick] = True
+                    finished[pick] = True
                     # An epoch ends when every source was read to its end; small ones repeat until then.
-                    if not repeat:
-                        live[pick] = False
-                    elif all(finished_once):
+                    if finished.all():
                         return
-                    if repeat:
-                        open_rows[pick] = in_passes(self.sources[pick])
-                        row = next(open_rows[pick], None)
-                    if row is None:
-                        if not any(live):
-                            return
+                    if not repeat:
                         continue
+                    open_rows[pick] = in_passes(self.sources[pick])
+                    row = next(open_rows[pick])
                 yield row
 
     def _report(self, source: Source) -> None:

@@ -45,7 +45,7 @@ def test_labels_are_read_with_their_pairs(files):
     rows = list(nli.read())
     assert [row.label for row in rows[:3]] == [1.0, 0.0, 2.0] and len(rows) == 72
     assert rows[1].target == "Nobody eats bread." and rows[0].language == "en"
-    assert nli.bad == 1 and "label of NLI" in nli.first_bad  # the header
+    assert nli.bad == 0
     (scored,) = open_corpora((Corpus(path=str(files / "sts.tsv"), kind="scored"),))
     assert sorted({row.label for row in scored.read()}) == [0.0, 0.2, 0.8, 1.0]
     (plain,) = open_corpora((Corpus(path=str(files / "nli.tsv"), kind="text", columns=[2]),))
@@ -195,8 +195,8 @@ def test_named_columns_of_labelled_pairs(tmp_path):
     (source,) = open_corpora((corpus,))
     assert [(row.label, row.source, row.target) for row in source.read()] == [(2.0, "A.", "B.")] and not source.bad
     other = path.with_suffix(".csv")
-    other.write_text("id,verdict,first,second\n7,neutral,A.,B.\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"which are label, premise and hypothesis: `columns: \[A, B, C\]`"):
+    other.write_text("verdict,first,second,note\nneutral,A.,B.,x\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"which labelled pairs \(label, premise, hypothesis\) are .*: \[A, B, C\]`"):
         open_corpora((Corpus(path=str(other), kind="nli-pairs"),))
     with pytest.raises(InputError, match="need 3 columns"):
         open_corpora((Corpus(path=str(other), kind="nli", columns=("first", "second")),))

@@ -240,8 +240,7 @@ def test_labelled_pairs_become_triples(tmp_path):
     path = made(
         tmp_path / "nli.tsv",
         "gold_label\tpremise\thypothesis\nneutral\tP1\tn\nentailment\tP1\te1\nentailment\tP1\te2\n"
-        "contradiction\tP1\tc\ncontradiction\tP2\tonly\n-\tP2\tno label\nentailment\tP3\te\tx\n"
-        "contradiction\tP3\tc\tx\n",
+        "contradiction\tP1\tc\ncontradiction\tP2\tonly\n-\tP2\tno label\nentailment\tP3\te\ncontradiction\tP3\tc\n",
     )
     (source,) = open_corpus(Corpus(path=path, kind="nli"))
     found = [(r.source, r.target, r.third) for r in source.read()]
