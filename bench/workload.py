@@ -13,10 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from msdc.bench.accuracy.evaluate import plain
-from msdc.bench.accuracy.sets.named_set import find_data_folder
-from msdc.bench.accuracy.sets.registry import select_sets
-from msdc.bench.accuracy.task import Options, Task
+from msdc.bench.accuracy.sets import find_data_folder, select_sets
+from msdc.bench.accuracy.task import Settings, Task, plain
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.bench.result import Accuracy
 from msdc.bench.settings import BenchSettings
@@ -63,7 +61,7 @@ class Tasks:
         store = model if isinstance(model, VectorStore) else VectorStore(model)
         found = []
         for name, task, data in self.loaded:
-            scores = plain(task.score(store, data, Options(resamples=resamples)).scores)
+            scores = plain(task.score(store, data, Settings(resamples=resamples)).scores)
             found.append(Accuracy(task=task.name, name=name, **scores))
         return tuple(found)
 

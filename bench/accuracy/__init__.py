@@ -1,5 +1,5 @@
-"""Accuracy of any encoder or bundle; one module per task."""
+"""Accuracy of any encoder or bundle."""
 
-from msdc.bench.accuracy.evaluate import evaluate
+from msdc.bench.accuracy.evaluation import evaluate
 
 __all__ = ["evaluate"]

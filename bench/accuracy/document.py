@@ -176,12 +176,9 @@ class DriftScore(Score):
     reference: str
 
 
-TYPED: tuple[str, ...] = ("sts", "classification", "bias", "geometry", "drift")
-
-
 def _tag(value: Any) -> str:
     task = value.get("task") if isinstance(value, dict) else getattr(value, "task", "")
-    return task if task in TYPED else "other"
+    return task if task in ("sts", "classification", "bias", "geometry", "drift") else "other"
 
 
 AnyScore = Annotated[

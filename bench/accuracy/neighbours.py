@@ -1,4 +1,4 @@
-"""Nearest neighbours by cosine through faiss, and the margin scores of bitext mining.
+"""Nearest neighbours by cosine, and the margin scores of bitext mining.
 
 Shapes: N queries, M candidates, D width, K neighbours, B rows of a block, C mined candidate pairs. Every search is
 exact and works in blocks: memory is the two tables, the N x K results and one block.
@@ -7,44 +7,39 @@ exact and works in blocks: memory is the two tables, the N x K results and one b
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from msdc.errors import InputError, MsdcError
 from msdc.progress import track
 
-QUERY_BLOCK = 16_384
 # numbers of one block of similarities (256 MiB)
 BLOCK_NUMBERS = 64_000_000
-# cosines of float32 vectors closer than this may be equal
-CLEARLY = 1e-6
 MARGINS = ("ratio", "distance", "absolute")
 
 
 @contextlib.contextmanager
-def faiss_threads(count: int | None) -> Iterator[None]:
-    """Run faiss on `count` threads; None leaves the number unchanged."""
-    import faiss
-
-    before = faiss.omp_get_max_threads()
-    if count is not None:
-        faiss.omp_set_num_threads(count)
+def _threads(get: Callable[[], int], put: Callable[[int], None], count: int | None) -> Iterator[None]:
+    """Run a library on `count` threads, given its functions for the number; None leaves it unchanged."""
+    before = get()
+    put(count or before)
     try:
         yield
     finally:
-        faiss.omp_set_num_threads(before)
+        put(before)
+
+
+def _check(queries_ND: np.ndarray, candidates_MD: np.ndarray) -> None:
+    if not len(candidates_MD) or not len(queries_ND) or queries_ND.shape[1] != candidates_MD.shape[1]:
+        raise InputError(
+            f"a search needs a query, a candidate and one width; got {queries_ND.shape} and {candidates_MD.shape}"
+        )
 
 
 def nearest(
-    queries_ND: np.ndarray,
-    candidates_MD: np.ndarray,
-    k: int,
-    *,
-    threads: int | None = None,
-    progress: bool = False,
-    label: str = "search",
+    queries_ND: np.ndarray, candidates_MD: np.ndarray, k: int, *, threads: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The `k` candidates of highest inner product for each query: (similarity [N, K] float32, index [N, K] int64).
 
@@ -55,37 +50,14 @@ def nearest(
     """
     import faiss
 
-    if not len(candidates_MD) or not len(queries_ND):
-        raise InputError("a search needs at least one query and one candidate")
-    if queries_ND.shape[1] != candidates_MD.shape[1]:
-        raise InputError(f"queries have width {queries_ND.shape[1]} and candidates {candidates_MD.shape[1]}")
-    k = min(k, len(candidates_MD))
-    similarity_NK = np.empty((len(queries_ND), k), dtype=np.float32)
-    index_NK = np.empty((len(queries_ND), k), dtype=np.int64)
-    queries_ND = np.ascontiguousarray(queries_ND, dtype=np.float32)
-    candidates_MD = np.ascontiguousarray(candidates_MD, dtype=np.float32)
-    starts = range(0, len(queries_ND), QUERY_BLOCK)
-    with faiss_threads(threads):
+    _check(queries_ND, candidates_MD)
+    queries_ND, candidates_MD = (np.ascontiguousarray(one, dtype=np.float32) for one in (queries_ND, candidates_MD))
+    with _threads(faiss.omp_get_max_threads, faiss.omp_set_num_threads, threads):
         # knn reads the candidates in place; an index would copy them
-        for start in track(starts, label, enabled=progress and len(starts) > 1):
-            rows = slice(start, start + QUERY_BLOCK)
-            found = faiss.knn(queries_ND[rows], candidates_MD, k, metric=faiss.METRIC_INNER_PRODUCT)
-            similarity_NK[rows], index_NK[rows] = found
-    return similarity_NK, index_NK
-
-
-@contextlib.contextmanager
-def torch_threads(count: int | None) -> Iterator[None]:
-    """Run torch on `count` threads; None leaves the number unchanged."""
-    import torch
-
-    before = torch.get_num_threads()
-    if count is not None:
-        torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+        found: tuple[np.ndarray, np.ndarray] = faiss.knn(
+            queries_ND, candidates_MD, min(k, len(candidates_MD)), metric=faiss.METRIC_INNER_PRODUCT
+        )
+    return found
 
 
 def both_ways(
@@ -102,10 +74,7 @@ def both_ways(
     """
     import torch
 
-    if not len(source_ND) or not len(target_MD):
-        raise InputError("a search needs at least one query and one candidate")
-    if source_ND.shape[1] != target_MD.shape[1]:
-        raise InputError(f"sources have width {source_ND.shape[1]} and targets {target_MD.shape[1]}")
+    _check(source_ND, target_MD)
     count, others = len(source_ND), len(target_MD)
     k_row, k_column = min(k, others), min(k, count)
     step = max(k_column, min(count, BLOCK_NUMBERS // others))
@@ -114,7 +83,7 @@ def both_ways(
     best_MK = torch.full((others, k_column), -torch.inf)
     best_index_MK = torch.zeros(others, k_column, dtype=torch.int64)
     block = torch.empty(step, others)
-    with torch_threads(threads), torch.inference_mode():
+    with _threads(torch.get_num_threads, torch.set_num_threads, threads), torch.inference_mode():
         starts = range(0, count, step)
         for start in track(starts, "search both ways", enabled=progress and len(starts) > 1):
             rows = slice(start, min(start + step, count))
@@ -135,30 +104,15 @@ def gold_ranks(
 ) -> tuple[np.ndarray, np.ndarray]:
     """For each query, the number of candidates more similar than its gold one, and of others equally similar.
 
-    Exact over the whole pool. Where the two nearest candidates show that the gold one is clearly first, the ranks are
-    known; only the other queries are compared with every candidate.
+    Exact: every query is compared with the whole pool.
     """
-    gold_N = np.asarray(gold_N, dtype=np.int64)
-    above_N, level_N = np.zeros(len(gold_N), dtype=np.int64), np.zeros(len(gold_N), dtype=np.int64)
-    similarity_NK, index_NK = nearest(queries_ND, candidates_MD, 2, threads=threads)
-    clear_N = index_NK[:, 0] == gold_N
-    if similarity_NK.shape[1] == 2:
-        clear_N &= similarity_NK[:, 0] - similarity_NK[:, 1] > CLEARLY
-    rest = np.flatnonzero(~clear_N)
-    if len(rest):
-        above_N[rest], level_N[rest] = _counted_ranks(queries_ND[rest], candidates_MD, gold_N[rest], threads)
-    return above_N, level_N
-
-
-def _counted_ranks(
-    queries_ND: np.ndarray, candidates_MD: np.ndarray, gold_N: np.ndarray, threads: int | None
-) -> tuple[np.ndarray, np.ndarray]:
     import torch
 
+    gold_N = np.asarray(gold_N, dtype=np.int64)
     queries, candidates_DM = torch.from_numpy(queries_ND), torch.from_numpy(candidates_MD).T
     above_N, level_N = np.empty_like(gold_N), np.empty_like(gold_N)
-    step = max(1, BLOCK_NUMBERS // 4 // max(1, len(candidates_MD)))
-    with torch_threads(threads), torch.inference_mode():
+    step = max(1, BLOCK_NUMBERS // 4 // len(candidates_MD))
+    with _threads(torch.get_num_threads, torch.set_num_threads, threads), torch.inference_mode():
         for start in range(0, len(queries_ND), step):
             similarity_BM = (queries[start : start + step] @ candidates_DM).numpy()
             # one row at a time: numpy counts a boolean vector many times faster than along an axis
@@ -169,8 +123,7 @@ def _counted_ranks(
     return above_N, level_N
 
 
-@dataclass(frozen=True)
-class Candidates:
+class Candidates(NamedTuple):
     """Mined pairs, best score first; each source and each target at most once."""
 
     source_C: np.ndarray
@@ -209,8 +162,9 @@ def mine(
     Raises:
         MsdcError: every sentence has the same vector, so there are no nearest neighbours.
     """
-    found = both_ways(source_ND, target_MD, k, threads=threads, progress=progress)
-    forward_NK, forward_index_NK, back_MK, back_index_MK = found
+    forward_NK, forward_index_NK, back_MK, back_index_MK = both_ways(
+        source_ND, target_MD, k, threads=threads, progress=progress
+    )
     if np.ptp(forward_NK) < 1e-6 and np.ptp(back_MK) < 1e-6:
         raise MsdcError("every sentence has the same vector: there are no nearest neighbours to mine")
     forward_mean_N, back_mean_M = forward_NK.mean(1), back_MK.mean(1)
@@ -226,15 +180,10 @@ def mine(
     source = np.concatenate([np.arange(len(source_ND)), source_M])
     target = np.concatenate([target_N, np.arange(len(target_MD))])
     score = np.concatenate([forward_score_N, back_score_M])
-    keep = _greedy(source, target, np.argsort(-score, kind="stable"), len(source_ND), len(target_MD))
-    return Candidates(source[keep], target[keep], score[keep])
-
-
-def _greedy(source: np.ndarray, target: np.ndarray, order: np.ndarray, sources: int, targets: int) -> np.ndarray:
-    taken_source, taken_target = bytearray(sources), bytearray(targets)
-    keep = []
+    taken_source, taken_target, keep = bytearray(len(source_ND)), bytearray(len(target_MD)), []
+    order = np.argsort(-score, kind="stable")
     for position, s, t in zip(order.tolist(), source[order].tolist(), target[order].tolist(), strict=True):
         if not taken_source[s] and not taken_target[t]:
             taken_source[s] = taken_target[t] = 1
             keep.append(position)
-    return np.array(keep, dtype=np.int64)
+    return Candidates(source[keep], target[keep], score[keep])

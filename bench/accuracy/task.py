@@ -1,11 +1,14 @@
-"""A task: a reader of its files, and a score over a vector store."""
+"""What all evaluations share: settings, the data that a task scores, its scores, and the task itself."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypedDict
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from msdc.bench.accuracy.statistics import RESAMPLES, Items
 from msdc.bench.accuracy.vectors import VectorStore
@@ -13,35 +16,19 @@ from msdc.text.text_files import SourceFile
 
 
 @dataclass(frozen=True)
-class Options:
+class Settings:
     """Settings of the tasks."""
 
-    resamples: int = RESAMPLES
+    resamples: int = RESAMPLES  # of bootstrap and permutation; 0 skips intervals and tests
     seed: int = 0
-    neighbours: int = 4  # k of the margin
+    threads: int | None = None  # of bundles and of the neighbour search
+    progress: bool = False
+    neighbours: int = 4  # k of the margin of bitext mining
     margin: str = "ratio"  # ratio, distance or absolute
     candidates: int = 200_000  # XSR's pool
     queries: int = 2_000
     folds: int = 10  # SentEval's cross-validation
-    threads: int | None = None
-    progress: bool = False
-    # float model (drift) or teacher (mse) to compare with
-    reference: VectorStore | None = None
-
-
-class Settings(TypedDict, total=False):
-    """The fields of `Options` as keywords."""
-
-    resamples: int
-    seed: int
-    neighbours: int
-    margin: Literal["ratio", "distance", "absolute"]
-    candidates: int
-    queries: int
-    folds: int
-    threads: int | None
-    progress: bool
-    reference: VectorStore | None
+    reference: VectorStore | None = None  # float model (drift) or teacher (mse) to compare with
 
 
 class Data(Protocol):
@@ -74,8 +61,18 @@ def tested_texts(data: Data) -> list[str]:
     return own()
 
 
-@dataclass(frozen=True)
-class Outcome:
+def plain(value: Any) -> Any:
+    """JSON values: numpy scalars and tuples become plain, numbers that are not finite become None."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, (np.integer, np.floating, np.bool_)):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class Outcome(NamedTuple):
     """Scores of a task as JSON values, and the per-item results for a paired test."""
 
     scores: dict[str, Any]
@@ -90,5 +87,5 @@ class Task:
     summary: str
     main: str
     read: Callable[[Path], Any]
-    score: Callable[[VectorStore, Any, Options], Outcome]
+    score: Callable[[VectorStore, Any, Settings], Outcome]
     needs_reference: bool = False

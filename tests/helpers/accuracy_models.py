@@ -6,9 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from msdc.bench.accuracy.config import EvaluateConfig
+from msdc.bench.accuracy import evaluate
 from msdc.bench.accuracy.document import as_documents
-from msdc.bench.accuracy.run import run as run_evaluation
 from msdc.bench.report.page import evaluation_report, to_markdown
 from msdc.text import quickstart
 
@@ -66,9 +65,9 @@ def write_pairs(path: Path, rows) -> Path:
     return path
 
 
-def evaluated(config: EvaluateConfig) -> dict:
+def evaluated(model, tasks, **options) -> dict:
     """What `msdc evaluate --json` writes, read again."""
-    return json.loads(json.dumps(run_evaluation(config).as_json()))
+    return json.loads(json.dumps(evaluate(model, tasks, **options).as_json()))
 
 
 def markdown(found: dict) -> str:

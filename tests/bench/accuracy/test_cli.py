@@ -11,10 +11,9 @@ from accuracy_models import QUICKSTART, WordBag, evaluated, markdown
 
 from msdc import cli
 from msdc.bench.accuracy import evaluate
-from msdc.bench.accuracy.config import EvaluateConfig
 from msdc.bench.accuracy.document import as_documents
-from msdc.bench.accuracy.sets.registry import SETS, SUITES
-from msdc.bench.accuracy.task import Options
+from msdc.bench.accuracy.sets import SETS, SUITES
+from msdc.bench.accuracy.task import Settings
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.bench.report.page import evaluation_report, to_html
 from msdc.errors import InputError
@@ -58,7 +57,7 @@ def test_python_and_command_line_agree(tiny_student):
 
     encoder = facade.load_encoder(tiny_student)
     one = evaluate(encoder, task="sts", path=QUICKSTART / "graded_pairs.tsv", resamples=0)
-    document = evaluated(EvaluateConfig(str(tiny_student), ("graded-pairs",), options=Options(resamples=0)))
+    document = evaluated(tiny_student, ["graded-pairs"], resamples=0)
     assert document["results"][0]["spearman"] == one["spearman"]
 
 
@@ -71,15 +70,9 @@ def card(tiny_student, tiny_bundle, tmp_path_factory):
     texts = corpus.with_name("texts.tsv")
     lines = (QUICKSTART / "parallel.tsv").read_text("utf-8").splitlines()[:40]
     texts.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    tasks = ["graded-pairs", "bias/graded-pairs", f"drift={texts}"]
     return evaluated(
-        EvaluateConfig(
-            str(tiny_student),
-            ("graded-pairs", "bias/graded-pairs", f"drift={texts}"),
-            artifacts=(str(tiny_bundle),),
-            languages=("en", "de"),
-            corpora=(corpus,),
-            options=Options(resamples=30),
-        )
+        tiny_student, tasks, artifacts=[tiny_bundle], languages=["en", "de"], corpora=[corpus], resamples=30
     )
 
 
@@ -111,10 +104,7 @@ def test_vectors_cut_to_their_first_numbers(tiny_student, tiny_bundle, capsys):
     from msdc.scores import cosine_rows, spearman
 
     texts = ("graded-pairs", f"drift={QUICKSTART / 'parallel.tsv'}")
-    options = Options(resamples=20)
-    document = evaluated(
-        EvaluateConfig(str(tiny_student), texts, artifacts=(str(tiny_bundle),), truncate_dims=(8,), options=options)
-    )
+    document = evaluated(tiny_student, texts, artifacts=[tiny_bundle], truncate_dims=[8], resamples=20)
     label = "tiny-student (first 8)"
     assert [model["label"] for model in document["models"]][:2] == ["tiny-student", label]
     (row,) = [r for r in document["results"] if r["model"] == label]
@@ -175,15 +165,8 @@ def test_a_page_of_a_bare_result(bag):
 
 
 def test_against_another_model(tiny_student, tiny_bundle):
-    document = evaluated(
-        EvaluateConfig(
-            str(tiny_bundle),
-            ("graded-pairs", f"drift={QUICKSTART / 'golden_texts.txt'}"),
-            runtime="onnx",
-            against=str(tiny_student),
-            options=Options(resamples=40),
-        )
-    )
+    tasks = ["graded-pairs", f"drift={QUICKSTART / 'golden_texts.txt'}"]
+    document = evaluated(tiny_bundle, tasks, runtime="onnx", against=tiny_student, resamples=40)
     sts = [r for r in document["results"] if r["task"] == "sts"]
     assert sts[0]["model"] == "tiny (onnx)" and sts[0]["against"]["model"] == "tiny-student"
     assert 0 < sts[0]["against"]["p"] <= 1 and "against" not in sts[1]
@@ -192,10 +175,9 @@ def test_against_another_model(tiny_student, tiny_bundle):
 
 
 def test_cache_is_used_and_a_damaged_one_named(tiny_student, tmp_path):
-    config = EvaluateConfig(str(tiny_student), ("graded-pairs",), cache=tmp_path, options=Options(resamples=0))
-    first = evaluated(config)
+    first = evaluate(tiny_student, "graded-pairs", cache=tmp_path, resamples=0)
     (file,) = tmp_path.iterdir()
-    assert evaluated(config)["results"][0]["spearman"] == first["results"][0]["spearman"]
+    assert evaluate(tiny_student, "graded-pairs", cache=tmp_path, resamples=0)["spearman"] == first["spearman"]
     bag = WordBag()
     VectorStore(bag, cache=tmp_path, key="k").encode(["one"])
     store = VectorStore(bag, cache=tmp_path, key="k")
@@ -206,7 +188,7 @@ def test_cache_is_used_and_a_damaged_one_named(tiny_student, tmp_path):
     assert np.array_equal(again.encode(["two", "one"]), store.encode(["two", "one"])) and bag.calls == calls
     file.write_bytes(b"not an archive")
     with pytest.raises(InputError, match="damaged vector cache"):
-        evaluated(config)
+        evaluate(tiny_student, "graded-pairs", cache=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -253,9 +235,6 @@ def test_nothing_is_overwritten(capsys, tmp_path, tiny_student):
 
 def test_card_exports_and_finds_the_training_text_by_itself(tiny_student, tmp_path, monkeypatch):
     """Nothing but the model is named: artifacts, languages and corpora come from the model and its run folder."""
-    import msdc.bench.accuracy.sets.registry as sets
-    from msdc.bench.model_card import evaluate_card
-
     run_folder = tmp_path / "run"
     student = shutil.copytree(tiny_student, run_folder / "student")
     (student / "README.md").write_text("---\nlanguage: [en, de]\n---\n", encoding="utf-8")
@@ -268,10 +247,9 @@ def test_card_exports_and_finds_the_training_text_by_itself(tiny_student, tmp_pa
         "stages:\n  - {name: teach, train: student, guide: teacher, objective: multilingual_mse}\n",
         encoding="utf-8",
     )
-    monkeypatch.setitem(sets.SUITES, "card", ("graded-pairs", "quickstart", "drift/quickstart"))
+    monkeypatch.setitem(SUITES, "card", ("graded-pairs", "quickstart", "drift/quickstart"))
     monkeypatch.setenv("MSDC_DATA", "/nowhere")
-    config = EvaluateConfig(str(student), ("card",), data=tmp_path / "data", options=Options(resamples=0))
-    document = json.loads(json.dumps(evaluate_card(config).as_json()))
+    document = evaluated(student, ["card"], data=tmp_path / "data", resamples=0)
     assert os.environ["MSDC_DATA"] == "/nowhere"
     labels = [model["label"] for model in document["models"]]
     assert labels == ["student", "student (executorch)", "student (onnx)"]
@@ -284,12 +262,13 @@ def test_card_exports_and_finds_the_training_text_by_itself(tiny_student, tmp_pa
 
 
 def test_a_recipe_whose_text_is_not_here_is_told_and_stops_nothing(tmp_path, tiny_student, monkeypatch):
-    from msdc.bench.model_card import readable_corpora, training_recipe
+    from msdc.bench.accuracy.models import open_evaluated, training_text
 
     monkeypatch.setenv("MSDC_DATA", str(tmp_path))
-    corpora, why = readable_corpora("msdc-mini")
+    shipped, own = (open_evaluated(name, taken=set(), settings=Settings()) for name in ("msdc-mini", tiny_student))
+    corpora, why = training_text(shipped, None)
     assert corpora == () and "tatoeba" in why
-    assert training_recipe(None, "msdc-mini") == "msdc-mini" and training_recipe(tiny_student, "tiny-student") is None
+    assert training_text(own, None) == ((), "no --corpus given")
 
 
 def test_retrieval_is_reported_without_the_pairs_of_the_training_text(tiny_student, tmp_path):
@@ -304,11 +283,9 @@ def test_retrieval_is_reported_without_the_pairs_of_the_training_text(tiny_stude
     seen = {*(one for one, _ in pairs[:10]), *(other for _, other in pairs[5:25])}
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("".join(f"{text.upper()}!\n" for text in sorted(seen)), encoding="utf-8")
-    config = EvaluateConfig(
-        str(tiny_student), (f"tatoeba={tmp_path / 'x.deu-eng.deu'}",), corpora=(corpus,), near=None,
-        options=Options(resamples=20),
-    )  # fmt: skip
-    document = evaluated(config)
+    document = evaluated(
+        tiny_student, [f"tatoeba={tmp_path / 'x.deu-eng.deu'}"], corpora=[corpus], near=None, resamples=20
+    )
     (row,) = document["results"]
     model = facade.load_encoder(tiny_student)
     first, second = (model.encode([pair[side] for pair in pairs]) for side in (0, 1))

@@ -6,8 +6,7 @@ import string
 import numpy as np
 import pytest
 
-from msdc.bench.accuracy.contamination.check import check
-from msdc.bench.accuracy.contamination.corpora import corpus_streams
+from msdc.bench.accuracy.contamination import check, corpus_streams
 from msdc.errors import InputError
 from msdc.text.duplicates import NearIndex, normalise, shingles
 

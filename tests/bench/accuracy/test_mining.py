@@ -6,8 +6,7 @@ from accuracy_models import Constant, Table
 
 from msdc.bench.accuracy import evaluate
 from msdc.bench.accuracy.neighbours import both_ways, gold_ranks, mine, nearest
-from msdc.bench.accuracy.readers.bucc import read_bucc
-from msdc.bench.accuracy.tasks.mining import best_threshold, right_answers, scores_at
+from msdc.bench.accuracy.retrieval import best_threshold, read_bucc, right_answers, scores_at
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError, MsdcError
 from msdc.scores import unit_rows
@@ -62,7 +61,7 @@ def test_miner_equals_brute_force(kind, k):
 
 
 def test_nearest_equals_brute_force_across_blocks(monkeypatch):
-    monkeypatch.setattr("msdc.bench.accuracy.neighbours.QUERY_BLOCK", 7)
+    monkeypatch.setattr("msdc.bench.accuracy.neighbours.BLOCK_NUMBERS", 7)
     x, y = clustered(40, 12, seed=3)
     similarity, index = nearest(x, y, 5)
     full = x.astype(np.float64) @ y.astype(np.float64).T
@@ -89,16 +88,11 @@ def test_fewer_candidates_than_k():
     assert len(mine(x, y, k=10).score_C) == 3
 
 
-def test_nothing_to_search():
-    empty, some = np.zeros((0, 4), np.float32), np.eye(4, dtype=np.float32)
-    with pytest.raises(InputError, match="at least one"):
-        nearest(empty, some, 1)
-    with pytest.raises(InputError, match="width"):
-        nearest(np.eye(3, dtype=np.float32), some, 1)
-    with pytest.raises(InputError, match="at least one"):
-        both_ways(empty, some, 1)
-    with pytest.raises(InputError, match="width"):
-        both_ways(np.eye(3, dtype=np.float32), some, 1)
+@pytest.mark.parametrize("search", [nearest, both_ways])
+@pytest.mark.parametrize("rows", [np.zeros((0, 4), np.float32), np.eye(3, dtype=np.float32)])
+def test_nothing_to_search(search, rows):
+    with pytest.raises(InputError, match="a query, a candidate and one width"):
+        search(rows, np.eye(4, dtype=np.float32), 1)
 
 
 def test_threshold_is_the_best_of_all_cuts():
@@ -191,8 +185,8 @@ def test_constant_model_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("de-en.training.de", "de-1\tein\textra\n", r"training.de line 1: 3 tab-separated columns"),
-        ("de-en.training.de", "de-1\tein\nde-2\t \n", r"training.de line 2: the sentence is empty"),
+        ("de-en.training.de", "de-1\tein\textra\n", r"training.de line 1: expected two tab-separated cells"),
+        ("de-en.training.de", "de-1\tein\nde-2\t \n", r"training.de line 2: expected two tab-separated cells"),
         ("de-en.training.de", "de-1\tein\nde-1\tzwei\n", r"line 2: the id 'de-1' is a duplicate of line 1"),
         ("de-en.training.gold", "de-0\ten-0\nde-0\ten-999\n", r"training.gold line 2: the id 'en-999' is in no"),
     ],
@@ -251,8 +245,7 @@ def test_retrieval_equals_brute_force_and_breaks_ties_fairly(tmp_path):
 
 
 def test_flores_mining_set_is_one_third_parallel(data_folder):
-    from msdc.bench.accuracy.sets.named_set import find_data_folder
-    from msdc.bench.accuracy.sets.registry import select_sets
+    from msdc.bench.accuracy.sets import find_data_folder, select_sets
 
     (job,) = select_sets(["flores-mining/de-en"], find_data_folder(data_folder)).sets
     data = job.load()

@@ -7,11 +7,8 @@ import pytest
 from accuracy_models import QUICKSTART, evaluated, markdown, write_pairs
 
 from msdc.bench.accuracy import evaluate
-from msdc.bench.accuracy.config import EvaluateConfig
-from msdc.bench.accuracy.published.tables import TABLES, read_published, tables
-from msdc.bench.accuracy.sets.named_set import find_data_folder
-from msdc.bench.accuracy.sets.registry import select_sets
-from msdc.bench.accuracy.task import Options
+from msdc.bench.accuracy.paper_tables import TABLES, paper_tables, read_published
+from msdc.bench.accuracy.sets import find_data_folder, select_sets
 from msdc.errors import InputError
 
 
@@ -33,7 +30,7 @@ def test_a_suite_reports_what_is_absent(tiny_student, tmp_path):
     folder = tmp_path / "sts2017"
     folder.mkdir()
     write_pairs(folder / "STS2017.en-en.tsv", [(i % 6, f"word{i} cat", f"word{i % 3} dog") for i in range(20)])
-    document = evaluated(EvaluateConfig(str(tiny_student), ("paper-msd",), data=tmp_path, options=Options(resamples=0)))
+    document = evaluated(tiny_student, ["paper-msd"], data=tmp_path, resamples=0)
     assert [r["name"] for r in document["results"]] == ["sts17/en-en"]
     assert {"sts17/ar-ar", "sts17/en-nl"} <= {one["name"] for one in document["absent"]}
     main = document["tables"][0]
@@ -50,15 +47,14 @@ def test_sums_of_the_data_folder_are_held(tiny_student, tmp_path):
     file = write_pairs(folder / "sts-test.tsv", rows)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     (tmp_path / "SHA256SUMS").write_text(f"{digest}  stsb/sts-test.tsv\n", encoding="utf-8")
-    config = EvaluateConfig(str(tiny_student), ("stsb",), data=tmp_path, options=Options(resamples=0))
-    document = evaluated(config)
+    document = evaluated(tiny_student, ["stsb"], data=tmp_path, resamples=0)
     assert document["files_with_listed_sums"] == 1 and document["results"][0]["data"][0]["sha256"] == digest
     write_pairs(file, [*rows, (1, "one more", "pair")])
     with pytest.raises(InputError, match="its sha256 is not the one in SHA256SUMS"):
-        evaluated(config)
+        evaluate(tiny_student, "stsb", data=tmp_path)
     (tmp_path / "SHA256SUMS").write_text("nonsense\n", encoding="utf-8")
     with pytest.raises(InputError, match="SHA256SUMS line 1"):
-        evaluated(config)
+        evaluate(tiny_student, "stsb", data=tmp_path)
 
 
 def test_languages_choose_the_tracks(tmp_path):
@@ -85,7 +81,7 @@ def test_published_tables_are_read_and_add_up():
     for layout in TABLES:
         source, columns, rows = read_published(layout.file)
         assert "20" in source and rows and columns[0] == "system"
-        filled = tables((layout.suites[0],), {"none": {}})
+        filled = paper_tables((layout.suites[0],), {"none": {}})
         (table,) = [t for t in filled if t["title"] == layout.title]
         assert set(table["rows"][-1]["values"]) <= set(columns) and len(table["rows"]) == len(rows) + 1
     _, columns, rows = read_published("msd_sts2017")

@@ -7,10 +7,11 @@ from accuracy_models import QUICKSTART, Table, WordBag, write_pairs
 from scipy.stats import pearsonr, rankdata, spearmanr
 
 from msdc.bench.accuracy import evaluate
-from msdc.bench.accuracy.readers.parallel import pair_of, read_parallel
-from msdc.bench.accuracy.task import Options
-from msdc.bench.accuracy.tasks import mse, tatoeba
-from msdc.bench.accuracy.tasks.transfer import binary_scores
+from msdc.bench.accuracy.classification import binary_scores
+from msdc.bench.accuracy.parallel import read_parallel
+from msdc.bench.accuracy.retrieval import score_tatoeba
+from msdc.bench.accuracy.similarity import score_mse
+from msdc.bench.accuracy.task import Settings
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.scores import cosine_rows
 from msdc.text.quickstart import GRADED_PAIRS
@@ -64,10 +65,10 @@ def test_similarity_evaluator_agrees(static_model):
 def test_translation_evaluator_agrees(static_model):
     from sentence_transformers.sentence_transformer.evaluation import TranslationEvaluator
 
-    pair = pair_of(read_parallel(QUICKSTART / "parallel.tsv"), "en", "nl")
+    pair = read_parallel(QUICKSTART / "parallel.tsv").pair("en", "nl")
     first, second = pair.sides.values()
     theirs = TranslationEvaluator(first, second, name="x", show_progress_bar=False)(static_model)
-    ours = tatoeba.score(VectorStore(static_model), pair, Options(resamples=0)).scores
+    ours = score_tatoeba(VectorStore(static_model), pair, Settings(resamples=0)).scores
     # a vector that two sentences share is nobody's alone: count only rows whose own vector is theirs
     assert ours["forward"] == pytest.approx(100 * theirs["x_src2trg_accuracy"], abs=CLOSE)
     assert ours["backward"] == pytest.approx(100 * theirs["x_trg2src_accuracy"], abs=CLOSE)
@@ -98,16 +99,16 @@ def test_binary_evaluator_agrees(static_model):
 def test_mse_evaluator_agrees(static_model):
     from sentence_transformers.sentence_transformer.evaluation import MSEEvaluator
 
-    pair = pair_of(read_parallel(QUICKSTART / "parallel.tsv"), "en", "de")
+    pair = read_parallel(QUICKSTART / "parallel.tsv").pair("en", "de")
     first, second = pair.sides.values()
     teacher = WordBag(width=24, seed=5)
     # their teacher is asked through the same encode
     evaluator = MSEEvaluator(first, second, teacher_model=static_model, name="x")
     theirs = evaluator(static_model)
-    ours = mse.score(VectorStore(static_model), pair, Options(reference=VectorStore(static_model))).scores
+    ours = score_mse(VectorStore(static_model), pair, Settings(reference=VectorStore(static_model))).scores
     assert ours["mse"] == pytest.approx(-theirs["x_negative_mse"], rel=1e-6)
     assert ours["mse_source"] == pytest.approx(0.0, abs=1e-9)
-    other = mse.score(VectorStore(static_model), pair, Options(reference=VectorStore(teacher))).scores
+    other = score_mse(VectorStore(static_model), pair, Settings(reference=VectorStore(teacher))).scores
     by_hand = np.mean((teacher.encode(first).astype(np.float64) - static_model.encode(second)) ** 2)
     assert other["mse"] == pytest.approx(100 * by_hand, rel=1e-6)
 
@@ -125,7 +126,7 @@ def test_mteb_sts17_with_preloaded_data_agrees(sts17_rows):
     import mteb
     from datasets import Dataset, DatasetDict
 
-    from msdc.bench.accuracy.sets.remote import pairs_of_mteb
+    from msdc.bench.accuracy.remote import pairs_of_mteb
 
     file, pairs = sts17_rows
     task = mteb.get_task("STS17", hf_subsets=["en-en"])

@@ -4,14 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from accuracy_models import QUICKSTART
+from accuracy_models import QUICKSTART, evaluated
 
 from msdc import cli
 from msdc.bench.accuracy import evaluate
-from msdc.bench.accuracy.config import EvaluateConfig
-from msdc.bench.accuracy.run import run
-from msdc.bench.accuracy.task import Options
-from msdc.bench.accuracy.vector_files import VectorFiles
+from msdc.bench.accuracy.vectors import VectorFiles
 from msdc.errors import InputError, MsdcError
 
 
@@ -40,10 +37,7 @@ def test_files_score_as_the_encoder_that_wrote_them(tmp_path, tiny_student, side
     rows = ["en\tde", *("\t".join(pair) for pair in zip(sides["en"], sides["de"], strict=True))]
     pairs.write_text("\n".join(rows) + "\n", encoding="utf-8")
     own = evaluate(encoder, task="tatoeba", path=pairs, resamples=0)
-    config = EvaluateConfig(
-        str(tiny_student), (f"tatoeba={pairs}", "graded-pairs"), vectors=(folder,), options=Options(resamples=0)
-    )
-    document = json.loads(json.dumps(run(config).as_json()))
+    document = evaluated(tiny_student, [f"tatoeba={pairs}", "graded-pairs"], vectors=[folder], resamples=0)
     records = {model["label"]: model for model in document["models"]}
     assert records["laser"]["kind"] == "vectors" and records["laser"]["width"] == encoder.width
     scores = {(r["model"], r["name"]): r for r in document["results"]}

@@ -5,12 +5,10 @@ import re
 from xml.etree import ElementTree
 
 import pytest
+from accuracy_models import evaluated
 from bench_results import make_file
 
-from msdc.bench.accuracy.config import EvaluateConfig
 from msdc.bench.accuracy.document import as_documents, read_document
-from msdc.bench.accuracy.run import run
-from msdc.bench.accuracy.task import Options
 from msdc.bench.report.evaluation import evaluations
 from msdc.bench.report.inputs import read_inputs
 from msdc.bench.report.page import build_report, evaluation_report, to_html, to_markdown
@@ -20,8 +18,7 @@ from msdc.errors import InputError
 
 @pytest.fixture(scope="module")
 def document(tiny_student):
-    config = EvaluateConfig(str(tiny_student), ("graded-pairs", "bias/graded-pairs"), options=Options(resamples=50))
-    return json.loads(json.dumps(run(config).as_json()))
+    return evaluated(tiny_student, ("graded-pairs", "bias/graded-pairs"), resamples=50)
 
 
 def test_a_document_becomes_a_section_with_its_numbers(document):

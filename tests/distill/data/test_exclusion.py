@@ -8,7 +8,7 @@ import threading
 import pytest
 import yaml
 
-from msdc.bench.accuracy.contamination.check import check
+from msdc.bench.accuracy.contamination import check
 from msdc.distill import distill
 from msdc.distill.assistant import sample_rows
 from msdc.distill.catalog import load_recipe, parse_recipe

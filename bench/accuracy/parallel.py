@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from msdc.errors import InputError
 from msdc.text.scored_pairs import ScoredPairs
-from msdc.text.text_files import Lines, SourceFile, read_lines
+from msdc.text.text_files import SourceFile, read_lines
 
 # tatoeba.deu-eng.deu -> prefix "tatoeba", languages "deu" and "eng", this side "deu"
 CODE = "[A-Za-z_]{2,8}"
@@ -43,6 +43,29 @@ class Parallel:
     def where(self, position: int) -> str:
         """Place of text `position` of `texts()`, for messages."""
         return f"{self.name} line {self.lines[position % len(self)]} ({self.languages[position // len(self)]})"
+
+    def two_sides(self) -> tuple[list[str], list[str]]:
+        """The sentences of both languages.
+
+        Raises:
+            InputError: not exactly two languages.
+        """
+        if len(self.sides) != 2:
+            raise InputError(f"{self.name}: needs two languages, got {self.languages}")
+        first, second = self.sides.values()
+        return first, second
+
+    def pair(self, first: str, second: str, name: str | None = None) -> Parallel:
+        """Two of the languages.
+
+        Raises:
+            InputError: a language that is not there.
+        """
+        for code in (first, second):
+            if code not in self.sides:
+                raise InputError(f"{self.name}: no language {code!r}; it holds {', '.join(self.languages)}")
+        sides = {code: self.sides[code] for code in (first, second)}
+        return Parallel(name or f"{self.name}/{first}-{second}", sides, self.lines, self.sources, self.notes)
 
 
 @dataclass(frozen=True)
@@ -83,60 +106,6 @@ class PairsAndParallel:
         return self.pairs.texts()
 
 
-def _side(lines: Lines) -> list[str]:
-    texts = [line.strip() for line in lines.lines]
-    for number, text in enumerate(texts, start=1):
-        if not text:
-            raise lines.error(number, "this side is empty")
-    return texts
-
-
-def read_aligned(paths: dict[str, Path], name: str) -> Parallel:
-    """Files of equal length, one sentence per line; `paths` maps language to file.
-
-    Raises:
-        InputError: unequal line counts (naming the first line without a counterpart), or an empty line.
-    """
-    files = {language: read_lines(path) for language, path in paths.items()}
-    counts = {language: len(lines.lines) for language, lines in files.items()}
-    if len(set(counts.values())) > 1:
-        shortest = min(counts, key=lambda language: counts[language])
-        longest = max(counts, key=lambda language: counts[language])
-        raise InputError(
-            f"{paths[longest]} has {counts[longest]} lines and {paths[shortest].name} {counts[shortest]}: "
-            f"line {counts[shortest] + 1} has no counterpart"
-        )
-    sides = {language: _side(lines) for language, lines in files.items()}
-    notes = [f"{lines.path.name} {note}" for lines in files.values() for note in lines.notes]
-    count = next(iter(counts.values()))
-    return Parallel(name, sides, list(range(1, count + 1)), [lines.source for lines in files.values()], notes)
-
-
-def _read_table(path: Path) -> Parallel:
-    source = read_lines(path)
-    header = source.lines[0].split("\t")
-    named = len(header) >= 2 and all(LANGUAGE.match(cell) for cell in header) and len(set(header)) == len(header)
-    if named:
-        languages, first_row = header, 2
-    else:
-        match = TABLE_NAME.search(path.name)
-        languages, first_row = ([match["a"], match["b"]] if match else ["1", "2"]), 1
-    sides: dict[str, list[str]] = {language: [] for language in languages}
-    for number, line in enumerate(source.lines[first_row - 1 :], start=first_row):
-        cells = line.split("\t")
-        if len(cells) != len(languages):
-            raise source.error(number, f"{len(cells)} tab-separated columns, expected {len(languages)}")
-        for language, cell in zip(languages, cells, strict=True):
-            if not cell.strip():
-                raise source.error(number, f"the {language} side is empty")
-            sides[language].append(cell.strip())
-    count = len(source.lines) - first_row + 1
-    if count < 1:
-        raise InputError(f"{path}: a header and no rows")
-    rows = list(range(first_row, first_row + count))
-    return Parallel(path.name.split(".tsv")[0], sides, rows, [source.source], source.notes)
-
-
 def read_parallel(path: str | Path) -> Parallel:
     """One side of an aligned pair (`tatoeba.deu-eng.deu` finds `tatoeba.deu-eng.eng`), or a table of columns.
 
@@ -156,16 +125,44 @@ def read_parallel(path: str | Path) -> Parallel:
     return _read_table(path)
 
 
-def pair_of(parallel: Parallel, first: str, second: str, name: str | None = None) -> Parallel:
-    """Two of the languages of a table.
+def read_aligned(paths: dict[str, Path], name: str) -> Parallel:
+    """Files of equal length, one sentence per line; `paths` maps language to file.
 
     Raises:
-        InputError: a language that the table does not hold.
+        InputError: unequal line counts (naming the first line without a counterpart), or an empty line.
     """
-    for language in (first, second):
-        if language not in parallel.sides:
-            raise InputError(f"{parallel.name}: no language {language!r}; it holds {', '.join(parallel.languages)}")
-    sides = {first: parallel.sides[first], second: parallel.sides[second]}
-    return Parallel(
-        name or f"{parallel.name}/{first}-{second}", sides, parallel.lines, parallel.sources, parallel.notes
-    )
+    files = {language: read_lines(path) for language, path in paths.items()}
+    shortest, longest = (pick(files.values(), key=lambda one: len(one.lines)) for pick in (min, max))
+    count = len(shortest.lines)
+    if len(longest.lines) > count:
+        raise InputError(
+            f"{longest.path} has {len(longest.lines)} lines and {shortest.path.name} {count}: "
+            f"line {count + 1} has no counterpart"
+        )
+    sides = {language: [line.strip() for line in lines.lines] for language, lines in files.items()}
+    for language, texts in sides.items():
+        if "" in texts:
+            raise files[language].error(texts.index("") + 1, "this side is empty")
+    notes = [f"{lines.path.name} {note}" for lines in files.values() for note in lines.notes]
+    return Parallel(name, sides, list(range(1, count + 1)), [lines.source for lines in files.values()], notes)
+
+
+def _read_table(path: Path) -> Parallel:
+    source = read_lines(path)
+    header = source.lines[0].split("\t")
+    if len(header) >= 2 and all(LANGUAGE.match(cell) for cell in header) and len(set(header)) == len(header):
+        languages, first_row = header, 2
+    else:
+        match = TABLE_NAME.search(path.name)
+        languages, first_row = ([match["a"], match["b"]] if match else ["1", "2"]), 1
+    rows = [[cell.strip() for cell in line.split("\t")] for line in source.lines[first_row - 1 :]]
+    for number, cells in enumerate(rows, start=first_row):
+        if len(cells) != len(languages):
+            raise source.error(number, f"{len(cells)} tab-separated columns, expected {len(languages)}")
+        if "" in cells:
+            raise source.error(number, f"the {languages[cells.index('')]} side is empty")
+    if not rows:
+        raise InputError(f"{path}: a header and no rows")
+    sides = {language: [cells[column] for cells in rows] for column, language in enumerate(languages)}
+    lines = list(range(first_row, first_row + len(rows)))
+    return Parallel(path.name.split(".tsv")[0], sides, lines, [source.source], source.notes)

@@ -1,0 +1,481 @@
+"""Evaluations by a linear classifier on frozen embeddings: MLDoc and FLORES topics across languages, SentEval.
+
+Shapes: N texts or pairs, D width, F features (D, or 2 D for pairs).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from msdc.bench.accuracy.statistics import Items, interval
+from msdc.bench.accuracy.task import Outcome, Settings, Task
+from msdc.bench.accuracy.vectors import VectorStore
+from msdc.errors import InputError
+from msdc.scores import cosine_rows
+from msdc.text.text_files import Lines, SourceFile, read_lines
+
+# inverse regularisation strengths tried; chosen on the development file, or by 5-fold cross-validation on training rows
+STRENGTHS = (0.1, 1.0, 10.0, 100.0)
+FOLDS = 5
+RUNS = 5  # of MLDoc: Mao et al. 2021 report the mean of five
+EPOCHS = 100
+MLDOC_LANGUAGES = {
+    "en": "english", "de": "german", "fr": "french", "es": "spanish",
+    "it": "italian", "ja": "japanese", "ru": "russian", "zh": "chinese",
+}  # fmt: skip
+# FLORES has hundreds of free-text topics; the first rule that matches gives the class.
+FLORES_CLASSES = (
+    ("sports", r"sport|golf|fencing|runner|skates"),
+    ("travel", r"travel|touris|antar|sailing|hiking|accomod"),
+    ("politics", r"politic|crime|law|conflict|econom|business|society"),
+    ("disasters", r"disaster|accident|weather|climate|trag"),
+    ("culture", r"entert|television|culture and|^culture$|video|accordion|origami|photo|interactive"),
+    ("history", r"histor|war|revolution|civili|england|english|geograph|heritage|wonders of|roman|paleo|castle"),
+    ("science", r"scien|technolog|biolog|how.things|solar|element|discover|disease|health|psyco|environ|dinosaur"),
+)
+TEST_SHARE = 0.3
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Texts with one label each, and their line numbers; `second` are the other sentences of a task of pairs."""
+
+    texts: list[str]
+    labels: list[str]
+    lines: list[int] = field(default_factory=list)
+    second: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+@dataclass(frozen=True)
+class LabelledSet:
+    """Training rows, test rows by language (or one part, "test"), and rows that choose the regularisation if given.
+
+    Without test rows the set is scored by cross-validation on the training rows.
+    """
+
+    name: str
+    training: Labelled
+    tests: dict[str, Labelled]
+    sources: list[SourceFile]
+    notes: list[str] = field(default_factory=list)
+    development: Labelled | None = None
+    source_language: str = "en"
+
+    def _tested(self) -> list[Labelled]:
+        return list(self.tests.values()) or [self.training]
+
+    def __len__(self) -> int:
+        return sum(len(test) for test in self._tested())
+
+    def texts(self) -> list[str]:
+        """Every sentence that is encoded."""
+        parts = [self.training, *([self.development] if self.development else []), *self.tests.values()]
+        return [text for part in parts for text in part.texts] + [text for part in parts for text in part.second]
+
+    def test_texts(self) -> list[str]:
+        """Sentences that are scored."""
+        tested = self._tested()
+        return [text for part in tested for text in part.texts] + [text for part in tested for text in part.second]
+
+
+Row = tuple[str, ...]  # label, text, and the second sentence of a pair
+
+
+def _labelled(lines: Lines, parse: Callable[[str], Row | None], expected: str, skip: int = 0) -> Labelled:
+    """The lines after the first `skip`, parsed.
+
+    Raises:
+        InputError: a line that `parse` gives None for, or an empty cell; with the line.
+    """
+    rows: list[Row] = []
+    for number, line in enumerate(lines.lines[skip:], start=1 + skip):
+        row = tuple(cell.strip() for cell in parse(line) or ("",))
+        if not all(row):
+            raise lines.error(number, f"expected {expected}")
+        rows.append(row)
+    labels, texts = [row[0] for row in rows], [row[1] for row in rows]
+    numbers = list(range(1 + skip, 1 + skip + len(rows)))
+    return Labelled(texts, labels, numbers, [row[2] for row in rows if len(row) > 2])
+
+
+def _provenance(files: list[Lines]) -> tuple[list[SourceFile], list[str]]:
+    return [one.source for one in files], [f"{one.path.name} {note}" for one in files for note in one.notes]
+
+
+def read_mldoc(path: str | Path, source: str = "en", size: int = 1000) -> LabelledSet:
+    """A folder as MLDoc writes it (label, tab, text per line): `english.train.1000`, `english.dev`, `german.test`, ...
+
+    Raises:
+        InputError: no training file of the source language or no test file, or bad lines.
+    """
+    folder, word = Path(path), MLDOC_LANGUAGES.get(source)
+    tests = {code: folder / f"{name}.test" for code, name in MLDOC_LANGUAGES.items()}
+    tests = {code: file for code, file in tests.items() if file.is_file()}
+    if word is None or not (folder / f"{word}.train.{size}").is_file() or not tests:
+        raise InputError(f"{folder}: expected {word}.train.{size} and at least one LANGUAGE.test, as MLDoc writes them")
+    read: list[Lines] = []
+
+    def part(file: Path) -> Labelled:
+        read.append(read_lines(file))
+        return _labelled(read[-1], lambda line: line.partition("\t")[::2], "a label, a tab and a text")
+
+    training = part(folder / f"{word}.train.{size}")
+    tested = {code: part(file) for code, file in tests.items()}
+    development = part(folder / f"{word}.dev") if (folder / f"{word}.dev").is_file() else None
+    return LabelledSet(f"mldoc/{source}", training, tested, *_provenance(read), development, source)
+
+
+def flores_class(domain: str, topic: str) -> str | None:
+    """Our class of a FLORES row: everything of Wikivoyage is travel unless sports; None when no rule applies."""
+    topic = topic.strip().lower()
+    for name, words in FLORES_CLASSES:
+        if re.search(words, topic):
+            return name
+    return "travel" if domain == "wikivoyage" else None
+
+
+def read_flores_topics(folder: str | Path, languages: list[str], source: str = "eng_Latn") -> LabelledSet:
+    """FLORES dev with the topics of `metadata_dev.tsv`: train on the source language, test on each language.
+
+    Rows of one document stay on one side: 30 % of each class's documents, in the order of their address's hash, are the
+    test rows, the same rows in every language.
+
+    Raises:
+        InputError: missing files, unequal line counts, or a bad metadata line.
+    """
+    folder = Path(folder)
+    metadata = read_lines(folder / "metadata_dev.tsv")
+    header, *table = [line.split("\t") for line in metadata.lines]
+    if not {"URL", "domain", "topic"} <= set(header):
+        raise metadata.error(1, "expected a header with URL, domain and topic")
+    address, domain, topic = (header.index(name) for name in ("URL", "domain", "topic"))
+    for number, cells in enumerate(table, start=2):
+        if len(cells) != len(header):
+            raise metadata.error(number, f"{len(cells)} tab-separated columns, expected {len(header)}")
+    rows = [(cells[address], flores_class(cells[domain], cells[topic])) for cells in table]
+    files = {language: read_lines(folder / "dev" / f"{language}.dev.gz") for language in {source, *languages}}
+    for lines in files.values():
+        if len(lines.lines) != len(rows):
+            raise InputError(f"{lines.path} has {len(lines.lines)} lines and metadata_dev.tsv {len(rows)} rows")
+    by_class: dict[str, list[str]] = {}
+    for document, label in dict(rows).items():
+        if label is not None:
+            by_class.setdefault(label, []).append(document)
+    test_documents: set[str] = set()
+    for documents in by_class.values():
+        documents.sort(key=lambda document: hashlib.sha256(document.encode()).hexdigest())
+        test_documents.update(documents[: max(1, round(TEST_SHARE * len(documents)))])
+
+    def rows_of(language: str, test: bool) -> Labelled:
+        chosen = [i for i, (document, label) in enumerate(rows) if label and (document in test_documents) == test]
+        texts = [files[language].lines[i].strip() for i in chosen]
+        return Labelled(texts, [str(rows[i][1]) for i in chosen], [i + 1 for i in chosen])
+
+    left_out = sum(label is None for _, label in rows)
+    notes = [f"{left_out} of {len(rows)} rows have a topic outside the {len(FLORES_CLASSES)} classes and are left out"]
+    return LabelledSet(
+        f"flores-topics/{source.split('_')[0]}",
+        rows_of(source, test=False),
+        {language: rows_of(language, test=True) for language in dict.fromkeys([source, *languages])},
+        [metadata.source, *(lines.source for lines in files.values())],
+        notes,
+        source_language=source,
+    )
+
+
+def read_cross_lingual(path: Path) -> LabelledSet:
+    """A folder of MLDoc, or of FLORES with its metadata (every language it holds)."""
+    folder = Path(path)
+    if (folder / "metadata_dev.tsv").is_file():
+        languages = sorted(p.name.split(".")[0] for p in (folder / "dev").glob("*.dev.gz"))
+        return read_flores_topics(folder, languages)
+    return read_mldoc(folder)
+
+
+def fit_linear(
+    features_ND: np.ndarray, labels: list[str], development: tuple[np.ndarray, list[str]] | None, seed: int
+) -> tuple[Any, float]:
+    """Logistic regression whose inverse strength is chosen without test rows; returns classifier and strength."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold, cross_val_score
+
+    def model(strength: float) -> Any:
+        return LogisticRegression(C=strength, max_iter=2000)
+
+    folds = min(FOLDS, min(labels.count(label) for label in set(labels)))
+    if development is not None:
+        marks = [model(c).fit(features_ND, labels).score(*development) for c in STRENGTHS]
+    elif folds >= 2:
+        split = StratifiedKFold(folds, shuffle=True, random_state=seed)
+        marks = [cross_val_score(model(c), features_ND, labels, cv=split).mean() for c in STRENGTHS]
+    else:
+        marks = [0.0, 1.0, 0.0, 0.0]
+    strength = STRENGTHS[int(np.argmax(marks))]
+    return model(strength).fit(features_ND, labels), strength
+
+
+def fit_by_minibatches(features_ND: np.ndarray, labels: list[str], strength: float, seed: int) -> Any:
+    """The same linear classifier trained by minibatches (Adam) from random weights, which follow from `seed`.
+
+    The logistic regression of `fit_linear` has one optimum whatever the start; what varies between runs of the papers'
+    classifiers is start and order.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    linear = MLPClassifier(
+        (), alpha=1.0 / strength, batch_size=min(32, len(labels)), max_iter=EPOCHS, tol=0.0, n_iter_no_change=EPOCHS,
+        random_state=seed,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        # The number of epochs is fixed: that the loss still falls at its end is no fault.
+        warnings.simplefilter("ignore", category=ConvergenceWarning)
+        return make_pipeline(StandardScaler(), linear).fit(features_ND, labels)
+
+
+def score_classification(store: VectorStore, data: LabelledSet, settings: Settings) -> Outcome:
+    """Zero-shot cross-lingual classification (LXS section 4.1): accuracy x 100 by test language.
+
+    The headline is the mean over the languages other than the training one. MLDoc also has the mean of five runs.
+
+    Raises:
+        InputError: fewer than two classes in training.
+    """
+    from sklearn.metrics import f1_score
+
+    training = data.training
+    if len(set(training.labels)) < 2:
+        raise InputError(f"{data.name}: the training rows have one class only")
+    development = None
+    if data.development is not None:
+        development = (store.encode(data.development.texts), data.development.labels)
+    features_ND = store.encode(training.texts)
+    classifier, strength = fit_linear(features_ND, training.labels, development, settings.seed)
+    by_language: dict[str, Any] = {}
+    answers: dict[str, np.ndarray] = {}
+    for language, test in data.tests.items():
+        vectors_ND = store.encode(test.texts, lambda i, t=test: f"{data.name} line {t.lines[i]}")  # type: ignore[misc]
+        predicted = classifier.predict(vectors_ND)
+        right_N = (predicted == np.array(test.labels)).astype(np.float64)
+        answers[language] = right_N
+        by_language[language] = {
+            "accuracy": 100.0 * float(right_N.mean()),
+            "interval": interval(Items("mean", right_N), settings.resamples, settings.seed),
+            "macro_f1": 100.0 * float(f1_score(test.labels, predicted, average="macro", zero_division=0)),
+            "texts": len(test),
+        }
+    targets = [language for language in data.tests if language != data.source_language] or list(data.tests)
+    runs: dict[str, Any] = {}
+    if data.name.startswith("mldoc"):
+        seeds = range(settings.seed, settings.seed + RUNS)
+        classifiers = [fit_by_minibatches(features_ND, training.labels, strength, seed) for seed in seeds]
+        for language, test in data.tests.items():
+            vectors_ND, truth = store.encode(test.texts), np.array(test.labels)
+            right = [100.0 * float((one.predict(vectors_ND) == truth).mean()) for one in classifiers]
+            by_language[language] |= {"runs": right, "mean_of_runs": float(np.mean(right))}
+        means = [float(np.mean([by_language[language]["runs"][run] for language in targets])) for run in range(RUNS)]
+        deviation = float(np.std(means, ddof=1))
+        runs["runs"] = {"count": RUNS, "accuracy": float(np.mean(means)), "deviation": deviation}
+    items = Items("mean", np.concatenate([answers[language] for language in targets]))
+    majority = max(set(training.labels), key=training.labels.count)
+    tested = [label for language in targets for label in data.tests[language].labels]
+    return Outcome(
+        {
+            "accuracy": float(np.mean([by_language[language]["accuracy"] for language in targets])),
+            "interval": interval(items, settings.resamples, settings.seed),
+            "majority_class": 100.0 * tested.count(majority) / len(tested),
+            "classes": len(set(training.labels)),
+            "training_language": data.source_language,
+            "training_texts": len(training),
+            "strength": strength,
+            "languages": by_language,
+            **runs,
+            "pairs": len(items.values_N),
+        },
+        items,
+    )
+
+
+# SentEval-style transfer (DCSE, appendix): logistic regression on frozen embeddings of MR CR SUBJ MPQA SST2 TREC MRPC,
+# in the files of SentEval's download script: one latin-1 file per class, or a file per part.
+BY_CLASS = {
+    "MR": ("rt-polarity.pos", "rt-polarity.neg"),
+    "CR": ("custrev.pos", "custrev.neg"),
+    "SUBJ": ("subj.subjective", "subj.objective"),
+    "MPQA": ("mpqa.pos", "mpqa.neg"),
+}
+
+
+def _sst2(line: str) -> Row | None:
+    text, _, label = line.rpartition("\t")
+    return (label, text) if label.strip() in ("0", "1") else None
+
+
+def _trec(line: str) -> Row | None:
+    head, _, question = line.partition(" ")
+    coarse, colon, _ = head.partition(":")
+    return (coarse, question) if colon else None
+
+
+def _mrpc(line: str) -> Row | None:
+    cells = line.split("\t")
+    return (cells[0], cells[3], cells[4]) if len(cells) == 5 and cells[0].strip() in ("0", "1") else None
+
+
+# task -> files of training, development and test, how a line is parsed, what it should be, lines of a header
+BY_PART: dict[str, tuple[dict[str, str], Callable[[str], Row | None], str, int]] = {
+    "SST2": (
+        {"training": "sentiment-train", "development": "sentiment-dev", "test": "sentiment-test"},
+        _sst2, "a sentence, a tab and 0 or 1", 0,
+    ),
+    "TREC": (
+        {"training": "train_5500.label", "test": "TREC_10.label"},
+        _trec, "COARSE:fine, a space and a question", 0,
+    ),
+    "MRPC": (
+        {"training": "msr_paraphrase_train.txt", "test": "msr_paraphrase_test.txt"},
+        _mrpc, "5 tab-separated columns: 0 or 1, two ids, two sentences", 1,
+    ),
+}  # fmt: skip
+SENTEVAL = (*BY_CLASS, *BY_PART)
+
+
+def _read_latin(path: Path) -> Lines:
+    """SentEval's older files are latin-1; a file in valid UTF-8 is read as UTF-8."""
+    try:
+        return read_lines(path)
+    except InputError as error:
+        if "UTF-8" not in str(error):
+            raise
+        return read_lines(path, "latin-1")
+
+
+def read_senteval(path: str | Path) -> LabelledSet:
+    """The folder of one task, named as SentEval names it: `.../MR`, `.../SST/binary`, `.../TREC`.
+
+    Raises:
+        InputError: files of no known task, or bad lines with their number.
+    """
+    folder = Path(path)
+    for name, (positive, negative) in BY_CLASS.items():
+        if (folder / positive).is_file():
+            read = [_read_latin(folder / file) for file in (positive, negative)]
+            first = _labelled(read[0], lambda line: ("1", line), "a text")
+            second = _labelled(read[1], lambda line: ("0", line), "a text")
+            rows = Labelled(first.texts + second.texts, first.labels + second.labels, first.lines + second.lines)
+            return LabelledSet(name, rows, {}, *_provenance(read))
+    for name, (files, parse, expected, header) in BY_PART.items():
+        if (folder / files["training"]).is_file():
+            by_part = {part: _read_latin(folder / file) for part, file in files.items()}
+            parts = {part: _labelled(lines, parse, expected, header) for part, lines in by_part.items()}
+            sources, notes = _provenance(list(by_part.values()))
+            tests = {"test": parts["test"]}
+            return LabelledSet(name, parts["training"], tests, sources, notes, parts.get("development"))
+    raise InputError(f"{folder}: no files of a SentEval task ({', '.join(SENTEVAL)})")
+
+
+def _features(store: VectorStore, part: Labelled) -> np.ndarray:
+    """Vectors; for pairs SentEval's |u - v| and u * v side by side, [N, F]."""
+    first_ND = store.encode(part.texts)
+    if not part.second:
+        return first_ND
+    second_ND = store.encode(part.second)
+    return np.concatenate([np.abs(first_ND - second_ND), first_ND * second_ND], axis=1)
+
+
+def binary_scores(similarity_N: np.ndarray, same_N: np.ndarray) -> dict[str, float]:
+    """Best accuracy and F1 (x 100) with their thresholds, and average precision (x 100).
+
+    A threshold is halfway between two different similarities, so it never separates equal ones. Thresholds are
+    chosen on the scored pairs, as in sentence-transformers' BinaryClassificationEvaluator: the scores are those of the
+    best possible threshold.
+
+    Raises:
+        InputError: fewer than two pairs, one class only, or all similarities equal.
+    """
+    from sklearn.metrics import average_precision_score
+
+    similarity_N, same_N = np.asarray(similarity_N, dtype=np.float64), np.asarray(same_N, dtype=bool)
+    count, positives = len(same_N), int(same_N.sum())
+    if count < 2 or positives in (0, count) or np.ptp(similarity_N) == 0:
+        raise InputError(f"{count} pairs, {positives} of them the same: no threshold exists")
+    order = np.argsort(-similarity_N, kind="stable")
+    scores, hits = similarity_N[order], same_N[order].cumsum()
+    taken = np.arange(1, count)
+    # pairs above the threshold are predicted the same, the others different
+    accuracy = (hits[:-1] + (count - taken) - (positives - hits[:-1])) / count
+    f1 = 2 * hits[:-1] / (taken + positives)
+    found: dict[str, float] = {}
+    for name, values in (("accuracy", accuracy), ("f1", f1)):
+        best = int(np.where(scores[:-1] > scores[1:], values, -1).argmax())
+        found |= {name: 100.0 * float(values[best]), f"{name}_threshold": float((scores[best] + scores[best + 1]) / 2)}
+    return found | {"average_precision": 100.0 * float(average_precision_score(same_N, similarity_N))}
+
+
+def score_transfer(store: VectorStore, data: LabelledSet, settings: Settings) -> Outcome:
+    """Accuracy x 100 on the test rows, or by stratified cross-validation where SentEval has no test rows.
+
+    The regularisation is chosen inside the training rows of each fold, never on the rows that are scored.
+
+    Raises:
+        InputError: fewer than two classes, or a class with fewer rows than folds.
+    """
+    from sklearn.metrics import f1_score
+    from sklearn.model_selection import StratifiedKFold
+
+    labels, test, folds = np.array(data.training.labels), data.tests.get("test"), settings.folds
+    counts = {str(label): int((labels == label).sum()) for label in np.unique(labels)}
+    if len(counts) < 2 or (test is None and min(counts.values()) < folds):
+        raise InputError(f"{data.name}: needs two classes with at least {folds} rows each, got {counts}")
+    training_NF = _features(store, data.training)
+    scores: dict[str, object] = {}
+    if test is not None:
+        development = None
+        if data.development is not None:
+            development = (_features(store, data.development), data.development.labels)
+        classifier, _ = fit_linear(training_NF, data.training.labels, development, settings.seed)
+        predicted, truth = classifier.predict(_features(store, test)), np.array(test.labels)
+        scores["protocol"] = "test rows"
+        if test.second:
+            scores["f1"] = 100.0 * float(f1_score(truth, predicted, pos_label="1"))
+            cosine_N = cosine_rows(store.encode(test.texts), store.encode(test.second))
+            scores["by_cosine"] = binary_scores(cosine_N, truth == "1")
+    else:
+        predicted, truth = np.empty_like(labels), labels
+        for fit, held in StratifiedKFold(folds, shuffle=True, random_state=settings.seed).split(training_NF, labels):
+            classifier, _ = fit_linear(training_NF[fit], labels[fit].tolist(), None, settings.seed)
+            predicted[held] = classifier.predict(training_NF[held])
+        scores["protocol"] = f"{folds}-fold cross-validation"
+    items = Items("mean", (predicted == truth).astype(np.float64))
+    return Outcome(
+        {
+            "accuracy": 100.0 * float(items.values_N.mean()),
+            "interval": interval(items, settings.resamples, settings.seed),
+            **scores,
+            "classes": counts,
+            "pairs": len(truth),
+        },
+        items,
+    )
+
+
+CLASSIFICATION = Task(
+    "classification", "Zero-shot cross-lingual classification on frozen embeddings", "accuracy",
+    read_cross_lingual, score_classification,
+)  # fmt: skip
+TRANSFER = Task(
+    "transfer", "SentEval transfer: logistic regression on frozen embeddings", "accuracy", read_senteval, score_transfer
+)

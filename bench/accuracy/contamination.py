@@ -1,0 +1,195 @@
+"""Test sentences that occur in a training corpus: exact duplicates (ignoring case and punctuation) and near ones.
+
+Near duplicates are found by MinHash and confirmed by the exact Jaccard similarity of character 5-grams, so there are no
+false positives. Corpora are streamed; memory holds the test sentences, a hash of each distinct sentence, and a batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from msdc.errors import InputError
+from msdc.files import sha256_file
+from msdc.progress import track
+from msdc.text.duplicates import NEAR, NearIndex, normalise
+from msdc.text.text_files import iterate_lines
+
+BATCH = 4096
+EXAMPLES = 5
+SUFFIXES = (".tsv", ".txt", ".csv")
+
+
+@dataclass(frozen=True)
+class CorpusText:
+    """One corpus: its name in the result, its sha256 where it is one file, and (line or row number, sentence) pairs."""
+
+    name: str
+    sha256: str | None
+    sentences: Callable[[], Iterator[tuple[int, str]]]
+
+
+def corpus_streams(words: Iterable[str | Path], data: Path | None = None) -> list[CorpusText]:
+    """Streams of files, of the text files of folders, and of recipes (a .yaml file, or the name of a shipped one).
+
+    A recipe yields the rows that it trains on: its languages, limits, longest sentence and `exclude` apply. `data` is
+    the folder that {data} stands for in a recipe.
+
+    Raises:
+        InputError: a corpus that does not exist, or a folder without text files.
+    """
+    streams: dict[str, CorpusText] = {}
+    for word in words:
+        for stream in _streams(word, data):
+            streams.setdefault(stream.name, stream)
+    return list(streams.values())
+
+
+def _streams(word: str | Path, data: Path | None) -> list[CorpusText]:
+    from msdc.distill.catalog import shipped
+
+    path = Path(word)
+    if path.is_dir():
+        inside = sorted(p for p in path.rglob("*") if p.is_file() and p.name.removesuffix(".gz").endswith(SUFFIXES))
+        if not inside:
+            raise InputError(f"{path}: no .tsv, .txt or .csv file of a training corpus")
+        return [_file_stream(file) for file in inside]
+    if path.is_file() and path.suffix not in (".yaml", ".yml"):
+        return [_file_stream(path)]
+    if path.suffix in (".yaml", ".yml") or str(word) in shipped():
+        return _recipe_streams(str(word), data)
+    raise InputError(f"{path}: no such training corpus, and no shipped recipe of that name")
+
+
+def _file_stream(path: Path) -> CorpusText:
+    def sentences() -> Iterator[tuple[int, str]]:
+        """Every column of every line."""
+        for number, line in iterate_lines(path):
+            for cell in line.split("\t"):
+                yield number, cell
+
+    # with the folder's name: many corpora are called train.en-de.tsv
+    name = f"{path.parent.name}/{path.name}" if path.parent.name else path.name
+    return CorpusText(name, sha256_file(path), sentences)
+
+
+def _recipe_streams(name: str, data: Path | None) -> list[CorpusText]:
+    from msdc.distill.catalog import load_recipe
+    from msdc.distill.data.corpora import open_corpora
+    from msdc.distill.data.exclusion import read_exclusion
+
+    recipe = load_recipe(name, data=data)
+    # the last two parts of a path: a result names no folder of this machine
+    return [
+        CorpusText("/".join(Path(source.name).parts[-2:]), None, partial(_row_sentences, source))
+        for source in open_corpora(recipe.corpora, read_exclusion(recipe.exclude))
+    ]
+
+
+def _row_sentences(source: Any) -> Iterator[tuple[int, str]]:
+    for number, row in enumerate(source.read(), start=1):
+        for text in (row.source, row.target, row.third):
+            if text:
+                yield number, text
+
+
+@dataclass
+class Findings:
+    """Results of a check, per test set and per corpus; `seen` are the sentences found, in normal form."""
+
+    by_set: dict[str, dict[str, Any]]
+    corpora: list[dict[str, Any]]
+    seen: dict[str, set[str]] = field(default_factory=dict)
+
+    def is_seen(self, name: str, text: str) -> bool:
+        """Whether a sentence of a test set, or one near it, is in the training text."""
+        return normalise(text) in self.seen.get(name, ())
+
+
+class _Matcher:
+    """Matches of corpus sentences with test sentences, all in normal form; each distinct one is looked up once."""
+
+    def __init__(self, tests: Iterable[str], near: float | None) -> None:
+        self.tests = set(tests)
+        self.index = NearIndex(list(tests), near) if near is not None else None
+        self._keys: set[bytes] = set()
+        self._found: dict[bytes, list[tuple[str, float]]] = {}
+
+    def __call__(self, normals: Sequence[str]) -> list[list[tuple[str, float]]]:
+        """Per sentence, the test sentences that equal it or are near it, with the similarity."""
+        keys = [hashlib.blake2b(n.encode("utf-8", "surrogatepass"), digest_size=8).digest() for n in normals]
+        fresh = {key: n for key, n in zip(keys, normals, strict=True) if key not in self._keys}
+        near = self.index.matches(list(fresh.values())) if self.index is not None else [[] for _ in fresh]
+        for (key, normal), similar in zip(fresh.items(), near, strict=True):
+            found = [(normal, 1.0)] if normal in self.tests else []
+            found += [match for match in similar if match[0] != normal]
+            if found:
+                self._found[key] = found
+        self._keys.update(fresh)
+        return [self._found.get(key, []) for key in keys]
+
+
+def check(
+    tests: dict[str, list[str]],
+    corpora: Iterable[str | Path],
+    *,
+    near: float | None = NEAR,
+    progress: bool = False,
+    data: Path | None = None,
+) -> Findings:
+    """Search every corpus for the sentences of every test set.
+
+    `tests` maps a set's name to its sentences. Counts are of distinct test sentences by normal form: `exact`, and
+    `near` (similar at or above `near` and not exact). near=None searches for exact ones only. `data` is the folder
+    that {data} stands for in a recipe.
+
+    Raises:
+        InputError: a corpus that is missing or damaged, or `near` outside 0..1.
+    """
+    if near is not None and not 0 < near <= 1:
+        raise InputError(f"the near-duplicate similarity {near} is not between 0 and 1")
+    places: dict[str, list[tuple[str, int]]] = {}  # normal form -> (set, text number) of its occurrences
+    for name, texts in tests.items():
+        for number, text in enumerate(texts, start=1):
+            if normal := normalise(text):
+                places.setdefault(normal, []).append((name, number))
+    matcher = _Matcher(places, near)
+    exact: dict[str, set[str]] = {name: set() for name in tests}
+    seen: dict[str, set[str]] = {name: set() for name in tests}
+    examples: dict[str, list[dict[str, Any]]] = {name: [] for name in tests}
+    by_corpus = []
+    for stream in track(corpus_streams(corpora, data), "contamination", enabled=progress):
+        sentences = 0
+        found: dict[str, set[str]] = {"exact": set(), "near": set()}
+        rows = ((line, normal) for line, text in stream.sentences() if (normal := normalise(text)))
+        while batch := list(itertools.islice(rows, BATCH)):
+            sentences += len(batch)
+            for (line, normal), matches in zip(batch, matcher([normal for _, normal in batch]), strict=True):
+                for match, similarity in matches:
+                    kind = "exact" if match == normal else "near"
+                    found[kind].add(match)
+                    for name, number in places[match]:
+                        if match not in seen[name] and len(examples[name]) < EXAMPLES:
+                            place = {"kind": kind, "similarity": round(similarity, 3), "test_text": number}
+                            examples[name].append(place | {"corpus": stream.name, "line": line})
+                        seen[name].add(match)
+                        if kind == "exact":
+                            exact[name].add(match)
+        counts = {"sentences": sentences, "exact": len(found["exact"]), "near": len(found["near"] - found["exact"])}
+        by_corpus.append({"file": stream.name, "sha256": stream.sha256, **counts})
+    by_set = {
+        name: {
+            "sentences": len({normal for text in texts if (normal := normalise(text))}),
+            "exact": len(exact[name]),
+            "near": len(seen[name] - exact[name]) if near is not None else None,
+            "near_at": near,
+            "examples": examples[name],
+        }
+        for name, texts in tests.items()
+    }
+    return Findings(by_set, by_corpus, seen)

@@ -1,1 +1,0 @@
-"""Test sentences in training text: exact and near duplicates."""

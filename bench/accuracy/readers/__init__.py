@@ -1,1 +1,0 @@
-"""Readers of the published file formats; error messages name the file and the line."""

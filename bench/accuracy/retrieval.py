@@ -1,0 +1,332 @@
+"""Evaluations of retrieval: Tatoeba's nearest neighbours, XSR's large pool, bitext mining.
+
+Shapes: N queries, M candidates of a pool, C mined candidates, D width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from msdc.bench.accuracy.neighbours import Candidates, gold_ranks, mine, nearest
+from msdc.bench.accuracy.parallel import Parallel, read_parallel
+from msdc.bench.accuracy.statistics import Items, interval
+from msdc.bench.accuracy.task import Outcome, Settings, Task
+from msdc.bench.accuracy.vectors import VectorStore
+from msdc.errors import InputError, MsdcError
+from msdc.scores import unit_rows
+from msdc.text.text_files import Lines, SourceFile, read_lines
+
+
+def score_tatoeba(store: VectorStore, data: Parallel, settings: Settings) -> Outcome:
+    """Accuracy x 100 of the nearest neighbour on the other side (MKD section 4.3): both directions, and their average.
+
+    Raises:
+        InputError: not exactly two languages, or fewer than two rows.
+        MsdcError: NaN vectors, or the same vector for every sentence.
+    """
+    if len(data.languages) != 2 or len(data) < 2:
+        raise InputError(f"{data.name}: needs two languages and two rows, got {data.languages} and {len(data)} rows")
+    vectors = unit_rows(store.encode(data.texts(), data.where))
+    if np.ptp(vectors, axis=0).max() < 1e-6:
+        raise MsdcError(f"{data.name}: {store.name} maps all sentences to one vector; nothing is nearest")
+    first_ND, second_ND = np.split(vectors, 2)
+    own_N = np.arange(len(data))
+    forward_N = nearest(first_ND, second_ND, 1, threads=settings.threads)[1][:, 0] == own_N
+    backward_N = nearest(second_ND, first_ND, 1, threads=settings.threads)[1][:, 0] == own_N
+    items = Items("mean", (forward_N.astype(np.float64) + backward_N) / 2)
+    return Outcome(
+        {
+            "accuracy": 100.0 * float(items.values_N.mean()),
+            "interval": interval(items, settings.resamples, settings.seed),
+            "forward": 100.0 * float(forward_N.mean()),
+            "backward": 100.0 * float(backward_N.mean()),
+            "languages": data.languages,
+            "pairs": len(data),
+        },
+        items,
+    )
+
+
+# Cross-lingual sentence retrieval (XSR, LXS section 4.2): 2,000 queries, one answer each, 200,000 candidates.
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Queries with one answer each (a translation), and distractors that answer no query."""
+
+    pairs: Parallel
+    distractors: list[str]
+    sources: list[SourceFile]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Name of the pairs."""
+        return self.pairs.name
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def texts(self) -> list[str]:
+        """Every sentence that is encoded."""
+        return self.pairs.texts() + self.distractors
+
+    def test_texts(self) -> list[str]:
+        """Sentences that are scored."""
+        return self.pairs.texts()
+
+
+def read_pool(path: str | Path) -> Pool:
+    """Parallel sentences (queries in the first language, answers in the second) and `NAME.pool.txt[.gz]` beside them.
+
+    Raises:
+        InputError: see `read_parallel`.
+    """
+    path = Path(path)
+    pairs = read_parallel(path)
+    beside = [path.with_name(f"{path.name.split('.tsv')[0]}.pool.txt{end}") for end in ("", ".gz")]
+    pools = [read_lines(place) for place in beside if place.is_file()][:1]
+    distractors = [line.strip() for pool in pools for line in pool.lines if line.strip()]
+    return Pool(pairs, distractors, [*pairs.sources, *(pool.source for pool in pools)], pairs.notes)
+
+
+def score_retrieval(store: VectorStore, data: Pool, settings: Settings) -> Outcome:
+    """P@1 and MRR x 100 over the whole pool; distractors fill the pool up to `settings.candidates`.
+
+    Equal texts are one candidate. Ties with the answer give the expected result of breaking them at random, so that a
+    model with one vector for every text gets 1 / M, not 1.
+
+    Raises:
+        InputError: not two languages.
+    """
+    queries, answers = (side[: settings.queries] for side in data.pairs.two_sides())
+    distinct = dict.fromkeys(answers)
+    for text in data.distractors:
+        if len(distinct) >= settings.candidates:
+            break
+        distinct[text] = None
+    position = {text: row for row, text in enumerate(distinct)}
+    gold_N = np.array([position[answer] for answer in answers])
+    queries_ND = unit_rows(store.encode(queries, data.pairs.where))
+    candidates_MD = unit_rows(store.encode(list(distinct)))
+    above_N, level_N = gold_ranks(queries_ND, candidates_MD, gold_N, threads=settings.threads)
+    first = Items("mean", np.where(above_N == 0, 1.0 / (1 + level_N), 0.0))
+    # mean of 1 / rank over the ranks that the tied candidates share
+    reciprocal_N = np.array(
+        [np.mean(1.0 / np.arange(above + 1, above + level + 2)) for above, level in zip(above_N, level_N, strict=True)]
+    )
+    return Outcome(
+        {
+            "p_at_1": 100.0 * float(first.values_N.mean()),
+            "interval": interval(first, settings.resamples, settings.seed),
+            "mrr": 100.0 * float(reciprocal_N.mean()),
+            "queries": len(queries),
+            "candidates": len(distinct),
+            "tied": int((level_N > 0).sum()),
+            "languages": data.pairs.languages,
+            "pairs": len(queries),
+        },
+        first,
+    )
+
+
+# Bitext mining as BUCC scores it (MKD section 4.2; Artetxe and Schwenk 2019). Its files: `de-en.training.de` and `.en`
+# (id, tab, sentence), `.gold` (id, tab, id).
+
+
+@dataclass(frozen=True)
+class Split:
+    """Two unaligned collections and the positions of their translations; `gold` is None where it is not published."""
+
+    source: list[str]
+    target: list[str]
+    gold: set[tuple[int, int]] | None
+
+    def texts(self) -> list[str]:
+        """Every sentence that is encoded."""
+        return self.source + self.target
+
+
+@dataclass(frozen=True)
+class Mining:
+    """A training split, for the threshold, and a test split where there is one."""
+
+    name: str
+    training: Split
+    test: Split | None
+    sources: list[SourceFile]
+    notes: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len((self.test or self.training).gold or ())
+
+    def texts(self) -> list[str]:
+        """Every sentence that is encoded."""
+        return self.training.texts() + (self.test.texts() if self.test else [])
+
+    def test_texts(self) -> list[str]:
+        """Sentences that are scored."""
+        return (self.test or self.training).texts()
+
+
+def _two_columns(lines: Lines) -> list[tuple[str, str]]:
+    """Both cells of each line.
+
+    Raises:
+        InputError: another number of columns, or an empty cell; with the line.
+    """
+    rows = []
+    for number, line in enumerate(lines.lines, start=1):
+        first, _, second = (cell.strip() for cell in line.partition("\t"))
+        if not first or not second or "\t" in second:
+            raise lines.error(number, "expected two tab-separated cells, an id and a sentence (or two ids in .gold)")
+        rows.append((first, second))
+    return rows
+
+
+def _sentences(lines: Lines) -> tuple[list[str], dict[str, int]]:
+    rows = _two_columns(lines)
+    index: dict[str, int] = {}
+    for place, (identifier, _) in enumerate(rows):
+        if index.setdefault(identifier, place) != place:
+            raise lines.error(place + 1, f"the id {identifier!r} is a duplicate of line {index[identifier] + 1}")
+    return [text for _, text in rows], index
+
+
+def _read_split(prefix: Path) -> tuple[Split, list[Lines]]:
+    """One split from `prefix.LANGUAGE` (two files) and `prefix.gold` where it exists.
+
+    Raises:
+        InputError: not exactly two languages, a bad line, or a gold id that no file holds; with the line.
+    """
+    files = {p.name.removesuffix(".gz").rsplit(".", 1)[1]: p for p in sorted(prefix.parent.glob(f"{prefix.name}.*"))}
+    gold_file = files.pop("gold", None)
+    if len(files) != 2:
+        raise InputError(f"{prefix}.*: {len(files)} language files, expected two, as de-en.training.de and .en")
+    # BUCC names the split by its pair, de-en.training: the first language is the source
+    order = prefix.name.split(".")[0].split("-")
+    codes = sorted(files, key=lambda code: order.index(code) if code in order else 9)
+    read = [read_lines(files[code]) for code in codes]
+    (source, source_index), (target, target_index) = (_sentences(lines) for lines in read)
+    gold: set[tuple[int, int]] | None = None
+    if gold_file is not None:
+        gold_lines = read_lines(gold_file)
+        gold = set()
+        for number, (one, other) in enumerate(_two_columns(gold_lines), start=1):
+            if one not in source_index or other not in target_index:
+                missing = one if one not in source_index else other
+                raise gold_lines.error(number, f"the id {missing!r} is in no sentence file")
+            gold.add((source_index[one], target_index[other]))
+        read.append(gold_lines)
+    return Split(source, target, gold), read
+
+
+def read_bucc(path: str | Path) -> Mining:
+    """A folder with `XX-en.training.*` and, where published, `XX-en.test.*`; or the prefix of one pair in it.
+
+    Raises:
+        InputError: no training split with gold pairs, several pairs in one folder, or bad lines.
+    """
+    path = Path(path)
+    folder = path if path.is_dir() else path.parent
+    pattern = "*.training.gold*" if path.is_dir() else f"{path.name.split('.')[0]}.training.gold*"
+    golds = sorted(folder.glob(pattern))
+    if len(golds) != 1:
+        found = ", ".join(p.name for p in golds) or "none"
+        raise InputError(f"{path}: expected one XX-en.training.gold, found {found}; name one pair as FOLDER/de-en")
+    pair = golds[0].name.split(".training.gold")[0]
+    training, lines = _read_split(folder / f"{pair}.training")
+    test = None
+    if list(folder.glob(f"{pair}.test.*")):
+        test, more = _read_split(folder / f"{pair}.test")
+        lines += more
+    notes = [f"{one.path.name} {note}" for one in lines for note in one.notes]
+    if test is not None and test.gold is None:
+        notes.append("the test split has no gold file: scored on the training split only")
+        test = None
+    return Mining(pair, training, test, [one.source for one in lines], notes)
+
+
+def right_answers(mined: Candidates, gold: set[tuple[int, int]]) -> np.ndarray:
+    """Whether each candidate is a gold pair, bool [C]."""
+    return np.array(
+        [pair in gold for pair in zip(mined.source_C.tolist(), mined.target_C.tolist(), strict=True)], dtype=bool
+    )
+
+
+def best_threshold(score_C: np.ndarray, right_C: np.ndarray, gold: int) -> float:
+    """The threshold of the best F1: halfway between the last accepted and the first rejected score.
+
+    It lies between two different scores, since a threshold cannot separate equal ones.
+    """
+    if not len(score_C):
+        return 0.0
+    hits_C = right_C.cumsum()
+    f1_C = 2 * hits_C / (np.arange(1, len(score_C) + 1) + gold)
+    following_C = np.append(score_C[1:], score_C[-1] - 2 * abs(score_C[-1]) - 1.0)
+    f1_C = np.where(score_C > following_C, f1_C, -1.0)
+    cut = int(f1_C.argmax())
+    return float((score_C[cut] + following_C[cut]) / 2) if cut + 1 < len(score_C) else float(score_C[cut])
+
+
+def scores_at(score_C: np.ndarray, right_C: np.ndarray, gold: int, threshold: float) -> dict[str, Any]:
+    """Precision, recall and F1 x 100 of the candidates at or above `threshold`."""
+    taken = int((score_C >= threshold).sum())
+    hits = int(right_C[:taken].sum())
+    precision = hits / taken if taken else 0.0
+    recall = hits / gold if gold else 0.0
+    f1 = 2 * precision * recall / (precision + recall) if hits else 0.0
+    return {"f1": 100 * f1, "precision": 100 * precision, "recall": 100 * recall, "extracted": taken, "gold": gold}
+
+
+def score_mining(store: VectorStore, data: Mining, settings: Settings) -> Outcome:
+    """F1, precision and recall x 100 on the test split, at the threshold that was best on the training split.
+
+    Without published test gold the training split is scored at its own best threshold; `split` in the result names it.
+
+    Raises:
+        InputError: the training split has no gold pairs.
+    """
+
+    def mined(split: Split) -> tuple[np.ndarray, np.ndarray, int]:
+        found = mine(
+            unit_rows(store.encode(split.source)), unit_rows(store.encode(split.target)), k=settings.neighbours,
+            kind=settings.margin, threads=settings.threads, progress=settings.progress,
+        )  # fmt: skip
+        gold = split.gold or set()
+        return found.score_C, right_answers(found, gold), len(gold)
+
+    if not data.training.gold:
+        raise InputError(f"{data.name}: the training split has no gold pairs, so there is no threshold")
+    answers = mined(data.training)
+    threshold = best_threshold(*answers)
+    training = scores_at(*answers, threshold)
+    final, split, shown = training, "training", data.training
+    if data.test is not None and data.test.gold:
+        final, split, shown = scores_at(*mined(data.test), threshold), "test", data.test
+    return Outcome(
+        {
+            **final,
+            "split": split,
+            "threshold": threshold,
+            "margin": settings.margin,
+            "neighbours": settings.neighbours,
+            "sources": len(shown.source),
+            "targets": len(shown.target),
+            "training": training,
+            "pairs": final["gold"],
+        }
+    )
+
+
+MINING = Task(
+    "mining", "Bitext mining: margin over k neighbours, threshold from training, F1", "f1", read_bucc, score_mining
+)
+TATOEBA = Task(
+    "tatoeba", "Nearest-neighbour translation retrieval, both directions", "accuracy", read_parallel, score_tatoeba
+)
+RETRIEVAL = Task("retrieval", "XSR: P@1 and MRR of translations in a large pool", "p_at_1", read_pool, score_retrieval)

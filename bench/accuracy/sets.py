@@ -1,0 +1,563 @@
+"""Tasks, named data sets and suites of them: what the words of `--tasks` name, and where a data folder holds the files.
+
+A new set is one `NamedSet` in `SETS`; its function yields the parts that it finds in a data folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from msdc.bench.accuracy.classification import (
+    CLASSIFICATION,
+    MLDOC_LANGUAGES,
+    SENTEVAL,
+    TRANSFER,
+    read_flores_topics,
+    read_mldoc,
+    read_senteval,
+)
+from msdc.bench.accuracy.parallel import Parallel, read_aligned, read_parallel
+from msdc.bench.accuracy.retrieval import MINING, RETRIEVAL, TATOEBA, Mining, Pool, Split, read_bucc
+from msdc.bench.accuracy.similarity import BIAS, DRIFT, GEOMETRY, MSE, STS, BiasData, DriftData, GeometryData
+from msdc.bench.accuracy.task import Task
+from msdc.errors import InputError
+from msdc.text.quickstart import GOLDEN_TEXTS, GRADED_PAIRS, PARALLEL
+from msdc.text.scored_pairs import ScoredPairs, join_pairs, read_pairs
+from msdc.text.text_files import SourceFile, read_lines
+
+TASKS: dict[str, Task] = {
+    task.name: task for task in (STS, MINING, TATOEBA, RETRIEVAL, BIAS, CLASSIFICATION, TRANSFER, GEOMETRY, MSE, DRIFT)
+}
+ENVIRONMENT = "MSDC_DATA"
+SUMS_FILE = "SHA256SUMS"
+# The codes of one language in the published sets. Two letters (ours): (LASER's Tatoeba, FLORES-200)
+CODES = {
+    "ar": ("ara", "arb_Arab"), "bg": ("bul", "bul_Cyrl"), "bn": ("ben", "ben_Beng"), "cs": ("ces", "ces_Latn"),
+    "de": ("deu", "deu_Latn"), "el": ("ell", "ell_Grek"), "en": ("eng", "eng_Latn"), "es": ("spa", "spa_Latn"),
+    "et": ("est", "est_Latn"), "eu": ("eus", "eus_Latn"), "fa": ("pes", "pes_Arab"), "fi": ("fin", "fin_Latn"),
+    "fr": ("fra", "fra_Latn"), "he": ("heb", "heb_Hebr"), "hi": ("hin", "hin_Deva"), "hu": ("hun", "hun_Latn"),
+    "id": ("ind", "ind_Latn"), "it": ("ita", "ita_Latn"), "ja": ("jpn", "jpn_Jpan"), "ka": ("kat", "kat_Geor"),
+    "ko": ("kor", "kor_Hang"), "nl": ("nld", "nld_Latn"), "pl": ("pol", "pol_Latn"), "pt": ("por", "por_Latn"),
+    "ro": ("ron", "ron_Latn"), "ru": ("rus", "rus_Cyrl"), "sv": ("swe", "swe_Latn"), "sw": ("swh", "swh_Latn"),
+    "ta": ("tam", "tam_Taml"), "th": ("tha", "tha_Thai"), "tl": ("tgl", "tgl_Latn"), "tr": ("tur", "tur_Latn"),
+    "uk": ("ukr", "ukr_Cyrl"), "ur": ("urd", "urd_Arab"), "vi": ("vie", "vie_Latn"), "zh": ("cmn", "zho_Hans"),
+}  # fmt: skip
+SHIPPED = ("en", "de", "es", "fr", "it", "nl", "tr", "ar")
+TRACKS = ("ar-ar", "es-es", "en-en", "en-ar", "en-de", "en-tr", "en-es", "en-fr", "en-it", "en-nl")
+STSB = ("stsb/sts-test.tsv*", "stsbenchmark/sts-test.csv", "stsb/sts-test.csv*")
+STSB_MULTI = "stsb-multi-mt/stsb-{}-test.csv*"
+STSB_CROSS = "stsb-crosslingual/STSb.en-{}.test.tsv*"
+DRIFT_ROWS = 250
+
+
+def find_task(name: str) -> Task:
+    """Task by name.
+
+    Raises:
+        InputError: unknown name; lists the known ones.
+    """
+    if name not in TASKS:
+        raise InputError(f"unknown task {name!r}; known tasks: {', '.join(TASKS)}")
+    return TASKS[name]
+
+
+def flores_code(code: str) -> str:
+    """FLORES's code; a code with a script is returned unchanged.
+
+    Raises:
+        InputError: unknown language.
+    """
+    if code not in CODES and "_" not in code:
+        raise InputError(f"unknown language {code!r}; known: {', '.join(CODES)}, or FLORES's own code such as lij_Latn")
+    return CODES[code][1] if code in CODES else code
+
+
+@dataclass(frozen=True)
+class DataFolder:
+    """The data folder and the requested languages (None: those of the set, or the eight of the shipped student)."""
+
+    folder: Path | None
+    languages: tuple[str, ...] | None = None
+
+    def first(self, *patterns: str) -> Path | None:
+        """First file or folder that matches a pattern; patterns are tried in order."""
+        return next((path for pattern in patterns for path in self.all(pattern)), None)
+
+    def all(self, pattern: str) -> list[Path]:
+        """Every match of the pattern, in order."""
+        return sorted(self.folder.glob(pattern)) if self.folder is not None else []
+
+    def codes(self) -> tuple[str, ...]:
+        """Two-letter codes to look for."""
+        return self.languages or SHIPPED
+
+    def others(self) -> list[str]:
+        """Codes of the languages other than English."""
+        return [code for code in self.codes() if code != "en"]
+
+    def flores(self, codes: Iterable[str], name: str, split: str = "devtest") -> Parallel:
+        """FLORES sentences of several languages, row by row.
+
+        Raises:
+            InputError: a language without a file, or unequal line counts.
+        """
+        looked = {code: _flores_pattern(code, split) for code in codes}
+        paths = {c: self.first(one) or Path(self.folder or "", one.removesuffix("*")) for c, one in looked.items()}
+        return read_aligned(paths, name)
+
+    def has_flores(self, code: str, split: str = "devtest") -> bool:
+        """Whether a language's FLORES file is there."""
+        return self.first(_flores_pattern(code, split)) is not None
+
+    def check_sums(self, sources: Iterable[SourceFile]) -> int:
+        """Compare files that were read with the folder's `SHA256SUMS`; returns how many of them it lists.
+
+        Raises:
+            InputError: a file that differs from its checksum, or a line that is not a checksum and a path.
+        """
+        if self.folder is None or not (self.folder / SUMS_FILE).is_file():
+            return 0
+        lines, sums, checked = read_lines(self.folder / SUMS_FILE), {}, 0
+        for number, line in enumerate(lines.lines, start=1):
+            digest, _, name = line.partition(" ")
+            if len(digest) != 64 or not name.strip():
+                raise lines.error(number, "expected a sha256 and a path")
+            sums[(self.folder / name.strip().lstrip("*")).resolve()] = digest.lower()
+        for source in sources:
+            listed = sums.get(source.path.resolve()) if source.path is not None else None
+            if listed not in (None, source.sha256):
+                raise InputError(
+                    f"{source.path}: its sha256 is not the one in {SUMS_FILE}; the file was changed or damaged"
+                )
+            checked += listed is not None
+        return checked
+
+
+def find_data_folder(folder: str | Path | None, languages: tuple[str, ...] | None = None) -> DataFolder:
+    """The given folder, else the one in the environment variable MSDC_DATA, else none."""
+    chosen = folder or os.environ.get(ENVIRONMENT) or None
+    return DataFolder(Path(chosen) if chosen else None, languages)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One data set of a named set. `load` is None where its files are absent; `looked_for` is the pattern tried.
+
+    An `extra` part is scored only when it is named.
+    """
+
+    name: str
+    load: Callable[[], Any] | None
+    looked_for: str = ""
+    extra: bool = False
+
+
+Parts = Callable[[DataFolder], Iterator[Part]]
+
+
+class NamedSet(NamedTuple):
+    """Data sets that one task scores under one name; `parts` finds them in a data folder."""
+
+    name: str
+    task: Task
+    summary: str
+    parts: Parts
+
+
+# Scored pairs, and the bias and geometry sets made from them.
+
+
+def _pairs(data: DataFolder, name: str, *patterns: str, extra: bool = False) -> Part:
+    """A part of scored pairs, read from the first file that matches a pattern."""
+    file = data.first(*patterns)
+    return Part(name, None if file is None else partial(read_pairs, file, name), patterns[0], extra)
+
+
+def _sts17(data: DataFolder) -> Iterator[Part]:
+    for track in TRACKS:
+        a, b = track.split("-")
+        if data.languages and not {a, b} <= {*data.languages, "en"}:
+            continue
+        # our layout, then the extended files of MKD, then SemEval's own
+        patterns = [
+            pattern.format(pair)
+            for pair in dict.fromkeys((f"{a}-{b}", f"{b}-{a}"))
+            for pattern in (
+                "sts2017/STS2017.{}.tsv*",
+                "[Ss][Tt][Ss]2017*/**/STS2017.{}.t[sx][vt]*",
+                "[Ss][Tt][Ss]2017*/**/STS.{}.txt*",
+                "[Ss][Tt][Ss]2017*/**/STS.input.track*.{}.txt",
+            )
+        ]
+        yield _pairs(data, f"sts17/{track}", *patterns)
+    # this track is about translation quality, not similarity: scored only when named
+    yield _pairs(data, "sts17/es-en.4b", "sts2017/STS2017.es-en.4b.tsv*", extra=True)
+
+
+def _join_files(name: str, files: dict[str, Path]) -> ScoredPairs:
+    return join_pairs(name, [read_pairs(file, part) for part, file in files.items()])
+
+
+def _sts_year(name: str) -> Parts:
+    def parts(data: DataFolder) -> Iterator[Part]:
+        year = name.removeprefix("sts")
+        looked = f"sts12-16/STS{year}.*.tsv*"
+        files = {}
+        for file in data.all(looked) or data.all(f"**/STS{year}-en-test/STS.input.*.txt"):
+            stem = file.name.removesuffix(".gz").rsplit(".", 1)[0]
+            files[stem.removeprefix("STS.input.").split(".", 1)[-1]] = file
+        yield Part(name, partial(_join_files, name, files) if files else None, looked)
+
+    return parts
+
+
+def _sick_all(data: DataFolder) -> Iterator[Part]:
+    """All 9,927 pairs, as MTEB scores SICK-R; DCSE and SentEval score the test part alone."""
+    names = {"train": "train", "trial": "trial", "test": "test_annotated"}
+    found = {part: data.first(f"sick/SICK_{name}.txt*", f"SICK/SICK_{name}.txt") for part, name in names.items()}
+    files = {part: file for part, file in found.items() if file is not None}
+    load = partial(_join_files, "sickr-all", files) if len(files) == len(names) else None
+    yield Part("sickr-all", load, "sick/SICK_{train,trial,test_annotated}.txt*")
+
+
+def _one(name: str, *patterns: str, language: str | None = None) -> Parts:
+    def parts(data: DataFolder) -> Iterator[Part]:
+        # a set of one language belongs to a suite only with that language; named by itself it is always scored
+        foreign = language is not None and language not in (data.languages or (language,))
+        yield _pairs(data, name, *patterns, extra=foreign)
+
+    return parts
+
+
+def _by_language(name: str, pattern: str) -> Parts:
+    def parts(data: DataFolder) -> Iterator[Part]:
+        for code in data.others():
+            yield _pairs(data, name.format(code), pattern.format(code))
+
+    return parts
+
+
+def _graded(data: DataFolder) -> Iterator[Part]:
+    yield Part("graded-pairs", partial(read_pairs, GRADED_PAIRS, "graded-pairs"))
+
+
+def _bias(data: DataFolder) -> Iterator[Part]:
+    stsb = [*_one("stsb", *STSB)(data), *_by_language("stsb-multi/{}", STSB_MULTI)(data)]
+    stsb += _by_language("stsb-cross/en-{}", STSB_CROSS)(data)
+    for name, parts in (("bias/sts17", list(_sts17(data))), ("bias/stsb", stsb)):
+        loads = [part.load for part in parts if part.load is not None and not part.extra]
+        load = partial(_load_bias, data, name, loads) if len(loads) >= 2 else None
+        yield Part(name, load, f"at least two parts of {name.removeprefix('bias/')}")
+    yield Part("bias/graded-pairs", partial(_load_bias, data, "bias/graded-pairs", None), extra=True)
+
+
+def _load_bias(data: DataFolder, name: str, loads: list[Callable[[], Any]] | None) -> BiasData:
+    """The pairs of several parts, or the shipped ones; the picture is of English and the first other language."""
+    pairs = join_pairs(name, [load() for load in loads]) if loads else read_pairs(GRADED_PAIRS, name)
+    picture = None
+    if others := data.others():
+        if data.has_flores("en"):
+            picture = data.flores(["en", others[0]], f"flores/en-{others[0]}")
+        else:
+            other = others[0] if others[0] in SHIPPED else "de"
+            picture = _shipped_pair(other, f"quickstart/en-{other}")
+    return BiasData(pairs, picture)
+
+
+def _geometry(data: DataFolder) -> Iterator[Part]:
+    file = data.first(*STSB)
+    yield Part("geometry", partial(_load_geometry, file, data) if file else None, STSB[0])
+
+
+def _load_geometry(file: Path, data: DataFolder) -> GeometryData:
+    codes = [code for code in data.codes() if data.has_flores(code)]
+    return GeometryData(read_pairs(file, "stsb"), data.flores(codes, "flores") if len(codes) >= 2 else None)
+
+
+# Parallel sentences: retrieval, mining, distance to the teacher, drift.
+
+
+def _flores_pattern(code: str, split: str = "devtest") -> str:
+    return f"flores200/{split}/{flores_code(code)}.{split}*"
+
+
+def _flores_pairs(family: str) -> Parts:
+    """English with each other language, from FLORES devtest, as parts of `family`."""
+
+    def parts(data: DataFolder) -> Iterator[Part]:
+        for code in data.others():
+            name = f"{family}/en-{code}"
+            load = partial(data.flores, ["en", code], name) if data.has_flores(code) else None
+            yield Part(name, load, _flores_pattern(code))
+
+    return parts
+
+
+def _tatoeba(data: DataFolder) -> Iterator[Part]:
+    if data.languages:
+        codes = [CODES[code][0] if code in CODES else code for code in data.others()]
+    else:
+        files = data.all("laser-tatoeba/tatoeba.*-eng.eng*") + data.all("tatoeba/v1/tatoeba.*-eng.eng")
+        codes = [file.name.split(".")[1].split("-")[0] for file in files]
+        if not codes:
+            yield Part("tatoeba", None, "laser-tatoeba/tatoeba.XXX-eng.eng")
+    two_letters = {three: two for two, (three, _) in CODES.items()}
+    for code in codes:
+        looked = f"laser-tatoeba/tatoeba.{code}-eng.{code}"
+        file = data.first(looked, f"tatoeba/v1/tatoeba.{code}-eng.{code}")
+        name = f"tatoeba/{two_letters.get(code, code)}"
+        yield Part(name, partial(_named, read_parallel, file, name) if file else None, looked)
+
+
+def _named(read: Callable[[Path], Any], path: Path, name: str) -> Any:
+    return replace(read(path), name=name)
+
+
+def _quickstart(data: DataFolder) -> Iterator[Part]:
+    for code in data.others():
+        if code in SHIPPED:
+            name = f"quickstart/en-{code}"
+            yield Part(name, partial(_shipped_pair, code, name))
+
+
+def _shipped_pair(code: str, name: str) -> Parallel:
+    return read_parallel(PARALLEL).pair("en", code, name)
+
+
+def _bucc(data: DataFolder) -> Iterator[Part]:
+    looked = "bucc*/**/*.training.gold*"
+    files = data.all(looked)
+    if not files:
+        yield Part("bucc", None, looked)
+    for file in files:
+        pair = file.name.split(".")[0]
+        yield Part(f"bucc/{pair}", partial(_named, read_bucc, file.parent / pair, f"bucc/{pair}"))
+
+
+def _flores_mining(data: DataFolder) -> Iterator[Part]:
+    for code in data.others():
+        load = partial(_load_flores_mining, data, code) if data.has_flores(code, "dev") else None
+        yield Part(f"flores-mining/{code}-en", load, _flores_pattern(code, "dev"))
+
+
+def _load_flores_mining(data: DataFolder, code: str) -> Mining:
+    name, splits = f"flores-mining/{code}-en", []
+    both = [data.flores([code, "en"], name, split) for split in ("dev", "devtest")]
+    for one in both:
+        third = len(one) // 3
+        # sources are rows 0..2t, targets rows t..3t: only the middle third has a translation
+        source, target = one.sides[code][: 2 * third], one.sides["en"][third : 3 * third]
+        splits.append(Split(source, target, {(third + row, row) for row in range(third)}))
+    training, test = splits
+    return Mining(name, training, test, both[0].sources + both[1].sources, both[0].notes + both[1].notes)
+
+
+def _xsr(data: DataFolder) -> Iterator[Part]:
+    for code in data.others():
+        for query, answer in ((code, "en"), ("en", code)):
+            wanted = "english/*.txt*" if answer == "en" else f"*/*.en-{code}.tsv*"
+            pools = data.all(wanted) if data.has_flores(code, "dev") else []
+            load = partial(_load_xsr, data, query, answer, pools) if pools else None
+            yield Part(f"xsr/{query}-{answer}", load, f"{_flores_pattern(code, 'dev')} and {wanted}")
+
+
+def _load_xsr(data: DataFolder, query: str, answer: str, distractors: list[Path]) -> Pool:
+    name = f"xsr/{query}-{answer}"
+    dev, devtest = (data.flores([query, answer], name, split) for split in ("dev", "devtest"))
+    sides = {language: dev.sides[language] + devtest.sides[language] for language in (query, answer)}
+    joined = Parallel(name, sides, dev.lines + devtest.lines, dev.sources + devtest.sources)
+    files = [read_lines(path) for path in distractors]
+    # plain sentences, or the last column of a parallel corpus
+    texts = [text for lines in files for line in lines.lines if (text := line.rpartition("\t")[2].strip())]
+    return Pool(joined, texts, joined.sources + [lines.source for lines in files])
+
+
+def _drift(data: DataFolder) -> Iterator[Part]:
+    yield Part("drift/quickstart", _load_shipped_texts)
+    codes = [code for code in data.codes() if data.has_flores(code)]
+    yield Part(
+        "drift/flores", partial(_load_drift, data, codes) if data.has_flores("en") else None, _flores_pattern("en")
+    )
+
+
+def _load_shipped_texts() -> DriftData:
+    parallel, golden = read_parallel(PARALLEL), read_lines(GOLDEN_TEXTS)
+    sides = parallel.sides | {"golden texts": [line for line in golden.lines if line.strip()]}
+    return DriftData("drift/quickstart", sides, [*parallel.sources, golden.source])
+
+
+def _load_drift(data: DataFolder, codes: list[str]) -> DriftData:
+    parallel = data.flores(codes, "drift/flores")
+    # rows spread over the whole file, since adjacent rows come from one article
+    step = max(1, len(parallel) // DRIFT_ROWS)
+    sides = {code: side[::step][:DRIFT_ROWS] for code, side in parallel.sides.items()}
+    return DriftData("drift/flores", sides, parallel.sources)
+
+
+# Labelled texts: FLORES topics, MLDoc, SentEval.
+
+
+def _topics(data: DataFolder) -> Iterator[Part]:
+    metadata = data.first("flores200/metadata_dev.tsv")
+    codes = [flores_code(code) for code in data.codes()]
+    codes = [code for code in codes if data.first(f"flores200/dev/{code}.dev.gz")]
+    load = partial(read_flores_topics, metadata.parent, codes) if metadata and codes else None
+    yield Part("flores-topics", load, "flores200/metadata_dev.tsv and flores200/dev/*.dev.gz")
+
+
+def _mldoc(data: DataFolder) -> Iterator[Part]:
+    for code in ("en", "de", "fr", "es", "it"):
+        if not data.languages or code in data.languages:
+            looked = f"[Mm][Ll][Dd]oc*/{MLDOC_LANGUAGES[code]}.train.1000"
+            file = data.first(looked)
+            yield Part(f"mldoc/{code}", partial(read_mldoc, file.parent, code) if file else None, looked)
+
+
+def _senteval(data: DataFolder) -> Iterator[Part]:
+    for name in SENTEVAL:
+        folder = "SST/binary" if name == "SST2" else name
+        found = data.first(f"[Ss]ent[Ee]val/{folder}", f"[Ss]ent[Ee]val/data/downstream/{folder}")
+        load = partial(read_senteval, found) if found else None
+        yield Part(f"senteval/{name}", load, f"**/[Ss]ent[Ee]val/**/{folder}")
+
+
+_LISTED = (
+    NamedSet("sts17", STS, "STS2017 and its extension, by language pair", _sts17),
+    NamedSet("stsb", STS, "STSb test", _one("stsb", *STSB)),
+    NamedSet("stsb-dev", STS, "STSb dev", _one("stsb-dev", "stsb/sts-dev.tsv*", "stsbenchmark/sts-dev.csv")),
+    *(
+        NamedSet(f"sts{year}", STS, f"STS 20{year}: all pairs, and mean over its parts", _sts_year(f"sts{year}"))
+        for year in range(12, 17)
+    ),
+    NamedSet(
+        "sickr", STS, "SICK-R test (as DCSE)", _one("sickr", "sick/SICK_test_annotated.txt*", "SICK/SICK_test*")
+    ),
+    NamedSet("sickr-all", STS, "SICK-R, all three parts (as MTEB)", _sick_all),
+    NamedSet("stsb-multi", STS, "STSb test, machine-translated", _by_language("stsb-multi/{}", STSB_MULTI)),
+    NamedSet(
+        "stsb-multi-dev", STS, "STSb dev, machine-translated",
+        _by_language("stsb-multi-dev/{}", "stsb-multi-mt/stsb-{}-dev.csv*"),
+    ),
+    NamedSet(
+        "stsb-cross", STS, "STSb test, English against its translation", _by_language("stsb-cross/en-{}", STSB_CROSS)
+    ),
+    NamedSet(
+        "stsb-tr-dev", STS, "STSb dev in Turkish", _one("stsb-tr-dev", "stsb-tr/stsb_tr_dev.tsv*", language="tr")
+    ),
+    NamedSet(
+        "korsts", STS, "KorSTS test", _one("korsts", "korsts/sts-test.tsv*", "KorSTS/sts-test.tsv", language="ko")
+    ),
+    NamedSet(
+        "korsts-dev", STS, "KorSTS dev",
+        _one("korsts-dev", "korsts/sts-dev.tsv*", "KorSTS/sts-dev.tsv", language="ko"),
+    ),
+    NamedSet("graded-pairs", STS, "the shipped graded pairs (not an STS set)", _graded),
+    NamedSet("bias", BIAS, "language bias on STS2017 and on STSb", _bias),
+    NamedSet("geometry", GEOMETRY, "alignment, uniformity, isotropy on STSb; separability on FLORES", _geometry),
+    NamedSet("tatoeba", TATOEBA, "LASER's Tatoeba test sets, by language", _tatoeba),
+    NamedSet("flores", TATOEBA, "FLORES-200 devtest retrieval, by language", _flores_pairs("flores")),
+    NamedSet("quickstart", TATOEBA, "retrieval on the shipped parallel sentences", _quickstart),
+    NamedSet("bucc", MINING, "BUCC 2018 bitext mining", _bucc),
+    NamedSet("flores-mining", MINING, "bitext mining made of FLORES, one third parallel", _flores_mining),
+    NamedSet("xsr", RETRIEVAL, "FLORES queries among sentences of the other language", _xsr),
+    NamedSet("mse", MSE, "MSE to a teacher on FLORES", _flores_pairs("mse")),
+    NamedSet("drift", DRIFT, "cosine with the float model", _drift),
+    NamedSet("flores-topics", CLASSIFICATION, "topics of FLORES, English to the others", _topics),
+    NamedSet("mldoc", CLASSIFICATION, "MLDoc, from each language to the others (needs its licence)", _mldoc),
+    NamedSet("senteval", TRANSFER, "SentEval transfer tasks", _senteval),
+)  # fmt: skip
+SETS: dict[str, NamedSet] = {one.name: one for one in _LISTED}
+
+CARD = "card"
+# A suite scores what the data folder holds and reports the rest as absent; a set named by itself must be there.
+SUITES: dict[str, tuple[str, ...]] = {
+    "quick": ("graded-pairs", "quickstart", "bias/graded-pairs", "drift/quickstart"),
+    "paper-msd": ("sts17",),
+    "paper-mkd": ("sts17", "bucc", "tatoeba", "bias/sts17"),
+    "paper-dcse": ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", "geometry", "senteval"),
+    "paper-lxs": ("mldoc", "xsr"),
+    CARD: (
+        "sts17", "stsb", "stsb-multi", "stsb-cross", "stsb-multi-dev", "stsb-tr-dev", "graded-pairs",
+        "tatoeba", "flores", "flores-mining", "bias", "flores-topics", "geometry", "drift",
+    ),
+}  # fmt: skip
+SUITES["paper"] = tuple(
+    dict.fromkeys(word for name in ("paper-msd", "paper-mkd", "paper-dcse", "paper-lxs") for word in SUITES[name])
+)
+
+
+class DataSet(NamedTuple):
+    """One data set to load and the task that scores it."""
+
+    name: str
+    task: Task
+    load: Callable[[], Any]
+
+
+class Selection(NamedTuple):
+    """The data sets to score, and those of a suite that the data folder lacks."""
+
+    sets: list[DataSet]
+    absent: list[dict[str, str]]
+
+
+def select_sets(words: Iterable[str], data: DataFolder) -> Selection:
+    """The data sets that the words of `--tasks` name: a suite, a set (`sts17`), a part (`sts17/en-en`), or `task=PATH`.
+
+    Raises:
+        InputError: an unknown word (lists the known ones), or files of a set named by itself that are absent.
+    """
+    sets: dict[str, DataSet] = {}
+    absent: list[dict[str, str]] = []
+    for word in words:
+        if "=" in word:
+            name, _, path = word.partition("=")
+            sets[word] = DataSet(word, find_task(name), partial(read_path, find_task(name), path))
+            continue
+        for member in SUITES.get(word, (word,)):
+            task, parts = _find_parts(member, data, suite=word in SUITES)
+            for part in parts:
+                if part.load is None:
+                    absent.append({"task": task.name, "name": part.name, "looked_for": part.looked_for})
+                else:
+                    sets[part.name] = DataSet(part.name, task, part.load)
+    return Selection(list(sets.values()), absent)
+
+
+def read_path(task: Task, path: str | Path) -> Any:
+    """The data of a task from a file or folder, from the hub (`hub:OWNER/NAME`) or from mteb (`mteb:TASK`)."""
+    from msdc.bench.accuracy.remote import read_remote
+
+    return read_remote(task, str(path)) if str(path).startswith(("hub:", "mteb:")) else task.read(Path(path))
+
+
+def _find_parts(word: str, data: DataFolder, suite: bool) -> tuple[Task, list[Part]]:
+    """The task of a set, and those of its parts that `word` names."""
+    name, _, part_name = word.partition("/")
+    if name not in SETS:
+        raise InputError(
+            f"unknown task {word!r}; sets: {', '.join(SETS)}; suites: {', '.join(SUITES)}; "
+            f"or TASK=PATH with TASK one of {', '.join(TASKS)}"
+        )
+    every = list(SETS[name].parts(data))
+    parts = every
+    if part_name:
+        parts = [part for part in every if part.name == word]
+        if not parts:
+            known = ", ".join(part.name for part in every) or "none"
+            raise InputError(f"{name} has no part {part_name!r}; known parts: {known}")
+    elif suite or len(every) > 1:
+        parts = [part for part in every if not part.extra]
+    if not suite and not any(part.load is not None for part in parts):
+        if data.folder is None:
+            raise InputError(f"{word} needs a data folder: pass --data FOLDER or set {ENVIRONMENT}")
+        looked = parts[0].looked_for if parts else "its files"
+        raise InputError(
+            f"{word}: no {looked} under {data.folder}; put the files there, or score a file with TASK=PATH"
+        )
+    return SETS[name].task, parts

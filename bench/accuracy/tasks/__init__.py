@@ -1,1 +1,0 @@
-"""The evaluations of the papers, one file each; `msdc.bench.accuracy.registry` lists them."""
