@@ -120,7 +120,7 @@ def command(
 
     `card` exports MODEL for both runtimes and searches its recipe's corpora for test sentences.
     """
-    from msdc.bench.accuracy import evaluate
+    from msdc.bench import evaluate
     from msdc.bench.report.page import check_output, evaluation_report, to_markdown, write_report
 
     if output is not None:

@@ -61,7 +61,7 @@ class Tasks:
         store = model if isinstance(model, VectorStore) else VectorStore(model)
         found = []
         for name, task, data in self.loaded:
-            scores = plain(task.score(store, data, Settings(resamples=resamples)).scores)
+            scores = plain(task.score(store, data.content, Settings(resamples=resamples)).scores)
             found.append(Accuracy(task=task.name, name=name, **scores))
         return tuple(found)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from msdc.bench.accuracy.statistics import Items, interval
-from msdc.bench.accuracy.task import Outcome, Settings, Task
+from msdc.bench.accuracy.task import Data, Outcome, Settings, Task
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError
 from msdc.scores import cosine_rows
-from msdc.text.text_files import Lines, SourceFile, read_lines
+from msdc.text.text_files import Lines, read_lines
 
 # inverse regularisation strengths tried; chosen on the development file, or by 5-fold cross-validation on training rows
 STRENGTHS = (0.1, 1.0, 10.0, 100.0)
@@ -67,26 +67,17 @@ class LabelledSet:
     name: str
     training: Labelled
     tests: dict[str, Labelled]
-    sources: list[SourceFile]
-    notes: list[str] = field(default_factory=list)
     development: Labelled | None = None
     source_language: str = "en"
 
-    def _tested(self) -> list[Labelled]:
-        return list(self.tests.values()) or [self.training]
-
-    def __len__(self) -> int:
-        return sum(len(test) for test in self._tested())
-
-    def texts(self) -> list[str]:
-        """Every sentence that is encoded."""
-        parts = [self.training, *([self.development] if self.development else []), *self.tests.values()]
-        return [text for part in parts for text in part.texts] + [text for part in parts for text in part.second]
-
-    def test_texts(self) -> list[str]:
-        """Sentences that are scored."""
-        tested = self._tested()
-        return [text for part in tested for text in part.texts] + [text for part in tested for text in part.second]
+    def data(self, files: list[Lines], notes: Sequence[str] = ()) -> Data:
+        """As the data of a task, read from `files`."""
+        tested = list(self.tests.values()) or [self.training]
+        others = [self.training] if self.tests else []
+        others += [self.development] if self.development else []
+        texts, more = ([text for part in parts for text in part.texts + part.second] for parts in (tested, others))
+        notes = [*notes, *(f"{one.path.name} {note}" for one in files for note in one.notes)]
+        return Data(self.name, self, texts, more, [one.source for one in files], notes)
 
 
 Row = tuple[str, ...]  # label, text, and the second sentence of a pair
@@ -109,11 +100,7 @@ def _labelled(lines: Lines, parse: Callable[[str], Row | None], expected: str, s
     return Labelled(texts, labels, numbers, [row[2] for row in rows if len(row) > 2])
 
 
-def _provenance(files: list[Lines]) -> tuple[list[SourceFile], list[str]]:
-    return [one.source for one in files], [f"{one.path.name} {note}" for one in files for note in one.notes]
-
-
-def read_mldoc(path: str | Path, source: str = "en", size: int = 1000) -> LabelledSet:
+def read_mldoc(path: str | Path, source: str = "en", size: int = 1000) -> Data:
     """A folder as MLDoc writes it (label, tab, text per line): `english.train.1000`, `english.dev`, `german.test`, ...
 
     Raises:
@@ -133,7 +120,7 @@ def read_mldoc(path: str | Path, source: str = "en", size: int = 1000) -> Labell
     training = part(folder / f"{word}.train.{size}")
     tested = {code: part(file) for code, file in tests.items()}
     development = part(folder / f"{word}.dev") if (folder / f"{word}.dev").is_file() else None
-    return LabelledSet(f"mldoc/{source}", training, tested, *_provenance(read), development, source)
+    return LabelledSet(f"mldoc/{source}", training, tested, development, source).data(read)
 
 
 def flores_class(domain: str, topic: str) -> str | None:
@@ -145,7 +132,7 @@ def flores_class(domain: str, topic: str) -> str | None:
     return "travel" if domain == "wikivoyage" else None
 
 
-def read_flores_topics(folder: str | Path, languages: list[str], source: str = "eng_Latn") -> LabelledSet:
+def read_flores_topics(folder: str | Path, languages: list[str], source: str = "eng_Latn") -> Data:
     """FLORES dev with the topics of `metadata_dev.tsv`: train on the source language, test on each language.
 
     Rows of one document stay on one side: 30 % of each class's documents, in the order of their address's hash, are the
@@ -164,7 +151,8 @@ def read_flores_topics(folder: str | Path, languages: list[str], source: str = "
         if len(cells) != len(header):
             raise metadata.error(number, f"{len(cells)} tab-separated columns, expected {len(header)}")
     rows = [(cells[address], flores_class(cells[domain], cells[topic])) for cells in table]
-    files = {language: read_lines(folder / "dev" / f"{language}.dev.gz") for language in {source, *languages}}
+    languages = list(dict.fromkeys([source, *languages]))
+    files = {language: read_lines(folder / "dev" / f"{language}.dev.gz") for language in languages}
     for lines in files.values():
         if len(lines.lines) != len(rows):
             raise InputError(f"{lines.path} has {len(lines.lines)} lines and metadata_dev.tsv {len(rows)} rows")
@@ -184,17 +172,13 @@ def read_flores_topics(folder: str | Path, languages: list[str], source: str = "
 
     left_out = sum(label is None for _, label in rows)
     notes = [f"{left_out} of {len(rows)} rows have a topic outside the {len(FLORES_CLASSES)} classes and are left out"]
-    return LabelledSet(
-        f"flores-topics/{source.split('_')[0]}",
-        rows_of(source, test=False),
-        {language: rows_of(language, test=True) for language in dict.fromkeys([source, *languages])},
-        [metadata.source, *(lines.source for lines in files.values())],
-        notes,
-        source_language=source,
-    )
+    tests = {language: rows_of(language, test=True) for language in languages}
+    name = f"flores-topics/{source.split('_')[0]}"
+    labelled = LabelledSet(name, rows_of(source, test=False), tests, source_language=source)
+    return labelled.data([metadata, *files.values()], notes)
 
 
-def read_cross_lingual(path: Path) -> LabelledSet:
+def read_cross_lingual(path: Path) -> Data:
     """A folder of MLDoc, or of FLORES with its metadata (every language it holds)."""
     folder = Path(path)
     if (folder / "metadata_dev.tsv").is_file():
@@ -363,7 +347,7 @@ def _read_latin(path: Path) -> Lines:
         return read_lines(path, "latin-1")
 
 
-def read_senteval(path: str | Path) -> LabelledSet:
+def read_senteval(path: str | Path) -> Data:
     """The folder of one task, named as SentEval names it: `.../MR`, `.../SST/binary`, `.../TREC`.
 
     Raises:
@@ -376,14 +360,14 @@ def read_senteval(path: str | Path) -> LabelledSet:
             first = _labelled(read[0], lambda line: ("1", line), "a text")
             second = _labelled(read[1], lambda line: ("0", line), "a text")
             rows = Labelled(first.texts + second.texts, first.labels + second.labels, first.lines + second.lines)
-            return LabelledSet(name, rows, {}, *_provenance(read))
+            return LabelledSet(name, rows, {}).data(read)
     for name, (files, parse, expected, header) in BY_PART.items():
         if (folder / files["training"]).is_file():
             by_part = {part: _read_latin(folder / file) for part, file in files.items()}
             parts = {part: _labelled(lines, parse, expected, header) for part, lines in by_part.items()}
-            sources, notes = _provenance(list(by_part.values()))
             tests = {"test": parts["test"]}
-            return LabelledSet(name, parts["training"], tests, sources, notes, parts.get("development"))
+            labelled = LabelledSet(name, parts["training"], tests, parts.get("development"))
+            return labelled.data(list(by_part.values()))
     raise InputError(f"{folder}: no files of a SentEval task ({', '.join(SENTEVAL)})")
 
 

@@ -1,4 +1,4 @@
-"""Models x data sets -> results: the function behind `msdc evaluate`, and the stable Python interface."""
+"""Models x data sets -> results: the work of `msdc.bench.evaluate`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from pydantic import JsonValue
 
-from msdc.bench.accuracy.contamination import NEAR, Findings, check
+from msdc.bench import ModelSource
+from msdc.bench.accuracy.contamination import Findings, check
 from msdc.bench.accuracy.document import FORMAT, KIND, Document, read_document
 from msdc.bench.accuracy.models import (
     NO_CORPUS,
@@ -28,78 +29,37 @@ from msdc.bench.accuracy.paper_tables import paper_tables
 from msdc.bench.accuracy.parallel import Parallel
 from msdc.bench.accuracy.sets import CARD, SETS, SUITES, DataSet, find_data_folder, find_task, read_path, select_sets
 from msdc.bench.accuracy.statistics import Items, interval, paired_test
-from msdc.bench.accuracy.task import Data, Settings, plain, tested_texts
-from msdc.bench.accuracy.vectors import SupportsEncode, VectorFiles
+from msdc.bench.accuracy.task import Data, Settings, plain
+from msdc.bench.accuracy.vectors import VectorFiles
 from msdc.errors import InputError
 from msdc.export.manifest import read_manifest
 from msdc.machine import versions
 from msdc.progress import warn
 
 PACKAGES = ("msdc", "numpy", "scipy", "scikit-learn", "faiss-cpu", "torch", "executorch", "onnxruntime")
-Source = str | Path | SupportsEncode
 
 
-@overload
-def evaluate(model: Source, task: str = ..., path: str | Path | None = ..., **options: Any) -> dict[str, JsonValue]: ...
-
-
-@overload
-def evaluate(model: Source, task: Sequence[str], path: None = ..., **options: Any) -> Document: ...
-
-
-def evaluate(
-    model: Source,
-    task: str | Sequence[str] = "sts",
-    path: str | Path | None = None,
+def evaluate_models(
     *,
-    against: Source | None = None,
-    artifacts: Sequence[str | Path] = (),
-    truncate_dims: Sequence[int] = (),
-    vectors: Sequence[str | Path] = (),
-    reference: Source | None = None,
-    runtime: str | None = None,
-    prompt_name: str | None = None,
-    prompt: str | None = None,
-    data: str | Path | None = None,
-    languages: Sequence[str] | None = None,
-    corpora: Sequence[str | Path] = (),
-    near: float | None = NEAR,
-    cache: Path | None = None,
+    model: ModelSource,
+    task: str | Sequence[str],
+    path: str | Path | None,
+    against: ModelSource | None,
+    artifacts: Sequence[str | Path],
+    truncate_dims: Sequence[int],
+    vectors: Sequence[str | Path],
+    reference: ModelSource | None,
+    runtime: str | None,
+    prompt_name: str | None,
+    prompt: str | None,
+    data: str | Path | None,
+    languages: Sequence[str] | None,
+    corpora: Sequence[str | Path],
+    near: float | None,
+    cache: Path | None,
     **settings: Any,
 ) -> dict[str, JsonValue] | Document:
-    """Measure the accuracy of `model` on one data set, or of several models on several.
-
-        evaluate("msdc-mini", "sts", "pairs.tsv")["spearman"]  # a task and your file
-        evaluate(encoder, "sts17/en-en", data="data")  # a named data set -> its result
-        evaluate("msdc-mini", ["sts17", "stsb"], against="my-model", data="data").results  # a list -> a document
-
-    All data is read before a model runs, so that a bad file stops the evaluation early; each distinct text is encoded
-    once per model. Correlations, accuracies and F1 are x 100.
-
-    Args:
-        model: a shipped name, a folder, a hub id, a bundle, or anything with `.encode(texts) -> float32 [N, D]`.
-        task: a task (with `path`) or a data set such as `graded-pairs` gives one result; a list of sets, suites and
-            `TASK=PATH` gives a `Document`, as `msdc evaluate --tasks` (`--list` shows them).
-        path: file or folder of the task; `hub:OWNER/NAME[/FILE]` and `mteb:TASK` are downloaded.
-        against: also score this model, with a paired test on the same items.
-        artifacts: bundles of `model`, scored on every runtime they hold.
-        truncate_dims: also score vectors truncated to their first N dimensions.
-        vectors: folders of vectors of other encoders (`VectorFiles`), scored beside the model.
-        reference: float model for drift, teacher for mse; None: the baseline of each model.
-        runtime: runtime of `model` when it is a bundle.
-        prompt_name: prompt of `model` and its artifacts, by name.
-        prompt: the same, as text.
-        data: data folder; None: that of MSDC_DATA.
-        languages: two-letter codes; None: those of the set or the model.
-        corpora: training text (files, folders, recipes) to search for test sentences.
-        near: Jaccard similarity of near duplicates; None searches for exact ones only.
-        cache: folder to keep vectors in.
-        **settings: fields of `msdc.bench.accuracy.task.Settings`: resamples (0 skips the bootstrap), seed, threads, ...
-
-    Raises:
-        InputError: an unknown task or set, absent data, a bad file (with the line), a model that cannot be opened.
-        MsdcError: vectors that cannot be scored (NaN, all the same).
-    """
+    """`msdc.bench.evaluate`, which documents the arguments; `settings` are the fields of `Settings`."""
     own = Settings(**settings)
     words = (task,) if isinstance(task, str) else tuple(task)
     if not words:
@@ -113,8 +73,9 @@ def evaluate(
     folder = find_data_folder(data, tuple(languages) if languages else None)
     absent: list[dict[str, str]] = []
     if path is not None:
-        content = read_path(find_task(words[0]), path)
-        loaded = [(DataSet(content.name, find_task(words[0]), content), content)]
+        read = partial(read_path, find_task(words[0]), path)
+        content = read()
+        loaded = [(DataSet(content.name, find_task(words[0]), read), content)]
     else:
         found, absent = select_sets(words, folder)
         if isinstance(task, str) and len(found) != 1:
@@ -143,7 +104,7 @@ def evaluate(
 
         findings = None
         if corpora:
-            tests = {one.name: tested_texts(content) for one, content in loaded if one.task.name != "drift"}
+            tests = {one.name: content.tested for one, content in loaded if one.task.name != "drift"}
             findings = check(tests, corpora, near=near or None, progress=own.progress, data=folder.folder)
         elif not isinstance(task, str):
             warn(f"contamination: not checked ({no_corpora}); name the model's training corpora with --corpus")
@@ -204,7 +165,7 @@ def _score_set(
             warn(f"{model.label}: {one.name} is not scored, {len(missing)} texts have no vector ({missing[0][:60]!r})")
             continue
         started = time.perf_counter()
-        outcome = task.score(model.store, content, replace(settings, reference=goal.store if goal else None))
+        outcome = task.score(model.store, content.content, replace(settings, reference=goal.store if goal else None))
         result: dict[str, Any] = {"task": task.name, "name": one.name, "model": model.label, "main": task.main}
         result |= outcome.scores | {"data": [source.as_dict() for source in content.sources]}
         if content.notes:
@@ -212,8 +173,8 @@ def _score_set(
         result["seconds"] = round(time.perf_counter() - started, 3)
         if findings is not None and one.name in findings.by_set:
             result["contamination"] = findings.by_set[one.name]
-            if isinstance(content, Parallel) and task.name == "tatoeba" and outcome.items is not None:
-                result["unseen"] = unseen(findings, one.name, content, outcome.items, settings)
+            if task.name == "tatoeba" and outcome.items is not None:
+                result["unseen"] = unseen(findings, one.name, content.content, outcome.items, settings)
         answers[model.label] = result, outcome.items
     for model in models:
         baseline = model.baseline.label if model.baseline is not None else None

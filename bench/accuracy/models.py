@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msdc.bench import ModelSource
 from msdc.bench.accuracy.contamination import corpus_streams
 from msdc.bench.accuracy.task import Settings
-from msdc.bench.accuracy.vectors import SupportsEncode, TruncatedVectors, VectorFiles, VectorStore
+from msdc.bench.accuracy.vectors import TruncatedVectors, VectorFiles, VectorStore
 from msdc.compress.quantization.plan import read_plan
 from msdc.encoders.encoder import configured, open_model
 from msdc.encoders.folder import is_reserved
@@ -100,7 +101,7 @@ def _cache_key(model: Any) -> str:
 
 
 def open_evaluated(
-    source: str | Path | SupportsEncode,
+    source: ModelSource,
     runtime: str | None = None,
     *,
     taken: set[str],
@@ -174,8 +175,8 @@ def training_text(model: EvaluatedModel, data: Path | None) -> tuple[tuple[str, 
 
 
 @contextlib.contextmanager
-def exported(model: str | Path) -> Iterator[str]:
-    """A bundle of `model` for both runtimes, in a temporary folder that is removed when the context ends.
+def exported(model: str | Path, runtime: str = "both") -> Iterator[str]:
+    """A bundle of `model`, in a temporary folder that is removed when the context ends.
 
     Gates are not enforced: the card states what an artifact scores, also where `msdc export` would refuse it.
 
@@ -186,7 +187,7 @@ def exported(model: str | Path) -> Iterator[str]:
 
     with tempfile.TemporaryDirectory(prefix="msdc-card-") as folder:
         out = Path(folder) / "bundle"
-        _, manifest = export_model(ExportRequest(str(model), "linux", runtime="both", out=out, gates=False))
+        _, manifest = export_model(ExportRequest(str(model), "linux", runtime=runtime, out=out, gates=False))
         short = [runtime for runtime, parity in manifest.parity.items() if not parity.passed]
         if short:
             warn(f"card: msdc export would refuse this model for {' and '.join(short)}: a gate is not met")

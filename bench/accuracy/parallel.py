@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
 
 from msdc.errors import InputError
-from msdc.text.scored_pairs import ScoredPairs
 from msdc.text.text_files import SourceFile, read_lines
 
 # tatoeba.deu-eng.deu -> prefix "tatoeba", languages "deu" and "eng", this side "deu"
@@ -66,44 +64,6 @@ class Parallel:
                 raise InputError(f"{self.name}: no language {code!r}; it holds {', '.join(self.languages)}")
         sides = {code: self.sides[code] for code in (first, second)}
         return Parallel(name or f"{self.name}/{first}-{second}", sides, self.lines, self.sources, self.notes)
-
-
-@dataclass(frozen=True)
-class PairsAndParallel:
-    """Scored pairs, which a task scores, and parallel sentences, of which it uses the first `ROWS` per language."""
-
-    ROWS: ClassVar[int]
-    LANGUAGES: ClassVar[int | None] = None
-
-    pairs: ScoredPairs
-    parallel: Parallel | None = None
-
-    @property
-    def name(self) -> str:
-        """Name of the pairs."""
-        return self.pairs.name
-
-    @property
-    def sources(self) -> list[SourceFile]:
-        """Files of the pairs and of the parallel sentences."""
-        return self.pairs.sources + (self.parallel.sources if self.parallel else [])
-
-    @property
-    def notes(self) -> list[str]:
-        """Notes on the pairs."""
-        return self.pairs.notes
-
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    def texts(self) -> list[str]:
-        """Every sentence that is encoded."""
-        sides = list(self.parallel.sides.values())[: self.LANGUAGES] if self.parallel else []
-        return self.pairs.texts() + [text for side in sides for text in side[: self.ROWS]]
-
-    def test_texts(self) -> list[str]:
-        """Sentences of the pairs."""
-        return self.pairs.texts()
 
 
 def read_parallel(path: str | Path) -> Parallel:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from msdc.bench.accuracy.task import Task
+from msdc.bench.accuracy.task import Data, Task
 from msdc.errors import InputError
 from msdc.files import sha256_file
 from msdc.text.scored_pairs import GOLD_RANGE, ScoredPairs, parse_gold
@@ -19,7 +19,7 @@ READABLE = (".tsv", ".tsv.gz", ".csv", ".csv.gz", ".txt", ".txt.gz", ".parquet")
 COLUMNS = ["sentence1", "sentence2", "score"]
 
 
-def read_remote(task: Task, word: str) -> Any:
+def read_remote(task: Task, word: str) -> Data:
     """`hub:OWNER/NAME[/FILE]` or `mteb:TASK[/SUBSET]`.
 
     Raises:
@@ -30,7 +30,7 @@ def read_remote(task: Task, word: str) -> Any:
         return task.read(chosen)
     if task.name != "sts":
         raise InputError(f"{word}: only sts is read from mteb and from parquet; {task.name} reads its published files")
-    return _from_mteb(word) if chosen is None else read_parquet(chosen, word)
+    return Data.of(_from_mteb(word) if chosen is None else read_parquet(chosen, word))
 
 
 def _download(word: str) -> Path:

@@ -5,7 +5,7 @@ Shapes: N queries, M candidates of a pool, C mined candidates, D width.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from msdc.bench.accuracy.neighbours import Candidates, gold_ranks, mine, nearest
 from msdc.bench.accuracy.parallel import Parallel, read_parallel
 from msdc.bench.accuracy.statistics import Items, interval
-from msdc.bench.accuracy.task import Outcome, Settings, Task
+from msdc.bench.accuracy.task import Data, Outcome, Settings, Task
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError, MsdcError
 from msdc.scores import unit_rows
@@ -54,33 +54,7 @@ def score_tatoeba(store: VectorStore, data: Parallel, settings: Settings) -> Out
 # Cross-lingual sentence retrieval (XSR, LXS section 4.2): 2,000 queries, one answer each, 200,000 candidates.
 
 
-@dataclass(frozen=True)
-class Pool:
-    """Queries with one answer each (a translation), and distractors that answer no query."""
-
-    pairs: Parallel
-    distractors: list[str]
-    sources: list[SourceFile]
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        """Name of the pairs."""
-        return self.pairs.name
-
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    def texts(self) -> list[str]:
-        """Every sentence that is encoded."""
-        return self.pairs.texts() + self.distractors
-
-    def test_texts(self) -> list[str]:
-        """Sentences that are scored."""
-        return self.pairs.texts()
-
-
-def read_pool(path: str | Path) -> Pool:
+def read_pool(path: str | Path) -> Data:
     """Parallel sentences (queries in the first language, answers in the second) and `NAME.pool.txt[.gz]` beside them.
 
     Raises:
@@ -91,10 +65,16 @@ def read_pool(path: str | Path) -> Pool:
     beside = [path.with_name(f"{path.name.split('.tsv')[0]}.pool.txt{end}") for end in ("", ".gz")]
     pools = [read_lines(place) for place in beside if place.is_file()][:1]
     distractors = [line.strip() for pool in pools for line in pool.lines if line.strip()]
-    return Pool(pairs, distractors, [*pairs.sources, *(pool.source for pool in pools)], pairs.notes)
+    return pool_data(pairs, distractors, [pool.source for pool in pools])
 
 
-def score_retrieval(store: VectorStore, data: Pool, settings: Settings) -> Outcome:
+def pool_data(pairs: Parallel, distractors: list[str], sources: list[SourceFile]) -> Data:
+    """Queries with one answer each (a translation), and distractors that answer no query."""
+    sources = pairs.sources + sources
+    return Data(pairs.name, (pairs, distractors), pairs.texts(), distractors, sources, pairs.notes)
+
+
+def score_retrieval(store: VectorStore, data: tuple[Parallel, list[str]], settings: Settings) -> Outcome:
     """P@1 and MRR x 100 over the whole pool; distractors fill the pool up to `settings.candidates`.
 
     Equal texts are one candidate. Ties with the answer give the expected result of breaking them at random, so that a
@@ -103,15 +83,16 @@ def score_retrieval(store: VectorStore, data: Pool, settings: Settings) -> Outco
     Raises:
         InputError: not two languages.
     """
-    queries, answers = (side[: settings.queries] for side in data.pairs.two_sides())
+    pairs, distractors = data
+    queries, answers = (side[: settings.queries] for side in pairs.two_sides())
     distinct = dict.fromkeys(answers)
-    for text in data.distractors:
+    for text in distractors:
         if len(distinct) >= settings.candidates:
             break
         distinct[text] = None
     position = {text: row for row, text in enumerate(distinct)}
     gold_N = np.array([position[answer] for answer in answers])
-    queries_ND = unit_rows(store.encode(queries, data.pairs.where))
+    queries_ND = unit_rows(store.encode(queries, pairs.where))
     candidates_MD = unit_rows(store.encode(list(distinct)))
     above_N, level_N = gold_ranks(queries_ND, candidates_MD, gold_N, threads=settings.threads)
     first = Items("mean", np.where(above_N == 0, 1.0 / (1 + level_N), 0.0))
@@ -127,7 +108,7 @@ def score_retrieval(store: VectorStore, data: Pool, settings: Settings) -> Outco
             "queries": len(queries),
             "candidates": len(distinct),
             "tied": int((level_N > 0).sum()),
-            "languages": data.pairs.languages,
+            "languages": pairs.languages,
             "pairs": len(queries),
         },
         first,
@@ -151,26 +132,10 @@ class Split:
         return self.source + self.target
 
 
-@dataclass(frozen=True)
-class Mining:
+def mining_data(name: str, training: Split, test: Split | None, sources: list[SourceFile], notes: list[str]) -> Data:
     """A training split, for the threshold, and a test split where there is one."""
-
-    name: str
-    training: Split
-    test: Split | None
-    sources: list[SourceFile]
-    notes: list[str] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len((self.test or self.training).gold or ())
-
-    def texts(self) -> list[str]:
-        """Every sentence that is encoded."""
-        return self.training.texts() + (self.test.texts() if self.test else [])
-
-    def test_texts(self) -> list[str]:
-        """Sentences that are scored."""
-        return (self.test or self.training).texts()
+    others = training.texts() if test else []
+    return Data(name, (training, test), (test or training).texts(), others, sources, notes)
 
 
 def _two_columns(lines: Lines) -> list[tuple[str, str]]:
@@ -225,7 +190,7 @@ def _read_split(prefix: Path) -> tuple[Split, list[Lines]]:
     return Split(source, target, gold), read
 
 
-def read_bucc(path: str | Path) -> Mining:
+def read_bucc(path: str | Path) -> Data:
     """A folder with `XX-en.training.*` and, where published, `XX-en.test.*`; or the prefix of one pair in it.
 
     Raises:
@@ -248,7 +213,7 @@ def read_bucc(path: str | Path) -> Mining:
     if test is not None and test.gold is None:
         notes.append("the test split has no gold file: scored on the training split only")
         test = None
-    return Mining(pair, training, test, [one.source for one in lines], notes)
+    return mining_data(pair, training, test, [one.source for one in lines], notes)
 
 
 def right_answers(mined: Candidates, gold: set[tuple[int, int]]) -> np.ndarray:
@@ -283,7 +248,7 @@ def scores_at(score_C: np.ndarray, right_C: np.ndarray, gold: int, threshold: fl
     return {"f1": 100 * f1, "precision": 100 * precision, "recall": 100 * recall, "extracted": taken, "gold": gold}
 
 
-def score_mining(store: VectorStore, data: Mining, settings: Settings) -> Outcome:
+def score_mining(store: VectorStore, data: tuple[Split, Split | None], settings: Settings) -> Outcome:
     """F1, precision and recall x 100 on the test split, at the threshold that was best on the training split.
 
     Without published test gold the training split is scored at its own best threshold; `split` in the result names it.
@@ -300,14 +265,15 @@ def score_mining(store: VectorStore, data: Mining, settings: Settings) -> Outcom
         gold = split.gold or set()
         return found.score_C, right_answers(found, gold), len(gold)
 
-    if not data.training.gold:
-        raise InputError(f"{data.name}: the training split has no gold pairs, so there is no threshold")
-    answers = mined(data.training)
+    training_split, test_split = data
+    if not training_split.gold:
+        raise InputError("the training split has no gold pairs, so there is no threshold")
+    answers = mined(training_split)
     threshold = best_threshold(*answers)
     training = scores_at(*answers, threshold)
-    final, split, shown = training, "training", data.training
-    if data.test is not None and data.test.gold:
-        final, split, shown = scores_at(*mined(data.test), threshold), "test", data.test
+    final, split, shown = training, "training", training_split
+    if test_split is not None and test_split.gold:
+        final, split, shown = scores_at(*mined(test_split), threshold), "test", test_split
     return Outcome(
         {
             **final,
@@ -327,6 +293,7 @@ MINING = Task(
     "mining", "Bitext mining: margin over k neighbours, threshold from training, F1", "f1", read_bucc, score_mining
 )
 TATOEBA = Task(
-    "tatoeba", "Nearest-neighbour translation retrieval, both directions", "accuracy", read_parallel, score_tatoeba
-)
+    "tatoeba", "Nearest-neighbour translation retrieval, both directions", "accuracy",
+    lambda path: Data.of(read_parallel(path)), score_tatoeba,
+)  # fmt: skip
 RETRIEVAL = Task("retrieval", "XSR: P@1 and MRR of translations in a large pool", "p_at_1", read_pool, score_retrieval)

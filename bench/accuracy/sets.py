@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msdc.bench.accuracy.classification import (
     CLASSIFICATION,
@@ -22,12 +22,12 @@ from msdc.bench.accuracy.classification import (
     read_senteval,
 )
 from msdc.bench.accuracy.parallel import Parallel, read_aligned, read_parallel
-from msdc.bench.accuracy.retrieval import MINING, RETRIEVAL, TATOEBA, Mining, Pool, Split, read_bucc
-from msdc.bench.accuracy.similarity import BIAS, DRIFT, GEOMETRY, MSE, STS, BiasData, DriftData, GeometryData
-from msdc.bench.accuracy.task import Task
+from msdc.bench.accuracy.retrieval import MINING, RETRIEVAL, TATOEBA, Split, mining_data, pool_data, read_bucc
+from msdc.bench.accuracy.similarity import BIAS, DRIFT, GEOMETRY, MSE, STS, bias_data, drift_data, geometry_data
+from msdc.bench.accuracy.task import Data, Task
 from msdc.errors import InputError
 from msdc.text.quickstart import GOLDEN_TEXTS, GRADED_PAIRS, PARALLEL
-from msdc.text.scored_pairs import ScoredPairs, join_pairs, read_pairs
+from msdc.text.scored_pairs import join_pairs, read_pairs
 from msdc.text.text_files import SourceFile, read_lines
 
 TASKS: dict[str, Task] = {
@@ -49,9 +49,6 @@ CODES = {
 }  # fmt: skip
 SHIPPED = ("en", "de", "es", "fr", "it", "nl", "tr", "ar")
 TRACKS = ("ar-ar", "es-es", "en-en", "en-ar", "en-de", "en-tr", "en-es", "en-fr", "en-it", "en-nl")
-STSB = ("stsb/sts-test.tsv*", "stsbenchmark/sts-test.csv", "stsb/sts-test.csv*")
-STSB_MULTI = "stsb-multi-mt/stsb-{}-test.csv*"
-STSB_CROSS = "stsb-crosslingual/STSb.en-{}.test.tsv*"
 DRIFT_ROWS = 250
 
 
@@ -152,7 +149,7 @@ class Part:
     """
 
     name: str
-    load: Callable[[], Any] | None
+    load: Callable[[], Data] | None
     looked_for: str = ""
     extra: bool = False
 
@@ -175,7 +172,7 @@ class NamedSet(NamedTuple):
 def _pairs(data: DataFolder, name: str, *patterns: str, extra: bool = False) -> Part:
     """A part of scored pairs, read from the first file that matches a pattern."""
     file = data.first(*patterns)
-    return Part(name, None if file is None else partial(read_pairs, file, name), patterns[0], extra)
+    return Part(name, None if file is None else partial(_read_pairs, file, name), patterns[0], extra)
 
 
 def _sts17(data: DataFolder) -> Iterator[Part]:
@@ -199,8 +196,12 @@ def _sts17(data: DataFolder) -> Iterator[Part]:
     yield _pairs(data, "sts17/es-en.4b", "sts2017/STS2017.es-en.4b.tsv*", extra=True)
 
 
-def _join_files(name: str, files: dict[str, Path]) -> ScoredPairs:
-    return join_pairs(name, [read_pairs(file, part) for part, file in files.items()])
+def _read_pairs(file: Path, name: str) -> Data:
+    return Data.of(read_pairs(file, name))
+
+
+def _join_files(name: str, files: dict[str, Path]) -> Data:
+    return Data.of(join_pairs(name, [read_pairs(file, part) for part, file in files.items()]))
 
 
 def _sts_year(name: str) -> Parts:
@@ -225,30 +226,33 @@ def _sick_all(data: DataFolder) -> Iterator[Part]:
     yield Part("sickr-all", load, "sick/SICK_{train,trial,test_annotated}.txt*")
 
 
-def _one(name: str, *patterns: str, language: str | None = None) -> Parts:
+def _one(name: str, summary: str, *patterns: str, language: str | None = None) -> NamedSet:
+    """A set of one file of scored pairs, the first that matches a pattern."""
+
     def parts(data: DataFolder) -> Iterator[Part]:
         # a set of one language belongs to a suite only with that language; named by itself it is always scored
         foreign = language is not None and language not in (data.languages or (language,))
         yield _pairs(data, name, *patterns, extra=foreign)
 
-    return parts
+    return NamedSet(name, STS, summary, parts)
 
 
-def _by_language(name: str, pattern: str) -> Parts:
+def _by_language(name: str, part: str, summary: str, pattern: str) -> NamedSet:
+    """A set with one file of scored pairs per language; its code is put into `part` and `pattern`."""
+
     def parts(data: DataFolder) -> Iterator[Part]:
         for code in data.others():
-            yield _pairs(data, name.format(code), pattern.format(code))
+            yield _pairs(data, f"{name}/{part.format(code)}", pattern.format(code))
 
-    return parts
+    return NamedSet(name, STS, summary, parts)
 
 
 def _graded(data: DataFolder) -> Iterator[Part]:
-    yield Part("graded-pairs", partial(read_pairs, GRADED_PAIRS, "graded-pairs"))
+    yield Part("graded-pairs", partial(_read_pairs, GRADED_PAIRS, "graded-pairs"))
 
 
 def _bias(data: DataFolder) -> Iterator[Part]:
-    stsb = [*_one("stsb", *STSB)(data), *_by_language("stsb-multi/{}", STSB_MULTI)(data)]
-    stsb += _by_language("stsb-cross/en-{}", STSB_CROSS)(data)
+    stsb = [part for one in _STSB for part in one.parts(data)]
     for name, parts in (("bias/sts17", list(_sts17(data))), ("bias/stsb", stsb)):
         loads = [part.load for part in parts if part.load is not None and not part.extra]
         load = partial(_load_bias, data, name, loads) if len(loads) >= 2 else None
@@ -256,9 +260,9 @@ def _bias(data: DataFolder) -> Iterator[Part]:
     yield Part("bias/graded-pairs", partial(_load_bias, data, "bias/graded-pairs", None), extra=True)
 
 
-def _load_bias(data: DataFolder, name: str, loads: list[Callable[[], Any]] | None) -> BiasData:
+def _load_bias(data: DataFolder, name: str, loads: list[Callable[[], Data]] | None) -> Data:
     """The pairs of several parts, or the shipped ones; the picture is of English and the first other language."""
-    pairs = join_pairs(name, [load() for load in loads]) if loads else read_pairs(GRADED_PAIRS, name)
+    pairs = join_pairs(name, [load().content for load in loads]) if loads else read_pairs(GRADED_PAIRS, name)
     picture = None
     if others := data.others():
         if data.has_flores("en"):
@@ -266,17 +270,17 @@ def _load_bias(data: DataFolder, name: str, loads: list[Callable[[], Any]] | Non
         else:
             other = others[0] if others[0] in SHIPPED else "de"
             picture = _shipped_pair(other, f"quickstart/en-{other}")
-    return BiasData(pairs, picture)
+    return bias_data(pairs, picture)
 
 
 def _geometry(data: DataFolder) -> Iterator[Part]:
-    file = data.first(*STSB)
-    yield Part("geometry", partial(_load_geometry, file, data) if file else None, STSB[0])
+    (stsb,) = _STSB[0].parts(data)
+    yield replace(stsb, name="geometry", load=partial(_load_geometry, stsb.load, data) if stsb.load else None)
 
 
-def _load_geometry(file: Path, data: DataFolder) -> GeometryData:
+def _load_geometry(stsb: Callable[[], Data], data: DataFolder) -> Data:
     codes = [code for code in data.codes() if data.has_flores(code)]
-    return GeometryData(read_pairs(file, "stsb"), data.flores(codes, "flores") if len(codes) >= 2 else None)
+    return geometry_data(stsb().content, data.flores(codes, "flores") if len(codes) >= 2 else None)
 
 
 # Parallel sentences: retrieval, mining, distance to the teacher, drift.
@@ -286,13 +290,17 @@ def _flores_pattern(code: str, split: str = "devtest") -> str:
     return f"flores200/{split}/{flores_code(code)}.{split}*"
 
 
+def _read_flores(data: DataFolder, codes: list[str], name: str) -> Data:
+    return Data.of(data.flores(codes, name))
+
+
 def _flores_pairs(family: str) -> Parts:
     """English with each other language, from FLORES devtest, as parts of `family`."""
 
     def parts(data: DataFolder) -> Iterator[Part]:
         for code in data.others():
             name = f"{family}/en-{code}"
-            load = partial(data.flores, ["en", code], name) if data.has_flores(code) else None
+            load = partial(_read_flores, data, ["en", code], name) if data.has_flores(code) else None
             yield Part(name, load, _flores_pattern(code))
 
     return parts
@@ -311,10 +319,10 @@ def _tatoeba(data: DataFolder) -> Iterator[Part]:
         looked = f"laser-tatoeba/tatoeba.{code}-eng.{code}"
         file = data.first(looked, f"tatoeba/v1/tatoeba.{code}-eng.{code}")
         name = f"tatoeba/{two_letters.get(code, code)}"
-        yield Part(name, partial(_named, read_parallel, file, name) if file else None, looked)
+        yield Part(name, partial(_named, TATOEBA.read, file, name) if file else None, looked)
 
 
-def _named(read: Callable[[Path], Any], path: Path, name: str) -> Any:
+def _named(read: Callable[[Path], Data], path: Path, name: str) -> Data:
     return replace(read(path), name=name)
 
 
@@ -322,7 +330,7 @@ def _quickstart(data: DataFolder) -> Iterator[Part]:
     for code in data.others():
         if code in SHIPPED:
             name = f"quickstart/en-{code}"
-            yield Part(name, partial(_shipped_pair, code, name))
+            yield Part(name, lambda code=code, name=name: Data.of(_shipped_pair(code, name)))  # type: ignore[misc]
 
 
 def _shipped_pair(code: str, name: str) -> Parallel:
@@ -345,7 +353,7 @@ def _flores_mining(data: DataFolder) -> Iterator[Part]:
         yield Part(f"flores-mining/{code}-en", load, _flores_pattern(code, "dev"))
 
 
-def _load_flores_mining(data: DataFolder, code: str) -> Mining:
+def _load_flores_mining(data: DataFolder, code: str) -> Data:
     name, splits = f"flores-mining/{code}-en", []
     both = [data.flores([code, "en"], name, split) for split in ("dev", "devtest")]
     for one in both:
@@ -354,7 +362,7 @@ def _load_flores_mining(data: DataFolder, code: str) -> Mining:
         source, target = one.sides[code][: 2 * third], one.sides["en"][third : 3 * third]
         splits.append(Split(source, target, {(third + row, row) for row in range(third)}))
     training, test = splits
-    return Mining(name, training, test, both[0].sources + both[1].sources, both[0].notes + both[1].notes)
+    return mining_data(name, training, test, both[0].sources + both[1].sources, both[0].notes + both[1].notes)
 
 
 def _xsr(data: DataFolder) -> Iterator[Part]:
@@ -366,7 +374,7 @@ def _xsr(data: DataFolder) -> Iterator[Part]:
             yield Part(f"xsr/{query}-{answer}", load, f"{_flores_pattern(code, 'dev')} and {wanted}")
 
 
-def _load_xsr(data: DataFolder, query: str, answer: str, distractors: list[Path]) -> Pool:
+def _load_xsr(data: DataFolder, query: str, answer: str, distractors: list[Path]) -> Data:
     name = f"xsr/{query}-{answer}"
     dev, devtest = (data.flores([query, answer], name, split) for split in ("dev", "devtest"))
     sides = {language: dev.sides[language] + devtest.sides[language] for language in (query, answer)}
@@ -374,7 +382,7 @@ def _load_xsr(data: DataFolder, query: str, answer: str, distractors: list[Path]
     files = [read_lines(path) for path in distractors]
     # plain sentences, or the last column of a parallel corpus
     texts = [text for lines in files for line in lines.lines if (text := line.rpartition("\t")[2].strip())]
-    return Pool(joined, texts, joined.sources + [lines.source for lines in files])
+    return pool_data(joined, texts, [lines.source for lines in files])
 
 
 def _drift(data: DataFolder) -> Iterator[Part]:
@@ -385,18 +393,18 @@ def _drift(data: DataFolder) -> Iterator[Part]:
     )
 
 
-def _load_shipped_texts() -> DriftData:
+def _load_shipped_texts() -> Data:
     parallel, golden = read_parallel(PARALLEL), read_lines(GOLDEN_TEXTS)
     sides = parallel.sides | {"golden texts": [line for line in golden.lines if line.strip()]}
-    return DriftData("drift/quickstart", sides, [*parallel.sources, golden.source])
+    return drift_data("drift/quickstart", sides, [*parallel.sources, golden.source])
 
 
-def _load_drift(data: DataFolder, codes: list[str]) -> DriftData:
+def _load_drift(data: DataFolder, codes: list[str]) -> Data:
     parallel = data.flores(codes, "drift/flores")
     # rows spread over the whole file, since adjacent rows come from one article
     step = max(1, len(parallel) // DRIFT_ROWS)
     sides = {code: side[::step][:DRIFT_ROWS] for code, side in parallel.sides.items()}
-    return DriftData("drift/flores", sides, parallel.sources)
+    return drift_data("drift/flores", sides, parallel.sources)
 
 
 # Labelled texts: FLORES topics, MLDoc, SentEval.
@@ -426,36 +434,27 @@ def _senteval(data: DataFolder) -> Iterator[Part]:
         yield Part(f"senteval/{name}", load, f"**/[Ss]ent[Ee]val/**/{folder}")
 
 
+_STSB = (
+    _one("stsb", "STSb test", "stsb/sts-test.tsv*", "stsbenchmark/sts-test.csv", "stsb/sts-test.csv*"),
+    _by_language("stsb-multi", "{}", "STSb test, machine-translated", "stsb-multi-mt/stsb-{}-test.csv*"),
+    _by_language(
+        "stsb-cross", "en-{}", "STSb test, English against its translation", "stsb-crosslingual/STSb.en-{}.test.tsv*"
+    ),
+)
 _LISTED = (
     NamedSet("sts17", STS, "STS2017 and its extension, by language pair", _sts17),
-    NamedSet("stsb", STS, "STSb test", _one("stsb", *STSB)),
-    NamedSet("stsb-dev", STS, "STSb dev", _one("stsb-dev", "stsb/sts-dev.tsv*", "stsbenchmark/sts-dev.csv")),
+    *_STSB,
+    _one("stsb-dev", "STSb dev", "stsb/sts-dev.tsv*", "stsbenchmark/sts-dev.csv"),
     *(
         NamedSet(f"sts{year}", STS, f"STS 20{year}: all pairs, and mean over its parts", _sts_year(f"sts{year}"))
         for year in range(12, 17)
     ),
-    NamedSet(
-        "sickr", STS, "SICK-R test (as DCSE)", _one("sickr", "sick/SICK_test_annotated.txt*", "SICK/SICK_test*")
-    ),
+    _one("sickr", "SICK-R test (as DCSE)", "sick/SICK_test_annotated.txt*", "SICK/SICK_test*"),
     NamedSet("sickr-all", STS, "SICK-R, all three parts (as MTEB)", _sick_all),
-    NamedSet("stsb-multi", STS, "STSb test, machine-translated", _by_language("stsb-multi/{}", STSB_MULTI)),
-    NamedSet(
-        "stsb-multi-dev", STS, "STSb dev, machine-translated",
-        _by_language("stsb-multi-dev/{}", "stsb-multi-mt/stsb-{}-dev.csv*"),
-    ),
-    NamedSet(
-        "stsb-cross", STS, "STSb test, English against its translation", _by_language("stsb-cross/en-{}", STSB_CROSS)
-    ),
-    NamedSet(
-        "stsb-tr-dev", STS, "STSb dev in Turkish", _one("stsb-tr-dev", "stsb-tr/stsb_tr_dev.tsv*", language="tr")
-    ),
-    NamedSet(
-        "korsts", STS, "KorSTS test", _one("korsts", "korsts/sts-test.tsv*", "KorSTS/sts-test.tsv", language="ko")
-    ),
-    NamedSet(
-        "korsts-dev", STS, "KorSTS dev",
-        _one("korsts-dev", "korsts/sts-dev.tsv*", "KorSTS/sts-dev.tsv", language="ko"),
-    ),
+    _by_language("stsb-multi-dev", "{}", "STSb dev, machine-translated", "stsb-multi-mt/stsb-{}-dev.csv*"),
+    _one("stsb-tr-dev", "STSb dev in Turkish", "stsb-tr/stsb_tr_dev.tsv*", language="tr"),
+    _one("korsts", "KorSTS test", "korsts/sts-test.tsv*", "KorSTS/sts-test.tsv", language="ko"),
+    _one("korsts-dev", "KorSTS dev", "korsts/sts-dev.tsv*", "KorSTS/sts-dev.tsv", language="ko"),
     NamedSet("graded-pairs", STS, "the shipped graded pairs (not an STS set)", _graded),
     NamedSet("bias", BIAS, "language bias on STS2017 and on STSb", _bias),
     NamedSet("geometry", GEOMETRY, "alignment, uniformity, isotropy on STSb; separability on FLORES", _geometry),
@@ -496,7 +495,7 @@ class DataSet(NamedTuple):
 
     name: str
     task: Task
-    load: Callable[[], Any]
+    load: Callable[[], Data]
 
 
 class Selection(NamedTuple):
@@ -529,7 +528,7 @@ def select_sets(words: Iterable[str], data: DataFolder) -> Selection:
     return Selection(list(sets.values()), absent)
 
 
-def read_path(task: Task, path: str | Path) -> Any:
+def read_path(task: Task, path: str | Path) -> Data:
     """The data of a task from a file or folder, from the hub (`hub:OWNER/NAME`) or from mteb (`mteb:TASK`)."""
     from msdc.bench.accuracy.remote import read_remote
 

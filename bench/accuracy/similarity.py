@@ -5,15 +5,16 @@ Shapes: N pairs or texts, P points or positives, D sentence width.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from msdc.bench.accuracy.parallel import PairsAndParallel, Parallel, read_parallel
+from msdc.bench.accuracy.parallel import Parallel, read_parallel
 from msdc.bench.accuracy.statistics import CHUNK_NUMBERS, Items, interval, percentiles, resampled_spearman
-from msdc.bench.accuracy.task import Outcome, Settings, Task
+from msdc.bench.accuracy.task import Data, Outcome, Settings, Task
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError, MsdcError
 from msdc.scores import cosine_rows, mse, spearman, unit_rows
@@ -94,13 +95,20 @@ def score_sts(store: VectorStore, pairs: ScoredPairs, settings: Settings) -> Out
 # across sets, so the score of the joint pool is below the mean.
 
 
-class BiasData(PairsAndParallel):
+def pairs_and_parallel(pairs: ScoredPairs, parallel: Parallel | None, rows: int, languages: int | None = None) -> Data:
+    """Scored pairs, and parallel sentences of which a task uses the first `rows` of the first `languages`."""
+    sides = list(parallel.sides.values())[:languages] if parallel else []
+    others = [text for side in sides for text in side[:rows]]
+    sources = pairs.sources + (parallel.sources if parallel else [])
+    return Data(pairs.name, (pairs, parallel), pairs.texts(), others, sources, pairs.notes)
+
+
+def bias_data(pairs: ScoredPairs, picture: Parallel | None = None) -> Data:
     """Scored pairs in at least two subsets, and parallel sentences of two languages for the picture."""
+    return pairs_and_parallel(pairs, picture, PICTURE_POINTS, 2)
 
-    ROWS, LANGUAGES = PICTURE_POINTS, 2
 
-
-def read_bias_sets(path: str | Path) -> BiasData:
+def read_bias_sets(path: str | Path) -> Data:
     """A folder of scored-pair files, one set each; or one file that is divided by its language columns.
 
     Raises:
@@ -111,9 +119,9 @@ def read_bias_sets(path: str | Path) -> BiasData:
         files = sorted(p for p in path.iterdir() if p.name.removesuffix(".gz").endswith((".tsv", ".csv")))
         if not files:
             raise InputError(f"{path}: no .tsv or .csv files of scored pairs")
-        return BiasData(join_pairs(f"bias/{path.name}", [read_pairs(p) for p in files]))
+        return bias_data(join_pairs(f"bias/{path.name}", [read_pairs(p) for p in files]))
     pairs = read_pairs(path)
-    return BiasData(replace(pairs, name=f"bias/{pairs.name}"))
+    return bias_data(replace(pairs, name=f"bias/{pairs.name}"))
 
 
 def principal_plane(vectors_PD: np.ndarray) -> tuple[np.ndarray, list[float]]:
@@ -158,7 +166,7 @@ def resampled_bias(
     return draws_R[np.isfinite(draws_R)]
 
 
-def score_bias(store: VectorStore, data: BiasData, settings: Settings) -> Outcome:
+def score_bias(store: VectorStore, data: tuple[ScoredPairs, Parallel | None], settings: Settings) -> Outcome:
     """Joint Spearman, mean Spearman of the sets, and their difference (all x 100) with interval and two-sided p.
 
     The interval resamples pairs within each set; p is twice the share of draws on the other side of 0.
@@ -166,7 +174,7 @@ def score_bias(store: VectorStore, data: BiasData, settings: Settings) -> Outcom
     Raises:
         InputError: fewer than two sets with differing gold scores.
     """
-    pairs = data.pairs
+    pairs, parallel = data
     cosines_N = pair_cosines(store, pairs)
     subsets_N = np.array(pairs.subsets)
     members = [np.flatnonzero(subsets_N == name) for name in dict.fromkeys(pairs.subsets)]
@@ -182,8 +190,8 @@ def score_bias(store: VectorStore, data: BiasData, settings: Settings) -> Outcom
         tail = min(int((draws <= 0).sum()), int((draws >= 0).sum()))
         scores |= {"interval": percentiles(draws), "p": min(1.0, 2 * (tail + 1) / (len(draws) + 1))}
     scores |= {"joint": joint, "mean": mean, "sets": sets, "pairs": len(kept)}
-    if data.parallel is not None:
-        scores["picture"] = _picture(store, data.parallel)
+    if parallel is not None:
+        scores["picture"] = _picture(store, parallel)
     return Outcome(scores)
 
 
@@ -191,20 +199,9 @@ def score_bias(store: VectorStore, data: BiasData, settings: Settings) -> Outcom
 # sentence's language from its vector. Vectors are on the unit sphere.
 
 
-class GeometryData(PairsAndParallel):
+def geometry_data(pairs: ScoredPairs, parallel: Parallel | None = None) -> Data:
     """Scored pairs for alignment, uniformity and isotropy; parallel sentences for language separability."""
-
-    ROWS = MAX_ROWS
-
-    @property
-    def name(self) -> str:
-        """geometry/NAME of the pairs."""
-        return f"geometry/{self.pairs.name}"
-
-
-def read_geometry(path: Path) -> GeometryData:
-    """Scored pairs."""
-    return GeometryData(read_pairs(path))
+    return replace(pairs_and_parallel(pairs, parallel, MAX_ROWS), name=f"geometry/{pairs.name}")
 
 
 def alignment(first_PD: np.ndarray, second_PD: np.ndarray) -> float:
@@ -254,13 +251,13 @@ def language_separability(store: VectorStore, parallel: Parallel, seed: int) -> 
     return {"accuracy": accuracy, "chance": chance, "languages": languages, "sentences": len(texts)}
 
 
-def score_geometry(store: VectorStore, data: GeometryData, settings: Settings) -> Outcome:
+def score_geometry(store: VectorStore, data: tuple[ScoredPairs, Parallel | None], settings: Settings) -> Outcome:
     """Alignment and uniformity (lower is better), isotropy, mean cosine and language separability.
 
     Raises:
         InputError: no pair above the positive score, or fewer than two distinct sentences.
     """
-    pairs = data.pairs
+    pairs, parallel = data
     count = len(pairs)
     vectors = unit_rows(store.encode(pairs.texts(), pairs.where))
     positive_N = pairs.gold_N > POSITIVE_ABOVE
@@ -277,32 +274,20 @@ def score_geometry(store: VectorStore, data: GeometryData, settings: Settings) -
         "sentences": len(distinct),
         "pairs": count,
     }
-    if data.parallel is not None:
-        scores["language_separability"] = language_separability(store, data.parallel, settings.seed)
+    if parallel is not None:
+        scores["language_separability"] = language_separability(store, parallel, settings.seed)
     return Outcome(scores)
 
 
 # Drift of an artifact from its float model: cosine of the two vectors of each text, by language and length.
 
 
-@dataclass(frozen=True)
-class DriftData:
+def drift_data(name: str, sides: dict[str, list[str]], sources: list[SourceFile], notes: Sequence[str] = ()) -> Data:
     """Texts by language."""
-
-    name: str
-    sides: dict[str, list[str]]
-    sources: list[SourceFile]
-    notes: list[str] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.texts())
-
-    def texts(self) -> list[str]:
-        """Every sentence that is encoded."""
-        return [text for texts in self.sides.values() for text in texts]
+    return Data(name, sides, [text for side in sides.values() for text in side], [], sources, list(notes))
 
 
-def read_drift_texts(path: str | Path) -> DriftData:
+def read_drift_texts(path: str | Path) -> Data:
     """A table with one language per column (.tsv), or plain text with one sentence per line.
 
     Raises:
@@ -311,12 +296,12 @@ def read_drift_texts(path: str | Path) -> DriftData:
     path = Path(path)
     if path.name.removesuffix(".gz").endswith(".tsv"):
         parallel = read_parallel(path)
-        return DriftData(f"drift/{parallel.name}", parallel.sides, parallel.sources, parallel.notes)
+        return drift_data(f"drift/{parallel.name}", parallel.sides, parallel.sources, parallel.notes)
     lines = read_lines(path)
     texts = [line.strip() for line in lines.lines if line.strip()]
     if not texts:
         raise InputError(f"{path}: no text")
-    return DriftData(f"drift/{path.name.split('.')[0]}", {"all": texts}, [lines.source], lines.notes)
+    return drift_data(f"drift/{path.name.split('.')[0]}", {"all": texts}, [lines.source], lines.notes)
 
 
 def _reference(store: VectorStore, settings: Settings, texts: list[str], mine_ND: np.ndarray) -> tuple[np.ndarray, str]:
@@ -333,17 +318,17 @@ def _reference(store: VectorStore, settings: Settings, texts: list[str], mine_ND
     return goal_ND, name
 
 
-def score_drift(store: VectorStore, data: DriftData, settings: Settings) -> Outcome:
+def score_drift(store: VectorStore, sides: dict[str, list[str]], settings: Settings) -> Outcome:
     """Mean cosine with the float model (1 is no drift), its interval, histogram, and summaries by language and length.
 
     Raises:
         InputError: no float model (`--reference`), or one of another width.
     """
-    texts = data.texts()
+    texts = [text for side in sides.values() for text in side]
     mine_ND = store.encode(texts)
     goal_ND, name = _reference(store, settings, texts, mine_ND)
     cosine_N = np.clip(cosine_rows(mine_ND, goal_ND), -1.0, 1.0)
-    languages_N = np.array([language for language, side in data.sides.items() for _ in side])
+    languages_N = np.array([language for language, side in sides.items() for _ in side])
     lengths_N = np.array([len(text) for text in texts])
 
     def summary(chosen_N: np.ndarray) -> dict[str, Any]:
@@ -365,7 +350,7 @@ def score_drift(store: VectorStore, data: DriftData, settings: Settings) -> Outc
             "p1": whole["p1"],
             "min": whole["min"],
             "histogram": {"edges": list(EDGES), "counts": np.histogram(cosine_N, EDGES)[0].tolist()},
-            "languages": {language: summary(languages_N == language) for language in data.sides},
+            "languages": {language: summary(languages_N == language) for language in sides},
             "lengths": by_length,
             "worst": {"language": str(languages_N[worst]), "characters": int(lengths_N[worst])},
             "reference": name,
@@ -398,12 +383,22 @@ def score_mse(store: VectorStore, data: Parallel, settings: Settings) -> Outcome
     )
 
 
-STS = Task("sts", "Spearman and Pearson of cosine against gold scores", "spearman", read_pairs, score_sts)
+STS = Task(
+    "sts", "Spearman and Pearson of cosine against gold scores", "spearman",
+    lambda path: Data.of(read_pairs(path)), score_sts,
+)  # fmt: skip
 BIAS = Task(
     "bias", "Language bias: Spearman of the joint pool minus the mean of the sets", "bias", read_bias_sets, score_bias
 )
 GEOMETRY = Task(
-    "geometry", "Alignment, uniformity, isotropy, language separability", "uniformity", read_geometry, score_geometry
-)
-MSE = Task("mse", "MSE x 100 to the teacher on parallel sentences", "mse", read_parallel, score_mse, True)
-DRIFT = Task("drift", "Cosine of an artifact with its float model", "cosine", read_drift_texts, score_drift, True)
+    "geometry", "Alignment, uniformity, isotropy, language separability", "uniformity",
+    lambda path: geometry_data(read_pairs(path)), score_geometry,
+)  # fmt: skip
+MSE = Task(
+    "mse", "MSE x 100 to the teacher on parallel sentences", "mse",
+    lambda path: Data.of(read_parallel(path)), score_mse, needs_reference=True,
+)  # fmt: skip
+DRIFT = Task(
+    "drift", "Cosine of an artifact with its float model", "cosine",
+    read_drift_texts, score_drift, needs_reference=True,
+)  # fmt: skip

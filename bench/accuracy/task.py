@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from msdc.bench.accuracy.parallel import Parallel
 from msdc.bench.accuracy.statistics import RESAMPLES, Items
 from msdc.bench.accuracy.vectors import VectorStore
+from msdc.text.scored_pairs import ScoredPairs
 from msdc.text.text_files import SourceFile
 
 
@@ -31,34 +33,29 @@ class Settings:
     reference: VectorStore | None = None  # float model (drift) or teacher (mse) to compare with
 
 
-class Data(Protocol):
-    """Data of a task, as its reader returns them."""
+@dataclass(frozen=True)
+class Data:
+    """A data set: what its task scores (`content`, of the type that the task's `score` takes) and the sentences in it.
 
-    @property
-    def name(self) -> str:
-        """Name in results and messages."""
-        ...
+    `tested` are the sentences that are scored; `others` (training rows, distractors, those of a picture) are encoded
+    only. `notes` are remarks for the report.
+    """
 
-    @property
-    def sources(self) -> list[SourceFile]:
-        """Files that were read."""
-        ...
+    name: str
+    content: Any
+    tested: list[str]
+    others: list[str] = field(default_factory=list)
+    sources: list[SourceFile] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
-    @property
-    def notes(self) -> list[str]:
-        """Remarks on the data for the report."""
-        ...
+    @classmethod
+    def of(cls, content: ScoredPairs | Parallel) -> Data:
+        """Scored pairs, or parallel sentences, as they are."""
+        return cls(content.name, content, content.texts(), [], content.sources, content.notes)
 
-    def __len__(self) -> int: ...
     def texts(self) -> list[str]:
         """Every sentence that is encoded for the score."""
-        ...
-
-
-def tested_texts(data: Data) -> list[str]:
-    """The sentences that are scored, for the contamination check; without training rows and distractors."""
-    own: Callable[[], list[str]] = getattr(data, "test_texts", data.texts)
-    return own()
+        return self.tested + self.others
 
 
 def plain(value: Any) -> Any:
@@ -86,6 +83,6 @@ class Task:
     name: str
     summary: str
     main: str
-    read: Callable[[Path], Any]
+    read: Callable[[Path], Data]
     score: Callable[[VectorStore, Any, Settings], Outcome]
     needs_reference: bool = False

@@ -8,24 +8,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
+from msdc.bench.accuracy import SupportsEncode
 from msdc.errors import InputError, MsdcError
 from msdc.files import atomic_path, sha256_files
 from msdc.progress import track
 from msdc.text.text_files import read_lines
 
 CHUNK = 1024
-
-
-class SupportsEncode(Protocol):
-    """Anything that turns a list of N texts into numbers [N, D]: ours, a SentenceTransformer, a class of your own."""
-
-    def encode(self, texts: list[str], /) -> object:
-        """One row per text; numpy must be able to read it."""
-        ...
 
 
 def _key(text: str) -> bytes:

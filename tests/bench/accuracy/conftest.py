@@ -33,23 +33,10 @@ def teacher():
 @pytest.fixture
 def graded_rows():
     """Forty pairs whose overlap in words falls with their score, written here for the tests."""
-    subjects = [
-        "The cat",
-        "A tall man",
-        "My neighbour",
-        "The old train",
-        "Her sister",
-        "The small boat",
-        "A blue bird",
-        "The cook",
-    ]
-    ends = [
-        "sleeps on the warm roof",
-        "waits near the station",
-        "sings a quiet song",
-        "looks at the dark sea",
-        "moves very slowly",
-    ]
+    subjects = ("The cat", "A tall man", "My neighbour", "The old train", "Her sister", "The small boat", "A blue bird",
+                "The cook")  # fmt: skip
+    ends = ("sleeps on the warm roof", "waits near the station", "sings a quiet song", "looks at the dark sea",
+            "moves very slowly")  # fmt: skip
     rows = []
     for i, subject in enumerate(subjects):
         for j, end in enumerate(ends):

@@ -10,13 +10,14 @@ from msdc.bench.accuracy.contamination import check, corpus_streams
 from msdc.errors import InputError
 from msdc.text.duplicates import NearIndex, normalise, shingles
 
+NOVEMBER = "The committee will meet again on the last Thursday {} November."
 TESTS = {
     "one": [
         "A man is riding a brown horse along the beach.",
         "Zwei Hunde spielen im Schnee!",
         "A man is riding a brown horse along the beach.",
     ],
-    "two": ["The committee will meet again on the last Thursday of November.", "El niño come una manzana."],
+    "two": [NOVEMBER.format("of"), "El niño come una manzana."],
 }
 
 
@@ -56,17 +57,9 @@ def test_near_duplicates(tmp_path):
     found = check(TESTS, [file]).by_set
     assert (found["two"]["exact"], found["two"]["near"]) == (0, 1)
     assert (found["one"]["exact"], found["one"]["near"]) == (0, 0)
-    assert found["two"]["examples"][0]["similarity"] == pytest.approx(
-        len(
-            shingles(normalise(TESTS["two"][0]))
-            & shingles("the committee will meet again on the last thursday in november")
-        )
-        / len(
-            shingles(normalise(TESTS["two"][0]))
-            | shingles("the committee will meet again on the last thursday in november")
-        ),
-        abs=1e-3,
-    )
+    one, other = (shingles(normalise(text.format(word))) for text, word in ((NOVEMBER, "of"), (NOVEMBER, "in")))
+    similarity = found["two"]["examples"][0]["similarity"]
+    assert similarity == pytest.approx(len(one & other) / len(one | other), abs=1e-3)
     exact_only = check(TESTS, [file], near=None).by_set["two"]
     assert exact_only["near"] is None and exact_only["exact"] == 0
 

@@ -6,7 +6,8 @@ from accuracy_models import Constant, Table
 
 from msdc.bench.accuracy import evaluate
 from msdc.bench.accuracy.neighbours import both_ways, gold_ranks, mine, nearest
-from msdc.bench.accuracy.retrieval import best_threshold, read_bucc, right_answers, scores_at
+from msdc.bench.accuracy.retrieval import best_threshold, read_bucc, scores_at
+from msdc.bench.accuracy.sets import find_data_folder, select_sets
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError, MsdcError
 from msdc.scores import unit_rows
@@ -60,13 +61,13 @@ def test_miner_equals_brute_force(kind, k):
     assert np.allclose(mined.score_C, [e[2] for e in expected], atol=1e-6)
 
 
-def test_nearest_equals_brute_force_across_blocks(monkeypatch):
-    monkeypatch.setattr("msdc.bench.accuracy.neighbours.BLOCK_NUMBERS", 7)
+def test_nearest_equals_brute_force():
     x, y = clustered(40, 12, seed=3)
     similarity, index = nearest(x, y, 5)
     full = x.astype(np.float64) @ y.astype(np.float64).T
     assert np.array_equal(index, np.argsort(-full, axis=1)[:, :5])
     assert np.allclose(similarity, -np.sort(-full, axis=1)[:, :5], atol=1e-6)
+    assert nearest(x[:3], y[:3], 10)[0].shape == (3, 3) and len(mine(x[:3], y[:3], k=10).score_C) == 3
 
 
 @pytest.mark.parametrize("block", [64_000_000, 300, 1])
@@ -79,13 +80,6 @@ def test_both_ways_equals_two_searches(monkeypatch, block, rows, columns):
     expected = (*nearest(x, y, 4), *nearest(y, x, 4))
     for mine_, theirs in zip(found, expected, strict=True):
         assert mine_.shape == theirs.shape and np.allclose(mine_, theirs, atol=1e-6)
-
-
-def test_fewer_candidates_than_k():
-    x, y = clustered(3, 8, seed=1)
-    similarity, index = nearest(x, y, 10)
-    assert similarity.shape == index.shape == (3, 3)
-    assert len(mine(x, y, k=10).score_C) == 3
 
 
 @pytest.mark.parametrize("search", [nearest, both_ways])
@@ -136,42 +130,28 @@ def test_bucc_threshold_from_training_scored_on_test(tmp_path):
     model = write_bucc(tmp_path)
     result = evaluate(model, task="mining", path=tmp_path)
     assert result["split"] == "test" and result["gold"] == 20 and result["sources"] == 40
-    data = read_bucc(tmp_path)
-    store = VectorStore(model)
-    pieces = {}
-    for name, split in (("training", data.training), ("test", data.test)):
-        found = brute_force_miner(
-            unit_rows(store.encode(split.source)), unit_rows(store.encode(split.target)), 4, "ratio"
-        )
-        pieces[name] = [((i, j) in split.gold, value) for i, j, value in found], len(split.gold)
-    best = max(
-        (2 * sum(r for r, _ in pieces["training"][0][: n + 1]) / (n + 1 + 20), n)
-        for n in range(len(pieces["training"][0]))
-    )[1]
-    training = pieces["training"][0]
+    store, found = VectorStore(model), []
+    for split in read_bucc(tmp_path).content:
+        sides = unit_rows(store.encode(split.source)), unit_rows(store.encode(split.target))
+        found.append([((i, j) in split.gold, value) for i, j, value in brute_force_miner(*sides, 4, "ratio")])
+    training, test = found
+    best = max((2 * sum(r for r, _ in training[: n + 1]) / (n + 1 + 20), n) for n in range(len(training)))[1]
     threshold = (training[best][1] + training[best + 1][1]) / 2
     assert result["threshold"] == pytest.approx(threshold, abs=1e-6)
-    taken = [right for right, value in pieces["test"][0] if value >= threshold]
+    taken = [right for right, value in test if value >= threshold]
     precision, recall = sum(taken) / len(taken), sum(taken) / 20
     assert result["precision"] == pytest.approx(100 * precision, abs=1e-6)
     assert result["recall"] == pytest.approx(100 * recall, abs=1e-6)
     assert result["f1"] == pytest.approx(200 * precision * recall / (precision + recall), abs=1e-6)
-
-
-def test_bucc_without_test_gold_scores_training(tmp_path):
-    model = write_bucc(tmp_path)
     (tmp_path / "de-en.test.gold").unlink()
     result = evaluate(model, task="mining", path=tmp_path)
     assert result["split"] == "training" and "no gold" in result["notes"][0]
 
 
-def test_all_margins_run(tmp_path):
+def test_margins(tmp_path):
     model = write_bucc(tmp_path)
-    scores = {
-        kind: evaluate(model, task="mining", path=tmp_path, margin=kind)["f1"]
-        for kind in ("ratio", "distance", "absolute")
-    }
-    assert all(value > 70 for value in scores.values())
+    for kind in ("ratio", "distance", "absolute"):
+        assert evaluate(model, task="mining", path=tmp_path, margin=kind)["f1"] > 70
     with pytest.raises(InputError, match="known margins"):
         evaluate(model, task="mining", path=tmp_path, margin="best")
 
@@ -196,12 +176,6 @@ def test_bad_bucc_files(tmp_path, file, content, message):
     (tmp_path / file).write_text(content, encoding="utf-8")
     with pytest.raises(InputError, match=message):
         read_bucc(tmp_path)
-
-
-def test_right_answers():
-    x, y = clustered(10, 8, seed=2, noise=0.01)
-    mined = mine(x, y)
-    assert right_answers(mined, {(i, i) for i in range(10)}).all()
 
 
 def test_gold_ranks_count_ties_apart():
@@ -245,13 +219,9 @@ def test_retrieval_equals_brute_force_and_breaks_ties_fairly(tmp_path):
 
 
 def test_flores_mining_set_is_one_third_parallel(data_folder):
-    from msdc.bench.accuracy.sets import find_data_folder, select_sets
-
     (job,) = select_sets(["flores-mining/de-en"], find_data_folder(data_folder)).sets
-    data = job.load()
-    both = {pair for pair in data.test.gold}
-    assert len(data.test.source) == len(data.test.target) == 2 * len(both)
+    _, test = job.load().content
+    rows = len(test.gold)
+    assert len(test.source) == len(test.target) == 2 * rows
     # the rows that are no pair really have no translation on the other side
-    assert {s for s, _ in both} == set(range(len(both), 2 * len(both))) and {t for _, t in both} == set(
-        range(len(both))
-    )
+    assert {s for s, _ in test.gold} == set(range(rows, 2 * rows)) and {t for _, t in test.gold} == set(range(rows))

@@ -74,7 +74,7 @@ def test_reversed_and_official_file_names(tmp_path):
     folder.mkdir()
     (folder / "STS.fr-en.txt").write_text("un\tone\t2.0\ndeux\ttwo\t3\n", encoding="utf-8")
     (job,) = select_sets(["sts17/en-fr"], find_data_folder(tmp_path)).sets
-    assert job.load().gold_N.tolist() == [2.0, 3.0]
+    assert job.load().content.gold_N.tolist() == [2.0, 3.0]
 
 
 def test_published_tables_are_read_and_add_up():
@@ -111,7 +111,7 @@ def test_hub_data_set_from_its_cache(monkeypatch, tmp_path, bag):
         huggingface_hub, "snapshot_download", lambda *a, **k: real(*a, cache_dir=tmp_path, local_files_only=True, **k)
     )
     (job,) = select_sets(["sts=hub:me/toy"], find_data_folder(None)).sets
-    data = job.load()
+    data = job.load().content
     assert data.first == columns["sentence1"] and data.gold_N.tolist() == columns["score"]
     columns["score"][1] = 7.0
     parquet.write_table(pa.table(columns), snapshot / "data" / "test-0.parquet")

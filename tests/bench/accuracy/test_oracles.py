@@ -102,7 +102,6 @@ def test_mse_evaluator_agrees(static_model):
     pair = read_parallel(QUICKSTART / "parallel.tsv").pair("en", "de")
     first, second = pair.sides.values()
     teacher = WordBag(width=24, seed=5)
-    # their teacher is asked through the same encode
     evaluator = MSEEvaluator(first, second, teacher_model=static_model, name="x")
     theirs = evaluator(static_model)
     ours = score_mse(VectorStore(static_model), pair, Settings(reference=VectorStore(static_model))).scores

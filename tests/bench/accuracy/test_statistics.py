@@ -102,10 +102,11 @@ def test_a_real_difference_is_found_and_signed():
     assert back.difference == pytest.approx(-expected) and back.high < 0
 
 
-def test_equal_models_do_not_differ():
-    predicted, gold = correlated(50, 1.0, seed=6)
-    result = paired_test(Items("correlation", predicted, gold), Items("correlation", predicted, gold), 100, 0)
+def test_equal_models_do_not_differ_and_share_resamples():
+    one = Items("correlation", *correlated(50, 1.0, seed=6))
+    result = paired_test(one, one, 100, 0)
     assert (result.difference, result.low, result.high, result.p) == (0.0, 0.0, 0.0, 1.0)
+    assert np.array_equal(*resampled_scores([one, one], 50, 0))
 
 
 def test_other_items_are_refused():
@@ -118,10 +119,3 @@ def test_other_items_are_refused():
     ):
         with pytest.raises(ValueError, match="same"):
             paired_test(one, other, 10)
-
-
-def test_resamples_are_shared_between_models():
-    predicted, gold = correlated(40, 1.0, seed=8)
-    one = Items("correlation", predicted, gold)
-    scores = resampled_scores([one, one], 50, 0)
-    assert np.array_equal(scores[0], scores[1])

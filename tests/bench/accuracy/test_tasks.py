@@ -1,5 +1,6 @@
 """Bias, geometry, classification, transfer and drift against formulas written down again here."""
 
+import gzip
 import math
 
 import numpy as np
@@ -26,9 +27,7 @@ from msdc.bench.accuracy.similarity import (
     mean_cosine,
     partition_isotropy,
     principal_plane,
-    read_drift_texts,
     resampled_bias,
-    score_drift,
     uniformity,
 )
 from msdc.bench.accuracy.task import Settings
@@ -84,15 +83,11 @@ def test_no_bias_without_a_shift(tmp_path):
     assert abs(result["bias"]) < 3 and result["p"] > 0.01
 
 
-def test_bias_needs_two_sets(tmp_path, bag, graded_rows):
-    file = write_pairs(tmp_path / "one.tsv", graded_rows)
-    with pytest.raises(InputError, match="at least two sets"):
-        evaluate(bag, task="bias", path=file)
-
-
-def test_graded_pairs_divide_by_language(bag):
+def test_bias_divides_by_language_and_needs_two_sets(tmp_path, bag, graded_rows):
     result = evaluate(bag, task="bias", path=QUICKSTART / "graded_pairs.tsv", resamples=20)
     assert set(result["sets"]) >= {"en-en", "en-de", "en-ar"}
+    with pytest.raises(InputError, match="at least two sets"):
+        evaluate(bag, task="bias", path=write_pairs(tmp_path / "one.tsv", graded_rows))
 
 
 def test_picture_is_sklearns_pca_up_to_sign():
@@ -141,7 +136,6 @@ def test_geometry_task_and_its_positives(tmp_path, bag, graded_rows):
 
 def topic_data(labels_by_word: dict[str, str], languages=("en", "xx"), rows=60):
     """Sentences whose class can be read off one word; the 'languages' differ in a suffix."""
-    generator = np.random.default_rng(4)
     words = list(labels_by_word)
 
     def texts(language, count, seed):
@@ -153,9 +147,8 @@ def topic_data(labels_by_word: dict[str, str], languages=("en", "xx"), rows=60):
         ]
         return Labelled(sentences, [labels_by_word[words[p]] for p in picks], list(range(1, count + 1)))
 
-    del generator
     tests = {language: texts(language, rows, 100 + i) for i, language in enumerate(languages)}
-    return LabelledSet("topics", texts("en", 2 * rows, 7), tests, [])
+    return LabelledSet("topics", texts("en", 2 * rows, 7), tests)
 
 
 def test_classification_is_sklearn_on_frozen_vectors():
@@ -199,7 +192,7 @@ def test_mldoc_is_the_mean_of_five_runs(tmp_path, bag):
 def test_mldoc_reader(tmp_path):
     for name in ("english.train.1000", "english.dev", "english.test", "german.test"):
         (tmp_path / name).write_text("CCAT\tsome company text\nECAT\tabout prices\n" * 8, encoding="utf-8")
-    data = read_mldoc(tmp_path)
+    data = read_mldoc(tmp_path).content
     assert list(data.tests) == ["en", "de"] and len(data.training) == 16 and data.development is not None
     assert data.training.labels[:2] == ["CCAT", "ECAT"]
     (tmp_path / "german.test").write_text("CCAT\tfine\nno tab here\n", encoding="utf-8")
@@ -217,18 +210,17 @@ def test_flores_documents_stay_on_one_side(tmp_path):
     ]
     lines = ["URL\tdomain\ttopic\thas_image\thas_hyperlink", *("\t".join((*row, "yes", "yes")) for row in rows)]
     (tmp_path / "metadata_dev.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    import gzip
-
     for language in ("eng_Latn", "deu_Latn"):
         text = "".join(f"{language} sentence {i} about {row[2]}\n" for i, row in enumerate(rows))
         (dev / f"{language}.dev.gz").write_bytes(gzip.compress(text.encode()))
-    data = read_flores_topics(tmp_path, ["eng_Latn", "deu_Latn"])
+    read = read_flores_topics(tmp_path, ["eng_Latn", "deu_Latn"])
+    data = read.content
     tested = {rows[line - 1][0] for line in data.tests["deu_Latn"].lines}
     trained = {rows[line - 1][0] for line in data.training.lines}
     assert not tested & trained and len(tested) + len(trained) == 30  # ten documents have an odd topic
     assert set(data.training.labels) == {"sports", "science", "politics"}
     assert data.tests["eng_Latn"].lines == data.tests["deu_Latn"].lines
-    assert "30 of 120 rows" in data.notes[0]
+    assert "30 of 120 rows" in read.notes[0]
     (tmp_path / "metadata_dev.tsv").write_text("\n".join(lines[:-1]) + "\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"120 lines and metadata_dev\.tsv 119"):
         read_flores_topics(tmp_path, ["deu_Latn"])
@@ -266,17 +258,15 @@ def write_senteval(folder, name):
 def test_transfer_tasks_read_and_learn(tmp_path, name):
     folder = tmp_path / name
     write_senteval(folder, name)
-    data = read_senteval(folder)
-    assert data.name == name
-    result = score_transfer(VectorStore(WordBag(width=32)), data, Settings(folds=5, resamples=50)).scores
-    assert result["accuracy"] > 80 and result["pairs"] == len(data)
+    result = evaluate(WordBag(width=32), "transfer", folder, folds=5, resamples=50)
+    assert result["name"] == name and result["accuracy"] > 80 and result["pairs"] > 20
     assert ("by_cosine" in result) == (name == "MRPC")
     assert result["protocol"] == ("5-fold cross-validation" if name in ("MR", "CR", "SUBJ", "MPQA") else "test rows")
 
 
 def test_transfer_on_noise_is_chance(tmp_path):
     write_senteval(tmp_path / "MR", "MR")
-    data = read_senteval(tmp_path / "MR")
+    data = read_senteval(tmp_path / "MR").content
     generator = np.random.default_rng(0)
     noise = Table({text: generator.standard_normal(16) for text in data.training.texts})
     # were test rows seen in training, noise of this width would be learnt by heart
@@ -302,8 +292,7 @@ def test_drift_by_language_and_length(tmp_path):
     generator = np.random.default_rng(0)
     for _, german in rows:
         moved[german] = moved[german] + 0.05 * generator.standard_normal(16)
-    data = read_drift_texts(file)
-    scores = score_drift(VectorStore(Table(moved)), data, Settings(reference=VectorStore(bag), resamples=50)).scores
+    scores = evaluate(Table(moved), "drift", file, reference=bag, resamples=50)
     exact = []
     for _, german in rows:
         a, b = bag.encode([german])[0].astype(float), moved[german].astype(np.float32).astype(float)
@@ -321,7 +310,7 @@ def test_drift_and_mse_want_a_reference(tmp_path, bag):
         with pytest.raises(InputError, match="--reference MODEL"):
             evaluate(bag, task=task, path=tmp_path / "t.en-de.tsv")
         with pytest.raises(InputError, match="width"):
-            evaluate(bag, task=task, path=tmp_path / "t.en-de.tsv", reference=VectorStore(WordBag(width=5)))
+            evaluate(bag, task=task, path=tmp_path / "t.en-de.tsv", reference=WordBag(width=5))
 
 
 def testresampled_bias_is_scipys_on_each_resample():
