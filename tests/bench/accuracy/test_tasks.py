@@ -313,7 +313,7 @@ def test_drift_and_mse_want_a_reference(tmp_path, bag):
             evaluate(bag, task=task, path=tmp_path / "t.en-de.tsv", reference=WordBag(width=5))
 
 
-def testresampled_bias_is_scipys_on_each_resample():
+def test_resampled_bias_is_scipys_on_each_resample():
     generator = np.random.default_rng(3)
     cosines, gold = generator.standard_normal(50), generator.integers(0, 6, size=50).astype(float)
     members = [np.arange(20), np.arange(20, 50)]
