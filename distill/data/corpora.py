@@ -444,11 +444,7 @@ def segment_text(element: Any) -> str:
 
 
 def _tmx_units(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """(number, texts by language) of the units of a translation memory.
-
-    Raises:
-        InputError: not well-formed XML, or a damaged gzip file.
-    """
+    """(number, texts by language) of the units of a translation memory."""
     require("defusedxml", "TMX")
     from defusedxml.ElementTree import iterparse
 
@@ -477,7 +473,7 @@ def read_tmx(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
     """A translation memory: one source per wanted language, or per language of its first units where none is named.
 
     Raises:
-        InputError: only the source language is there, or see `_tmx_units`.
+        InputError: not well-formed XML, a damaged gzip file, or only the source language is there.
     """
     found = dict.fromkeys(code for _, texts in islice(_tmx_units(path), 1000) for code in texts)
     codes = [base_code(code) for code in corpus.languages] or [code for code in found if code != corpus.source]

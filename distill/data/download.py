@@ -196,11 +196,7 @@ def _table(path: Path, data: Any, form: str) -> Table:
 
 
 def _train_part(name: object, found: Any) -> Any:
-    """The data set itself, or the part `train` of one that has parts.
-
-    Raises:
-        InputError: there are parts, and none is called train.
-    """
+    """The data set itself, or the part `train` of one that has parts."""
     if not isinstance(found, dict) or len(found) == 1:
         return next(iter(found.values())) if isinstance(found, dict) else found
     if "train" not in found:
@@ -208,37 +204,33 @@ def _train_part(name: object, found: Any) -> Any:
     return found["train"]
 
 
-def _load_hub(corpus: Corpus) -> list[tuple[Any, str | None]]:
-    """(data set, target language) of a hub name, or of a local folder that is laid out like one.
+def _configurations(name: str, known: list[str], corpus: Corpus) -> list[tuple[str, str | None]]:
+    """(configuration, language) for the wanted languages, of the known configurations of a hub data set."""
+    if len(known) == 1:
+        return [(known[0], corpus.languages[0] if len(corpus.languages) == 1 else None)]
+    by_name = {re.sub("[_-]", "-", one).lower(): one for one in known}
+    pairs = {code: (f"{corpus.source}-{code}", f"{code}-{corpus.source}") for code in corpus.languages}
+    found = {code: by_name.get(one) or by_name.get(two) for code, (one, two) in pairs.items()}
+    missing = [code for code, one in found.items() if one is None]
+    if missing or not found:
+        shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
+        wanted = f"for {', '.join(missing)} " if missing else ""
+        raise InputError(f"hub corpus {name}: which configuration {wanted}is meant (`subset: NAME`)? It has {shown}")
+    return [(one, code) for code, one in found.items() if one is not None]
 
-    Raises:
-        InputError: it cannot be opened, or it is not said which part or configuration is meant.
-    """
+
+def _load_hub(corpus: Corpus) -> list[tuple[Any, str | None]]:
+    """(data set, target language) of a hub name, or of a local folder that is laid out like one."""
     require("datasets", "a data set of the hub")
     import datasets
 
     name, _, tag = str(corpus.hub).partition("@")
     revision = tag or None
-    only = corpus.languages[0] if len(corpus.languages) == 1 else None
-    configurations: list[tuple[str, str | None]]
     try:
         datasets.disable_progress_bars()
         known = [corpus.subset] if corpus.subset is not None else datasets.get_dataset_config_names(name, revision)
-        if len(known) == 1:
-            configurations = [(known[0], only)]
-        else:
-            by_name = {re.sub("[_-]", "-", one).lower(): one for one in known}
-            wanted = {code: (f"{corpus.source}-{code}", f"{code}-{corpus.source}") for code in corpus.languages}
-            fit = {code: [by_name[one] for one in names if one in by_name] for code, names in wanted.items()}
-            missing = [code for code, names in fit.items() if not names]
-            if missing or not fit:
-                shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
-                which = f"for {', '.join(missing)} " if missing else ""
-                raise InputError(
-                    f"hub corpus {name}: which configuration {which}is meant (`subset: NAME`)? It has {shown}"
-                )
-            configurations = [(names[0], code) for code, names in fit.items()]
-        found = [(datasets.load_dataset(name, one, revision=revision), code) for one, code in configurations]
+        wanted = _configurations(name, known, corpus)
+        found = [(datasets.load_dataset(name, one, revision=revision), code) for one, code in wanted]
     except InputError:
         raise
     except Exception as error:
@@ -250,7 +242,7 @@ def hub_tables(corpus: Corpus) -> list[tuple[Table, str | None]]:
     """Tables of a hub data set with the target language of each.
 
     Raises:
-        InputError: see `_load_hub`; a data set without text.
+        InputError: it cannot be opened, holds no text, or it is not said which part or configuration is meant.
     """
     return [(_table(Path(f"hub:{corpus.hub}"), data, "data set"), code) for data, code in _load_hub(corpus)]
 
@@ -265,11 +257,7 @@ def _revision(path: Path) -> str | None:
 
 
 def _hub_entry(corpus: Corpus) -> dict[str, Any]:
-    """What identifies the files of a hub data set.
-
-    Raises:
-        InputError: it cannot be opened.
-    """
+    """What identifies the files of a hub data set."""
     if fetched := fetch_hub(corpus):
         # A corpus file is our own link into the hub's cache.
         revisions = {_revision(path.readlink() if path.is_symlink() else path) for path in fetched} - {None}
