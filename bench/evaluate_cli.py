@@ -13,15 +13,8 @@ from msdc.commands import prompt_options, quiet_option
 from msdc.export.runtimes import RUNTIMES
 
 
-class Words(click.ParamType):
-    """Comma-separated words, as a tuple."""
-
-    name = "text"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """Parse the text of an option."""
-        del param, ctx
-        return value if isinstance(value, tuple) else tuple(word.strip() for word in value.split(",") if word.strip())
+def _words(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def _listing(context: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -44,7 +37,11 @@ FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.command("evaluate")
 @click.argument("model", default="msdc-mini")
 @click.option(
-    "--tasks", "-t", required=True, type=Words(), help="Comma-separated sets, suites, or TASK=PATH. --list shows them."
+    "--tasks",
+    "-t",
+    required=True,
+    callback=_words,
+    help="Comma-separated sets, suites, or TASK=PATH; see --list.",
 )
 @click.option(
     "--list",
@@ -83,7 +80,7 @@ FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 @prompt_options
 @click.option("--data", type=FOLDER, help="Data folder.  [env: MSDC_DATA]")
 @click.option(
-    "--languages", type=Words(), help="Comma-separated two-letter codes.  [default: those of the set or the model]"
+    "--languages", callback=_words, help="Comma-separated two-letter codes.  [default: those of the set or the model]"
 )
 @click.option(
     "--corpus",

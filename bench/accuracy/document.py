@@ -46,12 +46,16 @@ class Contamination(Record):
     sentences: int
 
 
-class Unseen(Record):
-    """The score over the items whose sentences the training text does not hold, neither exactly nor nearly."""
+class PartScore(Record):
+    """The score on a part of a set: a subset, a test language, texts of one length, pairs unseen in training text."""
 
+    pairs: int | None = None
+    texts: int | None = None
+    spearman: float | None = None
     accuracy: float | None = None
+    mean: float | None = None
+    min: float | None = None
     interval: Interval | None = None
-    pairs: int
 
 
 class Against(Record):
@@ -73,7 +77,7 @@ class Score(Record):
     interval: Interval | None = None
     pairs: int | None = None
     contamination: Contamination | None = None
-    unseen: Unseen | None = None
+    unseen: PartScore | None = None
     against: Against | None = None
     notes: tuple[str, ...] = ()
 
@@ -84,14 +88,6 @@ class Score(Record):
         return float(found) if isinstance(found, (int, float)) else None
 
 
-class PartScore(Record):
-    """One part of a set; no score where it has fewer than two pairs or constant gold scores."""
-
-    pairs: int
-    spearman: float | None = None
-    interval: Interval | None = None
-
-
 class StsScore(Score):
     """Spearman of cosine and gold score; `mean` is the mean over `subsets`."""
 
@@ -99,18 +95,10 @@ class StsScore(Score):
     mean: float | None = None
 
 
-class LanguageScore(Record):
-    """Classification of one test language."""
-
-    accuracy: float | None
-    interval: Interval | None = None
-    texts: int
-
-
 class ClassificationScore(Score):
     """Classifier trained on the embeddings of one language and tested on others."""
 
-    languages: dict[str, LanguageScore]
+    languages: dict[str, PartScore]
     training_texts: int
     training_language: str
     majority_class: float | None
@@ -152,14 +140,6 @@ class GeometryScore(Score):
     language_separability: Separability | None = None
 
 
-class CosineSummary(Record):
-    """Cosines of one group of texts."""
-
-    texts: int
-    mean: float | None
-    min: float | None
-
-
 class Histogram(Record):
     """`counts[i]` values between `edges[i]` and `edges[i + 1]`."""
 
@@ -170,8 +150,8 @@ class Histogram(Record):
 class DriftScore(Score):
     """Cosine of an artifact's vectors with those of its float model `reference`."""
 
-    languages: dict[str, CosineSummary]
-    lengths: dict[str, CosineSummary]
+    languages: dict[str, PartScore]
+    lengths: dict[str, PartScore]
     histogram: Histogram
     reference: str
 

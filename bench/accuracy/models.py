@@ -150,22 +150,17 @@ def card_languages(model: EvaluatedModel) -> tuple[str, ...]:
     return tuple(own) or SHIPPED
 
 
-def training_recipe(model: EvaluatedModel) -> str | None:
-    """The recipe a model was trained with: that of its run folder, or the shipped one of its name."""
+def training_text(model: EvaluatedModel, data: Path | None) -> tuple[tuple[str, ...], str]:
+    """(the recipe that a model was trained with, ""), or ((), the reason) where there is none or its text is absent.
+
+    It is the recipe of the model's run folder, or the shipped one of its name; `data` is the data folder.
+    """
     from msdc.distill.catalog import shipped
 
-    beside = model.folder.resolve().parent / RECIPE if model.folder is not None else None
-    if beside is not None and beside.is_file():
-        return str(beside)
-    name = str(getattr(model.store.model, "name", ""))
-    return name if name in shipped() else None
-
-
-def training_text(model: EvaluatedModel, data: Path | None) -> tuple[tuple[str, ...], str]:
-    """(the model's recipe as a corpus, ""), or ((), the reason) where its text cannot be read; `data` is the data
-    folder."""
-    recipe = training_recipe(model)
-    if recipe is None:
+    recipe = str(getattr(model.store.model, "name", ""))
+    if model.folder is not None and (beside := model.folder.resolve().parent / RECIPE).is_file():
+        recipe = str(beside)
+    elif recipe not in shipped():
         return (), NO_CORPUS
     try:
         corpus_streams([recipe], data)

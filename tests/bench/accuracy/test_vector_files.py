@@ -8,6 +8,7 @@ from accuracy_models import QUICKSTART, evaluated
 
 from msdc import cli
 from msdc.bench.accuracy import evaluate
+from msdc.bench.accuracy.parallel import read_parallel
 from msdc.bench.accuracy.vectors import VectorFiles
 from msdc.errors import InputError, MsdcError
 
@@ -22,9 +23,8 @@ def write_vectors(folder, texts_by_name, encode):
 
 @pytest.fixture(scope="module")
 def sides():
-    lines = (QUICKSTART / "parallel.tsv").read_text("utf-8").splitlines()
-    rows = [dict(zip(lines[0].split("\t"), line.split("\t"), strict=True)) for line in lines[1:60]]
-    return {code: [row[code] for row in rows] for code in ("en", "de")}
+    parallel = read_parallel(QUICKSTART / "parallel.tsv")
+    return {code: parallel.sides[code][:59] for code in ("en", "de")}
 
 
 def test_files_score_as_the_encoder_that_wrote_them(tmp_path, tiny_student, sides):
