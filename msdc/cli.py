@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib
 import io
+import logging
 import os
 import signal
 import sys
@@ -82,8 +83,6 @@ def msdc(debug: bool) -> None:
 
 def quiet_libraries() -> None:
     """Switch off the progress bars and warnings of libraries, unless the user's environment sets them."""
-    import logging
-
     # Python children of any library start without the working directory on their path.
     os.environ["PYTHONSAFEPATH"] = "1"
 

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from msdc.errors import InputError, MsdcError
 
 # Everything that ships is below this folder, in a checkout (through its links) as in an installed package.
@@ -111,8 +113,6 @@ def write_text(target: str | os.PathLike[str], text: str) -> None:
 @contextlib.contextmanager
 def locked(path: str | os.PathLike[str]) -> Iterator[None]:
     """Hold the lock of the file `path`, which is made where it is missing; waits while another process holds it."""
-    from filelock import FileLock
-
     path = Path(path)
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)

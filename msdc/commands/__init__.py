@@ -12,6 +12,7 @@ from typing import TypeVar
 import click
 
 import msdc
+from msdc.encoders.folder import bare_names, is_reserved
 from msdc.errors import InputError
 from msdc.progress import be_quiet, say
 from msdc.text.tabular import stdin_texts
@@ -62,8 +63,6 @@ def runtime_option(command: Command) -> Command:
 
 def _names_a_model(word: str) -> bool:
     """Whether the first word of a command line is a model: a known name, a folder, a path, or like a hub id."""
-    from msdc.encoders.folder import is_reserved
-
     path = Path(word)
     if is_reserved(word) or word.startswith(("./", "../", "~")):
         return True
@@ -78,8 +77,6 @@ def model_and_texts(words: Sequence[str]) -> tuple[str, list[str]]:
         InputError: a first word that is a shipped model's name but for a typo (its vector would be that of a text); a
             text that is a file's name, or is not UTF-8.
     """
-    from msdc.encoders.folder import bare_names
-
     texts, model = list(words), DEFAULT_MODEL
     if texts and _names_a_model(texts[0]):
         model = texts.pop(0)

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Literal
 
 import click
+from packaging.specifiers import SpecifierSet
 
 from msdc.commands import json_option
+from msdc.encoders.folder import OFFLINE_ID, find_offline
 from msdc.errors import MsdcError
 from msdc.extras import ALL, PACKAGES, extra_of, installed, require
 from msdc.files import user_cache
@@ -74,8 +76,6 @@ def requirements() -> dict[str, str]:
 
 def check_package(name: str, rule: str, extra: str | None = None) -> Check:
     """Whether the installed version satisfies the rule of the metadata; a package of an extra may be absent."""
-    from packaging.specifiers import SpecifierSet
-
     group, remedy = ("packages", f'pip install "{name}{rule}"') if extra is None else ("extras", "")
     try:
         version = importlib.metadata.version(name)
@@ -172,8 +172,6 @@ def require_packages() -> None:
 
 
 def _check_teacher() -> list[Check]:
-    from msdc.encoders.folder import OFFLINE_ID, find_offline
-
     def weights(met: bool, found: str, remedy: str = GET_TEACHER) -> Check:
         return _check(QUICKSTART, "teacher's weights", met, found, remedy)
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import click
 import numpy as np
@@ -20,15 +20,13 @@ from msdc.commands import (
     require_piped,
     runtime_option,
 )
+from msdc.encoders.encoder import SentenceEncoder, open_model
 from msdc.errors import InputError
 from msdc.extras import require
 from msdc.files import atomic_path, disk_errors, refuse_existing
 from msdc.progress import say, track
 from msdc.scores import cosine_rows, require_finite
 from msdc.text.tabular import iterate_texts, stdin_texts
-
-if TYPE_CHECKING:
-    from msdc.encoders.encoder import SentenceEncoder
 
 CHUNK = 4096  # texts held at a time
 Blocks = Iterator[tuple[list[str], np.ndarray]]
@@ -188,10 +186,8 @@ def command(
             require_piped()
         numbered = stdin_texts(column) if file in (None, "-") else iterate_texts(Path(str(file)), column)
         source = (text for _, text in numbered)
-    # The first text before torch is imported, so that a wrong file fails early.
+    # The first text before the model is loaded, so that a wrong file fails early.
     source = chain(list(islice(source, 1)), source)
-    from msdc.encoders.encoder import open_model
-
     opened = open_model(name, runtime, prompt_name=prompt_name, prompt=prompt, truncate_dim=truncate_dim)
     if output is None:
         _print(opened, source, as_json)
@@ -226,9 +222,7 @@ def compare(
     MODEL is a shipped name, a folder, a bundle or a hub id; without it the shipped msdc-mini.
     """
     name, texts = model_and_texts(words)
-    lines = given_texts(texts)  # before torch is imported, so that a wrong text fails early
-    from msdc.encoders.encoder import open_model
-
+    lines = given_texts(texts)  # before the model is loaded, so that a wrong text fails early
     if len(lines) < 2:
         raise click.UsageError("compare needs at least two texts")
     opened = open_model(name, runtime, prompt_name=prompt_name, prompt=prompt, truncate_dim=truncate_dim)

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from huggingface_hub import HfApi
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
+from huggingface_hub.utils import filter_repo_objects
 
 import msdc
 from msdc.commands import json_option, quiet_option
@@ -35,8 +38,6 @@ def pushable(folder: Path) -> Path:
 
 def planned(folder: Path) -> dict[str, int]:
     """Files that would be uploaded, with their bytes."""
-    from huggingface_hub.utils import filter_repo_objects
-
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     return {name: (folder / name).stat().st_size for name in filter_repo_objects(names, ignore_patterns=IGNORED)}
 
@@ -48,9 +49,6 @@ def push(folder: Path, hub_id: str, *, private: bool = False) -> str:
         InputError: no login, or a name that the hub refuses.
         MsdcError: the hub cannot be reached, or it refuses the upload.
     """
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
-
     api = HfApi()
     message = f"Upload {folder.resolve().name} with msdc"
     try:

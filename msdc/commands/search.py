@@ -16,12 +16,13 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy as np
 
 from msdc.commands import DEFAULT_MODEL, encode_options, json_option, quiet_option, require_utf8, runtime_option
+from msdc.encoders.encoder import SentenceEncoder, configured, open_model
 from msdc.errors import InputError
 from msdc.extras import names_extras
 from msdc.files import read_json, sha256_file, staged_folder, user_cache, write_json
@@ -30,9 +31,6 @@ from msdc.scores import require_finite, unit_rows
 from msdc.text.tabular import iterate_texts
 from msdc.text.text_files import MAX_TEXT_BYTES
 from msdc.text.tokenizer import Reader, text_key
-
-if TYPE_CHECKING:
-    from msdc.encoders.encoder import SentenceEncoder
 
 BLOCK = 1024
 VECTORS, KEYS = FILES = ("vectors.f16", "keys.u64")
@@ -281,8 +279,6 @@ def open_index(
     Raises:
         InputError: no text, a file that cannot be read, no such model.
     """
-    from msdc.encoders.encoder import open_model
-
     opened = open_model(model) if isinstance(model, str) else model
     if isinstance(source, (str, Path)):
         return Index(opened, Path(source), Path(folder) if folder is not None else None, column=column)
@@ -338,8 +334,6 @@ def command(
     """
     if any(not query.strip() for query in require_utf8(queries, "QUERY")):
         raise InputError("a query is empty")
-    from msdc.encoders.encoder import configured, open_model
-
     lines = distinct_lines(file, column)  # before the model is loaded, so that a wrong file fails early
     loaded = open_model(model, runtime)
     asking = configured(loaded, prompt_name, prompt, truncate_dim)

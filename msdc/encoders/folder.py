@@ -15,6 +15,8 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
+from safetensors import safe_open
+
 import msdc
 from msdc.errors import InputError, MsdcError, did_you_mean
 from msdc.files import PACKAGE, read_json, regular_size, sha256_file, write_json
@@ -257,8 +259,6 @@ def read_layout(folder: str | Path) -> Layout:
 
 
 def _check_weights(path: Path) -> None:
-    from safetensors import safe_open
-
     files = sorted(path.glob("*.safetensors"))
     if not files:
         raise InputError(f"{path}: no .safetensors weights; other weight files are not read")

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 import torch.nn.functional as F
 from safetensors import safe_open
+from tokenizers import Tokenizer as Backend
 from torch import Tensor, nn
 
 from msdc.encoders.folder import POSITIONS_AFTER_PAD, Layout, check_layout
@@ -27,7 +28,7 @@ from msdc.errors import InputError
 from msdc.extras import require
 from msdc.files import staged_folder, user_cache
 from msdc.text.quickstart import golden_lines
-from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, FastTokenizer, PieceTokenizer, Tokenizer
+from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, FastTokenizer, PieceTokenizer, Tokenizer, pb
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -278,9 +279,6 @@ def _model_with_ids(piece_file: Path, backend: Any) -> bytes | None:
     XLM-R's ids are those of its `sentencepiece.bpe.model` moved by one, behind special ids of its own. A model whose
     pieces stand in the order of the ids needs no such offset: the phone reads it as it is, and the table stays.
     """
-    from sentencepiece import sentencepiece_model_pb2
-
-    pb: Any = sentencepiece_model_pb2  # generated, without types
     Piece = pb.ModelProto.SentencePiece
     found = json.loads(backend.to_str())
     rows = found["model"].get("vocab")
@@ -342,8 +340,6 @@ def stock_tokenizer(folder: Path, first: Any) -> Tokenizer:
     Raises:
         InputError: a tokenizer that the `tokenizers` library does not run.
     """
-    from tokenizers import Tokenizer as Backend
-
     static = type(first).__name__ == "StaticEmbedding"
     source = first.tokenizer
     backend = source if static else getattr(source, "backend_tokenizer", None)

@@ -18,13 +18,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import sentencepiece
 from numpy.typing import NDArray
+from sentencepiece import sentencepiece_model_pb2
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer as Backend
 
 from msdc.errors import InputError, MsdcError
 from msdc.files import disk_errors, regular_size
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+pb: Any = sentencepiece_model_pb2  # generated, without types
 
 MODEL_FILE = "tokenizer.model"
 JSON_FILE = "tokenizer.json"
@@ -99,8 +105,6 @@ class PieceTokenizer:
     """SentencePiece `.model`: `<s> pieces </s>`, ids are the model's own."""
 
     def __init__(self, path: str | Path) -> None:
-        import sentencepiece
-
         self.path = _bounded(Path(path))
         self.files = [self.path]
         try:
@@ -133,8 +137,6 @@ class FastTokenizer:
     """A `tokenizer.json` as the `tokenizers` library reads it, with the special ids of its own template."""
 
     def __init__(self, path: str | Path, pad_id: int = 0) -> None:
-        from tokenizers import Tokenizer as Backend
-
         self.path = _bounded(Path(path))
         self.files = [self.path]
         with _refused(self.path, "not a tokenizer.json"):
@@ -205,17 +207,13 @@ def write_fast_copy(model_file: Path, target: Path) -> None:
     Raises:
         InputError: the `.model` is not a unigram model.
     """
-    from sentencepiece import sentencepiece_model_pb2
-    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-
-    pb: Any = sentencepiece_model_pb2  # generated, without types
     proto = pb.ModelProto()
     proto.ParseFromString(Path(model_file).read_bytes())
     if proto.trainer_spec.model_type != pb.TrainerSpec.UNIGRAM:
         raise InputError(f"{model_file}: only unigram SentencePiece models can be written as tokenizer.json")
     vocabulary = [(piece.piece, piece.score) for piece in proto.pieces]
     unk, bos, eos = (proto.trainer_spec.unk_id, proto.trainer_spec.bos_id, proto.trainer_spec.eos_id)
-    backend = Tokenizer(models.Unigram(vocabulary, unk_id=unk, byte_fallback=proto.trainer_spec.byte_fallback))
+    backend = Backend(models.Unigram(vocabulary, unk_id=unk, byte_fallback=proto.trainer_spec.byte_fallback))
     steps: list[Any] = []
     if proto.normalizer_spec.name.endswith("_cf"):
         # `tokenizers` applies the character map per grapheme and drops the mark of a capital with a combining mark;

@@ -1,6 +1,7 @@
 """`msdc encode` on files, tables and pipes: the vectors of `encode`, row for row, whole files, one-line errors."""
 
 import gzip
+import itertools
 import json
 import os
 
@@ -31,11 +32,14 @@ def file(tmp_path):
 
 def run(*words, code=0, text=None):
     done = CliRunner().invoke(cli, [str(word) for word in words], input=text)
-    if code == 0:
-        assert done.exit_code == 0, done.output + repr(done.exception)
-    else:
-        assert done.exit_code == code or getattr(done.exception, "exit_code", None) == code, done.output
+    found = getattr(done.exception, "exit_code", done.exit_code) if code else done.exit_code
+    assert found == code, done.output + repr(done.exception)
     return done
+
+
+def said(*words) -> str:
+    """The line of a wrong input."""
+    return str(run(*words, code=2).exception)
 
 
 def test_a_file_becomes_the_vectors_of_its_lines_in_every_form(model, file, tmp_path):
@@ -58,29 +62,18 @@ def test_a_file_becomes_the_vectors_of_its_lines_in_every_form(model, file, tmp_
 
 
 def test_blocks_of_any_size_give_one_file(model, tmp_path, monkeypatch):
-    texts = [f"sentence {n} of the text" for n in range(23)]
-    blocks = list(encode_stream(model, iter(texts), 5))
-    assert [len(block) for block, _ in blocks] == [5, 5, 5, 5, 3]
     monkeypatch.setattr("msdc.commands.encode.CHUNK", 5)
-    assert encode_to_file(model, iter(texts), tmp_path / "a.npy") == 23
-    assert encode_to_file(model, iter(texts), tmp_path / "a.parquet") == 23
+    texts = [f"sentence {n} of the text" for n in range(23)]
+    blocks = list(encode_stream(model, iter(texts)))
+    assert [len(block) for block, _ in blocks] == [5, 5, 5, 5, 3]
     expected = np.concatenate([vectors for _, vectors in blocks])
+    for suffix in (".npy", ".parquet", ".jsonl"):
+        assert encode_to_file(model, iter(texts), tmp_path / f"a{suffix}") == 23
     assert np.array_equal(np.load(tmp_path / "a.npy"), expected)
     assert np.array_equal(np.array(pq.read_table(tmp_path / "a.parquet")["vector"].to_pylist(), np.float32), expected)
-
-
-def test_texts_are_read_as_they_are_encoded(model):
-    """Nothing beyond the block in hand is held: a source without end gives its first block."""
-
-    def endless():
-        n = 0
-        while True:
-            n += 1
-            yield f"line {n}"
-
-    blocks = encode_stream(model, endless(), 4)
-    assert [text for text in next(blocks)[0]] == ["line 1", "line 2", "line 3", "line 4"]
-    assert next(blocks)[1].shape == (4, model.width)
+    # Nothing beyond the block in hand is held: a source without end gives its first block.
+    endless = encode_stream(model, (f"line {n}" for n in itertools.count(1)))
+    assert next(endless)[0] == [f"line {n}" for n in range(1, 6)] and next(endless)[1].shape == (5, model.width)
 
 
 @pytest.mark.parametrize("form", ["csv", "csv.gz", "tsv", "jsonl", "parquet"])
@@ -101,17 +94,15 @@ def test_a_column_of_a_table(model, tmp_path, form):
     assert np.array_equal(np.load(tmp_path / "out.npy"), model.encode(texts))
     run("encode", "-i", path, "--column", "2", "-o", tmp_path / "two.npy")
     assert np.array_equal(np.load(tmp_path / "two.npy"), model.encode(texts))
-    said = str(run("encode", "-i", path, "--column", "nine", code=2).exception)
-    assert "no column 'nine' (have " in said and "review" in said
-    if form != "tsv":
-        assert "name the column of the texts with --column" in str(run("encode", "-i", path, code=2).exception)
+    wrong = said("encode", "-i", path, "--column", "nine")
+    assert "no column 'nine' (have " in wrong and "review" in wrong
+    assert form == "tsv" or "name the column of the texts with --column" in said("encode", "-i", path)
 
 
 def test_a_piped_table(model):
-    done = run("encode", "--column", "text", "--json", text='id,text\n1,"a, b"\n2,c\n')
-    assert [row["text"] for row in json.loads(done.stdout)] == ["a, b", "c"]
-    done = run("encode", "--column", "text", "--json", text='{"text": "x"}\n{"text": "y"}\n')
-    assert [row["text"] for row in json.loads(done.stdout)] == ["x", "y"]
+    for text, texts in (('id,text\n1,"a, b"\n2,c\n', ["a, b", "c"]), ('{"text": "x"}\n{"text": "y"}\n', ["x", "y"])):
+        done = run("encode", "--column", "text", "--json", text=text)
+        assert [row["text"] for row in json.loads(done.stdout)] == texts
 
 
 def test_the_shipped_model_is_the_default_and_a_model_is_told_from_a_text(model, tmp_path, monkeypatch):
@@ -130,8 +121,7 @@ def test_the_shipped_model_is_the_default_and_a_model_is_told_from_a_text(model,
 @pytest.mark.parametrize("typo", ["msdc-mimi", "msdc_mini", "MSDC-Mini", "all-MiniLM-L6-v3"])
 def test_a_mistyped_model_is_no_text(typo):
     for verb, words in (("encode", [typo, "x"]), ("compare", [typo, "x", "y"]), ("encode", [typo])):
-        done = run(verb, *words, code=2)
-        assert f"{typo}: no model of this name; did you mean" in str(done.exception)
+        assert f"{typo}: no model of this name; did you mean" in said(verb, *words)
     # Behind a model it is a text, and words that only begin alike are texts.
     for words in (["msdc-mini", typo], ["mini", "x"], ["msdc mini is small"]):
         assert run("encode", *words, "--json").exit_code == 0
@@ -140,7 +130,7 @@ def test_a_mistyped_model_is_no_text(typo):
 def test_a_file_given_as_a_text_is_noticed(file, monkeypatch):
     monkeypatch.chdir(file.parent)
     for words in (["encode", "lines.txt"], ["encode", "msdc-mini", "lines.txt"], ["compare", "a", "lines.txt"]):
-        assert "lines.txt: this is a file; -i lines.txt reads its lines" in str(run(*words, code=2).exception)
+        assert "lines.txt: this is a file; -i lines.txt reads its lines" in said(*words)
 
 
 def test_what_is_not_utf8_is_one_line_with_the_byte(tmp_path):
@@ -168,14 +158,13 @@ def test_files_are_whole_or_absent_and_never_replaced_unasked(file, tmp_path):
     run("encode", "-i", broken, "-o", out, code=2)
     assert not out.exists() and not list(tmp_path.glob(".*"))
     out.write_bytes(b"mine")
-    assert "exists already" in str(run("encode", "-i", file, "-o", out, code=2).exception)
+    assert "exists already" in said("encode", "-i", file, "-o", out)
     assert out.read_bytes() == b"mine"
     run("encode", "-i", file, "-o", out, "--force")
     assert np.load(out).shape[0] == len(LINES)
-    assert "vectors are written as .npy" in str(run("encode", "x", "-o", tmp_path / "a.txt", code=2).exception)
+    assert "vectors are written as .npy" in said("encode", "x", "-o", tmp_path / "a.txt")
     assert "exclude each other" in run("encode", "msdc-mini", "text", "-i", file, code=2).output
 
 
 def test_a_runtime_needs_a_bundle_and_says_how_to_make_one():
-    said = str(run("encode", "--runtime", "onnx", "x y", code=2).exception)
-    assert "msdc export msdc-mini --target linux -o msdc-mini-linux" in said
+    assert "msdc export msdc-mini --target linux -o msdc-mini-linux" in said("encode", "--runtime", "onnx", "x y")

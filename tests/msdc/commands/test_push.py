@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from types import SimpleNamespace
 
-import huggingface_hub
 import pytest
 from click.testing import CliRunner
 from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
@@ -37,7 +36,7 @@ class Hub:
 @pytest.fixture
 def hub(monkeypatch):
     made = Hub()
-    monkeypatch.setattr(huggingface_hub, "HfApi", lambda: made)
+    monkeypatch.setattr("msdc.commands.push.HfApi", lambda: made)
     return made
 
 
