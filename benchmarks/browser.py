@@ -54,7 +54,7 @@ def packed(path: Path) -> int:
 def size_rows(bundle: Path) -> list[tuple[str, str, str]]:
     """What a page downloads, in bytes, plain and compressed."""
     from msdc.export.manifest import read_manifest
-    from msdc.export.mobile.web.runtime import SCRIPT, WASM
+    from msdc.export.mobile.web.npm import SCRIPT, WASM
     from msdc.export.mobile.web.write import module_source
 
     manifest, web = read_manifest(bundle), bundle / "web"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from msdc.errors import MsdcError as MsdcError
     from msdc.export.bundle import Bundle as Bundle
     from msdc.export.bundle import load_bundle as load_bundle
-    from msdc.export.mobile.web.model_folder import add_transformers_js as add_transformers_js
+    from msdc.export.mobile.web.transformers_js import add_transformers_js as add_transformers_js
     from msdc.export.onnx.float_program import load_program_encoder as load_program_encoder
     from msdc.export.runtimes import RUNTIMES as RUNTIMES
 
@@ -46,7 +46,7 @@ _FACADE = {
 # What a lower package uses of a higher one: the only way up, and no part of the interface.
 _UPWARD = {
     "RUNTIMES": "msdc.export.runtimes",
-    "add_transformers_js": "msdc.export.mobile.web.model_folder",
+    "add_transformers_js": "msdc.export.mobile.web.transformers_js",
     "load_program_encoder": "msdc.export.onnx.float_program",
     "load_student": "msdc.compress.student.io",
     "best_model": "msdc.distill.run",

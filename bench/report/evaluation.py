@@ -66,19 +66,14 @@ def _by(results: Iterable[AnyScore], key: str) -> dict[str, list[AnyScore]]:
     return grouped
 
 
-def _means(results: Sequence[Score], names: Sequence[str], unseen: bool = False) -> list[str]:
-    """Per model the mean over `names` of the score, or of that on unseen pairs; a dash unless it has every one."""
+def _means(results: Sequence[Score], models: Sequence[str], names: Sequence[str], unseen: bool = False) -> list[str]:
+    """Per model the mean over `names` of a task, or of its unseen pairs; a dash unless the model has every one."""
     cells = []
-    for own in _by(results, "model").values():
-        known = []
-        for result in own:
-            score = result.value
-            if unseen:
-                score = result.unseen.accuracy if result.unseen is not None else None
-            if result.name in names and score is not None:
-                known.append(score)
-        task = next(result.task for result in results if result.name in names)
-        cells.append(_number(task, sum(known) / len(known) if len(known) == len(names) else None))
+    for model in models:
+        mine = {one.name: one for one in results if one.model == model and one.name in names}.values()
+        scores = [one.value if not unseen else one.unseen.accuracy if one.unseen else None for one in mine]
+        known = [score for score in scores if score is not None]
+        cells.append(_number(results[0].task, sum(known) / len(known) if len(known) == len(names) else None))
     return cells
 
 
@@ -108,9 +103,9 @@ def _score_table(task: str, results: Sequence[Score]) -> Table:
         parts = [one for one in names if one.startswith(f"{family}/")]
         following = names[names.index(name) + 1 :]
         if len(parts) > 1 and task != "bias" and not (following and following[0].split("/")[0] == family):
-            rows.append([f"{family}, mean of {len(parts)}", *_means(results, parts)])
+            rows.append([f"{family}, mean of {len(parts)}", *_means(results, models, parts)])
             if all(result.unseen for result in results if result.name in parts):
-                rows.append([f"{family}, mean of {len(parts)}, {UNSEEN}", *_means(results, parts, unseen=True)])
+                rows.append([f"{family}, mean of {len(parts)}, {UNSEEN}", *_means(results, models, parts, unseen=True)])
     titles = ["set", *models, "items", *(["sentences also in training text"] if checked else [])]
     notes = ["In brackets: 95 % bootstrap interval."] if any(result.interval for result in results) else []
     if any(result.unseen for result in results):
@@ -235,14 +230,15 @@ def _overview(document: Document) -> Table | None:
     families: dict[tuple[str, str], dict[str, None]] = {}
     for result in document.results:
         families.setdefault((result.task, result.name.split("/")[0]), {})[result.name] = None
-    rows = []
+    models, rows = list(_by(document.results, "model")), []
     for (task, family), names in families.items():
+        own = [result for result in document.results if result.task == task and result.name in names]
         what = f"{family} ({len(names)} sets)" if len(names) > 1 else next(iter(names))
         measure = TASKS[task][0] if task in TASKS else task
-        rows.append([what, measure, *_means(document.results, list(names))])
-        if any(result.unseen for result in document.results if result.name in names):
-            rows.append([f"{what}, {UNSEEN}", measure, *_means(document.results, list(names), unseen=True)])
-    titles = ["sets", "measure", *_by(document.results, "model")]
+        rows.append([what, measure, *_means(own, models, list(names))])
+        if any(result.unseen for result in own):
+            rows.append([f"{what}, {UNSEEN}", measure, *_means(own, models, list(names), unseen=True)])
+    titles = ["sets", "measure", *models]
     note = "Means over the sets; each set is listed below."
     return _table("Overview", titles, rows, note) if len(families) > 2 else None
 

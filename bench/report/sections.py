@@ -17,7 +17,7 @@ from msdc.bench.report.targets import memory_mib
 from msdc.bench.result import Accuracy, DeviceRun, DeviceState, Timing
 from msdc.distill.sweep import table_of
 from msdc.export.mobile.sizes import LEVEL, measured
-from msdc.export.mobile.web.runtime import FILES
+from msdc.export.mobile.web.npm import FILES
 from msdc.export.mobile.web.write import TOKENIZERS, module_source
 from msdc.tables import (
     NONE,

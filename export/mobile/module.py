@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msdc.errors import InputError
 from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE, Manifest, TokenizerPart
-from msdc.export.mobile.sizes import size_table
+from msdc.export.mobile.sizes import app_sizes
 from msdc.export.records import NativeModule
 from msdc.export.runtimes import EVERY, RUNTIMES
 from msdc.export.targets import TARGETS
@@ -50,7 +50,7 @@ def _values(stage: Path, manifest: Manifest, names: tuple[str, ...]) -> dict[str
         "library": " or ".join(f"`{ANDROID_LIBRARIES[name]}:{_version(manifest, name)}`" for name in names),
         "versions": ", ".join(f'"{name}" to "{_version(manifest, name)}"' for name in names),
         "files": "\n    ".join(listed(name) for name in names),
-        "sizes": size_table(stage, manifest, names[0]),
+        "sizes": app_sizes(stage, manifest, names[0]),
         **{name: _version(manifest, name) for name in names},
     }
 
@@ -118,7 +118,7 @@ def check_runtime(target: str, module: bool) -> None:
         raise InputError(f"--with-runtime copies onnxruntime-web, which {target} does not run")
     if not module:
         raise InputError("--with-runtime copies onnxruntime-web, which nothing uses with --no-module")
-    from msdc.export.mobile.web.runtime import runtime_folder
+    from msdc.export.mobile.web.npm import runtime_folder
 
     runtime_folder()
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from msdc.export.manifest import GOLDEN_FILE, Manifest
-from msdc.tables import Column, Table, to_markdown
+from msdc.tables import Table, heads, to_markdown
 
 # Written by benchmarks/app_size.py: runtime, or "core" -> {what, source, bytes, compressed} of its arm64 libraries.
 MEASURED = Path(__file__).with_name("runtime_sizes.json")
@@ -36,21 +36,22 @@ def deflated(paths: Iterable[Path]) -> int:
     return size
 
 
-def size_table(folder: Path, manifest: Manifest, runtime: str) -> str:
-    """Markdown: the bytes that an arm64 app grows by with the bundle in `folder` and the program of `runtime`."""
-    parts = [
-        ("program", manifest.program_files(runtime)),
-        ("tokenizer", [manifest.tokenizer.native_file or manifest.tokenizer.file]),
-        ("self-test", [GOLDEN_FILE]),
-    ]
-    rows: list[tuple[str, int, int]] = []
-    for what, files in parts:
+def size_table(folder: Path, parts: Mapping[str, Sequence[str]], libraries: Mapping[str, tuple[int, int]]) -> str:
+    """Markdown: bytes, plain and compressed, of a bundle's files in `folder`, of libraries, and together."""
+    rows = []
+    for what, files in parts.items():
         paths = [folder / name for name in files]
-        size = sum(path.stat().st_size for path in paths)
-        rows.append((f"{what}: {', '.join(files)}", size, deflated(paths)))
-    for name in (runtime, "core"):
-        found = measured()[name]
-        rows.append((f"{found['what']}: {found['source']}", found["bytes"], found["compressed"]))
+        rows.append((f"{what}: {', '.join(files)}", sum(path.stat().st_size for path in paths), deflated(paths)))
+    rows += [(what, *sizes) for what, sizes in libraries.items()]
     rows.append(("together", sum(row[1] for row in rows), sum(row[2] for row in rows)))
-    columns = (Column("part", align="left"), Column("bytes"), Column("bytes compressed"))
-    return to_markdown(Table("", columns, tuple((what, f"{size:,}", f"{small:,}") for what, size, small in rows)))
+    shown = [(what, f"{size:,}", f"{small:,}") for what, size, small in rows]
+    return to_markdown(Table("", heads("part | bytes | bytes compressed"), shown))
+
+
+def app_sizes(folder: Path, manifest: Manifest, runtime: str) -> str:
+    """Markdown: the bytes that an arm64 app grows by with the bundle in `folder` and the program of `runtime`."""
+    tokenizer = manifest.tokenizer.native_file or manifest.tokenizer.file
+    parts = {"program": manifest.program_files(runtime), "tokenizer": [tokenizer], "self-test": [GOLDEN_FILE]}
+    found = [measured()[name] for name in (runtime, "core")]
+    libraries = {f"{one['what']}: {one['source']}": (one["bytes"], one["compressed"]) for one in found}
+    return size_table(folder, parts, libraries)

@@ -28,33 +28,34 @@ REPLACE, SHIFT, SURROUND, NUMBER = 1, 2, 3, 4
 Range = tuple[int, int]  # code points [start, end)
 
 
+def unsupported(what: str) -> InputError:
+    """The refusal of a component."""
+    return InputError(f"tokenizer.json: the native core does not support {what}")
+
+
 def _words(values: Iterable[int]) -> bytes:
     return np.asarray([value & 0xFFFFFFFF for value in values], dtype="<u4").tobytes()
 
 
-def _padded(raw: bytes) -> bytes:
-    return raw + bytes(-len(raw) % 4)
-
-
-def _place(home_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Order and slots of a linear-probing table without wrap-around, both int64 [N]."""
-    order_N = np.argsort(home_N, kind="stable")
-    count_N = np.arange(len(home_N))
-    slot_N = count_N + np.maximum.accumulate(home_N[order_N] - count_N) if len(home_N) else count_N
-    return order_N, slot_N
-
-
 def _layout(home_N: np.ndarray, slots: int) -> tuple[np.ndarray, np.ndarray, int, int]:
-    """Order, slots, number of slots and longest probe.
+    """Order and slots (int64 [N]) of a linear-probing table without wrap-around, number of slots and longest probe.
 
     Raises:
         InputError: too many entries fall on one slot.
     """
-    order_N, slot_N = _place(home_N)
-    probe = int((slot_N - home_N[order_N]).max()) + 1 if len(home_N) else 0
+    if not len(home_N):
+        return home_N, home_N, slots, 0
+    order_N, count_N = np.argsort(home_N, kind="stable"), np.arange(len(home_N))
+    slot_N = count_N + np.maximum.accumulate(home_N[order_N] - count_N)
+    probe = int((slot_N - home_N[order_N]).max()) + 1
     if probe > MAX_PROBE:
         raise InputError("the tokenizer's table has too many collisions to be compiled")
-    return order_N, slot_N, max(slots, int(slot_N[-1]) + 1 if len(home_N) else 0), probe
+    return order_N, slot_N, max(slots, int(slot_N[-1]) + 1), probe
+
+
+def _home(mixed_N: np.ndarray, slots: int) -> np.ndarray:
+    """The slot that a hash falls on, int64 [N]."""
+    return (((mixed_N >> np.uint64(32)) * np.uint64(slots)) >> np.uint64(32)).astype(np.int64)
 
 
 def text_table(texts: Sequence[bytes | None]) -> bytes:
@@ -82,12 +83,10 @@ def text_table(texts: Sequence[bytes | None]) -> bytes:
     present = np.asarray([i for i, text in enumerate(texts) if text], dtype=np.int64)
     mixed = (hash_N[present] + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     slots = 2 * len(present) + 1
-    home = (((mixed >> np.uint64(32)) * np.uint64(slots)) >> np.uint64(32)).astype(np.int64)
-    order, slot, total, probe = _layout(home, slots)
+    order, slot, total, probe = _layout(_home(mixed, slots), slots)
     filled = np.zeros(total, dtype="<u4")
-    filled[slot] = ((mixed[order] & np.uint64(0xFFF)) << np.uint64(20)).astype(np.uint32) | (present[order] + 1).astype(
-        np.uint32
-    )
+    tags = ((mixed[order] & np.uint64(0xFFF)) << np.uint64(20)).astype(np.uint32)
+    filled[slot] = tags | (present[order] + 1).astype(np.uint32)
     head = _words([len(raw), slots, probe, longest, total])
     return head + filled.tobytes() + offset_N.astype("<u4").tobytes() + b"".join(raw)
 
@@ -100,8 +99,7 @@ def pair_table(pairs: Mapping[tuple[int, int], tuple[int, int]]) -> bytes:
         mixed = key[:, 0] * np.uint64(0x9E3779B97F4A7C15) + key[:, 1] * np.uint64(0xC2B2AE3D27D4EB4F)
         mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
     slots = 2 * len(key) + 1
-    home = (((mixed >> np.uint64(32)) * np.uint64(slots)) >> np.uint64(32)).astype(np.int64)
-    order, slot, total, probe = _layout(home, slots)
+    order, slot, total, probe = _layout(_home(mixed, slots), slots)
     filled = np.full((total, 4), NONE, dtype="<u4")
     filled[slot, :2], filled[slot, 2:] = key[order].astype(np.uint32), value[order].astype(np.uint32)
     return _words([slots, probe]) + filled.tobytes()
@@ -173,11 +171,17 @@ def number_map(numbers: Mapping[int, int]) -> bytes:
 
 
 class Tables:
-    """The tables of a file, equal ones stored once."""
+    """The tables of a file, equal ones stored once.
+
+    Character sets, maps and patterns are numbered on their own as well: rules and patterns name them by those numbers.
+    """
 
     def __init__(self) -> None:
         self._blobs: list[bytes] = [b""]
         self._places: dict[bytes, int] = {}
+        self._sets: list[int] = []
+        self._maps: list[int] = []
+        self._patterns: list[int] = []
 
     def add(self, blob: bytes) -> int:
         """Number of the table with this content."""
@@ -194,10 +198,30 @@ class Tables:
         """
         raw = text.encode()
         if len(raw) > MAX_TEXT_BYTES:
-            raise InputError(
-                f"tokenizer.json: the native core does not support a replacement or prefix of {len(raw)} bytes"
-            )
+            raise unsupported(f"a replacement or prefix of {len(raw)} bytes")
         return self.add(raw)
+
+    def _number(self, kind: list[int], blob: bytes) -> int:
+        table = self.add(blob)
+        if table not in kind:
+            kind.append(table)
+        return kind.index(table)
+
+    def set(self, ranges: Iterable[Range]) -> int:
+        """Number of a character set."""
+        return self._number(self._sets, character_set(ranges))
+
+    def map(self, blob: bytes) -> int:
+        """Number of a character map."""
+        return self._number(self._maps, blob)
+
+    def pattern(self, program: Sequence[tuple[int, int, int, int]]) -> int:
+        """Number of a pattern, given as instructions."""
+        return self._number(self._patterns, _words(number for one in program for number in one))
+
+    def numbered(self) -> list[int]:
+        """The first words of the description."""
+        return [word for kind in (self._sets, self._maps, self._patterns) for word in (len(kind), *kind)]
 
     def write(self, description: Sequence[int]) -> bytes:
         """The whole file."""
@@ -206,38 +230,5 @@ class Tables:
         records, body = b"", bytearray()
         for blob in self._blobs:
             records += struct.pack("<II", head + len(body), len(blob))
-            body += _padded(blob)
-        size = head + len(body)
-        return MAGIC + struct.pack("<III", VERSION, len(self._blobs), size) + records + bytes(body)
-
-
-class Shared:
-    """Character sets, maps and patterns, each numbered on its own: rules and patterns name them by those numbers."""
-
-    def __init__(self, tables: Tables) -> None:
-        self.tables = tables
-        self.sets: list[int] = []
-        self.maps: list[int] = []
-        self.patterns: list[int] = []
-
-    def _number(self, kind: list[int], blob: bytes) -> int:
-        table = self.tables.add(blob)
-        if table not in kind:
-            kind.append(table)
-        return kind.index(table)
-
-    def set(self, ranges: Iterable[Range]) -> int:
-        """Number of a character set."""
-        return self._number(self.sets, character_set(ranges))
-
-    def map(self, blob: bytes) -> int:
-        """Number of a character map."""
-        return self._number(self.maps, blob)
-
-    def pattern(self, program: Sequence[tuple[int, int, int, int]]) -> int:
-        """Number of a pattern, given as instructions."""
-        return self._number(self.patterns, _words(number for one in program for number in one))
-
-    def description(self) -> list[int]:
-        """The first words of the description."""
-        return [word for kind in (self.sets, self.maps, self.patterns) for word in (len(kind), *kind)]
+            body += blob + bytes(-len(blob) % 4)
+        return MAGIC + struct.pack("<III", VERSION, len(self._blobs), head + len(body)) + records + bytes(body)

@@ -1,11 +1,13 @@
 """Compile a `tokenizer.json` for the native core: read by the `tokenizers` library, written as flat tables.
 
 The library's own JSON (`to_str`) is read, so older layouts arrive in the current one. Unknown components are refused by
-name: a core that guesses would give other ids.
+name: a core that guesses would give other ids. Normalizers become rules (export/native/src/text_rules.h),
+pre-tokenizers splitting steps (export/native/src/splitter.h).
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import struct
@@ -13,30 +15,170 @@ from pathlib import Path
 from typing import Any
 
 from msdc.errors import InputError
+from msdc.export.tokenizer import probe
 from msdc.export.tokenizer.binary import (
     MAX_STEPS,
     NONE,
-    Shared,
     Tables,
+    character_map,
     character_set,
+    number_map,
     pair_table,
     ranges_of,
     text_table,
+    unsupported,
 )
-from msdc.export.tokenizer.normalizers import Rules
-from msdc.export.tokenizer.probe import load_normalizer, white_space, word_characters
-from msdc.export.tokenizer.splits import Splits
+from msdc.export.tokenizer.pattern import Node, literal, one_of, parse, program
 
 COMPILED_FILE = "tokenizer.bin"
 _SINGLE_WORD, _STRIP_LEFT, _STRIP_RIGHT = 1, 2, 4
 _WORD_PIECE, _BPE, _UNIGRAM = 1, 2, 3
 _FUSE_UNKNOWN, _WHOLE_WORDS, _BYTES = 1, 2, 4
 _MAX_WORD = 10000
+_MAP, _FORM, _LITERAL, _PATTERN, _PREPEND, _STRIP, _CLUSTERS = range(1, 8)
+_FORMS = {"NFD": ("NFD", False), "NFC": ("NFD", True), "NFKD": ("NFKD", False), "NFKC": ("NFKD", True)}
+_SPLIT, _METASPACE, _PREFIX_SPACE, _BYTE_LETTERS = range(1, 5)
+_BEHAVIORS = ("Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous")
+_PREPEND_SCHEMES = ("never", "always", "first")
+# GPT-2's, which the library's ByteLevel applies.
+_BYTE_LEVEL = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+Spec = dict[str, Any]  # of a component, as in the file
 
 
-def unsupported(what: str) -> InputError:
-    """The refusal of a component."""
-    return InputError(f"tokenizer.json: the native core does not support {what}")
+class _Steps:
+    """Normalizer rules or splitting steps, in order, as words of the description."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+        self.words: list[int] = []
+        self.count = 0
+
+    def step(self, *words: int) -> None:
+        self.words += words
+        self.count += 1
+
+
+class _Normalizers(_Steps):
+    def add(self, spec: Spec) -> None:
+        """Append a normalizer.
+
+        Raises:
+            InputError: the native core does not have it.
+        """
+        kind, tables = spec["type"], self.tables
+        if kind == "Sequence":
+            for one in spec["normalizers"]:
+                self.add(one)
+        elif kind in ("Lowercase", "StripAccents", "Nmt"):
+            self._map(probe.changed_by(json.dumps({"type": kind})))
+        elif kind in _FORMS:
+            self._form(*_FORMS[kind])
+        elif kind == "BertNormalizer":
+            self._bert(spec)
+        elif kind == "Replace" and "String" in spec["pattern"]:
+            if not spec["pattern"]["String"]:
+                raise unsupported("a Replace of the empty text")
+            content = tables.add_short(spec["content"])
+            self.step(_LITERAL, tables.add_short(spec["pattern"]["String"]), content)
+        elif kind == "Replace":
+            content = tables.add_short(spec["content"])
+            self.step(_PATTERN, tables.pattern(program(parse(spec["pattern"]["Regex"]), tables)), content)
+        elif kind == "Prepend":
+            self.step(_PREPEND, tables.add_short(spec["prepend"]))
+        elif kind == "Strip":
+            self.step(_STRIP, tables.set(probe.white_space()), 1 * spec["strip_left"] | 2 * spec["strip_right"])
+        elif kind == "Precompiled":
+            raw = base64.b64decode(spec["precompiled_charsmap"])
+            if len(raw) > 4:
+                self.step(_CLUSTERS, tables.add(raw), *(tables.set(one) for one in probe.cluster_sets()))
+        else:
+            raise unsupported(f"the normalizer {kind}")
+
+    def _map(self, changes: dict[int, str], surround: str = "") -> None:
+        if changes:
+            self.step(_MAP, self.tables.map(character_map(changes, surround=surround)))
+
+    def _form(self, decomposition: str, compose: bool) -> None:
+        changes = probe.changed_by(json.dumps({"type": decomposition}))
+        letters = {code: new for code, new in changes.items() if not 0xAC00 <= code < 0xD7A4}
+        pairs = {pair: (0, code) for pair, code in probe.compositions().items()} if compose else {}
+        maps = [self.tables.map(made) for made in (character_map(letters), number_map(probe.combining_classes()))]
+        self.step(_FORM, *maps, self.tables.add(pair_table(pairs)) if compose else NONE)
+
+    def _bert(self, spec: Spec) -> None:
+        off: Spec = dict.fromkeys(("clean_text", "handle_chinese_chars", "strip_accents", "lowercase"), False)
+        off["type"] = "BertNormalizer"
+        for part, surround in (("clean_text", ""), ("handle_chinese_chars", " ")):
+            if spec[part]:
+                self._map(probe.changed_by(json.dumps(off | {part: True})), surround)
+        if spec["lowercase"] if spec["strip_accents"] is None else spec["strip_accents"]:
+            self._form("NFD", False)
+            gone = probe.changed_by(json.dumps(off | {"strip_accents": True}))
+            self._map({code: new for code, new in gone.items() if not new})
+        if spec["lowercase"]:
+            self._map(probe.changed_by(json.dumps(off | {"lowercase": True})))
+
+
+class _PreTokenizers(_Steps):
+    def add(self, spec: Spec, first: bool) -> None:
+        """Append a pre-tokenizer; `first`: nothing comes before it.
+
+        Raises:
+            InputError: the native core does not have it.
+        """
+        kind = spec["type"]
+        if kind == "Sequence":
+            for one in spec["pretokenizers"]:
+                self.add(one, first and not self.count)
+        elif kind in ("BertPreTokenizer", "WhitespaceSplit", "Whitespace"):
+            self._at_spaces(kind)
+        elif kind == "Split":
+            pattern = spec["pattern"]
+            node = literal(pattern["String"]) if "String" in pattern else parse(pattern["Regex"])
+            if node.shortest() == 0:
+                raise unsupported("a Split at the empty text")
+            self._split(node, spec["behavior"], spec["invert"])
+        elif kind == "CharDelimiterSplit":
+            self._split(literal(spec["delimiter"]), "Removed")
+        elif kind == "Digits":
+            digits = probe.cut_out_by(json.dumps({"type": "Digits", "individual_digits": False}))
+            self._split(one_of(digits), "Isolated" if spec["individual_digits"] else "Contiguous")
+        elif kind == "Punctuation":
+            marks = probe.cut_out_by(json.dumps({"type": "Punctuation", "behavior": "Contiguous"}))
+            self._split(one_of(marks), spec["behavior"])
+        elif kind == "Metaspace":
+            # Which piece is the first depends on offsets in the text before normalization; the core keeps none.
+            if spec["prepend_scheme"] == "first" and not first:
+                raise unsupported("Metaspace with prepend_scheme first after a normalizer or another pre-tokenizer")
+            mark, scheme = self.tables.add_short(spec["replacement"]), _PREPEND_SCHEMES.index(spec["prepend_scheme"])
+            self.step(_METASPACE, mark, scheme, int(spec["split"]))
+        elif kind == "ByteLevel":
+            if spec["add_prefix_space"]:
+                self.step(_PREFIX_SPACE)
+            if spec["use_regex"]:
+                self._split(parse(_BYTE_LEVEL), "Isolated")
+            self.step(_BYTE_LETTERS)
+        else:
+            raise unsupported(f"the pre-tokenizer {kind}")
+
+    def _split(self, node: Node, behavior: str, invert: bool = False) -> None:
+        if behavior not in _BEHAVIORS:
+            raise unsupported(f"the split behavior {behavior}")
+        number = self.tables.pattern(program(node, self.tables))
+        self.step(_SPLIT, number, _BEHAVIORS.index(behavior), int(invert))
+
+    def _at_spaces(self, kind: str) -> None:
+        specification = json.dumps({"type": kind})
+        space = probe.removed_by(specification)
+        if kind == "Whitespace":  # words and runs of marks are kept
+            marks = probe.cut_out_by(specification)
+            kept = (one_of(probe.complement(sorted([*space, *marks]))), one_of(marks))
+            node = Node("choice", tuple(Node("repeat", (one,), least=1) for one in kept))
+            self._split(node, "Removed", invert=True)
+            return
+        self._split(one_of(space), "Removed")
+        if kind == "BertPreTokenizer":
+            self._split(one_of(probe.cut_out_by(specification)), "Isolated")
 
 
 def _bytes(text: str) -> bytes:
@@ -60,10 +202,10 @@ def _added(tokens: list[dict[str, Any]], names: list[str], tables: Tables) -> li
 
 def _added_tokens(whole: dict[str, Any], tables: Tables) -> list[int]:
     tokens = sorted(whole["added_tokens"], key=lambda token: not token["special"])
-    normalizer = load_normalizer(json.dumps(whole["normalizer"])) if whole["normalizer"] else None
-    word = word_characters() if any(token["single_word"] for token in tokens) else ()
+    normalizer = probe.component("normalizer", json.dumps(whole["normalizer"])) if whole["normalizer"] else None
+    word = probe.word_characters() if any(token["single_word"] for token in tokens) else ()
     strips = any(token["lstrip"] or token["rstrip"] for token in tokens)
-    space = white_space()
+    space = probe.white_space()
     out = [tables.add(character_set(word)), tables.add(character_set(space if strips else []))]
     raw = [token for token in tokens if not token["normalized"]]
     out += _added(raw, [token["content"] for token in raw], tables)
@@ -179,24 +321,21 @@ def compile_tokenizer(source: str | Path) -> bytes:
     except Exception as error:
         raise InputError(f"{source}: not a tokenizer.json ({str(error).splitlines()[0]})") from error
     whole = json.loads(backend.to_str())
-    tables = Tables()
-    shared = Shared(tables)
     model = whole["model"]
     if model["type"] not in _MODELS:
         raise unsupported(f"the model {model['type']}")
+    tables = Tables()
     added = _added_tokens(whole, tables)
-    rules = Rules(shared)
+    rules, splits = _Normalizers(tables), _PreTokenizers(tables)
     if whole["normalizer"]:
         rules.add(whole["normalizer"])
-    splits = Splits(shared, plain=not rules.count)
     if whole["pre_tokenizer"]:
-        splits.add(whole["pre_tokenizer"])
+        splits.add(whole["pre_tokenizer"], first=not rules.count)
     if max(rules.count, splits.count) > MAX_STEPS:
         raise unsupported(f"more than {MAX_STEPS} normalizers or pre-tokenizers")
-    model_words = _MODELS[model["type"]](model, tables)
+    words = _MODELS[model["type"]](model, tables)
     ids = [*backend.get_vocab(with_added_tokens=True).values()]
     before, after = special_ids(whole["post_processor"])
-    size = max(ids, default=-1) + 1
+    ends = [max(ids, default=-1) + 1, len(before), *before, len(after), *after]
     steps = [rules.count, *rules.words, splits.count, *splits.words]
-    ends = [size, len(before), *before, len(after), *after]
-    return tables.write([*shared.description(), *added, *steps, *model_words, *ends])
+    return tables.write([*tables.numbered(), *added, *steps, *words, *ends])

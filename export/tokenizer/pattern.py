@@ -7,10 +7,11 @@ there. Lookbehind, back references, line anchors and atomic groups are refused.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from msdc.errors import InputError
-from msdc.export.tokenizer.binary import NONE, Range, Shared
+from msdc.export.tokenizer.binary import NONE, Range, Tables
 from msdc.export.tokenizer.probe import matched_by
 
 MATCH, SET, CHARACTER, SPLIT, JUMP, REPEAT, LOOK, BEGIN, END = range(9)
@@ -45,24 +46,15 @@ class Node:
         return self.least * self.parts[0].shortest() if self.kind == "repeat" else 0
 
 
-def character(code: int) -> Node:
-    """One character."""
-    return Node("set", ranges=((code, code + 1),))
-
-
-def one_of(ranges: tuple[Range, ...]) -> Node:
+def one_of(ranges: Iterable[Range]) -> Node:
     """One character of a set."""
-    return Node("set", ranges=ranges)
+    return Node("set", ranges=tuple(ranges))
 
 
 def literal(text: str) -> Node:
     """A text as it is."""
-    return Node("sequence", tuple(character(ord(c)) for c in text))
-
-
-def repeated(part: Node) -> Node:
-    """`part`, once or more often."""
-    return Node("repeat", (part,), least=1)
+    found = [one_of([(ord(c), ord(c) + 1)]) for c in text]
+    return found[0] if len(found) == 1 else Node("sequence", tuple(found))
 
 
 class _Parser:
@@ -101,43 +93,34 @@ class _Parser:
         return parts[0] if len(parts) == 1 else Node("sequence", tuple(parts))
 
     def quantified(self, atom: Node) -> Node:
-        if self.take("*"):
-            least, most = 0, None
-        elif self.take("+"):
-            least, most = 1, None
-        elif self.take("?"):
-            least, most = 0, 1
-        elif found := re.compile(r"\{(\d*)(,?)(\d*)\}").match(self.source, self.at):
-            self.at = found.end()
-            least = int(found[1] or 0)
-            most = int(found[3]) if found[3] else (None if found[2] else least)
-            if self.peek("+") or self.peek("?"):
-                raise self.fail("a second quantifier after {}")
-            return self.repeat(atom, least, most, "greedy")
-        else:
+        found = re.compile(r"([*+?])([?+]?)|\{(\d*)(,?)(\d*)\}").match(self.source, self.at)
+        if found is None:
             return atom
-        mode = "lazy" if self.take("?") else "possessive" if self.take("+") else "greedy"
-        return self.repeat(atom, least, most, mode)
-
-    def repeat(self, atom: Node, least: int, most: int | None, mode: str) -> Node:
+        self.at = found.end()
+        mode = {"?": "lazy", "+": "possessive"}.get(found[2], "greedy")
+        if found[1]:
+            least, most = int(found[1] == "+"), 1 if found[1] == "?" else None
+        else:
+            least = int(found[3] or 0)
+            most = int(found[5]) if found[5] else (None if found[4] else least)
         if atom.kind in ("look", "begin", "end") or atom.shortest() == 0:
             raise self.fail("the repetition of something that may be empty")
         if atom.kind != "set" and (mode == "possessive" or max(least, most or 0) > MAX_COPIES):
             raise self.fail("this repetition of a group")
-        if self.peek("*") or self.peek("+") or self.peek("?") or self.peek("{"):
+        if self.at < len(self.source) and self.source[self.at] in "*+?{":
             raise self.fail("a second quantifier")
         return Node("repeat", (atom,), least=least, most=most, mode=mode)
 
     def matched(self, source: str, fold: bool) -> Node:
         try:
-            return Node("set", ranges=matched_by(f"(?i:{source})" if fold else source))
+            return one_of(matched_by(f"(?i:{source})" if fold else source))
         except Exception as error:
             raise self.fail(f"the character class {source}") from error
 
     def letter(self, value: str, fold: bool) -> Node:
         if fold and value.lower() != value.upper():
             return self.matched(re.escape(value), True)
-        return character(ord(value))
+        return literal(value)
 
     def atom(self, fold: bool) -> Node:
         start = self.at
@@ -197,7 +180,7 @@ class _Parser:
         if now in "Az":
             return Node("begin" if now == "A" else "end")
         if now in _CONTROLS:
-            return character(ord(_CONTROLS[now]))
+            return literal(_CONTROLS[now])
         if now.isalnum():
             raise self.fail(f"the escape \\{now}")
         return self.letter(now, fold)
@@ -205,7 +188,7 @@ class _Parser:
 
 @dataclass
 class _Emitter:
-    shared: Shared
+    tables: Tables
     out: list[Instruction] = field(default_factory=list)
 
     def add(self, op: int, a: int = 0, b: int = 0, c: int = 0) -> int:
@@ -224,7 +207,7 @@ class _Emitter:
             if end - start == 1:
                 self.add(CHARACTER, start)
             else:
-                self.add(SET, self.shared.set(node.ranges))
+                self.add(SET, self.tables.set(node.ranges))
         elif node.kind == "sequence":
             for part in node.parts:
                 self.emit(part)
@@ -252,7 +235,7 @@ class _Emitter:
         (part,) = node.parts
         if part.kind == "set" and node.mode != "lazy":
             least = node.least | (_POSSESSIVE if node.mode == "possessive" else 0)
-            self.add(REPEAT, self.shared.set(part.ranges), least, NONE if node.most is None else node.most)
+            self.add(REPEAT, self.tables.set(part.ranges), least, NONE if node.most is None else node.most)
             return
         lazy = node.mode == "lazy"
 
@@ -290,9 +273,9 @@ def parse(source: str) -> Node:
     return node
 
 
-def program(node: Node, shared: Shared) -> list[Instruction]:
-    """Instructions of an expression; its character sets are added to `shared`."""
-    emitter = _Emitter(shared)
+def program(node: Node, tables: Tables) -> list[Instruction]:
+    """Instructions of an expression; its character sets are added to `tables`."""
+    emitter = _Emitter(tables)
     emitter.emit(node)
     emitter.add(MATCH)
     return emitter.out

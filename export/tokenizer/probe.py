@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tokenizers import Regex, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from msdc.export.tokenizer.binary import PROBED, Range, ranges_of
 
@@ -22,9 +22,9 @@ def _every() -> str:
     return "".join(map(chr, PROBED))
 
 
-def _ranges(pieces: list[tuple[str, tuple[int, int]]]) -> list[Range]:
-    """Ranges of the code points of pieces of `_every()`."""
-    return ranges_of(code for _, (start, end) in pieces for code in PROBED[start:end])
+def _absent(pieces: list[tuple[str, tuple[int, int]]]) -> tuple[Range, ...]:
+    """Code points that are in no piece of `_every()`."""
+    return tuple(complement(ranges_of(code for _, (start, end) in pieces for code in PROBED[start:end])))
 
 
 def complement(ranges: list[Range]) -> list[Range]:
@@ -45,19 +45,19 @@ def matched_by(pattern: str) -> tuple[Range, ...]:
         Exception: the library does not know the pattern.
     """
     kept = pre_tokenizers.Split(Regex(f"(?:{pattern})+"), "removed").pre_tokenize_str(_every())
-    return tuple(complement(_ranges(kept)))
+    return _absent(kept)
 
 
 @functools.cache
 def removed_by(specification: str) -> tuple[Range, ...]:
     """Code points that the pre-tokenizer (JSON) drops."""
-    return tuple(complement(_ranges(_pre_tokenizer(specification).pre_tokenize_str(_every()))))
+    return _absent(component("pre_tokenizer", specification).pre_tokenize_str(_every()))
 
 
 @functools.cache
 def cut_out_by(specification: str) -> tuple[Range, ...]:
     """Code points that the pre-tokenizer (JSON) separates from letters on both sides and keeps."""
-    step = _pre_tokenizer(specification)
+    step = component("pre_tokenizer", specification)
 
     def alone(code: int) -> bool:
         return len(step.pre_tokenize_str(f"a{chr(code)}a")) == 3
@@ -72,27 +72,16 @@ def cut_out_by(specification: str) -> tuple[Range, ...]:
     return tuple(ranges_of(codes))
 
 
-def _pre_tokenizer(specification: str) -> Any:
-    from tokenizers import Tokenizer, models
-
-    whole = json.loads(Tokenizer(models.BPE()).to_str())
-    whole["pre_tokenizer"] = json.loads(specification)
-    return Tokenizer.from_str(json.dumps(whole)).pre_tokenizer
-
-
-def load_normalizer(specification: str) -> Any:
-    """The library's normalizer of a specification (JSON)."""
-    from tokenizers import Tokenizer, models
-
-    whole = json.loads(Tokenizer(models.BPE()).to_str())
-    whole["normalizer"] = json.loads(specification)
-    return Tokenizer.from_str(json.dumps(whole)).normalizer
+def component(part: str, specification: str) -> Any:
+    """The library's `normalizer` or `pre_tokenizer` of a specification (JSON)."""
+    whole = json.loads(Tokenizer(models.BPE()).to_str()) | {part: json.loads(specification)}
+    return getattr(Tokenizer.from_str(json.dumps(whole)), part)
 
 
 @functools.cache
 def changed_by(specification: str) -> dict[int, str]:
     """Code points that a normalizer (JSON) changes when they stand alone, and what they become."""
-    apply: Callable[[str], str] = load_normalizer(specification).normalize_str
+    apply: Callable[[str], str] = component("normalizer", specification).normalize_str
     out: dict[int, str] = {}
     for start in range(0, len(PROBED), _BLOCK):
         block = PROBED[start : start + _BLOCK]
@@ -164,8 +153,6 @@ def compositions() -> dict[tuple[int, int], int]:
 @functools.cache
 def word_characters() -> tuple[Range, ...]:
     """Code points that are part of a word for added tokens with `single_word`."""
-    from tokenizers import AddedToken, Tokenizer, models
-
     backend = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))
     backend.add_tokens([AddedToken("Z", single_word=True)])
     number = backend.token_to_id("Z")

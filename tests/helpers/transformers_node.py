@@ -12,7 +12,7 @@ from web_pages import node
 
 from msdc.errors import MsdcError
 from msdc.export.mobile.web import transformers_js
-from msdc.export.mobile.web.runtime import SCRIPT, WASM, runtime_folder
+from msdc.export.mobile.web.npm import SCRIPT, WASM, runtime_folder
 
 
 def run_script(script: Path, folder: Path, work: Path, **request: object) -> Any:

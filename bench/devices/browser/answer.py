@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from msdc.bench.result import MAX_SAMPLES, Sample, Timing
 from msdc.errors import InputError, MsdcError
-from msdc.export.mobile.web.runtime import VERSION
+from msdc.export.mobile.web.npm import VERSION
 from msdc.export.reference.golden import decode_vectors
 
 LONGEST_GAP_MS = 5000.0

@@ -25,7 +25,7 @@ from msdc.bench.settings import BenchSettings
 from msdc.bench.workload import Tasks
 from msdc.errors import InputError
 from msdc.export.manifest import MANIFEST_FILE, Manifest
-from msdc.export.mobile.web.runtime import SCRIPT, VERSION, WASM, runtime_folder
+from msdc.export.mobile.web.npm import SCRIPT, VERSION, WASM, runtime_folder
 from msdc.export.mobile.web.write import module_source
 from msdc.export.reference.golden import read_golden
 

@@ -1,4 +1,7 @@
-"""Pinned releases of npm packages, as far as they are needed: fetched with npm, kept in the user's cache."""
+"""Pinned releases of npm packages, as far as they are needed: fetched with npm, kept in the user's cache.
+
+Every file is compared with a hash in this source, at every use.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from msdc.errors import MsdcError
 from msdc.files import sha256_file, staged_folder, user_cache
@@ -17,64 +20,62 @@ from msdc.progress import say
 TIMEOUT_S = 600.0
 
 
-@dataclass(frozen=True)
-class PackageFile:
-    """A file of a release: its sha256, its bytes, and bytes as servers compress it."""
+class PackageFile(NamedTuple):
+    """A file of a release's `dist` folder: its sha256, its bytes, and bytes as servers compress it."""
 
     sha256: str
     bytes: int
     compressed: int
 
 
-@dataclass(frozen=True)
-class Release:
-    """One release of a package; `files` are those of its `dist` folder that are needed."""
+# onnxruntime-web, as far as a page needs it
+PACKAGE, VERSION = "onnxruntime-web", "1.30.0"
+SCRIPT, WASM = "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"
+FILES = {
+    SCRIPT: PackageFile("11e64bd8ffe11bd1a2a2f0d6275fdfbbba7262f0b76b99b53d228a8a22ef3d90", 73_054, 24_617),
+    WASM: PackageFile("3398c10d07d229bd91b364548e130e0e51a8e5704b88c7c083ebbeb78842dee2", 14_239_897, 3_661_284),
+}
 
-    package: str
-    version: str
-    files: Mapping[str, PackageFile]
 
-    def _intact(self, folder: Path) -> bool:
-        return all(
-            (folder / name).is_file() and sha256_file(folder / name) == file.sha256 for name, file in self.files.items()
-        )
+def runtime_folder() -> Path:
+    """The folder that holds `FILES`; see `release_folder`."""
+    return release_folder(PACKAGE, VERSION, FILES)
 
-    def _fetch(self, stage: Path) -> None:
-        with tempfile.TemporaryDirectory(prefix="msdc-npm-") as temporary:
-            command = ["npm", "pack", "--silent", f"{self.package}@{self.version}"]
-            try:
-                done = subprocess.run(
-                    command, cwd=temporary, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-                )
-            except subprocess.TimeoutExpired as error:
-                raise MsdcError(f"npm did not deliver {self.package} {self.version} in {TIMEOUT_S:g} s") from error
-            archives = list(Path(temporary).glob("*.tgz"))
-            if done.returncode != 0 or not archives:
-                lines = done.stderr.strip().splitlines() or ["no message"]
-                raise MsdcError(f"npm cannot fetch {self.package} {self.version}: {lines[-1][:200]}")
-            with tarfile.open(archives[0]) as packed:
-                for name in self.files:
-                    member = packed.extractfile(f"package/dist/{name}")
-                    if member is None:
-                        raise MsdcError(f"{self.package} {self.version}: no {name} in the package")
-                    (stage / name).write_bytes(member.read())
 
-    def folder(self) -> Path:
-        """A folder that holds `files`, whose hashes are compared at every use.
+def release_folder(package: str, version: str, files: Mapping[str, PackageFile]) -> Path:
+    """A folder that holds `files` of a release.
 
-        Raises:
-            MsdcError: npm is absent or cannot fetch the package, or the package holds other files than the pinned ones.
-        """
-        target = user_cache() / self.package / self.version
-        if self._intact(target):
-            return target
-        if shutil.which("npm") is None:
-            raise MsdcError(f"npm, which fetches {self.package} {self.version}, is not installed (apt-get install npm)")
-        say(f"fetch {self.package} {self.version}")
-        with staged_folder(target, force=True) as stage:
-            self._fetch(stage)
-            if not self._intact(stage):
-                raise MsdcError(
-                    f"{self.package} {self.version}: the package's files are not those that this release of msdc pins"
-                )
+    Raises:
+        MsdcError: npm is absent or cannot fetch the package, or the package holds other files than the pinned ones.
+    """
+
+    def intact(folder: Path) -> bool:
+        return all((folder / name).is_file() and sha256_file(folder / name) == f.sha256 for name, f in files.items())
+
+    target, release = user_cache() / package / version, f"{package} {version}"
+    if intact(target):
         return target
+    if shutil.which("npm") is None:
+        raise MsdcError(f"npm, which fetches {release}, is not installed (apt-get install npm)")
+    say(f"fetch {release}")
+    with staged_folder(target, force=True) as stage, tempfile.TemporaryDirectory(prefix="msdc-npm-") as temporary:
+        command = ["npm", "pack", "--silent", f"{package}@{version}"]
+        try:
+            done = subprocess.run(
+                command, cwd=temporary, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise MsdcError(f"npm did not deliver {release} in {TIMEOUT_S:g} s") from error
+        archives = list(Path(temporary).glob("*.tgz"))
+        if done.returncode != 0 or not archives:
+            lines = done.stderr.strip().splitlines() or ["no message"]
+            raise MsdcError(f"npm cannot fetch {release}: {lines[-1][:200]}")
+        with tarfile.open(archives[0]) as packed:
+            for name in files:
+                member = packed.extractfile(f"package/dist/{name}")
+                if member is None:
+                    raise MsdcError(f"{release}: no {name} in the package")
+                (stage / name).write_bytes(member.read())
+        if not intact(stage):
+            raise MsdcError(f"{release}: the package's files are not those that this release of msdc pins")
+    return target

@@ -1,32 +1,49 @@
-"""Files that transformers.js reads, for a web bundle of a stock model: written only where its tokenizer gives our ids.
+"""Files that transformers.js reads, written only where its tokenizer gives our ids on the golden texts.
 
-The gate runs transformers.js itself in Node, on the golden texts. Its two native dependencies (an ONNX runtime and an
-image library) are replaced by empty ones: a tokenizer needs neither.
+Two kinds of folder: a web bundle of a stock model, and a student's folder, which then opens with
+`pipeline("feature-extraction", ID)` in a browser or in Node. That one gets `onnx/model.onnx` in float32, which Node and
+WebGPU take by default, `onnx/model_quantized.onnx`, which browsers take, `tokenizer.json` where there is only a
+SentencePiece `.model`, and, where transformers.js reads it otherwise than `tokenizers`, one that both read alike
+(`spelled`). Both programs are compared with the model's own vectors.
+
+The gate runs transformers.js itself in Node. Its two native dependencies (an ONNX runtime and an image library) are
+replaced by empty ones: a tokenizer needs neither.
+
+Shapes: N texts, D sentence width.
 """
 
 from __future__ import annotations
 
+import base64
+import copy
+import itertools
 import json
+import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from msdc.errors import InputError, MsdcError
+from msdc.compress.vocabulary.train import read_character_map
+from msdc.errors import GateError, InputError, MsdcError
 from msdc.export.manifest import Manifest
-from msdc.export.mobile.web.npm import PackageFile, Release
-from msdc.export.reference.golden import read_golden
-from msdc.files import read_json
-from msdc.text.tokenizer import JSON_FILE
+from msdc.export.mobile.web.npm import PackageFile, release_folder
+from msdc.export.reference.golden import golden_texts, read_golden
+from msdc.files import read_json, staged_folder, write_text
+from msdc.progress import say
+from msdc.text.tokenizer import JSON_FILE, MAX_TOKENIZER_BYTES, MODEL_FILE, FastTokenizer, Tokenizer, write_fast_copy
+
+if TYPE_CHECKING:
+    from msdc.compress.student.config import StudentConfig
+    from msdc.encoders.encoder import Encoder
 
 HERE = Path(__file__).resolve().parent
 PACKAGE, VERSION, LIBRARY = "@huggingface/transformers", "4.3.1", "transformers.node.min.mjs"
-RELEASE = Release(
-    PACKAGE,
-    VERSION,
-    {LIBRARY: PackageFile("8cc8e9ddc428fa0e59fe31116bd70bc5b58db6bc260f5f38ef2c7b0f9523f52e", 573_031, 0)},
-)
+FILES = {LIBRARY: PackageFile("8cc8e9ddc428fa0e59fe31116bd70bc5b58db6bc260f5f38ef2c7b0f9523f52e", 573_031, 0)}
 CONFIG_FILE, SETTINGS_FILE = "config.json", "tokenizer_config.json"
 READ = (CONFIG_FILE, SETTINGS_FILE, JSON_FILE)  # of a folder beside its programs
 OWN_KIND = "msdc-student"
@@ -37,6 +54,20 @@ STUBS = {
 }
 TIMEOUT_S = 600.0
 SHOWN = 40  # letters of a text in a message
+FOLDER, PROGRAM, QUANTIZED = "onnx", "model.onnx", "model_quantized.onnx"
+MAX_PROGRAM_BYTES = 2**31 - 1  # of one protobuf file
+POOLINGS = ("mean", "cls")  # of the pipeline
+TITLE = "## In transformers.js"
+# What transformers.js does instead of reading the map.
+_DROPPED = re.compile("[\u0001-\u0008\u000b\u000e-\u001f\u007f\u008f\u009f]")
+_SPACES = re.compile("[\t\n\f\r\u00a0\u1680\u2000-\u200f\u2028\u2029\u202f\u205f\u2581\u3000\ufeff\ufffd]")
+_WHOLE = "\uff5e"
+DOTTED = "\u0130"
+# Characters that no text has (Unicode keeps them for programs); NFKC neither changes them nor moves a mark over them.
+_GUARDS = [chr(code) for code in range(0xFDD1, 0xFDF0)]
+ASSIGNED = 0x33480  # beyond it NFKC changes nothing
+MAX_STEPS = 500
+Step = dict[str, Any]
 
 
 def stock_folder(folder: Path | None) -> Path | None:
@@ -58,7 +89,7 @@ def library(folder: Path) -> Path:
         MsdcError: it cannot be fetched.
     """
     target = folder / LIBRARY
-    shutil.copyfile(RELEASE.folder() / LIBRARY, target)
+    shutil.copyfile(release_folder(PACKAGE, VERSION, FILES) / LIBRARY, target)
     for name, source in STUBS.items():
         package = folder / "node_modules" / name
         package.mkdir(parents=True)
@@ -67,8 +98,8 @@ def library(folder: Path) -> Path:
     return target
 
 
-def ids_of(model: Path, texts: list[str]) -> list[list[int]]:
-    """Ids that transformers.js gives `texts` with the tokenizer in the folder `model`.
+def ids_of(folder: Path, texts: Sequence[str], tokenizer: Path | None = None) -> list[list[int]]:
+    """Ids that transformers.js gives `texts` with a model folder, `tokenizer` in place of its tokenizer.json if given.
 
     Raises:
         MsdcError: no Node, no transformers.js, or it does not read the tokenizer.
@@ -78,7 +109,11 @@ def ids_of(model: Path, texts: list[str]) -> list[list[int]]:
         raise MsdcError("node, which runs transformers.js, is not installed (apt-get install nodejs npm)")
     with tempfile.TemporaryDirectory(prefix="msdc-transformers-") as temporary:
         work = Path(temporary)
-        request = {"library": str(library(work)), "parent": f"{model.parent}/", "name": model.name, "texts": texts}
+        (work / "model").mkdir()
+        for name in READ:
+            given = tokenizer if name == JSON_FILE and tokenizer is not None else folder / name
+            shutil.copyfile(given, work / "model" / name)
+        request = {"library": str(library(work)), "parent": f"{work}/", "name": "model", "texts": list(texts)}
         (work / "request.json").write_text(json.dumps(request), encoding="utf-8")
         command = [node, str(HERE / "transformers_gate.cjs"), str(work / "request.json")]
         try:
@@ -108,33 +143,35 @@ def differing(
     return other
 
 
-def told(other: Sequence[str], count: int) -> str:
-    """That ids differ on the texts `other` of `count`."""
+def _other_ids(
+    folder: Path,
+    texts: Sequence[str],
+    ids: Sequence[list[int]],
+    max_length: int,
+    eos_id: int | None,
+    tokenizer: Path | None = None,
+) -> str | None:
+    """What transformers.js does to the golden texts with the tokenizer of `folder`; None where it gives our ids.
+
+    Raises:
+        MsdcError: see `ids_of`.
+    """
+    other = differing(texts, ids, ids_of(folder, texts, tokenizer), max_length, eos_id)
+    if not other:
+        return None
     shown = other[0][:SHOWN] + ("..." if len(other[0]) > SHOWN else "")
-    return f"its tokenizer gives other ids on {len(other)} of {count} golden texts, the first: {shown!r}"
-
-
-def _obstacle(stage: Path, manifest: Manifest, stock: Path) -> str | None:
-    """Why transformers.js would not give our vectors; None where it would."""
-    if not manifest.include_prompt:
-        return "the program takes the number of the prompt's tokens, which transformers.js does not give"
-    golden = read_golden(stage)
-    with tempfile.TemporaryDirectory(prefix="msdc-transformers-") as temporary:
-        model = Path(temporary) / "model"
-        model.mkdir()
-        for name in READ:
-            shutil.copyfile(stock / name, model / name)
-        try:
-            found = ids_of(model, golden["texts"])
-        except MsdcError as error:
-            return str(error)
-    other = differing(golden["texts"], golden["ids"], found, manifest.max_length, manifest.tokenizer.eos_id)
-    return told(other, len(found)) if other else None
+    return f"its tokenizer gives other ids on {len(other)} of {len(texts)} golden texts, the first: {shown!r}"
 
 
 def write_transformers_js(stage: Path, manifest: Manifest, stock: Path) -> str | None:
     """Write the files into the bundle's folder `stage`; returns why not, None where they were written."""
-    reason = _obstacle(stage, manifest, stock)
+    if not manifest.include_prompt:
+        return "the program takes the number of the prompt's tokens, which transformers.js does not give"
+    golden, eos_id = read_golden(stage), manifest.tokenizer.eos_id
+    try:
+        reason = _other_ids(stock, golden["texts"], golden["ids"], manifest.max_length, eos_id)
+    except MsdcError as error:
+        return str(error)
     if reason is None:
         for name in READ:
             if not (stage / name).exists():
@@ -142,7 +179,7 @@ def write_transformers_js(stage: Path, manifest: Manifest, stock: Path) -> str |
     return reason
 
 
-def about(manifest: Manifest, reason: str | None) -> str:
+def about_bundle(manifest: Manifest, reason: str | None) -> str:
     """What the module's README says: how to use the files, or why there are none."""
     if reason is not None:
         return f"This bundle holds no files for transformers.js: {reason}."
@@ -168,3 +205,230 @@ const {{ sentence_embedding }} = await model(await tokenizer("a text"));
 
 One text per call, of at most {manifest.max_length} tokens: transformers.js cuts a longer one without its closing
 token. It does not compare files with the manifest; `msdc.js` does."""
+
+
+def _write_tokenizer(
+    folder: Path, tokenizer: Tokenizer, texts: Sequence[str], rows: list[list[int]], length: int
+) -> None:
+    """Keep the folder's tokenizer.json where transformers.js gives our ids with it, else write one that it reads.
+
+    Raises:
+        GateError: it gives other ids with either.
+        MsdcError: no Node, or transformers.js cannot be fetched.
+    """
+    say(f"transformers.js: compare its tokenizer on {len(texts)} golden texts")
+    ends = tokenizer.encode([""], 8)[0]
+    eos_id = ends[-1] if ends else None
+    with tempfile.TemporaryDirectory(prefix="msdc-transformers-") as temporary:
+        made = Path(temporary) / JSON_FILE
+        if kept := (folder / JSON_FILE).is_file():
+            shutil.copyfile(folder / JSON_FILE, made)
+        else:
+            write_fast_copy(folder / MODEL_FILE, made)
+        if reason := _other_ids(folder, texts, rows, length, eos_id, made):
+            value = spelled(read_json(made, MAX_TOKENIZER_BYTES))
+            if value is None:
+                raise GateError(f"transformers.js: {reason}")
+            made.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
+            if FastTokenizer(made).encode(texts, length) != rows:
+                raise GateError(f"{JSON_FILE}: spelled out for transformers.js it gives other ids")
+            if other := _other_ids(folder, texts, rows, length, eos_id, made):
+                raise GateError(f"transformers.js: {other}")
+        if reason or not kept:
+            write_text(folder / JSON_FILE, made.read_text(encoding="utf-8"))
+
+
+def _write_programs(encoder: Encoder, stage: Path, rows: list[list[int]], length: int) -> None:
+    """Write both programs, each in one file.
+
+    Raises:
+        GateError: vectors of a program are not those of the model.
+        InputError: the model is too large for one file.
+    """
+    from msdc.compress.quantization.plan import plan_for, read_plan
+    from msdc.export.onnx.check import check_onnx_file
+    from msdc.export.onnx.runner import OnnxRunner
+    from msdc.export.onnx.write import build_onnx
+    from msdc.export.reference.gates import measure, shortfalls, thresholds_for
+    from msdc.export.reference.smooth import smooth
+    from msdc.export.ways import float_model
+
+    model = float_model(encoder)
+    config = model.weights.config
+    folder = encoder.folder
+    int8 = (folder and read_plan(folder)) or plan_for(config, "int8")
+    wanted_ND = model.vectors(rows)
+    for name, plan in ((PROGRAM, plan_for(config, "fp32")), (QUANTIZED, int8)):
+        smoothed = smooth(model, plan, encoder.tokenizer, length)
+        made = build_onnx(smoothed, plan, length, "web", tokens=_pipelined(config))
+        if made.ByteSize() > MAX_PROGRAM_BYTES:
+            raise InputError(f"{encoder.name}: {made.ByteSize():,} bytes are too many for one ONNX file")
+        (stage / name).write_bytes(made.SerializeToString(deterministic=True))
+        check_onnx_file(stage / name, full=True)
+        runner = OnnxRunner(stage / name, pad_id=config.pad_id)
+        found = measure(wanted_ND, runner.run(rows), None)
+        del runner  # Windows renames no folder with an open file
+        say(f"{FOLDER}/{name}: {(stage / name).stat().st_size:,} bytes, mean cosine {found.mean_cosine:.6f}")
+        if short := shortfalls(found, thresholds_for(set(plan.weights.values()))):
+            raise GateError(f"{FOLDER}/{name}: {'; '.join(short)}")
+
+
+def _pipelined(config: StudentConfig) -> bool:
+    """Whether transformers.js's pipeline can make the sentence vector of the tokens' states."""
+    return config.dense is None and config.pooling in POOLINGS
+
+
+def about_folder(config: StudentConfig, prompt: str, hub_id: str) -> str:
+    """The card's section."""
+    if _pipelined(config):
+        names = "pipeline"
+        lines = [
+            f'const extractor = await pipeline("feature-extraction", "{hub_id}");',
+            f'const options = {{ pooling: "{config.pooling}", normalize: {str(config.normalize).lower()} }};',
+            'const vectors = await extractor(["a text", "another"], options);',
+        ]
+    else:
+        names = "AutoModel, AutoTokenizer"
+        lines = [
+            f'const tokenizer = await AutoTokenizer.from_pretrained("{hub_id}");',
+            f'const model = await AutoModel.from_pretrained("{hub_id}");',
+            'const ids = await tokenizer(["a text", "another"], { padding: true, truncation: true });',
+            "const { sentence_embedding } = await model(ids);",
+        ]
+    code = "\n".join([f'import {{ {names} }} from "{PACKAGE}";', "", *lines])
+    first = f" Every text begins with the prompt `{prompt}`." if prompt else ""
+    return (
+        f"{TITLE}\n\n```js\n{code}\n```\n\n{PACKAGE} {VERSION} gives the ids of `tokenizers` on the golden texts of "
+        f"msdc. It cuts texts of more than {config.positions} tokens without their closing token.{first}\n"
+    )
+
+
+def _write_card(folder: Path, section: str) -> None:
+    path = folder / "README.md"
+    card = path.read_text(encoding="utf-8") if path.is_file() else f"# {folder.name}\n"
+    before, title, rest = card.partition(f"\n{TITLE}\n")
+    after = "\n## " + rest.split("\n## ", 1)[1] if title and "\n## " in rest else ""
+    write_text(path, f"{before.rstrip()}\n\n{section}{after}")
+
+
+def add_transformers_js(folder: Path, hub_id: str = "OWNER/NAME") -> None:
+    """Make a student's folder open in transformers.js; the folder is changed only when all gates have passed.
+
+    `hub_id` is the name that the card opens it by.
+
+    Raises:
+        InputError: not a model that is exported by hand-written programs, or one without a tokenizer.json.
+        GateError: a gate failed.
+        MsdcError: no Node, or transformers.js cannot be fetched.
+    """
+    from msdc.encoders.encoder import load_encoder
+    from msdc.export.ways import canonical_obstacle, float_model
+
+    encoder = load_encoder(str(folder.resolve()))
+    obstacle = canonical_obstacle(encoder)
+    if obstacle is not None:
+        raise InputError(f"{folder}: no files for transformers.js ({obstacle})")
+    if not encoder.defaults.include_prompt:
+        raise InputError(f"{folder}: no files for transformers.js (it does not count a prompt's tokens)")
+    # A tokenizer.json is written where there is a SentencePiece `.model`.
+    given = {JSON_FILE} if (folder / MODEL_FILE).is_file() else set()
+    lacking = [name for name in READ if name not in given and not (folder / name).is_file()]
+    if lacking:
+        raise InputError(f"{folder}: no files for transformers.js (it lacks {', '.join(lacking)})")
+    prompt = encoder.defaults.prompt()
+    texts = [prompt + text for text in golden_texts()]
+    config = float_model(encoder).weights.config
+    length = min(encoder.max_length, config.positions)
+    rows = encoder.tokenizer.encode(texts, length)
+    with staged_folder(folder / FOLDER, force=True) as stage:
+        _write_programs(encoder, stage, rows, length)
+        _write_tokenizer(folder, encoder.tokenizer, texts, rows, length)
+        _write_card(folder, about_folder(config, prompt, hub_id))
+
+
+def _instead(text: str) -> str:
+    text = _SPACES.sub(" ", _DROPPED.sub("", text))
+    return _WHOLE.join(unicodedata.normalize("NFKC", part) for part in text.split(_WHOLE))
+
+
+def _squeezed(text: str) -> str:
+    return re.sub(" +", " ", text)
+
+
+def _class(characters: Iterable[str]) -> str:
+    return "[" + "".join(f"\\{c}" if c in "\\]^-[&~" else c for c in sorted(characters)) + "]"
+
+
+def _replace(pattern: str, content: str, regex: bool = False) -> Step:
+    return {"type": "Replace", "pattern": {"Regex" if regex else "String": pattern}, "content": content}
+
+
+def _apart(rules: Mapping[str, str]) -> list[str]:
+    """Zero-width places between two marks that NFKC might swap or join, and no rule does."""
+    follow: defaultdict[str, set[str]] = defaultdict(set)
+    for key in rules:
+        for first, second in itertools.pairwise(key):
+            if unicodedata.combining(first) and unicodedata.combining(second):
+                follow[first].add(second)
+    joined = "|".join(f"(?<={first}){_class(follow[first])}" for first in sorted(follow))
+    return [rf"(?<=\p{{M}})(?=\p{{M}}){f'(?!{joined})' if joined else ''}"]
+
+
+def spelled_steps(rules: Mapping[str, str], lowered: bool) -> tuple[list[Step], list[Step]]:
+    """Steps before and after the map whose rules these are; for maps whose extra spaces a later step removes.
+
+    With `lowered` no capital reaches the map, but for the dotted I (`msdc.text.tokenizer.write_fast_copy`).
+    """
+    marks = {key for key, text in rules.items() if len(key) == 1 and text == f" {key} "}
+
+    def found(text: str) -> str:
+        return _squeezed("".join(f" {c} " if c in marks else c for c in _instead(text)))
+
+    wanted: defaultdict[str, list[str]] = defaultdict(list)
+    kept = []
+    singles = {key for key in rules if len(key) == 1}
+    for character in sorted(singles.union(map(chr, (*range(0xD800), *range(0xE000, ASSIGNED))))):
+        text = rules.get(character, character)
+        if lowered and character.lower() != character and character != DOTTED:
+            continue
+        if found(character) == _squeezed(text):
+            continue
+        if text == character:
+            kept.append(character)
+        elif found(text) == _squeezed(text):
+            wanted[text].append(character)
+    guards = dict(zip(kept, _GUARDS[1:], strict=False))
+    before = [_replace(_class(characters), text, regex=True) for text, characters in wanted.items()]
+    before += [_replace(character, guard) for character, guard in guards.items()]
+    before += [_replace(pattern, _GUARDS[0], regex=True) for pattern in _apart(rules)]
+    after = [_replace(_GUARDS[0], "")] + [_replace(guard, character) for character, guard in guards.items()]
+    if marks:
+        after.append(_replace(f"(?<={_class(marks)})|(?={_class(marks)})", " ", regex=True))
+    return before, after
+
+
+def spelled(tokenizer: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A `tokenizer.json` whose map of SentencePiece is spelled out for transformers.js.
+
+    That library does not read a `Precompiled` normalizer's map: it drops control characters, makes spaces of others and
+    applies NFKC. The steps added here make the text such that this gives what the map gives; in `tokenizers`, which
+    reads the map, they change nothing. What they cannot say is left to the gate, which compares ids.
+
+    Returns:
+        The value of the file; None where there is no map to spell out, or it takes too many steps.
+    """
+    made = copy.deepcopy(dict(tokenizer))
+    normalizer = made.get("normalizer") or {}
+    steps = normalizer.get("normalizers", [normalizer])
+    places = [place for place, step in enumerate(steps) if step.get("type") == "Precompiled"]
+    if len(places) != 1:
+        return None
+    (place,) = places
+    raw = base64.b64decode(steps[place].get("precompiled_charsmap") or "")
+    rules = read_character_map(raw) if len(raw) > 4 else {}
+    before, after = spelled_steps(rules, any(step.get("type") == "Lowercase" for step in steps[:place]))
+    if not rules or len(before) > MAX_STEPS:
+        return None
+    steps = [*steps[:place], *before, steps[place], *after, *steps[place + 1 :]]
+    made["normalizer"] = {"type": "Sequence", "normalizers": steps}
+    return made

@@ -13,11 +13,10 @@ from pathlib import Path
 
 from msdc import __version__
 from msdc.export.manifest import Manifest
-from msdc.export.mobile.sizes import deflated
-from msdc.export.mobile.web.runtime import FILES, PACKAGE, SCRIPT, VERSION, WASM, runtime_folder
-from msdc.export.mobile.web.transformers_js import about, write_transformers_js
+from msdc.export.mobile.sizes import size_table
+from msdc.export.mobile.web.npm import FILES, PACKAGE, SCRIPT, VERSION, WASM, runtime_folder
+from msdc.export.mobile.web.transformers_js import about_bundle, write_transformers_js
 from msdc.files import write_text
-from msdc.tables import Column, Table, to_markdown
 
 HERE = Path(__file__).resolve().parent
 SOURCES, TEMPLATE = HERE / "src", HERE / "template"
@@ -29,14 +28,9 @@ TOKENIZERS = {
     "tokenizer-json": ("compiled_file", "pattern", "text_rules", "splitter", "token_models", "compiled"),
 }
 ORACLES = {"sentencepiece": "SentencePiece's library", "tokenizer-json": "Hugging Face's `tokenizers`"}
-Say = Callable[[str], None]
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./\w+\.js";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:const|class|function|async function) )", re.MULTILINE)
 _COMMENT = re.compile(r"^ *// .*\n| // [^\"'`\n]*$|^ +", re.MULTILINE)  # and indentation: bytes that a page downloads
-
-
-def _silent(message: str) -> None:
-    del message
 
 
 def module_source(kind: str) -> str:
@@ -47,29 +41,6 @@ def module_source(kind: str) -> str:
         # The last source is the module's interface; all others become private to it.
         parts.append(_COMMENT.sub("", text if name == AFTER[-1] else _EXPORT.sub("", text)).strip() + "\n")
     return "\n".join(parts)
-
-
-def _package_name(name: str) -> str:
-    return re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-") or "encoder"
-
-
-def _size_table(stage: Path, manifest: Manifest) -> str:
-    """Markdown: bytes that a page downloads, as they are and compressed as servers do."""
-    tokenizer = manifest.tokenizer.native_file or manifest.tokenizer.file
-    rows: list[tuple[str, int, int]] = []
-    for what, files in (
-        ("program", manifest.program_files("onnx")),
-        ("tokenizer", [tokenizer]),
-        ("module", [f"web/{MODULE_FILE}"]),
-    ):
-        paths = [stage / name for name in files]
-        rows.append((f"{what}: {', '.join(files)}", sum(path.stat().st_size for path in paths), deflated(paths)))
-    runtime = FILES.values()
-    size, small = sum(file.bytes for file in runtime), sum(file.compressed for file in runtime)
-    rows.append((f"runtime: {PACKAGE} {VERSION}", size, small))
-    rows.append(("together", sum(row[1] for row in rows), sum(row[2] for row in rows)))
-    columns = (Column("part", align="left"), Column("bytes"), Column("bytes compressed"))
-    return to_markdown(Table("", columns, tuple((what, f"{size:,}", f"{small:,}") for what, size, small in rows)))
 
 
 def _about_runtime(carried: bool) -> str:
@@ -85,19 +56,13 @@ def _about_runtime(carried: bool) -> str:
     )
 
 
-def _transformers(stage: Path, manifest: Manifest, stock: Path | None, say: Say) -> str:
-    """The README's paragraph on transformers.js, whose files are written where it gives our ids."""
-    if stock is None:
-        return "This bundle holds no files for transformers.js: its model is not in a stock layout."
-    say("transformers.js: compare its tokenizer on the golden texts")
-    reason = write_transformers_js(stage, manifest, stock)
-    if reason is not None:
-        say(f"no files for transformers.js: {reason}")
-    return about(manifest, reason)
-
-
 def write_web_module(
-    stage: Path, manifest: Manifest, *, with_runtime: bool = False, stock: Path | None = None, say: Say = _silent
+    stage: Path,
+    manifest: Manifest,
+    *,
+    with_runtime: bool = False,
+    stock: Path | None = None,
+    say: Callable[[str], None] = lambda message: None,
 ) -> None:
     """Write `stage`/web for the bundle in `stage`, whose tokenizer, programs and golden vectors are written already.
 
@@ -114,16 +79,26 @@ def write_web_module(
         (out / RUNTIME_FOLDER).mkdir()
         for name in FILES:
             shutil.copyfile(source / name, out / RUNTIME_FOLDER / name)
+    transformers = "This bundle holds no files for transformers.js: its model is not in a stock layout."
+    if stock is not None:
+        say("transformers.js: compare its tokenizer on the golden texts")
+        reason = write_transformers_js(stage, manifest, stock)
+        if reason is not None:
+            say(f"no files for transformers.js: {reason}")
+        transformers = about_bundle(manifest, reason)
+    tokenizer = manifest.tokenizer.native_file or manifest.tokenizer.file
+    parts = {"program": manifest.program_files("onnx"), "tokenizer": [tokenizer], "module": [f"web/{MODULE_FILE}"]}
+    runtime = (sum(file.bytes for file in FILES.values()), sum(file.compressed for file in FILES.values()))
     values = {
         "name": manifest.name,
-        "package": _package_name(manifest.name),
+        "package": re.sub(r"[^a-z0-9-]+", "-", manifest.name.lower()).strip("-") or "encoder",
         "version": __version__,
         "width": str(manifest.truncate_dim or manifest.width),
         "runtime": VERSION,
         "carried": _about_runtime(with_runtime),
         "demo": "" if with_runtime else "; it needs the runtime in the bundle (`--with-runtime`)",
-        "transformers": _transformers(stage, manifest, stock, say),
-        "sizes": _size_table(stage, manifest),
+        "transformers": transformers,
+        "sizes": size_table(stage, parts, {f"runtime: {PACKAGE} {VERSION}": runtime}),
         "oracle": ORACLES[manifest.tokenizer.kind],
     }
     for path in sorted(TEMPLATE.iterdir()):

@@ -14,7 +14,7 @@ from msdc.bench.devices.emulator.image import PROGRAMS, create_image
 from msdc.bench.devices.emulator.machine import EmulatorMachine, free_port
 from msdc.bench.system_programs import PACKAGES, missing
 from msdc.errors import MsdcError
-from msdc.export.mobile.web.runtime import runtime_folder
+from msdc.export.mobile.web.npm import runtime_folder
 
 CROSS = "aarch64-linux-gnu-g++"
 

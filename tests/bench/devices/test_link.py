@@ -28,7 +28,7 @@ from msdc.bench.run import bench
 from msdc.bench.settings import BenchSettings
 from msdc.cli import main
 from msdc.errors import InputError, MsdcError
-from msdc.export.mobile.web.runtime import SCRIPT
+from msdc.export.mobile.web.npm import SCRIPT
 
 # Address, certificate, QR code
 

@@ -53,22 +53,20 @@ def test_pareto_by_brute_force(points):
 EVIL = 'x"><script>alert(1)</script>&'
 
 
-@pytest.mark.parametrize(
-    "figure",
-    [
-        charts.bars(EVIL, [(Style(EVIL, "c1", "circle"), 5.0, EVIL)]),
-        charts.score_dots(
-            EVIL, [(Style(EVIL, "c1", "square"), 70.0, (60.0, 80.0)), (Style("b", "c2", "ring"), 71.0, None)]
-        ),
-        charts.trade_off("t", "MB", [(Style(EVIL, "c1", "diamond"), 5.0, 70.0, EVIL)], log=True),
-        charts.latency_lines([(Style(EVIL, "c1", "triangle"), [(8, 1.0, 1.2), (128, 9.0, 9.9)])], "ms", "t"),
-        charts.samples_over_time("t", "ms", [(Style(EVIL, "c1", "cross"), [1.0, 1.1, 50.0] * 700)]),
-        charts.loss_curve(EVIL, [(1, 10.0), (2, 1.0), (3, 0.1)]),
-        charts.loss_curve("one", [(1, 0.5)]),
-        charts.change_intervals("t", [(EVIL, 0.1, (0.05, 0.2), "slower"), ("b", -0.1, (-0.2, 0.1), "noise")]),
-    ],
-    ids=lambda figure: figure.title[:8],
-)
+STYLES = [Style(EVIL, "c1", "square"), Style("b", "c2", "ring")]
+FIGURES = [
+    charts.bars(EVIL, [(STYLES[0], 5.0, EVIL)]),
+    charts.score_dots(EVIL, [(STYLES[0], 70.0, (60.0, 80.0)), (STYLES[1], 71.0, None)]),
+    charts.trade_off("t", "MB", [(Style(EVIL, "c1", "diamond"), 5.0, 70.0, EVIL)], log=True),
+    charts.latency_lines([(Style(EVIL, "c1", "triangle"), [(8, 1.0, 1.2), (128, 9.0, 9.9)])], "ms", "t"),
+    charts.samples_over_time("t", "ms", [(Style(EVIL, "c1", "cross"), [1.0, 1.1, 50.0] * 700)]),
+    charts.loss_curve(EVIL, [(1, 10.0), (2, 1.0), (3, 0.1)]),
+    charts.loss_curve("one", [(1, 0.5)]),
+    charts.change_intervals("t", [(EVIL, 0.1, (0.05, 0.2), "slower"), ("b", -0.1, (-0.2, 0.1), "noise")]),
+]
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.title[:8])
 def test_drawings_are_well_formed_and_escape_names(figure):
     root = ElementTree.fromstring(figure.svg)
     assert root.get("role") == "img" and root.get("aria-label") == figure.alt

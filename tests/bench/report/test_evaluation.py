@@ -8,7 +8,7 @@ import pytest
 from accuracy_models import evaluated
 from bench_results import make_file
 
-from msdc.bench.accuracy.document import as_documents, read_document
+from msdc.bench.accuracy.document import as_documents
 from msdc.bench.report.evaluation import evaluations
 from msdc.bench.report.inputs import read_inputs
 from msdc.bench.report.page import build_report, evaluation_report, to_html, to_markdown
@@ -43,9 +43,11 @@ def test_it_stands_beside_bench_results_in_one_page(document, tmp_path):
     assert 'id="evaluation-2"' in to_html(build_report(BenchFile(), evaluations=documents * 2))
 
 
-def test_what_is_no_such_document_is_refused():
+def test_a_document_is_kept_whole_and_others_are_refused(document):
+    assert "settings" in document and document["results"][0]["data"][0]["sha256"]
+    assert as_documents(document)[0].as_json() == document
     with pytest.raises(InputError, match="msdc evaluate"):
-        read_document({"kind": "accuracy", "results": [{"task": "sts"}]})
+        as_documents({"kind": "accuracy", "results": [{"task": "sts"}]})
 
 
 def test_a_page_of_its_own_names_each_table_once(document):
@@ -60,12 +62,6 @@ def test_a_page_of_its_own_names_each_table_once(document):
     name = document["models"][0]["label"]
     head = f"# Accuracy\n\n{name}\n\n## Semantic textual similarity: Spearman x 100\n\n| set | {name} | items |"
     assert text.startswith(head)
-
-
-def test_a_document_keeps_what_no_table_reads(document):
-    assert "settings" in document and document["results"][0]["data"][0]["sha256"]
-    (read,) = as_documents(document)
-    assert read.as_json() == document
 
 
 def test_results_one_by_one_and_documents_in_a_list(document):

@@ -216,15 +216,6 @@ def test_readme_states_what_an_app_grows_by(module, tiny_bundle):
     assert numbers[3] == measured()["executorch"]["bytes"] > 10**6
 
 
-def test_sample_is_refused_where_there_is_none(tiny_bundle, tmp_path):
-    manifest = read_manifest(tiny_bundle)
-    with pytest.raises(InputError, match="target linux has no sample app; targets that have one: android"):
-        write_native_module(tmp_path, "linux", manifest, sample=True)
-    part = manifest.tokenizer.model_copy(update={"kind": "tokenizer-json"})
-    with pytest.raises(InputError, match=r"no android module: .*--no-module"):
-        write_native_module(tmp_path, "android", manifest.model_copy(update={"tokenizer": part}), sample=True)
-
-
 def test_swift_package_holds_the_core(tiny_bundle, tmp_path):
     shutil.copytree(tiny_bundle, tmp_path, dirs_exist_ok=True)
     write_native_module(tmp_path, "ios", read_manifest(tiny_bundle))
@@ -239,36 +230,27 @@ def test_swift_package_holds_the_core(tiny_bundle, tmp_path):
         assert name in package and (core / name).is_file()
 
 
-def test_bundle_that_the_core_cannot_run_is_refused_with_the_reason(tiny_bundle, tmp_path):
+def test_what_cannot_be_written_is_refused_with_the_reason(tiny_bundle, tmp_path):
     manifest = read_manifest(tiny_bundle)
+    with pytest.raises(InputError, match="target linux has no sample app; targets that have one: android"):
+        write_native_module(tmp_path, "linux", manifest, sample=True)
     part = manifest.tokenizer.model_copy(
         update={"kind": "tokenizer-json", "refused": "tokenizer.json: no model WordLevel"}
     )
-    with pytest.raises(InputError, match=r"no android module: .*no model WordLevel.*--no-module"):
-        write_native_module(tmp_path, "android", manifest.model_copy(update={"tokenizer": part}))
+    for sample in (False, True):
+        with pytest.raises(InputError, match=r"no android module: .*no model WordLevel.*--no-module"):
+            write_native_module(tmp_path, "android", manifest.model_copy(update={"tokenizer": part}), sample=sample)
     with pytest.raises(InputError, match=r"no ios module: .*ExecuTorch.*--runtime both"):
         require_module("ios", manifest.tokenizer, ["onnx"])
-    assert not (tmp_path / "android").exists()
     write_native_module(tmp_path, "linux", manifest)
-    assert not (tmp_path / "linux").exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_interface_from_a_c_program(module, jni_library, tiny_bundle, tmp_path):
     source = Path(__file__).with_name("interface.c")
     include = module / "src/main/cpp/core/include"
-    run(
-        "gcc",
-        "-std=c11",
-        "-Wall",
-        "-Wextra",
-        "-pedantic",
-        "-Werror",
-        "-c",
-        source,
-        f"-I{include}",
-        "-o",
-        tmp_path / "program.o",
-    )
+    strict = ("-std=c11", "-Wall", "-Wextra", "-pedantic", "-Werror")
+    run("gcc", *strict, "-c", source, f"-I{include}", "-o", tmp_path / "program.o")
     sdk = native_sdk("executorch", platform.machine(), platform.machine())
     core = jni_library.parent / "core/libmsdc_encoder.a"
     run(

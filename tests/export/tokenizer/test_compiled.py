@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from pathlib import Path
 
 import places
@@ -52,25 +51,6 @@ def pair(core_library, tmp_path_factory):
     return find
 
 
-ALL = ["minilm", *KINDS]
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_golden_texts(pair, name):
-    pair(name).agree(golden_texts())
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_fuzz_texts(pair, name):
-    pair(name).agree(fuzz_texts(300, seed=11))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ALL)
-def test_many_fuzz_texts(pair, name):
-    pair(name).agree(fuzz_texts(5000, seed=5))
-
-
 def flores(lines: int) -> list[str]:
     files = sorted(((places.data_folder() or Path("/nonexistent")) / "flores200" / "dev").glob("*.gz"))
     if not files:
@@ -82,21 +62,21 @@ def flores(lines: int) -> list[str]:
     return texts
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_real_sentences(pair, name):
-    pair(name).agree(flores(5))
+TEXTS = {
+    "golden and fuzz": lambda: golden_texts() + fuzz_texts(300, seed=11),
+    "real": lambda: flores(5),
+    "many fuzz": lambda: fuzz_texts(5000, seed=5),
+    "many real": lambda: flores(2000),
+    "every character between letters": every_character,
+}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ALL)
-def test_many_real_sentences(pair, name):
-    pair(name).agree(flores(2000))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ALL)
-def test_every_character_between_letters(pair, name):
-    pair(name).agree(every_character())
+@pytest.mark.parametrize("name", ["minilm", *KINDS])
+@pytest.mark.parametrize(
+    "texts", [*list(TEXTS)[:2], *(pytest.param(key, marks=pytest.mark.slow) for key in list(TEXTS)[2:])]
+)
+def test_ids_are_those_of_the_library(pair, name, texts):
+    pair(name).agree(TEXTS[texts]())
 
 
 def test_text_that_is_not_utf8(pair):
@@ -135,6 +115,11 @@ def changed(tokenizer: Tokenizer, **parts) -> Tokenizer:
     return tokenizer
 
 
+def with_token(tokenizer: Tokenizer, token: AddedToken) -> Tokenizer:
+    tokenizer.add_tokens([token])
+    return tokenizer
+
+
 REFUSED = {
     "the model WordLevel": lambda: Tokenizer(models.WordLevel({"a": 0}, unk_token="a")),
     "the pre-tokenizer UnicodeScripts": lambda: changed(bert(), pre_tokenizer=pre_tokenizers.UnicodeScripts()),
@@ -153,11 +138,6 @@ REFUSED = {
         changed(bert(), normalizer=normalizers.Strip()), AddedToken("  ", normalized=True)
     ),
 }
-
-
-def with_token(tokenizer: Tokenizer, token: AddedToken) -> Tokenizer:
-    tokenizer.add_tokens([token])
-    return tokenizer
 
 
 @pytest.mark.parametrize("line", REFUSED)
@@ -192,15 +172,10 @@ def test_patterns_match_as_in_the_library(core_library, tmp_path):
             raise AssertionError(f"pattern {pattern}: {error}") from error
 
 
-def test_a_bundle_of_another_version_is_refused(pair, core_library, tmp_path):
+def test_it_is_deterministic_and_another_version_is_refused(pair, core_library, tmp_path):
     raw = bytearray(pair("bert").compiled)
+    assert compile_tokenizer(save(pair("bert").oracle, tmp_path)) == raw
     raw[8] = 9
     with pytest.raises(CoreError, match="version 9; this core reads version 1") as caught:
         CoreTokenizer(core_library, write_compiled_bundle(tmp_path / "b", bytes(raw)))
     assert caught.value.status == 3
-
-
-def test_compiling_is_deterministic(pair, tmp_path):
-    source = save(pair("bert").oracle, tmp_path)
-    assert compile_tokenizer(source) == compile_tokenizer(source)
-    assert json.loads(source.read_text(encoding="utf-8"))["model"]["type"] == "WordPiece"

@@ -13,9 +13,8 @@ from transformers_node import run_script
 import msdc
 from msdc.cli import main
 from msdc.errors import GateError, InputError
-from msdc.export.mobile.web import model_folder
-from msdc.export.mobile.web.model_folder import TITLE, about, add_transformers_js
-from msdc.export.mobile.web.spelled import spelled
+from msdc.export.mobile.web import transformers_js
+from msdc.export.mobile.web.transformers_js import TITLE, about_folder, add_transformers_js, spelled
 from msdc.export.reference.golden import golden_texts
 from msdc.scores import cosine_rows
 from msdc.text.tokenizer import FastTokenizer
@@ -73,7 +72,7 @@ def test_a_tokenizer_with_other_ids_changes_nothing(library, tmp_path, monkeypat
     folder = tmp_path / "tiny"
     shutil.copytree(tiny.student_folder(), folder)
     files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    monkeypatch.setattr(model_folder, "spelled", lambda tokenizer: None)
+    monkeypatch.setattr(transformers_js, "spelled", lambda tokenizer: None)
     with pytest.raises(GateError, match=r"other ids on \d+ of \d+ golden texts"):
         add_transformers_js(folder)
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == files
@@ -92,8 +91,8 @@ def test_what_it_does_not_take_is_one_line(tmp_path, capsys):
 
 def test_the_card_of_a_student_that_no_pipeline_pools():
     config = tiny.student(dense=8).config
-    assert "AutoModel" in about(config, "", "me/x") and "pipeline(" not in about(config, "", "me/x")
-    assert "begins with the prompt `query: `" in about(tiny.student().config, "query: ", "me/x")
+    assert "AutoModel" in about_folder(config, "", "me/x") and "pipeline(" not in about_folder(config, "", "me/x")
+    assert "begins with the prompt `query: `" in about_folder(tiny.student().config, "query: ", "me/x")
 
 
 def test_only_maps_of_sentencepiece_are_spelled_out():

@@ -14,7 +14,7 @@ from transformers_node import run_script
 from msdc.export.export import ExportRequest, export_model
 from msdc.export.manifest import check_files, read_manifest
 from msdc.export.mobile.web import transformers_js
-from msdc.export.mobile.web.transformers_js import PACKAGE, about, stock_folder, write_transformers_js
+from msdc.export.mobile.web.transformers_js import PACKAGE, about_bundle, stock_folder, write_transformers_js
 from msdc.export.reference.golden import read_golden, write_golden
 
 HERE = Path(__file__).parent
@@ -67,7 +67,7 @@ def test_other_ids_leave_the_files_out_with_a_word(library, stage, tmp_path):
     reason = write_transformers_js(stage, manifest, stock)
     assert reason is not None and "other ids on 1 of 2 golden texts, the first: 'a dog'" in reason
     assert {path.name for path in stage.iterdir()} == {"golden.json"}
-    assert reason in about(manifest, reason)
+    assert reason in about_bundle(manifest, reason)
 
 
 @pytest.mark.parametrize(

@@ -72,12 +72,6 @@ def test_work_of_one_text_is_bounded_and_the_next_text_is_not_refused(sources, t
     assert one["texts"][1] == "" and one["texts"][0] == one["texts"][2]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("target", MODULES)
-def test_large_bombs(sources, tmp_path, target):
-    outcomes(sources, tmp_path, target, written(tmp_path, target, 900_000), TEXTS)
-
-
 def mutated(folder: Path, target: str, count: int, kinds: tuple[str, ...] = ("gemma",)) -> list[Path]:
     """Files of the kind with bytes changed, cut and repeated, from a fixed seed."""
     seeds = [train_pieces(folder / "seed", byte_fallback=True, user_defined_symbols=["<mask>", "ba"]).read_bytes()]
@@ -101,14 +95,14 @@ def mutated(folder: Path, target: str, count: int, kinds: tuple[str, ...] = ("ge
     return files
 
 
-@pytest.mark.parametrize("target", MODULES)
-def test_mutated_files_end_in_one_line(sources, tmp_path, target):
-    found = outcomes(sources, tmp_path, target, mutated(tmp_path, target, 60 if target == "pieces" else 25), TEXTS[1:5])
+@pytest.mark.parametrize(("target", "count"), [("pieces", 60), ("compiled", 25)])
+def test_mutated_files_end_in_one_line(sources, tmp_path, target, count):
+    found = outcomes(sources, tmp_path, target, mutated(tmp_path, target, count), TEXTS[1:5])
     assert {one["opened"] == "" for one in found} == {True, False}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", MODULES)
-def test_many_mutated_files(sources, tmp_path, target):
-    files = mutated(tmp_path, target, 1500, ("mpnet", "llama 3", "xlm-r, e5"))
-    outcomes(sources, tmp_path, target, files, TEXTS)
+def test_large_bombs_and_many_mutated_files(sources, tmp_path, target):
+    outcomes(sources, tmp_path, target, written(tmp_path, target, 900_000), TEXTS)
+    outcomes(sources, tmp_path, target, mutated(tmp_path, target, 1500, ("mpnet", "llama 3", "xlm-r, e5")), TEXTS)

@@ -23,7 +23,7 @@ from msdc.export.bundle import load_bundle
 from msdc.export.export import ExportRequest, export_model
 from msdc.export.manifest import check_files, read_manifest
 from msdc.export.mobile.module import write_native_module
-from msdc.export.mobile.web import runtime
+from msdc.export.mobile.web import npm
 from msdc.export.mobile.web.write import module_source
 from msdc.export.reference.golden import golden_texts
 from msdc.export.writer import BundleOptions, write_bundle
@@ -37,7 +37,7 @@ PROMPTS = {"query": "query: "}
 def with_runtime() -> None:
     """Skips where the runtime is not in the cache and cannot be fetched."""
     try:
-        runtime.runtime_folder()
+        npm.runtime_folder()
     except MsdcError as error:
         pytest.skip(str(error))
 
@@ -89,15 +89,15 @@ def test_vectors_are_those_of_the_program(found, bundle):
 def test_facts_prompts_and_widths(found):
     facts = found["facts"]
     assert facts["name"] == "web-bundle" and facts["width"] == 32 and facts["maxLength"] == tiny.MAX_LENGTH
-    assert facts["prompts"] == PROMPTS and facts["runtime"] == runtime.VERSION and facts["memoryBytes"] > 2**20
+    assert facts["prompts"] == PROMPTS and facts["runtime"] == npm.VERSION and facts["memoryBytes"] > 2**20
     assert found["prompted"]["ids"] == found["prompted"]["joined"]
     assert found["prompted"]["short"] == 3 and found["prompted"]["none"] == []
 
 
 def test_progress_counts_every_byte(found, bundle):
     record = read_manifest(bundle).files
-    names = ("tokenizer.model", "model.onnx", "model.onnx.data", f"web/runtime/{runtime.SCRIPT}",
-             f"web/runtime/{runtime.WASM}")  # fmt: skip
+    names = ("tokenizer.model", "model.onnx", "model.onnx.data", f"web/runtime/{npm.SCRIPT}",
+             f"web/runtime/{npm.WASM}")  # fmt: skip
     total = sum(record[name].bytes for name in names)
     assert found["progress"]["rising"] and found["progress"]["last"]["loaded"] == total
     assert found["progress"]["first"]["total"] == total
@@ -149,14 +149,14 @@ def test_files_are_listed_and_the_manifest_seals_them(bundle):
             "tokenizer.model"} <= manifest.files.keys()  # fmt: skip
     assert "tokenizer.json" not in manifest.files
     package = json.loads((bundle / "web/package.json").read_text())
-    assert package["peerDependencies"] == {runtime.PACKAGE: runtime.VERSION}
+    assert package["peerDependencies"] == {npm.PACKAGE: npm.VERSION}
     for path in (bundle / "web").glob("*.*"):
         assert path.suffix == ".js" or "{{" not in path.read_text(), path
     assert "[`web/`](web/README.md)" in (bundle / "README.md").read_text()
 
 
 @pytest.mark.parametrize("kind", ["sentencepiece", "tokenizer-json"])
-def test_module_is_one_valid_file(kind, tmp_path):
+def test_module_is_one_valid_file_and_its_types_name_what_it_exports(kind, tmp_path):
     source = module_source(kind)
     imports = re.findall(r"\bfrom ['\"]|^import .*", source, re.MULTILINE)
     assert imports == [] and source.count("\nexport ") == 4
@@ -165,14 +165,9 @@ def test_module_is_one_valid_file(kind, tmp_path):
     assert done.returncode == 0, done.stderr
     if kind == "sentencepiece":
         assert len(gzip.compress(source.encode(), 9)) < 12_000
-
-
-def test_types_name_what_the_module_exports():
-    types = (Path(runtime.__file__).parent / "template/msdc.d.ts").read_text()
-    exported = set(re.findall(r"^export (?:class|function) (\w+)", types, re.MULTILINE))
-    source = module_source("sentencepiece")
-    found = set(re.findall(r"^export (?:class|function) (\w+)", source, re.MULTILINE))
-    assert exported == found | {"EncoderError"}
+    types = (Path(npm.__file__).parent / "template/msdc.d.ts").read_text()
+    typed, exported = (re.findall(r"^export (?:class|function) (\w+)", text, re.MULTILINE) for text in (types, source))
+    assert set(typed) == {*exported, "EncoderError"}
 
 
 def test_module_without_runtime_says_how_to_get_it(tmp_path):
@@ -180,7 +175,7 @@ def test_module_without_runtime_says_how_to_get_it(tmp_path):
     shutil.copytree(held, tmp_path / "b")
     write_native_module(tmp_path / "b", "web", read_manifest(held))
     text = (tmp_path / "b/web/README.md").read_text()
-    assert f"npm install onnxruntime-web@{runtime.VERSION}" in text and not (tmp_path / "b/web/runtime").exists()
+    assert f"npm install onnxruntime-web@{npm.VERSION}" in text and not (tmp_path / "b/web/runtime").exists()
 
 
 @pytest.mark.parametrize("request_", [{"target": "android"}, {"target": "linux"}, {"target": "web", "module": False}])
@@ -190,15 +185,15 @@ def test_runtime_for_nothing_is_refused_before_work(request_, tmp_path):
 
 
 def test_runtime_is_checked_at_every_use_and_absent_npm_is_named(with_runtime, tmp_path, monkeypatch):
-    kept = runtime.runtime_folder()
+    kept = npm.runtime_folder()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    copy = tmp_path / "msdc" / runtime.PACKAGE / runtime.VERSION
+    copy = tmp_path / "msdc" / npm.PACKAGE / npm.VERSION
     shutil.copytree(kept, copy)
     monkeypatch.setenv("PATH", "")
-    assert runtime.runtime_folder() == copy
-    (copy / runtime.SCRIPT).write_text("changed")
+    assert npm.runtime_folder() == copy
+    (copy / npm.SCRIPT).write_text("changed")
     with pytest.raises(MsdcError, match=r"npm, which fetches onnxruntime-web .* is not installed"):
-        runtime.runtime_folder()
+        npm.runtime_folder()
 
 
 def test_tokenizer_json_bundle_in_node(with_runtime, tmp_path):
@@ -213,7 +208,7 @@ def encode_in_node(folder: Path, module: Path, texts: list[str], work: Path) -> 
     """Ids and vectors of texts by the module are those of Python."""
     (work / "texts.json").write_text(json.dumps(texts))
     with site(bundle=folder) as opened:
-        command = [node(), HERE / "encode.mjs", opened.url("bundle"), runtime.runtime_folder(),
+        command = [node(), HERE / "encode.mjs", opened.url("bundle"), npm.runtime_folder(),
                    module, work / "texts.json"]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import places
 import pytest
-from small_tokenizers import KINDS, fuzz_texts
+from small_tokenizers import KINDS, PIECES, fuzz_texts
 from tiny_models import train_pieces
 from tokenizers import Tokenizer
 from web_pages import answer_of_engine, node, site
@@ -18,22 +18,15 @@ from msdc.bench.devices.browser.engines import ENGINES
 from msdc.errors import MsdcError
 from msdc.export.bundle import load_bundle
 from msdc.export.export import ExportRequest, export_model
-from msdc.export.mobile.web.runtime import runtime_folder
+from msdc.export.mobile.web.npm import runtime_folder
 from msdc.export.reference.golden import golden_texts
 from msdc.export.tokenizer.compile import compile_tokenizer
 from msdc.text.tokenizer import PieceTokenizer
 
 HERE = Path(__file__).parent
-PIECES = {
-    "unigram": {"byte_fallback": True, "user_defined_symbols": ["<mask>", "▁foo", "ba", "😀😀"],
-                "normalization_rule_name": "nmt_nfkc_cf"},
-    "bpe": {"model_type": "bpe", "byte_fallback": True, "user_defined_symbols": ["<mask>", "th"],
-            "normalization_rule_name": "identity", "remove_extra_whitespaces": False},
-    "suffix": {"treat_whitespace_as_suffix": True, "normalization_rule_name": "nfkc"},
-    "no prefix": {"add_dummy_prefix": False, "allow_whitespace_only_pieces": True, "remove_extra_whitespaces": False},
-}  # fmt: skip
 # One of each model: WordPiece with added tokens, byte-level BPE, unigram behind a character map.
 COMMON = ("mpnet", "llama 3", "xlm-r, e5")
+SPM = ("unigram-bytes-symbols", "bpe-bytes-symbols", "suffix", "no-prefix")
 LANGUAGES = ("eng_Latn", "deu_Latn", "spa_Latn", "fra_Latn", "ita_Latn", "nld_Latn", "tur_Latn", "arb_Arab")
 
 
@@ -53,47 +46,33 @@ def differing(texts: list[str], found: list[list[int]], wanted: list[list[int]])
     return [text for text, one, other in zip(texts, found, wanted, strict=True) if one != other]
 
 
-def check_pieces(sources: Path, folder: Path, name: str, texts: list[str]) -> None:
-    model = train_pieces(folder / "pieces", **PIECES[name])
-    oracle = PieceTokenizer(model)
+def counts(quick, every) -> list:
+    """Few texts for some tokenizers, many for all."""
+    return [*((name, 300) for name in quick), *(pytest.param(name, 5000, marks=pytest.mark.slow) for name in every)]
+
+
+@pytest.mark.parametrize(("name", "count"), counts(SPM, SPM))
+def test_sentencepiece_models(sources, tmp_path, name, count):
+    model = train_pieces(tmp_path / "pieces", **PIECES[name])
+    oracle, texts = PieceTokenizer(model), golden_texts() + fuzz_texts(count, seed=11)
     part = {"bos_id": oracle.bos_id, "eos_id": oracle.eos_id}
     found = ids_in_node(sources, "sentencepiece.js", model, part, texts)
     assert differing(texts, found, oracle.encode(texts, 1 << 20)) == []
 
 
-def check_compiled(sources: Path, folder: Path, name: str, texts: list[str]) -> None:
-    KINDS[name](folder).save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer.bin").write_bytes(compile_tokenizer(folder / "tokenizer.json"))
-    found = ids_in_node(sources, "compiled.js", folder / "tokenizer.bin", {}, texts)
-    wanted = [row.ids for row in Tokenizer.from_file(str(folder / "tokenizer.json")).encode_batch(texts)]
+@pytest.mark.parametrize(("name", "count"), counts(COMMON, KINDS))
+def test_compiled_tokenizers(sources, tmp_path, name, count):
+    KINDS[name](tmp_path).save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer.bin").write_bytes(compile_tokenizer(tmp_path / "tokenizer.json"))
+    texts = golden_texts() + fuzz_texts(count, seed=11)
+    found = ids_in_node(sources, "compiled.js", tmp_path / "tokenizer.bin", {}, texts)
+    wanted = [row.ids for row in Tokenizer.from_file(str(tmp_path / "tokenizer.json")).encode_batch(texts)]
     assert differing(texts, found, wanted) == []
-
-
-@pytest.mark.parametrize("name", PIECES)
-def test_sentencepiece_models(sources, tmp_path, name):
-    check_pieces(sources, tmp_path, name, golden_texts() + fuzz_texts(300, seed=11))
-
-
-@pytest.mark.parametrize("name", COMMON)
-def test_compiled_tokenizers(sources, tmp_path, name):
-    check_compiled(sources, tmp_path, name, golden_texts() + fuzz_texts(300, seed=11))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PIECES)
-def test_sentencepiece_models_on_many_texts(sources, tmp_path, name):
-    check_pieces(sources, tmp_path, name, fuzz_texts(5000, seed=5))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", KINDS)
-def test_compiled_tokenizers_on_many_texts(sources, tmp_path, name):
-    check_compiled(sources, tmp_path, name, golden_texts() + fuzz_texts(5000, seed=5))
 
 
 def test_damaged_tokenizers_are_refused(sources, tmp_path):
     """Half a file, and noise, end in one line instead of a wrong id or a loop without end."""
-    model = train_pieces(tmp_path / "pieces", **PIECES["unigram"])
+    model = train_pieces(tmp_path / "pieces", **PIECES["unigram-bytes-symbols"])
     KINDS["mpnet"](tmp_path).save(str(tmp_path / "tokenizer.json"))
     compiled = compile_tokenizer(tmp_path / "tokenizer.json")
     raw = model.read_bytes()
