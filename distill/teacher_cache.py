@@ -1,16 +1,13 @@
-"""Outputs of a frozen teacher, computed once: a store on disk keyed by text, memory-mapped, checked block by block.
+"""Outputs of a frozen teacher, computed once: a store on disk keyed by text, memory-mapped, checked part by part.
 
 The teacher of a stage is what its recipe calls `guide`: the teacher itself or the assistant. A folder holds the outputs
 of one model at one maximum length, one choice of layers and one precision, so that outputs of different models or
 settings never mix. Numbers are float16 (relative error 5e-4, far below any training signal): ten million sentence
 vectors of 384 numbers take 7.7 GB of disk and no memory.
 
-    vectors.f16    rows of float16, in the order they were computed
-    keys.u64       one key per row
-    blocks.bin     one record per block of rows: where it is and the hashes of its keys and of its vectors
-
-A record is written last, so that a block is there whole or not at all. Keys are checked when a store is opened, vectors
-when a block of them is first used. A damaged block is marked, and its rows are computed again like missing ones.
+A store is a folder of parts, `NUMBER-HASH.part`: number of rows, hash of the keys, hash of the vectors, keys (64 bits),
+vectors. A part is written whole or not at all and never changed. Keys are checked when a store is opened, vectors when
+one of a part is first used; a damaged part is deleted, and its rows are computed again like missing ones.
 
 Shapes: N sentences or rows, D sentence width, L layers, H hidden, W width of a row (D + L x H).
 """
@@ -19,11 +16,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from io import FileIO
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +28,7 @@ from msdc.distill.training import parallel
 from msdc.encoders.encoder import BATCH_TOKENS, Encoder
 from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError
-from msdc.files import disk_errors, locked, user_cache
+from msdc.files import atomic_path, disk_errors, locked, user_cache
 from msdc.progress import track, warn
 from msdc.text.tokenizer import pack_by_length, pad, text_key
 
@@ -161,41 +155,23 @@ class CachedTeacher:
 
 
 RECENT = 65_536  # keys that may wait, unsorted, before the index is sorted again
-# The largest block: what the first use of one of its rows has to read.
-BLOCK_ROWS = 4096
-# First row, rows, 1 if found damaged; hashes of keys, of vectors, and of this record with the store's width.
-_RECORD = struct.Struct("<QII16s16s16s")
+PART_ROWS = 4096  # rows of a part at most: what the first use of one of them has to read
+HEADER = 40  # bytes: rows, hash of the keys, hash of the vectors
 
 
-def _hash(*parts: bytes) -> bytes:
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        digest.update(part)
-    return digest.digest()
-
-
-def _read_at(handle: FileIO, size: int, offset: int) -> bytes:
-    """Bytes of an unbuffered file as they are now; fewer at its end. (Windows has no `os.pread`.)"""
-    handle.seek(offset)
-    return handle.read(size)
+def _hash(raw: bytes, width: int) -> bytes:
+    return hashlib.blake2b(raw, digest_size=16, person=str(width).encode()).digest()
 
 
 @dataclass
-class _Block:
-    """One record: rows `start` to `end`; `checked` once its vectors were compared with their hash."""
+class _Part:
+    """A file of the store: rows `start` to `start + len(vectors)`; `checked` once its vectors matched their hash."""
 
+    path: Path
     start: int
-    end: int
-    dead: bool
-    keys: bytes
-    vectors: bytes
-    number: int
+    digest: bytes
+    vectors: np.memmap
     checked: bool = False
-
-    def record(self, width: int) -> bytes:
-        """As stored."""
-        plain = _RECORD.pack(self.start, self.end - self.start, self.dead, self.keys, self.vectors, b"")[:-16]
-        return plain + _hash(plain, str(width).encode())
 
 
 class OutputStore:
@@ -211,120 +187,50 @@ class OutputStore:
         self.width = width
         with disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        self._keys_path, self._vectors_path = folder / "keys.u64", folder / "vectors.f16"
-        self._blocks_path = folder / "blocks.bin"
-        self._said = self._locked = False
-        self._forget()
-        if not self._blocks_path.is_file() and self._keys_path.is_file() and self._keys_path.stat().st_size:
-            # The record is written last: without any, the rows cannot be checked.
-            self._say("numbers that cannot be checked (of an earlier version, or their hashes are missing)")
-        self.reload()
-
-    def _forget(self) -> None:
-        self._blocks: list[_Block] = []
-        self._starts = np.zeros(0, np.int64)
-        self._records = 0
-        # End of the rows in use: what follows was left by a process that was killed.
-        self._end = 0
+        self._parts: list[_Part] = []
+        self._names: set[str] = set()
+        self._rows = 0
         self._recent: dict[int, int] = {}
         self._sorted, self._order = np.zeros(0, np.uint64), np.zeros(0, np.int64)
-        self._vectors: np.memmap | None = None
+        self.reload()
 
     @property
     def count(self) -> int:
         """Rows that can be found."""
         return len(self._sorted) + len(self._recent)
 
-    def _say(self, what: str) -> None:
-        """Once: the same damage may concern many rows."""
-        if not self._said:
-            self._said = True
-            warn(f"{self.folder}: {what}; they are computed again")
-
-    @contextlib.contextmanager
-    def _lock(self) -> Iterator[None]:
-        if self._locked:
-            yield
-            return
-        with locked(self.folder / "lock"), disk_errors(self.folder):
-            self._locked = True
-            try:
-                yield
-            finally:
-                self._locked = False
-
-    # --- reading ------------------------------------------------------------------------------------------------
-
     def reload(self) -> None:
-        """Index what other processes have added; what a killed process left without a record is ignored.
+        """Index the parts that other processes have added since.
 
-        Only what is new since the last call is read. It is looked up in a small dict and sorted into the large index
-        once there is enough of it: sorting ten million keys after every append would take a day.
+        New keys are looked up in a small dict and sorted into the large index once there are enough of them: sorting
+        ten million keys after every append would take a day.
         """
-        records = self._blocks_path.stat().st_size // _RECORD.size if self._blocks_path.is_file() else 0
-        if records < self._records:
-            self._forget()
-        if records > self._records:
-            fresh = self._read_blocks(self._records, records)
-            self._records = records
-            keys, numbers = [], []
-            for block in fresh:
-                raw = self._rows_of(self._keys_path, 8, block)
-                if _hash(raw) != block.keys:
-                    self._bury(block)
-                    continue
-                self._blocks.append(block)
-                keys.append(np.frombuffer(raw, dtype="<u8").astype(np.uint64))
-                numbers.append(np.arange(block.start, block.end))
-            if keys:
-                self._index(np.concatenate(keys), np.concatenate(numbers))
-            self._blocks.sort(key=lambda block: block.start)
-            self._starts = np.array([block.start for block in self._blocks], np.int64)
-        rows = self._vectors_path.stat().st_size // (2 * self.width) if self._vectors_path.is_file() else 0
-        if rows and (self._vectors is None or len(self._vectors) != rows):
-            self._vectors = np.memmap(self._vectors_path, dtype="<f2", mode="r", shape=(rows, self.width))
+        for path in sorted(self.folder.glob("*.part")):
+            if path.name not in self._names:
+                self._names.add(path.name)
+                self._open(path)
 
-    def _read_blocks(self, first: int, last: int) -> list[_Block]:
-        """Blocks of the records `first` to `last` that are not marked as damaged; updates the end of the rows."""
-        with open(self._blocks_path, "rb", buffering=0) as handle:
-            raw = _read_at(handle, (last - first) * _RECORD.size, first * _RECORD.size)
-            found = []
-            for number in range(first, last):
-                place = (number - first) * _RECORD.size
-                part = raw[place : place + _RECORD.size]
-                block = self._parse(part, number)
-                if block is None:
-                    # Perhaps another process was just writing it.
-                    with self._lock():
-                        part = _read_at(handle, _RECORD.size, number * _RECORD.size)
-                    block = self._parse(part, number)
-                if block is None:
-                    # Where its rows end is not known: nothing is written over what is there.
-                    sizes = [(self._vectors_path, 2 * self.width), (self._keys_path, 8)]
-                    self._end = max([self._end, *(-(-p.stat().st_size // size) for p, size in sizes if p.is_file())])
-                    self._bury(_Block(self._end, self._end, True, b"", b"", number))
-                    continue
-                self._end = max(self._end, block.end)
-                if not block.dead:
-                    found.append(block)
-        return found
-
-    def _parse(self, part: bytes, number: int) -> _Block | None:
-        if len(part) != _RECORD.size:
-            return None
-        start, rows, dead, keys, vectors, _ = _RECORD.unpack(part)
-        block = _Block(start, start + rows, bool(dead), keys, vectors, number)
-        return block if block.record(self.width) == part else None
-
-    @staticmethod
-    def _rows_of(path: Path, row_bytes: int, block: _Block) -> bytes:
-        """The bytes of a block's rows; fewer where they cannot be read."""
+    def _open(self, path: Path) -> None:
         try:
-            # Read, not mapped: a bad sector is then an error and not a signal.
-            with open(path, "rb", buffering=0) as handle:
-                return _read_at(handle, row_bytes * (block.end - block.start), row_bytes * block.start)
+            with open(path, "rb") as handle:
+                header = handle.read(HEADER)
+                rows = int.from_bytes(header[:8], "little")
+                size = HEADER + rows * (8 + 2 * self.width)
+                raw = handle.read(8 * rows) if path.stat().st_size == size else b""
         except OSError:
-            return b""
+            raw, header = b"", b""
+        if not raw or _hash(raw, self.width) != header[8:24]:
+            self._discard(path)
+            return
+        vectors = np.memmap(path, dtype="<f2", mode="r", offset=HEADER + 8 * rows, shape=(rows, self.width))
+        self._parts.append(_Part(path, self._rows, header[24:], vectors))
+        self._index(np.frombuffer(raw, dtype="<u8").astype(np.uint64), np.arange(self._rows, self._rows + rows))
+        self._rows += rows
+
+    def _discard(self, path: Path) -> None:
+        warn(f"{path}: damaged; its numbers are computed again")
+        with contextlib.suppress(OSError):
+            path.unlink()
 
     def _index(self, keys_N: np.ndarray, rows_N: np.ndarray) -> None:
         if len(keys_N) + len(self._recent) < max(RECENT, len(self._sorted) // 8):
@@ -335,87 +241,60 @@ class OutputStore:
         order = np.argsort(keys_N, kind="stable")
         self._sorted, self._order, self._recent = keys_N[order], rows_N[order], {}
 
-    def _bury(self, block: _Block) -> None:
-        """Mark a damaged block, so that it is neither used nor reported again."""
-        self._say("a block of numbers is damaged")
-        inside = (self._order >= block.start) & (self._order < block.end)
-        self._sorted, self._order = self._sorted[~inside], self._order[~inside]
-        self._recent = {key: row for key, row in self._recent.items() if not block.start <= row < block.end}
-        block.dead, block.checked = True, True
-        # Where this cannot be written, the next process finds the damage again.
-        with contextlib.suppress(OSError), self._lock(), open(self._blocks_path, "r+b") as handle:
-            handle.seek(block.number * _RECORD.size)
-            handle.write(block.record(self.width))
-
-    def _look_up(self, keys: np.ndarray) -> np.ndarray:
-        rows = np.full(len(keys), -1, dtype=np.int64)
-        if len(self._sorted):
-            at = np.searchsorted(self._sorted, keys).clip(max=len(self._sorted) - 1)
-            rows = np.where(self._sorted[at] == keys, self._order[at], -1)
-        if self._recent:
-            recent = [self._recent.get(key, -1) for key in keys.tolist()]
-            rows = np.maximum(rows, np.array(recent, dtype=np.int64))
-        return rows
-
     def find(self, keys: np.ndarray) -> np.ndarray:
-        """Row number of each key, -1 where it is not stored or its block is damaged."""
+        """Row number of each key, -1 where it is not stored or its part is damaged."""
         while True:
-            rows = self._look_up(keys)
-            if self._check(rows[rows >= 0]):
+            rows = np.full(len(keys), -1, dtype=np.int64)
+            if len(self._sorted):
+                at = np.searchsorted(self._sorted, keys).clip(max=len(self._sorted) - 1)
+                rows = np.where(self._sorted[at] == keys, self._order[at], -1)
+            if self._recent:
+                recent = [self._recent.get(key, -1) for key in keys.tolist()]
+                rows = np.maximum(rows, np.array(recent, dtype=np.int64))
+            if all(self._check(self._parts[number]) for number in np.unique(self._part_of(rows[rows >= 0]))):
                 return rows
 
-    def _check(self, rows: np.ndarray) -> bool:
-        """Compare the blocks of rows with their hashes, each once; false if one was damaged."""
-        good = True
-        for number in np.unique(np.searchsorted(self._starts, rows, side="right") - 1).tolist():
-            block = self._blocks[number]
-            if block.checked:
-                continue
-            block.checked = True
-            if _hash(self._rows_of(self._vectors_path, 2 * self.width, block)) != block.vectors:
-                self._bury(block)
-                good = False
-        return good
+    def _part_of(self, rows: np.ndarray) -> np.ndarray:
+        return np.searchsorted([part.start for part in self._parts], rows, side="right") - 1
+
+    def _check(self, part: _Part) -> bool:
+        """Compare a part's vectors with their hash, once; a damaged part is deleted and its rows are forgotten."""
+        if part.checked:
+            return True
+        part.checked = True
+        try:
+            # Read, not mapped: a bad sector is then an error and not a signal.
+            raw = part.path.read_bytes()[-part.vectors.nbytes :]
+        except OSError:
+            raw = b""
+        if _hash(raw, self.width) == part.digest:
+            return True
+        self._discard(part.path)
+        end = part.start + len(part.vectors)
+        kept = (self._order < part.start) | (self._order >= end)
+        self._sorted, self._order = self._sorted[kept], self._order[kept]
+        self._recent = {key: row for key, row in self._recent.items() if not part.start <= row < end}
+        return False
 
     def read(self, rows: np.ndarray) -> np.ndarray:
         """float32 [N, width] of row numbers that `find` gave."""
-        if self._vectors is None:
-            return np.zeros((0, self.width), np.float32)
-        return np.asarray(self._vectors[rows], dtype=np.float32)
-
-    # --- writing ------------------------------------------------------------------------------------------------
+        out = np.zeros((len(rows), self.width), np.float32)
+        part_of = self._part_of(rows)
+        for number in np.unique(part_of):
+            here = part_of == number
+            out[here] = self._parts[number].vectors[rows[here] - self._parts[number].start]
+        return out
 
     def append(self, keys: np.ndarray, vectors_NW: np.ndarray) -> None:
-        """Add rows; other processes may append at the same time, and a process may be killed at any point."""
-        with self._lock():
+        """Add rows, whole part by whole part; a key that another process has added meanwhile is left out."""
+        with locked(self.folder / "lock"), disk_errors(self.folder):
             self.reload()
-            fresh = self.find(keys) < 0
-            keys, numbers = keys[fresh].astype("<u8"), np.ascontiguousarray(vectors_NW[fresh], dtype="<f2")
-            start = self._end
-            if self._vectors is not None and len(self._vectors) > start:
-                self._vectors = None  # what a killed process left is cut off, and Windows cuts no mapped file
-            self._write(self._vectors_path, start * 2 * self.width, numbers.tobytes())
-            self._write(self._keys_path, start * 8, keys.tobytes())
-            records = b"".join(
-                _Block(
-                    start + at,
-                    start + min(at + BLOCK_ROWS, len(keys)),
-                    False,
-                    _hash(keys[at : at + BLOCK_ROWS].tobytes()),
-                    _hash(numbers[at : at + BLOCK_ROWS].tobytes()),
-                    0,
-                ).record(self.width)
-                for at in range(0, len(keys), BLOCK_ROWS)
-            )
-            self._write(self._blocks_path, self._records * _RECORD.size, records)
+            fresh = np.flatnonzero(self.find(keys) < 0)
+            first = max((int(name[:6]) for name in self._names), default=-1) + 1
+            for number, start in enumerate(range(0, len(fresh), PART_ROWS)):
+                rows = fresh[start : start + PART_ROWS]
+                raw, vectors = keys[rows].astype("<u8").tobytes(), vectors_NW[rows].astype("<f2").tobytes()
+                header = len(rows).to_bytes(8, "little") + _hash(raw, self.width) + _hash(vectors, self.width)
+                with atomic_path(self.folder / f"{first + number:06d}-{header[8:12].hex()}.part") as path:
+                    path.write_bytes(header + raw + vectors)
             self.reload()
-
-    @staticmethod
-    def _write(path: Path, offset: int, content: bytes) -> None:
-        """Write at `offset` and cut off what follows; on the disk when this returns."""
-        with open(path, "r+b" if path.exists() else "w+b") as handle:
-            handle.seek(offset)
-            handle.truncate()
-            handle.write(content)
-            handle.flush()
-            os.fsync(handle.fileno())

@@ -73,7 +73,7 @@ def test_guide_store_on_a_full_disk(place):
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 
     text = said(lambda: OutputStore(place / "guide", 64).append(keys, vectors), limit)
-    assert text == f"disk full while writing {place / 'guide'}: free some space and run again"
+    assert text.startswith(f"disk full while writing {place / 'guide'}") and text.endswith("and run again")
     again = OutputStore(place / "guide", 64)
     assert again.count == 100
     again.append(keys, vectors)
