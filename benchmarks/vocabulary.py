@@ -30,7 +30,7 @@ from msdc.compress.quantization.plan import integers, plan_for
 from msdc.compress.size import size_plan
 from msdc.compress.student.cut import shrink
 from msdc.compress.student.model import Student
-from msdc.distill.assistant import coded_transplant, load_named, sample_rows, write_vocabulary
+from msdc.distill.assistant import load_named, sample_rows, with_table, write_vocabulary
 from msdc.distill.catalog import load_recipe
 from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.exclusion import read_exclusion
@@ -167,14 +167,14 @@ class Sweep:
         size = tokenizer.path.stat().st_size
         known = self.rows()
         if (key := f"{cut.pieces}") not in known:
-            assistant = coded_transplant(self.teacher, tokenizer, score, frequency, 128, 5)
+            assistant = with_table(self.teacher, tokenizer, 128, score, 5)
             self.add(
                 key, {"vocabulary": cut.pieces, "pieces": tokenizer.size, **self.sets.scores(assistant, tokenizer)}
             )
         if (key := repr(cut)) in known:
             return
         base = cut.base_rows or None
-        assistant = coded_transplant(self.teacher, tokenizer, score, frequency, 128, cut.links, base)
+        assistant = with_table(self.teacher, tokenizer, 128, score, cut.links, base, frequency)
         student = shrink(
             assistant, layers=[0, 4, 5], repeats=1, bottleneck=cut.bottleneck, frequency_V=torch.from_numpy(frequency)
         )

@@ -73,13 +73,9 @@ def sample_rows(stream: TextStream, per_language: int, seed: int) -> list[Row]:
 
 def piece_frequency(tokenizer: Tokenizer, rows: Sequence[Row], max_length: int) -> Tensor:
     """How often each id occurs in both sides of the rows, plus one, float64 [V]."""
-    counts = np.ones(tokenizer.size)
-    for texts in ([row.source for row in rows], [row.target for row in rows if row.target]):
-        if texts:
-            counts += np.bincount(
-                np.concatenate([np.asarray(r) for r in tokenizer.encode(texts, max_length)]), minlength=tokenizer.size
-            )
-    return torch.from_numpy(counts)
+    texts = [row.source for row in rows] + [row.target for row in rows if row.target]
+    ids = np.concatenate([np.zeros(0, np.int64), *map(np.asarray, tokenizer.encode(texts, max_length))])
+    return torch.from_numpy(1.0 + np.bincount(ids.astype(np.int64), minlength=tokenizer.size))
 
 
 def _special_ids(teacher: Encoder) -> tuple[int, int]:
@@ -90,47 +86,6 @@ def _special_ids(teacher: Encoder) -> tuple[int, int]:
             f"{teacher.name}: its tokenizer adds no special ids; a transplanted vocabulary needs a first and a last one"
         )
     return ids[0], ids[-1]
-
-
-def coded_transplant(
-    teacher: Encoder,
-    tokenizer: PieceTokenizer,
-    score: sparse.csr_matrix,
-    frequency_P: np.ndarray,
-    max_length: int,
-    links: int,
-    base_rows: int | None = None,
-) -> Student:
-    """The teacher's body with a coded table: rows are sums of the teacher's rows, by the strongest `links` of `score`.
-
-    The base holds the teacher's rows that pieces use, at most `base_rows` rows in all.
-
-    Raises:
-        InputError: the teacher's tokenizer adds no special ids.
-    """
-    config, state, table_WH = _body(teacher, tokenizer, max_length)
-    special = _special_pieces(tokenizer, table_WH, *_special_ids(teacher))
-    if base_rows is not None:
-        # The special pieces' rows and the mean row are in the base too.
-        score = most_used(strongest(score), base_rows - len(special) - 1, frequency_P)
-    code = transplant_code(strongest(score, links), table_WH, links, special)
-    config = config.model_copy(update={"base_rows": len(code.base_RE), "links": links})
-    assistant = Student(config)
-    assistant.load_state_dict(state | {TABLE: code.base_RE, CODE: code.weight_Vk, INDEX: code.index_Vk})
-    return assistant.eval()
-
-
-def _body(
-    teacher: Encoder, tokenizer: PieceTokenizer, max_length: int
-) -> tuple[StudentConfig, dict[str, Tensor], Tensor]:
-    """Config for the new vocabulary, state without its table, and the teacher's table [W, H]."""
-    body = decode(to_student(teacher))
-    config = body.config.model_copy(
-        update={"vocabulary": tokenizer.size, "pad_id": tokenizer.pad_id, "positions": max_length}
-    )
-    state = {name: value for name, value in body.state_dict().items() if name != TABLE}
-    state[POSITION] = state[POSITION][:max_length]
-    return config, state, body.embedding.table.weight.detach()
 
 
 def transplant(
@@ -144,39 +99,75 @@ def transplant(
 ) -> Student:
     """The teacher's body with a table for `tokenizer`, whose rows are made from the teacher's own rows.
 
-    `how` is alignment, cooccurrence or random. With `links` the sums of rows are not multiplied out: see
-    `coded_transplant`.
+    Args:
+        teacher: the model whose layers and rows are taken.
+        tokenizer: the new vocabulary.
+        rows: text that links its pieces with the teacher's.
+        how: alignment, cooccurrence or random.
+        max_length: positions that are kept.
+        links: a coded table: the sums are kept, by the strongest so many links of each piece.
+        base_rows: rows of that table's base at most; all that pieces use by default.
 
     Raises:
         InputError: the teacher's tokenizer adds no special ids, or a code of random rows.
     """
-    if links is not None:
-        if how == "random":
-            raise InputError("assistant: links keep the sums of rows of a transplant; random rows are no sums")
-        score, frequency_P = link_strengths(teacher, tokenizer, rows, how, max_length)
-        return coded_transplant(teacher, tokenizer, score, frequency_P, max_length, links, base_rows)
-    config, state, table_WH = _body(teacher, tokenizer, max_length)
-    first_id, last_id = _special_ids(teacher)
+    if links is not None and how == "random":
+        raise InputError("assistant: links keep the sums of rows of a transplant; random rows are no sums")
     if how == "random":
-        table_PH = (
-            torch.randn(tokenizer.size, table_WH.shape[1], generator=torch.Generator().manual_seed(1)) * table_WH.std()
+        return with_table(teacher, tokenizer, max_length, None)
+    score, frequency_P = link_strengths(teacher, tokenizer, rows, how, max_length)
+    return with_table(teacher, tokenizer, max_length, score, links, base_rows, frequency_P)
+
+
+def with_table(
+    teacher: Encoder,
+    tokenizer: PieceTokenizer,
+    max_length: int,
+    score: sparse.csr_matrix | None,
+    links: int | None = None,
+    base_rows: int | None = None,
+    frequency_P: np.ndarray | None = None,
+) -> Student:
+    """The teacher's body with the table that link strengths `score` [P, W] make; None: random rows.
+
+    With `links` the table is coded; its base holds the teacher's rows that pieces use, at most `base_rows`.
+    """
+    body = decode(to_student(teacher))
+    table_WH = body.embedding.table.weight.detach()
+    config = body.config.model_copy(
+        update={"vocabulary": tokenizer.size, "pad_id": tokenizer.pad_id, "positions": max_length}
+    )
+    state = {name: value for name, value in body.state_dict().items() if name != TABLE}
+    state[POSITION] = state[POSITION][:max_length]
+    ends = teacher.tokenizer.encode([""], 16)[0]
+    if len(ends) < 2:
+        raise InputError(
+            f"{teacher.name}: its tokenizer adds no special ids; a transplanted vocabulary needs a first and a last one"
         )
+    own = {tokenizer.bos_id: table_WH[ends[0]], tokenizer.eos_id: table_WH[ends[-1]]}
+    if links is not None and score is not None:
+        # Control pieces and the unknown piece get the mean row.
+        processor = tokenizer.processor
+        special = [i for i in range(tokenizer.size) if processor.is_control(i) or processor.is_unknown(i)]
+        own = {index: table_WH.mean(0) for index in special} | own
+        if base_rows is not None and frequency_P is not None:
+            # The special pieces' rows and the mean row are in the base too.
+            score = most_used(strongest(score), base_rows - len(own) - 1, frequency_P)
+        code = transplant_code(strongest(score, links), table_WH, links, own)
+        config = config.model_copy(update={"base_rows": len(code.base_RE), "links": links})
+        state |= {TABLE: code.base_RE, CODE: code.weight_Vk, INDEX: code.index_Vk}
     else:
-        score, _ = link_strengths(teacher, tokenizer, rows, how, max_length)
-        table_PH = transplant_rows(strongest(score), table_WH)
-    table_PH[tokenizer.bos_id] = table_WH[first_id]
-    table_PH[tokenizer.eos_id] = table_WH[last_id]
+        if score is None:
+            random = torch.Generator().manual_seed(1)
+            table_PH = torch.randn(tokenizer.size, table_WH.shape[1], generator=random) * table_WH.std()
+        else:
+            table_PH = transplant_rows(strongest(score), table_WH)
+        for piece, row_H in own.items():
+            table_PH[piece] = row_H
+        state[TABLE] = table_PH
     assistant = Student(config)
-    assistant.load_state_dict(state | {TABLE: table_PH})
+    assistant.load_state_dict(state)
     return assistant.eval()
-
-
-def _special_pieces(tokenizer: PieceTokenizer, table_WH: Tensor, first_id: int, last_id: int) -> dict[int, Tensor]:
-    """Rows of the control pieces and the unknown piece: the teacher's first and last, for the others its mean row."""
-    processor = tokenizer.processor
-    ids = [i for i in range(tokenizer.size) if processor.is_control(i) or processor.is_unknown(i)]
-    rows = {index: table_WH.mean(0) for index in ids}
-    return rows | {tokenizer.bos_id: table_WH[first_id], tokenizer.eos_id: table_WH[last_id]}
 
 
 def write_vocabulary(wanted: VocabularyTraining, rows: Sequence[Row], target: Path, words: Sequence[str]) -> Path:
