@@ -38,7 +38,6 @@ from msdc.text.tabular import JSON_LINES, Table, first_line, open_table, suffix_
 from msdc.text.text_files import DAMAGED, iterate_lines, unpacked
 from msdc.text.tokenizer import clean
 
-MAX_REASONS = 20  # counted apart
 TEST_SET_IN_NAME = re.compile(r"test|sts-?20\d\d|sts1[2-6]")
 LANGUAGE_IN_NAME = re.compile(r"(?:^|[._-])([a-z]{2,3})-([a-z]{2,3})(?=[._]|$)")
 LANGUAGE_AT_END = re.compile(r"(?:^|[._-])(?!po\b|gz\b)([a-z]{2})(?:\.(?:txt|po|gz))*$")
@@ -71,13 +70,9 @@ class Source:
     """One readable part of a corpus.
 
     Attributes:
-        name: for messages.
-        language: of the targets.
         bytes: approximate size of the text, for its weight.
-        corpus: the entry of the recipe.
         entries: reads it from the start.
         form: what it was read as, for messages.
-        domain: number of the corpus in the recipe.
         made: no person wrote the targets: they are never held out and no vocabulary is trained on them.
         without: sentences whose rows are left out.
         too_long: rows left out for their length, in the last reading.
@@ -112,9 +107,8 @@ class Source:
             if isinstance(entry, Row):
                 yield entry
                 continue
-            why = entry.why if entry.why in self.reasons or len(self.reasons) < MAX_REASONS else "other reasons"
-            count, first = self.reasons.get(why, (0, entry.line))
-            self.reasons[why] = (count + 1, first)
+            count, first = self.reasons.get(entry.why, (0, entry.line))
+            self.reasons[entry.why] = (count + 1, first)
 
     def kept_rows(self) -> Iterator[Row]:
         """The rows without those that hold an excluded sentence."""
@@ -180,11 +174,7 @@ def language_of(path: Path, corpus: Corpus, at_end: bool = False) -> str | None:
 
 
 def read_table(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
-    """csv, tab-separated text, JSON lines, parquet.
-
-    Raises:
-        InputError: another kind of file, or see `table_sources`.
-    """
+    """csv, tab-separated text, JSON lines, parquet."""
     return table_sources(_open_table(path, corpus), corpus, language)
 
 
@@ -254,11 +244,7 @@ def _plain(text: str, corpus: Corpus) -> Row:
 
 
 def read_text(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
-    """One sentence per line, or the columns of tab-separated text that the corpus names, one after the other.
-
-    Raises:
-        InputError: no such column.
-    """
+    """One sentence per line, or the columns of tab-separated text that the corpus names, one after the other."""
     names = next(iterate_lines(path), (0, ""))[1].split("\t") if corpus.columns else []
     if missing := [c for c in corpus.columns if (c not in names if isinstance(c, str) else not 1 <= c <= len(names))]:
         raise InputError(f"{path}: no column {missing[0]!r} (have {', '.join(names)[:80]})")
@@ -295,11 +281,7 @@ def aligned_files(first: Path, second: Path, corpus: Corpus, language: str) -> l
 
 
 def read_dictionary(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
-    """Word pairs separated by a tab or blank, as MUSE has them, as parallel data (Reimers and Gurevych 2020).
-
-    Raises:
-        InputError: the language is not known.
-    """
+    """Word pairs separated by a tab or blank, as MUSE has them, as parallel data (Reimers and Gurevych 2020)."""
     if language is None:
         raise unnamed_language(path)
 
@@ -316,11 +298,7 @@ def read_dictionary(path: Path, corpus: Corpus, language: str | None) -> list[So
 
 
 def read_scored(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
-    """Pairs with gold similarities 0 .. 5 in any layout of msdc.text.scored_pairs, scaled to 0 .. 1, for regression.
-
-    Raises:
-        InputError: a test set.
-    """
+    """Pairs with gold similarities 0 .. 5 in any layout of msdc.text.scored_pairs, scaled to 0 .. 1, for regression."""
     refuse_test_set(path, "be trained on; name the training part")
 
     def entries() -> Iterator[Row]:
@@ -400,9 +378,6 @@ def read_gettext(path: Path, corpus: Corpus, language: str | None) -> list[Sourc
     """Translated entries of a gettext catalogue; fuzzy ones count as bad.
 
     The language is the corpus', that of the file's name, or the one in the catalogue's header.
-
-    Raises:
-        InputError: none of these tells it.
     """
     code = language or language_of(path, corpus, at_end=True)
     if code is None:
@@ -470,11 +445,7 @@ def _tmx_units(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def read_tmx(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
-    """A translation memory: one source per wanted language, or per language of its first units where none is named.
-
-    Raises:
-        InputError: not well-formed XML, a damaged gzip file, or only the source language is there.
-    """
+    """A translation memory: one source per wanted language, or per language of its first units where none is named."""
     found = dict.fromkeys(code for _, texts in islice(_tmx_units(path), 1000) for code in texts)
     codes = [base_code(code) for code in corpus.languages] or [code for code in found if code != corpus.source]
     if not codes:

@@ -7,7 +7,6 @@ where they have changed.
 
 from __future__ import annotations
 
-import functools
 import re
 import shutil
 import urllib.error
@@ -28,10 +27,6 @@ from msdc.text.tabular import BATCH_ROWS, Table, arrow_table, first_line
 OPUS_URL = "https://object.pouta.csc.fi/OPUS-{name}/{version}/moses/{pair}.txt.zip"
 # Files of a model folder that its numbers depend on.
 _MODEL_FILES = re.compile(r".*\.(safetensors|json|model|txt)$")
-
-
-class PairMissing(InputError):
-    """The server does not have a language pair."""
 
 
 def corpus_cache() -> Path:
@@ -56,12 +51,8 @@ def fetch_opus(corpus: Corpus) -> list[tuple[Path, Path, str]]:
         raise InputError(f"OPUS corpus {corpus.opus!r}: expected NAME/VERSION, such as TED2020/v1")
     if not corpus.languages:
         raise InputError(f"OPUS corpus {corpus.opus}: name the languages (`languages: [de]`)")
-    found: list[tuple[Path, Path, str]] = []
-    for code in corpus.languages:
-        try:
-            found.append((*_opus_pair(name, version, corpus.source, code), code))
-        except PairMissing as error:
-            warn(f"warning: {error}; skipped")
+    pairs = [(_opus_pair(name, version, corpus.source, code), code) for code in corpus.languages]
+    found = [(*files, code) for files, code in pairs if files is not None]
     if not found:
         raise InputError(
             f"OPUS corpus {corpus.opus}: cannot be fetched (none of {', '.join(corpus.languages)} is there)"
@@ -69,13 +60,12 @@ def fetch_opus(corpus: Corpus) -> list[tuple[Path, Path, str]]:
     return found
 
 
-def _opus_pair(name: str, version: str, source: str, code: str) -> tuple[Path, Path]:
+def _opus_pair(name: str, version: str, source: str, code: str) -> tuple[Path, Path] | None:
+    """The two files of a pair; None where the server does not have it."""
     pair = "-".join(sorted((source, code)))
     folder = corpus_cache() / "opus" / name / version
-    files = folder / f"{pair}.{source}", folder / f"{pair}.{code}"
-    record, archive = folder / f"{pair}.json", folder / f"{pair}.zip"
+    files, archive = (folder / f"{pair}.{source}", folder / f"{pair}.{code}"), folder / f"{pair}.zip"
     if all(path.is_file() for path in files):
-        _compare(files, record)
         return files
     url = OPUS_URL.format(name=name, version=version, pair=pair)
     say(f"fetching {url}")
@@ -96,24 +86,16 @@ def _opus_pair(name: str, version: str, source: str, code: str) -> tuple[Path, P
                 ):
                     shutil.copyfileobj(text, out)
     except (urllib.error.URLError, TimeoutError) as error:
-        missing = isinstance(error, urllib.error.HTTPError) and error.code in (403, 404, 410)
-        kind = PairMissing if missing else InputError
-        raise kind(f"OPUS corpus {name}/{version} {pair}: cannot be fetched ({error})") from error
+        said = f"OPUS corpus {name}/{version} {pair}: cannot be fetched ({error})"
+        if isinstance(error, urllib.error.HTTPError) and error.code in (403, 404, 410):
+            warn(f"warning: {said}; skipped")
+            return None
+        raise InputError(said) from error
     except zipfile.BadZipFile as error:
         raise InputError(f"{url}: not a zip archive ({error})") from error
     finally:
         archive.unlink(missing_ok=True)
-    write_json(record, {"url": url, "files": {path.name: sha256_file(path) for path in files}})
     return files
-
-
-@functools.cache
-def _compare(files: tuple[Path, Path], record: Path) -> None:
-    """Say which of the files are not those that were downloaded; once per process, it reads them."""
-    known = read_json(record) if record.is_file() else None
-    for path in files:
-        if isinstance(known, dict) and known.get("files", {}).get(path.name) != sha256_file(path):
-            warn(f"warning: {path}: changed since it was downloaded; remove it to have it fetched again")
 
 
 # --- the hub, and folders of the `datasets` library -------------------------------------------------------------------
@@ -170,11 +152,7 @@ def is_saved(folder: Path) -> bool:
 
 
 def saved_table(folder: Path) -> Table:
-    """A folder of `save_to_disk`.
-
-    Raises:
-        InputError: damaged, without a part `train`, or without text.
-    """
+    """A folder of `save_to_disk`."""
     require("datasets", "a folder of save_to_disk")
     import datasets
 

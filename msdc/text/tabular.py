@@ -113,9 +113,6 @@ def open_delimited(path: Path, is_header: Callable[[list[str], list[list[str]]],
     """A csv file, or tab-separated text, in which a quote is a character like any other; told by the suffix.
 
     `is_header` is asked about the first row, given the rows after it.
-
-    Raises:
-        InputError: as `iterate_lines`.
     """
     as_csv = suffix_of(path) == ".csv"
     delimiter = _choose_delimiter([line for _, line in islice(iterate_lines(path), SAMPLE_ROWS)]) if as_csv else "\t"
@@ -166,11 +163,7 @@ def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | list[Any] | s
 
 
 def open_json_lines(path: Path) -> Table:
-    """One JSON object (or list of cells) per line.
-
-    Raises:
-        InputError: as `iterate_lines`.
-    """
+    """One JSON object (or list of cells) per line."""
     first = [row for _, row in islice(_json_rows(path), SAMPLE_ROWS)]
     names = tuple(dict.fromkeys(name for row in first if isinstance(row, dict) for name in row))
     width = len(names) or max((len(row) for row in first if isinstance(row, list)), default=2)
@@ -240,11 +233,7 @@ def arrow_table(path: Path, form: str, schema: Any, batches: Callable[[list[str]
 
 
 def open_parquet(path: Path) -> Table:
-    """A parquet file.
-
-    Raises:
-        InputError: not a parquet file, without a column of text, or damaged.
-    """
+    """A parquet file."""
     require("pyarrow", "a parquet file")
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -266,9 +255,6 @@ def open_table(path: Path, is_header: Callable[[list[str], list[list[str]]], boo
     """A table by its suffix: parquet, JSON lines, csv; any other file as tab-separated text.
 
     `is_header` says whether the first row of csv or tab-separated text, given the rows after it, names the columns.
-
-    Raises:
-        InputError: it cannot be read.
     """
     suffix = suffix_of(path)
     if suffix == ".parquet":
