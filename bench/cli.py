@@ -129,7 +129,7 @@ def command(
         if bundle is None and not imports:
             return
     if bundle is not None or not imports:
-        from msdc.export.shipped import bundle_or_shipped
+        from msdc.export.exporters import bundle_or_shipped
 
         bundle = bundle_or_shipped(bundle)
     no_lengths = measuring["lengths"] is None

@@ -64,7 +64,7 @@ def compare_golden(
 ) -> Parity:
     """Compare the device's ids and vectors of the golden texts with those stored at export.
 
-    `golden` is what `msdc.export.reference.golden.read_golden` returns. The reference is the artifact's own vector, not
+    `golden` is what `msdc.export.golden.read_golden` returns. The reference is the artifact's own vector, not
     the float model's: the question is whether the device computes what the exporting machine computed. The cosine to
     the float model's vectors says what quantization costs.
 

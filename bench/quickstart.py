@@ -32,8 +32,9 @@ from msdc.distill.run_folder import RunFolder
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.encoders.folder import STOCK_FOLDER
 from msdc.errors import GateError, InputError
+from msdc.export.exporters import BundleOptions, write_bundle
+from msdc.export.readme import CardFacts
 from msdc.export.runtimes import RUNTIMES
-from msdc.export.writer import BundleOptions, write_bundle
 from msdc.files import write_json
 from msdc.progress import say
 
@@ -80,9 +81,7 @@ def _export(
         target="linux",
         runtimes=runtimes,
         precision="int8",
-        languages=("en", *recipe.corpora[0].languages),
-        licenses=recipe.licenses,
-        data_sources=recipe.data_sources,
+        card=CardFacts(("en", *recipe.corpora[0].languages), tuple(recipe.licenses), tuple(recipe.data_sources)),
         source_sha256=encoder.fingerprint(),
     )
     # A bundle is complete or absent, but it may be that of an earlier, interrupted attempt: write it again.

@@ -27,11 +27,9 @@ WAYS = ("canonical", "generic")
 
 def measure(name: str, runtime: str, precision: str, layers: int) -> dict[str, Any]:
     """One program of one architecture against the untouched model."""
-    from architectures import VOCABULARY, architecture_modules, rows
+    from architectures import architecture_modules, rows
 
-    from msdc.export.generic.model import generic_model, reference_vectors
-    from msdc.export.generic.smooth import smooth_generic
-    from msdc.export.records import GenericRequest
+    from msdc.export.generic.model import generic_model, reference_vectors, smooth_generic
     from msdc.export.runtimes import RUNTIMES as RECORDS
     from msdc.scores import cosine_rows
 
@@ -40,9 +38,8 @@ def measure(name: str, runtime: str, precision: str, layers: int) -> dict[str, A
     model = generic_model(modules, name)
     if precision == "int8":
         model = smooth_generic(model, rows())
-    request = GenericRequest(model, precision, VOCABULARY, reference.shape[1], 64, "linux", 0)
     with tempfile.TemporaryDirectory() as place:
-        written = RECORDS[runtime].write_generic(request, Path(place))
+        written = RECORDS[runtime].write_generic(Path(place), model, precision, max_length=64, target="linux", pad_id=0)
         cosines = cosine_rows(reference, written.runner.run(rows()))
         size = sum(file.stat().st_size for file in Path(place).iterdir())
     return {
@@ -56,12 +53,12 @@ def measure_ways(model: str, work: Path, rounds: int) -> list[dict[str, Any]]:
     """One row per way and runtime of a real model: bundles that passed the gates, their programs timed in turn."""
     from artifacts import items_of, measure
 
-    from msdc.export.export import ExportRequest, export_model
+    from msdc.export import export
 
     items, rows = [], []
     for way in WAYS:
         folder = work / way
-        _, manifest = export_model(ExportRequest(model, "linux", "both", "int8", out=folder, way=way, force=True))
+        _, manifest = export(model, target="linux", runtime="both", precision="int8", out=folder, way=way, force=True)
         for item in items_of(folder, way):
             items.append(item)
             rows.append({"model": model, "way": way, "runtime": item.runtime, "bytes": item.bytes}

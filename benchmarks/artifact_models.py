@@ -36,7 +36,7 @@ def make_random(work: Path, name: str, precision: str) -> Path:
     import torch
 
     from msdc.compress.student.model import Student, StudentConfig
-    from msdc.export.writer import BundleOptions, write_bundle
+    from msdc.export.exporters import BundleOptions, write_bundle
     from msdc.text.tokenizer import PieceTokenizer
 
     out = work / f"{name}-{precision}"
@@ -54,11 +54,11 @@ def make_random(work: Path, name: str, precision: str) -> Path:
 
 def make_model(work: Path, name: str, precision: str | None) -> Path:
     """A bundle of a model by name with both runtimes."""
-    from msdc.export.export import ExportRequest, export_model
+    from msdc.export import export
 
     out = work / f"{name}-{precision or 'own'}"
     if not out.is_dir():
-        export_model(ExportRequest(name, "linux", runtime="both", precision=precision, out=out))
+        export(name, target="linux", runtime="both", precision=precision, out=out)
     return out
 
 
@@ -101,9 +101,9 @@ def make_peer(
 ) -> Path:
     """The peer's file as a bundle, for the same runner; `configuration` None: that of this processor."""
     from msdc.encoders.folder import locate_model
+    from msdc.export.golden import golden_texts, write_golden
     from msdc.export.manifest import Manifest, list_files, write_manifest
-    from msdc.export.onnx.runner import OnnxRunner
-    from msdc.export.reference.golden import golden_texts, write_golden
+    from msdc.export.onnx.program import OnnxRunner
     from msdc.files import staged_folder
     from msdc.text.tokenizer import PieceTokenizer
 

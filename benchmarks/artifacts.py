@@ -109,7 +109,7 @@ def gemm_gops(work: Path) -> float:
         "from executorch.exir import to_edge_transform_and_lower\n"
         "from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner\n"
         "from executorch.runtime import Runtime\n"
-        "from msdc.export.executorch.runner import set_executorch_threads\n"
+        "from msdc.export.executorch.program import set_executorch_threads\n"
         "set_executorch_threads(1)\n"
         "m = nn.Sequential(*[nn.Linear(384, 1536) if i % 2 == 0 else nn.Linear(1536, 384) for i in range(8)]).eval()\n"
         "quantize_(m, Int8DynamicActivationIntxWeightConfig(weight_dtype=torch.int8, weight_granularity=PerAxis(0)))\n"

@@ -176,7 +176,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     add_write_option(parser, "browser")
     given = parser.parse_args()
-    from msdc.export.export import ExportRequest, export_model
+    from msdc.export import export
 
     names = given.browsers.split(",")
     lines = flores(given.data, "dev", LINES)
@@ -185,7 +185,7 @@ def main() -> None:
     first: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="msdc-browser-page-") as folder:
         work = Path(folder)
-        bundle, _ = export_model(ExportRequest(MODEL, "web", out=work / "bundle", with_runtime=True))
+        bundle, _ = export(MODEL, target="web", out=work / "bundle", with_runtime=True)
         sizes = size_rows(bundle)
         for number in range(given.rounds):
             tasks = (TASK,) if number == 0 else ()

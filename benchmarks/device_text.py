@@ -25,11 +25,11 @@ MODEL, TASK = "all-MiniLM-L6-v2", "sts17/en-en"
 
 def make_bundle(work: Path) -> Path:
     """The Android bundle of the model with both programs; made once."""
-    from msdc.export.export import ExportRequest, export_model
+    from msdc.export import export
 
     out = work / f"{MODEL}-android"
     if not out.is_dir():
-        export_model(ExportRequest(MODEL, "android", runtime="both", precision="int8", out=out))
+        export(MODEL, target="android", runtime="both", precision="int8", out=out)
     return out
 
 

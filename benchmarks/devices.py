@@ -47,7 +47,7 @@ def student_bundle(folder: Path, style: str) -> Path:
     import torch
     from sentencepiece import sentencepiece_model_pb2 as pb
 
-    import msdc.export.writer as writer
+    import msdc.export.exporters as writer
     from msdc.compress.student.model import Student, StudentConfig
     from msdc.text.tokenizer import PieceTokenizer
 

@@ -78,13 +78,13 @@ def prepare(work: Path) -> None:
 
     from msdc.compress.student.io import add_stock_twin
     from msdc.encoders.folder import locate_model
-    from msdc.export.export import ExportRequest, export_model
+    from msdc.export import export
 
     if not (work / "twin").is_dir():
         shutil.copytree(locate_model("msdc-mini"), work / "twin")
         add_stock_twin(work / "twin")
     if not (work / "bundle").is_dir():
-        export_model(ExportRequest("msdc-mini", "linux", runtime="onnx", out=work / "bundle"))
+        export("msdc-mini", target="linux", runtime="onnx", out=work / "bundle")
     if not (work / "static.npy").is_file():
         model = SentenceTransformer(str(locate_model(TEACHER)), device="cpu")
         with torch.no_grad():

@@ -50,7 +50,7 @@ def teacher_bundle(work: Path) -> Path:
     """The real all-MiniLM-L6-v2 the canonical way, both runtimes, with the stand-in tokenizer."""
     from msdc.compress.student.stock import to_student
     from msdc.encoders.encoder import load_encoder
-    from msdc.export.writer import BundleOptions, write_bundle
+    from msdc.export.exporters import BundleOptions, write_bundle
     from msdc.text.tokenizer import PieceTokenizer
 
     out = work / f"{TEACHER}-stand-in"
@@ -63,8 +63,8 @@ def teacher_bundle(work: Path) -> Path:
 
 def shortened(bundle: Path) -> Path:
     """A copy of a bundle with a few short golden texts."""
+    from msdc.export.golden import read_golden, write_golden
     from msdc.export.manifest import list_files, read_manifest, write_manifest
-    from msdc.export.reference.golden import read_golden, write_golden
 
     out = bundle.with_name(f"{bundle.name}-short")
     if not out.is_dir():

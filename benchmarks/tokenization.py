@@ -185,7 +185,7 @@ def equality(kind: str, model: bool, data: Path, work: Path, library: Path) -> d
     from tiny_models import train_pieces
     from tokenizers import Tokenizer
 
-    from msdc.export.reference.golden import golden_texts
+    from msdc.export.golden import golden_texts
     from msdc.export.tokenizer.compile import compile_tokenizer
 
     folder = work / f"small-{'model' if model else 'json'}-{kind.replace(' ', '-').replace(',', '')}"

@@ -12,7 +12,7 @@ import argparse
 from pathlib import Path
 
 import msdc
-from msdc.export.export import ExportRequest, export_model
+from msdc.export import export
 from msdc.export.runtimes import EVERY, runtime_choices
 
 TEXTS = ["Where is the station?", "Wo ist der Bahnhof?", "¿Dónde está la estación?", "İstasyon nerede?"]
@@ -27,7 +27,7 @@ def main() -> None:
     options = parser.parse_args()
 
     # Gates are checked here: a GateError says which limit was not met.
-    folder, manifest = export_model(ExportRequest(options.model, "linux", runtime=options.runtime, out=options.out))
+    folder, manifest = export(options.model, target="linux", runtime=options.runtime, out=options.out)
     float_ND = msdc.load_encoder(options.model).encode(TEXTS)
     for runtime in manifest.runtimes:
         bundle = msdc.load_bundle(folder, runtime=runtime)

@@ -16,8 +16,8 @@ from msdc.encoders.encoder import SentenceEncoder
 from msdc.encoders.folder import EncodeDefaults
 from msdc.errors import InputError
 from msdc.export.manifest import Manifest, check_files, read_manifest
-from msdc.export.records import Runner
-from msdc.export.runtimes import RUNTIMES
+from msdc.export.runtimes import RUNTIMES, Runner
+from msdc.export.signature import verify_signature
 from msdc.extras import names_extras
 from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, Tokenizer
 
@@ -87,37 +87,19 @@ class Bundle(SentenceEncoder):
 
 
 def open_tokenizer(folder: Path, manifest: Manifest) -> Tokenizer:
-    """The tokenizer of a bundle, checked against the manifest's ids.
-
-    Raises:
-        InputError: damaged, or its size or special ids are not the manifest's.
-    """
+    """The tokenizer of a bundle; an `InputError` where its size or special ids are not the manifest's."""
     part = manifest.tokenizer
+    tokenizer: Tokenizer
     if part.kind == "tokenizer-json":
-        fast = FastTokenizer(folder / part.file, part.pad_id)
-        if fast.size > manifest.vocabulary:
-            raise InputError(f"{folder}: {part.file} has {fast.size} ids, the model {manifest.vocabulary}")
-        return fast
-    pieces = PieceTokenizer(folder / part.file)
-    found = (pieces.bos_id, pieces.eos_id, pieces.pad_id, pieces.unk_id)
-    if found != (part.bos_id, part.eos_id, part.pad_id, part.unk_id):
-        raise InputError(f"{folder}: special ids of {part.file} are {found}, not those of the manifest")
-    if pieces.size > manifest.vocabulary:
-        raise InputError(f"{folder}: {part.file} has {pieces.size} pieces, the model {manifest.vocabulary}")
-    return pieces
-
-
-def open_runner(folder: Path, manifest: Manifest, runtime: str, threads: int | None = None) -> Runner:
-    """The runner of one runtime of a bundle whose files were checked.
-
-    Raises:
-        InputError: the bundle holds no program for `runtime`, or the runtime refuses the program.
-    """
-    manifest.part(runtime)
-    record = RUNTIMES[runtime]
-    record.require()
-    record.check(folder, manifest)
-    return record.open(folder, manifest, threads)
+        tokenizer = FastTokenizer(folder / part.file, part.pad_id)
+    else:
+        tokenizer = pieces = PieceTokenizer(folder / part.file)
+        found = (pieces.bos_id, pieces.eos_id, pieces.pad_id, pieces.unk_id)
+        if found != (part.bos_id, part.eos_id, part.pad_id, part.unk_id):
+            raise InputError(f"{folder}: special ids of {part.file} are {found}, not those of the manifest")
+    if tokenizer.size > manifest.vocabulary:
+        raise InputError(f"{folder}: {part.file} has {tokenizer.size} ids, the model {manifest.vocabulary}")
+    return tokenizer
 
 
 @names_extras
@@ -145,8 +127,6 @@ def load_bundle(
     """
     folder = Path(folder)
     if public_key is not None:
-        from msdc.export.signature import verify_signature
-
         verify_signature(folder, public_key)
     manifest = read_manifest(folder)
     check_files(folder, manifest)
@@ -154,4 +134,9 @@ def load_bundle(
         raise InputError(f"{folder}: the bundle holds no program")
     runnable = [name for name in manifest.runtimes if RUNTIMES[name].installed]
     chosen = runtime or (runnable or manifest.runtimes)[0]
-    return Bundle(folder, manifest, open_tokenizer(folder, manifest), open_runner(folder, manifest, chosen, threads))
+    manifest.part(chosen)
+    record = RUNTIMES[chosen]
+    record.require()
+    tokenizer = open_tokenizer(folder, manifest)
+    record.check(folder, manifest)
+    return Bundle(folder, manifest, tokenizer, record.open(folder, manifest, threads))

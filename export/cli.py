@@ -1,24 +1,22 @@
-"""`msdc export`: parses options and calls `export_model`."""
+"""`msdc export` and `msdc inspect`: they parse options and call `export` and `inspect_path`."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import click
 
 from msdc.commands import quiet_option
-from msdc.export.runtimes import runtime_choices
-from msdc.export.targets import TARGETS, default_runtimes_help
+from msdc.export import export
+from msdc.export.runtimes import TARGETS, default_runtimes_help, runtime_choices
 
 
 @click.command()
 @click.argument("model", default="msdc-mini")
 @click.option("--target", type=click.Choice(TARGETS.names()), required=True, help="Platform the bundle is written for.")
-@click.option(
-    "--runtime",
-    type=click.Choice(runtime_choices()),
-    help=f"Default: {default_runtimes_help()}.",
-)
+@click.option("--runtime", type=click.Choice(runtime_choices()), help=f"Default: {default_runtimes_help()}.")
 @click.option(
     "--precision",
     help="fp32, int8, int8-embed4 (4-bit token table), int4-embed4 (for students trained for it), or a plan's .json. "
@@ -37,67 +35,50 @@ from msdc.export.targets import TARGETS, default_runtimes_help
 @click.option(
     "--way",
     type=click.Choice(["canonical", "generic"]),
-    help="canonical: the student's own programs; generic: torch.export of any architecture. Default: canonical for "
-    "students and BERT, RoBERTa / XLM-R, DistilBERT and ALBERT, else generic.",
+    help="The exporter. canonical: the student's own programs; generic: torch.export of any architecture. Default: "
+    "canonical for students and BERT, RoBERTa / XLM-R, DistilBERT and ALBERT, else generic.",
 )
-@click.option("--with-sample", is_flag=True, help="Write a sample app as well: search over a list of notes (android).")
-@click.option("--with-runtime", is_flag=True, help="Copy onnxruntime-web into the bundle (web); npm fetches it.")
-@click.option("--no-gates", is_flag=True, help="Write the bundle even if a gate fails; the manifest records it.")
 @click.option(
-    "--no-module", is_flag=True, help="Write no module for apps (android, ios, web), only the rest of the bundle."
+    "--with-sample", "sample", is_flag=True, help="Write a sample app: search over a list of notes (android)."
 )
+@click.option("--with-runtime", is_flag=True, help="Copy onnxruntime-web into the bundle (web); npm fetches it.")
+@click.option("--no-gates", "gates", is_flag=True, flag_value=False, default=True,
+              help="Write the bundle even if a gate fails; the manifest records it.")  # fmt: skip
+@click.option("--no-module", "module", is_flag=True, flag_value=False, default=True,
+              help="Write no module for apps (android, ios, web), only the rest of the bundle.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace an existing folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
 @quiet_option
-def command(
-    model: str,
-    target: str,
-    runtime: str | None,
-    precision: str | None,
-    out: Path | None,
-    style: str,
-    max_length: int | None,
-    way: str | None,
-    with_sample: bool,
-    with_runtime: bool,
-    no_gates: bool,
-    no_module: bool,
-    force: bool,
-    as_json: bool,
-) -> None:
+def command(model: str, as_json: bool, **options: Any) -> None:
     """Write the bundle of MODEL for a target: programs, tokenizer, golden vectors, manifest.
 
     MODEL is a shipped name, a folder, or a hub id: a student, or any encoder that sentence-transformers loads.
     """
-    from msdc.export.export import ExportRequest, export_model
-
-    request = ExportRequest(
-        model=model,
-        target=target,
-        runtime=runtime,
-        precision=precision,
-        out=out,
-        style=style,
-        max_length=max_length,
-        gates=not no_gates,
-        sample=with_sample,
-        with_runtime=with_runtime,
-        module=not no_module,
-        force=force,
-        way=way,
-    )
-    folder, manifest = export_model(request)
+    folder, manifest = export(model, **options)
     if as_json:
         click.echo(manifest.model_dump_json(indent=2))
         return
-    for runtime_name, parity in manifest.parity.items():
-        size = manifest.program_bytes(runtime_name)
-        click.echo(
-            f"{runtime_name:<10}  {size:>12,} bytes  mean cosine {parity.mean_cosine:.6f}  min {parity.min_cosine:.6f}"
-        )
+    for runtime, parity in manifest.parity.items():
+        size = manifest.program_bytes(runtime)
+        cosines = f"mean cosine {parity.mean_cosine:.6f}  min {parity.min_cosine:.6f}"
+        click.echo(f"{runtime:<10}  {size:>12,} bytes  {cosines}")
         if parity.outside:
             named = ", ".join(f"{operator} {count}" for operator, count in parity.outside.items())
-            click.echo(
-                f"{'':<10}  {100 * (parity.delegated_share or 0):.0f} % of operators delegated; outside: {named}"
-            )
+            share = 100 * (parity.delegated_share or 0)
+            click.echo(f"{'':<10}  {share:.0f} % of operators delegated; outside: {named}")
     click.echo(folder)
+
+
+@click.command()
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.option("--tensors", type=click.IntRange(min=0), default=12, show_default=True, help="Largest tensors to list.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@quiet_option
+def inspect(path: Path | None, tensors: int, as_json: bool) -> None:
+    """Show the content of a .pte, an .onnx or a bundle folder without running it: methods, operators, delegates, bytes,
+    hashes. Without PATH: the shipped msdc-mini, exported once into the user's cache."""
+    from msdc.export.exporters import bundle_or_shipped
+    from msdc.export.inspect import as_text, inspect_path
+
+    report = inspect_path(bundle_or_shipped(path))
+    click.echo(json.dumps(report, ensure_ascii=False, indent=2) if as_json else as_text(report, tensors))

@@ -16,9 +16,16 @@ from pydantic import Field, ValidationError, create_model, model_validator
 
 from msdc.encoders.folder import is_reserved
 from msdc.errors import InputError
-from msdc.export.records import MANIFEST_FILE, InsidePath, ProgramPart, Section, Small
-from msdc.export.runtimes import RUNTIMES, RuntimeName
-from msdc.export.targets import TargetName
+from msdc.export.runtimes import (
+    MANIFEST_FILE,
+    RUNTIMES,
+    InsidePath,
+    ProgramPart,
+    RuntimeName,
+    Section,
+    Small,
+    TargetName,
+)
 from msdc.files import parse_json, sha256_file, write_text
 
 GOLDEN_FILE = "golden.json"
@@ -145,11 +152,7 @@ class Manifest(Section):
         return [name for name in RUNTIMES.names() if getattr(self.programs, name) is not None]
 
     def part(self, runtime: str) -> ProgramPart:
-        """The entry of one runtime's program.
-
-        Raises:
-            InputError: the bundle holds no program for it.
-        """
+        """The entry of one runtime's program; an `InputError` where the bundle holds none."""
         if runtime not in self.runtimes:
             known = ", ".join(self.runtimes) or "none"
             raise InputError(f"{self.name} holds no program for runtime {runtime!r}; it holds: {known}")
@@ -157,11 +160,7 @@ class Manifest(Section):
         return part
 
     def program_files(self, runtime: str) -> list[str]:
-        """Names of the files of one runtime's program, the program itself first.
-
-        Raises:
-            InputError: the bundle holds no program for it.
-        """
+        """Names of the files of one runtime's program, the program itself first."""
         return self.part(runtime).files()
 
     def program_bytes(self, runtime: str) -> int:

@@ -1,33 +1,410 @@
-"""The runtimes a bundle can hold programs for. To add one, add its record (a `Runtime`) to `RUNTIMES`.
+"""Runtimes a bundle can hold programs for, and targets it can be written for: one record each.
 
-Schemas, option values and error messages of all packages derive from this registry. The one exception is
+To add a runtime, write a subclass of `Runtime` and list it in `RUNTIMES`; a target is one `Target` in `TARGETS`.
+Schemas, option values and error messages of all packages derive from the two. The one exception is
 `msdc.compress.size.PROGRAM_BYTES`, which lies below this package and lists the same names.
+
+Shapes: N texts, D sentence width.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Protocol, TypeVar
 
-from msdc.export.executorch.record import ExecutorchRuntime
-from msdc.export.onnx.record import OnnxRuntime
-from msdc.export.records import Registry, Runtime
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-__all__ = ["EVERY", "RUNTIMES", "RuntimeName", "expand", "runtime_choices"]
+from msdc.errors import InputError
+from msdc.extras import installed, require
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from msdc.compress.quantization.plan import PrecisionPlan
+    from msdc.export.generic.model import GenericModel
+    from msdc.export.manifest import Manifest
+    from msdc.export.smoothing import Smoothed
+
+MANIFEST_FILE = "bundle.json"
+Small = Annotated[int, Field(gt=0, le=2**24)]
+Style = Literal["multi-method", "forward"]
+
+
+def _inside_path(name: str) -> str:
+    path = PurePosixPath(name)
+    if not name or path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or ":" in path.parts[0]:
+        raise ValueError(f"path {name!r} would leave the bundle")
+    if str(path) != name or name == MANIFEST_FILE:
+        raise ValueError(f"path {name!r} is not a plain file name of a bundle")
+    return name
+
+
+InsidePath = Annotated[str, AfterValidator(_inside_path)]
+
+
+class Section(BaseModel):
+    """An object of `bundle.json`: frozen, strict types, unknown keys refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class ProgramPart(Section):
+    """The entry of one runtime under `programs` in `bundle.json`; `file` is the program itself."""
+
+    file: InsidePath
+
+    def files(self) -> list[str]:
+        """Names of all files of the program inside the bundle, `file` first."""
+        return [self.file]
+
+
+class Runner(Protocol):
+    """An opened program."""
+
+    name: str
+
+    def run(self, rows: Sequence[Sequence[int]], prompt_tokens: int = 0) -> np.ndarray:
+        """float32 [N, D] of ragged rows of token ids.
+
+        The first `prompt_tokens` of each row are not pooled; only programs of models with `include_prompt: false` take
+        the number, others pool every token.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class WrittenProgram:
+    """A program as it was written and opened. `low_bit_share` is None where every weight is float.
+
+    `outside` counts operators that the runtime's delegate did not take, by name, and `delegated_share` is the share
+    of operators that it took; None where a runtime has no delegate or all that matters must be in it.
+    """
+
+    part: ProgramPart
+    runner: Runner
+    low_bit_share: float | None
+    delegated_share: float | None = None
+    outside: dict[str, int] | None = None
+
+
+class Runtime(ABC):
+    """One runtime. Subclasses import the runtime's libraries inside their methods: a record must be cheap to load.
+
+    Attributes:
+        name: key in `bundle.json`, value of `--runtime`.
+        title: name in prose.
+        package: import name of the Python package that runs its programs; "": none is needed.
+        part: schema of the runtime's entry under `programs`.
+        made_with: Python packages whose versions `bundle.json` records.
+        runs_with: Python packages whose versions a measurement records; the first is the runtime itself.
+        engine: C++ source under native/src that runs the program, None without a native runner.
+    """
+
+    name: str
+    title: str
+    part: type[ProgramPart]
+    made_with: tuple[str, ...]
+    runs_with: tuple[str, ...]
+    package: str = ""
+    engine: str | None = None
+
+    @property
+    def installed(self) -> bool:
+        """Whether its package is there, so that programs can be run from Python."""
+        return not self.package or installed(self.package)
+
+    def require(self) -> None:
+        """Fail early with a `MissingExtra` that names the extra, where its package is not installed."""
+        if self.package:
+            require(self.package, f"runtime {self.name}")
+
+    @abstractmethod
+    def write(
+        self, folder: Path, smoothed: Smoothed, plan: PrecisionPlan, *, max_length: int, target: str, style: Style
+    ) -> WrittenProgram:
+        """Write the program of a student (canonical export) into `folder`, check it, and open it."""
+
+    def write_generic(
+        self, folder: Path, model: GenericModel, precision: str, *, max_length: int, target: str, pad_id: int
+    ) -> WrittenProgram:
+        """The same for a model of any architecture (generic export), `fp32` or `int8`."""
+        raise InputError(f"runtime {self.name} cannot run {model.architecture} models: it has no generic exporter")
+
+    @abstractmethod
+    def check(self, folder: Path, manifest: Manifest) -> None:
+        """Check the program against the manifest without running it in this process.
+
+        Raises:
+            InputError: damaged, or not the program that the manifest describes.
+        """
+
+    @abstractmethod
+    def start(self, threads: int) -> None:
+        """Import the runtime's libraries and set their process-wide thread count."""
+
+    @abstractmethod
+    def open(self, folder: Path, manifest: Manifest, threads: int | None = None) -> Runner:
+        """Open a checked program. `threads` None keeps the runtime's default."""
+
+    @abstractmethod
+    def readme(self, manifest: Manifest) -> list[str]:
+        """Markdown lines of the runtime's section in the bundle's README."""
+
+
+class ExecutorchPart(ProgramPart):
+    """A `.pte`: `multi-method` (embed, unit x repeats, pool) or one `forward`."""
+
+    style: Style
+    repeats: Small
+
+
+class ExecutorchRuntime(Runtime):
+    """A `.pte` lowered to the XNNPACK delegate."""
+
+    name, title, package, part = "executorch", "ExecuTorch", "executorch", ExecutorchPart
+    made_with, runs_with, engine = ("executorch", "torchao"), ("executorch", "torch"), "engine_executorch.cpp"
+
+    @staticmethod
+    def _said(manifest: Manifest) -> dict[str, Any]:
+        """What the manifest says of the program, as `ExecutorchRunner` takes it."""
+        part: Any = manifest.part("executorch")
+        constants = {name: getattr(manifest, name) for name in ("width", "max_length", "vocabulary")}
+        return {
+            "style": part.style,
+            "constants": {"repeats": part.repeats, **constants},
+            "takes_prompt": not manifest.include_prompt,
+        }
+
+    def write(
+        self, folder: Path, smoothed: Smoothed, plan: PrecisionPlan, *, max_length: int, target: str, style: Style
+    ) -> WrittenProgram:
+        """See `Runtime`."""
+        from msdc.export.executorch.lower import write_executorch
+
+        return write_executorch(smoothed, plan, folder / "model.pte", max_length=max_length, style=style)
+
+    def write_generic(
+        self, folder: Path, model: GenericModel, precision: str, *, max_length: int, target: str, pad_id: int
+    ) -> WrittenProgram:
+        """See `Runtime`; the program is one `forward`."""
+        from msdc.export.generic.programs import write_generic_executorch
+
+        return write_generic_executorch(model, precision, folder / "model.pte", max_length=max_length)
+
+    def check(self, folder: Path, manifest: Manifest) -> None:
+        """A program of unknown origin is loaded and run in a child process; `open` compares it with the manifest."""
+        from msdc.export.origin import require_known
+
+        file = manifest.part("executorch").file
+        require_known(folder / file, manifest.files[file].sha256, self._said(manifest))
+
+    def start(self, threads: int) -> None:
+        """See `Runtime`."""
+        from msdc.export.executorch.program import executorch, set_executorch_threads
+
+        executorch()
+        set_executorch_threads(threads)
+
+    def open(self, folder: Path, manifest: Manifest, threads: int | None = None) -> Runner:
+        """See `Runtime`."""
+        from msdc.export.executorch.program import ExecutorchRunner
+
+        return ExecutorchRunner(folder / manifest.part("executorch").file, threads=threads, **self._said(manifest))
+
+    def readme(self, manifest: Manifest) -> list[str]:
+        """See `Runtime`."""
+        part: Any = manifest.part("executorch")
+        if not manifest.include_prompt:
+            steps = [
+                "`forward(ids int64 [1, T], prompt_tokens int64 [1]) -> float32 [1, D]`. `prompt_tokens` counts the",
+                "tokens at the front that are not pooled: the prompt alone with its special ids, but for the last one;",
+                "0 without a prompt.",
+            ]
+        elif part.style == "forward":
+            steps = ["`forward(ids int64 [1, T]) -> float32 [1, D]`."]
+        else:
+            steps = [
+                "`embed(ids int64 [1, T]) -> hidden [1, T, H]`, then `unit(hidden) -> hidden` called "
+                f"**{part.repeats}** time{'s' if part.repeats > 1 else ''}, then `pool(hidden) -> float32 [1, D]`.",
+                "The unit's weights are stored and packed once, however often it is called.",
+            ]
+        return [
+            "## ExecuTorch",
+            "",
+            *steps,
+            f"T is 1 to {manifest.max_length}, without padding; D is {manifest.width}.",
+            "Constant methods `repeats`, `width`, `max_length` and `vocabulary` give the same numbers as the manifest.",
+            "Link the XNNPACK backend and the optimized and quantized kernels. Load the program memory-mapped: the",
+            "token table is then paged in row by row instead of being read whole.",
+            "",
+        ]
+
+
+class OnnxPart(ProgramPart):
+    """An `.onnx` and its external data file."""
+
+    data: InsidePath | None
+    opset: Small
+
+    def files(self) -> list[str]:
+        """All files of the program, the `.onnx` first."""
+        return [self.file] + ([self.data] if self.data else [])
+
+
+class OnnxRuntime(Runtime):
+    """An `.onnx` with its weights in an external data file."""
+
+    name, title, package, part = "onnx", "ONNX Runtime", "onnxruntime", OnnxPart
+    made_with, runs_with, engine = ("onnx", "onnxruntime"), ("onnxruntime",), "engine_onnx.cpp"
+
+    def write(
+        self, folder: Path, smoothed: Smoothed, plan: PrecisionPlan, *, max_length: int, target: str, style: Style
+    ) -> WrittenProgram:
+        """See `Runtime`."""
+        from msdc.export.onnx.write import write_onnx
+
+        return write_onnx(smoothed, plan, folder / "model.onnx", max_length=max_length, target=target)
+
+    def write_generic(
+        self, folder: Path, model: GenericModel, precision: str, *, max_length: int, target: str, pad_id: int
+    ) -> WrittenProgram:
+        """See `Runtime`."""
+        from msdc.export.generic.programs import write_generic_onnx
+
+        path = folder / "model.onnx"
+        return write_generic_onnx(model, precision, path, max_length=max_length, target=target, pad_id=pad_id)
+
+    def check(self, folder: Path, manifest: Manifest) -> None:
+        """See `Runtime`."""
+        from msdc.export.onnx import program
+
+        path = folder / manifest.part("onnx").file
+        checked = program.check_onnx_file(path, most_bytes=program.MAX_GRAPH_BYTES)
+        found = {value.name for value in checked.graph.input}
+        wanted = {"input_ids", "attention_mask"} | (set() if manifest.include_prompt else {"prompt_tokens"})
+        if found != wanted:
+            raise InputError(f"{path}: the program's inputs are {sorted(found)}, not {sorted(wanted)}")
+
+    def start(self, threads: int) -> None:
+        """Threads belong to a session: `open` sets them."""
+        import onnxruntime  # noqa: F401
+
+    def open(self, folder: Path, manifest: Manifest, threads: int | None = None) -> Runner:
+        """See `Runtime`."""
+        from msdc.export.onnx.program import OnnxRunner
+
+        return OnnxRunner(folder / manifest.part("onnx").file, pad_id=manifest.tokenizer.pad_id, threads=threads)
+
+    def readme(self, manifest: Manifest) -> list[str]:
+        """See `Runtime`."""
+        part: Any = manifest.part("onnx")
+        prompt = [
+            "A third input, `prompt_tokens`, int64 [B], counts the tokens at the front of each text that are not",
+            "pooled: the prompt alone with its special ids, but for the last one; 0 without a prompt.",
+        ]
+        return [
+            "## ONNX Runtime",
+            "",
+            "Inputs `input_ids` and `attention_mask`, int64 [B, T], mask 1 on real tokens and 0 on padding; output",
+            f"`sentence_embedding`, float32 [B, {manifest.width}].",
+            *(prompt if not manifest.include_prompt else []),
+            f"Opset {part.opset}. `{part.data}` must lie beside",
+            f"`{part.file}`: it holds the weights and is memory-mapped. On a busy machine set the session option",
+            "`session.intra_op.allow_spinning` to 0.",
+            "",
+        ]
+
+
+@dataclass(frozen=True)
+class NativeModule:
+    """A target's native module.
+
+    Attributes:
+        template: its template folder in export/mobile, and its folder in a bundle.
+        core: path of the core's sources in it; None: a port of the core, which has a writer of its own.
+        runtimes: runtimes it can call, in order of preference.
+        sample: template folder of an app that uses it, and the app's folder in a bundle.
+    """
+
+    template: str
+    core: str | None
+    runtimes: tuple[str, ...]
+    sample: str | None = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """One target: value of `--target`, default runtimes, whether ONNX programs may use operators of the `com.microsoft`
+    domain, and the module for apps that is written into the bundle, if any."""
+
+    name: str
+    runtimes: tuple[str, ...]
+    microsoft_operators: bool = True
+    module: NativeModule | None = None
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+_R = TypeVar("_R", bound=_Named)
+
+
+class Registry(Generic[_R]):
+    """Records by name, in the order of preference; an unknown name is an `InputError` that lists the known ones."""
+
+    def __init__(self, kind: str, records: Iterable[_R]) -> None:
+        self.kind = kind
+        self._records = {record.name: record for record in records}
+
+    def add(self, record: _R) -> None:
+        """Append a record. Schemas and option lists are built on import: add before importing other modules."""
+        self._records[record.name] = record
+
+    def names(self) -> tuple[str, ...]:
+        """All names."""
+        return tuple(self._records)
+
+    def __iter__(self) -> Iterator[_R]:
+        return iter(self._records.values())
+
+    def __getitem__(self, name: str) -> _R:
+        if name not in self._records:
+            raise InputError(f"{self.kind} {name!r} is unknown; known: {', '.join(self._records)}")
+        return self._records[name]
+
 
 # In order of preference: the first that a bundle holds is the default.
 RUNTIMES: Registry[Runtime] = Registry("runtime", [ExecutorchRuntime(), OnnxRuntime()])
 # The value of --runtime for all of them.
 EVERY = "both"
+_ANDROID = NativeModule("android", "src/main/cpp/core", ("executorch", "onnx"), sample="android-sample")
+TARGETS: Registry[Target] = Registry(
+    "target",
+    [
+        Target("android", ("executorch",), module=_ANDROID),
+        Target("ios", ("executorch",), module=NativeModule("ios", "Sources/MSDCCore", ("executorch",))),
+        Target("linux", ("executorch", "onnx")),
+        # Engines other than ONNX Runtime should be able to run the program.
+        Target("web", ("onnx",), microsoft_operators=False, module=NativeModule("web", None, ("onnx",))),
+    ],
+)
 
 if TYPE_CHECKING:
     RuntimeName = str
+    TargetName = str
 else:
 
     def __getattr__(name: str) -> Any:
-        # Made on import by a schema, so that it holds the records added until then.
-        if name == "RuntimeName":
-            return Literal[RUNTIMES.names()]
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        # Made on import by a schema, so that they hold the records added until then.
+        known = {"RuntimeName": RUNTIMES, "TargetName": TARGETS}
+        if name not in known:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return Literal[known[name].names()]
 
 
 def runtime_choices() -> list[str]:
@@ -36,9 +413,14 @@ def runtime_choices() -> list[str]:
 
 
 def expand(choice: str) -> tuple[str, ...]:
-    """Names behind a value of `runtime_choices`.
-
-    Raises:
-        InputError: unknown name.
-    """
+    """Names behind a value of `runtime_choices`."""
     return RUNTIMES.names() if choice == EVERY else (RUNTIMES[choice].name,)
+
+
+def default_runtimes_help() -> str:
+    """The default runtimes of all targets in words: "executorch for android and ios, both for linux"."""
+    groups: dict[str, list[str]] = {}
+    for target in TARGETS:
+        label = EVERY if set(target.runtimes) == set(RUNTIMES.names()) else " and ".join(target.runtimes)
+        groups.setdefault(label, []).append(target.name)
+    return ", ".join(f"{label} for {' and '.join(names)}" for label, names in groups.items())

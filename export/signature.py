@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,20 +26,21 @@ _TRUSTED = "trusted comment: "
 
 
 def _lines(path: Path) -> list[str]:
-    if regular_size(path) > _MAX_BYTES:
-        raise InputError(f"{path}: too large for a key or a signature of minisign")
     try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as a key or a signature of minisign") from error
+        if regular_size(path) <= _MAX_BYTES:
+            return path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        pass
+    raise InputError(f"{path}: cannot be read as a key or a signature of minisign")
 
 
-def _decoded(text: str, size: int, what: str) -> bytes:
+def _decoded(text: str, size: int, kinds: tuple[bytes, ...], what: str) -> bytes:
+    """`size` bytes in base64 that begin with one of `kinds`."""
     try:
         raw = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         raw = b""
-    if len(raw) != size:
+    if len(raw) != size or not raw.startswith(kinds):
         raise InputError(f"{what}: not of minisign's format")
     return raw
 
@@ -54,26 +54,15 @@ class PublicKey:
 
     @classmethod
     def read(cls, given: str | Path) -> PublicKey:
-        """From the key itself (`RW...`) or the file that `minisign -G` wrote.
-
-        Raises:
-            InputError: neither.
-        """
+        """From the key itself (`RW...`) or the file that `minisign -G` wrote; an `InputError` where it is neither."""
         text = str(given)
         if isinstance(given, Path) or not text.startswith("RW"):
-            lines = [line for line in _lines(Path(given)) if line.strip()]
-            text = lines[-1].strip() if lines else ""
-        raw = _decoded(text, 42, f"{given}: the public key")
-        if raw[:2] != _PLAIN:
-            raise InputError(f"{given}: the public key is not one of Ed25519")
+            text = ["", *(line.strip() for line in _lines(Path(given)) if line.strip())][-1]
+        raw = _decoded(text, 42, (_PLAIN,), f"{given}: the public key")
         return cls(raw[2:10], raw[10:])
 
     def holds(self, signature: bytes, message: bytes) -> bool:
-        """Whether `signature` of `message` was made with this key.
-
-        Raises:
-            MissingExtra: `cryptography` is not installed.
-        """
+        """Whether `signature` of `message` was made with this key; a `MissingExtra` without `cryptography`."""
         require("cryptography", "checking a signature")
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -94,14 +83,12 @@ def verify_message(message: bytes, lines: list[str], key: PublicKey, where: str 
     """
     if len(lines) < 4 or not lines[2].startswith(_TRUSTED):
         raise InputError(f"{where}: not of minisign's format")
-    raw, whole = _decoded(lines[1], 74, where), _decoded(lines[3], 64, where)
-    kind, number, signature = raw[:2], raw[2:10], raw[10:]
-    if kind not in (_PLAIN, _HASHED):
-        raise InputError(f"{where}: not of minisign's format")
+    raw, whole = _decoded(lines[1], 74, (_PLAIN, _HASHED), where), _decoded(lines[3], 64, (b"",), where)
+    number, signature = raw[2:10], raw[10:]
     if number != key.number:
         raise InputError(f"{where}: signed with another key ({number[::-1].hex().upper()})")
     comment = lines[2].removeprefix(_TRUSTED)
-    if not key.holds(signature, message if kind == _PLAIN else hashlib.blake2b(message).digest()):
+    if not key.holds(signature, message if raw.startswith(_PLAIN) else hashlib.blake2b(message).digest()):
         raise InputError(f"{where}: the signature is not one of this {MANIFEST_FILE}; do not use this bundle")
     if not key.holds(whole, signature + comment.encode()):
         raise InputError(f"{where}: its trusted comment was changed; do not use this bundle")

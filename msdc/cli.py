@@ -39,7 +39,7 @@ VERBS = {
     "compare": ("msdc.commands.encode:compare", "Print the similarity of texts."),
     "search": ("msdc.commands.search:command", "Find the lines of a text file closest in meaning to a query."),
     "push": ("msdc.commands.push:command", "Upload a model or bundle to the Hugging Face hub."),
-    "inspect": ("msdc.export.inspect.cli:command", "Show what is inside an artifact."),
+    "inspect": ("msdc.export.cli:inspect", "Show what is inside an artifact."),
     "doctor": ("msdc.commands.doctor:command", "Check versions, kernels and devices; say how to get what is missing."),
 }
 

@@ -144,7 +144,7 @@ def open_evaluated(
 def card_languages(model: EvaluatedModel) -> tuple[str, ...]:
     """Languages of a bundle, those named in a model folder's card, or those of the shipped student."""
     from msdc.bench.accuracy.sets import SHIPPED
-    from msdc.export.model_card import read_card
+    from msdc.export.readme import read_card
 
     own = model.manifest.languages if model.manifest is not None else read_card(model.folder).languages
     return tuple(own) or SHIPPED
@@ -178,11 +178,11 @@ def exported(model: str | Path, runtime: str = "both") -> Iterator[str]:
     Raises:
         InputError: a model that cannot be exported.
     """
-    from msdc.export.export import ExportRequest, export_model
+    from msdc.export import export
 
     with tempfile.TemporaryDirectory(prefix="msdc-card-") as folder:
         out = Path(folder) / "bundle"
-        _, manifest = export_model(ExportRequest(str(model), "linux", runtime=runtime, out=out, gates=False))
+        _, manifest = export(str(model), target="linux", runtime=runtime, out=out, gates=False)
         short = [runtime for runtime, parity in manifest.parity.items() if not parity.passed]
         if short:
             warn(f"card: msdc export would refuse this model for {' and '.join(short)}: a gate is not met")

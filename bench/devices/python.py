@@ -23,8 +23,8 @@ from msdc.bench.settings import BenchSettings
 from msdc.bench.system_programs import end_of_signal, python_child, run_program
 from msdc.bench.workload import Tasks
 from msdc.errors import InputError, MsdcError
+from msdc.export.golden import read_golden
 from msdc.export.manifest import Manifest
-from msdc.export.reference.golden import read_golden
 from msdc.export.runtimes import RuntimeName
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")

@@ -108,8 +108,8 @@ def measure(request: ChildRequest) -> dict[str, Any]:
     import numpy as np
 
     from msdc.export.bundle import defaults_of, open_tokenizer, run_rows
+    from msdc.export.golden import read_golden
     from msdc.export.manifest import read_manifest
-    from msdc.export.reference.golden import read_golden
     from msdc.text.tokenizer import prompt_tokens
 
     manifest = read_manifest(request.bundle)

@@ -33,8 +33,8 @@ from msdc.bench.toolchain.build import native_runner
 from msdc.bench.toolchain.runner import RunnerBuild
 from msdc.bench.workload import Tasks
 from msdc.errors import InputError, MsdcError
+from msdc.export.golden import read_golden
 from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE, Manifest
-from msdc.export.reference.golden import read_golden
 from msdc.export.runtimes import RUNTIMES, RuntimeName
 from msdc.files import parse_json
 from msdc.machine import parse_cpuinfo

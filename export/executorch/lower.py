@@ -1,32 +1,38 @@
-"""The ExecuTorch program: the student lowered to XNNPACK; an operator left outside the delegate is an error.
+"""The ExecuTorch program of a student: its modules rewritten for export, lowered to XNNPACK.
+
+Stock attention decomposes into a safe softmax on portable kernels and breaks the delegate into pieces; the modules here
+share the student's layers (quantized or not) and compute the same function at batch 1 with operators that XNNPACK
+delegates whole. An operator left outside the delegate is an error.
 
 Multi-method (the default): `embed`, `unit` (called `repeats` times by the host) and `pool`, so that XNNPACK packs the
 recurring weights once. `forward`: one method that unrolls the recurrence. Both carry the constant methods `repeats`,
 `width`, `max_length` and `vocabulary`.
 
-Shapes: T tokens, H hidden, D sentence width.
+Shapes: T tokens, E table width, k links per piece of a coded table, H hidden, N heads, D sentence width.
 """
 
 from __future__ import annotations
 
+import contextlib
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from msdc.compress.quantization.plan import PrecisionPlan, integers
+from msdc.compress.quantization.plan import Integers, PrecisionPlan, integers
 from msdc.compress.quantization.rounding import quantize
 from msdc.compress.student.config import CODE, POSITION, TABLE
-from msdc.compress.student.model import Student
+from msdc.compress.student.model import ACTIVATIONS, Layer, Student
 from msdc.errors import GateError, MsdcError
-from msdc.export.executorch.modules import ExportEmbed, ExportForward, ExportPool, ExportUnit
-from msdc.export.executorch.pte import read_pte
-from msdc.export.executorch.quiet import quiet
-from msdc.export.executorch.record import Style
-from msdc.export.executorch.runner import ExecutorchRunner
-from msdc.export.reference.gates import run_once
-from msdc.export.reference.smooth import Smoothed
+from msdc.export.executorch.program import ExecutorchRunner, quiet, read_pte
+from msdc.export.golden import run_once
+from msdc.export.origin import remember_exported
+from msdc.export.runtimes import ExecutorchPart, Style, WrittenProgram
+from msdc.export.smoothing import Scale, Smoothed
 from msdc.files import atomic_path
 
 # Outside the delegate these run on slow portable kernels; a float linear there also doubles its bytes.
@@ -36,6 +42,229 @@ INDICES = ("int16", "int32", "int64")
 # Stored by this package's own modules; torchao quantizes the linears alone.
 OWN_MODULES = (TABLE, CODE, POSITION)
 QUANTIZED = ("quantize", "dequantize", "choose_qparams")
+
+
+def as_tensor(scale_H: Scale | None) -> Tensor | None:
+    """A scale of `msdc.export.smoothing` as a tensor."""
+    return None if scale_H is None else torch.from_numpy(scale_H)
+
+
+class TableInt8(nn.Module):
+    """Token table of int8 rows with one float32 scale each: ids [1, T] -> [1, T, E]."""
+
+    def __init__(self, values_VE: Tensor, scale_V1: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("values", values_VE)
+        self.register_buffer("scale", scale_V1.reshape(-1).float())
+
+    def forward(self, ids_1T: Tensor) -> Tensor:
+        """See the class."""
+        # Called by name: the runtime has a kernel for this operator, so lowering needs no pattern matching.
+        return torch.ops.quantized_decomposed.embedding_byte(self.values, self.scale, None, -128, 127, ids_1T)
+
+
+class TableInt4(nn.Module):
+    """Token table in 4 bits, two numbers per byte, one float16 scale per group: ids [1, T] -> [1, T, E]."""
+
+    def __init__(self, values_VE: Tensor, scale_VG: Tensor) -> None:
+        super().__init__()
+        unsigned_VE = (values_VE + 8).to(torch.uint8)
+        self.register_buffer("values", (unsigned_VE[:, 0::2] << 4) | unsigned_VE[:, 1::2])
+        self.register_buffer("scale", scale_VG.half())
+
+    def forward(self, ids_1T: Tensor) -> Tensor:
+        """See the class."""
+        look_up = torch.ops.quantized_decomposed.embedding_4bit.dtype
+        return look_up(self.values, self.scale, None, -8, 7, ids_1T, dtype=torch.float32)
+
+
+class Positions(nn.Module):
+    """The first T rows of the position table, float32 or int8 with one scale per row: [T, H]."""
+
+    values: Tensor
+    scale: Tensor | None
+
+    def __init__(self, weight_PH: Tensor, part: Integers | None, max_length: int) -> None:
+        super().__init__()
+        # Truncated: rows beyond the longest input would only add bytes.
+        values_TH = weight_PH.detach() if part is None else torch.from_numpy(part.values)
+        self.register_buffer("values", values_TH[:max_length].clone())
+        self.register_buffer("scale", None if part is None else torch.from_numpy(part.scale)[:max_length].clone())
+
+    def forward(self, length: int) -> Tensor:
+        """See the class."""
+        values_TH = self.values[:length]
+        return values_TH if self.scale is None else values_TH.to(torch.float32) * self.scale[:length]
+
+
+class CodedTable(nn.Module):
+    """Rows that are sums of k base rows: ids [1, T] -> [1, T, E]; `base` maps ids [..] to rows [.., E]."""
+
+    index: Tensor
+    values: Tensor
+    scale: Tensor | None
+
+    def __init__(self, base: nn.Module, index_Vk: Tensor, weight_Vk: Tensor, part: Integers | None) -> None:
+        super().__init__()
+        self.base = base
+        self.register_buffer("index", index_Vk)
+        self.register_buffer("values", weight_Vk.detach() if part is None else torch.from_numpy(part.values))
+        # One scale per column, kept in one dimension: two would read as a weight in an inspection of the program.
+        self.register_buffer("scale", None if part is None else torch.from_numpy(part.scale).reshape(-1))
+
+    def forward(self, ids_1T: Tensor) -> Tensor:
+        """See the class."""
+        # Tokens in one dimension: the runtime's kernels for look-ups are then reached without reshaping rows of k.
+        ids_T = ids_1T.view(-1)
+        weight_Tk = self.values[ids_T]
+        if self.scale is not None:
+            weight_Tk = weight_Tk.to(torch.float32) * self.scale
+        rows_TkE = self.base(self.index[ids_T].to(torch.int64))
+        return (rows_TkE * weight_Tk.unsqueeze(-1)).sum(1).unsqueeze(0)
+
+
+def _rows_table(student: Student, part: Integers | None) -> nn.Module:
+    if part is None:
+        return student.embedding.table
+    table = TableInt8 if part.dtype == "int8" else TableInt4
+    return table(torch.from_numpy(part.values), torch.from_numpy(part.scale))
+
+
+def export_table(student: Student, parts: dict[str, Integers]) -> nn.Module:
+    """The token table as the runtime stores it; `parts` are the integers of the quantized weights, by name."""
+    stored, code = _rows_table(student, parts.get(TABLE)), student.embedding.code
+    return stored if code is None else CodedTable(stored, code.index, code.weight, parts.get(CODE))
+
+
+class ExportEmbed(nn.Module):
+    """ids [1, T] -> hidden [1, T, H]. `parts` are the integers of the quantized weights, by name."""
+
+    def __init__(self, student: Student, parts: dict[str, Integers], max_length: int) -> None:
+        super().__init__()
+        self.table = export_table(student, parts)
+        self.position = Positions(student.embedding.position.weight, parts.get(POSITION), max_length)
+        self.project = student.embedding.project
+        self.norm = student.embedding.norm
+        self.at_word = student.config.place == "word"
+
+    def forward(self, ids_1T: Tensor) -> Tensor:
+        """See the class."""
+        hidden = self.table(ids_1T)
+        if self.project is not None and self.at_word:
+            hidden = self.project(hidden)
+        hidden = self.norm(hidden + self.position(ids_1T.shape[1]))
+        if self.project is not None and not self.at_word:
+            hidden = self.project(hidden)
+        return hidden
+
+
+class ExportLayer(nn.Module):
+    """One layer over [T, H]; every view carries a literal -1 so that the length stays free."""
+
+    entry: Tensor | None
+    middle: Tensor | None
+
+    def __init__(
+        self, layer: Layer, heads: int, hidden: int, entry_H: Tensor | None = None, middle_H: Tensor | None = None
+    ) -> None:
+        super().__init__()
+        self.layer = layer
+        # What the residuals multiply a smoothed hidden state by.
+        self.register_buffer("entry", entry_H)
+        self.register_buffer("middle", middle_H)
+        self.heads, self.hidden, self.head_width = heads, hidden, hidden // heads
+        self.scale = 1.0 / math.sqrt(self.head_width)
+
+    def forward(self, hidden_TH: Tensor, last: bool = False) -> Tensor:
+        """See the class."""
+        layer = self.layer
+
+        def split(x_TH: Tensor) -> Tensor:
+            return x_TH.view(-1, self.heads, self.head_width)
+
+        query = split(layer.query(hidden_TH) * self.scale).permute(1, 0, 2)
+        key = split(layer.key(hidden_TH)).permute(1, 2, 0)
+        value = split(layer.value(hidden_TH)).permute(1, 0, 2)
+        weights_NTT = torch.bmm(query, key).softmax(-1)
+        context_TH = torch.bmm(weights_NTT, value).permute(1, 0, 2).contiguous().view(-1, self.hidden)
+        residual_TH = hidden_TH if self.entry is None else hidden_TH * self.entry
+        hidden_TH = layer.attention_norm(residual_TH + layer.output(context_TH))
+        residual_TH = hidden_TH if self.middle is None else hidden_TH * self.middle
+        sum_TH = residual_TH + layer.down(layer.activation(layer.up(hidden_TH)))
+        # The norm runs outside the delegate: a view after it would be a delegate of its own, with a copy.
+        return layer.output_norm(sum_TH.view(1, -1, self.hidden) if last else sum_TH)
+
+
+class ExportUnit(nn.Module):
+    """One pass through the recurring unit, [1, T, H] -> [1, T, H]."""
+
+    def __init__(self, student: Student, smoothed: Smoothed | None = None) -> None:
+        super().__init__()
+        config = student.config
+        self.hidden = config.hidden
+        nothing: list[Tensor | None] = [None] * config.unit
+        entry = nothing if smoothed is None else [as_tensor(scale_H) for scale_H in smoothed.entry]
+        middle = nothing if smoothed is None else [as_tensor(scale_H) for scale_H in smoothed.middle]
+        layers = [layer for layer in student.layers if isinstance(layer, Layer)]
+        self.layers = nn.ModuleList(
+            ExportLayer(layer, config.heads, config.hidden, entry[i], middle[i]) for i, layer in enumerate(layers)
+        )
+
+    def forward(self, hidden_1TH: Tensor) -> Tensor:
+        """See the class."""
+        hidden_TH = hidden_1TH.view(-1, self.hidden)
+        *first, last = self.layers
+        for layer in first:
+            hidden_TH = layer(hidden_TH)
+        return last(hidden_TH, last=True)
+
+
+class ExportPool(nn.Module):
+    """Pooling, dense and normalisation of one unpadded sentence, [1, T, H] -> [1, D]."""
+
+    end: Tensor | None
+
+    def __init__(self, student: Student, smoothed: Smoothed | None = None) -> None:
+        super().__init__()
+        self.how = student.config.pooling
+        self.register_buffer("end", None if smoothed is None else as_tensor(smoothed.end))
+        self.dense = student.dense
+        self.dense_activation = ACTIVATIONS[student.config.dense_activation]
+        self.normalize = student.config.normalize
+
+    def forward(self, hidden_1TH: Tensor) -> Tensor:
+        """See the class."""
+        if self.how == "cls":
+            sentence_1D = hidden_1TH[:, 0]
+        elif self.how == "max":
+            sentence_1D = hidden_1TH.amax(1)
+        else:
+            sentence_1D = hidden_1TH.mean(1)
+        if self.end is not None:
+            sentence_1D = sentence_1D * self.end
+        if self.dense is not None:
+            sentence_1D = self.dense_activation(self.dense(sentence_1D))
+        return F.normalize(sentence_1D, dim=-1) if self.normalize else sentence_1D
+
+
+class ExportForward(nn.Module):
+    """The whole encoder in one method, ids [1, T] -> [1, D]."""
+
+    def __init__(
+        self, student: Student, parts: dict[str, Integers], max_length: int, smoothed: Smoothed | None = None
+    ) -> None:
+        super().__init__()
+        self.embed = ExportEmbed(student, parts, max_length)
+        self.unit = ExportUnit(student, smoothed)
+        self.pool = ExportPool(student, smoothed)
+        self.repeats = student.config.repeats
+
+    def forward(self, ids_1T: Tensor) -> Tensor:
+        """See the class."""
+        hidden_1TH = self.embed(ids_1T)
+        for _ in range(self.repeats):
+            hidden_1TH = self.unit(hidden_1TH)
+        return self.pool(hidden_1TH)
 
 
 def methods_of(
@@ -80,70 +309,80 @@ def operator_name(node: torch.fx.Node) -> str:
     return full.rsplit("::", 1)[-1].split(".")[0 if "::" in full else -1]
 
 
-def lower(smoothed: Smoothed, plan: PrecisionPlan, max_length: int, style: Style) -> Any:
-    """The lowered program manager (`.buffer`, `.write_to_file`).
+def write_executorch(
+    smoothed: Smoothed, plan: PrecisionPlan, target: Path, *, max_length: int, style: Style = "multi-method"
+) -> WrittenProgram:
+    """Lower a (smoothed) student under `plan` into `target` (.pte), run it at lengths 1, 2 and longest, and open it.
 
     Raises:
-        GateError: an attention or linear operator stayed outside the delegate; it is named.
+        GateError: an attention or linear operator stayed outside the delegate, or a run gives no finite vector.
         MsdcError: `torch.export` or the lowering failed.
     """
+    student = smoothed.student
+    config = student.config
+    constants = {
+        "repeats": config.repeats, "width": config.width, "max_length": max_length, "vocabulary": config.vocabulary,
+    }  # fmt: skip
+    length = {1: torch.export.Dim("T", min=1, max=max_length)} if max_length > 1 else None
+    with lowering("this model"):
+        programs = {
+            name: torch.export.export(module.eval(), (example,), dynamic_shapes=(length,), strict=False)
+            for name, (module, example) in methods_of(smoothed, plan, max_length, style).items()
+        }
+        edge = to_edge(programs, constants)
+        for name in programs:
+            offenders = outside_delegate(edge.exported_program(name).graph_module)
+            if offenders:
+                raise GateError(f"method {name}: {len(offenders)} operators outside the delegate, first {offenders[0]}")
+        program = edge.to_executorch(executorch_config())
+    runner = save_program(program, target, style=style, constants=constants)
+    quantized = any(dtype != "fp32" for dtype in plan.weights.values())
+    share = round(low_bit_share(target, student, max_length), 4) if quantized else None
+    return WrittenProgram(ExecutorchPart(file=target.name, style=style, repeats=config.repeats), runner, share)
+
+
+@contextlib.contextmanager
+def lowering(what: str) -> Iterator[None]:
+    """Silence libraries; what they raise becomes an `MsdcError` that names `what`."""
     captured = None
     try:
         with quiet() as captured:
-            return _lower(smoothed, plan, max_length, style)
+            import executorch.exir  # noqa: F401  (registers operators of the token tables)
+
+            yield
     except MsdcError:
         raise
     except Exception as error:
         words = " ".join(str(error).split())[:300] or (captured.last_line() if captured else "")
-        raise MsdcError(f"ExecuTorch cannot lower this model: {type(error).__name__}: {words}") from error
+        raise MsdcError(f"ExecuTorch cannot lower {what}: {type(error).__name__}: {words}") from error
 
 
-def _lower(smoothed: Smoothed, plan: PrecisionPlan, max_length: int, style: Style) -> Any:
+def to_edge(programs: dict[str, Any], constants: dict[str, int]) -> Any:
+    """Exported programs with what XNNPACK can take in its delegate."""
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-    from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
-    from torch.export import Dim, export
+    from executorch.exir import to_edge_transform_and_lower
 
-    config = smoothed.student.config
-    length = {1: Dim("T", min=1, max=max_length)} if max_length > 1 else None
-    programs = {
-        name: export(module.eval(), (example,), dynamic_shapes=(length,), strict=False)
-        for name, (module, example) in methods_of(smoothed, plan, max_length, style).items()
-    }
-    constants = {
-        "repeats": config.repeats,
-        "width": config.width,
-        "max_length": max_length,
-        "vocabulary": config.vocabulary,
-    }
-    edge = to_edge_transform_and_lower(
-        programs, partitioner={name: [XnnpackPartitioner()] for name in programs}, constant_methods=constants
-    )
-    for name in programs:
-        offenders = outside_delegate(edge.exported_program(name).graph_module)
-        if offenders:
-            raise GateError(f"method {name}: {len(offenders)} operators outside the delegate, first {offenders[0]}")
-    return edge.to_executorch(ExecutorchBackendConfig())
+    partitioner = {name: [XnnpackPartitioner()] for name in programs}
+    return to_edge_transform_and_lower(programs, partitioner=partitioner, constant_methods=constants)
 
 
-def write_executorch(
-    smoothed: Smoothed, plan: PrecisionPlan, target: Path, *, max_length: int, style: Style = "multi-method"
-) -> float | None:
-    """Lower a (smoothed) student under `plan` into `target` (.pte), verify it, run it at lengths 1, 2 and longest.
+def executorch_config(**options: bool) -> Any:
+    """Settings of `to_executorch`."""
+    from executorch.exir import ExecutorchBackendConfig
 
-    Returns the share of weight bytes of 8 bits or less, read back from the file; None for a float plan.
+    return ExecutorchBackendConfig(**options)
 
-    Raises:
-        GateError: an operator outside the delegate, or a run that gives no finite vector.
-        MsdcError: the lowering or the written program failed.
-    """
-    student = smoothed.student
-    program = lower(smoothed, plan, max_length, style)
+
+def save_program(
+    program: Any, target: Path, *, style: Style, constants: dict[str, int], takes_prompt: bool = False
+) -> ExecutorchRunner:
+    """Write a lowered program, run it at lengths 1, 2 and longest, and note that it is ours."""
     with atomic_path(target) as temporary, open(temporary, "wb") as handle:
         program.write_to_file(handle)
-    runner = ExecutorchRunner(target, style=style, repeats=student.config.repeats)
-    run_once(runner.run, student.config.vocabulary, student.width, max_length, target.name)
-    quantized = any(dtype != "fp32" for dtype in plan.weights.values())
-    return round(low_bit_share(target, student, max_length), 4) if quantized else None
+    runner = ExecutorchRunner(target, style=style, constants=constants, takes_prompt=takes_prompt)
+    run_once(runner.run, constants["vocabulary"], constants["width"], constants["max_length"], target.name)
+    remember_exported(target)
+    return runner
 
 
 def low_bit_share(path: Path, student: Student, max_length: int) -> float:
@@ -153,7 +392,7 @@ def low_bit_share(path: Path, student: Student, max_length: int) -> float:
     """
     positions = (max_length, student.embedding.position.weight.shape[1])
     low = total = 0
-    for constant in read_pte(path, digests=False).constants:
+    for constant in read_pte(path).constants:
         if constant.dtype in INDICES:
             continue
         # float16 is the type of a 4-bit table's scales alone; one column holds one scale per row.

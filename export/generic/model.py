@@ -1,13 +1,17 @@
-"""A sentence-transformers model as one torch module of ids and mask, for `torch.export`.
+"""Any encoder as one torch module of ids and mask, for `torch.export`, computed by sentence-transformers' modules.
 
-Its own modules compute everything but pooling, which is written here without branches on the mask's values.
+Written here: pooling, without branches on the mask's values; attention and masks in operators that both runtimes have
+(registered with transformers under the name "msdc": stock attention decomposes into a safe softmax on portable kernels
+of ExecuTorch); smoothing (`msdc.export.smoothing` without knowing the architecture) and int8 weights.
 
-Shapes: B batch, T tokens, H hidden, D sentence width.
+Shapes: B batch, T tokens, H hidden, N heads, K heads of keys and values (or inputs of a linear map), d width of a head,
+V vocabulary, D sentence width.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,13 +19,94 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from msdc.compress.quantization.plan import int8_rows
+from msdc.compress.quantization.rounding import torchao_weight
 from msdc.errors import InputError
-from msdc.export.generic.attention import NAME, register
+from msdc.export.executorch.lower import TableInt8
+from msdc.export.smoothing import PowerMean, scales_for
 
+# Attention's name, and what is added to the scores of padding.
+NAME, NEGATIVE = "msdc", -1e9
 # Modules of sentence-transformers that work under torch.export as they are.
 PLAIN = ("Dense", "Normalize", "LayerNorm", "Dropout")
 POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 LOWEST = -3.0e38
+
+
+def attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    position_bias: Tensor | None = None,
+    softcap: float | None = None,
+    **unused: Any,
+) -> tuple[Tensor, None]:
+    """Attention of query [B, N, T, d] over key and value [B, K, T, d]: [B, T, N, d], and no weights.
+
+    `attention_mask` is additive, [B or 1, 1, T or 1, T]; `position_bias` is added to the scores, [1, N, T, T].
+    """
+    del module, dropout, unused
+    B, N, _, d = query.shape
+    K = key.shape[1]
+    scale = d**-0.5 if scaling is None else scaling
+    query = query * scale if scale != 1.0 else query
+    # A symbolic batch is no int.
+    if isinstance(B, int) and B == 1:
+        query, key, value = query.squeeze(0), key.squeeze(0), value.squeeze(0)
+        if K != N:
+            # A stack has known strides: a reshape would make torch.export guess them from the example.
+            key, value = (torch.stack([x] * (N // K), dim=1).view(N, -1, d) for x in (key, value))
+        scores = torch.bmm(query, key.transpose(1, 2))
+        for extra in (position_bias, attention_mask):
+            scores = scores if extra is None else scores + extra.squeeze(0)
+        if softcap is not None:
+            scores = torch.tanh(scores / softcap) * softcap
+        return torch.bmm(scores.softmax(-1), value).permute(1, 0, 2).contiguous().unsqueeze(0), None
+    if K != N:
+        key, value = (x.repeat_interleave(N // K, dim=1) for x in (key, value))
+    scores = torch.matmul(query, key.transpose(2, 3))
+    if softcap is not None:
+        scores = torch.tanh(scores / softcap) * softcap
+    for extra in (position_bias, attention_mask):
+        scores = scores if extra is None else scores + extra
+    return torch.matmul(scores.softmax(-1), value).transpose(1, 2).contiguous(), None
+
+
+def mask(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    *,
+    mask_function: Any,
+    attention_mask: Tensor | None = None,
+    allow_is_bidirectional_skip: bool = False,
+    **options: Any,
+) -> Tensor | None:
+    """The additive float mask that transformers asks for, [B, 1, T, T]; None where nothing is masked."""
+    from transformers.masking_utils import sdpa_mask
+
+    if attention_mask is None and allow_is_bidirectional_skip and not options.get("local_size"):
+        return None
+    options = {key: options[key] for key in ("q_offset", "kv_offset", "device", "use_vmap") if key in options}
+    allowed = sdpa_mask(
+        batch_size, q_length, kv_length, mask_function=mask_function, attention_mask=attention_mask,
+        allow_is_causal_skip=False, allow_is_bidirectional_skip=False, **options,
+    )  # fmt: skip
+    assert allowed is not None
+    return (1.0 - allowed.to(torch.float32)) * NEGATIVE
+
+
+def register() -> None:
+    """Make `attn_implementation="msdc"` known to transformers."""
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    ALL_ATTENTION_FUNCTIONS.register(NAME, attention)
+    ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, mask)
 
 
 def pool_after(mode: str, hidden_BTH: Tensor, mask_BT: Tensor | None, prompt_B: Tensor) -> Tensor:
@@ -118,6 +203,7 @@ class GenericModel(nn.Module):
         super().__init__()
         self.steps = nn.ModuleList(steps)
         self.name = name
+        self.width = 0
 
     def forward(self, ids_BT: Tensor, mask_BT: Tensor | None = None, prompt_B: Tensor | None = None) -> Tensor:
         """Shapes as in the class docstring."""
@@ -149,6 +235,11 @@ class GenericModel(nn.Module):
     def architecture(self) -> str:
         """`model_type` of the body."""
         return "static" if self.body is None else str(text_part(self.body).config.model_type)
+
+    @property
+    def vocabulary(self) -> int:
+        """Rows of the token table."""
+        return int(self.tokens.weight.shape[0])
 
     @property
     def takes_prompt(self) -> bool:
@@ -197,6 +288,7 @@ def generic_model(modules: Sequence[nn.Module], name: str = "model") -> GenericM
         for config in {id(part.config): part.config for part in (body, text_part(body))}.values():
             config.use_cache = False
         body.set_attn_implementation(NAME if getattr(body, "_supports_sdpa", False) else "eager")
+    model.width = int(reference_vectors(modules, [[min(3, model.vocabulary - 1)]]).shape[1])
     return model.float().eval().requires_grad_(False)
 
 
@@ -217,3 +309,173 @@ def reference_vectors(
             features = module(features)
         vectors.append(features["sentence_embedding"][0].float().numpy())
     return np.stack(vectors)
+
+
+class SmoothedLinear(nn.Module):
+    """A linear map of `x * inverse`, its weight multiplied by 1 / `inverse`."""
+
+    inverse: Tensor
+
+    def __init__(self, linear: nn.Linear, scale_K: Tensor) -> None:
+        super().__init__()
+        self.linear = copy.copy(linear)
+        self.linear._parameters = dict(linear._parameters)
+        self.linear.weight = nn.Parameter(linear.weight.detach() * scale_K, requires_grad=False)
+        self.register_buffer("inverse", 1.0 / scale_K)
+
+    @property
+    def weight(self) -> Tensor:
+        """The smoothed weight; some models look at its type."""
+        return self.linear.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[.., K] -> [.., N]."""
+        y: Tensor = self.linear(x * self.inverse)
+        return y
+
+
+@torch.inference_mode()
+def _sizes(model: GenericModel, rows: Sequence[Sequence[int]]) -> tuple[dict[str, PowerMean], dict[str, int]]:
+    """Power mean of |x| per channel for each linear that reads a norm; a number that linears with one input share."""
+    means: dict[str, PowerMean] = {}
+    groups: dict[str, int] = {}
+    # Kept alive until the end of the first row, so that no two inputs have one id.
+    seen: list[Tensor] = []
+    normed: list[Tensor] = []
+
+    def keep(module: nn.Module, inputs: Any, output: Any) -> None:
+        if isinstance(output, Tensor):
+            normed.append(output)
+
+    def watch(name: str) -> Any:
+        def note(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            if name not in groups:
+                if not any(tensor is inputs[0] for tensor in normed):
+                    return
+                groups[name] = next((i for i, tensor in enumerate(seen) if tensor is inputs[0]), len(seen))
+                seen.append(inputs[0])
+            means.setdefault(name, PowerMean()).add(inputs[0].numpy())
+
+        return note
+
+    hooks = [linear.register_forward_pre_hook(watch(name)) for name, linear in linears(model).items()]
+    hooks += [m.register_forward_hook(keep) for m in model.modules() if type(m).__name__.endswith("Norm")]
+    try:
+        for row in rows:
+            normed.clear()
+            model(torch.tensor([list(row)], dtype=torch.int64))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return means, groups
+
+
+def smooth_generic(model: GenericModel, rows: Sequence[Sequence[int]]) -> GenericModel:
+    """A copy of `model` that computes the same, with smoothed inputs of its linear maps; `rows` calibrate.
+
+    x W^T = (x / s) (s W)^T. Where the canonical exporter divides inside the norm before, the division is an operator of
+    its own: one product per number of an activation. Only what comes out of a norm is smoothed, as there.
+    """
+    means, groups = _sizes(model, [row for row in rows if row])
+    made = _copy(model)
+    smoothed = {name: made.get_submodule(name) for name in means}
+    for name, linear in smoothed.items():
+        weights: list[Any] = [smoothed[other].weight for other in means if groups[other] == groups[name]]
+        scale_K = scales_for(means[name].value, [weight.detach().float().cpu().numpy() for weight in weights])
+        parent, _, leaf = name.rpartition(".")
+        assert isinstance(linear, nn.Linear)
+        setattr(made.get_submodule(parent), leaf, SmoothedLinear(linear, torch.from_numpy(scale_K)))
+    return made
+
+
+def _copy(model: GenericModel) -> GenericModel:
+    """A copy that shares the weights."""
+    return copy.deepcopy(model, {id(value): value for value in [*model.parameters(), *model.buffers()]})
+
+
+class ScaledTable(nn.Module):
+    """An int8 token table, times the factor that some models apply to its rows (Gemma)."""
+
+    def __init__(self, tokens: nn.Embedding) -> None:
+        super().__init__()
+        part = int8_rows(tokens.weight.detach().cpu().numpy(), "tokens")
+        factor: Any = getattr(tokens, "embed_scale", None)
+        # Into the scales: one product less per token.
+        scale_V1 = torch.from_numpy(part.scale)
+        self.table = TableInt8(torch.from_numpy(part.values), scale_V1 if factor is None else scale_V1 * float(factor))
+
+    def forward(self, ids_BT: Tensor) -> Tensor:
+        """Rows [B, T, H] of ids [B, T]."""
+        rows_BTH: Tensor = self.table(ids_BT)
+        return rows_BTH
+
+
+class RootMeanSquareNorm(nn.Module):
+    """x * weight / sqrt(mean(x^2) + eps) in operators that XNNPACK delegates; the mean is a product with 1 / H."""
+
+    mean: Tensor
+
+    def __init__(self, weight_H: Tensor, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(weight_H.detach().clone(), requires_grad=False)
+        self.register_buffer("mean", torch.full((1, len(weight_H)), 1.0 / len(weight_H)))
+        self.eps = eps
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """The same shape, [.., H]."""
+        square = nn.functional.linear(hidden * hidden, self.mean)
+        return hidden * torch.rsqrt(square + self.eps) * self.weight
+
+
+def _norm(module: nn.Module) -> nn.Module | None:
+    kind = type(module).__name__
+    weight: Any = getattr(module, "weight", None)
+    if not kind.endswith(("RMSNorm", "T5LayerNorm")) or weight is None or weight.ndim != 1:
+        return None
+    eps: Any = next(value for value in (getattr(module, n, None) for n in ("eps", "variance_epsilon")) if value)
+    # Gemma stores the weight minus one. Told apart by what the module computes, not by its name.
+    probe = torch.full((1, len(weight)), 0.5)
+    for offset in (0.0, 1.0):
+        made = RootMeanSquareNorm(weight.float() + offset, float(eps))
+        if torch.allclose(made(probe), module(probe), atol=1e-5, rtol=1e-4):
+            return made
+    return None
+
+
+def with_norms(model: GenericModel) -> GenericModel:
+    """A copy whose RMS norms are written in delegated operators; weights are shared."""
+    made = _copy(model)
+    for parent in list(made.modules()):
+        for name, child in list(parent.named_children()):
+            norm = _norm(child)
+            if norm is not None:
+                setattr(parent, name, norm)
+    return made
+
+
+def linears(model: nn.Module) -> dict[str, nn.Linear]:
+    """Every linear map by name."""
+    return {name: module for name, module in model.named_modules() if type(module) is nn.Linear}
+
+
+def quantized(model: GenericModel) -> GenericModel:
+    """A copy with torchao's int8 linears (activations int8 per token) and an int8 token table, for ExecuTorch."""
+    made = copy.deepcopy(model)
+    for name, linear in linears(made).items():
+        part = int8_rows(linear.weight.detach().cpu().numpy(), name)
+        linear.weight = nn.Parameter(torchao_weight(part), requires_grad=False)
+    table = ScaledTable(made.tokens)
+    if isinstance(made.steps[0], Table):
+        made.steps[0].tokens = table
+    else:
+        text_part(made.body).set_input_embeddings(table)
+    return made
+
+
+def parameter_counts(model: GenericModel) -> dict[str, int]:
+    """`total`, `embedding` (the token table) and `encoder` parameters of what is exported."""
+    body = text_part(model.body) if model.body is not None else None
+    parts = [model] if body is None or body is model.body else [body, *model.steps[1:]]
+    total = sum(math.prod(p.shape) for part in parts for p in {id(q): q for q in part.parameters()}.values())
+    table = math.prod(model.tokens.weight.shape)
+    return {"total": total, "embedding": table, "encoder": total - table}

@@ -10,9 +10,7 @@ from pathlib import Path
 from msdc.errors import InputError
 from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE, Manifest, TokenizerPart
 from msdc.export.mobile.sizes import app_sizes
-from msdc.export.records import NativeModule
-from msdc.export.runtimes import EVERY, RUNTIMES
-from msdc.export.targets import TARGETS
+from msdc.export.runtimes import EVERY, RUNTIMES, TARGETS, NativeModule
 from msdc.files import PACKAGE
 
 HERE = Path(__file__).resolve().parent

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +16,9 @@ from msdc.compress.quantization.plan import PrecisionPlan
 from msdc.compress.student.weights import StudentWeights, read_weights
 from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import EncodeDefaults, read_defaults
-from msdc.export.onnx.runner import OnnxRunner
+from msdc.export.onnx.program import OnnxRunner
 from msdc.export.onnx.write import Taps, build_onnx
-from msdc.export.reference.float_model import PowerMeans
-from msdc.export.reference.smooth import not_smoothed
+from msdc.export.smoothing import PowerMean, Sizes, not_smoothed
 from msdc.extras import missing
 from msdc.text.tokenizer import Tokenizer, load_tokenizer
 
@@ -30,7 +28,7 @@ LARGEST = 2**31 - 2**24
 
 
 class FloatProgram:
-    """The float ONNX program of a student, run by ONNX Runtime; see `msdc.export.reference.float_model.FloatModel`."""
+    """The float ONNX program of a student, run by ONNX Runtime; see `msdc.export.smoothing.FloatModel`."""
 
     def __init__(self, weights: StudentWeights) -> None:
         self.weights = weights
@@ -49,25 +47,20 @@ class FloatProgram:
         """Sentence vectors [N, D] of rows of ids."""
         return self.runner.run(rows)
 
-    def channel_sizes(self, rows: Sequence[Sequence[int]]) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
-        """See `msdc.export.reference.float_model.FloatModel`."""
+    def channel_sizes(self, rows: Sequence[Sequence[int]]) -> Sizes:
+        """See `FloatModel`."""
         config = self.weights.config
         taps = Taps([[] for _ in range(config.unit)], [[] for _ in range(config.unit)])
         session = OnnxRunner(self._program(taps), pad_id=config.pad_id).session
-        entry, middle = (PowerMeans(config.unit, config.hidden) for _ in range(2))
-        wanted = [
-            (found, layer, name)
-            for found, names in ((entry, taps.entry), (middle, taps.middle))
-            for layer, applied in enumerate(names)
-            for name in applied
-        ]
+        entry, middle = ([PowerMean() for _ in range(config.unit)] for _ in range(2))
+        layers = zip([*entry, *middle], [*taps.entry, *taps.middle], strict=True)
+        wanted = [(mean, name) for mean, names in layers for name in names]
         for row in rows:
             ids_1T = np.asarray([list(row)], dtype=np.int64)
-            feed = {"input_ids": ids_1T, "attention_mask": np.ones_like(ids_1T)}
-            states = session.run([name for _, _, name in wanted], feed)
-            for (found, layer, _), state in zip(wanted, states, strict=True):
-                found.add(layer, state)
-        return entry.means(), middle.means()
+            states = session.run([name for _, name in wanted], {"input_ids": ids_1T, "attention_mask": ids_1T * 0 + 1})
+            for (mean, _), state in zip(wanted, states, strict=True):
+                mean.add(state)
+        return [mean.value for mean in entry], [mean.value for mean in middle]
 
 
 class _WithoutTorch:

@@ -20,28 +20,19 @@ from onnx import TensorProto, helper
 from msdc.compress.quantization.plan import PrecisionPlan
 from msdc.compress.student.config import INDEX, POSITION
 from msdc.errors import GateError, InputError
-from msdc.export.onnx.attention import Mask, attention, make_mask
-from msdc.export.onnx.builder import GraphBuilder, save_external
-from msdc.export.onnx.check import check_onnx_file
-from msdc.export.onnx.linear import MICROSOFT, Weights
-from msdc.export.onnx.runner import OnnxRunner
-from msdc.export.reference.gates import run_once
-from msdc.export.reference.smooth import Smoothed
-from msdc.export.targets import TARGETS
+from msdc.export.golden import run_once
+from msdc.export.onnx.graph import MICROSOFT, GraphBuilder, Weights, save_external
+from msdc.export.onnx.program import OnnxRunner, check_onnx_file
+from msdc.export.runtimes import TARGETS, OnnxPart, WrittenProgram
+from msdc.export.smoothing import Smoothed
 
 # Opset 21 (ONNX Runtime >= 1.18) has Gelu and 4-bit types.
 OPSET = 21
 IR_VERSION = 10
 TOKENS = "last_hidden_state"
+# Added to the scores of padding.
+NEGATIVE = -1e9
 LOW_BIT = {TensorProto.INT8, TensorProto.UINT8, TensorProto.INT4, TensorProto.UINT4}
-
-
-@dataclass(frozen=True)
-class OnnxWritten:
-    """What was written: the opset and the share of weight bytes of 8 bits or less (None for a float artifact)."""
-
-    opset: int
-    low_bit_share: float | None
 
 
 @dataclass
@@ -52,11 +43,71 @@ class Taps:
     middle: list[list[str]]
 
 
+@dataclass(frozen=True)
+class Mask:
+    """What is added to the scores, [B, 1, 1, T], and whether there is nothing to add (bool scalar; empty: unknown)."""
+
+    bias: str
+    all_real: str = ""
+
+
+def make_mask(g: GraphBuilder, weights: Weights, mask_BT: str) -> Mask:
+    """The mask as attention takes it, from 1 on real tokens and 0 on padding."""
+    padding = g.op("Sub", g.const("one", weights.float32(1.0)), mask_BT)
+    gap = g.op("Mul", padding, g.const("negative", weights.float32(NEGATIVE)))
+    bias = g.op("Unsqueeze", gap, g.const("axes_1_2", [1, 2]), name="attention_bias")
+    if not weights.microsoft:
+        return Mask(bias)
+    return Mask(bias, g.op("Cast", g.op("ReduceMin", mask_BT, keepdims=0), name="all_real", to=TensorProto.BOOL))
+
+
+def _attention(g: GraphBuilder, weights: Weights, qkv: list[str], mask: Mask) -> str:
+    """Attention of [B, T, H] queries (already scaled), keys and values: [B, T, H]."""
+    return (_transposed if weights.microsoft else _standard)(g, weights, qkv, mask)
+
+
+def _standard(g: GraphBuilder, weights: Weights, qkv: list[str], mask: Mask) -> str:
+    config = weights.config
+    shape_in = g.const("split_heads", [0, 0, config.heads, config.hidden // config.heads])
+    shape_out = g.const("join_heads", [0, 0, config.hidden])
+    query, key, value = qkv
+    query_BNTd = g.op("Transpose", g.op("Reshape", query, shape_in), perm=[0, 2, 1, 3])
+    key_BNdT = g.op("Transpose", g.op("Reshape", key, shape_in), perm=[0, 2, 3, 1])
+    value_BNTd = g.op("Transpose", g.op("Reshape", value, shape_in), perm=[0, 2, 1, 3])
+    scores_BNTT = g.op("Add", g.op("MatMul", query_BNTd, key_BNdT), mask.bias)
+    context_BNTd = g.op("MatMul", g.op("Softmax", scores_BNTT, axis=-1), value_BNTd)
+    return str(g.op("Reshape", g.op("Transpose", context_BNTd, perm=[0, 2, 1, 3]), shape_out))
+
+
+def _transposed(g: GraphBuilder, weights: Weights, qkv: list[str], mask: Mask) -> str:
+    """Heads are split after a plain transpose, [B, T, H] to [B, H, T], and the products take their sides transposed:
+    swapping the axes of tokens and heads would take three times as long. A batch without padding adds no mask.
+    """
+    config = weights.config
+    weights.uses_microsoft = True
+    shape_in = g.const("split_rows", [0, config.heads, config.hidden // config.heads, -1])
+    shape_out = g.const("join_rows", [0, config.hidden, -1])
+    query_BNdT, key_BNdT, value_BNdT = [
+        g.op("Reshape", g.op("Transpose", part_BTH, perm=[0, 2, 1]), shape_in) for part_BTH in qkv
+    ]
+    scores_BNTT = g.op("FusedMatMul", query_BNdT, key_BNdT, domain=MICROSOFT, transA=1)
+
+    def real(branch: GraphBuilder) -> str:
+        return str(branch.op("Softmax", scores_BNTT, axis=-1))
+
+    def padded(branch: GraphBuilder) -> str:
+        return str(branch.op("Softmax", branch.op("Add", scores_BNTT, mask.bias), axis=-1))
+
+    weight_BNTT = g.choose(mask.all_real, real, padded, ["batch", config.heads, "length", "length"])
+    context_BNdT = g.op("FusedMatMul", value_BNdT, weight_BNTT, name="attention", domain=MICROSOFT, transB=1)
+    return str(g.op("Transpose", g.op("Reshape", context_BNdT, shape_out), perm=[0, 2, 1]))
+
+
 def _layer(g: GraphBuilder, weights: Weights, index: int, hidden: str, mask: Mask, taps: Taps | None) -> str:
     config = weights.config
     name = f"layers.{index}"
     residual = weights.unsmoothed(g, "entry", index, hidden)
-    context = attention(g, weights, weights.qkv(g, index, hidden), mask)
+    context = _attention(g, weights, weights.qkv(g, index, hidden), mask)
     attended = _add_norm(g, weights, f"{name}.attention_norm", weights.output(g, index, context), residual)
     if taps is not None:
         taps.entry[index].append(hidden)
@@ -241,8 +292,8 @@ def low_bit_share(model: onnx.ModelProto) -> float:
 
 def write_onnx(
     smoothed: Smoothed, plan: PrecisionPlan, target_file: Path, *, max_length: int, target: str
-) -> OnnxWritten:
-    """Write `target_file` and its `.data` beside it; full check, then one run at lengths 1, 2 and longest.
+) -> WrittenProgram:
+    """Write `target_file` and its `.data` beside it; full check, one run at lengths 1, 2 and longest.
 
     Raises:
         GateError: onnx.checker refuses it, or a run gives no finite vector.
@@ -252,11 +303,29 @@ def write_onnx(
     model = build_onnx(smoothed, plan, max_length, target)
     quantized = any(dtype != "fp32" for dtype in plan.weights.values())
     share = round(low_bit_share(model), 4) if quantized else None
-    save_external(model, target_file, f"{target_file.name}.data")
+    return save_program(
+        model, target_file, share, vocabulary=config.vocabulary, width=config.width, max_length=max_length,
+        pad_id=config.pad_id,
+    )  # fmt: skip
+
+
+def save_program(
+    model: onnx.ModelProto,
+    target_file: Path,
+    share: float | None,
+    *,
+    vocabulary: int,
+    width: int,
+    max_length: int,
+    pad_id: int,
+) -> WrittenProgram:
+    """Write a model and its external data, check both, run it at lengths 1, 2 and longest, and open it."""
+    data = f"{target_file.name}.data"
+    save_external(model, target_file, data)
     try:
         check_onnx_file(target_file, full=True)
     except InputError as error:
         raise GateError(f"the written ONNX model is not valid: {error}") from error
-    runner = OnnxRunner(target_file, pad_id=config.pad_id)
-    run_once(runner.run, config.vocabulary, config.width, max_length, target_file.name)
-    return OnnxWritten(opset=OPSET, low_bit_share=share)
+    runner = OnnxRunner(target_file, pad_id=pad_id)
+    run_once(runner.run, vocabulary, width, max_length, target_file.name)
+    return WrittenProgram(OnnxPart(file=target_file.name, data=data, opset=OPSET), runner, share)

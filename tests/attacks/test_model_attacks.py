@@ -14,7 +14,7 @@ from refusals import one_line
 from msdc.compress.student.io import load_student, read_tensors, save_student
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import MsdcError
-from msdc.export.export import ExportRequest, export_model
+from msdc.export import export
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_damaged_safetensors(model, kind, tmp_path):
     path.write_bytes(bad_headers(path.read_bytes())[kind])
     assert "model.safetensors" in one_line(lambda: read_tensors(path))
     one_line(lambda: load_student(model))
-    one_line(lambda: export_model(ExportRequest(str(model), "web", out=tmp_path / "out")))
+    one_line(lambda: export(str(model), target="web", out=tmp_path / "out"))
     assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".out*"))
 
 
@@ -121,16 +121,16 @@ def test_oversized_tokenizer(model):
 
 def test_tokenizer_larger_than_the_table(model, tmp_path):
     small = save_student(tiny.student(vocabulary=300), tiny.tokenizer().path, tmp_path / "small")
-    assert "rows" in one_line(lambda: export_model(ExportRequest(str(small), "web", out=tmp_path / "out")))
+    assert "rows" in one_line(lambda: export(str(small), target="web", out=tmp_path / "out"))
 
 
 def test_no_model_at_all(tmp_path):
     (tmp_path / "folder").mkdir()
     for name in (tmp_path / "folder", tmp_path / "absent"):
-        one_line(lambda name=name: export_model(ExportRequest(str(name), "web", out=tmp_path / "out")))
+        one_line(lambda name=name: export(str(name), target="web", out=tmp_path / "out"))
 
 
 def test_a_bundle_is_no_model(tmp_path):
     shutil.copytree(tiny.bundle(), tmp_path / "bundle")
     with pytest.raises(MsdcError, match="bundle"):
-        export_model(ExportRequest(str(tmp_path / "bundle"), "web", out=tmp_path / "out"))
+        export(str(tmp_path / "bundle"), target="web", out=tmp_path / "out")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -12,9 +11,9 @@ import pytest
 from refusals import one_line
 
 from msdc.errors import MsdcError
+from msdc.export import origin
 from msdc.export.bundle import load_bundle
-from msdc.export.executorch import origin
-from msdc.export.executorch.pte import read_pte
+from msdc.export.executorch.program import read_pte
 from msdc.export.manifest import MANIFEST_FILE, list_files, read_manifest, write_manifest
 from msdc.files import user_cache
 
@@ -37,28 +36,17 @@ def resealed(bundle: Path, folder: Path, program: bytes) -> Path:
     return folder
 
 
-def require(path: Path, bundle: Path) -> None:
-    manifest = read_manifest(bundle)
-    part = manifest.part("executorch")
-    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    origin.require_known(
-        path, sha256, style=part.style, repeats=part.repeats, max_length=manifest.max_length,
-        vocabulary=manifest.vocabulary,
-    )  # fmt: skip
-
-
-def test_a_program_that_crashes(tiny_bundle, tmp_path, cache):
+def test_programs_that_crash_or_are_refused(tiny_bundle, tmp_path, cache):
     """An operator whose name is not UTF-8: ExecuTorch's message about it ends the process with an abort."""
     program = (tiny_bundle / "model.pte").read_bytes()
     at = program.index(b"aten::") + len(b"aten::")
-    path = tmp_path / "model.pte"
-    path.write_bytes(program[:at] + b"\xff" + program[at + 1 :])
-    for _ in range(2):
-        assert "crashes ExecuTorch (SIGABRT" in one_line(lambda: require(path, tiny_bundle))
+    folder = resealed(tiny_bundle, tmp_path / "crash", program[:at] + b"\xff" + program[at + 1 :])
+    assert "crashes ExecuTorch (SIGABRT" in one_line(lambda: load_bundle(folder, "executorch"))
+    folder = resealed(tiny_bundle, tmp_path / "refused", b"\0" * 64 + b"ET12" + b"\0" * 4096)
+    assert "refuses the program" in one_line(lambda: load_bundle(folder, "executorch"))
+    folder = resealed(tiny_bundle, tmp_path / "foreign", program.replace(b"XnnpackBackend", b"UnknownBackend"))
+    assert "refuses the program" in one_line(lambda: load_bundle(folder, "executorch"))
     assert not list(cache.glob("*"))
-    # The reader of programs refuses this kind before anything is run.
-    folder = resealed(tiny_bundle, tmp_path / "bundle", path.read_bytes())
-    assert "not UTF-8" in one_line(lambda: load_bundle(folder, "executorch"))
 
 
 def test_a_program_that_is_unknown_but_sound(tiny_bundle, tmp_path, cache, monkeypatch):
@@ -66,6 +54,9 @@ def test_a_program_that_is_unknown_but_sound(tiny_bundle, tmp_path, cache, monke
     program[-64] ^= 1  # a weight
     folder = resealed(tiny_bundle, tmp_path / "bundle", bytes(program))
     sha256 = read_manifest(folder).files["model.pte"].sha256
+    with monkeypatch.context() as changed:
+        changed.setattr(origin, "TIMEOUT_S", 0.01)
+        assert "did not end within 0.01 s" in one_line(lambda: load_bundle(folder, "executorch"))
     assert not origin.is_known(sha256)
     expected = load_bundle(folder, "executorch").encode(["hello"])
     assert [path.name.split("-")[0] for path in cache.glob("*.json")] == [sha256]
@@ -76,17 +67,6 @@ def test_a_program_that_is_unknown_but_sound(tiny_bundle, tmp_path, cache, monke
     monkeypatch.setattr(origin, "_known", set())
     monkeypatch.setattr(origin, "run_program", no_child)
     assert np.array_equal(load_bundle(folder, "executorch").encode(["hello"]), expected)
-
-
-def test_a_refusal_in_the_child_is_the_message(tiny_bundle, tmp_path, cache):
-    path = tmp_path / "model.pte"
-    path.write_bytes(b"\0" * 64 + b"ET12" + b"\0" * 4096)
-    assert "refuses the program" in one_line(lambda: require(path, tiny_bundle))
-
-
-def test_a_program_without_end(tiny_bundle, tmp_path, cache, monkeypatch):
-    monkeypatch.setattr(origin, "TIMEOUT_S", 0.01)
-    assert "did not end within 0.01 s" in one_line(lambda: require(tiny_bundle / "model.pte", tiny_bundle))
 
 
 def test_exported_programs_are_known(tiny_bundle, monkeypatch):
@@ -107,7 +87,7 @@ def test_records_are_bounded(cache, monkeypatch):
     assert sorted(int(path.name[:64]) for path in cache.glob("*.json")) == [3, 4, 5]
 
 
-def test_without_a_cache(tiny_bundle, tmp_path, monkeypatch):
+def test_without_a_cache(tmp_path, monkeypatch):
     """A cache that cannot be made: programs are tried once per process."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))

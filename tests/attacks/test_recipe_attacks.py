@@ -4,7 +4,7 @@ import pytest
 from refusals import one_line
 
 from msdc.distill.catalog import read_tree
-from msdc.export.model_card import CardFacts, read_card
+from msdc.export.readme import CardFacts, read_card
 
 # Ten times ten times ten ...: a kilobyte that expands to 10^9 strings.
 LAUGHS = "a0: &a0 [lol]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 10))

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,10 @@ import tiny_models as tiny
 
 from msdc.errors import GateError, InputError
 from msdc.export.bundle import load_bundle
+from msdc.export.exporters import BundleOptions, write_bundle
+from msdc.export.golden import Thresholds, golden_texts, read_golden
 from msdc.export.manifest import read_manifest
-from msdc.export.reference.float_model import TorchModel
-from msdc.export.reference.gates import Thresholds
-from msdc.export.reference.golden import golden_texts, read_golden
-from msdc.export.writer import BundleOptions, write_bundle
+from msdc.export.smoothing import TorchModel
 from msdc.files import sha256_file
 
 RUNTIMES = ["executorch", "onnx"]
@@ -34,13 +34,12 @@ def test_files_and_hashes():
     student = tiny.student()
     assert manifest.model.parameters == sum(value.numel() for value in student.parameters())
     assert manifest.model.encoder_parameters == sum(value.numel() for value in student.layers.parameters())
-    V = tiny.tokenizer().size
-    assert manifest.model.embedding_parameters == V * 32 + 32 * 32 + tiny.MAX_LENGTH * 32
+    assert manifest.model.embedding_parameters == tiny.tokenizer().size * 32 + 32 * 32 + tiny.MAX_LENGTH * 32
     assert (manifest.languages, manifest.licenses) == (["en", "de"], ["CC0"])
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_golden_vectors_are_what_the_bundle_gives(runtime):
+def test_golden_vectors_and_encode(runtime):
     golden = read_golden(tiny.bundle())
     bundle = load_bundle(tiny.bundle(), runtime)
     assert golden["texts"] == golden_texts() and len(golden["texts"]) > 100
@@ -49,11 +48,6 @@ def test_golden_vectors_are_what_the_bundle_gives(runtime):
     np.testing.assert_allclose(golden["vectors"]["float"], TorchModel(tiny.student()).vectors(golden["ids"]), atol=1e-6)
     assert max(len(row) for row in golden["ids"]) == tiny.MAX_LENGTH
     assert [bundle.tokenizer.bos_id, bundle.tokenizer.eos_id] in golden["ids"]
-
-
-@pytest.mark.parametrize("runtime", RUNTIMES)
-def test_encode_takes_what_a_user_gives(runtime):
-    bundle = load_bundle(tiny.bundle(), runtime)
     texts = ["", "one", "a longer sentence than that", "word " * 500]
     vectors = bundle.encode(texts)
     assert vectors.shape == (4, 32) and vectors.dtype == np.float32
@@ -66,15 +60,13 @@ def test_encode_takes_what_a_user_gives(runtime):
     for ids in ([[]], [[1] * (tiny.MAX_LENGTH + 1)], [[-1]], [[tiny.tokenizer().size]]):
         with pytest.raises(InputError):
             bundle.encode_ids(ids)
+    with pytest.raises(InputError, match="batch_tokens"):
+        bundle.encode(["a"], batch_tokens=5)
 
 
-def test_runtime_is_chosen_or_refused():
-    assert load_bundle(tiny.bundle()).runtime == "executorch"
+def test_runtime_is_chosen_or_refused_and_onnx_needs_no_torch():
     with pytest.raises(InputError, match="executorch, onnx"):
         load_bundle(tiny.bundle(), "coreml")
-
-
-def test_onnx_needs_no_torch():
     code = (
         "import sys; from msdc.export.bundle import load_bundle; "
         f"b = load_bundle({str(tiny.bundle())!r}, 'onnx'); b.encode(['a']); print('torch' in sys.modules)"
@@ -89,47 +81,41 @@ def test_a_failed_gate_leaves_nothing_and_no_gates_marks_it(tmp_path):
     with pytest.raises(GateError, match="mean cosine"):
         write_bundle(tiny.student(), tiny.tokenizer(), tmp_path / "b", options=options)
     assert list(tmp_path.iterdir()) == []
-    marked = options.model_copy(update={"gates": False})
+    marked = replace(options, gates=False)
     manifest = write_bundle(tiny.student(), tiny.tokenizer(), tmp_path / "b", options=marked)
     assert manifest.gates == "skipped" and manifest.parity["onnx"].passed is False
     assert "--no-gates" in (tmp_path / "b" / "README.md").read_text()
     load_bundle(tmp_path / "b")
 
 
-def test_existing_folder_is_kept_without_force(tmp_path):
+def test_misfits_are_refused_before_work(tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "mine").write_text("x")
-    with pytest.raises(InputError, match="--force"):
-        write_bundle(tiny.student(), tiny.tokenizer(), tmp_path / "b", options=BundleOptions(runtimes=("onnx",)))
+    for options, vocabulary, said in (
+        (BundleOptions(runtimes=("onnx",)), tiny.tokenizer().size, "--force"),
+        (BundleOptions(max_length=999), tiny.tokenizer().size, "positions"),
+        (BundleOptions(), 300, "rows"),
+    ):
+        with pytest.raises(InputError, match=said):
+            write_bundle(tiny.student(vocabulary=vocabulary), tiny.tokenizer(), tmp_path / "b", options=options)
     assert (tmp_path / "b" / "mine").read_text() == "x"
-
-
-def test_misfits_are_refused_before_work(tmp_path):
-    with pytest.raises(InputError, match="positions"):
-        write_bundle(tiny.student(), tiny.tokenizer(), tmp_path / "b", options=BundleOptions(max_length=999))
-    with pytest.raises(InputError, match="rows"):
-        write_bundle(tiny.student(vocabulary=300), tiny.tokenizer(), tmp_path / "b")
 
 
 @pytest.mark.slow
 def test_two_exports_are_byte_identical(tmp_path):
-    options = BundleOptions(runtimes=("executorch", "onnx"), precision="int8", thresholds=tiny.LOOSE)
-    other = tmp_path / "other"
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import torch; torch.set_num_threads(1)\n"
-        "import tiny_models as tiny\n"
-        "from pathlib import Path; from msdc.export.writer import *; from msdc.text.tokenizer import PieceTokenizer\n"
-        "options = BundleOptions.model_validate_json(sys.argv[2])\n"
-        "tokenizer, out = PieceTokenizer(sys.argv[3]), Path(sys.argv[4])\n"
+        "import tiny_models as tiny; from pathlib import Path\n"
+        "from msdc.export.exporters import *; from msdc.text.tokenizer import PieceTokenizer\n"
+        "options = BundleOptions(runtimes=('executorch', 'onnx'), precision='int8', thresholds=tiny.LOOSE)\n"
+        "tokenizer, out = PieceTokenizer(sys.argv[2]), Path(sys.argv[3])\n"
         "write_bundle(tiny.student(), tokenizer, out, name='tiny', options=options)"
     )
-    here_folder = str(Path(tiny.__file__).parent)
-    arguments = [here_folder, options.model_dump_json(), str(tiny.tokenizer().path), str(other)]
-    # Another process: hash seeds, import order and addresses differ.
-    subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True)
-    here = tmp_path / "here"
-    write_bundle(tiny.student(), tiny.tokenizer(), here, name="tiny", options=options)
-    for name in read_manifest(here).files:
+    here, other = tmp_path / "here", tmp_path / "other"
+    # Other processes: hash seeds, import order and addresses differ.
+    for out in (here, other):
+        arguments = [str(Path(tiny.__file__).parent), str(tiny.tokenizer().path), str(out)]
+        subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True)
+    for name in [*read_manifest(here).files, "bundle.json"]:
         assert (here / name).read_bytes() == (other / name).read_bytes(), name
-    assert (here / "bundle.json").read_bytes() == (other / "bundle.json").read_bytes()

@@ -1,5 +1,6 @@
 """`msdc export` on real model folders: stock encoders with WordPiece, students of ours; refusals before any work."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -12,22 +13,20 @@ from stock_models import TEXTS, write_stock
 
 from msdc import load_bundle, load_encoder
 from msdc.cli import main
+from msdc.compress.quantization.plan import plan_for
 from msdc.compress.student.io import save_student
 from msdc.errors import InputError
+from msdc.export import export
 from msdc.export.cli import command
-from msdc.export.export import load_precision
-from msdc.export.manifest import read_manifest
-from msdc.export.model_card import read_card
-
-
-def run(*arguments):
-    return CliRunner().invoke(command, list(map(str, arguments)), catch_exceptions=False)
+from msdc.export.exporters import load_precision
+from msdc.export.readme import read_card
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "albert", "xlm-roberta"])
 def test_stock_encoder_goes_through_as_it_is(family, tmp_path):
     model = write_stock(tmp_path / family, family)
-    done = run(model, "--target", "web", "--precision", "fp32", "-o", tmp_path / "out", "--json")
+    words = [model, "--target", "web", "--precision", "fp32", "--no-module", "-o", tmp_path / "out", "--json"]
+    done = CliRunner().invoke(command, list(map(str, words)), catch_exceptions=False)
     manifest = json.loads(done.output[done.output.index("{") :])
     assert manifest["tokenizer"]["kind"] == "tokenizer-json" and manifest["name"] == family
     bundle, encoder = load_bundle(tmp_path / "out"), load_encoder(model)
@@ -38,9 +37,8 @@ def test_stock_encoder_goes_through_as_it_is(family, tmp_path):
 def test_student_folder_carries_its_card(tmp_path):
     card = "---\nlanguage:\n- en\n- de\nlicense: mit\n---\n# x\n\n## Data\n\n* Tatoeba, CC BY\n* own sentences\n"
     save_student(tiny.student(), tiny.tokenizer().path, tmp_path / "small", card=card)
-    done = run(tmp_path / "small", "--target", "web", "-o", tmp_path / "out", "--no-gates")
-    assert str(tmp_path / "out") in done.output and "mean cosine" in done.output
-    manifest = read_manifest(tmp_path / "out")
+    folder, manifest = export(tmp_path / "small", target="web", out=tmp_path / "out", gates=False)
+    assert folder == tmp_path / "out"
     assert manifest.languages == ["en", "de"] and manifest.licenses == ["mit"]
     assert manifest.data_sources == ["Tatoeba, CC BY", "own sentences"]
     assert manifest.precision == "int8" and manifest.tokenizer.kind == "sentencepiece"
@@ -49,39 +47,38 @@ def test_student_folder_carries_its_card(tmp_path):
 
 def test_the_shipped_student_keeps_its_promises_on_onnx(tmp_path):
     """An int8 folder, whose numbers are rounded already: the gates hold as they do for a float one."""
-    run("msdc-mini", "--target", "web", "-o", tmp_path / "out")
-    parity = read_manifest(tmp_path / "out").parity["onnx"]
+    words = ["msdc-mini", "--target", "web", "--no-module", "-o", str(tmp_path / "out")]
+    done = CliRunner().invoke(command, words, catch_exceptions=False)
+    assert str(tmp_path / "out") in done.output and "mean cosine" in done.output
+    parity = load_bundle(tmp_path / "out").manifest.parity["onnx"]
     assert parity.passed and parity.mean_cosine > 0.999 and parity.min_cosine > 0.99
 
 
 def test_card_with_a_bomb_gives_no_facts(tmp_path):
-    bomb = "a: &a [x, x]\n" + "".join(
-        f"{chr(98 + i)}: &{chr(98 + i)} [*{chr(97 + i)}, *{chr(97 + i)}]\n" for i in range(20)
-    )
+    names = [chr(97 + i) for i in range(21)]
+    bomb = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in itertools.pairwise(names))
     (tmp_path / "README.md").write_text(f"---\n{bomb}language: en\n---\n")
     assert read_card(tmp_path).languages == ()
     assert read_card(None).licenses == () and read_card(tmp_path / "absent").licenses == ()
 
 
-def test_existing_folder_is_refused_before_the_model_is_loaded(tmp_path, capsys):
-    (tmp_path / "out").mkdir()
-    with pytest.raises(SystemExit) as stop:
-        main(["export", "no-such-model", "--target", "linux", "-o", str(tmp_path / "out")])
-    assert stop.value.code == 2 and "--force" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
-    "arguments", [[], ["x", "--target", "toaster"], ["x", "--target", "web", "--precision", "int3"]]
+    ("arguments", "said"),
+    [
+        ([], "Missing option"),
+        (["x", "--target", "toaster"], "toaster"),
+        (["x", "--target", "web", "--precision", "int3"], "int3"),
+        # Refused before the model is loaded.
+        (["no-such-model", "--target", "linux", "-o", "."], "--force"),
+    ],
 )
-def test_usage_errors(arguments, capsys):
+def test_usage_errors(arguments, said, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["export", *arguments])
-    assert stop.value.code == 2
+    assert stop.value.code == 2 and said in capsys.readouterr().err
 
 
 def test_precision_may_be_a_plan_file(tmp_path):
-    from msdc.compress.quantization.plan import plan_for
-
     plan = plan_for(tiny.student(), "int8")
     (tmp_path / "plan.json").write_text(plan.model_dump_json())
     assert load_precision(str(tmp_path / "plan.json")) == plan
@@ -92,9 +89,9 @@ def test_precision_may_be_a_plan_file(tmp_path):
             load_precision(bad)
 
 
-def test_help_imports_no_torch():
+def test_help_and_the_function_import_no_torch():
     code = (
-        "import sys\nfrom msdc.cli import main\n"
+        "import sys\nfrom msdc.cli import main\nfrom msdc.export import export\n"
         "try: main(['export', '--help'])\nexcept SystemExit: print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

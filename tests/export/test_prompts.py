@@ -14,9 +14,8 @@ from stock_models import TEXTS
 
 import msdc
 from msdc.errors import InputError
+from msdc.export import export, origin
 from msdc.export.cli import command
-from msdc.export.executorch import origin
-from msdc.export.export import ExportRequest, export_model
 from msdc.export.manifest import read_manifest
 
 SAMPLE = [*TEXTS, "  spaces ", "The BIG Dog"]
@@ -28,7 +27,7 @@ def test_bundle_applies_what_the_folder_says(kind, tmp_path):
 
     folder = write_folder(tmp_path / "folder", kind)
     theirs = SentenceTransformer(str(folder), device="cpu")
-    out, manifest = export_model(ExportRequest(str(folder), "web", precision="fp32", out=tmp_path / "out"))
+    out, manifest = export(str(folder), target="web", precision="fp32", out=tmp_path / "out")
     bundle = msdc.load_bundle(out)
     assert bundle.width == msdc.load_encoder(folder).width == theirs.encode(["x"]).shape[1]
     assert {**manifest.prompts, **PROMPTS} == manifest.prompts
@@ -77,10 +76,10 @@ def test_pooling_without_the_prompt(kind, runtimes, monkeypatch):
     assert np.abs(theirs.encode(SAMPLE) - theirs.encode(SAMPLE, prompt="")).max() > 1e-3
 
 
-def test_the_canonical_way_pools_every_token(tmp_path):
+def test_the_canonical_exporter_pools_every_token(tmp_path):
     folder = write_folder(tmp_path / "folder", "prompt not pooled, mean")
     with pytest.raises(InputError, match=r"leaves the prompt's tokens out \(include_prompt: false\)"):
-        export_model(ExportRequest(str(folder), "web", way="canonical", out=tmp_path / "out"))
+        export(str(folder), target="web", way="canonical", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -102,9 +101,8 @@ def test_static_folders_in_both_runtimes(kind):
 
 def test_a_module_that_cannot_be_written_fails_the_export(tmp_path):
     folder = write_folder(tmp_path / "folder", "no normalisation")
-    request = ExportRequest(str(folder), "ios", runtime="onnx", precision="fp32", out=tmp_path / "out")
     with pytest.raises(InputError, match=r"no ios module: .*--no-module"):
-        export_model(request)
+        export(folder, target="ios", runtime="onnx", precision="fp32", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
     words = [folder, "--target", "ios", "--runtime", "onnx", "--precision", "fp32", "-o", tmp_path / "out"]
     done = CliRunner().invoke(command, [*map(str, words), "--no-module"], catch_exceptions=False)

@@ -20,7 +20,7 @@ from msdc.bench.devices.link.device import LinkDevice
 from msdc.bench.devices.link.server import Accept, LinkServer
 from msdc.bench.result import DeviceRun
 from msdc.errors import MsdcError
-from msdc.export.reference.golden import encode_vectors, read_golden
+from msdc.export.golden import encode_vectors, read_golden
 
 WAIT_S = 300  # only a hang takes so long
 ANDROID = (

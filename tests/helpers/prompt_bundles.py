@@ -10,13 +10,13 @@ from tiny_models import once
 
 def kind_bundle(kind: str, runtime: str) -> tuple[Path, Path]:
     """(folder of `folder_kinds.KINDS`, its fp32 bundle for linux)."""
-    from msdc.export.export import ExportRequest, export_model
+    from msdc.export import export
 
     name = kind.replace(" ", "-").replace(",", "")
     folder = once(f"folder-{name}", lambda target: write_folder(target.parent / name, kind).rename(target))
 
     def make(target: Path) -> None:
-        export_model(ExportRequest(str(folder), "linux", runtime=runtime, precision="fp32", out=target))
+        export(str(folder), target="linux", runtime=runtime, precision="fp32", out=target)
 
     return folder, once(f"bundle-{name}-{runtime}", make)
 

@@ -18,8 +18,9 @@ from msdc.compress.student.io import save_student
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.texts import quickstart_texts
 from msdc.compress.vocabulary.train import train_vocabulary
-from msdc.export.reference.gates import Thresholds
-from msdc.export.writer import BundleOptions, write_bundle
+from msdc.export.exporters import BundleOptions, write_bundle
+from msdc.export.golden import Thresholds
+from msdc.export.readme import CardFacts
 from msdc.text.tokenizer import PieceTokenizer
 
 SCRATCH = "MSDC_TESTS_SCRATCH"
@@ -115,7 +116,7 @@ def bundle(precision: str = "int8", runtimes: tuple = ("executorch", "onnx"), st
     """`student()` as a bundle folder; copy it to change it."""
     options = BundleOptions(
         runtimes=runtimes, precision=precision, style=style, thresholds=None if precision == "fp32" else LOOSE,
-        languages=("en", "de"), licenses=("CC0",), data_sources=("the embedded corpus",),
+        card=CardFacts(("en", "de"), ("CC0",), ("the embedded corpus",)),
     )  # fmt: skip
 
     def make(folder: Path) -> None:

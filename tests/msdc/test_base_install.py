@@ -14,8 +14,7 @@ from msdc.compress.quantization.plan import read_plan
 from msdc.compress.student.io import load_student
 from msdc.encoders.folder import locate_model
 from msdc.export.onnx.write import write_onnx
-from msdc.export.reference.float_model import TorchModel
-from msdc.export.reference.smooth import smooth
+from msdc.export.smoothing import TorchModel, smooth
 from msdc.extras import EXTRAS, PACKAGES, VERBS, extra_of, named_extras
 from msdc.text.tokenizer import load_tokenizer
 

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from msdc.bench.result import MAX_SAMPLES, Sample, Timing
 from msdc.errors import InputError, MsdcError
+from msdc.export.golden import decode_vectors
 from msdc.export.mobile.web.npm import VERSION
-from msdc.export.reference.golden import decode_vectors
 
 LONGEST_GAP_MS = 5000.0
 LARGEST = 1e15  # squares of larger numbers do not add up in float32

@@ -24,10 +24,10 @@ from msdc.bench.result import BrowserFacts, DeviceInfo, DeviceRun, DeviceState, 
 from msdc.bench.settings import BenchSettings
 from msdc.bench.workload import Tasks
 from msdc.errors import InputError
+from msdc.export.golden import read_golden
 from msdc.export.manifest import MANIFEST_FILE, Manifest
 from msdc.export.mobile.web.npm import SCRIPT, VERSION, WASM, runtime_folder
 from msdc.export.mobile.web.write import module_source
-from msdc.export.reference.golden import read_golden
 
 PAGE = Path(__file__).resolve().parent / "page"
 RUNTIME = "onnx"

@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING, Any
 
 from msdc.compress.vocabulary.train import read_character_map
 from msdc.errors import GateError, InputError, MsdcError
+from msdc.export.golden import golden_texts, read_golden
 from msdc.export.manifest import Manifest
 from msdc.export.mobile.web.npm import PackageFile, release_folder
-from msdc.export.reference.golden import golden_texts, read_golden
 from msdc.files import read_json, staged_folder, write_text
 from msdc.progress import say
 from msdc.text.tokenizer import JSON_FILE, MAX_TOKENIZER_BYTES, MODEL_FILE, FastTokenizer, Tokenizer, write_fast_copy
@@ -246,12 +246,11 @@ def _write_programs(encoder: Encoder, stage: Path, rows: list[list[int]], length
         InputError: the model is too large for one file.
     """
     from msdc.compress.quantization.plan import plan_for, read_plan
-    from msdc.export.onnx.check import check_onnx_file
-    from msdc.export.onnx.runner import OnnxRunner
+    from msdc.export.exporters import float_model
+    from msdc.export.golden import measure, shortfalls, thresholds_for
+    from msdc.export.onnx.program import OnnxRunner, check_onnx_file
     from msdc.export.onnx.write import build_onnx
-    from msdc.export.reference.gates import measure, shortfalls, thresholds_for
-    from msdc.export.reference.smooth import smooth
-    from msdc.export.ways import float_model
+    from msdc.export.smoothing import smooth
 
     model = float_model(encoder)
     config = model.weights.config
@@ -322,7 +321,7 @@ def add_transformers_js(folder: Path, hub_id: str = "OWNER/NAME") -> None:
         MsdcError: no Node, or transformers.js cannot be fetched.
     """
     from msdc.encoders.encoder import load_encoder
-    from msdc.export.ways import canonical_obstacle, float_model
+    from msdc.export.exporters import canonical_obstacle, float_model
 
     encoder = load_encoder(str(folder.resolve()))
     obstacle = canonical_obstacle(encoder)

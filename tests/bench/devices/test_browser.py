@@ -27,8 +27,8 @@ from msdc.bench.report.page import build_report, write_report
 from msdc.bench.result import BenchFile, BrowserFacts, parse_result
 from msdc.bench.settings import BenchSettings
 from msdc.errors import InputError, MsdcError
-from msdc.export.export import ExportRequest, export_model
-from msdc.export.reference.golden import encode_vectors
+from msdc.export import export
+from msdc.export.golden import encode_vectors
 
 CHROMIUM = ENGINES["chromium"]
 ENDLESS = BenchSettings(runs=100_000, warmup=10_000, lengths=(8,))
@@ -254,7 +254,7 @@ def test_shipped_model_scores_as_on_this_machine(chromium, tmp_path):
 
     if places.data_folder() is None:
         pytest.skip("no data folder (MSDC_DATA)")
-    out, _ = export_model(ExportRequest("msdc-mini", "web", out=tmp_path / "out"))
+    out, _ = export("msdc-mini", target="web", out=tmp_path / "out")
     settings = BenchSettings(runs=5, tasks=("sts17/en-en",), data=places.data_folder(), lengths=(8, 32))
     (run,), (native,) = BrowserDevice().run(out, settings), PythonDevice().run(out, settings)
     assert run.accuracy[0].spearman == pytest.approx(native.accuracy[0].spearman, abs=0.1)

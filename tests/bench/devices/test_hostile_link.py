@@ -29,7 +29,7 @@ from msdc.bench.devices.link.server import SPARE_SEATS
 from msdc.bench.report.page import build_report, write_report
 from msdc.bench.result import BenchFile
 from msdc.errors import MsdcError, printable
-from msdc.export.reference.golden import encode_vectors, read_golden
+from msdc.export.golden import encode_vectors, read_golden
 
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 

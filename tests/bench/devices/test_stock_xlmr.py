@@ -12,7 +12,7 @@ from msdc.bench.settings import BenchSettings
 from msdc.compress.texts import quickstart_texts
 from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
-from msdc.export.export import ExportRequest, export_model
+from msdc.export import export
 from msdc.scores import cosine_rows
 from msdc.text.tokenizer import PieceTokenizer
 
@@ -32,7 +32,7 @@ def student(tiny_recipe_tree, xlmr, tmp_path):
 
 @pytest.fixture
 def bundle(student, tmp_path):
-    return export_model(ExportRequest(str(student), "android", precision="fp32", out=tmp_path / "bundle"))[0]
+    return export(str(student), target="android", precision="fp32", out=tmp_path / "bundle")[0]
 
 
 def test_stock_xlmr_keeps_its_sentencepiece_model_under_its_own_ids(xlmr):

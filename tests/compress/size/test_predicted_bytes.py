@@ -7,7 +7,7 @@ import torch
 from msdc.compress.quantization.plan import plan_for
 from msdc.compress.size import predict_bytes
 from msdc.compress.student.model import Student, StudentConfig
-from msdc.export.writer import BundleOptions, write_bundle
+from msdc.export.exporters import BundleOptions, write_bundle
 
 LENGTH = 40
 # Runtimes and precisions for one shape each: lowering to XNNPACK takes long, the ONNX graph does not.

@@ -11,23 +11,20 @@ from torch import nn
 from msdc.compress.quantization.plan import integers, plan_for
 from msdc.compress.size import predict_bytes
 from msdc.compress.student.config import CODE, TABLE
-from msdc.errors import InputError
 from msdc.export.bundle import load_bundle
 from msdc.export.executorch.lower import outside_delegate, write_executorch
-from msdc.export.executorch.pte import read_pte
-from msdc.export.executorch.runner import ExecutorchRunner
-from msdc.export.reference.float_model import TorchModel
-from msdc.export.reference.smooth import not_smoothed, smooth
+from msdc.export.executorch.program import read_pte
+from msdc.export.smoothing import TorchModel, not_smoothed, smooth
 
 
 def test_int8_multi_method_program():
     bundle = load_bundle(tiny.bundle(), "executorch")
     wanted, found = TorchModel(tiny.student()).vectors(tiny.rows()), bundle.encode_ids(tiny.rows())
     assert (wanted * found).sum(1).mean() > 0.998
-    program = read_pte(bundle.folder / "model.pte")
-    constants = {method.name: method.constant for method in program.methods if method.constant is not None}
+    methods = {method["name"]: method for method in read_pte(bundle.folder / "model.pte").methods}
+    constants = {name: method["constant"] for name, method in methods.items() if method["constant"] is not None}
     assert constants == {"repeats": 2, "width": 32, "max_length": tiny.MAX_LENGTH, "vocabulary": tiny.tokenizer().size}
-    assert {method.name for method in program.methods} - set(constants) == {"embed", "unit", "pool"}
+    assert set(methods) - set(constants) == {"embed", "unit", "pool"}
 
 
 def test_token_table_is_exactly_the_integers():
@@ -45,19 +42,18 @@ def test_coded_table_in_int8(tmp_path):
     student = tiny.student(**tiny.SHAPES["coded"])
     plan, path = plan_for(student, "int8"), tmp_path / "model.pte"
     made = smooth(TorchModel(student), plan, tiny.tokenizer(), tiny.MAX_LENGTH)
-    share = write_executorch(made, plan, path, max_length=tiny.MAX_LENGTH)
-    assert share == 1.0
+    written = write_executorch(made, plan, path, max_length=tiny.MAX_LENGTH)
+    assert written.low_bit_share == 1.0
     parts = integers(student, plan)
-    stored = {constant.shape: constant for constant in read_pte(path).constants}
-    vocabulary = tiny.tokenizer().size
-    digests = {c.sha256 for c in read_pte(path).constants if c.shape == (vocabulary, 3)}
+    constants = read_pte(path).constants
+    digests = {c.sha256 for c in constants if c.shape == (tiny.tokenizer().size, 3)}
     wanted = (parts[CODE].values, student.embedding.code.index.numpy())
     assert digests == {hashlib.sha256(array.tobytes()).hexdigest() for array in wanted}
-    assert stored[60, 32].dtype == "int8"
+    assert [c.dtype for c in constants if c.shape == (60, 32)] == ["int8"]
     with torch.no_grad():
         for name in (TABLE, CODE):
             student.get_parameter(name).copy_(torch.from_numpy(parts[name].dequantize()))
-    found = ExecutorchRunner(path, style="multi-method", repeats=2).run(tiny.rows())
+    found = written.runner.run(tiny.rows())
     wanted_ND = TorchModel(student).vectors(tiny.rows())
     assert (wanted_ND * found).sum(1).mean() > 0.998
     assert path.stat().st_size == pytest.approx(predict_bytes(student.config, plan, "executorch"), rel=0.01)
@@ -68,12 +64,13 @@ def test_coded_table_in_int8(tmp_path):
 def test_coded_table_equals_eager(precision, tmp_path):
     student = tiny.student(**tiny.SHAPES["coded"])
     plan, path = plan_for(student, precision), tmp_path / "model.pte"
-    write_executorch(not_smoothed(student.numbers()), plan, path, max_length=tiny.MAX_LENGTH, style="forward")
+    smoothed = not_smoothed(student.numbers())
+    runner = write_executorch(smoothed, plan, path, max_length=tiny.MAX_LENGTH, style="forward").runner
     with torch.no_grad():
         for name, part in integers(student, plan).items():
             if name in (TABLE, CODE):
                 student.get_parameter(name).copy_(torch.from_numpy(part.dequantize()))
-    found = ExecutorchRunner(path, style="forward", repeats=2).run(tiny.rows())
+    found = runner.run(tiny.rows())
     wanted = TorchModel(student).vectors(tiny.rows())
     assert (wanted * found).sum(1).mean() > (0.999999 if precision == "fp32" else 0.998)
 
@@ -84,7 +81,7 @@ def test_fp32_forward_style_equals_eager():
     assert bundle.manifest.programs.executorch.style == "forward"
     wanted_ND = TorchModel(tiny.student()).vectors(tiny.rows())
     np.testing.assert_allclose(bundle.encode_ids(tiny.rows()), wanted_ND, atol=3e-6)
-    methods = {method.name for method in read_pte(bundle.folder / "model.pte").methods}
+    methods = {method["name"] for method in read_pte(bundle.folder / "model.pte").methods}
     assert methods == {"forward", "repeats", "width", "max_length", "vocabulary"}
 
 
@@ -115,11 +112,3 @@ def test_gate_names_the_operator_outside_the_delegate():
     found = outside_delegate(graph)
     assert any(text.startswith("linear at inner") for text in found), found
     assert any(text.startswith("softmax") for text in found), found
-
-
-def test_truncated_program_is_refused_without_a_crash(tmp_path):
-    data = (tiny.bundle() / "model.pte").read_bytes()
-    path = tmp_path / "cut.pte"
-    path.write_bytes(data[: len(data) // 2])
-    with pytest.raises(InputError, match=r"cut\.pte"):
-        ExecutorchRunner(path, style="multi-method", repeats=2)

@@ -10,9 +10,8 @@ import torch
 from msdc.compress.quantization.plan import integers, plan_for
 from msdc.compress.student.config import TABLE
 from msdc.compress.student.io import load_student, save_student
-from msdc.export.executorch.modules import ExportForward, TableInt4, TableInt8
-from msdc.export.reference.float_model import TorchModel
-from msdc.export.reference.smooth import calibration_texts, not_smoothed, scales_for, smooth
+from msdc.export.executorch.lower import ExportForward, TableInt4, TableInt8
+from msdc.export.smoothing import TorchModel, calibration_texts, not_smoothed, scales_for, smooth
 
 
 def vectors(module: torch.nn.Module, masked: bool) -> torch.Tensor:

@@ -1,35 +1,24 @@
-"""The generic way: programs of many architectures give the vectors of the untouched transformers model."""
-
-import json
+"""The generic exporter: programs of many architectures give the vectors of the untouched transformers model."""
 
 import numpy as np
 import pytest
 import torch
-from architectures import ARCHITECTURES, VOCABULARY, architecture_modules, rows, save_bert_like
-from click.testing import CliRunner
+from architectures import ARCHITECTURES, architecture_modules, rows, save_bert_like
 from stock_models import TEXTS, write_stock
 
 from msdc import load_bundle
 from msdc.errors import InputError
-from msdc.export.cli import command
-from msdc.export.executorch.runner import ExecutorchRunner
-from msdc.export.generic.executorch import write_generic_executorch
-from msdc.export.generic.model import generic_model, reference_vectors
-from msdc.export.generic.onnx import write_generic_onnx
-from msdc.export.generic.smooth import smooth_generic
-from msdc.export.inspect.report import inspect_path
-from msdc.export.onnx.runner import OnnxRunner
-from msdc.export.records import GenericRequest
+from msdc.export import export
+from msdc.export.executorch.program import read_pte
+from msdc.export.generic.model import generic_model, reference_vectors, smooth_generic
+from msdc.export.generic.programs import write_generic_executorch, write_generic_onnx
 from msdc.scores import cosine_rows
 
 
-def _request(name, precision):
+def _models(name, precision):
     modules = architecture_modules(name)
-    reference = reference_vectors(modules, rows())
     model = generic_model(modules, name)
-    if precision == "int8":
-        model = smooth_generic(model, rows())
-    return GenericRequest(model, precision, VOCABULARY, reference.shape[1], 48, "linux", 0), reference
+    return smooth_generic(model, rows()) if precision == "int8" else model, reference_vectors(modules, rows())
 
 
 def _close(reference, found, precision):
@@ -43,9 +32,9 @@ def _close(reference, found, precision):
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_eager_model_equals_the_untouched_one(name):
     for precision in ("fp32", "int8"):
-        request, reference = _request(name, precision)
+        model, reference = _models(name, precision)
         with torch.inference_mode():
-            found = np.stack([request.model(torch.tensor([row]))[0].numpy() for row in rows()])
+            found = np.stack([model(torch.tensor([row]))[0].numpy() for row in rows()])
         np.testing.assert_allclose(found, reference, atol=2e-5, rtol=1e-3)
 
 
@@ -59,11 +48,11 @@ def _cases(quick):
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 @pytest.mark.parametrize("name", _cases(QUICK_ONNX))
 def test_onnx_program(name, precision, tmp_path):
-    request, reference = _request(name, precision)
-    written = write_generic_onnx(request, tmp_path / "model.onnx")
+    model, reference = _models(name, precision)
+    path = tmp_path / "model.onnx"
+    written = write_generic_onnx(model, precision, path, max_length=48, target="linux", pad_id=0)
     # All rows in one batch of each length, so that padding and mask are used.
-    runner = OnnxRunner(tmp_path / "model.onnx", pad_id=0)
-    _close(reference, runner.run(rows()), precision)
+    _close(reference, written.runner.run(rows()), precision)
     assert written.low_bit_share is None if precision == "fp32" else written.low_bit_share >= 0.95
 
 
@@ -82,12 +71,12 @@ def test_heads_that_share_a_key_export_at_every_length():
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 @pytest.mark.parametrize("name", _cases(QUICK_EXECUTORCH))
 def test_executorch_program(name, precision, tmp_path):
-    request, reference = _request(name, precision)
-    written = write_generic_executorch(request, tmp_path / "model.pte")
-    _close(reference, ExecutorchRunner(tmp_path / "model.pte", style="forward", repeats=1).run(rows()), precision)
+    model, reference = _models(name, precision)
+    written = write_generic_executorch(model, precision, tmp_path / "model.pte", max_length=48)
+    _close(reference, written.runner.run(rows()), precision)
     assert 0 < written.delegated_share <= 1 or name == "static"
     assert not {"linear", "addmm", "mm"} & set(written.outside)
-    (method,) = [m for m in inspect_path(tmp_path / "model.pte")["methods"] if m["constant"] is None]
+    (method,) = [m for m in read_pte(tmp_path / "model.pte").methods if m["constant"] is None]
     named = {operator.split("::")[-1].split(".")[0] for operator in method["outside"]}
     assert {"embedding_byte" if precision == "int8" else "embedding"} <= named & set(written.outside)
     # Of larger programs, views and constants are folded after the count at export.
@@ -95,28 +84,15 @@ def test_executorch_program(name, precision, tmp_path):
     assert written.low_bit_share is None if precision == "fp32" else written.low_bit_share >= 0.95
 
 
-def test_unknown_family_goes_the_generic_way(tmp_path):
-    model = save_bert_like(tmp_path / "mpnet", "mpnet")
-    arguments = [str(model), "--target", "web", "-o", str(tmp_path / "out"), "--json"]
-    done = CliRunner().invoke(command, arguments, catch_exceptions=False)
-    assert done.exit_code == 0 and "generic way" in done.output
-    manifest = json.loads(done.output[done.output.index("{") :])
-    assert (
-        manifest["model"]["config"] == {"way": "generic", "architecture": "mpnet"} and manifest["precision"] == "int8"
-    )
+def test_exporters_are_chosen_or_refused(tmp_path):
+    model, bert = save_bert_like(tmp_path / "mpnet", "mpnet"), write_stock(tmp_path / "bert", "bert")
+    folder, manifest = export(model, target="web", out=tmp_path / "out")
+    assert manifest.model.config == {"way": "generic", "architecture": "mpnet"} and manifest.precision == "int8"
     from sentence_transformers import SentenceTransformer
 
     reference = SentenceTransformer(str(model), device="cpu").encode(TEXTS)
-    assert cosine_rows(reference, load_bundle(tmp_path / "out").encode(TEXTS)).min() > 0.99
-
-
-def test_ways_that_do_not_fit_are_refused(tmp_path):
-    model = save_bert_like(tmp_path / "mpnet", "mpnet")
-    arguments = [str(model), "--target", "web", "-o", str(tmp_path / "out"), "--way", "canonical"]
-    with pytest.raises(InputError, match=r"canonical way does not take it.*mpnet"):
-        CliRunner().invoke(command, arguments, catch_exceptions=False, standalone_mode=False)
-    bert = write_stock(tmp_path / "bert", "bert")
-    arguments = [str(bert), "--target", "web", "-o", str(tmp_path / "out"), "--way", "generic", "--precision",
-                 "int8-embed4"]  # fmt: skip
+    assert cosine_rows(reference, load_bundle(folder).encode(TEXTS)).min() > 0.99
+    with pytest.raises(InputError, match=r"canonical exporter does not take it.*mpnet"):
+        export(model, target="web", out=tmp_path / "other", way="canonical")
     with pytest.raises(InputError, match=r"int8-embed4.*canonical"):
-        CliRunner().invoke(command, arguments, catch_exceptions=False, standalone_mode=False)
+        export(bert, target="web", out=tmp_path / "other", way="generic", precision="int8-embed4")

@@ -14,7 +14,7 @@ from native_core import CoreError, CoreTokenizer, write_piece_bundle
 from small_tokenizers import PIECES, every_character, fuzz_texts
 from tiny_models import train_pieces
 
-from msdc.export.reference.golden import golden_texts
+from msdc.export.golden import golden_texts
 
 BITS = [" ", "a", "ba", "▁", "th", "😀😀", "<mask>", "foo", " foo", "\u3000", "\t", "ﬁ", "é", "e\u0301", "\0", "\u200d"]
 

@@ -13,8 +13,7 @@ from msdc.compress.student.weights import read_weights
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
 from msdc.export.onnx.float_program import FloatProgram, load_program_encoder
-from msdc.export.reference.float_model import TorchModel
-from msdc.export.reference.smooth import calibration_texts, smooth
+from msdc.export.smoothing import TorchModel, calibration_texts, smooth
 
 
 @pytest.mark.parametrize("shape", tiny.SHAPES)

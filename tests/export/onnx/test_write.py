@@ -10,14 +10,11 @@ from hypothesis import strategies as st
 
 from msdc.compress.quantization.plan import integers, plan_for
 from msdc.errors import InputError
-from msdc.export.onnx.builder import GraphBuilder
-from msdc.export.onnx.check import check_onnx_file
-from msdc.export.onnx.linear import LEVELS, pair_safe, quantize_tokens
-from msdc.export.onnx.runner import OnnxRunner
+from msdc.export.golden import measure
+from msdc.export.onnx.graph import LEVELS, GraphBuilder, pair_safe, quantize_tokens
+from msdc.export.onnx.program import OnnxRunner, check_onnx_file
 from msdc.export.onnx.write import low_bit_share, write_onnx
-from msdc.export.reference.float_model import TorchModel
-from msdc.export.reference.gates import measure
-from msdc.export.reference.smooth import not_smoothed, smooth
+from msdc.export.smoothing import TorchModel, not_smoothed, smooth
 
 
 def write(tmp_path, precision="int8", target="linux", **shape):
@@ -258,7 +255,7 @@ def test_token_quantization_by_hand(activation):
     floor = None
     if activation is not None:
         from msdc.compress.student.model import ACTIVATIONS
-        from msdc.export.onnx.linear import FLOORS
+        from msdc.export.onnx.graph import FLOORS
 
         x, floor = ACTIVATIONS[activation](x), FLOORS[activation]
         assert x.min() >= floor

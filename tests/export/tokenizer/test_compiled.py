@@ -12,7 +12,7 @@ from small_tokenizers import KINDS, bert, every_character, fuzz_texts, gemma, qw
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from msdc.errors import InputError
-from msdc.export.reference.golden import golden_texts
+from msdc.export.golden import golden_texts
 from msdc.export.tokenizer.compile import compile_tokenizer
 
 

@@ -13,9 +13,9 @@ from transformers_node import run_script
 import msdc
 from msdc.cli import main
 from msdc.errors import GateError, InputError
+from msdc.export.golden import golden_texts
 from msdc.export.mobile.web import transformers_js
 from msdc.export.mobile.web.transformers_js import TITLE, about_folder, add_transformers_js, spelled
-from msdc.export.reference.golden import golden_texts
 from msdc.scores import cosine_rows
 from msdc.text.tokenizer import FastTokenizer
 

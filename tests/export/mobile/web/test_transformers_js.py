@@ -11,11 +11,11 @@ import tiny_models as tiny
 from stock_models import write_stock, write_wordpiece
 from transformers_node import run_script
 
-from msdc.export.export import ExportRequest, export_model
+from msdc.export import export
+from msdc.export.golden import read_golden, write_golden
 from msdc.export.manifest import check_files, read_manifest
 from msdc.export.mobile.web import transformers_js
 from msdc.export.mobile.web.transformers_js import PACKAGE, about_bundle, stock_folder, write_transformers_js
-from msdc.export.reference.golden import read_golden, write_golden
 
 HERE = Path(__file__).parent
 WRITTEN = {"config.json", "tokenizer_config.json", "tokenizer.json"}
@@ -24,7 +24,7 @@ WRITTEN = {"config.json", "tokenizer_config.json", "tokenizer.json"}
 @pytest.fixture(scope="module")
 def bundle(library, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("stock")
-    out, _ = export_model(ExportRequest(str(write_stock(folder / "bert", "bert")), "web", out=folder / "bundle"))
+    out, _ = export(write_stock(folder / "bert", "bert"), target="web", out=folder / "bundle")
     return out
 
 

@@ -17,16 +17,16 @@ from small_tokenizers import fuzz_texts
 from stock_models import write_stock
 from web_pages import answer_of_page, node, site
 
-from msdc.encoders.folder import with_prompt
+from msdc.encoders.folder import EncodeDefaults, with_prompt
 from msdc.errors import MsdcError
+from msdc.export import export
 from msdc.export.bundle import load_bundle
-from msdc.export.export import ExportRequest, export_model
+from msdc.export.exporters import BundleOptions, write_bundle
+from msdc.export.golden import golden_texts
 from msdc.export.manifest import check_files, read_manifest
 from msdc.export.mobile.module import write_native_module
 from msdc.export.mobile.web import npm
 from msdc.export.mobile.web.write import module_source
-from msdc.export.reference.golden import golden_texts
-from msdc.export.writer import BundleOptions, write_bundle
 from msdc.scores import cosine_rows
 
 HERE = Path(__file__).parent
@@ -45,7 +45,8 @@ def with_runtime() -> None:
 @pytest.fixture(scope="module")
 def bundle(with_runtime) -> Path:
     """The tiny student for the web, with the runtime beside it."""
-    options = BundleOptions(target="web", precision="int8", thresholds=tiny.LOOSE, with_runtime=True, prompts=PROMPTS)
+    defaults = EncodeDefaults(prompts=PROMPTS)
+    options = BundleOptions(target="web", precision="int8", thresholds=tiny.LOOSE, with_runtime=True, defaults=defaults)
     return tiny.once("web-bundle", lambda out: write_bundle(tiny.student(), tiny.tokenizer(), out, options=options))
 
 
@@ -181,7 +182,7 @@ def test_module_without_runtime_says_how_to_get_it(tmp_path):
 @pytest.mark.parametrize("request_", [{"target": "android"}, {"target": "linux"}, {"target": "web", "module": False}])
 def test_runtime_for_nothing_is_refused_before_work(request_, tmp_path):
     with pytest.raises(MsdcError, match="--with-runtime copies onnxruntime-web, which"):
-        export_model(ExportRequest("no-such-model", out=tmp_path / "out", with_runtime=True, **request_))
+        export("no-such-model", out=tmp_path / "out", with_runtime=True, **request_)
 
 
 def test_runtime_is_checked_at_every_use_and_absent_npm_is_named(with_runtime, tmp_path, monkeypatch):
@@ -199,7 +200,7 @@ def test_runtime_is_checked_at_every_use_and_absent_npm_is_named(with_runtime, t
 def test_tokenizer_json_bundle_in_node(with_runtime, tmp_path):
     """The other tokenizer's module, in one thread, with the hash function for pages that are no secure context."""
     model = write_stock(tmp_path / "bert", "bert")
-    out, manifest = export_model(ExportRequest(str(model), "web", precision="fp32", out=tmp_path / "out"))
+    out, manifest = export(str(model), target="web", precision="fp32", out=tmp_path / "out")
     assert manifest.tokenizer.compiled == "tokenizer.bin"
     encode_in_node(out, out / "web/msdc.js", golden_texts()[:40], tmp_path)
 

@@ -16,10 +16,10 @@ from web_pages import answer_of_engine, node, site
 
 from msdc.bench.devices.browser.engines import ENGINES
 from msdc.errors import MsdcError
+from msdc.export import export
 from msdc.export.bundle import load_bundle
-from msdc.export.export import ExportRequest, export_model
+from msdc.export.golden import golden_texts
 from msdc.export.mobile.web.npm import runtime_folder
-from msdc.export.reference.golden import golden_texts
 from msdc.export.tokenizer.compile import compile_tokenizer
 from msdc.text.tokenizer import PieceTokenizer
 
@@ -98,7 +98,7 @@ def test_shipped_model_in_browsers_on_flores_and_fuzz(tmp_path, engine):
     for language in LANGUAGES if folder.is_dir() else ():
         with gzip.open(folder / f"{language}.dev.gz", "rt", encoding="utf-8") as lines:
             texts += [line.rstrip("\n") for line in lines]
-    bundle, _ = export_model(ExportRequest("msdc-mini", "web", out=tmp_path / "bundle", with_runtime=True))
+    bundle, _ = export("msdc-mini", target="web", out=tmp_path / "bundle", with_runtime=True)
     (tmp_path / "request").mkdir()
     (tmp_path / "request/request.json").write_text(json.dumps({"texts": texts}))
     with site(page=HERE, bundle=bundle, request=tmp_path / "request") as opened:

@@ -1,8 +1,11 @@
-"""ONNX programs of any model: torch's exporter, then every linear map and the token table rewritten to int8.
+"""Programs of any model, through `torch.export`.
 
-The exporter leaves weights behind `Transpose` or in `Gemm`, where `quantize_dynamic` does not find them; here they are
-followed to their initializers. A quantized map: uint8 activations with a scale and a minimum per token, int8 weights
-with a scale per output channel.
+ExecuTorch: one `forward(ids [1, T])`, lowered to XNNPACK where it can be. What stays outside the delegate runs on
+portable kernels: that is slower, not wrong; it is counted and named, while the canonical exporter refuses it.
+
+ONNX: torch's exporter, then every linear map and the token table rewritten to int8. The exporter leaves weights behind
+`Transpose` or in `Gemm`, where `quantize_dynamic` does not find them; here they are followed to their initializers. A
+quantized map: uint8 activations with a scale and a minimum per token, int8 weights with a scale per output channel.
 
 Shapes: B batch, T tokens, K inputs and N outputs of a linear map, V vocabulary, D sentence width.
 """
@@ -10,6 +13,7 @@ Shapes: B batch, T tokens, K inputs and N outputs of a linear map, V vocabulary,
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,19 +24,71 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from msdc.compress.quantization.plan import int8_rows
-from msdc.errors import GateError, InputError, MsdcError
-from msdc.export.executorch.quiet import quiet
-from msdc.export.generic.model import GenericModel
-from msdc.export.onnx.builder import GraphBuilder, save_external
-from msdc.export.onnx.check import check_onnx_file
-from msdc.export.onnx.linear import MICROSOFT, pair_safe, quantize_tokens
-from msdc.export.onnx.runner import OnnxRunner
-from msdc.export.onnx.write import IR_VERSION, OPSET, OnnxWritten
-from msdc.export.records import GenericRequest
-from msdc.export.reference.gates import run_once
-from msdc.export.targets import TARGETS
+from msdc.errors import MsdcError
+from msdc.export.executorch.lower import LOW_BIT, executorch_config, lowering, operator_name, save_program, to_edge
+from msdc.export.executorch.program import quiet, read_pte
+from msdc.export.generic.model import GenericModel, linears, quantized, with_norms
+from msdc.export.onnx.graph import MICROSOFT, GraphBuilder, pair_safe, quantize_tokens
+from msdc.export.onnx.write import IR_VERSION, OPSET
+from msdc.export.onnx.write import save_program as save_onnx
+from msdc.export.runtimes import TARGETS, ExecutorchPart, WrittenProgram
 
 INPUTS, PROMPT, OUTPUT = ("input_ids", "attention_mask"), "prompt_tokens", "sentence_embedding"
+
+
+def delegation(graph_module: torch.fx.GraphModule) -> tuple[float, dict[str, int]]:
+    """Share of operators inside delegates, and the others by name, most frequent first."""
+    outside: Counter[str] = Counter()
+    for node in graph_module.graph.nodes:
+        if node.op == "call_function" and not _bookkeeping(node):
+            outside[operator_name(node)] += 1
+    inside = 0
+    for child in graph_module.children():
+        original: Any = getattr(child, "original_module", None)
+        if original is not None:
+            nodes = original.graph_module.graph.nodes
+            inside += sum(node.op == "call_function" and not _bookkeeping(node) for node in nodes)
+    total = inside + sum(outside.values())
+    return (round(inside / total, 4) if total else 1.0), dict(outside.most_common())
+
+
+def _bookkeeping(node: torch.fx.Node) -> bool:
+    # Arithmetic on symbolic lengths is a Python operator; on tensors it is an overload with a schema.
+    overload = hasattr(node.target, "_schema") or hasattr(node.target, "_op")
+    return not overload or operator_name(node).startswith(("executorch_call_delegate", "getitem", "sym_size"))
+
+
+def write_generic_executorch(model: GenericModel, precision: str, target: Path, *, max_length: int) -> WrittenProgram:
+    """Lower `model` as `fp32` or `int8` into `target` (.pte), run it at lengths 1, 2 and longest, and open it.
+
+    Raises:
+        GateError: a run gives no finite vector.
+        MsdcError: `torch.export` or the lowering failed.
+    """
+    constants = {"repeats": 1, "width": model.width, "max_length": max_length, "vocabulary": model.vocabulary}
+    with lowering(model.architecture):
+        made = with_norms(model)
+        made = quantized(made) if precision == "int8" else made
+        ids_1T = torch.full((1, min(7, max_length)), min(3, model.vocabulary - 1), dtype=torch.int64)
+        length = {1: torch.export.Dim("T", min=1, max=max_length)} if max_length > 1 else None
+        inputs = {"prompt_B": torch.ones(1, dtype=torch.int64)} if model.takes_prompt else {}
+        shapes: dict[str, Any] = {"ids_BT": length, **dict.fromkeys(inputs)}
+        program = torch.export.export(made, (ids_1T,), inputs, dynamic_shapes=shapes, strict=False)
+        edge = to_edge({"forward": program}, constants)
+        share, outside = delegation(edge.exported_program("forward").graph_module)
+        lowered = edge.to_executorch(executorch_config(do_quant_fusion_and_const_prop=True))
+    runner = save_program(lowered, target, style="forward", constants=constants, takes_prompt=model.takes_prompt)
+    low_bit = None if precision == "fp32" else round(_low_bit_share(model, target), 4)
+    return WrittenProgram(ExecutorchPart(file=target.name, style="forward", repeats=1), runner, low_bit, share, outside)
+
+
+def _low_bit_share(model: GenericModel, path: Path) -> float:
+    """Share of the bytes of the token table and of all linear maps that are 8 bits or less, as stored in the file."""
+    shapes = {tuple(model.tokens.weight.shape)} | {tuple(linear.weight.shape) for linear in linears(model).values()}
+    shapes |= {tuple(reversed(shape)) for shape in shapes}
+    stored = [constant for constant in read_pte(path).constants if constant.shape in shapes]
+    total = sum(constant.bytes for constant in stored)
+    return sum(constant.bytes for constant in stored if constant.dtype in LOW_BIT) / total if total else 0.0
 
 
 def exported(model: GenericModel, max_length: int) -> onnx.ModelProto:
@@ -41,10 +97,8 @@ def exported(model: GenericModel, max_length: int) -> onnx.ModelProto:
     Raises:
         MsdcError: the exporter failed.
     """
-    from torch.export import Dim
-
     ids_BT = torch.full((2, min(7, max_length)), 3, dtype=torch.int64)
-    dims = {0: Dim("batch", min=1, max=4096), 1: Dim("length", min=1, max=max_length)}
+    dims = {0: torch.export.Dim("batch", min=1, max=4096), 1: torch.export.Dim("length", min=1, max=max_length)}
     inputs: list[tuple[str, torch.Tensor, Any]] = [
         (INPUTS[0], ids_BT, dims),
         (INPUTS[1], torch.ones_like(ids_BT), dims),
@@ -199,13 +253,19 @@ def drop_unused(graph: onnx.GraphProto) -> None:
     graph.initializer.extend(used)
 
 
-def build(request: GenericRequest) -> tuple[onnx.ModelProto, float | None]:
-    """The whole model in one message, weights inside; the share of low-bit weight bytes (None for fp32)."""
-    model = exported(request.model, request.max_length)
-    graph, uses_microsoft, share = model.graph, False, None
-    if request.precision == "int8":
-        table = tuple(request.model.tokens.weight.shape)
-        rewriter = _Rewriter(graph, table, TARGETS[request.target].microsoft_operators)
+def write_generic_onnx(
+    model: GenericModel, precision: str, target_file: Path, *, max_length: int, target: str, pad_id: int
+) -> WrittenProgram:
+    """Write `target_file` and its `.data` beside it; full check, one run at lengths 1, 2 and longest.
+
+    Raises:
+        GateError: onnx.checker refuses it, or a run gives no finite vector.
+        MsdcError: the exporter failed.
+    """
+    made = exported(model, max_length)
+    graph, uses_microsoft, share = made.graph, False, None
+    if precision == "int8":
+        rewriter = _Rewriter(graph, tuple(model.tokens.weight.shape), TARGETS[target].microsoft_operators)
         rewriter.run()
         uses_microsoft, share = rewriter.uses_microsoft, rewriter.share()
     del graph.value_info[:], graph.metadata_props[:]
@@ -219,24 +279,8 @@ def build(request: GenericRequest) -> tuple[onnx.ModelProto, float | None]:
     for value in (*graph.input, *graph.output):
         del value.metadata_props[:]
     opsets = [helper.make_opsetid("", OPSET)] + ([helper.make_opsetid(MICROSOFT, 1)] if uses_microsoft else [])
-    made: Any = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="msdc")
-    made.functions.extend(model.functions)
-    return made, share
-
-
-def write_generic_onnx(request: GenericRequest, target_file: Path) -> OnnxWritten:
-    """Write `target_file` and its `.data` beside it; full check, then one run at lengths 1, 2 and longest.
-
-    Raises:
-        GateError: onnx.checker refuses it, or a run gives no finite vector.
-        MsdcError: the exporter failed.
-    """
-    model, share = build(request)
-    save_external(model, target_file, f"{target_file.name}.data")
-    try:
-        check_onnx_file(target_file, full=True)
-    except InputError as error:
-        raise GateError(f"the written ONNX model is not valid: {error}") from error
-    runner = OnnxRunner(target_file, pad_id=request.pad_id)
-    run_once(runner.run, request.vocabulary, request.width, request.max_length, target_file.name)
-    return OnnxWritten(opset=OPSET, low_bit_share=share)
+    whole: Any = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="msdc")
+    whole.functions.extend(made.functions)
+    return save_onnx(
+        whole, target_file, share, vocabulary=model.vocabulary, width=model.width, max_length=max_length, pad_id=pad_id
+    )

@@ -1,11 +1,16 @@
-"""Make activations easy to quantize: move the outliers of a few channels from activations into weights.
+"""The float student that an export starts from, and the smoothing that makes its activations easy to quantize.
 
-The idea is SmoothQuant's (Xiao et al. 2023): x W^T = (x / s) (s W)^T for any s > 0 per channel. The outputs of layer
-norms are divided by s through the norm's own weight and bias; where a residual needs the full value, one product per
-norm is added. On all-MiniLM-L6-v2 the mean cosine of an int8 artifact to float over the golden texts rises from
-0.9980 to 0.9989 (ExecuTorch, asymmetric activations) and from 0.9955 to 0.9986 (ONNX, symmetric ones).
+Outliers of a few channels move from activations into weights. The idea is SmoothQuant's (Xiao et al. 2023):
+x W^T = (x / s) (s W)^T for any s > 0 per channel. The outputs of layer norms are divided by s through the norm's own
+weight and bias; where a residual needs the full value, one product per norm is added. On all-MiniLM-L6-v2 the mean
+cosine of an int8 artifact to float over the golden texts rises from 0.9980 to 0.9989 (ExecuTorch, asymmetric
+activations) and from 0.9955 to 0.9986 (ONNX, symmetric ones).
 
-Shapes: T tokens, H hidden.
+PyTorch runs the float student where it is installed (`TorchModel`), else ONNX Runtime runs its float program
+(`msdc.export.onnx.float_program`). The weights of the artifacts come from `weights` in both cases; what the runs
+decide, the scales, lies on a grid coarser than their rounding, so that artifacts are equal.
+
+Shapes: N texts, T tokens, D sentence width, H hidden.
 """
 
 from __future__ import annotations
@@ -13,14 +18,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from msdc.compress.quantization.plan import NORM_READERS, PrecisionPlan, reads_int8
 from msdc.compress.student.weights import StudentWeights
-from msdc.export.reference.float_model import FloatModel
 from msdc.text.quickstart import parallel_table
 from msdc.text.tokenizer import Tokenizer
 
@@ -28,14 +32,90 @@ if TYPE_CHECKING:
     from msdc.compress.student.model import Student
 
 Scale = NDArray[np.float32]
+# float64 [H] per layer: the size of each channel at a layer's input, and at its feed-forward input.
+Sizes = tuple[list[NDArray[Any]], list[NDArray[Any]]]
 
 CALIBRATION_ROWS = 20
 SMALLEST, LARGEST = 2.0**-4, 2.0**8
-# Chosen on all-MiniLM-L6-v2 with the POWER of msdc.export.reference.float_model, among p = 2, 4, 8, maximum and
-# ALPHA = 0.4 to 0.8; neighbours differ by 0.0002 of mean cosine.
+# A power mean is close to the largest value of a channel, without depending on one token.
+POWER = 8
+# Chosen on all-MiniLM-L6-v2 with POWER, among p = 2, 4, 8, maximum and ALPHA = 0.4 to 0.8; neighbours differ by 0.0002
+# of mean cosine.
 ALPHA = 0.65
 # Scales are eighth powers of two, so that another machine's last bits almost never change an artifact.
 GRID = 8
+
+
+class FloatModel(Protocol):
+    """A float student that can be run."""
+
+    @property
+    def weights(self) -> StudentWeights:
+        """Its weights."""
+
+    def vectors(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        """Sentence vectors [N, D] of rows of ids."""
+
+    def channel_sizes(self, rows: Sequence[Sequence[int]]) -> Sizes:
+        """Power means of |x| per channel."""
+
+
+class PowerMean:
+    """The power mean of |x| per channel, of states that are added one after another."""
+
+    def __init__(self) -> None:
+        self.total: Any = 0.0
+        self.tokens = 0
+
+    def add(self, hidden: NDArray[Any]) -> None:
+        """Count the states [.., H] of some tokens."""
+        states_TH = hidden.astype(np.float64).reshape(-1, hidden.shape[-1])
+        self.total = self.total + (states_TH**POWER).sum(0)
+        self.tokens += len(states_TH)
+
+    @property
+    def value(self) -> NDArray[Any]:
+        """float64 [H]."""
+        mean: NDArray[Any] = (self.total / max(1, self.tokens)) ** (1 / POWER)
+        return mean
+
+
+class TorchModel:
+    """A `Student` as a `FloatModel`, run by PyTorch one row at a time, without padding."""
+
+    def __init__(self, student: Any) -> None:
+        self.student = student.eval()
+        self.weights: StudentWeights = student.numbers()
+
+    def vectors(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        """See `FloatModel`."""
+        return np.stack([self._run(row) for row in rows])
+
+    def _run(self, row: Sequence[int]) -> NDArray[np.float32]:
+        import torch
+
+        with torch.inference_mode():
+            ids_1T = torch.tensor([list(row)], dtype=torch.int64)
+            vector_D: NDArray[np.float32] = self.student(ids_1T, torch.ones_like(ids_1T))[0].float().numpy()
+        return vector_D
+
+    def channel_sizes(self, rows: Sequence[Sequence[int]]) -> Sizes:
+        """See `FloatModel`."""
+        entry, middle = ([PowerMean() for _ in self.student.layers] for _ in range(2))
+
+        def watch(mean: PowerMean) -> Any:
+            return lambda module, inputs: mean.add(inputs[0].numpy())
+
+        hooks = []
+        for layer, at_entry, at_middle in zip(self.student.layers, entry, middle, strict=True):
+            hooks.append(layer.query.register_forward_pre_hook(watch(at_entry)))
+            hooks.append(layer.up.register_forward_pre_hook(watch(at_middle)))
+        try:
+            self.vectors(rows)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return [mean.value for mean in entry], [mean.value for mean in middle]
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,16 @@ import tiny_models as tiny
 from msdc.compress.size import PROGRAM_BYTES
 from msdc.errors import InputError
 from msdc.export.manifest import read_manifest
-from msdc.export.records import Registry, Target
-from msdc.export.runtimes import RUNTIMES, expand
-from msdc.export.targets import TARGETS, default_runtimes_help
+from msdc.export.runtimes import RUNTIMES, TARGETS, Registry, Target, default_runtimes_help, expand
 from msdc.files import PACKAGE
 
 # In a process of its own: schemas and options are built when their modules are imported.
 TOY = """
 import json, sys
 import numpy as np
-from msdc.export.records import InsidePath, NativeModule, ProgramPart, Runtime, Target, WrittenProgram
+from msdc.export.runtimes import InsidePath, NativeModule, ProgramPart, Runtime, Target, WrittenProgram
 from msdc.export.runtimes import RUNTIMES
-from msdc.export.targets import TARGETS
+from msdc.export.runtimes import TARGETS
 
 class ToyPart(ProgramPart):
     table: InsidePath
@@ -37,7 +35,7 @@ class ToyRunner:
 
 class ToyRuntime(Runtime):
     name, title, part, made_with, runs_with = "toy", "Toy Runtime", ToyPart, ("click",), ("click",)
-    def write(self, request, folder):
+    def write(self, folder, smoothed, plan, **options):
         raise NotImplementedError
     def check(self, folder, manifest):
         assert manifest.part("toy").table == "model.table"
@@ -182,10 +180,3 @@ def test_program_files_are_those_of_the_part():
     )
     with pytest.raises(InputError, match="it holds: executorch, onnx"):
         manifest.part("coreml")
-
-
-def test_an_option_of_the_float_encoder_is_refused():
-    from msdc.export.bundle import load_bundle
-
-    with pytest.raises(InputError, match="batch_tokens"):
-        load_bundle(tiny.bundle(), "onnx").encode(["a"], batch_tokens=5)

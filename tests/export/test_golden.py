@@ -7,18 +7,20 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from msdc.errors import GateError, InputError
-from msdc.export.manifest import Parity
-from msdc.export.reference.gates import (
+from msdc.export.golden import (
     FP32,
     INT4,
     INT8,
     Thresholds,
+    decode_vectors,
+    encode_vectors,
+    golden_texts,
     measure,
     shortfalls,
     thresholds_for,
     tokenizers_agree,
 )
-from msdc.export.reference.golden import decode_vectors, encode_vectors, golden_texts
+from msdc.export.manifest import Parity
 from msdc.text.tokenizer import JSON_FILE, FastTokenizer, PieceTokenizer, write_fast_copy
 
 

@@ -14,7 +14,7 @@ import msdc
 from msdc.compress.student.stock import to_student
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
-from msdc.export.ways import canonical_obstacle
+from msdc.export.exporters import canonical_obstacle
 
 REASONS = {
     "prompt not pooled, mean": "pooling leaves the prompt's tokens out",

@@ -1,0 +1,523 @@
+"""From a float model to a bundle folder: the two exporters, then programs, golden vectors, gates and the manifest.
+
+An exporter makes a model `Ready`: `canonical` takes a student, whose programs are written by hand; `generic` takes any
+architecture that sentence-transformers loads, through `torch.export`. `write_ready` does the rest for both.
+
+Shapes: N texts, D sentence width.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from msdc import __version__
+from msdc.compress.quantization.plan import PRECISIONS, PrecisionPlan, check_plan, plan_for, read_plan
+from msdc.compress.student.config import parameter_counts
+from msdc.encoders.encoder import Encoder, load_encoder, own_vectors
+from msdc.encoders.folder import EncodeDefaults, locate_model, shipped_names, with_prompt
+from msdc.errors import GateError, InputError
+from msdc.export import Exported, export
+from msdc.export.golden import (
+    FP32,
+    Thresholds,
+    golden_texts,
+    measure,
+    shortfalls,
+    thresholds_for,
+    tokenizers_agree,
+    write_golden,
+)
+from msdc.export.manifest import Manifest, ModelPart, Programs, TokenizerPart, list_files, read_manifest, write_manifest
+from msdc.export.mobile.module import check_runtime, check_sample, require_module, write_native_module
+from msdc.export.mobile.web.transformers_js import stock_folder
+from msdc.export.onnx.float_program import ProgramEncoder
+from msdc.export.readme import CardFacts, bundle_readme, read_card
+from msdc.export.runtimes import MANIFEST_FILE, RUNTIMES, TARGETS, Style, WrittenProgram, expand
+from msdc.export.smoothing import FloatModel, Smoothed, TorchModel, calibration_texts, smooth
+from msdc.export.tokenizer.compile import COMPILED_FILE, compile_tokenizer
+from msdc.extras import installed
+from msdc.files import read_json, sha256_files, staged_folder, user_cache, write_text
+from msdc.progress import say
+from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, FastTokenizer, PieceTokenizer, Tokenizer, prompt_tokens
+
+if TYPE_CHECKING:
+    from msdc.compress.student.model import Student
+
+# Longest input of the generic exporter where the model allows more: a program plans memory for its longest input.
+GENERIC_LONGEST = 512
+CANONICAL, GENERIC = "canonical", "generic"
+GENERIC_PRECISIONS = ("fp32", "int8")
+# Versions recorded in the manifest beside those of the runtimes' own packages.
+BEFORE, AFTER = ("msdc", "torch"), ("sentencepiece", "tokenizers")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class BundleOptions:
+    """How to export, and what the manifest repeats of the model.
+
+    Attributes:
+        runtimes: None: the target's own.
+        precision: a name of `msdc.compress.quantization.plan.PRECISIONS`, or a plan.
+        max_length: tokens; None: the model's own.
+        thresholds: None: those of the precision.
+        gates: refuse a bundle that misses them.
+        module: write the target's module for apps, if it has one; `sample`: its sample app too; `with_runtime`: copy
+            the runtime beside it (web).
+        stock: folder of a stock model, which other libraries may read.
+        source_sha256: of the model; None: of the student's weights.
+    """
+
+    target: str = "linux"
+    runtimes: tuple[str, ...] | None = None
+    precision: str | PrecisionPlan = "fp32"
+    style: Style = "multi-method"
+    max_length: int | None = None
+    thresholds: Thresholds | None = None
+    gates: bool = True
+    module: bool = True
+    sample: bool = False
+    with_runtime: bool = False
+    stock: Path | None = None
+    source_sha256: str | None = None
+    defaults: EncodeDefaults = field(default_factory=EncodeDefaults)
+    card: CardFacts = field(default_factory=CardFacts)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A model that an exporter made ready.
+
+    `vectors` gives the float vectors [N, D] of rows of ids, the reference of all gates; the first tokens of each row,
+    as many as its second argument says, are not pooled. `write` writes the program of one runtime into a folder.
+    """
+
+    width: int
+    vocabulary: int
+    max_length: int
+    normalized: bool
+    precision: str
+    wanted: Thresholds
+    part: ModelPart
+    vectors: Callable[[Sequence[Sequence[int]], int], np.ndarray]
+    write: Callable[[str, Path], WrittenProgram]
+
+
+def export_model(
+    model: str | Path,
+    target: str,
+    runtime: str | None,
+    precision: str | PrecisionPlan | None,
+    out: str | Path | None,
+    style: Style,
+    max_length: int | None,
+    way: str | None,
+    gates: bool,
+    module: bool,
+    sample: bool,
+    with_runtime: bool,
+    force: bool,
+) -> Exported:
+    """What `msdc.export.export` does; its docstring has the arguments."""
+    # What can fail at once fails before minutes of work.
+    runtimes = expand(runtime) if runtime else TARGETS[target].runtimes
+    if sample:
+        check_sample(target)
+    if with_runtime:
+        check_runtime(target, module)
+    out = Path(out or f"{Path(model).name}-{target}")
+    precision = load_precision(precision) if isinstance(precision, str) else precision
+    if out.exists() and not force:
+        raise InputError(f"{out} exists already: choose another folder with -o or pass --force")
+    for name in runtimes:
+        RUNTIMES[name].require()
+
+    say(f"load {model}")
+    encoder = load_encoder(model)
+    obstacle = canonical_obstacle(encoder)
+    chosen = way or (CANONICAL if obstacle is None else GENERIC)
+    if chosen == CANONICAL and obstacle is not None:
+        raise InputError(f"{model}: the canonical exporter does not take it ({obstacle}); use --way {GENERIC}")
+    say(f"{chosen} exporter ({'chosen' if way else 'a known family' if obstacle is None else obstacle})")
+    truncate_dim = None if encoder.defaults.truncate_dim is None else encoder.width
+    options = BundleOptions(
+        target=target, runtimes=runtimes, precision=precision or "int8", style=style, max_length=max_length,
+        gates=gates, module=module, sample=sample, with_runtime=with_runtime, stock=stock_folder(encoder.folder),
+        source_sha256=encoder.fingerprint() if encoder.folder is not None else None,
+        defaults=replace(encoder.defaults, truncate_dim=truncate_dim), card=read_card(encoder.folder),
+    )  # fmt: skip
+    if chosen == GENERIC:
+        ready = generic(encoder, options)
+    else:
+        student = float_model(encoder)
+        longest = max_length or min(encoder.max_length, student.weights.config.positions)
+        # A folder written by `msdc compress quantize` holds its own precision plan.
+        plan = precision or (encoder.folder and read_plan(encoder.folder)) or "int8"
+        ready = canonical(student, encoder.tokenizer, replace(options, max_length=longest, precision=plan))
+
+    def own(texts: Sequence[str], prompt: str) -> np.ndarray | None:
+        return None if isinstance(encoder, ProgramEncoder) else own_vectors(encoder, texts, ready.max_length, prompt)
+
+    manifest = write_ready(
+        ready, encoder.tokenizer, out, name=encoder.name, options=options, force=force, say=say, own=own
+    )
+    return Exported(out, manifest)
+
+
+def load_precision(text: str) -> str | PrecisionPlan:
+    """The name of a precision, or a plan from a JSON file that `msdc compress quantize` wrote.
+
+    Raises:
+        InputError: neither, or not such a plan.
+    """
+    if text in PRECISIONS:
+        return text
+    if not text.endswith(".json"):
+        raise InputError(f"precision {text!r} is unknown; known: {', '.join(PRECISIONS)}, or a plan's .json file")
+    try:
+        value = read_json(text)
+        return PrecisionPlan.model_validate(value.get("plan", value) if isinstance(value, dict) else value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(f"{text}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+def float_model(encoder: Encoder) -> FloatModel:
+    """The student of an encoder, as what an export runs.
+
+    Raises:
+        InputError: a model that no student can be made from.
+    """
+    if isinstance(encoder, ProgramEncoder):
+        return encoder.program
+    from msdc.compress.student.stock import to_student
+
+    return TorchModel(to_student(encoder))
+
+
+def canonical_obstacle(encoder: Encoder) -> str | None:
+    """Why the canonical exporter does not take a model, in words; None where it does."""
+    if isinstance(encoder, ProgramEncoder):
+        return None
+    from msdc.compress.student.model import Student
+    from msdc.compress.student.stock import FAMILIES, check_convertible
+    from msdc.encoders.stock import SentenceModel
+
+    if isinstance(encoder.module, Student):
+        return None
+    if not encoder.defaults.include_prompt:
+        return "its pooling leaves the prompt's tokens out (include_prompt: false)"
+    if not isinstance(encoder.module, SentenceModel):
+        return "a static embedding has no layers"
+    kind = str(encoder.module.body.config.model_type)
+    if kind not in FAMILIES:
+        return f"{kind or 'its'} models are not of a family that a student can be made from"
+    try:
+        check_convertible(encoder.module, encoder.name)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def _check_tokenizer(tokenizer: Tokenizer, vocabulary: int) -> None:
+    if tokenizer.size > vocabulary:
+        raise InputError(f"the tokenizer has {tokenizer.size} ids, the model's table {vocabulary} rows")
+
+
+def canonical(model: FloatModel, tokenizer: Tokenizer, options: BundleOptions) -> Ready:
+    """The canonical exporter.
+
+    Raises:
+        InputError: the student, the tokenizer and the options do not fit each other.
+    """
+    config = model.weights.config
+    max_length = options.max_length or config.positions
+    if max_length > config.positions:
+        raise InputError(f"longest input {max_length}, but the model has {config.positions} positions")
+    _check_tokenizer(tokenizer, config.vocabulary)
+    plan = options.precision if isinstance(options.precision, PrecisionPlan) else plan_for(config, options.precision)
+    check_plan(config, plan)
+
+    @functools.cache
+    def smoothed() -> Smoothed:
+        return smooth(model, plan, tokenizer, max_length)
+
+    def write(runtime: str, folder: Path) -> WrittenProgram:
+        return RUNTIMES[runtime].write(
+            folder, smoothed(), plan, max_length=max_length, target=options.target, style=options.style
+        )
+
+    counts = parameter_counts(config)
+    return Ready(
+        width=config.width,
+        vocabulary=config.vocabulary,
+        max_length=max_length,
+        normalized=config.normalize,
+        precision=plan.precision,
+        wanted=options.thresholds or thresholds_for(set(plan.weights.values())),
+        part=ModelPart(
+            parameters=counts["total"],
+            embedding_parameters=counts["embedding"],
+            encoder_parameters=counts["encoder"],
+            config=config.model_dump(),
+            source_sha256=options.source_sha256 or model.weights.sha256(),
+        ),
+        vectors=lambda rows, prompt_tokens: model.vectors(rows),
+        write=write,
+    )
+
+
+def generic(encoder: Encoder, options: BundleOptions) -> Ready:
+    """The generic exporter, for a model that sentence-transformers loads.
+
+    Raises:
+        InputError: a module or an option that it does not have.
+    """
+    from msdc.encoders.stock import folder_modules
+    from msdc.export.generic import model as models
+
+    precision = options.precision
+    if not isinstance(precision, str) or precision not in GENERIC_PRECISIONS:
+        named = precision.precision if isinstance(precision, PrecisionPlan) else precision
+        raise InputError(f"precision {named!r} needs the canonical exporter; generic: {', '.join(GENERIC_PRECISIONS)}")
+    tokenizer, modules = encoder.tokenizer, folder_modules(encoder.module, encoder.name)
+    model = models.generic_model(modules, encoder.name)
+    _check_tokenizer(tokenizer, model.vocabulary)
+    max_length = options.max_length or min(encoder.max_length, GENERIC_LONGEST)
+    counts = models.parameter_counts(model)
+
+    @functools.cache
+    def smoothed() -> models.GenericModel:
+        return models.smooth_generic(model, tokenizer.encode(calibration_texts(), max_length))
+
+    def write(runtime: str, folder: Path) -> WrittenProgram:
+        made = smoothed() if precision == "int8" else model
+        return RUNTIMES[runtime].write_generic(
+            folder, made, precision, max_length=max_length, target=options.target, pad_id=tokenizer.pad_id
+        )
+
+    return Ready(
+        width=model.width,
+        vocabulary=model.vocabulary,
+        max_length=max_length,
+        normalized=model.normalized,
+        precision=precision,
+        wanted=options.thresholds or thresholds_for({precision}),
+        part=ModelPart(
+            parameters=counts["total"],
+            embedding_parameters=counts["embedding"],
+            encoder_parameters=counts["encoder"],
+            config={"way": GENERIC, "architecture": model.architecture},
+            source_sha256=encoder.fingerprint(),
+        ),
+        vectors=lambda rows, prompt_tokens: models.reference_vectors(modules, rows, prompt_tokens),
+        write=write,
+    )
+
+
+def _silent(message: str) -> None:
+    del message
+
+
+def write_bundle(
+    student: Student,
+    tokenizer: Tokenizer,
+    out: Path,
+    *,
+    name: str | None = None,
+    options: BundleOptions | None = None,
+    force: bool = False,
+    say: Say = _silent,
+) -> Manifest:
+    """Export `student` into the bundle folder `out`; see `write_ready`.
+
+    Raises:
+        InputError: the student, tokenizer and options do not fit each other.
+    """
+    options = options or BundleOptions()
+    ready = canonical(TorchModel(student), tokenizer, options)
+    return write_ready(ready, tokenizer, out, name=name or out.name, options=options, force=force, say=say)
+
+
+def write_ready(
+    ready: Ready,
+    tokenizer: Tokenizer,
+    out: Path,
+    *,
+    name: str,
+    options: BundleOptions,
+    force: bool,
+    say: Say,
+    own: Callable[[Sequence[str], str], np.ndarray | None] = lambda texts, prompt: None,
+) -> Manifest:
+    """Write the bundle folder `out`; it appears complete, with all gates passed, or not at all.
+
+    `own` gives the vectors [N, D] of texts after a prompt as the model itself encodes them; None where no other
+    library can.
+
+    Raises:
+        InputError: `out` exists without force, or the target's module cannot be written.
+        GateError: a gate failed (see `msdc.export.golden`); nothing is left on disk.
+        MsdcError: a step failed.
+    """
+    defaults, max_length = options.defaults, ready.max_length
+    prompt = defaults.prompt()
+    with staged_folder(out, force) as stage:
+        texts = with_prompt(prompt, golden_texts())
+        runtimes = options.runtimes or TARGETS[options.target].runtimes
+        part = _write_tokenizer(tokenizer, max_length, stage, texts, say)
+        if options.module:
+            require_module(options.target, part, runtimes)
+        rows = tokenizer.encode(texts, max_length)
+        # Static embeddings add no special ids: a blank text has no ids and needs no program.
+        texts = [text for text, row in zip(texts, rows, strict=True) if row]
+        rows = [row for row in rows if row]
+        skip = 0 if defaults.include_prompt else prompt_tokens(tokenizer, prompt, max_length)
+        float_ND = ready.vectors(rows, skip)
+        own_ND = own([text[len(prompt) :] for text in texts], prompt)
+        if own_ND is not None:
+            # Names of special ids in a text are the one intended difference.
+            apart = [i for i, (text, row) in enumerate(zip(texts, rows, strict=True)) if _special(tokenizer, text, row)]
+            own_ND[apart] = float_ND[apart]
+            found = measure(own_ND, float_ND, None)
+            say(f"float: mean cosine {found.mean_cosine:.6f} to the model's own encoding, min {found.min_cosine:.6f}")
+            short = shortfalls(found, FP32)
+            if short and options.gates:
+                raise GateError(f"the model's own encoding differs from this export's: {'; '.join(short)}")
+            float_ND = own_ND
+        vectors, parity, programs = {"float": float_ND}, {}, {}
+        for runtime in runtimes:
+            say(f"{runtime}: lower {ready.precision} for {options.target}, lengths 1 to {max_length}")
+            written = ready.write(runtime, stage)
+            programs[runtime], vectors[runtime] = written.part, written.runner.run(rows, skip)
+            found = measure(float_ND, vectors[runtime], written.low_bit_share)
+            say(f"{runtime}: mean cosine {found.mean_cosine:.6f}, min {found.min_cosine:.6f}, max abs {found.max_abs}")
+            short = shortfalls(found, ready.wanted)
+            if short and options.gates:
+                raise GateError(f"{runtime} {ready.precision}: {'; '.join(short)} (--no-gates writes it anyway)")
+            delegated = {"delegated_share": written.delegated_share, "outside": written.outside}
+            parity[runtime] = found.model_copy(update={"passed": not short, **delegated})
+            # Windows renames no folder with an open file, and the runner maps its file.
+            del written
+        write_golden(stage, texts, rows, vectors)
+        manifest = Manifest(
+            name=name,
+            target=options.target,
+            width=ready.width,
+            truncate_dim=defaults.truncate_dim,
+            max_length=max_length,
+            vocabulary=ready.vocabulary,
+            languages=list(options.card.languages),
+            precision=ready.precision,
+            normalized=ready.normalized,
+            gates="passed" if options.gates else "skipped",
+            prompts=dict(defaults.prompts),
+            default_prompt=defaults.default_prompt,
+            include_prompt=defaults.include_prompt,
+            tokenizer=part,
+            programs=Programs.model_validate(programs),
+            model=ready.part,
+            parity=parity,
+            files=list_files(stage),
+            versions=_versions(),
+            licenses=list(options.card.licenses),
+            data_sources=list(options.card.data_sources),
+        )
+        folders: tuple[str, ...] = ()
+        if options.module:
+            folders = write_native_module(
+                stage, options.target, manifest, sample=options.sample, with_runtime=options.with_runtime,
+                stock=options.stock, say=say,
+            )  # fmt: skip
+        write_text(stage / "README.md", bundle_readme(manifest, folders))
+        write_manifest(stage, manifest.model_copy(update={"files": list_files(stage)}))
+    say(f"bundle: {out}")
+    return read_manifest(out)
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in (*BEFORE, *(package for runtime in RUNTIMES for package in runtime.made_with), *AFTER):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _write_tokenizer(tokenizer: Tokenizer, max_length: int, stage: Path, texts: list[str], say: Say) -> TokenizerPart:
+    """Copy the tokenizer; a SentencePiece model must agree with its twin, a `tokenizer.json` is compiled."""
+    source, pad_id = tokenizer.files[0], tokenizer.pad_id
+    if isinstance(tokenizer, PieceTokenizer):
+        (stage / MODEL_FILE).write_bytes(source.read_bytes())
+        say("tokenizer: compare tokenizer.model with its tokenizer.json")
+        tokenizers_agree(source, texts, max_length, stage)
+        (stage / JSON_FILE).unlink(missing_ok=True)
+        unk = tokenizer.unk_id if tokenizer.unk_id >= 0 else None
+        bos, eos = tokenizer.bos_id, tokenizer.eos_id
+        return TokenizerPart(kind="sentencepiece", file=MODEL_FILE, bos_id=bos, eos_id=eos, pad_id=pad_id, unk_id=unk)
+    if not isinstance(tokenizer, FastTokenizer):
+        raise InputError(f"a tokenizer of kind {type(tokenizer).__name__} cannot be exported")
+    (stage / JSON_FILE).write_bytes(source.read_bytes())
+    say("tokenizer: compile tokenizer.json for the native core")
+    compiled = refused = None
+    try:
+        (stage / COMPILED_FILE).write_bytes(compile_tokenizer(source))
+        compiled = COMPILED_FILE
+    except InputError as error:
+        say(str(error))
+        refused = str(error)[:1000]
+    # The special ids that the template adds to an empty text.
+    first, *_, last = tokenizer.encode([""], 8)[0] * 2 or (None, None)
+    unk = tokenizer.backend.token_to_id("[UNK]")
+    unk = tokenizer.backend.token_to_id("<unk>") if unk is None else unk
+    return TokenizerPart(
+        kind="tokenizer-json", file=JSON_FILE, compiled=compiled, refused=refused, bos_id=first, eos_id=last,
+        pad_id=pad_id, unk_id=unk,
+    )  # fmt: skip
+
+
+def _special(tokenizer: Tokenizer, text: str, row: Sequence[int]) -> bool:
+    """Does `text` hold the name of a special id on which models read it differently?
+
+    A SentencePiece model takes such a name as ordinary text; RoBERTa gives the pad id inside a text no position.
+    """
+    if tokenizer.pad_id in row:
+        return True
+    if not isinstance(tokenizer, PieceTokenizer):
+        return False
+    processor: Any = tokenizer.processor
+    return any(processor.id_to_piece(i) in text for i in range(tokenizer.size) if processor.is_control(i))
+
+
+def shipped_bundle(name: str = "msdc-mini") -> Path:
+    """The Linux bundle of a shipped model, from the user's cache or exported now; for commands that are given none.
+
+    Raises:
+        InputError: it cannot be exported.
+    """
+    # Another version of the package may export otherwise.
+    mark = sha256_files([path for path in locate_model(name).iterdir() if path.is_file()])[:16]
+    # Without ExecuTorch the bundle holds the ONNX program alone.
+    runtime = None if installed("executorch") else "onnx"
+    folder = user_cache() / "bundles" / "-".join(filter(None, (__version__, mark, runtime))) / name
+    if not (folder / MANIFEST_FILE).is_file():
+        say(f"no bundle given: exporting {name} to {folder} (once)")
+        export(name, target="linux", runtime=runtime, out=folder, force=True)
+    return folder
+
+
+def bundle_or_shipped(given: Path | None) -> Path:
+    """The bundle folder that a user named; that of the shipped model for none, or for its name."""
+    if given is None:
+        return shipped_bundle()
+    return shipped_bundle(str(given)) if str(given) in shipped_names() else given

@@ -1,0 +1,190 @@
+"""Golden texts and vectors, which every device must reproduce, and the gates of an export that rest on them: parity
+with the float model, finite vectors, equal tokenizers.
+
+Shapes: N texts, D sentence width.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from msdc.errors import GateError, InputError
+from msdc.export.manifest import GOLDEN_FILE, Parity
+from msdc.files import read_json, write_json
+from msdc.scores import cosine_rows
+from msdc.text.quickstart import golden_lines
+from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, FastTokenizer, PieceTokenizer, write_fast_copy
+
+MIN_LOW_BIT_SHARE = 0.95
+
+
+def golden_texts() -> list[str]:
+    """Texts in many scripts and edge cases: empty, blank, unusual spaces, combining marks, over-long."""
+    corners = [
+        "",
+        " ",
+        " \t \n ",
+        "  two  leading and trailing spaces  ",
+        "tab\tand\nnewline",
+        "no-break\u00a0space, thin\u2009space, ideographic\u3000space",
+        "zero\u200bwidth and soft\u00adhyphen",
+        "cafe\u0301 and caf\u00e9",
+        "\ufb01ne ligature, \uff26\uff35\uff2c\uff2c width, \u2460",
+        "\u0627\u0644\u0633\u064e\u0651\u0644\u0627\u0645",
+        "\U0001f469\u200d\U0001f52c \U0001f1f3\U0001f1f1 \U0001f44d\U0001f3fd",
+        "\u2581 piece mark in text",
+        "<s> </s> <pad> <unk> [CLS] [SEP]",
+        "a",
+        "x" * 300,
+        "1234567890 " * 30 + "3.14 50%",
+        " ".join(["much longer than any input"] * 200),
+    ]
+    return golden_lines() + corners
+
+
+def encode_vectors(sentence_ND: np.ndarray) -> str:
+    """Base64 of little-endian float32."""
+    return base64.b64encode(np.ascontiguousarray(sentence_ND, dtype="<f4").tobytes()).decode("ascii")
+
+
+def decode_vectors(text: str, count: int, width: int) -> np.ndarray:
+    """float32 [N, D] of what `encode_vectors` wrote.
+
+    Raises:
+        InputError: not base64, not `count` rows of `width`, or a number that is not finite.
+    """
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"golden vectors are not base64: {error}") from error
+    if len(raw) != 4 * count * width:
+        raise InputError(f"golden vectors hold {len(raw)} bytes, not {count} rows of {width} float32")
+    rows_ND = np.frombuffer(raw, dtype="<f4").reshape(count, width).astype(np.float32)
+    if not np.isfinite(rows_ND).all():
+        raise InputError("golden vectors hold NaN or infinity")
+    return rows_ND
+
+
+def write_golden(
+    folder: Path, texts: Sequence[str], ids: Sequence[Sequence[int]], vectors: dict[str, np.ndarray]
+) -> None:
+    """Write `golden.json`; `vectors` has "float" and one entry per runtime, each [N, D]."""
+    value = {
+        "texts": list(texts),
+        "ids": [list(row) for row in ids],
+        "width": next(iter(vectors.values())).shape[1],
+        "vectors": {name: encode_vectors(sentence_ND) for name, sentence_ND in vectors.items()},
+    }
+    write_json(folder / GOLDEN_FILE, value)
+
+
+def read_golden(folder: str | Path) -> dict[str, Any]:
+    """`texts`, `ids`, `width` and `vectors` (name -> float32 [N, D]) of a bundle.
+
+    Raises:
+        InputError: missing or damaged.
+    """
+    path = Path(folder) / GOLDEN_FILE
+    value = read_json(path)
+    try:
+        texts, ids, width = list(value["texts"]), [list(map(int, row)) for row in value["ids"]], int(value["width"])
+        vectors = {name: decode_vectors(text, len(texts), width) for name, text in value["vectors"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path}: not golden vectors of a bundle ({error})") from error
+    return {"texts": texts, "ids": ids, "width": width, "vectors": vectors}
+
+
+class Thresholds(BaseModel):
+    """Thresholds for an artifact's golden vectors against the eager float model; None disables one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mean_cosine: float | None
+    min_cosine: float | None
+    max_abs: float | None = None
+
+
+FP32 = Thresholds(mean_cosine=0.99999, min_cosine=0.99999, max_abs=1e-4)
+INT8 = Thresholds(mean_cosine=0.998, min_cosine=0.99)
+# A 4-bit table costs about 0.002 of mean cosine on the real teacher's weights.
+INT4 = Thresholds(mean_cosine=0.99, min_cosine=0.97)
+
+
+def thresholds_for(dtypes: set[str]) -> Thresholds:
+    """The thresholds of an artifact by the lowest precision among its weights."""
+    return INT4 if "int4" in dtypes else INT8 if "int8" in dtypes else FP32
+
+
+def measure(reference_ND: np.ndarray, found_ND: np.ndarray, low_bit_share: float | None) -> Parity:
+    """Parity of `found_ND` with `reference_ND`, row by row.
+
+    Raises:
+        GateError: a vector of either is not finite.
+    """
+    for what, vectors_ND in (("float model", reference_ND), ("artifact", found_ND)):
+        wrong_N = ~np.isfinite(vectors_ND).all(axis=1)
+        if wrong_N.any():
+            raise GateError(f"golden text {int(wrong_N.argmax())}: the {what}'s vector holds NaN or infinity")
+    cosines = cosine_rows(reference_ND, found_ND)
+    # Unnormalised vectors are compared at the scale of a unit vector's numbers, or max_abs would mean nothing.
+    unit = np.maximum(1.0, np.linalg.norm(reference_ND, axis=1, keepdims=True))
+    return Parity(
+        mean_cosine=round(float(cosines.mean()), 7),
+        min_cosine=round(float(cosines.min()), 7),
+        max_abs=float(f"{np.abs((reference_ND - found_ND) / unit).max():.3e}"),
+        texts=len(reference_ND),
+        low_bit_share=low_bit_share,
+    )
+
+
+def shortfalls(parity: Parity, wanted: Thresholds) -> list[str]:
+    """Thresholds that are not met, in words; empty when the gate passes. Comparisons are such that NaN never passes."""
+    found = []
+    if wanted.mean_cosine is not None and not parity.mean_cosine >= wanted.mean_cosine:
+        found.append(f"mean cosine {parity.mean_cosine:.6f} below {wanted.mean_cosine}")
+    if wanted.min_cosine is not None and not parity.min_cosine >= wanted.min_cosine:
+        found.append(f"min cosine {parity.min_cosine:.6f} below {wanted.min_cosine}")
+    if wanted.max_abs is not None and not parity.max_abs <= wanted.max_abs:
+        found.append(f"max abs {parity.max_abs:.2e} above {wanted.max_abs:.0e}")
+    if parity.low_bit_share is not None and not parity.low_bit_share >= MIN_LOW_BIT_SHARE:
+        found.append(f"only {100 * parity.low_bit_share:.1f} % of weight bytes are 8-bit or less")
+    return found
+
+
+def run_once(
+    run: Callable[[list[list[int]]], np.ndarray], vocabulary: int, width: int, max_length: int, what: str
+) -> None:
+    """Execute a fresh artifact at lengths 1, 2 and the longest.
+
+    Raises:
+        GateError: a vector is missing, of another width, or not finite.
+    """
+    for length in sorted({1, min(2, max_length), max_length}):
+        sentence_ND = run([[(7 * step + 3) % vocabulary for step in range(length)]])
+        if sentence_ND.shape != (1, width) or not np.isfinite(sentence_ND).all():
+            raise GateError(f"{what}: no finite vector of width {width} at length {length}")
+
+
+def tokenizers_agree(model_file: Path, texts: list[str], max_length: int, scratch: Path) -> None:
+    """The `.model` and its `tokenizer.json` twin give the same ids on all `texts`; the twin is left in `scratch`.
+
+    The twin is the one beside `model_file` where there is one, else a fresh one.
+
+    Raises:
+        GateError: naming the first text on which they differ.
+    """
+    twin, beside = scratch / JSON_FILE, model_file.parent / JSON_FILE
+    if beside.is_file():
+        twin.write_bytes(beside.read_bytes())
+    else:
+        write_fast_copy(model_file, twin)
+    pieces, fast = PieceTokenizer(model_file).encode(texts, max_length), FastTokenizer(twin).encode(texts, max_length)
+    for text, one, other in zip(texts, pieces, fast, strict=True):
+        if one != other:
+            raise GateError(f"{MODEL_FILE} and {JSON_FILE} differ on {text[:40]!r}: ids {one[:8]} and {other[:8]}")

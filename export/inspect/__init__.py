@@ -1,1 +1,0 @@
-"""The content of an artifact, read without running it."""

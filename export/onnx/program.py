@@ -1,0 +1,147 @@
+"""A written `.onnx`: check it before it is opened (size, external data, operators), and run it: ids in, vectors out.
+
+Shapes: N texts, B batch, T tokens, D sentence width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import onnx
+import onnxruntime
+from google.protobuf.message import DecodeError
+
+from msdc.errors import InputError, MsdcError
+from msdc.export.executorch.program import quiet
+
+MAX_ONNX_BYTES = 2 * 1024**3 - 1
+# The graph alone, as bundles have it, weights beside it: the part that grows when it is parsed.
+MAX_GRAPH_BYTES = 64 * 1024**2
+DOMAINS = ("", "ai.onnx", "com.microsoft")
+BATCH_TOKENS, MAX_BATCH = 4096, 64
+
+
+def tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    """Every tensor of a graph: initializers and attribute tensors, subgraphs included."""
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    for node in graph.node:
+        for attribute in node.attribute:
+            yield from ([attribute.t] if attribute.HasField("t") else [])
+            yield from attribute.tensors
+            for subgraph in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
+                yield from tensors(subgraph)
+
+
+def external_files(model: onnx.ModelProto, path: Path) -> set[str]:
+    """Names of the external data files of a model, each held to be a plain file inside the model's own folder.
+
+    Raises:
+        InputError: a location outside the folder, a missing file, or a tensor beyond the end of its file.
+    """
+    names: set[str] = set()
+    root = path.parent.resolve()
+    for tensor in tensors(model.graph):
+        if tensor.data_location != onnx.TensorProto.EXTERNAL:
+            continue
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        location = entries.get("location", "")
+        pure = PurePosixPath(location)
+        inside = location and not pure.is_absolute() and ".." not in pure.parts and "\\" not in location
+        if not inside or "\0" in location or not (path.parent / location).resolve().is_relative_to(root):
+            raise InputError(f"{path}: external data {location!r} lies outside the model's folder")
+        data = path.parent / location
+        if not data.is_file():
+            raise InputError(f"{path}: external data file {location} is missing")
+        start, length = int(entries.get("offset", "0")), int(entries.get("length", "0"))
+        if start < 0 or length < 0 or start + length > data.stat().st_size:
+            raise InputError(f"{path}: external data of {tensor.name} lies beyond the end of {location}")
+        names.add(location)
+    return names
+
+
+def check_onnx_file(path: Path, full: bool = False, most_bytes: int = MAX_ONNX_BYTES) -> onnx.ModelProto:
+    """The graph of a file without its external data, checked; `full` adds strict shape inference.
+
+    Raises:
+        InputError: missing, too large, truncated, with data outside its folder or operators of another domain, or
+            refused by onnx.checker.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    if path.stat().st_size > most_bytes:
+        raise InputError(f"{path}: {path.stat().st_size} bytes, larger than any such ONNX file")
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(path.read_bytes())
+        if not model.graph.node or not model.opset_import:
+            raise InputError(f"{path}: not an ONNX model (no graph)")
+        external_files(model, path)
+        foreign = [used.domain for used in model.opset_import if used.domain not in DOMAINS]
+    except (DecodeError, TypeError, ValueError) as error:
+        # protobuf returns a name that is not UTF-8 as bytes.
+        raise InputError(f"{path}: truncated, damaged or not an ONNX model ({error})") from error
+    if foreign:
+        raise InputError(f"{path}: operators of domain {foreign[0]!r} are not supported")
+    try:
+        onnx.checker.check_model(str(path), full_check=full)
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{path}: onnx.checker refuses the model ({reason})") from error
+    return model
+
+
+class OnnxRunner:
+    """An open `.onnx`; rows are padded, masked and batched by length."""
+
+    name = "onnx"
+
+    def __init__(self, program: Path | bytes, *, pad_id: int = 0, threads: int | None = None) -> None:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        # Spinning threads are fast on an idle machine and slow on a busy one.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        if threads is not None:
+            options.intra_op_num_threads = threads
+            options.inter_op_num_threads = 1
+        self.pad_id = pad_id
+        try:
+            with quiet():
+                what = program if isinstance(program, bytes) else str(program)
+                self.session = onnxruntime.InferenceSession(what, options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            name = "the program" if isinstance(program, bytes) else program
+            raise InputError(f"{name}: ONNX Runtime refuses it ({' '.join(str(error).split())[:300]})") from error
+        self.takes_prompt = any(value.name == "prompt_tokens" for value in self.session.get_inputs())
+
+    def run(self, rows: Sequence[Sequence[int]], prompt_tokens: int = 0) -> np.ndarray:
+        """float32 [N, D] of ragged rows of ids; see `Runner.run`.
+
+        Raises:
+            MsdcError: the model failed at run time.
+        """
+        vectors: dict[int, np.ndarray] = {}
+        order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
+        while order:
+            # Rows of similar length, longest first, at most BATCH_TOKENS tokens with padding.
+            T = len(rows[order[0]])
+            count = max(1, min(MAX_BATCH, BATCH_TOKENS // max(1, T)))
+            batch, order = order[:count], order[count:]
+            ids_BT = np.full((len(batch), T), self.pad_id, dtype=np.int64)
+            mask_BT = np.zeros((len(batch), T), dtype=np.int64)
+            for slot, i in enumerate(batch):
+                ids_BT[slot, : len(rows[i])] = rows[i]
+                mask_BT[slot, : len(rows[i])] = 1
+            feed: dict[str, np.ndarray] = {"input_ids": ids_BT, "attention_mask": mask_BT}
+            if self.takes_prompt:
+                feed["prompt_tokens"] = np.full(len(batch), prompt_tokens, dtype=np.int64)
+            try:
+                sentence_BD = self.session.run(["sentence_embedding"], feed)[0]
+            except Exception as error:
+                reason = " ".join(str(error).split())[:200]
+                raise MsdcError(f"ONNX Runtime failed to run the model: {reason}") from error
+            vectors.update(zip(batch, sentence_BD, strict=True))
+        return np.stack([vectors[i] for i in range(len(rows))]).astype(np.float32, copy=False)

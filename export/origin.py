@@ -1,0 +1,134 @@
+"""Files of unknown origin meet a child process before this process loads them.
+
+A `.pte` whose structure is sound can still end the process that loads it, inside ExecuTorch or XNNPACK, and hashes do
+not help: whoever changes a program can write the hashes anew. What msdc exported on this machine, and what a child has
+run once, is remembered by its sha256 in the user's cache. `msdc inspect` reads files in such a child too, always.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from msdc.errors import InputError, MsdcError, printable
+from msdc.files import sha256_file, user_cache, write_json
+from msdc.processes import end_of_signal, python_child, run_program
+
+TIMEOUT_S = 300.0
+MAX_RECORDS = 1000
+# Memory of a child beside the file: Python, PyTorch, ExecuTorch. A file may cost a multiple of its size.
+CHILD_BYTES, PER_BYTE = 4 * 1024**3, 5
+# Longer inputs than this reach no other code.
+MOST_TOKENS = 256
+_REFUSED = 3
+_known: set[str] = set()
+
+
+def ask_child(module: str, path: Path, what: str, **request: Any) -> Any:
+    """What `answer` of `module` says of a file, in a child process of bounded time and memory.
+
+    Raises:
+        InputError: the child crashed, did not end, or refused the file; `what` it did is in the message.
+    """
+    path = path.absolute()
+    command, environment = python_child(module, json.dumps({"path": str(path), **request}))
+    done = run_program(command, timeout_s=TIMEOUT_S, env=environment, group=True)
+    if done is None:
+        raise InputError(f"{path}: the {what} did not end within {TIMEOUT_S:g} s; do not use this file")
+    if done.code < 0:
+        raise InputError(f"{path}: crashes ExecuTorch ({end_of_signal(done.code)} in the {what}); do not use this file")
+    # What a hostile program made the child print is not trusted to be its answer.
+    with contextlib.suppress(ValueError, KeyError, TypeError, IndexError):
+        answer = json.loads(done.output.splitlines()[-1])
+        if done.code == 0:
+            return answer["answer"]
+        if done.code == _REFUSED:
+            raise InputError(printable(str(answer["refused"])[:1000]))
+    raise InputError(f"{path}: the {what} ended with code {done.code}; do not use this file")
+
+
+def answer(function: Callable[..., Any]) -> int:
+    """The child's side: print what `function` gives for the request on the command line; returns the exit code."""
+    request = json.loads(sys.argv[1])
+    path = Path(request.pop("path"))
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource  # not on Windows
+
+        most = CHILD_BYTES + PER_BYTE * path.stat().st_size
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    try:
+        print(json.dumps({"answer": function(path, **request)}))
+    except (MsdcError, MemoryError, RecursionError) as error:
+        print(json.dumps({"refused": str(error) or f"{path}: needs more memory than any such file"}))
+        return _REFUSED
+    return 0
+
+
+@cache
+def _runtime() -> str:
+    return version("executorch")
+
+
+def _place(sha256: str) -> Path:
+    # Another release may crash where this one does not.
+    return user_cache() / "programs" / f"{sha256}-{_runtime()}.json"
+
+
+def is_known(sha256: str) -> bool:
+    """Whether a program with this hash was exported or run here before, with this release of ExecuTorch."""
+    with contextlib.suppress(MsdcError, OSError):
+        return sha256 in _known or _place(sha256).is_file()
+    return False
+
+
+def remember(sha256: str, why: str) -> None:
+    """Note that a program needs no child process; without a cache, for this process alone."""
+    _known.add(sha256)
+    with contextlib.suppress(MsdcError, OSError):
+        place = _place(sha256)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        records = sorted(place.parent.glob("*.json"), key=lambda path: path.stat().st_mtime)
+        for old in records[: max(len(records) - MAX_RECORDS + 1, 0)]:
+            old.unlink(missing_ok=True)
+        write_json(place, {"sha256": sha256, "executorch": _runtime(), "why": why})
+
+
+def remember_exported(path: Path) -> None:
+    """Note a program that msdc has just written."""
+    remember(sha256_file(path), "exported")
+
+
+def require_known(path: Path, sha256: str, said: dict[str, Any]) -> None:
+    """Return once a program with this hash is known; an unknown one is loaded and run in a child process first.
+
+    `said` is what the manifest says of it, as `ExecutorchRunner` takes it.
+
+    Raises:
+        InputError: the child crashed, did not end, or ExecuTorch refused the program.
+    """
+    if not is_known(sha256):
+        if ask_child("msdc.export.origin", path, "trial run", said=said) != "ran":
+            raise InputError(f"{path}: the trial run of the program gave another answer; do not use this file")
+        remember(sha256, "run in a child process")
+
+
+def _trial(path: Path, said: dict[str, Any]) -> str:
+    from msdc.export.executorch.program import ExecutorchRunner
+
+    runner = ExecutorchRunner(path, threads=1, **said)
+    vocabulary, most = said["constants"]["vocabulary"], min(said["constants"]["max_length"], MOST_TOKENS)
+    lengths = sorted({1, 2, 3, 7, 16, most} & set(range(1, most + 1)))
+    runner.run([[(7 * i * length) % vocabulary for i in range(length)] for length in lengths])
+    runner.run([[0], [vocabulary - 1]])
+    return "ran"
+
+
+if __name__ == "__main__":
+    sys.exit(answer(_trial))

@@ -1,0 +1,96 @@
+"""`msdc inspect` against other readers of the same files, and against what the student itself says."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import onnx
+import pytest
+import tiny_models as tiny
+from click.testing import CliRunner
+
+from msdc.compress.quantization.plan import plan_for, weight_bytes_by_dtype
+from msdc.errors import InputError
+from msdc.export.cli import inspect as command
+from msdc.export.inspect import inspect_file, inspect_path
+
+
+@pytest.fixture(scope="module")
+def report() -> dict:
+    done = CliRunner().invoke(command, [str(tiny.bundle()), "--json"], catch_exceptions=False)
+    return json.loads(done.output)
+
+
+def test_methods_and_operators_of_a_pte(report):
+    pte = report["programs"][0]
+    methods = {method["name"]: method for method in pte["methods"]}
+    assert pte["kind"] == "executorch" and pte["foreign_backends"] == [] and methods["repeats"]["constant"] == 2
+    assert methods["embed"]["inputs"] == [f"int64 at most [1, {tiny.MAX_LENGTH}]"]
+    assert methods["pool"]["outputs"] == ["float32 [1, 32]"] and methods["unit"]["planned_bytes"] > 0
+    assert any("embedding_byte" in name for name in methods["embed"]["outside"])
+    inside = Counter()
+    for method in pte["methods"]:
+        for delegate in method["delegates"]:
+            inside.update(delegate["operators"])
+        assert not any(word in name for name in method["outside"] for word in ("mm", "linear", "softmax", "gelu"))
+    assert inside["fully_connected"] == 1 + 6 and inside["softmax"] == 1 and inside["batch_matrix_multiply"] == 2
+
+
+def test_bytes_of_a_pte_are_the_students(report):
+    pte, student = report["programs"][0], tiny.student()
+    wanted = weight_bytes_by_dtype(student, plan_for(student, "int8"))
+    assert pte["bytes_by_dtype"]["int8"] == wanted["int8"]
+    # floats: scales, norms, biases, positions, and what smoothing multiplies back (entry, middle, end)
+    floats = pte["bytes_by_dtype"]["float32"] - wanted["fp32"] - wanted["scales"]
+    assert 0 < floats <= 4 * 3 * 32 + 64
+    assert pte["payload_bytes"] == sum(entry["bytes"] for entry in pte["tensors"]) < pte["bytes"]
+
+
+def test_onnx_tensors_as_onnx_itself_reads_them(report):
+    graph = report["programs"][1]
+    model = onnx.load(tiny.bundle() / "model.onnx")
+    wanted = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    assert {entry["name"] for entry in graph["tensors"]} == set(wanted)
+    for entry in graph["tensors"]:
+        array = wanted[entry["name"]]
+        assert entry["bytes"] == array.nbytes and tuple(entry["shape"]) == array.shape
+        assert entry["dtype"] == str(array.dtype)
+    size = sum((tiny.bundle() / name).stat().st_size for name in ("model.onnx", "model.onnx.data"))
+    assert graph["bytes"] == size and graph["float_weight_products"] == []
+    assert graph["subgraphs"] and "MatMulIntegerToFloat" in str(graph["subgraphs"])
+
+
+def test_duplicates_and_float_products_are_found(tmp_path):
+    weight = np.ones((4, 4), np.float32)
+    nodes = [
+        onnx.helper.make_node("MatMul", ["x", "a"], ["t"], "first"),
+        onnx.helper.make_node("MatMul", ["t", "b"], ["y"]),
+    ]
+    ends = [[onnx.helper.make_tensor_value_info(name, 1, ["n", 4])] for name in "xy"]
+    stored = [onnx.numpy_helper.from_array(weight, name) for name in "ab"]
+    graph = onnx.helper.make_graph(nodes, "g", *ends, stored)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, tmp_path / "m.onnx")
+    found = inspect_file(tmp_path / "m.onnx", is_pte=False)
+    assert found["duplicates"] == [{"names": ["a", "b"], "wasted_bytes": 64}]
+    assert found["float_weight_products"] == ["first", ""]
+
+
+def test_text_of_a_bundle():
+    text = CliRunner().invoke(command, [str(tiny.bundle())], catch_exceptions=False).output
+    for word in (
+        "hashes ok",
+        "embed(int64",
+        "XnnpackBackend",
+        "inside recurrence",
+        "quantized_decomposed",
+        "duplicates",
+    ):
+        assert word in text
+
+
+def test_other_files_are_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("hello")
+    for path in (tmp_path / "notes.txt", tmp_path, tmp_path / "absent.pte"):
+        with pytest.raises(InputError):
+            inspect_path(path)
