@@ -323,4 +323,5 @@ def xnnpack_graph(blob: bytes) -> tuple[dict[str, Any], int]:
         schema.write_bytes(_get_schema_bytes())
         data.write_bytes(blob[header.flatbuffer_offset :][: header.flatbuffer_size])
         _flatc_decompile(folder, str(schema), str(data))
-        return json.loads(data.with_suffix(".json").read_bytes()), header.constant_data_offset
+        text = data.with_suffix(".json").read_bytes()
+        return json.loads(re.sub(rb"(?<=: )-?(inf|nan)\b", b"null", text)), header.constant_data_offset

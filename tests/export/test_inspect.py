@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from msdc.compress.quantization.plan import plan_for, weight_bytes_by_dtype
 from msdc.errors import InputError
 from msdc.export.cli import inspect as command
-from msdc.export.inspect import inspect_file, inspect_path
+from msdc.export.inspect import as_text, inspect_file, inspect_path
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +76,8 @@ def test_duplicates_and_float_products_are_found(tmp_path):
     assert found["float_weight_products"] == ["first", ""]
 
 
-def test_text_of_a_bundle():
-    text = CliRunner().invoke(command, [str(tiny.bundle())], catch_exceptions=False).output
+def test_text_of_a_bundle(report):
+    text = as_text(report)
     for word in (
         "hashes ok",
         "embed(int64",
