@@ -60,8 +60,6 @@ def test_golden_vectors_and_encode(runtime):
     for ids in ([[]], [[1] * (tiny.MAX_LENGTH + 1)], [[-1]], [[tiny.tokenizer().size]]):
         with pytest.raises(InputError):
             bundle.encode_ids(ids)
-    with pytest.raises(InputError, match="batch_tokens"):
-        bundle.encode(["a"], batch_tokens=5)
 
 
 def test_runtime_is_chosen_or_refused_and_onnx_needs_no_torch():
