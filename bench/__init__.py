@@ -67,7 +67,7 @@ def evaluate(  # type: ignore[misc]  # the overloads tell a result from a docume
         model: a shipped name, a folder, a hub id, a bundle, or anything with `.encode(texts) -> float32 [N, D]`.
         task: a task (with `path`) or a data set such as `graded-pairs` gives one result; a list of sets, suites and
             `TASK=PATH` gives a `Document`, as `msdc evaluate --tasks` (`--list` shows them).
-        path: file or folder of the task; `hub:OWNER/NAME[/FILE]` and `mteb:TASK` are downloaded.
+        path: file or folder of the task; `hub:OWNER/NAME[/FILE]` is downloaded.
         against: also score this model, with a paired test on the same items.
         artifacts: bundles of `model`, scored on every runtime they hold.
         truncate_dims: also score vectors truncated to their first N dimensions.

@@ -84,11 +84,7 @@ Row = tuple[str, ...]  # label, text, and the second sentence of a pair
 
 
 def _labelled(lines: Lines, parse: Callable[[str], Row | None], expected: str, skip: int = 0) -> Labelled:
-    """The lines after the first `skip`, parsed.
-
-    Raises:
-        InputError: a line that `parse` gives None for, or an empty cell; with the line.
-    """
+    """The lines after the first `skip`, parsed."""
     rows: list[Row] = []
     for number, line in enumerate(lines.lines[skip:], start=1 + skip):
         row = tuple(cell.strip() for cell in parse(line) or ("",))

@@ -113,7 +113,8 @@ def evaluate_models(
         named = {word for word in words if word not in SUITES}
         for one, content in loaded:
             scored = _score_set(one, content, models, goal, own, findings)
-            if not scored and len(models) == 1 and (path or {one.name, one.name.split("/")[0]} & named):
+            asked = len(models) == 1 and not named.isdisjoint((one.name, one.name.split("/")[0]))
+            if not scored and (asked or isinstance(task, str)):
                 raise InputError(f"{one.name} compares with another model: name it with --reference MODEL")
             if not scored:
                 absent.append({"task": one.task.name, "name": one.name, "looked_for": "--reference MODEL"})

@@ -80,24 +80,12 @@ class EvaluatedModel:
         if kind == "float" and self.folder is not None and (plan := read_plan(self.folder)):
             # The weights of an int8 folder take the values of its integers; computation is in float.
             record["weights_stored_as"] = plan.precision
-        if hasattr(model, "fingerprint"):
-            record["sha256"] = model.fingerprint()
-        return record
+        return record | ({"sha256": model.fingerprint()} if self.folder is not None else {})
 
 
 def is_bundle(name: str | Path) -> bool:
     """Whether `name` is the folder of an exported bundle."""
     return not is_reserved(str(name)) and (Path(name) / "bundle.json").is_file()
-
-
-def _cache_key(model: Any) -> str:
-    manifest = getattr(model, "manifest", None)
-    if manifest is None:
-        return str(model.fingerprint())
-    digests = [manifest.files[file].sha256[:32] for file in manifest.program_files(model.runtime)]
-    # The same program gives other vectors under another prompt or width.
-    prompted = model.defaults.prompt() or model.width != manifest.width
-    return "-".join([*sorted(digests), *([model.fingerprint()[:32]] if prompted else [])])
 
 
 def open_evaluated(
@@ -134,8 +122,7 @@ def open_evaluated(
     if label in taken:
         label = f"{label} [{model.folder if isinstance(model, VectorFiles) else source}]"
     taken.add(label)
-    cached = cache is not None and not isinstance(model, VectorFiles)
-    key = _cache_key(model) if cached else None
+    key = None if cache is None or isinstance(model, VectorFiles) else model.fingerprint()
     store = VectorStore(model, progress=settings.progress, cache=cache, key=key)
     store.name = label
     return EvaluatedModel(label, store)

@@ -139,11 +139,7 @@ def mining_data(name: str, training: Split, test: Split | None, sources: list[So
 
 
 def _two_columns(lines: Lines) -> list[tuple[str, str]]:
-    """Both cells of each line.
-
-    Raises:
-        InputError: another number of columns, or an empty cell; with the line.
-    """
+    """Both cells of each line."""
     rows = []
     for number, line in enumerate(lines.lines, start=1):
         first, _, second = (cell.strip() for cell in line.partition("\t"))
@@ -163,11 +159,7 @@ def _sentences(lines: Lines) -> tuple[list[str], dict[str, int]]:
 
 
 def _read_split(prefix: Path) -> tuple[Split, list[Lines]]:
-    """One split from `prefix.LANGUAGE` (two files) and `prefix.gold` where it exists.
-
-    Raises:
-        InputError: not exactly two languages, a bad line, or a gold id that no file holds; with the line.
-    """
+    """One split from `prefix.LANGUAGE` (two files) and `prefix.gold` where it exists."""
     files = {p.name.removesuffix(".gz").rsplit(".", 1)[1]: p for p in sorted(prefix.parent.glob(f"{prefix.name}.*"))}
     gold_file = files.pop("gold", None)
     if len(files) != 2:

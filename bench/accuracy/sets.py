@@ -529,10 +529,10 @@ def select_sets(words: Iterable[str], data: DataFolder) -> Selection:
 
 
 def read_path(task: Task, path: str | Path) -> Data:
-    """The data of a task from a file or folder, from the hub (`hub:OWNER/NAME`) or from mteb (`mteb:TASK`)."""
+    """The data of a task from a file or folder, or from the hub (`hub:OWNER/NAME[/FILE]`)."""
     from msdc.bench.accuracy.remote import read_remote
 
-    return read_remote(task, str(path)) if str(path).startswith(("hub:", "mteb:")) else task.read(Path(path))
+    return read_remote(task, str(path)) if str(path).startswith("hub:") else task.read(Path(path))
 
 
 def _find_parts(word: str, data: DataFolder, suite: bool) -> tuple[Task, list[Part]]:

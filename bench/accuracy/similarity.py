@@ -305,11 +305,7 @@ def read_drift_texts(path: str | Path) -> Data:
 
 
 def _reference(store: VectorStore, settings: Settings, texts: list[str], mine_ND: np.ndarray) -> tuple[np.ndarray, str]:
-    """The reference model's vectors of `texts` [N, D] and its name.
-
-    Raises:
-        InputError: no reference, or one of another width than `mine_ND`.
-    """
+    """The reference model's vectors of `texts` [N, D] and its name."""
     if settings.reference is None:
         raise InputError("this task compares with another model: name it with --reference MODEL")
     goal_ND, name = settings.reference.encode(texts), settings.reference.name

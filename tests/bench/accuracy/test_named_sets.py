@@ -11,16 +11,23 @@ from msdc.bench.accuracy.paper_tables import TABLES, paper_tables, read_publishe
 from msdc.bench.accuracy.sets import find_data_folder, select_sets
 from msdc.errors import InputError
 
+ROWS = [(i % 6, f"word{i} cat", f"word{i % 3} dog") for i in range(20)]
 
-def test_named_sets_from_python(bag, monkeypatch, tmp_path):
+
+@pytest.fixture
+def stsb(tmp_path):
+    """STSb's test file below the data folder `tmp_path`."""
+    (tmp_path / "stsb").mkdir()
+    return write_pairs(tmp_path / "stsb" / "sts-test.tsv", ROWS)
+
+
+def test_named_sets_from_python(bag, monkeypatch, tmp_path, stsb):
     one = evaluate(bag, task="graded-pairs", resamples=0)
     assert one["name"] == "graded-pairs" and one["spearman"] == pytest.approx(
         evaluate(bag, task="sts", path=QUICKSTART / "graded_pairs.tsv", resamples=0)["spearman"]
     )
     with pytest.raises(InputError, match="quickstart is 7 data sets; name one of: quickstart/en-de"):
         evaluate(bag, task="quickstart")
-    (tmp_path / "stsb").mkdir()
-    write_pairs(tmp_path / "stsb" / "sts-test.tsv", [(i % 6, f"word{i} cat", f"word{i % 3} dog") for i in range(20)])
     assert evaluate(bag, task="stsb", data=tmp_path, resamples=0)["pairs"] == 20
     monkeypatch.setenv("MSDC_DATA", str(tmp_path))
     assert evaluate(bag, task="stsb", resamples=0)["pairs"] == 20
@@ -29,7 +36,7 @@ def test_named_sets_from_python(bag, monkeypatch, tmp_path):
 def test_a_suite_reports_what_is_absent(tiny_student, tmp_path):
     folder = tmp_path / "sts2017"
     folder.mkdir()
-    write_pairs(folder / "STS2017.en-en.tsv", [(i % 6, f"word{i} cat", f"word{i % 3} dog") for i in range(20)])
+    write_pairs(folder / "STS2017.en-en.tsv", ROWS)
     document = evaluated(tiny_student, ["paper-msd"], data=tmp_path, resamples=0)
     assert [r["name"] for r in document["results"]] == ["sts17/en-en"]
     assert {"sts17/ar-ar", "sts17/en-nl"} <= {one["name"] for one in document["absent"]}
@@ -40,16 +47,12 @@ def test_a_suite_reports_what_is_absent(tiny_student, tmp_path):
     assert "data was not found" in markdown(document)
 
 
-def test_sums_of_the_data_folder_are_held(tiny_student, tmp_path):
-    folder = tmp_path / "stsb"
-    folder.mkdir()
-    rows = [(i % 6, f"word{i} cat", f"word{i % 3} dog") for i in range(20)]
-    file = write_pairs(folder / "sts-test.tsv", rows)
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+def test_sums_of_the_data_folder_are_held(tiny_student, tmp_path, stsb):
+    digest = hashlib.sha256(stsb.read_bytes()).hexdigest()
     (tmp_path / "SHA256SUMS").write_text(f"{digest}  stsb/sts-test.tsv\n", encoding="utf-8")
     document = evaluated(tiny_student, ["stsb"], data=tmp_path, resamples=0)
     assert document["files_with_listed_sums"] == 1 and document["results"][0]["data"][0]["sha256"] == digest
-    write_pairs(file, [*rows, (1, "one more", "pair")])
+    write_pairs(stsb, [*ROWS, (1, "one more", "pair")])
     with pytest.raises(InputError, match="its sha256 is not the one in SHA256SUMS"):
         evaluate(tiny_student, "stsb", data=tmp_path)
     (tmp_path / "SHA256SUMS").write_text("nonsense\n", encoding="utf-8")
