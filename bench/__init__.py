@@ -1,17 +1,23 @@
-"""Measure a model: its accuracy (`evaluate`), its speed and memory on devices, reports of both."""
+"""Measure a model: its accuracy (`evaluate`), its speed and memory on devices (`bench`), reports of both."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
-from pydantic import JsonValue
+from msdc.errors import GateError, MsdcError
 
-from msdc.bench.accuracy import SupportsEncode
-from msdc.bench.accuracy.document import Document
+if TYPE_CHECKING:
+    from pydantic import JsonValue
 
-ModelSource = str | Path | SupportsEncode
+    from msdc.bench.accuracy import SupportsEncode
+    from msdc.bench.accuracy.document import Document
+    from msdc.bench.report.model import Report
+    from msdc.bench.result import BenchFile
+
+    ModelSource = str | Path | SupportsEncode
 
 
 @overload
@@ -99,3 +105,108 @@ def evaluate(  # type: ignore[misc]  # the overloads tell a result from a docume
     from msdc.bench.accuracy.evaluation import evaluate_models
 
     return evaluate_models(**arguments)
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    """What `bench` measured, its report, one line per device that failed, and one per gate that is missed."""
+
+    results: BenchFile
+    report: Report | None
+    failures: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
+
+    def raise_failures(self) -> None:
+        """Raise where something failed, after everything is written.
+
+        Raises:
+            MsdcError: a device failed.
+            GateError: parity or a timing misses its gate.
+        """
+        if self.failures:
+            raise MsdcError("; ".join(self.failures))
+        if self.missed:
+            raise GateError("; ".join(self.missed))
+
+
+def bench(
+    bundle: str | Path | None = None,
+    *,
+    device: str = "host",
+    runtime: str | None = None,
+    tasks: str | None = None,
+    compare: str | Path | None = None,
+    gate: float | None = None,
+    output: str | Path | None = None,
+    json_file: str | Path | None = None,
+    force: bool = False,
+    **settings: Any,
+) -> BenchResult:
+    """Measure a bundle on devices; write the result and the report that are asked for.
+
+        from msdc.bench import bench
+
+        done = bench("msdc-mini-android", device="host,adb", lengths=(8, 32), runs=20)
+        for run in done.results.runs:
+            print(run.title, run.load, [timing.p50 for timing in run.latency])
+
+    Args:
+        bundle: a folder of `msdc export`; None: the shipped msdc-mini, exported once into the user's cache.
+        device: comma-separated host, python, adb[:SERIAL], emulator[:CPU], browser[:NAME], link[:NAME]; or all.
+        runtime: executorch, onnx or both; None: all that the bundle holds.
+        tasks: comma-separated names of `msdc evaluate`; `none` for no accuracy; None: graded-pairs, none on emulators.
+        compare: an earlier result to compare with.
+        gate: percent that a median may be above the earlier one, beyond noise.
+        output: report to write: .html, .md or .json.
+        json_file: result file to write.
+        force: replace existing files.
+        settings: fields of `msdc.bench.measure.BenchSettings`: lengths, runs, warmup, threads, data, prompt, ...
+
+    Returns:
+        The result file, its report (None without a run), one line for each device that failed, and one for each gate
+        that is missed; `raise_failures` turns these into errors. A lone device that fails raises its own error.
+
+    Raises:
+        InputError: an output exists without force, a bad bundle, option, or earlier result.
+        MsdcError: the only device failed.
+    """
+    from msdc.bench.compare import compare_results, regressions
+    from msdc.bench.devices import open_devices
+    from msdc.bench.devices.base import run_devices
+    from msdc.bench.measure import parity_failures, settings_of, usual_lengths
+    from msdc.bench.report.page import build_report, check_output, write_report
+    from msdc.bench.result import BenchFile, read_result
+    from msdc.export.manifest import read_manifest
+    from msdc.export.runtimes import expand
+    from msdc.export.shipped import bundle_or_shipped
+    from msdc.files import refuse_existing, write_json
+
+    folder = bundle_or_shipped(None if bundle is None else Path(bundle))
+    # Everything that can be checked is checked before minutes of measuring.
+    if output is not None:
+        check_output(Path(output), force)
+    if json_file is not None:
+        refuse_existing(Path(json_file), force)
+    opened = open_devices(device)
+    names = [part.strip() for part in ("graded-pairs" if tasks is None else tasks).split(",")]
+    chosen = settings_of(
+        runtimes=expand(runtime) if runtime else (),
+        tasks=tuple(name for name in names if name not in ("", "none")),
+        tasks_asked=tasks is not None,
+        **settings,
+    )
+    longest = read_manifest(folder).max_length
+    if "lengths" not in settings:
+        chosen = chosen.model_copy(update={"lengths": usual_lengths(longest)})
+    before = None if compare is None else read_result(Path(compare))
+    runs, failures = run_devices(opened, folder, chosen)
+    results = BenchFile(runs=tuple(runs))
+    if not runs:
+        return BenchResult(results, None, tuple(failures))
+    report = build_report(results, before=before)
+    if json_file is not None:
+        write_json(json_file, results.model_dump(mode="json"))
+    if output is not None:
+        write_report(report, Path(output), force)
+    slower = regressions(compare_results(before, results), gate) if before and gate is not None else []
+    return BenchResult(results, report, tuple(failures), (*parity_failures(runs), *slower))

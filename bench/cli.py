@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from msdc.bench.devices.registry import DEVICES, load, usage
-from msdc.bench.option_types import Numbers
+from msdc.bench import bench
+from msdc.bench.devices import DEVICES, load, usage
 from msdc.commands import encode_options, quiet_option
-from msdc.export.runtimes import expand, runtime_choices
+from msdc.export.runtimes import runtime_choices
+from msdc.progress import say
 
 
 class BenchCommand(click.Command):
@@ -31,17 +31,19 @@ class BenchCommand(click.Command):
         return super().make_context(info_name, args, parent, **extra)
 
 
-def _settings(values: MutableMapping[str, Any]) -> Any:
-    from pydantic import ValidationError
+class Numbers(click.ParamType):
+    """Comma-separated whole numbers, as a tuple of int."""
 
-    from msdc.bench.settings import BenchSettings
-    from msdc.errors import InputError
+    name = "N,N"
 
-    try:
-        return BenchSettings(**values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise InputError(f"--{first['loc'][0] if first['loc'] else 'option'}: {first['msg']}") from error
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Parse the text of an option; a tuple (a default) passes through."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            return tuple(int(part) for part in str(value).split(",") if part.strip())
+        except ValueError:
+            self.fail(f"{value!r} is not a list of whole numbers; expected numbers such as 8,32,128", param, ctx)
 
 
 @click.command(cls=BenchCommand)
@@ -65,8 +67,10 @@ def _settings(values: MutableMapping[str, Any]) -> Any:
 @click.option("--data", type=click.Path(path_type=Path), help="Data folder of the named tasks.")
 @encode_options
 @click.option("--affinity", type=Numbers(), default="", help="CPU numbers to run on.")
-@click.option("--cooldown", type=float, default=0.0, show_default=True, help="Seconds to pause before each length.")
-@click.option("--timeout", type=float, default=900.0, show_default=True, help="Seconds per artifact.")
+@click.option(
+    "--cooldown", "cooldown_s", type=float, default=0.0, show_default=True, help="Seconds to pause before each length."
+)
+@click.option("--timeout", "timeout_s", type=float, default=900.0, show_default=True, help="Seconds per artifact.")
 @click.option("--runner", type=click.Path(path_type=Path), help="A native runner that you built.")
 @click.option("--address", metavar="IP[:PORT]",
               help="Where the server of a link listens (127.0.0.1 with adb reverse).  "
@@ -75,39 +79,22 @@ def _settings(values: MutableMapping[str, Any]) -> Any:
 @click.option("--expect", type=int, default=1, show_default=True, help="Phones that answer the link.")
 @click.option("--build-runner", is_flag=True,
               help="Build the native runner for this machine and arm64 devices (kept in the cache).")  # fmt: skip
-@click.option("--import", "imports", multiple=True, type=click.Path(path_type=Path),
-              help="Result measured elsewhere, to show beside these; repeatable.")  # fmt: skip
-@click.option("--compare", "before", type=click.Path(path_type=Path), help="Earlier result to compare with.")
-@click.option("--gate", "gate_percent", type=click.FloatRange(0, 1e6), metavar="PERCENT",
+@click.option("--compare", type=click.Path(path_type=Path), help="Earlier result to compare with.")
+@click.option("--gate", type=click.FloatRange(0, 1e6), metavar="PERCENT",
               help="Fail when a median is more than PERCENT above --compare's, beyond noise.")  # fmt: skip
-@click.option(
-    "--run", "run_folder", type=click.Path(path_type=Path), help="Run folder of msdc distill, for the report."
-)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Report to write: .html, .md or .json.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, allow_dash=True),
               help="Result file to write; - prints it.")  # fmt: skip
-@click.option("--results", "folder", type=click.Path(path_type=Path), help="Folder to write one file per run to.")
-@click.option("--peers", is_flag=True, help="Show published figures of other systems in the report.")
 @click.option("--force", is_flag=True, help="Replace existing files.")
 @quiet_option
 def command(
     bundle: Path | None,
-    device: str,
-    runtime: str | None,
-    tasks: str | None,
-    cooldown: float,
-    timeout: float,
     build_runner: bool,
-    imports: tuple[Path, ...],
-    before: Path | None,
-    gate_percent: float | None,
-    run_folder: Path | None,
-    output: Path | None,
+    compare: Path | None,
+    gate: float | None,
+    lengths: tuple[int, ...] | None,
     json_file: Path | None,
-    folder: Path | None,
-    peers: bool,
-    force: bool,
-    **measuring: Any,
+    **options: Any,
 ) -> None:
     """Measure BUNDLE on a device: latency, load, memory, parity, accuracy. Prints a table; writes results and a report.
 
@@ -119,52 +106,28 @@ def command(
     Exit code 1 when a device fails, its golden vectors differ from those of the export, or --gate is exceeded;
     results are written first.
     """
-    if gate_percent is not None and before is None:
+    if gate is not None and compare is None:
         raise click.UsageError("--gate needs an earlier result: --compare FILE")
-    from msdc.bench.run import BenchRequest, build_runners, run_bench
-
     if build_runner:
+        from msdc.bench.toolchain.build import build_runners
+
         for line in build_runners():
             click.echo(line, err=bundle is not None)
-        if bundle is None and not imports:
+        if bundle is None:
             return
-    if bundle is not None or not imports:
-        from msdc.export.exporters import bundle_or_shipped
+    if lengths is not None:
+        options["lengths"] = lengths
+    to_stdout = str(json_file) == "-"
+    done = bench(
+        bundle, compare=compare, gate=gate, json_file=None if to_stdout else json_file, progress=True, **options
+    )
+    from msdc.bench.report.page import to_text
 
-        bundle = bundle_or_shipped(bundle)
-    no_lengths = measuring["lengths"] is None
-    if no_lengths:
-        del measuring["lengths"]
-    runtimes = expand(runtime) if runtime else ()
-    asked = "graded-pairs" if tasks is None else tasks
-    names = tuple(part.strip() for part in asked.split(",") if part.strip() and part.strip() != "none")
-    settings = _settings(
-        {
-            **measuring,
-            "runtimes": runtimes,
-            "tasks": names,
-            "tasks_asked": tasks is not None,
-            "cooldown_s": cooldown,
-            "timeout_s": timeout,
-            "progress": True,
-        }
-    )
-    request = BenchRequest(
-        bundle=bundle,
-        devices=device,
-        settings=settings,
-        usual_lengths=no_lengths,
-        imports=imports,
-        before=before,
-        gate_percent=gate_percent,
-        run_folder=run_folder,
-        output=output,
-        json_file=json_file,
-        folder=folder,
-        peers=peers,
-        force=force,
-    )
-    run_bench(request, click.echo)
+    if done.report and options["output"] is not None:
+        say(f"report: {options['output']}")
+    if done.report is not None:
+        click.echo(done.results.model_dump_json() if to_stdout else to_text(done.report))
+    done.raise_failures()
 
 
 @click.command()

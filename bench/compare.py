@@ -108,31 +108,23 @@ def percentile_change(
     return float(np.percentile(np.concatenate(after), percent) / base - 1.0), (float(low), float(high))
 
 
-def _beyond(interval: tuple[float, float]) -> int:
-    """-1 when the whole interval is below zero, 1 when above, else 0."""
-    return -1 if interval[1] < 0 else 1 if interval[0] > 0 else 0
-
-
-def _timing(what: str, clock: Clock, old: list[Timing], new: list[Timing], seed: int) -> Difference:
-    before = float(np.median(np.concatenate([timing.samples for timing in old])))
-    after = float(np.median(np.concatenate([timing.samples for timing in new])))
-    if clock == "instructions":
+def _timing(what: str, old: list[Timing], new: list[Timing], seed: int) -> Difference:
+    mine, theirs, unit = ([timing.samples for timing in old], [timing.samples for timing in new], old[0].unit)
+    before, after = (float(np.median(np.concatenate(mine))), float(np.median(np.concatenate(theirs))))
+    if unit == "instructions":
         change = after / before - 1.0
         same = abs(change) <= INSTRUCTION_TOLERANCE
-        verdict: Verdict = "same" if same else ("faster" if change < 0 else "slower")
-        return Difference(what, "instructions", before, after, change, None, verdict)
-    mine, theirs = [timing.samples for timing in old], [timing.samples for timing in new]
+        return Difference(what, unit, before, after, change, None, "same" if same else _side(change))
     change, interval = percentile_change(mine, theirs, 50, seed=seed)
     fastest_change, fastest = percentile_change(mine, theirs, FASTEST_PERCENT, seed=seed)
-    side = _beyond(interval)
-    moved = _beyond(fastest) == side and abs(fastest_change) >= MATERIAL
-    verdict = "noise" if side == 0 or not moved else ("faster" if side < 0 else "slower")
-    return Difference(what, "ms", before, after, change, interval, verdict)
+    # Both intervals lie on one side of zero, and the fastest runs moved by what matters.
+    moved = min(*interval, *fastest) > 0 or max(*interval, *fastest) < 0
+    verdict = _side(interval[0]) if moved and abs(fastest_change) >= MATERIAL else "noise"
+    return Difference(what, unit, before, after, change, interval, verdict)
 
 
-def _plain(what: str, unit: str, old: float, new: float, less: Verdict, more: Verdict) -> Difference:
-    change = new / old - 1.0 if old else 0.0
-    return Difference(what, unit, old, new, change, None, "same" if old == new else (less if new < old else more))
+def _side(change: float) -> Verdict:
+    return "faster" if change < 0 else "slower"
 
 
 Groups = dict[tuple[str, ...], list[DeviceRun]]
@@ -155,43 +147,38 @@ def _groups(old: BenchFile, new: BenchFile) -> tuple[Groups, Groups]:
 
 
 def _differences(old: list[DeviceRun], new: list[DeviceRun], seed: int) -> list[Difference]:
-    first_old, first_new, clock = old[0], new[0], old[0].clock
-    found = [_plain("program bytes", "bytes", first_old.artifact.bytes, first_new.artifact.bytes, "smaller", "larger")]
+    was, now = old[0], new[0]
+    size, size_now = was.artifact.bytes, now.artifact.bytes
+    verdict: Verdict = "same" if size == size_now else "smaller" if size_now < size else "larger"
+    change = size_now / size - 1.0 if size else 0.0
+    found = [Difference("program bytes", "bytes", size, size_now, change, None, verdict)]
 
-    def by_length(runs: list[DeviceRun]) -> dict[int | None, list[Timing]]:
-        table: dict[int | None, list[Timing]] = {}
-        for run in runs:
-            for timing in run.latency:
-                table.setdefault(timing.length, []).append(timing)
-        return table
+    def timed(what: str, mine: Sequence[Timing | None], theirs: Sequence[Timing | None]) -> None:
+        before, after = ([timing for timing in side if timing is not None] for side in (mine, theirs))
+        if before and after:
+            found.append(_timing(what, before, after, seed))
 
-    before, after = by_length(old), by_length(new)
-    for length in [length for length in before if length in after]:
-        found.append(_timing(f"latency, {length} tokens, median", clock, before[length], after[length], seed))
-    for name, title in (("tokenize", "tokenization, median"), ("pipeline", "text to vector, median")):
-        mine = [timing for run in old if (timing := getattr(run, name)) is not None]
-        theirs = [timing for run in new if (timing := getattr(run, name)) is not None]
-        if mine and theirs:
-            found.append(_timing(title, clock, mine, theirs, seed))
-    if clock == "wall" and first_old.load and first_new.load:
+    def single(what: str, unit: str, before: float, after: float, change: float) -> None:
         # One sample each: a difference can be shown, but not judged.
-        change = first_new.load / first_old.load - 1.0
-        found.append(Difference("load", "ms", first_old.load, first_new.load, change, None, "unknown"))
-    if first_old.memory and first_new.memory:
-        was, now = first_old.memory, first_new.memory
-        rise_old, rise_new = was.warm.anon_mib - was.start.anon_mib, now.warm.anon_mib - now.start.anon_mib
-        change = rise_new / rise_old - 1.0 if rise_old > 0 else 0.0
-        what = "anonymous memory over start, warm"
-        found.append(Difference(what, "MiB", rise_old, rise_new, change, None, "unknown"))
-    scores = {(a.task, a.name): a for a in first_old.accuracy if a.spearman is not None}
-    for entry in first_new.accuracy:
+        found.append(Difference(what, unit, before, after, change, None, "unknown"))
+
+    for length in dict.fromkeys(timing.length for run in old for timing in run.latency):
+        before, after = ([t for run in runs for t in run.latency if t.length == length] for runs in (old, new))
+        timed(f"latency, {length} tokens, median", before, after)
+    timed("tokenization, median", [run.tokenize for run in old], [run.tokenize for run in new])
+    timed("text to vector, median", [run.pipeline for run in old], [run.pipeline for run in new])
+    if was.clock == "wall" and was.load and now.load:
+        single("load", "ms", was.load, now.load, now.load / was.load - 1.0)
+    if was.memory and now.memory:
+        rise, rise_now = (run.memory.warm.anon_mib - run.memory.start.anon_mib for run in (was, now) if run.memory)
+        single("anonymous memory over start, warm", "MiB", rise, rise_now, rise_now / rise - 1.0 if rise > 0 else 0.0)
+    scores = {(a.task, a.name): a.spearman for a in was.accuracy}
+    for entry in now.accuracy:
         twin = scores.get((entry.task, entry.name))
-        if twin is None or twin.spearman is None or entry.spearman is None:
-            continue
-        change = entry.spearman - twin.spearman
-        verdict: Verdict = "same" if change == 0 else "unknown"
-        what = f"Spearman, {entry.name}"
-        found.append(Difference(what, "x100", twin.spearman, entry.spearman, change, None, verdict))
+        if twin is not None and entry.spearman is not None:
+            change = entry.spearman - twin
+            verdict = "same" if change == 0 else "unknown"
+            found.append(Difference(f"Spearman, {entry.name}", "x100", twin, entry.spearman, change, None, verdict))
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from msdc.bench.option_types import Numbers
+from msdc.bench.cli import Numbers
 from msdc.commands import prompt_options, quiet_option
 from msdc.export.runtimes import RUNTIMES
 

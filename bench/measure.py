@@ -1,23 +1,162 @@
-"""Parts of a result from a device's answer; the same for every device.
+"""What is measured, the same on every device: settings, sentences of the tasks, the artifact, parity.
 
-Shapes: N golden texts, D sentence width.
+Accuracy on a device: `collect` the tasks, embed `Tasks.texts` on the device, score the vectors on the host.
+
+Shapes: U distinct texts, N golden texts, D sentence width.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from msdc.bench.result import Artifact, Parity
-from msdc.errors import MsdcError
+from msdc.bench.accuracy.sets import find_data_folder, select_sets
+from msdc.bench.accuracy.task import Settings, Task, plain
+from msdc.bench.accuracy.vectors import VectorStore
+from msdc.bench.result import Accuracy, Artifact, DeviceRun, Parity
+from msdc.encoders.folder import with_prompt
+from msdc.errors import InputError, MsdcError
+from msdc.export.bundle import defaults_of
 from msdc.export.manifest import GOLDEN_FILE, Manifest
 from msdc.export.mobile.sizes import deflated
 from msdc.export.runtimes import RuntimeName
 from msdc.scores import cosine_rows
+
+USUAL_LENGTHS = (8, 32, 128)
+RESAMPLES = 1000
+
+
+def usual_lengths(longest: int) -> tuple[int, ...]:
+    """8, 32 and 128 tokens; lengths beyond the artifact's longest input are replaced by it."""
+    return tuple(sorted({min(length, longest) for length in USUAL_LENGTHS}))
+
+
+class BenchSettings(BaseModel):
+    """What to measure; the same for every device, so that their numbers can be compared."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    runtimes: tuple[RuntimeName, ...] = Field(default=(), description="empty: every program the bundle holds")
+    lengths: tuple[int, ...] = Field(default=USUAL_LENGTHS, min_length=1, description="tokens with special ids")
+    runs: int = Field(default=100, ge=1, le=100_000, description="timed runs per length")
+    warmup: int = Field(default=10, ge=0, le=10_000, description="untimed runs before them, per length")
+    threads: int = Field(default=1, ge=1, le=256)
+    tasks: tuple[str, ...] = Field(default=(), description="graded-pairs, sts17, sts=FILE; scored on device vectors")
+    tasks_asked: bool = Field(default=True, description="false: the default, which slow devices skip")
+    prompt_name: str | None = Field(default=None, description="prompt before the tasks' texts, by name")
+    prompt: str | None = Field(default=None, description="the same, as text")
+    truncate_dim: int | None = Field(default=None, ge=1, description="width of the tasks' vectors; None: the bundle's")
+    data: Path | None = Field(default=None, description="folder of the named tasks' files")
+    timeout_s: float = Field(default=900.0, gt=0, le=1e6, description="per artifact")
+    cooldown_s: float = Field(default=0.0, ge=0, le=1e6, description="pause between artifacts and lengths, for phones")
+    affinity: tuple[int, ...] = Field(default=(), description="CPU numbers to run on; empty: any")
+    runner: Path | None = Field(default=None, description="a native runner built by the user, for native devices")
+    address: str | None = Field(default=None, description="IP[:PORT] that a link's server listens at; None: found")
+    tls: bool = Field(default=False, description="the link's server has a self-signed certificate")
+    expect: int = Field(default=1, ge=1, le=100, description="phones that answer a link")
+    progress: bool = False
+
+    def prompt_text(self, manifest: Manifest) -> str:
+        """The prompt before the tasks' texts.
+
+        Raises:
+            InputError: the bundle has no such prompt.
+        """
+        return defaults_of(manifest).prompt(self.prompt, self.prompt_name)
+
+    def device_texts(self, manifest: Manifest, texts: Sequence[str]) -> list[str]:
+        """The tasks' texts as the device receives them: the prompt before each.
+
+        Raises:
+            InputError: the bundle has no such prompt.
+        """
+        return with_prompt(self.prompt_text(manifest), texts)
+
+    def vector_width(self, manifest: Manifest) -> int:
+        """Numbers of a vector that the tasks score.
+
+        Raises:
+            InputError: the bundle's vectors have fewer than asked for.
+        """
+        return defaults_of(manifest).width(manifest.width, self.truncate_dim)
+
+    @field_validator("lengths")
+    @classmethod
+    def _lengths(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if any(length < 2 for length in value):
+            raise ValueError("a length counts the two special ids, so it is at least 2")
+        return tuple(sorted(set(value)))
+
+
+def settings_of(**values: Any) -> BenchSettings:
+    """Settings from options of the command line.
+
+    Raises:
+        InputError: one is unknown or out of range; names it.
+    """
+    try:
+        return BenchSettings(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0]).removesuffix("_s") if first["loc"] else "option"
+        raise InputError(f"--{name}: {first['msg']}") from error
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """Tasks with their data, read and checked: (name as requested, task, data)."""
+
+    loaded: tuple[tuple[str, Task, Any], ...]
+
+    def texts(self) -> list[str]:
+        """Distinct sentences of all tasks, in order of appearance."""
+        return list(dict.fromkeys(text for _, _, data in self.loaded for text in data.texts()))
+
+    def score(self, model: Any, resamples: int = RESAMPLES) -> tuple[Accuracy, ...]:
+        """Scores of `model` (anything with `.encode`); each distinct sentence is encoded once."""
+        store = model if isinstance(model, VectorStore) else VectorStore(model)
+        found = []
+        for name, task, data in self.loaded:
+            scores = plain(task.score(store, data.content, Settings(resamples=resamples)).scores)
+            found.append(Accuracy(task=task.name, name=name, **scores))
+        return tuple(found)
+
+    def score_vectors(self, name: str, texts: Sequence[str], vectors_UD: np.ndarray) -> tuple[Accuracy, ...]:
+        """Scores of vectors [U, D] that a device computed for `texts`.
+
+        Raises:
+            MsdcError: another number of vectors came back.
+        """
+        if not self.loaded:
+            return ()
+        if len(texts) != len(vectors_UD):
+            raise MsdcError(f"{name}: {len(vectors_UD)} vectors came back for {len(texts)} texts")
+        rows = {text: row for row, text in enumerate(texts)}
+
+        def encode(asked: Sequence[str], **_: Any) -> np.ndarray:
+            return vectors_UD[[rows[text] for text in asked]]
+
+        return self.score(SimpleNamespace(name=name, width=int(vectors_UD.shape[1]), encode=encode))
+
+
+def collect(settings: BenchSettings) -> Tasks:
+    """Read the data of every requested task; names are those of `msdc evaluate`: graded-pairs, sts17/es-en, sts=FILE.
+
+    Raises:
+        InputError: an unknown task, absent or bad data, or a task that needs a second model.
+    """
+    found = select_sets(settings.tasks, find_data_folder(settings.data))
+    for job in found.sets:
+        if job.task.needs_reference:
+            raise InputError(f"task {job.name} compares two models: run it with msdc evaluate")
+    return Tasks(tuple((job.name, job.task, job.load()) for job in found.sets))
 
 
 @functools.lru_cache(maxsize=32)
@@ -93,3 +232,18 @@ def compare_golden(
         ids_equal=not differ,
         ids_differ=tuple(differ),
     )
+
+
+def parity_failures(runs: Sequence[DeviceRun]) -> list[str]:
+    """One line per run whose golden vectors or token ids differ from those of the export."""
+    found = []
+    for run in runs:
+        if run.parity is None:
+            continue
+        if not vectors_agree(run.parity):
+            mean, least = f"{run.parity.mean_cosine:.4f}", f"{run.parity.min_cosine:.4f}"
+            gates = f"(gates {PARITY_GATE} and {SINGLE_GATE:.3g})"
+            found.append(f"{run.title}: golden vectors agree only to mean cosine {mean}, lowest {least} {gates}")
+        if not run.parity.ids_equal:
+            found.append(f"{run.title}: {len(run.parity.ids_differ)} golden texts get other token ids")
+    return found

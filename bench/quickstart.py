@@ -16,13 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from msdc.bench.devices.python import PythonDevice
+from msdc.bench.devices.host import PythonDevice
+from msdc.bench.measure import BenchSettings, Tasks, collect, parity_failures, usual_lengths
 from msdc.bench.report.inputs import Twin
 from msdc.bench.report.page import build_report, write_report
 from msdc.bench.result import BenchFile, ModelScores
-from msdc.bench.run import parity_failures
-from msdc.bench.settings import BenchSettings, usual_lengths
-from msdc.bench.workload import Tasks, collect
 from msdc.compress.student.stock import to_student
 from msdc.distill import distill
 from msdc.distill.assistant import load_named

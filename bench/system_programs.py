@@ -8,12 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msdc.errors import MsdcError
-from msdc.processes import Finished, end_of_signal, python_child, run_program
-
-__all__ = [
-    "PACKAGES", "Finished", "end_of_signal", "find", "last_words", "missing", "python_child", "require", "run_program",
-    "run_tool",
-]  # fmt: skip
+from msdc.processes import run_program
 
 # program -> Debian package
 PACKAGES = {

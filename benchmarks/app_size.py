@@ -25,7 +25,7 @@ from typing import Any
 
 from results_page import add_write_option, table, write_page
 
-from msdc.bench.toolchain.cache import cached_folder
+from msdc.bench.toolchain.packages import cached_folder
 from msdc.bench.toolchain.sdk import native_sdk
 from msdc.export.mobile.module import CORE, HERE
 from msdc.export.mobile.sizes import MEASURED, deflated

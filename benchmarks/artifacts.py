@@ -74,7 +74,7 @@ def items_of(folder: Path, name: str) -> list[Item]:
 def measure(items: Sequence[Item], rounds: int, runs: int, cpu: int | None) -> None:
     """Run all items in turn, `rounds` times, each in a new native process."""
     from msdc.bench.devices.host import HostDevice
-    from msdc.bench.settings import BenchSettings
+    from msdc.bench.measure import BenchSettings
 
     affinity = () if cpu is None else (cpu,)
     for number in range(rounds):

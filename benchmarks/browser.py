@@ -115,7 +115,7 @@ def browser_round(name: str, bundle: Path, lines: Sequence[str], queries: Sequen
     """The search page in one browser with a fresh profile."""
     from web_pages import ANSWER_S, site
 
-    from msdc.bench.devices.browser.engines import engine_of, opened
+    from msdc.bench.devices.web.browser import engine_of, opened
 
     request, page = work / "request", work / "page"
     request.mkdir(exist_ok=True)
@@ -140,9 +140,9 @@ def browser_round(name: str, bundle: Path, lines: Sequence[str], queries: Sequen
 
 def device_round(name: str | None, bundle: Path, data: Path, tasks: tuple[str, ...]) -> Any:
     """One device run: the named browser, or Python's native ONNX Runtime."""
-    from msdc.bench.devices.browser.device import BrowserDevice
-    from msdc.bench.devices.python import PythonDevice
-    from msdc.bench.settings import BenchSettings
+    from msdc.bench.devices.host import PythonDevice
+    from msdc.bench.devices.web.browser import BrowserDevice
+    from msdc.bench.measure import BenchSettings
 
     settings = BenchSettings(runtimes=("onnx",), runs=RUNS, lengths=LENGTHS, tasks=tasks, data=data)
     (run,) = (PythonDevice() if name is None else BrowserDevice(name)).run(bundle, settings)

@@ -14,10 +14,9 @@ from pathlib import Path
 
 from results_page import add_write_option, model_version, table, write_page
 
-from msdc.bench.devices.emulator.device import EmulatorDevice
+from msdc.bench.devices.emulator import EmulatorDevice
+from msdc.bench.measure import BenchSettings, collect
 from msdc.bench.result import DeviceRun
-from msdc.bench.settings import BenchSettings
-from msdc.bench.workload import collect
 from msdc.export.bundle import load_bundle
 
 MODEL, TASK = "all-MiniLM-L6-v2", "sts17/en-en"

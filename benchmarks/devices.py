@@ -22,11 +22,11 @@ from typing import Any
 from results_page import add_write_option, table, write_page
 
 from msdc.bench.devices.adb import AdbDevice
-from msdc.bench.devices.emulator.image import create_image
-from msdc.bench.devices.emulator.machine import EmulatorMachine
+from msdc.bench.devices.emulator import EmulatorMachine
+from msdc.bench.devices.emulator_image import create_image
 from msdc.bench.devices.host import HostDevice
+from msdc.bench.measure import BenchSettings
 from msdc.bench.result import DeviceRun
-from msdc.bench.settings import BenchSettings
 
 VOCABULARY, BOTTLENECK, HIDDEN, HEADS, UNIT_LAYERS, REPEATS = 250_002, 128, 384, 12, 3, 4
 STYLES = ("multi-method", "forward")

@@ -80,18 +80,17 @@ def shortened(bundle: Path) -> Path:
 
 def measure(name: str, bundle: Path) -> list[dict[str, Any]]:
     """Every program of a bundle on the emulated machine."""
-    from msdc.bench.devices.adb import Remote, run_remote
-    from msdc.bench.devices.base import open_bundle
-    from msdc.bench.devices.emulator.image import create_image
-    from msdc.bench.devices.emulator.machine import CPUS, EmulatorMachine
-    from msdc.bench.settings import BenchSettings
+    from msdc.bench.devices.adb import run_remote
+    from msdc.bench.devices.base import open_jobs
+    from msdc.bench.devices.emulator import EmulatorMachine, emulated
+    from msdc.bench.devices.emulator_image import create_image
+    from msdc.bench.measure import BenchSettings
 
     settings = BenchSettings(lengths=LENGTHS, runs=3, warmup=1, timeout_s=3000)
-    manifest, tasks = open_bundle(bundle, settings)
+    jobs = open_jobs(bundle, settings)
     found = []
     with EmulatorMachine(create_image(), "a76", memory_mib=MEMORY_MIB, disk_mib=DISK_MIB) as machine:
-        remote = Remote(machine.adb, "emulator", f"emulated {CPUS['a76'].title}", "instructions", True, ())
-        for run in run_remote(remote, bundle, manifest, settings, tasks):
+        for run in run_remote(emulated(machine, "a76", ()), jobs):
             assert run.memory is not None and run.parity is not None
             row: dict[str, Any] = {
                 "name": name,

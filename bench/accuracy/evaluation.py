@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import JsonValue
 
-from msdc.bench import ModelSource
 from msdc.bench.accuracy.contamination import Findings, check
 from msdc.bench.accuracy.document import FORMAT, KIND, Document, read_document
 from msdc.bench.accuracy.models import (
@@ -35,6 +34,10 @@ from msdc.errors import InputError
 from msdc.export.manifest import read_manifest
 from msdc.machine import versions
 from msdc.progress import warn
+
+if TYPE_CHECKING:
+    from msdc.bench import ModelSource
+
 
 PACKAGES = ("msdc", "numpy", "scipy", "scikit-learn", "faiss-cpu", "torch", "executorch", "onnxruntime")
 

@@ -8,9 +8,8 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from msdc.bench import ModelSource
 from msdc.bench.accuracy.contamination import corpus_streams
 from msdc.bench.accuracy.task import Settings
 from msdc.bench.accuracy.vectors import TruncatedVectors, VectorFiles, VectorStore
@@ -20,6 +19,10 @@ from msdc.encoders.folder import is_reserved
 from msdc.errors import InputError
 from msdc.machine import usable_cores
 from msdc.progress import warn
+
+if TYPE_CHECKING:
+    from msdc.bench import ModelSource
+
 
 RECIPE = "recipe.yaml"
 NO_CORPUS = "no --corpus given"

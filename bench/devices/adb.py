@@ -1,19 +1,22 @@
-"""A device with adbd, Android or any Linux: push, run under a time limit, pull, and remove everything."""
+"""A device with adbd, Android or any Linux: push, run under a time limit, pull, and remove everything.
+
+Its battery, temperatures and frequencies are read through its shell; absent sources give None.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import re
+import secrets
 import shlex
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from msdc.bench.devices.adb_client import Adb, DeviceGone, Shell, attached, choose_serial
-from msdc.bench.devices.base import Device, chosen_runtimes, open_bundle
-from msdc.bench.devices.device_state import SCRIPT, parse_state
+from msdc.bench.devices.adb_client import Adb, DeviceGone, attached, choose_serial
+from msdc.bench.devices.base import Device, Job, open_jobs
 from msdc.bench.devices.runner_protocol import (
     ANSWER,
     MAX_ANSWER_BYTES,
@@ -21,22 +24,21 @@ from msdc.bench.devices.runner_protocol import (
     USAGE_CODE,
     VECTORS,
     Answer,
-    RunnerJob,
+    bundle_files,
     device_info,
     device_run,
     read_answer,
     runner_error,
     sentinel,
+    write_request,
 )
+from msdc.bench.measure import BenchSettings
 from msdc.bench.result import Clock, DeviceRun, DeviceState
-from msdc.bench.settings import BenchSettings
 from msdc.bench.system_programs import find, last_words, require
-from msdc.bench.toolchain.build import can_build
-from msdc.bench.toolchain.runner import RunnerBuild
-from msdc.bench.workload import Tasks
+from msdc.bench.toolchain.build import RunnerBuild, can_build, native_runner
 from msdc.errors import InputError, MsdcError
-from msdc.export.manifest import Manifest
 from msdc.files import sha256_file
+from msdc.processes import Finished
 from msdc.progress import say, track
 
 PLACES = ("/data/local/tmp", "/tmp")
@@ -45,6 +47,26 @@ SPARE_BYTES = 4 * 1024 * 1024
 # Added to the device's own limit: for start-up, for the answer, and for devices without `timeout`.
 GRACE_S = 20.0
 COME_BACK_S = 20.0
+# What a runner says of a bundle that differs from its manifest, and a shell of a program of another machine.
+DAMAGED = ("sha256 differs", "bytes where the manifest says", "seal does not match")
+FOREIGN = ("exec format error", "syntax error", "not executable", "wrong elf class", "cannot execute",
+           "invalid elf header")  # fmt: skip
+# One line per fact: path, equals sign, first line of the file. dumpsys reports the battery where /sys does not.
+SCRIPT = """
+for f in /sys/class/thermal/thermal_zone*/type /sys/class/thermal/thermal_zone*/temp \\
+    /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq /sys/class/power_supply/*/type \\
+    /sys/class/power_supply/*/capacity /sys/class/power_supply/*/status /sys/class/power_supply/*/temp \\
+    /proc/loadavg; do
+    if [ -r "$f" ]; then echo "$f=$(head -n 1 "$f" 2>/dev/null)"; fi
+done
+if command -v dumpsys >/dev/null 2>&1; then
+    dumpsys battery 2>/dev/null | sed -n 's/^ *\\([a-zA-Z ]*\\): /dumpsys.\\1=/p'
+fi
+true
+"""
+CHARGING = {"charging": True, "full": True, "discharging": False, "not charging": False}
+# BatteryManager.BATTERY_STATUS_*
+DUMPSYS_STATUS = {"2": True, "3": False, "4": False, "5": True}
 
 
 @dataclass(frozen=True)
@@ -55,7 +77,6 @@ class Remote:
     kind: str = "adb"
     name: str | None = None
     clock: Clock = "wall"
-    emulated: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -155,21 +176,6 @@ class RemoteFolder:
                 raise MsdcError(f"device {self.adb.serial}: {path.name} was damaged on its way there; run again")
 
 
-def _pushed_bytes(job: RunnerJob, runner: RunnerBuild) -> int:
-    listed = job.manifest.files
-    bundle = sum(listed[name].bytes for name in job.bundle_files if name in listed)
-    return bundle + sum(path.stat().st_size for path in runner.files)
-
-
-def _free_or_full(folder: RemoteFolder, needed: int) -> None:
-    free = folder.free_bytes()
-    if free is not None and free < needed + SPARE_BYTES:
-        raise MsdcError(
-            f"device {folder.adb.serial}: its disk is full: {free / 2**20:.0f} MiB free, "
-            f"the run needs {(needed + SPARE_BYTES) / 2**20:.0f}"
-        )
-
-
 def _start_line(runner: RunnerBuild, timeout_s: float) -> str:
     program = shlex.quote(f"./{runner.program.name}")
     if runner.loader is not None:
@@ -180,6 +186,80 @@ def _start_line(runner: RunnerBuild, timeout_s: float) -> str:
         limit=""
         if command -v timeout >/dev/null 2>&1; then limit="timeout -s KILL {int(timeout_s) + 1}"; fi
         LD_LIBRARY_PATH="$PWD/lib" $limit {program} {REQUEST}"""
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def parse_facts(text: str) -> dict[str, str]:
+    """path -> value of the lines that `SCRIPT` prints."""
+    pairs = (line.partition("=") for line in text.splitlines())
+    return {path.strip(): value.strip() for path, separator, value in pairs if separator and value.strip()}
+
+
+def _thermal(facts: Mapping[str, str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for path, value in facts.items():
+        match = re.fullmatch(r"(/sys/class/thermal/(thermal_zone\d+))/temp", path)
+        number = _number(value) if match else None
+        if match is None or number is None:
+            continue
+        name = facts.get(f"{match[1]}/type", match[2])
+        # Zones report thousandths of a degree, with some vendors whole degrees. Two zones may share a type.
+        celsius = number / 1000 if abs(number) >= 1000 else number
+        found[name if name not in found else f"{name} {match[2]}"] = round(celsius, 2)
+    return found
+
+
+def _battery(facts: Mapping[str, str]) -> tuple[float | None, float | None, bool | None]:
+    """Percent, degrees Celsius, charging."""
+    folder = next(
+        (path.removesuffix("/type") for path, value in facts.items()
+         if path.startswith("/sys/class/power_supply/") and path.endswith("/type") and value == "Battery"),
+        None,
+    )  # fmt: skip
+    percent = tenths = charging = None
+    if folder is not None:
+        percent = _number(facts.get(f"{folder}/capacity", ""))
+        tenths = _number(facts.get(f"{folder}/temp", ""))
+        charging = CHARGING.get(facts.get(f"{folder}/status", "").lower())
+    if percent is None:
+        percent = _number(facts.get("dumpsys.level", ""))
+    if tenths is None:
+        tenths = _number(facts.get("dumpsys.temperature", ""))
+    if charging is None:
+        charging = DUMPSYS_STATUS.get(facts.get("dumpsys.status", ""))
+    return percent, None if tenths is None else tenths / 10, charging
+
+
+def parse_state(text: str) -> DeviceState:
+    """The device state in the output of `SCRIPT`."""
+    facts = parse_facts(text)
+    percent, celsius, charging = _battery(facts)
+    speeds = sorted(
+        (int(match[1]), number / 1000)
+        for path, value in facts.items()
+        if (match := re.search(r"/cpu(\d+)/cpufreq/", path)) and (number := _number(value)) is not None
+    )
+    return DeviceState(
+        battery_percent=percent,
+        battery_c=celsius,
+        charging=charging,
+        thermal_c=_thermal(facts),
+        cpu_mhz=tuple(mhz for _, mhz in speeds),
+        load_1min=_number(facts.get("/proc/loadavg", "").split(" ")[0]),
+    )
+
+
+def read_state(adb: Adb) -> DeviceState | None:
+    """The device's state now; None where it cannot be read."""
+    with contextlib.suppress(MsdcError):
+        return parse_state(adb.shell(SCRIPT, timeout_s=30).output)
+    return None
 
 
 def out_of_memory(adb: Adb, elapsed_s: float) -> str | None:
@@ -194,126 +274,108 @@ def out_of_memory(adb: Adb, elapsed_s: float) -> str | None:
     return None
 
 
-def _killed(remote: Remote, job: RunnerJob, elapsed_s: float) -> MsdcError:
-    """Why a runner was ended by SIGKILL: its time limit, or lack of memory."""
-    where = f"{job.runtime} on {remote.adb.serial}"
-    if elapsed_s >= job.settings.timeout_s:
-        return MsdcError(f"{where}: no result after {job.settings.timeout_s:g} s; stopped")
-    word = out_of_memory(remote.adb, elapsed_s)
-    if word is not None:
-        return MsdcError(f"{where}: out of memory on the device ({word})")
-    return MsdcError(f"{where}: the runner was killed (out of memory? the device's log does not say)")
-
-
-def _failure(remote: Remote, job: RunnerJob, done: Shell, elapsed_s: float) -> MsdcError:
-    where = f"{job.runtime} on {remote.adb.serial}"
+def _failure(remote: Remote, job: Job, done: Finished, elapsed_s: float) -> MsdcError:
+    """Why the runner gave no answer."""
+    where, timeout_s = f"{job.runtime} on {remote.adb.serial}", job.settings.timeout_s
     # Without adb's newer protocol both streams are mixed.
     output = f"{done.errors}\n{done.output}"
-    word = runner_error(output)
+    word, tail = runner_error(output), last_words(output)
     if word is not None:
         if "disk full" in word or "No space left" in word:
             return MsdcError(f"{where}: the device's disk is full ({word})")
         # The host checked the bundle before the push, so a bundle damaged on the device was damaged on its way.
-        damaged = "sha256 differs" in word or "bytes where the manifest says" in word or "seal does not match" in word
-        if damaged:
+        if any(sign in word for sign in DAMAGED):
             return MsdcError(f"{where}: the bundle was damaged on its way to the device ({word}); run again")
         return (InputError if done.code == USAGE_CODE else MsdcError)(f"{where}: {word}")
-    lowered = output.lower()
-    if any(sign in lowered for sign in ("exec format error", "syntax error", "not executable", "wrong elf class",
-                                        "cannot execute", "invalid elf header")):  # fmt: skip
-        return MsdcError(f"{where}: the runner is not a program for this device ({last_words(output)})")
     # The file is present and intact (its hash was compared), so "not found" is its interpreter or its format.
-    if done.code in (126, 127):
-        return MsdcError(
-            f"{where}: the runner is not a program for this device ({last_words(output) or 'not started'})"
-        )
+    if done.code in (126, 127) or any(sign in output.lower() for sign in FOREIGN):
+        return MsdcError(f"{where}: the runner is not a program for this device ({tail or 'not started'})")
     if done.code in (137, 124, 9):
-        return _killed(remote, job, elapsed_s)
+        if elapsed_s >= timeout_s:
+            return MsdcError(f"{where}: no result after {timeout_s:g} s; stopped")
+        word = out_of_memory(remote.adb, elapsed_s)
+        if word is not None:
+            return MsdcError(f"{where}: out of memory on the device ({word})")
+        return MsdcError(f"{where}: the runner was killed (out of memory? the device's log does not say)")
     if done.code > 128:
         return MsdcError(f"{where}: the runner was ended by signal {done.code - 128}")
-    tail = last_words(output)
     return MsdcError(f"{where}: the runner ended with code {done.code} and no result" + (f" ({tail})" if tail else ""))
 
 
-def _run_in(folder: RemoteFolder, remote: Remote, job: RunnerJob, runner: RunnerBuild, local: Path) -> Answer:
+def _run_in(folder: RemoteFolder, remote: Remote, job: Job, runner: RunnerBuild, local: Path) -> Answer:
     """Push, run, pull."""
-    where = f"{job.runtime} on {remote.adb.serial}"
-    asked = job.write_request(local, f"{folder.path}/bundle", folder.path)
-    _free_or_full(folder, _pushed_bytes(job, runner) + sum(path.stat().st_size for path in asked))
-    folder.push([runner.program, *asked])
+    adb, timeout_s = remote.adb, job.settings.timeout_s
+    where = f"{job.runtime} on {adb.serial}"
+    nonce, asked = write_request(job, local, f"{folder.path}/bundle", folder.path, remote.clock)
+    program, bundle = ([runner.program, *asked], [job.bundle / name for name in bundle_files(job)])
+    needed = sum(path.stat().st_size for path in (*program, *runner.libraries, *bundle)) + SPARE_BYTES
+    free = folder.free_bytes()
+    if free is not None and free < needed:
+        raise MsdcError(
+            f"device {adb.serial}: its disk is full: {free / 2**20:.0f} MiB free, the run needs {needed / 2**20:.0f}"
+        )
+    folder.push(program)
     if runner.libraries:
         folder.push(runner.libraries, "lib")
-    folder.push([job.bundle / name for name in job.bundle_files], "bundle")
+    folder.push(bundle, "bundle")
     # The runner itself checks the bundle's files against the manifest; the runner is checked here.
-    folder.check([runner.program, *asked])
+    folder.check(program)
     if runner.libraries:
         folder.check(runner.libraries, "lib")
-    program = shlex.quote(f"./{runner.program.name}")
-    remote.adb.shell(f"cd {folder.path} && chmod 755 {program} lib/* 2>/dev/null; true")
+    adb.shell(f"cd {folder.path} && chmod 755 {shlex.quote(f'./{runner.program.name}')} lib/* 2>/dev/null; true")
     start = time.monotonic()
-    timeout_s = job.settings.timeout_s
     try:
-        done = remote.adb.run_long(f"cd {folder.path}{_start_line(runner, timeout_s)}", timeout_s=timeout_s + GRACE_S)
+        done = adb.run_long(f"cd {folder.path}{_start_line(runner, timeout_s)}", timeout_s=timeout_s + GRACE_S)
     except DeviceGone as error:
         # When memory runs out, the kernel may kill adbd with the runner, or before it.
         elapsed_s = time.monotonic() - start
-        word = out_of_memory(remote.adb, elapsed_s) if remote.adb.come_back(COME_BACK_S) else None
+        word = out_of_memory(adb, elapsed_s) if adb.come_back(COME_BACK_S) else None
         if word is not None:
             raise MsdcError(f"{where}: out of memory on the device ({word})") from error
         raise
     elapsed_s = time.monotonic() - start
     if done is None:
         raise MsdcError(f"{where}: no result after {timeout_s:g} s; stopped")
-    hashes = sentinel(done.output, job.nonce)
+    hashes = sentinel(done.output, nonce)
     if hashes is None:
         raise _failure(remote, job, done, elapsed_s)
     for name in (ANSWER, VECTORS):
-        remote.adb.pull(f"{folder.path}/{name}", local / name, MAX_ANSWER_BYTES)
-    return read_answer(job, where, local / ANSWER, local / VECTORS, hashes)
+        adb.pull(f"{folder.path}/{name}", local / name, MAX_ANSWER_BYTES)
+    return read_answer(job, where, local, hashes, remote.clock)
 
 
-def read_state(adb: Adb) -> DeviceState | None:
-    """The device's state now; None where it cannot be read."""
-    with contextlib.suppress(MsdcError):
-        return parse_state(adb.shell(SCRIPT, timeout_s=30).output)
-    return None
-
-
-def _property(adb: Adb, name: str) -> str:
-    done = adb.shell(f"command -v getprop >/dev/null 2>&1 && getprop {name}; true")
-    return done.output.strip()
-
-
-def _names(remote: Remote) -> tuple[str, str]:
-    """Name and system of the device, from Android's properties where it has them."""
-    model = _property(remote.adb, "ro.product.model")
-    release = _property(remote.adb, "ro.build.version.release")
-    system = f"Android {release}" if release else ""
-    return remote.name or model or remote.adb.serial, system
-
-
-def run_remote(
-    remote: Remote, bundle: Path, manifest: Manifest, settings: BenchSettings, tasks: Tasks
-) -> Iterator[DeviceRun]:
-    """Run each requested artifact on a device that responds.
+def run_remote(remote: Remote, jobs: Sequence[Job]) -> Iterator[DeviceRun]:
+    """Run each job on a device that responds.
 
     Raises:
         InputError: the runner or the bundle is not for this device.
         MsdcError: the device failed; files of the run are removed where it still responds.
     """
-    machine = remote.adb.shell("uname -m").output.strip()
-    name, system = _names(remote)
-    for index, runtime in enumerate(chosen_runtimes(manifest.runtimes, settings, bundle)):
-        job = RunnerJob(bundle.resolve(), manifest, runtime, settings, tasks, remote.clock)
-        job.check_tokenizer()
-        runner = job.runner(machine)
-        if index and settings.cooldown_s:
-            time.sleep(settings.cooldown_s)
-        before = read_state(remote.adb)
-        with tempfile.TemporaryDirectory(prefix="msdc-bench-") as local, RemoteFolder(remote.adb, job.nonce) as folder:
+    adb = remote.adb
+    machine = adb.shell("uname -m").output.strip()
+    model, release = (
+        adb.shell(f"command -v getprop >/dev/null 2>&1 && getprop {name}; true").output.strip()
+        for name in ("ro.product.model", "ro.build.version.release")
+    )
+    for index, job in enumerate(jobs):
+        job.native_tokenizer()
+        runner = native_runner(job.runtime, machine, job.settings.runner)
+        if index and job.settings.cooldown_s:
+            time.sleep(job.settings.cooldown_s)
+        before = read_state(adb)
+        with (
+            tempfile.TemporaryDirectory(prefix="msdc-bench-") as local,
+            RemoteFolder(adb, secrets.token_hex(8)) as folder,
+        ):
             answer = _run_in(folder, remote, job, runner, Path(local))
-            after = read_state(remote.adb)
-        info = device_info(answer.value, name=name, kind=remote.kind, os=system, emulated=remote.emulated)
+            after = read_state(adb)
+        info = device_info(
+            answer[0],
+            name=remote.name or model or adb.serial,
+            kind=remote.kind,
+            os=f"Android {release}" if release else "",
+            emulated=remote.kind == "emulator",
+        )
         yield device_run(job, answer, info, runner, before=before, after=after, notes=remote.notes)
 
 
@@ -334,10 +396,10 @@ class AdbDevice(Device):
 
     def run(self, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:
         """See `Device.run`."""
-        manifest, tasks = open_bundle(bundle, settings)
+        jobs = open_jobs(bundle, settings)
         (program,) = require("adb")
         adb = Adb(choose_serial(program, self.argument), program)
+        title = f"bench {jobs[0].manifest.name} on {adb.serial}"
         if settings.progress:
-            say(f"bench {manifest.name} on {adb.serial}")
-        runs = run_remote(Remote(adb), bundle, manifest, settings, tasks)
-        return list(track(runs, f"bench {manifest.name} on {adb.serial}", enabled=settings.progress))
+            say(title)
+        return list(track(run_remote(Remote(adb), jobs), title, enabled=settings.progress))

@@ -13,11 +13,11 @@ import re
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from msdc.bench.system_programs import Finished, last_words, require, run_program, run_tool
+from msdc.bench.system_programs import last_words, require, run_tool
 from msdc.errors import InputError, MsdcError
+from msdc.processes import Finished, run_program
 
 DEFAULT_SERVER_PORT = 5037
 # A serial of this form comes from `adb connect` and is forgotten when the server restarts.
@@ -28,15 +28,6 @@ GONE = ("device offline", "not found", "no devices", "closed", "connection reset
 
 class DeviceGone(MsdcError):
     """The device or the adb server stopped answering."""
-
-
-@dataclass(frozen=True)
-class Shell:
-    """Output and exit code of a script on the device."""
-
-    code: int
-    output: str
-    errors: str
 
 
 def server_port() -> int:
@@ -98,11 +89,6 @@ def choose_serial(program: str, asked: str | None) -> str:
     return asked
 
 
-def _marked(script: str, mark: str) -> str:
-    # On a line of its own, whatever the script's output ends with; printf is one write.
-    return f"( {script}\n); printf '\\n%s %s\\n' {mark} $?"
-
-
 class Adb:
     """The device with one serial. `program` is the path of adb; the server is that of the environment."""
 
@@ -119,33 +105,30 @@ class Adb:
             raise DeviceGone(f"device {self.serial}: no answer to adb {arguments[0]} in {timeout_s:g} s")
         return done
 
-    def shell(self, script: str, *, timeout_s: float = 180.0) -> Shell:
+    def shell(self, script: str, *, timeout_s: float = 180.0) -> Finished:
         """Run a POSIX shell script on the device.
 
         Raises:
             DeviceGone: the end of the script did not arrive, whatever the exit code of adb.
         """
-        mark = f"msdc-end-{secrets.token_hex(6)}"
-        done = self._run("shell", _marked(script, mark), timeout_s=timeout_s)
-        return self._ended(done.output, done.errors, mark)
+        done = self.run_long(script, timeout_s=timeout_s)
+        if done is None:
+            raise DeviceGone(f"device {self.serial}: no answer to adb shell in {timeout_s:g} s")
+        return done
 
-    def _ended(self, output: str, errors: str, mark: str) -> Shell:
-        match = re.search(rf"\r?\n{mark} (\d{{1,3}})\s*\Z", output)
+    def run_long(self, script: str, *, timeout_s: float) -> Finished | None:
+        """Like `shell` for a long script; None after `timeout_s`, when it may still run on the device."""
+        mark = f"msdc-end-{secrets.token_hex(6)}"
+        # The mark is on a line of its own, whatever the script's output ends with; printf is one write.
+        marked = f"( {script}\n); printf '\\n%s %s\\n' {mark} $?"
+        done = run_program(self._command("shell", marked), timeout_s=timeout_s)
+        if done is None:
+            return None
+        match = re.search(rf"\r?\n{mark} (\d{{1,3}})\s*\Z", done.output)
         if match is None:
-            word = last_words(errors) or last_words(output)
+            word = last_words(done.errors) or last_words(done.output)
             raise DeviceGone(f"device {self.serial} went away while a command ran" + (f" ({word})" if word else ""))
-        return Shell(int(match[1]), output[: match.start()], errors)
-
-    def run_long(self, script: str, *, timeout_s: float) -> Shell | None:
-        """Like `shell` for a long script; None after `timeout_s`, when it may still run on the device.
-
-        Raises:
-            DeviceGone: the end of the script did not arrive.
-        """
-        mark = f"msdc-end-{secrets.token_hex(6)}"
-        command = self._command("shell", _marked(script, mark))
-        done = run_program(command, timeout_s=timeout_s)
-        return None if done is None else self._ended(done.output, done.errors, mark)
+        return Finished(int(match[1]), done.output[: match.start()], done.errors)
 
     def push(self, files: Sequence[Path], folder: str, *, timeout_s: float = 600.0) -> None:
         """Copy files into an existing folder of the device.

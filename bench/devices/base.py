@@ -3,20 +3,32 @@
 The constructor takes what follows the colon of the device's name (`adb:SERIAL`, `emulator:a53`), or None, and does no
 work. A device that fails raises `MsdcError` with one line and leaves nothing behind; results of the other devices are
 kept.
+
+Shapes: N golden texts, U texts of tasks, D sentence width.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from msdc.bench.measure import BenchSettings, Tasks, artifact_of, collect, compare_golden
 from msdc.bench.result import DeviceRun
-from msdc.bench.settings import BenchSettings
-from msdc.bench.workload import Tasks, collect
 from msdc.errors import InputError, MsdcError
 from msdc.export.manifest import Manifest, check_files, read_manifest
+from msdc.export.reference.golden import read_golden
 from msdc.export.runtimes import RUNTIMES, RuntimeName
+from msdc.extras import named_extras
+from msdc.machine import usable_cores
+from msdc.processes import kill_children
+from msdc.progress import warn
 
 
 class Incomplete(MsdcError):
@@ -57,39 +69,140 @@ class Device(ABC):
         """
 
 
-def chosen_runtimes(programs: Sequence[str], settings: BenchSettings, bundle: Path) -> list[RuntimeName]:
-    """The runtimes to measure, in the settings' order.
+@dataclass(frozen=True)
+class Job:
+    """One artifact of a checked bundle, with everything that does not depend on the device."""
+
+    bundle: Path
+    manifest: Manifest
+    runtime: RuntimeName
+    settings: BenchSettings
+    tasks: Tasks
+
+    @cached_property
+    def golden(self) -> dict[str, Any]:
+        """The bundle's golden texts, ids and vectors."""
+        return read_golden(self.bundle)
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """Texts of the tasks, without the prompt."""
+        return self.tasks.texts()
+
+    @cached_property
+    def prompted(self) -> list[str]:
+        """The same as the device receives them: the prompt before each."""
+        return self.settings.device_texts(self.manifest, self.texts)
+
+    def native_tokenizer(self) -> str:
+        """The file that the native core reads.
+
+        Raises:
+            InputError: a tokenizer.json that was not compiled at export; says why.
+        """
+        if self.manifest.tokenizer.native_file is None:
+            raise InputError(f"{self.bundle}: {self.manifest.tokenizer.no_native()}")
+        return self.manifest.tokenizer.native_file
+
+    def scored(self, ids: Sequence[Sequence[int]], golden_ND: np.ndarray, vectors_UD: np.ndarray) -> dict[str, Any]:
+        """Artifact, parity and accuracy of a run whose device answered with ids and vectors.
+
+        Raises:
+            MsdcError: vectors of another number or width, or with NaN.
+        """
+        width = self.settings.vector_width(self.manifest)
+        return {
+            "artifact": artifact_of(self.bundle, self.manifest, self.runtime),
+            "parity": compare_golden(self.golden, self.runtime, ids, golden_ND),
+            "accuracy": self.tasks.score_vectors(
+                f"{self.manifest.name} {self.runtime}", self.texts, vectors_UD[:, :width]
+            ),
+        }
+
+
+def open_jobs(bundle: Path, settings: BenchSettings) -> list[Job]:
+    """One job per runtime that the settings name, in their order, or that the bundle holds.
 
     Raises:
-        InputError: a requested one is not in the bundle.
+        InputError: the bundle is damaged or lacks a requested runtime, a length exceeds its longest input, or a task's
+            data is absent or bad.
     """
-    held: list[RuntimeName] = [name for name in RUNTIMES.names() if name in programs]
+    bundle = bundle.resolve()
+    manifest = read_manifest(bundle)
+    check_files(bundle, manifest)
+    too_long = [length for length in settings.lengths if length > manifest.max_length]
+    if too_long:
+        raise InputError(
+            f"{bundle}: length {too_long[0]} exceeds the bundle's longest input of {manifest.max_length} tokens"
+        )
+    held: list[RuntimeName] = [name for name in RUNTIMES.names() if name in manifest.runtimes]
     if not held:
         raise InputError(f"{bundle}: the bundle holds no program")
     missing = [name for name in settings.runtimes if name not in held]
     if missing:
         raise InputError(f"{bundle}: no {missing[0]} program in it; export it with --runtime {missing[0]}")
-    return list(settings.runtimes) or held
+    settings.vector_width(manifest)
+    tasks = collect(settings)
+    return [Job(bundle, manifest, runtime, settings, tasks) for runtime in settings.runtimes or held]
 
 
-def check_lengths(max_length: int, settings: BenchSettings, bundle: Path) -> None:
-    """Refuse a length the artifact cannot take.
-
-    Raises:
-        InputError: a length is longer than the bundle's longest input.
-    """
-    too_long = [length for length in settings.lengths if length > max_length]
-    if too_long:
-        raise InputError(f"{bundle}: length {too_long[0]} exceeds the bundle's longest input of {max_length} tokens")
+Outcome = tuple[list[DeviceRun], list[str]]
 
 
-def open_bundle(bundle: Path, settings: BenchSettings) -> tuple[Manifest, Tasks]:
-    """The checked manifest and the tasks of a run.
+def run_devices(devices: Sequence[Device], bundle: Path, settings: BenchSettings) -> Outcome:
+    """The runs of `bundle` on every device, and one line per device that failed.
+
+    A single device that measured nothing raises its own error. Else a failure is recorded and the others continue;
+    whatever a device raises is its failure, since its answers are not under our control.
 
     Raises:
-        InputError: the bundle is damaged, a length exceeds its longest input, or a task's data is absent or bad.
+        InputError: an option that none of the devices has; or the only device's input error.
+        MsdcError: the only device failed.
     """
-    manifest = read_manifest(bundle)
-    check_files(bundle, manifest)
-    check_lengths(manifest.max_length, settings, bundle)
-    return manifest, collect(settings)
+    asked = {"--address": settings.address is not None, "--tls": settings.tls, "--expect": settings.expect != 1}
+    named = [name for name, given in asked.items() if given]
+    if named and not any(device.kind == "link" for device in devices):
+        raise InputError(f"{named[0]} belongs to --device link, which is not asked for")
+    if len(devices) == 1:
+        return _run(devices[0], bundle, settings)
+
+    def attempt(device: Device) -> Outcome:
+        try:
+            return _run(device, bundle, settings)
+        except MsdcError as error:
+            failure = _line(device, error)
+            warn(f"failed on {failure}")
+            return [], [failure]
+
+    # Devices that measure time run one after another, undisturbed; those that count instructions run in parallel after.
+    outcomes = {device: attempt(device) for device in devices if not device.undisturbed}
+    counting = [device for device in devices if device.undisturbed]
+    with ThreadPoolExecutor(max_workers=len(usable_cores())) as pool:
+        try:
+            outcomes |= dict(zip(counting, pool.map(attempt, counting), strict=True))
+        except BaseException:
+            # Interrupted or terminated: the threads wait for machines, which must end first.
+            pool.shutdown(wait=False, cancel_futures=True)
+            kill_children()
+            raise
+    found = [outcomes[device] for device in devices]
+    return [run for runs, _ in found for run in runs], [line for _, lines in found for line in lines]
+
+
+def _line(device: Device, error: Exception) -> str:
+    return f"{device.spec}: {' '.join(str(error).split())}"
+
+
+def _run(device: Device, bundle: Path, settings: BenchSettings) -> Outcome:
+    """Results of one device; an exception that is not one of ours becomes its `MsdcError`."""
+    try:
+        with named_extras(f"--device {device.kind}"):
+            return device.run(bundle, settings), []
+    except Incomplete as error:
+        return error.runs, [_line(device, error)]
+    except MsdcError:
+        raise
+    except Exception as error:
+        word = " ".join(str(error).split())[:200]
+        what = type(error).__name__ + (f": {word}" if word else "")
+        raise MsdcError(f"{device.spec}: the run failed: {what}") from error

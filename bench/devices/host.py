@@ -1,36 +1,127 @@
-"""This machine through the native runner: the numbers that an app would see, without Python in the process.
+"""This machine: `host` through the native runner, `python` through Python's bindings, each artifact in a new process.
 
-Where no runner can be built (no compiler, no header), the artifact is measured through Python; a note in the result
-states it.
+The native runner gives the numbers that an app would see, without Python in the process. Where none can be built (no
+compiler, no header), `host` measures through Python; a note in the result states it. `python` needs no compiler:
+latency and accuracy are the artifact's; memory includes the interpreter and the runtime's libraries, so only
+differences between phases are meaningful.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import tempfile
+from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from msdc.bench.devices.python import run_python
+import numpy as np
+
+from msdc.bench.devices.base import Device, Job, open_jobs
+from msdc.bench.devices.python_worker import PORTABLE_NOTE
 from msdc.bench.devices.runner_protocol import (
-    ANSWER,
     REQUEST,
     USAGE_CODE,
-    VECTORS,
-    RunnerJob,
     device_run,
     read_answer,
     runner_error,
     sentinel,
+    write_request,
 )
-from msdc.bench.devices.this_machine import ThisMachine, host_info, host_state
-from msdc.bench.result import DeviceRun
-from msdc.bench.settings import BenchSettings
-from msdc.bench.system_programs import Finished, end_of_signal, last_words, run_program
-from msdc.bench.workload import Tasks
+from msdc.bench.measure import BenchSettings
+from msdc.bench.result import DeviceInfo, DeviceRun, DeviceState, Memory, Timing
+from msdc.bench.system_programs import last_words
+from msdc.bench.toolchain.build import native_runner
 from msdc.errors import InputError, MsdcError
-from msdc.export.manifest import Manifest
-from msdc.export.runtimes import RuntimeName
-from msdc.progress import say
+from msdc.export.runtimes import RUNTIMES
+from msdc.extras import missing
+from msdc.machine import read_heat, read_machine, usable_cores
+from msdc.processes import Finished, end_of_signal, python_child, run_program
+from msdc.progress import say, track, warn
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+PYTHON_NOTE = "memory includes the Python interpreter and the runtime's libraries; read the differences between phases"
+
+
+def short_cpu(cpu: str) -> str:
+    """A processor's name without trademarks and clock; used as device name, so that no host name is published."""
+    plain = re.sub(r"\((R|TM|C)\)|\bCPU\b|\bProcessor\b|@.*$", " ", cpu)
+    return " ".join(plain.split())
+
+
+def host_info() -> DeviceInfo:
+    """This machine as a device."""
+    machine = read_machine()
+    return DeviceInfo(
+        name=short_cpu(machine.cpu) or "host",
+        kind="host",
+        cpu=f"{machine.cpu} ({machine.arch})",
+        isa=machine.isa,
+        cores=machine.cores,
+        memory_mib=machine.memory_mib,
+        os=machine.os,
+    )
+
+
+def host_state() -> DeviceState:
+    """Current load, temperatures and battery of this machine."""
+    return DeviceState(**read_heat())
+
+
+def check_cores(settings: BenchSettings) -> None:
+    """Refuse threads or CPU numbers that this process may not use.
+
+    Raises:
+        InputError: more threads than cores, or a CPU number outside its own.
+    """
+    usable = usable_cores()
+    if settings.threads > len(usable):
+        raise InputError(f"--threads {settings.threads}: this machine has {len(usable)} cores")
+    if not set(settings.affinity) <= usable:
+        raise InputError(f"--affinity {','.join(map(str, settings.affinity))}: not all of them are usable here")
+
+
+def _signal(what: str, code: int) -> MsdcError:
+    name = end_of_signal(code)
+    return MsdcError(f"{what} was ended by {name}" + (" (out of memory?)" if name == "SIGKILL" else ""))
+
+
+def _failure(where: str, done: Finished) -> MsdcError:
+    """Why the native runner gave no answer."""
+    message = runner_error(done.errors)
+    if message is not None:
+        return (InputError if done.code == USAGE_CODE else MsdcError)(f"{where}: {message}")
+    if done.code < 0:
+        return _signal(f"{where}: the runner", done.code)
+    word = last_words(done.errors)
+    return MsdcError(f"{where}: the runner ended with code {done.code}" + (f" ({word})" if word else ""))
+
+
+class ThisMachine(Device):
+    """Base of the devices that are this machine; they take no argument."""
+
+    # shown in the progress bar
+    way: str
+
+    def run(self, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:
+        """See `Device.run`; a runtime whose package is missing is an error where it was asked for, else one line."""
+        if self.argument is not None:
+            raise InputError(f"device {self.kind} takes no argument, got {self.argument!r}")
+        check_cores(settings)
+        jobs = open_jobs(bundle, settings)
+        runnable = [job for job in jobs if RUNTIMES[job.runtime].installed]
+        for job in jobs:
+            if job not in runnable and (settings.runtimes or not runnable):
+                RUNTIMES[job.runtime].require()
+            elif job not in runnable:
+                warn(f"not measured: {missing(RUNTIMES[job.runtime].package, f'runtime {job.runtime}')}")
+        title = f"bench {jobs[0].manifest.name} {self.way}"
+        return [self.measure(job) for job in track(runnable, title, enabled=settings.progress)]
+
+    @abstractmethod
+    def measure(self, job: Job) -> DeviceRun:
+        """Measure one artifact of a bundle whose files were checked."""
 
 
 class HostDevice(ThisMachine):
@@ -44,44 +135,117 @@ class HostDevice(ThisMachine):
         """Always available."""
         return ("host",)
 
-    def measure(
-        self, bundle: Path, manifest: Manifest, runtime: RuntimeName, settings: BenchSettings, tasks: Tasks
-    ) -> DeviceRun:
+    def measure(self, job: Job) -> DeviceRun:
         """See `ThisMachine.measure`."""
-        job = RunnerJob(bundle.resolve(), manifest, runtime, settings, tasks)
         where = f"{job.runtime} on host"
         try:
-            job.check_tokenizer()
-            runner = job.runner()
+            job.native_tokenizer()
+            runner = native_runner(job.runtime, None, job.settings.runner)
         except MsdcError as error:
             if job.settings.runner is not None:
                 raise
             why = f"measured through Python, not by the native runner: {error}"
             say(f"{where}: {why}")
-            return run_python(job.bundle, job.manifest, job.runtime, job.settings, job.tasks, (why,))
+            return run_python(job, (why,))
         before = host_state()
         with tempfile.TemporaryDirectory(prefix="msdc-bench-") as temporary:
             folder = Path(temporary)
-            job.write_request(folder, str(job.bundle), str(folder))
+            nonce, _ = write_request(job, folder, str(job.bundle), str(folder))
             timeout_s = job.settings.timeout_s
             command = [str(runner.program.resolve()), REQUEST]
             done = run_program(command, timeout_s=timeout_s, cwd=folder, group=True)
             if done is None:
                 raise MsdcError(f"{where}: no result after {timeout_s:g} s; stopped")
-            hashes = sentinel(done.output, job.nonce)
+            hashes = sentinel(done.output, nonce)
             if hashes is None:
-                raise self._failure(where, done)
-            answer = read_answer(job, where, folder / ANSWER, folder / VECTORS, hashes)
+                raise _failure(where, done)
+            answer = read_answer(job, where, folder, hashes)
         return device_run(job, answer, host_info(), runner, before=before, after=host_state())
 
-    @staticmethod
-    def _failure(where: str, done: Finished) -> MsdcError:
-        message = runner_error(done.errors)
-        if message is not None:
-            return (InputError if done.code == USAGE_CODE else MsdcError)(f"{where}: {message}")
-        if done.code < 0:
-            name = end_of_signal(done.code)
-            hint = " (out of memory?)" if name == "SIGKILL" else ""
-            return MsdcError(f"{where}: the runner was ended by {name}{hint}")
-        word = last_words(done.errors)
-        return MsdcError(f"{where}: the runner ended with code {done.code}" + (f" ({word})" if word else ""))
+
+def run_child(request: dict[str, Any], folder: Path, timeout_s: float) -> dict[str, Any]:
+    """Start the measuring process of `python_worker` and read its answer.
+
+    Raises:
+        InputError: the child refused the artifact.
+        MsdcError: it failed, was killed, or ran past `timeout_s`.
+    """
+    where = f"{request['runtime']} on python"
+    request_file, answer_file = folder / "request.json", folder / "answer.json"
+    request_file.write_text(json.dumps(request), encoding="utf-8")
+    command, environment = python_child("msdc.bench.devices.python_worker", str(request_file), str(answer_file))
+    environment |= dict.fromkeys(THREAD_VARIABLES, str(request["threads"]))
+    done = run_program(command, timeout_s=timeout_s, cwd=folder, env=environment, group=True)
+    if done is None:
+        raise MsdcError(f"{where}: no result after {timeout_s:g} s; stopped")
+    if done.code < 0:
+        raise _signal(f"{where}: the measuring process", done.code)
+    if not answer_file.is_file():
+        lines = done.errors.strip().splitlines()
+        raise MsdcError(f"{where}: the measuring process failed: {lines[-1][:300] if lines else 'no message'}")
+    answer: dict[str, Any] = json.loads(answer_file.read_text(encoding="utf-8"))
+    if "error" in answer:
+        raise (InputError if answer.get("exit_code") == 2 else MsdcError)(answer["error"])
+    return answer
+
+
+def run_python(job: Job, notes: Sequence[str] = ()) -> DeviceRun:
+    """Measure one artifact in a fresh process. `notes` are added to those of the result.
+
+    Raises:
+        InputError: the artifact is refused.
+        MsdcError: the process failed, was killed, or ran past the settings' limit.
+    """
+    settings = job.settings
+    before = host_state()
+    with tempfile.TemporaryDirectory(prefix="msdc-bench-") as temporary:
+        folder = Path(temporary)
+        (folder / "texts.json").write_text(json.dumps(job.prompted), encoding="utf-8")
+        options = settings.model_dump(include={"lengths", "runs", "warmup", "threads", "cooldown_s", "affinity"})
+        request = options | {
+            "bundle": str(job.bundle),
+            "runtime": job.runtime,
+            "prompt": settings.prompt_text(job.manifest),
+            "texts_file": str(folder / "texts.json") if job.texts else None,
+            "vectors_file": str(folder / "vectors.npy"),
+        }
+        answer = run_child(request, folder, settings.timeout_s)
+        vectors_UD = np.zeros((0, job.manifest.width))
+        if job.texts:
+            vectors_UD = np.load(folder / "vectors.npy", allow_pickle=False)
+
+    def timing(samples: Sequence[float], length: int | None = None) -> Timing:
+        return Timing(samples=tuple(samples), warmup=settings.warmup, length=length)
+
+    return DeviceRun(
+        harness="python",
+        device=host_info(),
+        versions=answer["versions"],
+        threads=settings.threads,
+        load=answer["load_ms"],
+        first=answer["first_ms"],
+        latency=tuple(timing(row["samples"], row["length"]) for row in answer["latency"]),
+        tokenize=timing(answer["tokenize"]),
+        pipeline=timing(answer["pipeline"]),
+        memory=Memory.model_validate(answer["memory"]),
+        **job.scored(answer["golden"]["ids"], np.asarray(answer["golden"]["vectors"]), vectors_UD),
+        state_before=before,
+        state_after=host_state(),
+        notes=(
+            *notes,
+            PYTHON_NOTE,
+            *(() if answer["memory"]["start"]["pss_mib"] is not None else (PORTABLE_NOTE,)),
+            *(() if answer["peak_reset"] else ("the peak includes Python's own start",)),
+        ),
+    )
+
+
+class PythonDevice(ThisMachine):
+    """This machine through Python."""
+
+    kind = "python"
+    way = "through Python"
+
+    def measure(self, job: Job) -> DeviceRun:
+        """See `ThisMachine.measure`."""
+        return run_python(job)

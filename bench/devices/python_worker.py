@@ -1,12 +1,14 @@
 """The process that runs one artifact: it measures, writes raw figures, and exits.
 
-`python -m msdc.bench.devices.python_worker REQUEST.json ANSWER.json`. The request is a `ChildRequest`; the answer
-holds raw samples, memory in three phases, golden ids and vectors; vectors of the tasks' texts are in a file beside it.
-The parent process computes results from them.
+`python -m msdc.bench.devices.python_worker REQUEST.json ANSWER.json`. The request holds the arguments of `measure`; the
+answer holds raw samples, memory in three phases, golden ids and vectors; vectors of the tasks' texts are in a file
+beside it. The parent process computes results from them. Memory is that of this process: as Linux reports it, page by
+page, or as psutil knows it elsewhere.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import json
@@ -16,35 +18,65 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict
+import psutil
 
-from msdc.bench.devices.process_memory import read_memory, reset_peak
+from msdc.bench.result import MemoryPhase
 from msdc.errors import InputError, MsdcError
-from msdc.machine import pin
+from msdc.machine import peak_mib, pin
 
 if TYPE_CHECKING:
     from msdc.export.manifest import Manifest
 
 
-class ChildRequest(BaseModel):
-    """The parent's request. `texts_file`: a JSON list of texts to embed, whose vectors go to `vectors_file` (.npy).
+PROC = Path("/proc/self")
+PORTABLE_NOTE = (
+    "memory by psutil, not by Linux's smaps: anonymous stands for pages that only this process holds, file-backed for"
+    " the other resident ones; no PSS"
+)
 
-    `prompt` is what these texts begin with: programs that do not pool it are told how many tokens it has.
+
+def _kib(path: Path) -> dict[str, int]:
+    """Fields of /proc/PID/status or smaps_rollup in kB, as KiB."""
+    fields = {}
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        name, _, rest = line.partition(":")
+        parts = rest.split()
+        if len(parts) == 2 and parts[1] == "kB" and parts[0].isdigit():
+            fields[name] = int(parts[0])
+    return fields
+
+
+def read_memory(proc: Path = PROC) -> MemoryPhase:
+    """Memory of this process now; on systems without /proc see `PORTABLE_NOTE`.
+
+    Raises:
+        MsdcError: a field is missing (an old kernel), or the system does not tell.
     """
+    mib: dict[str, float | None]
+    try:
+        peak, shared = _kib(proc / "status"), _kib(proc / "smaps_rollup")
+        anonymous = shared["Anonymous"]
+        kib = {"vmhwm": peak["VmHWM"], "pss": shared["Pss"], "anon": anonymous, "file": shared["Rss"] - anonymous}
+        mib = {name: size / 2**10 for name, size in kib.items()}
+    except KeyError as error:
+        raise MsdcError("memory cannot be measured: /proc/self/status or smaps_rollup lacks a field") from error
+    except OSError:
+        try:
+            full = psutil.Process().memory_full_info()
+        except (psutil.Error, OSError) as error:
+            raise MsdcError(f"memory cannot be measured: {error}") from error
+        # Compressed or swapped pages can make the private part larger than what is resident.
+        shared_bytes = max(0, full.rss - full.uss)
+        mib = {"vmhwm": peak_mib(), "pss": None, "anon": full.uss / 2**20, "file": shared_bytes / 2**20}
+    return MemoryPhase.model_validate({f"{name}_mib": size and round(size, 3) for name, size in mib.items()})
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
-    bundle: Path
-    runtime: str
-    lengths: tuple[int, ...]
-    runs: int
-    warmup: int
-    threads: int
-    cooldown_s: float
-    affinity: tuple[int, ...]
-    texts_file: Path | None = None
-    vectors_file: Path | None = None
-    prompt: str = ""
+def reset_peak(proc: Path = PROC) -> bool:
+    """Reset VmHWM to what is resident now, so that importing modules does not count; False where it cannot be reset."""
+    with contextlib.suppress(OSError):
+        (proc / "clear_refs").write_text("5", encoding="ascii")
+        return True
+    return False
 
 
 def timed_ms(call: Callable[[], Any]) -> float:
@@ -103,8 +135,24 @@ def start_runtime(
     return versions, lambda: record.open(bundle, manifest, threads)
 
 
-def measure(request: ChildRequest) -> dict[str, Any]:
-    """Load, time, and read memory; returns the answer as JSON values."""
+def measure(
+    bundle: Path,
+    runtime: str,
+    *,
+    lengths: Sequence[int],
+    runs: int,
+    warmup: int,
+    threads: int,
+    cooldown_s: float,
+    prompt: str,
+    texts_file: Path | None,
+    vectors_file: Path,
+) -> dict[str, Any]:
+    """Load, time, and read memory; returns the answer as JSON values.
+
+    `texts_file` is a JSON list of texts to embed, whose vectors go to `vectors_file` (.npy). `prompt` is what these
+    texts begin with: programs that do not pool it are told how many tokens it has.
+    """
     import numpy as np
 
     from msdc.export.bundle import defaults_of, open_tokenizer, run_rows
@@ -112,10 +160,10 @@ def measure(request: ChildRequest) -> dict[str, Any]:
     from msdc.export.manifest import read_manifest
     from msdc.text.tokenizer import prompt_tokens
 
-    manifest = read_manifest(request.bundle)
-    golden = read_golden(request.bundle)
+    manifest = read_manifest(bundle)
+    golden = read_golden(bundle)
     texts, longest = golden["texts"], manifest.max_length
-    versions, make_runner = start_runtime(request.bundle, manifest, request.runtime, request.threads)
+    versions, make_runner = start_runtime(bundle, manifest, runtime, threads)
     gc.collect()
     peak_reset = reset_peak()
     memory = {"start": read_memory().model_dump()}
@@ -123,22 +171,21 @@ def measure(request: ChildRequest) -> dict[str, Any]:
     start = time.perf_counter_ns()
     runner = make_runner()
     load_ms = (time.perf_counter_ns() - start) / 1e6
-    tokenizer = open_tokenizer(request.bundle, manifest)
+    tokenizer = open_tokenizer(bundle, manifest)
     memory["loaded"] = read_memory().model_dump()
 
-    rows = {length: row_of_length(golden["ids"], length) for length in request.lengths}
+    rows = {length: row_of_length(golden["ids"], length) for length in lengths}
     first_ms = timed_ms(lambda: runner.run([rows[min(rows)]]))
     latency = []
     for length, row in rows.items():
-        if request.cooldown_s:
-            time.sleep(request.cooldown_s)
-        samples = sample_ms([functools.partial(runner.run, [row])], request.warmup, request.runs)
-        latency.append({"length": length, "samples": samples})
+        if cooldown_s:
+            time.sleep(cooldown_s)
+        latency.append({"length": length, "samples": sample_ms([functools.partial(runner.run, [row])], warmup, runs)})
     usual = ordinary_texts(texts, golden["ids"])
     to_ids = [functools.partial(tokenizer.encode, [text], longest) for text in usual]
-    tokenize = sample_ms(to_ids, request.warmup, request.runs)
+    tokenize = sample_ms(to_ids, warmup, runs)
     to_vector = [functools.partial(lambda text: runner.run(tokenizer.encode([text], longest)), text) for text in usual]
-    pipeline = sample_ms(to_vector, request.warmup, request.runs)
+    pipeline = sample_ms(to_vector, warmup, runs)
     memory["warm"] = read_memory().model_dump()
 
     def skipped(prompt: str) -> int:
@@ -146,7 +193,10 @@ def measure(request: ChildRequest) -> dict[str, Any]:
 
     golden_rows = tokenizer.encode(texts, longest)
     golden_ND = run_rows(runner, golden_rows, skipped(defaults_of(manifest).prompt()), manifest.width)
-    answer = {
+    if texts_file is not None:
+        wanted = json.loads(texts_file.read_text(encoding="utf-8"))
+        np.save(vectors_file, run_rows(runner, tokenizer.encode(wanted, longest), skipped(prompt), manifest.width))
+    return {
         "versions": versions,
         "load_ms": load_ms,
         "first_ms": first_ms,
@@ -157,21 +207,19 @@ def measure(request: ChildRequest) -> dict[str, Any]:
         "peak_reset": peak_reset,
         "golden": {"ids": golden_rows, "vectors": golden_ND.tolist()},
     }
-    if request.texts_file is not None and request.vectors_file is not None:
-        wanted = json.loads(request.texts_file.read_text(encoding="utf-8"))
-        vectors_ND = run_rows(runner, tokenizer.encode(wanted, longest), skipped(request.prompt), manifest.width)
-        np.save(request.vectors_file, vectors_ND)
-    return answer
 
 
 def main(arguments: Sequence[str]) -> int:
     """Entry point of the process; exit code 0, or 1 when the answer holds an `error`."""
     request_file, answer_file = map(Path, arguments)
-    request = ChildRequest.model_validate_json(request_file.read_text(encoding="utf-8"))
+    request = json.loads(request_file.read_text(encoding="utf-8"))
+    for name in ("bundle", "texts_file", "vectors_file"):
+        request[name] = request[name] and Path(request[name])
+    affinity = request.pop("affinity")
     try:
-        if request.affinity:
-            pin(request.affinity)
-        answer = measure(request)
+        if affinity:
+            pin(affinity)
+        answer = measure(**request)
     except MsdcError as error:
         answer = {"error": str(error), "exit_code": error.exit_code}
     answer_file.write_text(json.dumps(answer), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Build the native benchmark runner with g++ or the aarch64 cross compiler; kept in the user's cache by hash.
+"""The native benchmark runner: a program with its libraries, the user's own, or built with g++ and kept by hash.
 
 Devices ask for a runner with one call, `native_runner`, and know no compiler themselves.
 
@@ -12,21 +12,78 @@ from __future__ import annotations
 import platform
 import re
 import shutil
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from msdc.bench.system_programs import missing, require, run_tool
-from msdc.bench.toolchain.cache import cached_folder
-from msdc.bench.toolchain.runner import LOADERS, RUNNER, RunnerBuild, own_runner
+from msdc.bench.toolchain.packages import cached_folder
 from msdc.bench.toolchain.sdk import NativeSdk, native_sdk
-from msdc.errors import MsdcError
+from msdc.errors import InputError, MsdcError
 from msdc.export.runtimes import RUNTIMES, RuntimeName
 from msdc.files import PACKAGE, sha256_files
 
 CORE = PACKAGE / "export" / "native"
 SOURCES = PACKAGE / "bench" / "runner"
+RUNNER = "msdc-runner"
+# Glibc's dynamic loader per machine: it starts a payload on a system that has another C library or none.
+LOADERS = {"aarch64": "ld-linux-aarch64.so.1", "x86_64": "ld-linux-x86-64.so.2"}
+# ELF e_machine
+ELF_MACHINES = {0x3E: "x86_64", 0xB7: "aarch64", 0x28: "arm", 0x03: "i686", 0xF3: "riscv64"}
 FLAGS = ("-std=c++17", "-O2", "-g0", "-Wall", "-Wextra")
+
+
+@dataclass(frozen=True)
+class RunnerBuild:
+    """A runner that is ready to be pushed.
+
+    `loader` is the file in lib/ that starts the program; None where the system's own loader does. `machine` is as
+    `uname -m` prints it, None for a script.
+    """
+
+    program: Path
+    libraries: tuple[Path, ...]
+    machine: str | None
+    loader: str | None
+    runtime: RuntimeName | None
+    version: str
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file that a device needs."""
+        return (self.program, *self.libraries)
+
+
+def elf_machine(path: Path) -> str | None:
+    """Machine of an ELF file as `uname -m` prints it; None for a file that is not ELF (a script).
+
+    Raises:
+        InputError: an ELF file for a machine that is not in `ELF_MACHINES`.
+    """
+    with open(path, "rb") as handle:
+        head = handle.read(20)
+    if head[:4] != b"\x7fELF" or len(head) < 20:
+        return None
+    code = int.from_bytes(head[18:20], "little" if head[5] == 1 else "big")
+    if code not in ELF_MACHINES:
+        raise InputError(f"{path}: an ELF program for an unknown machine (code {code})")
+    return ELF_MACHINES[code]
+
+
+def own_runner(path: Path) -> RunnerBuild:
+    """A runner built by the user (with an NDK, for example): a program, and the libraries of `lib/` beside it.
+
+    Raises:
+        InputError: there is no such file.
+    """
+    program = path / RUNNER if path.is_dir() else path
+    if not program.is_file():
+        raise InputError(f"{path}: no such runner; build one with --build-runner")
+    libraries = tuple(sorted(p for p in (program.parent / "lib").glob("*") if p.is_file()))
+    loader = next((p.name for p in libraries if p.name in LOADERS.values()), None)
+    return RunnerBuild(program, libraries, elf_machine(program), loader, None, "")
 
 
 def compiler_name(machine: str, host: str) -> str:
@@ -158,3 +215,25 @@ def native_runner(runtime: RuntimeName, machine: str | None = None, own: Path | 
     if found.machine not in (None, wanted):
         raise MsdcError(f"{own}: a runner for {found.machine}, but the device is {wanted}")
     return found
+
+
+def build_runners(machines: Sequence[str | None] = (None, "aarch64")) -> list[str]:
+    """Build the native runner of every runtime for this machine (None) and for devices, also where one is in the cache.
+
+    Returns one line per runner.
+
+    Raises:
+        MsdcError: none could be built; says what is missing.
+    """
+    lines, built = [], 0
+    for machine in machines:
+        for runtime in RUNTIMES.names():
+            name = f"{runtime} for {machine or 'this machine'}"
+            try:
+                lines.append(f"{name}: {build_runner(runtime, machine, force=True).program}")
+                built += 1
+            except MsdcError as error:
+                lines.append(f"{name}: not built: {' '.join(str(error).split())}")
+    if not built:
+        raise MsdcError("; ".join(lines))
+    return lines

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from msdc.bench.system_programs import python_child, run_tool
-from msdc.bench.toolchain.cache import cached_folder
-from msdc.bench.toolchain.debian import SUITE, extract, only_deb, unpack
+from msdc.bench.system_programs import run_tool
+from msdc.bench.toolchain.packages import SUITE, cached_folder, extract, only_deb, unpack
 from msdc.errors import InputError, MsdcError
 from msdc.export.runtimes import RuntimeName
 from msdc.files import sha256_file
+from msdc.processes import python_child
 
 HOST_MACHINES = ("x86_64", "aarch64")
 EXECUTORCH_LIBRARIES = ("executorch", "executorch_backend_xnnpack", "executorch_kernels_optimized",

@@ -10,14 +10,14 @@ import tiny_models as tiny
 from bench_results import make_file, make_run
 from refusals import one_line
 
+from msdc.bench.measure import BenchSettings, parity_failures
 from msdc.bench.result import read_result
-from msdc.bench.run import BenchOutcome, parity_failures, raise_failures
-from msdc.bench.settings import BenchSettings
 from msdc.commands.encode import similarities
 from msdc.commands.search import Index
-from msdc.errors import GateError, MsdcError
-from msdc.export.golden import FP32, INT8, decode_vectors, encode_vectors, measure, shortfalls
+from msdc.errors import MsdcError
 from msdc.export.manifest import Parity
+from msdc.export.reference.gates import FP32, INT8, measure, shortfalls
+from msdc.export.reference.golden import decode_vectors, encode_vectors
 from msdc.files import parse_json, read_json
 
 
@@ -54,8 +54,6 @@ def test_gates_fail_on_nan():
     parity = run.parity.model_copy(update={"mean_cosine": np.nan, "min_cosine": np.nan})
     spoiled = run.model_copy(update={"parity": parity})
     assert parity_failures([spoiled]) and not parity_failures([run])
-    with pytest.raises(GateError):
-        raise_failures(BenchOutcome(runs=[spoiled]), [])
 
 
 def places(value, path=()):

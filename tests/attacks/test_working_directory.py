@@ -8,12 +8,13 @@ import pytest
 import tiny_models as tiny
 
 import msdc
-from msdc.bench.devices.python import PythonDevice
-from msdc.bench.settings import BenchSettings
-from msdc.bench.system_programs import find, python_child, run_program, run_tool
+from msdc.bench.devices.host import PythonDevice
+from msdc.bench.measure import BenchSettings
+from msdc.bench.system_programs import find, run_tool
 from msdc.bench.toolchain.sdk import download_wheel
 from msdc.encoders.folder import SHIPPED, locate_model
 from msdc.errors import InputError, MsdcError
+from msdc.processes import python_child, run_program
 
 NAMES = ("numpy", "torch", "json", "tokenize", "pip", "yaml", "pydantic", "sitecustomize", "onnxruntime", "secrets")
 

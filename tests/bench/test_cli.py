@@ -5,13 +5,14 @@ import subprocess
 import sys
 
 import pytest
-from bench_results import make_file, make_run
+from bench_results import make_run
 
-from msdc.bench.devices import registry
+from msdc.bench import bench, devices
 from msdc.bench.devices.base import Device
+from msdc.bench.measure import parity_failures
 from msdc.bench.result import BenchFile
-from msdc.bench.run import parity_failures
 from msdc.cli import main
+from msdc.errors import GateError, InputError, MsdcError
 
 
 def call(*arguments):
@@ -24,17 +25,15 @@ def call(*arguments):
 def result_file(tiny_bundle, tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli")
     code = call("bench", tiny_bundle, "--lengths", "4,8", "--runs", 10, "--warmup", 1, "--runtime", "onnx",
-                "--json", folder / "r.json", "-o", folder / "r.html", "--results", folder / "single")  # fmt: skip
+                "--json", folder / "r.json", "-o", folder / "r.html")  # fmt: skip
     assert code == 0
     return folder / "r.json"
 
 
-def test_bench_writes_results_report_and_single_files(result_file):
+def test_bench_writes_results_and_report(result_file):
     file = BenchFile.model_validate(json.loads(result_file.read_text()))
     assert file.runs[0].artifact.bundle == "tiny" and file.runs[0].accuracy[0].name == "graded-pairs"
     assert "<html" in result_file.with_suffix(".html").read_text()
-    (single,) = (result_file.parent / "single").iterdir()
-    assert json.loads(single.read_text())["kind"] == "device-run"
 
 
 def test_nothing_is_overwritten_without_force_and_that_is_said_first(result_file, tiny_bundle, capsys):
@@ -78,47 +77,41 @@ def test_errors_are_one_line(arguments, code, words, capsys, tmp_path, monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
-class Broken(Device):
-    kind = "broken"
+@pytest.fixture
+def fake(monkeypatch):
+    """Adds a device by name that gives runs, or raises."""
 
-    def run(self, bundle, settings):
-        from msdc.errors import MsdcError
+    def add(name, answer):
+        class Fake(Device):
+            kind = name
 
-        raise MsdcError("the device went away")
+            def run(self, bundle, settings):
+                if isinstance(answer, Exception):
+                    raise answer
+                return answer
+
+        monkeypatch.setattr(sys.modules[__name__], name, Fake, raising=False)
+        monkeypatch.setitem(devices.DEVICES, name, devices.DeviceKind(name, f"{__name__}:{name}"))
+
+    return add
 
 
 @pytest.mark.parametrize(("mean", "least", "lines"), [(0.9991, 0.9905, 0), (0.9989, 0.9985, 1), (0.9998, 0.985, 1)])
 def test_parity_is_the_mean_and_no_text_far_off(mean, least, lines):
-    golden = {"texts": 90, "mean_cosine": mean, "min_cosine": least, "ids_equal": True}
-    assert len(parity_failures([make_run(parity=golden)])) == lines
+    parity = {"texts": 90, "mean_cosine": mean, "min_cosine": least, "ids_equal": True}
+    assert len(parity_failures([make_run(parity=parity)])) == lines
 
 
-class Wrong(Device):
-    kind = "wrong"
-
-    def run(self, bundle, settings):
-        golden = {"texts": 90, "mean_cosine": 0.9, "min_cosine": 0.5, "ids_equal": False, "ids_differ": [4, 7]}
-        return [make_run(parity=golden)]
-
-
-def test_one_device_failing_keeps_the_others_and_fails_the_command(tiny_bundle, tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(registry.DEVICES, "broken", registry.DeviceKind("broken", f"{__name__}:Broken"))
-    code = call("bench", tiny_bundle, "--device", "broken,host", "--lengths", "4", "--runs", 5, "--runtime", "onnx",
-                "--tasks", "none", "--json", tmp_path / "r.json")  # fmt: skip
-    assert code == 1
+def test_one_device_failing_keeps_the_others_and_fails_the_command(tiny_bundle, tmp_path, capsys, fake):
+    fake("broken", MsdcError("the device went away"))
+    fake("good", [make_run()])
+    assert call("bench", tiny_bundle, "--device", "broken,good", "--json", tmp_path / "r.json") == 1
     assert "the device went away" in capsys.readouterr().err
     assert len(json.loads((tmp_path / "r.json").read_text())["runs"]) == 1
 
 
-def test_gate_on_an_earlier_result(tiny_bundle, tmp_path, capsys, monkeypatch):
-    class Slow(Device):
-        kind = "slow"
-
-        def run(self, bundle, settings):
-            return [make_run(clock="instructions", scale=1.03)]
-
-    monkeypatch.setattr(sys.modules[__name__], "Slow", Slow, raising=False)
-    monkeypatch.setitem(registry.DEVICES, "slow", registry.DeviceKind("slow", f"{__name__}:Slow"))
+def test_gate_on_an_earlier_result(tiny_bundle, tmp_path, capsys, fake):
+    fake("slow", [make_run(clock="instructions", scale=1.03)])
     before = tmp_path / "before.json"
     before.write_text(BenchFile(runs=(make_run(clock="instructions"),)).model_dump_json())
     assert call("bench", tiny_bundle, "--device", "slow", "--compare", before, "--gate", 5) == 0
@@ -128,18 +121,23 @@ def test_gate_on_an_earlier_result(tiny_bundle, tmp_path, capsys, monkeypatch):
     assert call("bench", tiny_bundle, "--gate", 2) == 2
 
 
-def test_parity_below_the_gate_fails_after_writing(tiny_bundle, tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(registry.DEVICES, "wrong", registry.DeviceKind("wrong", f"{__name__}:Wrong"))
+def test_parity_below_the_gate_fails_after_writing(tiny_bundle, tmp_path, capsys, fake):
+    parity = {"texts": 90, "mean_cosine": 0.9, "min_cosine": 0.5, "ids_equal": False, "ids_differ": [4, 7]}
+    fake("wrong", [make_run(parity=parity)])
     assert call("bench", tiny_bundle, "--device", "wrong", "--json", tmp_path / "r.json") == 1
     err = capsys.readouterr().err
     assert "0.5000" in err and "2 golden texts" in err
     assert (tmp_path / "r.json").is_file()
 
 
-def test_imported_results_alone_make_a_report(tmp_path, capsys):
-    (tmp_path / "r.json").write_text(make_file().model_dump_json())
-    assert call("bench", "--import", tmp_path / "r.json", "-o", tmp_path / "r.html") == 0
-    assert "cortex-a53" in (tmp_path / "r.html").read_text()
+def test_the_function_gives_what_the_command_prints(tiny_bundle, fake):
+    fake("wrong", [make_run(parity={"texts": 9, "mean_cosine": 0.9, "min_cosine": 0.5, "ids_equal": True})])
+    done = bench(tiny_bundle, device="wrong", tasks="none")
+    assert done.results.runs[0].load == 14.0 and done.report is not None and not done.failures
+    with pytest.raises(GateError, match=r"lowest 0\.5000"):
+        done.raise_failures()
+    with pytest.raises(InputError, match="--warmupp"):
+        bench(tiny_bundle, device="wrong", warmupp=3)
 
 
 def test_help_of_the_verbs_imports_no_torch():

@@ -53,7 +53,7 @@ from pathlib import Path
 from click.testing import CliRunner
 from pydantic import ValidationError
 from msdc.errors import InputError
-from msdc.bench import result, settings
+from msdc.bench import measure, result
 from msdc.cli import msdc
 from msdc.bench.cli import command as bench
 from msdc.bench.evaluate_cli import command as evaluate
@@ -75,7 +75,7 @@ schema = Manifest.model_json_schema()
 found["programs"] = list(schema["$defs"]["Programs"]["properties"])
 found["targets"] = schema["properties"]["target"]["enum"]
 found["artifact"] = result.Artifact.model_json_schema()["properties"]["runtime"]["enum"]
-found["settings"] = list(settings.BenchSettings(runtimes=("toy",)).runtimes)
+found["settings"] = list(measure.BenchSettings(runtimes=("toy",)).runtimes)
 old, folder = Path(sys.argv[1]), Path(sys.argv[2])
 found["old"] = read_manifest(old).runtimes
 value = json.loads((old / "bundle.json").read_text())

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from msdc.bench.devices.browser.engines import ENGINES
+from msdc.bench.devices.web.browser import ENGINES
 
 CHROMIUM = ENGINES["chromium"]
 ANSWER_S = 600  # only a browser that hangs takes so long

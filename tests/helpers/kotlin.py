@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from msdc.bench.toolchain.cache import cached_folder
+from msdc.bench.toolchain.packages import cached_folder
 
 PACKAGE = "kotlin-compiler@2.4.20"
 LIBRARIES = ("kotlin-stdlib", "kotlinx-coroutines-core-jvm")

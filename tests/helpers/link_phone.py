@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 import numpy as np
 import tiny_models as tiny
 
-from msdc.bench.devices.base import BenchSettings
-from msdc.bench.devices.browser.measurement import Measurement
-from msdc.bench.devices.link.device import LinkDevice
-from msdc.bench.devices.link.server import Accept, LinkServer
+from msdc.bench.devices.web.link import LinkDevice
+from msdc.bench.devices.web.measurement import Measurement
+from msdc.bench.devices.web.server import Accept, AnswerServer
+from msdc.bench.measure import BenchSettings
 from msdc.bench.result import DeviceRun
 from msdc.errors import MsdcError
 from msdc.export.golden import encode_vectors, read_golden
@@ -99,16 +99,14 @@ def link_server(
     accept: Accept | None = None,
     host: str = "127.0.0.1",
     tls: ssl.SSLContext | None = None,
-) -> LinkServer:
+) -> AnswerServer:
     """A server of two files that takes answers of 100 bytes; without `accept` it refuses all."""
 
     def refuse(answer: dict[str, Any], name: str) -> Any:
         raise MsdcError(f"refused {answer} of {name}")
 
-    return LinkServer(
-        {"index.html": b"<p>", "about.json": b"{}"}, host, 0, tls, expect=expect, max_answer=100, silence_s=silence_s,
-        accept=accept or refuse, tell=lambda line: None,
-    )  # fmt: skip
+    files = {"index.html": b"<p>", "about.json": b"{}"}
+    return AnswerServer(files, accept or refuse, 100, link=True, expect=expect, host=host, tls=tls, silence_s=silence_s)
 
 
 class Link:

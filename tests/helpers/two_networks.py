@@ -90,7 +90,7 @@ def engines(bundle: Path, settings: Any) -> dict[str, Any]:
     """Facts of the page in each installed browser, from an origin that is secure in none of them."""
     from link_phone import Link
 
-    from msdc.bench.devices.browser.engines import ENGINES, opened
+    from msdc.bench.devices.web.browser import ENGINES, opened
     from msdc.errors import MsdcError
 
     found: dict[str, Any] = {}
@@ -110,7 +110,7 @@ def engines(bundle: Path, settings: Any) -> dict[str, Any]:
 def main(part: str) -> None:
     import tiny_models as tiny
 
-    from msdc.bench.settings import BenchSettings
+    from msdc.bench.measure import BenchSettings
 
     bundle = tiny.bundle("fp32", ("onnx",))
     settings = BenchSettings(runs=3, warmup=0, lengths=(8,), timeout_s=WAIT_S)

@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from browser import CHROMIUM
 
-from msdc.bench.devices.browser.engines import engine_of, opened
+from msdc.bench.devices.web.browser import engine_of, opened
 from msdc.errors import MsdcError
 
 FLAGS = (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from msdc.bench.devices.registry import DEVICES, load
+from msdc.bench.devices import DEVICES, load
 from msdc.cli import msdc
 
 FROZEN = Path(__file__).with_name("command_line.json")

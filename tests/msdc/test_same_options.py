@@ -14,7 +14,7 @@ from click.shell_completion import shell_complete
 from click.testing import CliRunner
 
 from msdc import progress
-from msdc.bench.devices.registry import DEVICES, load
+from msdc.bench.devices import DEVICES, load
 from msdc.cli import msdc as cli
 
 # Neither works long nor remarks on anything.

@@ -11,7 +11,7 @@ import psutil
 import pytest
 import tiny_models as tiny
 
-from msdc.bench.devices.browser.engines import ENGINES
+from msdc.bench.devices.web.browser import ENGINES
 from msdc.errors import MsdcError
 
 DEADLINE_S = 180
@@ -20,8 +20,8 @@ ENDLESS = ["--runs", "100000", "--warmup", "10000", "--lengths", "8", "--timeout
 PARALLEL = """
 import sys
 from msdc import cli
-from msdc.bench import run
-from msdc.bench.settings import BenchSettings
+from msdc.bench.devices.base import run_devices
+from msdc.bench.measure import BenchSettings
 from msdc.processes import run_program
 
 class Sleeper:
@@ -32,9 +32,8 @@ class Sleeper:
         run_program([sys.executable, "-c", code], timeout_s=600)
         return []
 
-run.open_devices = lambda devices: [Sleeper(), Sleeper()]
 cli._end_by_signals()
-run.bench(None, "", BenchSettings())
+run_devices([Sleeper(), Sleeper()], None, BenchSettings())
 """
 
 

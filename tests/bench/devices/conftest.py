@@ -9,9 +9,9 @@ import subprocess
 
 import pytest
 
-from msdc.bench.devices.browser.engines import ENGINES
-from msdc.bench.devices.emulator.image import PROGRAMS, create_image
-from msdc.bench.devices.emulator.machine import EmulatorMachine, free_port
+from msdc.bench.devices.emulator import EmulatorMachine, free_port
+from msdc.bench.devices.emulator_image import PROGRAMS, create_image
+from msdc.bench.devices.web.browser import ENGINES
 from msdc.bench.system_programs import PACKAGES, missing
 from msdc.errors import MsdcError
 from msdc.export.mobile.web.npm import runtime_folder

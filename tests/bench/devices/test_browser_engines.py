@@ -14,10 +14,9 @@ import psutil
 import pytest
 import tiny_models as tiny
 
-from msdc.bench.devices.browser import engines
-from msdc.bench.devices.browser.device import BrowserDevice
-from msdc.bench.devices.browser.engines import ENGINES, Engine, opened, shown
-from msdc.bench.settings import BenchSettings
+from msdc.bench.devices.web import browser as engines
+from msdc.bench.devices.web.browser import ENGINES, BrowserDevice, Engine, opened, shown
+from msdc.bench.measure import BenchSettings
 from msdc.errors import MsdcError
 
 QUICK = BenchSettings(runs=5, warmup=0, lengths=(2, 8))
@@ -96,43 +95,25 @@ def test_nothing_of_it_is_left_running(name, onnxruntime_web):
     assert [process.name() for process in alive] == [] and len(gone) >= 3
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in ENGINES if name != "chromium"])
-def test_one_that_is_killed_ends_the_run(name, onnxruntime_web, monkeypatch):
-    """Its own process dies as soon as the page measures."""
-    engine = installed(name)
-    wait = engines.wait_for_answer
-
-    def killed(engine, browser, server, timeout_s):
-        while server.phase != "warm":
-            server.answered.wait(0.1)
-        browser.kill()
-        return wait(engine, browser, server, timeout_s)
-
-    monkeypatch.setattr("msdc.bench.devices.browser.device.wait_for_answer", killed)
-    endless = QUICK.model_copy(update={"runs": 100_000, "warmup": 10_000})
-    with pytest.raises(MsdcError, match=f"onnx in {engine.title}: {engine.title} ended with code -9"):
-        BrowserDevice(name).run(bundle(), endless)
-
-
 SANDBOXED = """
 import json, sys
 from pathlib import Path
 import psutil
-from msdc.bench.devices.browser.engines import ENGINES, opened
-from msdc.bench.devices.browser.server import PageServer
+from msdc.bench.devices.web.browser import ENGINES, opened
+from msdc.bench.devices.web.server import AnswerServer
 page = b'<script type=module src=page.js></script>'
 script = b'fetch("answer", {method: "POST", body: JSON.stringify({sum: 1 + 1})})'
 engine = ENGINES["chromium"]
-with PageServer({"index.html": page, "page.js": script}, 1000) as server, opened(engine, server.address) as browser:
-    assert server.answered.wait(300), "the page gave no answer"
+files = {"index.html": page, "page.js": script}
+with AnswerServer(files, lambda raw, _: (raw, {}), 1000) as server, opened(engine, server.address) as browser:
+    assert server.settled.wait(300), "the page gave no answer"
     filters = []
     for child in psutil.Process(browser.pid).children(recursive=True):
         if any(engine.renderer in word for word in child.cmdline()):
             lines = Path(f"/proc/{child.pid}/status").read_text().splitlines()
             filters += [int(line.split()[1]) for line in lines if line.startswith("Seccomp:")]
     words = psutil.Process(browser.pid).cmdline()
-print(json.dumps({"answer": server.result(), "filters": filters, "sandbox": "--no-sandbox" not in words}))
+print(json.dumps({"answer": server.answers[0], "filters": filters, "sandbox": "--no-sandbox" not in words}))
 """
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import subprocess
 
-from msdc.bench.devices.device_state import SCRIPT, parse_state
+import pytest
+
+from msdc.bench.devices.adb import SCRIPT, parse_state
 from msdc.bench.system_programs import last_words
 
 PHONE = """
@@ -35,14 +37,17 @@ def test_a_phone_that_tells_all():
     assert (state.battery_percent, state.battery_c, state.charging, state.load_1min) == (83.0, 31.2, False, 1.5)
 
 
-def test_a_phone_that_hides_sys_has_dumpsys():
-    state = parse_state("dumpsys.status=2\ndumpsys.level=40\ndumpsys.temperature=275\ndumpsys.AC powered=true\n")
-    assert (state.battery_percent, state.battery_c, state.charging) == (40.0, 27.5, True)
-
-
-def test_a_machine_that_tells_nothing():
-    for text in ("", "\n", "no facts here\n", "/proc/loadavg=\n", "/sys/class/power_supply/b/capacity=full\n"):
-        assert parse_state(text).model_dump(exclude_defaults=True) == {}
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        # A phone that hides /sys has dumpsys.
+        ("dumpsys.status=2\ndumpsys.level=40\ndumpsys.temperature=275\ndumpsys.AC powered=true\n",
+         {"battery_percent": 40.0, "battery_c": 27.5, "charging": True}),
+        ("", {}), ("no facts here\n", {}), ("/proc/loadavg=\n", {}), ("/sys/class/power_supply/b/capacity=full\n", {}),
+    ],
+)  # fmt: skip
+def test_devices_that_tell_less(text, state):
+    assert parse_state(text).model_dump(exclude_defaults=True) == state
 
 
 def test_script_runs_in_a_plain_shell():

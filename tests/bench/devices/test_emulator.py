@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from msdc.bench.compare import compare_results, regressions
-from msdc.bench.devices.emulator.device import NOTE, EmulatorDevice, counted
-from msdc.bench.devices.emulator.image import INITRD_INIT, write_cpio
-from msdc.bench.devices.emulator.machine import CPUS, EmulatorMachine, free_port
+from msdc.bench.devices import open_devices
+from msdc.bench.devices.base import run_devices
+from msdc.bench.devices.emulator import CPUS, NOTE, EmulatorDevice, EmulatorMachine, counted, free_port
+from msdc.bench.devices.emulator_image import INITRD_INIT, write_cpio
+from msdc.bench.measure import BenchSettings, parity_failures
 from msdc.bench.result import BenchFile
-from msdc.bench.run import bench, parity_failures
-from msdc.bench.settings import BenchSettings
 from msdc.errors import InputError
 
 BASELINE = Path(__file__).with_name("tiny_instructions.json")
@@ -30,9 +30,10 @@ LENGTHS = (8, 32)
 def counted_runs(emulator_image, tiny_bundle):
     """The tiny bundle on the three processors, a76 twice, side by side."""
     settings = BenchSettings(lengths=LENGTHS, runs=3, warmup=1, runtimes=("executorch",))
-    done = bench(tiny_bundle, "emulator,emulator:a53,emulator:a76,emulator:i8mm", settings)
-    assert done.failures == []
-    return dict(zip(("again", "a53", "a76", "i8mm"), done.runs, strict=True))
+    devices = open_devices("emulator,emulator:a53,emulator:a76,emulator:i8mm")
+    runs, failures = run_devices(devices, tiny_bundle, settings)
+    assert failures == []
+    return dict(zip(("again", "a53", "a76", "i8mm"), runs, strict=True))
 
 
 def test_every_processor_reproduces_the_golden_vectors(counted_runs):
@@ -132,8 +133,8 @@ class phone_listener:
 def test_machine_is_gone_when_its_owner_is_killed(emulator_image, tmp_path):
     program = (
         "import sys, time\n"
-        "from msdc.bench.devices.emulator.image import create_image\n"
-        "from msdc.bench.devices.emulator.machine import EmulatorMachine\n"
+        "from msdc.bench.devices.emulator_image import create_image\n"
+        "from msdc.bench.devices.emulator import EmulatorMachine\n"
         "with EmulatorMachine(create_image(), 'a76', count=False) as machine:\n"
         "    print(machine.process.pid, flush=True)\n"
         "    time.sleep(600)\n"
@@ -157,13 +158,13 @@ def _zombie(pid: int) -> bool:
 
 
 def test_machine_that_cannot_start_says_why(emulator_image, tmp_path):
-    from dataclasses import replace
-
     from msdc.errors import MsdcError
 
     start = time.time()
-    broken = replace(emulator_image, kernel=tmp_path / "nothing")
-    with pytest.raises(MsdcError, match=r"emulator ended while it started: .*nothing"), EmulatorMachine(broken, "a76"):
+    with (
+        pytest.raises(MsdcError, match=r"emulator ended while it started: .*nothing"),
+        EmulatorMachine(tmp_path / "nothing", "a76"),
+    ):
         pass
     assert not [p for p in Path(tempfile.gettempdir()).glob("msdc-emulator-*") if p.stat().st_ctime > start]
 

@@ -11,14 +11,12 @@ import numpy as np
 import pytest
 from prompt_bundles import UNPOOLED, kind_bundle
 
-from msdc.bench.devices.host import HostDevice
-from msdc.bench.devices.python import PythonDevice
-from msdc.bench.devices.runner_protocol import RunnerJob, read_answer, runner_error, sentinel
-from msdc.bench.settings import BenchSettings
-from msdc.bench.toolchain.build import build_runner
-from msdc.bench.toolchain.runner import elf_machine, own_runner
+from msdc.bench.devices.base import Job
+from msdc.bench.devices.host import HostDevice, PythonDevice
+from msdc.bench.devices.runner_protocol import read_answer, runner_error, sentinel
+from msdc.bench.measure import BenchSettings, Tasks, collect
+from msdc.bench.toolchain.build import build_runner, elf_machine, own_runner
 from msdc.bench.toolchain.sdk import native_sdk
-from msdc.bench.workload import Tasks, collect
 from msdc.encoders.encoder import configured
 from msdc.errors import InputError, MsdcError
 from msdc.export.bundle import load_bundle
@@ -145,7 +143,7 @@ def test_answer_is_checked_against_its_hashes(tiny_bundle, tmp_path):
     import hashlib
 
     manifest = read_manifest(tiny_bundle)
-    job = RunnerJob(tiny_bundle, manifest, "executorch", settings(), Tasks(()))
+    job = Job(tiny_bundle, manifest, "executorch", settings(), Tasks(()))
     answer, vectors = tmp_path / "answer.json", tmp_path / "vectors.bin"
     value = {"format": 1, "kind": "runner-answer", "clock": "wall", "runtime": "executorch", "embedded": 1,
              "golden": {"texts": 2}}  # fmt: skip
@@ -155,10 +153,10 @@ def test_answer_is_checked_against_its_hashes(tiny_bundle, tmp_path):
         answer.write_bytes(raw)
         vectors.write_bytes(numbers)
         hashes = (hashlib.sha256(raw).hexdigest(), hashlib.sha256(numbers).hexdigest())
-        return read_answer(job, "here", answer, vectors, hashes)
+        return read_answer(job, "here", tmp_path, hashes)
 
-    found = read({})
-    assert found.vectors_GD.shape == (2, manifest.width) and found.vectors_UD[0, 0] == 2 * manifest.width
+    _, golden_GD, vectors_UD = read({})
+    assert golden_GD.shape == (2, manifest.width) and vectors_UD[0, 0] == 2 * manifest.width
     for changes, rows, line in (
         ({"format": 9}, 3, "another format"),
         ({"runtime": "onnx"}, 3, "the artifact needs executorch"),
@@ -168,7 +166,7 @@ def test_answer_is_checked_against_its_hashes(tiny_bundle, tmp_path):
         with pytest.raises(MsdcError, match=line):
             read(changes, rows)
     with pytest.raises(MsdcError, match="damaged on its way back"):
-        read_answer(job, "here", answer, vectors, ("0" * 64, "0" * 64))
+        read_answer(job, "here", tmp_path, ("0" * 64, "0" * 64))
 
 
 def test_build_is_found_again(tmp_path):

@@ -13,13 +13,12 @@ from refusals import one_line
 
 from msdc.bench.devices.adb import Remote, RemoteFolder, _start_line, run_remote
 from msdc.bench.devices.adb_client import Adb, DeviceGone
-from msdc.bench.run import bench
-from msdc.bench.settings import BenchSettings
+from msdc.bench.devices.base import open_jobs, run_devices
+from msdc.bench.measure import BenchSettings
 from msdc.bench.system_programs import run_tool
-from msdc.bench.toolchain.runner import own_runner
+from msdc.bench.toolchain.build import own_runner
 from msdc.cli import _one_line
 from msdc.errors import MsdcError, printable
-from msdc.export.manifest import read_manifest
 
 
 def device(folder: Path, answer: str) -> Adb:
@@ -63,7 +62,7 @@ def test_flood(tmp_path):
 
 def test_escape_codes_do_not_reach_the_terminal(tmp_path, tiny_bundle):
     adb = device(tmp_path, "printf '\\033]0;owned\\007\\033[2Jerror: \\302\\233evil' >&2; exit 1")
-    text = one_line(lambda: list(run_remote(Remote(adb), tiny_bundle, read_manifest(tiny_bundle), quick(), None)))
+    text = one_line(lambda: list(run_remote(Remote(adb), open_jobs(tiny_bundle, quick()))))
     shown = _one_line(MsdcError(text))
     assert "evil" in shown and not set("\x1b\x07\x9b") & set(shown)
     assert printable("a\tb\nc\u202e\x1b[1m") == "a\tb\nc\ufffd\ufffd[1m"
@@ -90,7 +89,7 @@ def test_name_of_a_runner_is_no_shell_code(tmp_path, name, monkeypatch):
      OSError(errno.ENOSPC, "No space left on device"), MemoryError(), AssertionError()],
     ids=lambda error: type(error).__name__,
 )  # fmt: skip
-def test_broken_device_loses_no_result_of_another(tiny_bundle, monkeypatch, error):
+def test_broken_device_loses_no_result_of_another(tiny_bundle, error):
     class Good:
         kind = spec = "good"
         undisturbed = False
@@ -109,9 +108,6 @@ def test_broken_device_loses_no_result_of_another(tiny_bundle, monkeypatch, erro
 
     for undisturbed in (False, True):
         both = [Broken(undisturbed), Good()]
-        monkeypatch.setattr("msdc.bench.run.open_devices", lambda _, both=both: both)
-        done = bench(tiny_bundle, "broken,good", quick())
-        assert len(done.runs) == 1 and len(done.failures) == 1
-        assert done.failures[0].startswith("broken: ") and type(error).__name__ in done.failures[0]
-    monkeypatch.setattr("msdc.bench.run.open_devices", lambda _: [Broken(False)])
-    assert type(error).__name__ in one_line(lambda: bench(tiny_bundle, "broken", quick()))
+        runs, (failure,) = run_devices(both, tiny_bundle, quick())
+        assert len(runs) == 1 and failure.startswith("broken: ") and type(error).__name__ in failure
+    assert type(error).__name__ in one_line(lambda: run_devices([Broken(False)], tiny_bundle, quick()))

@@ -21,11 +21,9 @@ import pytest
 from browser import CHROMIUM, dump_dom
 from link_phone import SETTINGS, WAIT_S, Client, Link, link_server, phone_answer, tiny_bundle
 
-from msdc.bench.devices.browser.answer import read_answer
-from msdc.bench.devices.browser.measurement import Measurement
-from msdc.bench.devices.browser.server import MAX_CONNECTIONS
-from msdc.bench.devices.link.answer import LinkAnswer, browser_of, device_of
-from msdc.bench.devices.link.server import SPARE_SEATS
+from msdc.bench.devices.web.link import browser_of, device_of
+from msdc.bench.devices.web.measurement import Measurement
+from msdc.bench.devices.web.server import MAX_CONNECTIONS, SPARE_SEATS
 from msdc.bench.report.page import build_report, write_report
 from msdc.bench.result import BenchFile
 from msdc.errors import MsdcError, printable
@@ -54,7 +52,7 @@ def test_only_listed_files_behind_the_secret(server, tmp_path):
     for path in ("/wrong-token/join", f"/{seat}/answer", f"{secret}wrong-seat/answer", f"{secret}{seat}/other",
                  f"{secret}index.html"):  # fmt: skip
         assert client.ask("POST", path, b"{}")[0] == 404, path
-    assert server.runs == [] and [s.state for s in server.seats] == ["measuring"]
+    assert server.answers == [] and [s.state for s in server.seats] == ["measuring"]
 
 
 @pytest.mark.parametrize(
@@ -105,6 +103,10 @@ def spoiled_vectors() -> str:
     return encode_vectors(vectors)
 
 
+def timed(**changes) -> dict:
+    return {"samples": [1.0] * 3, "warmup": 8, "settled": True, "cold": [3.0], "calls_per_sample": 1} | changes
+
+
 @pytest.mark.parametrize(
     "changes, word",
     [
@@ -113,42 +115,40 @@ def spoiled_vectors() -> str:
         ({"golden__ids": [[1]]}, "golden"),
         ({"vectors": "AAAA"}, "vectors"),
         ({"page__hidden": True}, "hidden"),
+        ({"page__agent": "x" * 2000}, "page.agent"),
         ({"load_ms": -1.0}, "load_ms"),
+        ({"first_ms": float("nan")}, "first_ms"),
+        ({"threads": 0}, "threads"),
+        ({"tokenize": timed(samples=[1.0])}, "another number of samples"),
+        ({"tokenize": timed(samples=[1.0, 1.0, -1.0])}, "tokenize.samples"),
+        ({"latency": [timed(length=8), timed(length=9)]}, "other lengths"),
         ({"name": "x" * 2000}, "name"),
         ({"surprise": 1}, "surprise"),
         ({"battery_after": {"percent": 101, "charging": True}}, "battery_after.percent"),
     ],
 )
-def test_answers_that_do_not_fit_are_one_line(onnxruntime_web, changes, word):
+def test_answers_that_do_not_fit_are_one_line(changes, word):
     found = {key: value() if callable(value) else value for key, value in changes.items()}
-    link = Link(tiny_bundle(), SETTINGS)
-    status, reply = link.client.post(
-        f"{link.client.join('Ada')}/answer", phone_answer(tiny_bundle(), SETTINGS, **found)
-    )
-    assert status == 400 and reply["error"]
-    with pytest.raises(MsdcError, match=f"onnx by link: Ada: .*({word})") as stop:
-        link.end()
+    measurement = Measurement(tiny_bundle(), SETTINGS, "link")
+    with pytest.raises(MsdcError, match=word) as stop:
+        answer = measurement.read(phone_answer(tiny_bundle(), SETTINGS, **found))
+        measurement.run(answer, device_of(answer), "chromium")
     assert "\n" not in str(stop.value) and stop.value.exit_code == 1
+
+
+def test_a_phone_whose_answer_does_not_fit_is_told(onnxruntime_web):
+    link = Link(tiny_bundle(), SETTINGS)
+    answer = phone_answer(tiny_bundle(), SETTINGS, page__hidden=True)
+    status, reply = link.client.post(f"{link.client.join('Ada')}/answer", answer)
+    assert status == 400 and "hidden" in reply["error"]
+    with pytest.raises(MsdcError, match="onnx by link: Ada: the page was hidden"):
+        link.end()
 
 
 # Values of every JSON type, at and beyond every bound.
 ODD = (
-    None,
-    True,
-    -1,
-    0,
-    2**63,
-    1e308,
-    0.5,
-    "",
-    "x" * 3000,
-    "\x00\x1b[2J",
-    [],
-    {},
-    [[]],
-    {"a": {"b": []}},
-    "AAAA" * 100,
-)
+    None, True, -1, 0, 2**63, 1e308, 0.5, "", "x" * 3000, "\x00\x1b[2J", [], {}, [[]], {"a": {"b": []}}, "AAAA" * 100,
+)  # fmt: skip
 
 
 def places(value, path=()):
@@ -164,7 +164,7 @@ def places(value, path=()):
 def test_any_damage_to_an_answer_is_a_result_or_one_line(onnxruntime_web, record_property):
     """Every part of an answer replaced by odd values: a run that can be written, or one line, and the server lives."""
     settings = SETTINGS.model_copy(update={"tasks": ("graded-pairs",)})
-    measurement = Measurement.of(tiny_bundle(), settings, "link")
+    measurement = Measurement(tiny_bundle(), settings, "link")
     zeros = encode_vectors(np.zeros((len(measurement.texts), measurement.manifest.width), dtype=np.float32))
     good = phone_answer(tiny_bundle(), settings, vectors=zeros)
     tries = 0
@@ -179,8 +179,8 @@ def test_any_damage_to_an_answer_is_a_result_or_one_line(onnxruntime_web, record
             place[path[-1]] = odd
             tries += 1
             try:
-                answer = read_answer(changed, settings.lengths, settings.runs, LinkAnswer)
-                device_of(answer, "browser")
+                answer = measurement.read(changed)
+                device_of(answer)
                 measurement.parity(answer)
                 found = answer
             except MsdcError as error:
@@ -188,9 +188,9 @@ def test_any_damage_to_an_answer_is_a_result_or_one_line(onnxruntime_web, record
                 continue
             json.dumps(found.model_dump(mode="json"), allow_nan=False)
     # Vectors that are all alike have no ranks.
-    answer = read_answer(good, settings.lengths, settings.runs, LinkAnswer)
+    answer = measurement.read(good)
     with pytest.raises(MsdcError, match="same cosine"):
-        measurement.run(answer, device_of(answer, "browser"), browser_of(answer)[0])
+        measurement.run(answer, device_of(answer), *browser_of(answer)[:2])
     record_property("tries", tries)
     assert tries > 300
 

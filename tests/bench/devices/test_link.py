@@ -17,15 +17,23 @@ import pytest
 import segno
 from link_phone import ANDROID, SETTINGS, WAIT_S, Client, Link, link_server, phone_answer, tiny_bundle
 
-from msdc.bench.devices.base import Incomplete
-from msdc.bench.devices.link import address as link_address
-from msdc.bench.devices.link.address import default_address, listening_address, qr_lines, self_signed, show
-from msdc.bench.devices.link.answer import LinkAnswer, browser_of, device_of, plain
-from msdc.bench.devices.link.device import LinkDevice
-from msdc.bench.devices.registry import open_devices
+from msdc.bench.devices import open_devices
+from msdc.bench.devices.base import Incomplete, run_devices
+from msdc.bench.devices.web import link as link_address
+from msdc.bench.devices.web.link import (
+    LinkDevice,
+    browser_of,
+    default_address,
+    device_of,
+    listening_address,
+    qr_code,
+    self_signed,
+    show,
+)
+from msdc.bench.devices.web.measurement import PageAnswer
+from msdc.bench.devices.web.server import plain
+from msdc.bench.measure import BenchSettings
 from msdc.bench.result import BenchFile, parse_result
-from msdc.bench.run import bench
-from msdc.bench.settings import BenchSettings
 from msdc.cli import main
 from msdc.errors import InputError, MsdcError
 from msdc.export.mobile.web.npm import SCRIPT
@@ -72,17 +80,15 @@ def test_the_default_address_is_this_machines(monkeypatch):
 
 
 def test_qr_code_holds_the_link():
+    """Light modules are drawn, dark ones are left out: read back, the blocks are the code's own matrix."""
     link = "http://192.168.178.100:43210/0123456789abcdefABCDEF/"
-    lines = qr_lines(link)
     light = {"█": (1, 1), "▀": (1, 0), "▄": (0, 1), " ": (0, 0)}
     rows = []
-    for line in lines:
-        assert line.startswith(link_address.WHITE_ON_BLACK) and line.endswith(link_address.PLAIN)
-        pairs = [light[c] for c in line[len(link_address.WHITE_ON_BLACK) : -len(link_address.PLAIN)]]
-        rows += [[pair[0] for pair in pairs], [pair[1] for pair in pairs]]
-    code = segno.make(link, micro=False, error="l")
-    drawn = [[1 - dark for dark in row] for row in code.matrix_iter(border=4)]
-    assert rows[: len(drawn)] == drawn and all(all(row) for row in rows[len(drawn) :])
+    for line in qr_code(link).splitlines():
+        pairs = [light[c] for c in line.removeprefix(link_address.WHITE_ON_BLACK).removesuffix(link_address.PLAIN)]
+        rows += zip(*pairs, strict=True)
+    drawn = [tuple(1 - dark for dark in row) for row in segno.make(link, micro=False, error="l").matrix_iter(border=4)]
+    assert rows[: len(drawn)] == drawn
 
 
 class _Terminal(io.StringIO):
@@ -184,21 +190,21 @@ def test_a_page_may_speak_once_more_after_its_answer():
     ],
 )  # fmt: skip
 def test_what_a_browser_says_of_itself(agent, engine, version, name, system):
-    answer = LinkAnswer.model_validate(phone_answer(tiny_bundle(), SETTINGS, name="", page__agent=agent))
-    browser, _ = browser_of(answer)
-    device = device_of(answer, "browser")
-    assert (browser.engine, browser.version, device.name, device.os) == (engine, version, name, system)
+    answer = PageAnswer.model_validate(phone_answer(tiny_bundle(), SETTINGS, name="", page__agent=agent))
+    found_engine, found_version, _ = browser_of(answer)
+    device = device_of(answer)
+    assert (found_engine, found_version, device.name, device.os) == (engine, version, name, system)
     assert device.cores is None and device.memory_mib is None
 
 
 def test_hints_say_more_than_the_agent():
     hints = {"model": "Pixel 9", "platform": "Android", "platform_version": "16.0.0", "version": "140.0.7339.51"}
-    answer = LinkAnswer.model_validate(phone_answer(tiny_bundle(), SETTINGS, name=" \x1b[2J\n ", hints=hints))
-    assert browser_of(answer)[0].version == "140.0.7339.51"
-    device = device_of(answer, "browser")
+    answer = PageAnswer.model_validate(phone_answer(tiny_bundle(), SETTINGS, name=" \x1b[2J\n ", hints=hints))
+    assert browser_of(answer)[1] == "140.0.7339.51"
+    device = device_of(answer)
     assert device.os == "Android 16.0.0" and device.name.endswith("[2J, Chromium 140") and "\x1b" not in device.name
     unnamed = answer.model_copy(update={"name": "  "})
-    assert device_of(unnamed, "browser").name == "Pixel 9, Chromium 140"
+    assert device_of(unnamed).name == "Pixel 9, Chromium 140"
 
 
 def test_names_are_one_printable_line():
@@ -358,7 +364,7 @@ def test_what_it_cannot_do_is_refused_before_work(settings, word):
 @pytest.mark.parametrize("settings", [{"address": "127.0.0.1"}, {"tls": True}, {"expect": 2}])
 def test_its_options_need_it(settings):
     with pytest.raises(InputError, match="belongs to --device link"):
-        bench(tiny_bundle(), "python", BenchSettings(runs=1, lengths=(8,), **settings))
+        run_devices(open_devices("python"), tiny_bundle(), BenchSettings(runs=1, lengths=(8,), **settings))
 
 
 def test_all_devices_do_not_include_it():

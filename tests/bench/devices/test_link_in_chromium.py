@@ -11,8 +11,8 @@ import two_networks
 from link_phone import Link, tiny_bundle
 
 from msdc.bench.devices.base import Incomplete
+from msdc.bench.measure import BenchSettings
 from msdc.bench.result import DeviceRun
-from msdc.bench.settings import BenchSettings
 from msdc.errors import MsdcError
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -79,28 +79,16 @@ def test_the_whole_way_from_an_insecure_origin():
 
 
 @pytest.mark.slow
-def test_a_tab_that_is_killed():
+@pytest.mark.parametrize(
+    "lose",
+    [lambda page: page.crash(), lambda page: page.browser.process.kill(), lambda page: page.offline()],
+    ids=["tab", "browser", "network"],
+)
+def test_a_page_that_is_lost(lose):
     link = Link(tiny_bundle(), ENDLESS, silence_s=10)
     with devtools.chromium(RULES) as browser:
-        started(browser, link).crash()
-        assert "phone 1 fell silent: its page was closed" in error_of(link)
-
-
-@pytest.mark.slow
-def test_a_browser_that_is_killed():
-    link = Link(tiny_bundle(), ENDLESS, silence_s=10)
-    with devtools.chromium(RULES) as browser:
-        started(browser, link)
-        browser.process.kill()
-        assert "fell silent" in error_of(link)
-
-
-@pytest.mark.slow
-def test_a_network_that_is_lost():
-    link = Link(tiny_bundle(), ENDLESS, silence_s=10)
-    with devtools.chromium(RULES) as browser:
-        started(browser, link).offline()
-        assert "or its network lost" in error_of(link)
+        lose(started(browser, link))
+        assert "phone 1 fell silent: its page was closed, its screen locked, or its network lost" in error_of(link)
 
 
 @pytest.mark.slow

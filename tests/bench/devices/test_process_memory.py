@@ -6,44 +6,36 @@ import sys
 import numpy as np
 import pytest
 
-from msdc.bench.devices.process_memory import memory_of, read_memory
+from msdc.bench.devices.python_worker import read_memory
 from msdc.errors import MsdcError
 
 STATUS = "Name:\tmsdc\nVmHWM:\t  204800 kB\nVmRSS:\t  102400 kB\nThreads:\t4\n"
 ROLLUP = "55d0-7ffe ---p 00000000 00:00 0  [rollup]\nRss:  102400 kB\nPss:  81920 kB\nAnonymous:  61440 kB\n"
 
 
-def test_fields_and_units():
-    phase = memory_of(STATUS, ROLLUP)
-    assert phase.model_dump() == {"vmhwm_mib": 200.0, "pss_mib": 80.0, "anon_mib": 60.0, "file_mib": 40.0}
-
-
-def test_a_kernel_without_a_field_is_said():
+def test_fields_and_units(tmp_path):
+    (tmp_path / "status").write_text(STATUS)
+    (tmp_path / "smaps_rollup").write_text(ROLLUP)
+    found = {"vmhwm_mib": 200.0, "pss_mib": 80.0, "anon_mib": 60.0, "file_mib": 40.0}
+    assert read_memory(tmp_path).model_dump() == found
+    (tmp_path / "smaps_rollup").write_text("Rss: 5 kB\n")
     with pytest.raises(MsdcError, match="memory cannot be measured"):
-        memory_of(STATUS, "Rss: 5 kB\n")
+        read_memory(tmp_path)
 
 
-def test_a_touched_array_is_anonymous_memory():
-    before = read_memory()
+@pytest.mark.parametrize("by_psutil", [False, True])
+def test_a_touched_array_is_anonymous_memory(tmp_path, by_psutil):
+    before = read_memory(*[tmp_path] * by_psutil)
     block = np.ones(64 * 2**20 // 8)
-    after = read_memory()
-    assert after.anon_mib - before.anon_mib == pytest.approx(64, abs=4)
-    assert abs(after.file_mib - before.file_mib) < 4
-    assert block[0] == 1
-
-
-def test_without_proc_psutil_answers(tmp_path):
-    before = read_memory(tmp_path)
-    block = np.ones(64 * 2**20 // 8)
-    after = read_memory(tmp_path)
-    assert before.pss_mib is None and after.vmhwm_mib >= after.anon_mib
-    assert after.anon_mib - before.anon_mib == pytest.approx(64, abs=4)
-    assert block[0] == 1
+    after = read_memory(*[tmp_path] * by_psutil)
+    assert after.anon_mib - before.anon_mib == pytest.approx(64, abs=4) and block[0] == 1
+    assert by_psutil or abs(after.file_mib - before.file_mib) < 4
+    assert (after.pss_mib is None) == by_psutil and after.vmhwm_mib >= after.anon_mib
 
 
 def test_the_peak_starts_again():
     code = (
-        "import numpy as np; from msdc.bench.devices.process_memory import *\n"
+        "import numpy as np; from msdc.bench.devices.python_worker import *\n"
         "np.ones(64 * 2**20 // 8).sum(); before = read_memory(); done = reset_peak(); after = read_memory()\n"
         "print(int(done), before.vmhwm_mib - after.vmhwm_mib)"
     )

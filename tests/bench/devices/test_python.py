@@ -7,14 +7,10 @@ import shutil
 import numpy as np
 import pytest
 
-from msdc.bench.devices.python import PythonDevice
+from msdc.bench.devices import DEVICES, open_devices
+from msdc.bench.devices.host import PythonDevice, host_info, short_cpu
 from msdc.bench.devices.python_worker import ordinary_texts, row_of_length, sample_ms
-from msdc.bench.devices.registry import DEVICES, open_devices
-from msdc.bench.devices.this_machine import host_info, short_cpu
-from msdc.bench.measure import compare_golden
-from msdc.bench.run import parity_failures
-from msdc.bench.settings import BenchSettings
-from msdc.bench.workload import collect
+from msdc.bench.measure import BenchSettings, collect, compare_golden, parity_failures
 from msdc.errors import InputError, MsdcError
 
 QUICK = {"lengths": (4, 16), "runs": 12, "warmup": 2}

@@ -7,8 +7,9 @@ import pytest
 from xlmr_folder import write_xlmr
 
 import msdc
-from msdc.bench.run import bench, parity_failures
-from msdc.bench.settings import BenchSettings
+from msdc.bench.devices import open_devices
+from msdc.bench.devices.base import run_devices
+from msdc.bench.measure import BenchSettings, parity_failures
 from msdc.compress.texts import quickstart_texts
 from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
@@ -51,18 +52,16 @@ def test_four_stages_then_a_module_that_takes_text(student, bundle, xlmr):
     assert exported.manifest.tokenizer.kind == "sentencepiece" and (bundle / "android/build.gradle.kts").is_file()
     assert encoder.tokenize(TEXTS) == exported.tokenize(TEXTS) == teacher_ids.tokenize(TEXTS)
     assert float(cosine_rows(encoder.encode(TEXTS), exported.encode(TEXTS)).min()) > 0.99999
+    # Text in, vector out, on the native runner.
+    assert measured(bundle, "host").harness != "python"
 
 
 def measured(bundle, device):
-    done = bench(bundle, device, BenchSettings(lengths=(8,), runs=2, warmup=1, runtimes=("executorch",)))
-    assert done.failures == [] and parity_failures(done.runs) == []
-    (found,) = done.runs
+    settings = BenchSettings(lengths=(8,), runs=2, warmup=1, runtimes=("executorch",))
+    (found,), failures = run_devices(open_devices(device), bundle, settings)
+    assert failures == [] and parity_failures([found]) == []
     assert found.parity.ids_equal and found.parity.min_cosine > 0.9999
     return found
-
-
-def test_text_in_on_the_native_runner(bundle):
-    assert measured(bundle, "host").harness != "python"
 
 
 @pytest.mark.slow

@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 from places import data_folder
 
-from msdc.bench.devices.emulator.device import EmulatorDevice
-from msdc.bench.run import parity_failures
-from msdc.bench.settings import BenchSettings
-from msdc.bench.workload import collect
-from msdc.export import export
+from msdc.bench.devices.emulator import EmulatorDevice
+from msdc.bench.measure import BenchSettings, collect, parity_failures
 from msdc.export.bundle import load_bundle
+from msdc.export.export import ExportRequest, export_model
 
 MODEL = "all-MiniLM-L6-v2"
 
@@ -18,7 +16,7 @@ MODEL = "all-MiniLM-L6-v2"
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
     out = tmp_path_factory.mktemp("minilm") / "bundle"
-    return export(MODEL, target="android", runtime="both", precision="int8", out=out)[0]
+    return export_model(ExportRequest(MODEL, "android", runtime="both", precision="int8", out=out))[0]
 
 
 @pytest.mark.slow

@@ -10,8 +10,7 @@ from click.testing import CliRunner
 from prompt_bundles import kind_bundle
 
 import msdc
-from msdc.bench.settings import BenchSettings
-from msdc.bench.workload import collect
+from msdc.bench.measure import BenchSettings, collect
 from msdc.cli import msdc as cli
 from msdc.encoders.encoder import configured
 from msdc.scores import cosine_rows

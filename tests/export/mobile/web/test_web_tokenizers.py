@@ -14,7 +14,7 @@ from tiny_models import train_pieces
 from tokenizers import Tokenizer
 from web_pages import answer_of_engine, node, site
 
-from msdc.bench.devices.browser.engines import ENGINES
+from msdc.bench.devices.web.browser import ENGINES
 from msdc.errors import MsdcError
 from msdc.export import export
 from msdc.export.bundle import load_bundle

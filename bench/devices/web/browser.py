@@ -1,4 +1,7 @@
-"""Installed browsers: find one, start it without a window in a fresh profile, notice its end, read its memory."""
+"""`browser[:NAME]`: the ONNX program in a browser of this machine, in a worker of a page in a fresh profile.
+
+An installed browser is started without a window; its end is noticed, the memory of its page is read.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,21 @@ from pathlib import Path
 
 import psutil
 
-from msdc.bench.devices.browser.server import PageServer
+from msdc.bench.devices.base import Device
+from msdc.bench.devices.host import check_cores, host_info, host_state
+from msdc.bench.devices.web.measurement import MIB, RUNTIME, Measurement
+from msdc.bench.devices.web.server import AnswerServer
+from msdc.bench.measure import BenchSettings
+from msdc.bench.result import DeviceRun
 from msdc.bench.system_programs import find
 from msdc.errors import InputError, MsdcError
 from msdc.files import write_text
 from msdc.processes import is_root, kill_tree
+from msdc.progress import say
 
-SILENCE_S = 60.0  # a page that says nothing for so long is gone; it speaks every second
+PAGE = {"index.html": "page.html", "page.js": "page.js"}
 START_S = 180.0  # until a browser shows its first page, on a busy machine
 STOP_S = 10.0
-MIB = 2**20
 
 
 @dataclass(frozen=True)
@@ -209,36 +217,76 @@ def opened(engine: Engine, address: str) -> Iterator[subprocess.Popen[bytes]]:
             try:
                 yield browser
             finally:
-                end(browser)
-
-
-def end(browser: subprocess.Popen[bytes]) -> None:
-    """Kill the browser, its group, and children that left the group."""
-    kill_tree(browser, group=True)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        browser.wait(STOP_S)
+                # With its group, and children that left the group.
+                kill_tree(browser, group=True)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    browser.wait(STOP_S)
 
 
 def wait_for_answer(
-    engine: Engine, browser: subprocess.Popen[bytes], server: PageServer, timeout_s: float, silence_s: float = SILENCE_S
+    engine: Engine, browser: subprocess.Popen[bytes], server: AnswerServer, timeout_s: float
 ) -> float | None:
-    """Wait for the page's answer; returns the renderer's last known PSS in MiB.
+    """Wait until the page has answered or failed; returns the renderer's last known PSS in MiB.
 
     Raises:
-        MsdcError: the browser ended, the page fell silent, or the time is over.
+        MsdcError: the browser ended, the page fell silent, its answer was refused, or the time is over.
     """
+    (page,) = server.seats
     end = time.monotonic() + timeout_s
-    server.heard = time.monotonic()
+    page.heard = time.monotonic()
     pss_mib: float | None = None
-    while not server.answered.wait(1.0):
-        if browser.poll() is not None and not server.answered.is_set():
+    while not server.settled.wait(1.0):
+        if browser.poll() is not None and not server.settled.is_set():
             raise MsdcError(f"{engine.title} ended with code {browser.returncode} before the page answered")
         now = time.monotonic()
         if now > end:
             raise MsdcError(f"no result after {timeout_s:g} s; stopped")
         # A browser's start may take longer than its page's beat.
-        if now - server.heard > (silence_s if server.phase else max(silence_s, START_S)):
+        if now - page.heard > (server.silence_s if page.phase else max(server.silence_s, START_S)):
             raise MsdcError("the page fell silent: its tab has crashed, or the machine is too busy")
-        if server.phase == "warm":
+        if page.phase == "warm":
             pss_mib = renderer_pss_mib(browser.pid, engine.renderer) or pss_mib
+    if page.state == "failed":
+        raise MsdcError(page.line)
     return pss_mib
+
+
+class BrowserDevice(Device):
+    """A browser of this machine."""
+
+    kind = "browser"
+
+    def run(self, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:
+        """See `Device.run`."""
+        engine = engine_of(self.argument)
+        check_cores(settings)
+        measurement = Measurement(bundle, settings, self.spec)
+        if settings.progress:
+            say(f"bench {measurement.manifest.name} in {engine.title}")
+        try:
+            return [self._measure(engine, measurement)]
+        except InputError:
+            raise
+        except MsdcError as error:
+            raise MsdcError(f"{RUNTIME} in {engine.title}: {error}") from error
+
+    def _measure(self, engine: Engine, measurement: Measurement) -> DeviceRun:
+        version, files = engine.version(), measurement.files(PAGE)
+        before = host_state()
+        with (
+            AnswerServer(files, lambda raw, _: (measurement.read(raw), {}), measurement.max_answer) as server,
+            opened(engine, server.address) as browser,
+        ):
+            pss_mib = wait_for_answer(engine, browser, server, measurement.settings.timeout_s)
+        host = host_info()
+        number = re.match(engine.release, version or "")
+        name = f"{host.name}, {engine.title}" + (f" {number.group()}" if number else "")
+        return measurement.run(
+            server.answers[0],
+            host.model_copy(update={"name": name, "kind": self.kind}),
+            engine.name,
+            version,
+            pss_mib=pss_mib,
+            before=before,
+            after=host_state(),
+        )

@@ -10,12 +10,13 @@ import gzip
 import lzma
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
+import click
+
 from msdc.bench.system_programs import require, run_tool
-from msdc.bench.toolchain.cache import cached_folder, recipe_key
-from msdc.bench.toolchain.debian import SUITE, extract, only_deb, unpack
+from msdc.bench.toolchain.packages import SUITE, cached_folder, extract, only_deb, recipe_key, unpack
+from msdc.commands import quiet_option
 from msdc.errors import MsdcError
 from msdc.files import user_cache
 
@@ -60,15 +61,6 @@ while true; do
     sleep 1
 done
 """
-
-
-@dataclass(frozen=True)
-class EmulatorImage:
-    """The files that qemu boots."""
-
-    kernel: Path
-    initrd: Path
-    root: Path
 
 
 def _recipe() -> dict[str, object]:
@@ -159,21 +151,31 @@ def _make(stage: Path) -> None:
     shutil.rmtree(work)
 
 
-def _image(folder: Path) -> EmulatorImage:
-    return EmulatorImage(folder / "vmlinuz", folder / "initrd.gz", folder / "root.img")
-
-
-def find_image() -> EmulatorImage | None:
-    """The image in the user's cache, None before it was created."""
+def find_image() -> Path | None:
+    """The image's folder in the user's cache, None before it was created."""
     folder = user_cache() / "emulator" / recipe_key(_recipe())
-    return _image(folder) if folder.is_dir() else None
+    return folder if folder.is_dir() else None
 
 
-def create_image(*, force: bool = False) -> EmulatorImage:
-    """The image, created now (10 seconds and 60 MB of packages) or found in the cache.
+def create_image(*, force: bool = False) -> Path:
+    """The folder of the image: `vmlinuz`, `initrd.gz`, `root.img`; created now (10 seconds and 60 MB of packages) or
+    found in the cache.
 
     Raises:
         MsdcError: a program is missing (the message names its package), or the mirror cannot be reached.
     """
     require(*PROGRAMS)
-    return _image(cached_folder("emulator", _recipe(), _make, force=force))
+    return cached_folder("emulator", _recipe(), _make, force=force)
+
+
+@click.group()
+def command() -> None:
+    """The emulated phone: a small arm64 Debian with a real adbd, run by qemu."""
+
+
+@command.command()
+@click.option("--force", is_flag=True, help="Create it again where it exists.")
+@quiet_option
+def create(force: bool) -> None:
+    """Create the image in the user's cache from Debian's packages (tens of seconds, about 60 MB)."""
+    click.echo(str(create_image(force=force)))

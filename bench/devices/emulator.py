@@ -1,4 +1,7 @@
-"""A virtual arm64 machine with a real adbd, as a context manager.
+"""`emulator[:a53|a76|i8mm]`: an emulated arm64 machine, measured by the same code as a phone on a cable.
+
+Figures are the executed instructions of the runner, as the emulated processor counts them: they repeat exactly, and
+are not a device's time. Memory is real. Each run boots a machine of its own, with a real adbd.
 
 qemu's network reaches nothing outside (`restrict=on`); only adbd's port is forwarded, to a free port of the loopback
 interface, because adbd has no password. With `count` the machine's clock advances with the executed instructions, and
@@ -12,30 +15,39 @@ import socket
 import subprocess
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 
+from msdc.bench.devices.adb import Remote, run_remote
 from msdc.bench.devices.adb_client import Adb, attached, connect, disconnect, server_port
-from msdc.bench.devices.emulator.image import GUEST_ADBD_PORT, READY, EmulatorImage, make_disk
-from msdc.bench.system_programs import find, last_words, require, run_tool
-from msdc.errors import MsdcError
+from msdc.bench.devices.base import Device, open_jobs
+from msdc.bench.devices.emulator_image import (
+    GUEST_ADBD_PORT,
+    PROGRAMS,
+    READY,
+    create_image,
+    find_image,
+    make_disk,
+)
+from msdc.bench.measure import BenchSettings
+from msdc.bench.result import DeviceRun
+from msdc.bench.system_programs import find, last_words, missing, require, run_tool
+from msdc.bench.toolchain.build import can_build
+from msdc.errors import InputError, MsdcError
+from msdc.progress import say
 
-
-@dataclass(frozen=True)
-class Cpu:
-    """A processor model of qemu and its title in results."""
-
-    model: str
-    title: str
-
-
+# Processor -> qemu's model, and the title in results.
 CPUS = {
-    "a53": Cpu("cortex-a53", "Cortex-A53 (no dot product)"),
-    "a76": Cpu("cortex-a76", "Cortex-A76 (sdot)"),
+    "a53": ("cortex-a53", "Cortex-A53 (no dot product)"),
+    "a76": ("cortex-a76", "Cortex-A76 (sdot)"),
     # Without sme=off qemu 7.2 computes wrong int8 results on its "max" processor.
-    "i8mm": Cpu("max,sme=off,pauth-impdef=on", "Armv8.6 (sdot, i8mm)"),
+    "i8mm": ("max,sme=off,pauth-impdef=on", "Armv8.6 (sdot, i8mm)"),
 }
+DEFAULT_CPU = "a76"
+MEMORY_MIB = 256
+# Counts repeat exactly: more runs would only take time.
+MOST_RUNS, MOST_WARMUP = 3, 1
+NOTE = "emulated: figures are executed instructions, not time; compare them only with each other"
 BOOT_TIMEOUT_S = 180.0
 
 
@@ -57,11 +69,11 @@ class EmulatorMachine:
     """Boots on entry and ends on exit; `adb` reaches it in between."""
 
     def __init__(
-        self, image: EmulatorImage, cpu: str, *, memory_mib: int = 256, disk_mib: int = 512, count: bool = True,
+        self, image: Path, cpu: str, *, memory_mib: int = 256, disk_mib: int = 512, count: bool = True,
         ports: tuple[int, ...] = (),
     ) -> None:  # fmt: skip
         self.image = image
-        self.cpu = CPUS[cpu]
+        self.model = CPUS[cpu][0]
         self.memory_mib = memory_mib
         self.disk_mib = disk_mib
         self.count = count
@@ -89,11 +101,11 @@ class EmulatorMachine:
         setpriv = find("setpriv")
         return [
             *([setpriv, "--pdeathsig", "KILL"] if setpriv else []),
-            qemu, "-M", "virt", "-cpu", self.cpu.model, "-m", str(self.memory_mib), "-smp", "1", *counting,
+            qemu, "-M", "virt", "-cpu", self.model, "-m", str(self.memory_mib), "-smp", "1", *counting,
             "-nodefaults", "-nographic", "-no-reboot", "-serial", f"file:{folder / 'console'}",
-            "-kernel", str(self.image.kernel), "-initrd", str(self.image.initrd),
+            "-kernel", str(self.image / "vmlinuz"), "-initrd", str(self.image / "initrd.gz"),
             "-append", "console=ttyAMA0 quiet panic=-1",
-            "-drive", f"if=none,id=root,format=raw,readonly=on,file={self.image.root}",
+            "-drive", f"if=none,id=root,format=raw,readonly=on,file={self.image / 'root.img'}",
             "-device", "virtio-blk-pci,drive=root",
             "-drive", f"if=none,id=data,format=raw,cache=unsafe,file={folder / 'data.img'}",
             "-device", "virtio-blk-pci,drive=data",
@@ -115,7 +127,7 @@ class EmulatorMachine:
                 )  # fmt: skip
             self._wait(folder)
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
         return self
 
@@ -142,9 +154,7 @@ class EmulatorMachine:
             self.process.kill()
             self.process.wait()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.power_off()
         for port in self.ports:
             disconnect(f"127.0.0.1:{port}", self._adb_program)
@@ -155,3 +165,46 @@ class EmulatorMachine:
                     run_tool([self._adb_program, "kill-server"], "adb kill-server", timeout_s=30)
         if self._folder is not None:
             self._folder.cleanup()
+
+
+def counted(settings: BenchSettings) -> BenchSettings:
+    """The settings of a run that counts instructions: few repetitions, no pauses, one thread on one processor.
+
+    Default tasks are skipped: they would take half of the time, and the golden vectors already show that the machine
+    computes the vectors of the export.
+    """
+    if settings.threads > 1 or settings.affinity:
+        raise InputError("the emulator has one processor: leave --threads and --affinity to other devices")
+    few = {"runs": min(settings.runs, MOST_RUNS), "warmup": min(settings.warmup, MOST_WARMUP), "cooldown_s": 0.0}
+    tasks = settings.tasks if settings.tasks_asked else ()
+    return settings.model_copy(update={**few, "tasks": tasks})
+
+
+def emulated(machine: EmulatorMachine, cpu: str, notes: Sequence[str] = (NOTE,)) -> Remote:
+    """A machine that counts instructions, as a device behind adb."""
+    return Remote(machine.adb, "emulator", f"emulated {CPUS[cpu][1]}", "instructions", tuple(notes))
+
+
+class EmulatorDevice(Device):
+    """The emulated phone; the argument names the processor."""
+
+    kind = "emulator"
+    undisturbed = True
+
+    @classmethod
+    def available(cls) -> Sequence[str]:
+        """Every processor, where the image was created and a runner can be built."""
+        ready = not missing(PROGRAMS) and can_build("aarch64") and find_image() is not None
+        return [f"emulator:{cpu}" for cpu in CPUS] if ready else ()
+
+    def run(self, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:
+        """See `Device.run`."""
+        cpu = self.argument or DEFAULT_CPU
+        if cpu not in CPUS:
+            raise InputError(f"unknown emulated processor {cpu!r}; known: {', '.join(CPUS)}")
+        settings = counted(settings)
+        jobs = open_jobs(bundle, settings)
+        if settings.progress:
+            say(f"bench {jobs[0].manifest.name} on {self.spec}")
+        with EmulatorMachine(create_image(), cpu, memory_mib=MEMORY_MIB) as machine:
+            return list(run_remote(emulated(machine, cpu), jobs))

@@ -1,0 +1,304 @@
+"""`link[:NAME]`: the browser of any phone that opens a link, which a server on this machine answers."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import gzip
+import io
+import ipaddress
+import re
+import socket
+import ssl
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+from urllib.parse import urlsplit
+
+import numpy as np
+import segno
+
+from msdc.bench.devices.base import Device, Incomplete
+from msdc.bench.devices.web.measurement import RUNTIME, Hints, Measurement, PageAnswer
+from msdc.bench.devices.web.server import SILENCE_S, AnswerServer, json_bytes, plain
+from msdc.bench.measure import BenchSettings, vectors_agree
+from msdc.bench.result import DeviceInfo, DeviceRun
+from msdc.errors import InputError, MsdcError
+from msdc.extras import require
+from msdc.progress import say, warn
+
+PAGE = {"index.html": "link.html", "link.css": "link.css", "link.js": "link.js"}
+PACKED = (".html", ".css", ".js", ".mjs", ".json", ".wasm")
+# Addresses for documentation: nothing is sent to them, the system only says from where it would send.
+ELSEWHERE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
+VALID = datetime.timedelta(days=2)
+WHITE_ON_BLACK, PLAIN = "\x1b[97;40m", "\x1b[0m"
+# Engine -> its title and where its version stands in a browser's identification. On iOS every browser is WebKit.
+AGENTS = (
+    ("firefox", "Firefox", r"\bFirefox/([\d.]+)"),
+    ("chromium", "Chromium", r"\b(?:Headless)?Chrom(?:e|ium)/([\d.]+)"),
+    ("webkit", "WebKit", r"\bAppleWebKit/(?:.*\bVersion/([\d.]+))?"),
+)
+SYSTEMS = (
+    ("iPhone", "iPhone", "iOS"),
+    ("iPad", "iPad", "iPadOS"),
+    ("Android", "Android device", "Android"),
+    ("Windows", "Windows computer", "Windows"),
+    ("Macintosh", "Mac or iPad", ""),  # iPads pass themselves off as Macs
+    ("CrOS", "Chromebook", "ChromeOS"),
+    ("Linux", "Linux device", "Linux"),
+)
+
+
+def default_address() -> str:
+    """This machine's address on the network of its default route.
+
+    Raises:
+        InputError: it has no such route.
+    """
+    for family, elsewhere in ELSEWHERE:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect((elsewhere, 9))
+            except OSError:
+                continue
+            return str(probe.getsockname()[0])
+    raise InputError(
+        "this machine has no default route: name one of its addresses with --address "
+        "(127.0.0.1 for a phone on a cable, with adb reverse)"
+    )
+
+
+def listening_address(wanted: str | None) -> tuple[str, int]:
+    """(IP address, port or 0 for any) of `IP`, `IP:PORT`, `[IPv6]:PORT`; None: the default route's.
+
+    Raises:
+        InputError: not such an address, one that stands for all of the machine's, or no default route.
+    """
+    if wanted is None:
+        return default_address(), 0
+    host, port = wanted, "0"
+    if wanted.startswith("["):
+        host, _, rest = wanted[1:].partition("]")
+        port = rest.removeprefix(":") or "0"
+    elif wanted.count(":") == 1:
+        host, port = wanted.split(":")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError as error:
+        raise InputError(f"--address {wanted}: not an IP address, as in 192.168.1.5 or 192.168.1.5:8000") from error
+    if not (port.isascii() and port.isdigit() and int(port) < 2**16):
+        raise InputError(f"--address {wanted}: the port is not 1 to 65535")
+    if address.is_unspecified or address.is_multicast:
+        raise InputError(f"--address {wanted}: name one address of this machine, which the phone can reach")
+    return str(address), int(port)
+
+
+def self_signed(host: str) -> tuple[ssl.SSLContext, str]:
+    """A server's context with a new certificate for the IP address `host`, and the certificate's SHA-256 fingerprint.
+
+    Raises:
+        MissingExtra: `cryptography` is not installed.
+    """
+    require("cryptography", "--tls")
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "msdc bench --device link")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + VALID)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # ssl reads certificates from files only; this one is the owner's alone and is gone before the server starts.
+    with tempfile.TemporaryDirectory(prefix="msdc-link-") as folder:
+        path = Path(folder) / "certificate.pem"
+        path.write_bytes(private + certificate.public_bytes(pem))
+        context.load_cert_chain(path)
+    return context, certificate.fingerprint(hashes.SHA256()).hex(":").upper()
+
+
+def qr_code(link: str) -> str:
+    """A QR code of `link` in half blocks: light modules are drawn on black, so that no theme inverts it."""
+    drawn = io.StringIO()
+    segno.make(link, micro=False, error="l").terminal(drawn, border=4, compact=True)
+    return "\n".join(WHITE_ON_BLACK + line + PLAIN for line in drawn.getvalue().splitlines())
+
+
+def show(
+    link: str, port: int, expect: int, timeout_s: float, fingerprint: str | None, stream: TextIO | None = None
+) -> None:
+    """Print the link, and its QR code where standard error is a terminal."""
+    devices = "the phone" if expect == 1 else f"{expect} phones"
+    warn(f"open this link on {devices}, within {max(1, round(timeout_s / 60))} min: {link}")
+    if urlsplit(link).hostname == "127.0.0.1":  # adb reaches no other address of this machine
+        warn(f"this address is reached from a phone on a cable after: adb reverse tcp:{port} tcp:{port}")
+    if fingerprint is not None:
+        warn(f"the browser will warn of a certificate that it does not know; its SHA-256 fingerprint: {fingerprint}")
+    stream = stream or sys.stderr
+    if stream.isatty():
+        print(qr_code(link), file=stream, flush=True)
+
+
+def browser_of(answer: PageAnswer) -> tuple[str, str | None, str]:
+    """Engine, version and title of the browser; `unknown` without a title for an engine that is not known."""
+    for engine, title, pattern in AGENTS:
+        found = re.search(pattern, answer.page.agent)
+        if found:
+            version = (answer.hints.version if answer.hints else None) or found[1]
+            # Chromium says 156.0.0.0 whatever the rest of its version is.
+            return (engine, re.sub(r"(\.0)+$", "", plain(version)) if version else None, title)
+    return "unknown", None, ""
+
+
+def device_of(answer: PageAnswer) -> DeviceInfo:
+    """The device: as its owner calls it, or what its browser says it is."""
+    agent, hints = answer.page.agent, answer.hints or Hints()
+    usual, system = next(((name, system) for word, name, system in SYSTEMS if word in agent), ("device", ""))
+    if hints.platform:
+        system = plain(f"{hints.platform} {hints.platform_version or ''}")
+    _, version, title = browser_of(answer)
+    number = re.match(r"\d+", version or "")
+    name = plain(answer.name) or plain(hints.model or "") or usual
+    name += (f", {title}" if title else "") + (f" {number.group()}" if number else "")
+    return DeviceInfo(name=name, kind="browser", os=system)
+
+
+class LinkDevice(Device):
+    """Phones that open the link; `NAME` is what their owners are offered as the device's name."""
+
+    kind = "link"
+    silence_s = SILENCE_S
+
+    def run(self, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:
+        """See `Device.run`.
+
+        Raises:
+            Incomplete: fewer phones answered than expected; the others' runs are kept.
+        """
+        host, port = listening_address(settings.address)
+        measurement = Measurement(bundle, settings, self.spec)
+        files = self._files(measurement)
+        tls, fingerprint = self_signed(host) if settings.tls else (None, None)
+        runs: list[DeviceRun] = []
+
+        def accept(raw: dict[str, Any], name: str) -> tuple[DeviceRun, dict[str, Any]]:
+            run = _run(measurement, measurement.read(raw), {run.device.name for run in runs})
+            runs.append(run)
+            return run, _shown(run)
+
+        try:
+            server = AnswerServer(
+                files,
+                accept,
+                measurement.max_answer,
+                link=True,
+                expect=settings.expect,
+                host=host,
+                port=port,
+                tls=tls,
+                packed=_packed(files),
+                silence_s=self.silence_s,
+                tell=say,
+            )
+        except OSError as error:
+            where = f"{host}:{port}" if port else host
+            raise InputError(f"--address {where}: cannot listen there ({error.strerror or error})") from error
+        try:
+            with server:
+                self.show(server.address, server.port, settings, fingerprint)
+                failures = server.wait(settings.timeout_s)
+        except KeyboardInterrupt:
+            if not runs:
+                raise
+            failures = [f"interrupted after {len(runs)} of {settings.expect} devices"]
+        if not failures:
+            return runs
+        if runs:
+            raise Incomplete("; ".join(failures), runs)
+        raise MsdcError(f"{RUNTIME} by link: {'; '.join(failures)}")
+
+    def show(self, link: str, port: int, settings: BenchSettings, fingerprint: str | None) -> None:
+        """Show the link to the user."""
+        show(link, port, settings.expect, settings.timeout_s, fingerprint)
+
+    def _files(self, measurement: Measurement) -> dict[str, Path | bytes]:
+        files = measurement.files(PAGE)
+        packed = _packed(files)
+        sizes = [len(content) for content in packed.values()]
+        for name, source in files.items():
+            if name not in packed:
+                sizes.append(len(source) if isinstance(source, bytes) else source.stat().st_size)
+        about = {
+            "model": measurement.manifest.name,
+            "bytes": sum(sizes),
+            "sentences": len(measurement.texts) + len(measurement.golden["texts"]),
+            "name": plain(self.argument or ""),
+        }
+        return {**files, "about.json": json_bytes(about)}
+
+
+@functools.lru_cache(maxsize=32)
+def _gzip_file(path: Path, changed_ns: int) -> bytes:
+    # `changed_ns` makes another entry of a file that was written again.
+    return gzip.compress(path.read_bytes(), compresslevel=6, mtime=0)
+
+
+def _packed(files: Mapping[str, Path | bytes]) -> dict[str, bytes]:
+    """Files that get much smaller: phones may be on a slow network. Weights hardly do."""
+    found = {}
+    for name, source in files.items():
+        if Path(name).suffix not in PACKED:
+            continue
+        if isinstance(source, bytes):
+            found[name] = gzip.compress(source, mtime=0)
+        else:
+            found[name] = _gzip_file(source, source.stat().st_mtime_ns)
+    return found
+
+
+def _run(measurement: Measurement, answer: PageAnswer, others: set[str]) -> DeviceRun:
+    device, (engine, version, _) = device_of(answer), browser_of(answer)
+    name, number = device.name, 2
+    # Results are kept by name: another phone of the same name gets a number.
+    while name in others:
+        name, number = f"{device.name} ({number})", number + 1
+    return measurement.run(
+        answer,
+        device.model_copy(update={"name": name}),
+        engine,
+        version,
+        before=answer.battery_before.state() if answer.battery_before else None,
+        after=answer.battery_after.state() if answer.battery_after else None,
+        notes=("measured on a phone or computer through its link; what it says about itself is not verified",),
+    )
+
+
+def _shown(run: DeviceRun) -> dict[str, Any]:
+    """What the phone shows of its result."""
+    assert run.parity is not None
+    return {
+        "name": run.device.name,
+        "latency": [[timing.length, float(np.median(timing.samples))] for timing in run.latency],
+        "load_ms": run.load,
+        "agrees": vectors_agree(run.parity) and run.parity.ids_equal,
+        "texts": run.parity.texts,
+        "scores": [[score.name, score.spearman] for score in run.accuracy if score.spearman is not None],
+    }

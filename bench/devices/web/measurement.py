@@ -1,0 +1,294 @@
+"""One measurement of a bundle in a browser: what the page is asked, which files it may fetch, its checked answer.
+
+An answer is not under our control: every field is bounded, and what a phone says about itself is only claimed.
+
+Shapes: U texts of the tasks, N golden texts, D sentence width.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from msdc.bench.devices.base import open_jobs
+from msdc.bench.devices.python_worker import ordinary_texts, row_of_length
+from msdc.bench.devices.web.server import json_bytes
+from msdc.bench.measure import BenchSettings, compare_golden
+from msdc.bench.result import MAX_SAMPLES, BrowserFacts, DeviceInfo, DeviceRun, DeviceState, Parity, Sample, Timing
+from msdc.errors import InputError, MsdcError
+from msdc.export.manifest import MANIFEST_FILE
+from msdc.export.mobile.web.runtime import SCRIPT, VERSION, WASM, runtime_folder
+from msdc.export.mobile.web.write import module_source
+from msdc.export.reference.golden import decode_vectors
+
+PAGE = Path(__file__).resolve().parent / "page"
+RUNTIME = "onnx"
+# The runtime's script looks for a third file of its package unless it is told where the binary lies.
+RUNTIME_MODULE = f"""import * as ort from "./{SCRIPT}";
+ort.env.wasm.wasmPaths = {{ wasm: new URL("{WASM}", import.meta.url).href }};
+export const {{ InferenceSession, Tensor, env }} = ort;
+"""
+MIB = 2**20
+# Bytes of numbers as text in an answer, at most, and of all that is no number.
+SAMPLE_BYTES, ID_BYTES, MAX_REST_BYTES = 32, 12, MIB
+LONGEST_GAP_MS = 5000.0
+LARGEST = 1e15  # squares of larger numbers do not add up in float32
+Text = Field(default=None, max_length=100)
+
+
+class Part(BaseModel):
+    """Base of an answer's parts: unknown keys and numbers that are not finite are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class _Timed(Part):
+    length: int | None = None
+    samples: tuple[Sample, ...] = Field(min_length=1, max_length=MAX_SAMPLES)
+    warmup: int = Field(ge=0, le=2**31)
+    settled: bool
+    cold: list[Sample] = Field(min_length=1, max_length=1000)
+    calls_per_sample: int = Field(ge=1, le=2**31)
+
+    def timing(self) -> Timing:
+        return Timing(samples=self.samples, warmup=self.warmup, length=self.length)
+
+
+class _Golden(Part):
+    ids: list[list[int]]
+    vectors: str
+
+
+class _Page(Part):
+    agent: str = Field(max_length=1000)
+    hidden: bool
+    timer_gap_ms: Sample
+    secure: bool
+    isolated: bool
+    cores: int | None = Field(ge=1, le=2**20)
+    device_memory_gib: float | None = Field(ge=0, le=2**20)
+
+
+class Hints(Part):
+    """`navigator.userAgentData`, which Chromium has on https and localhost only."""
+
+    model: str | None = Text
+    platform: str | None = Text
+    platform_version: str | None = Text
+    version: str | None = Text
+
+
+class Battery(Part):
+    """`navigator.getBattery()`, which Chromium has on https and localhost only."""
+
+    percent: float = Field(ge=0, le=100)
+    charging: bool
+
+    def state(self) -> DeviceState:
+        """As the state of a device."""
+        return DeviceState(battery_percent=self.percent, charging=self.charging)
+
+
+class PageAnswer(Part):
+    """What a page sends; the last four fields are those of a page that was opened through a link."""
+
+    load_ms: Sample
+    first_ms: Sample
+    loaded_heap_bytes: int = Field(ge=0, le=2**40)
+    heap_bytes: int = Field(ge=0, le=2**40)
+    latency: list[_Timed]
+    tokenize: _Timed
+    pipeline: _Timed
+    clock_step_ms: Sample
+    worker: bool
+    threads: int = Field(ge=1, le=4096)
+    runtime: str | None = Field(max_length=100)
+    golden: _Golden
+    vectors: str
+    page: _Page
+    name: str = Field(default="", max_length=1000)
+    hints: Hints | None = None
+    battery_before: Battery | None = None
+    battery_after: Battery | None = None
+
+    def notes(self, threads: int) -> list[str]:
+        """What a reader of the figures must know; `threads` were asked for."""
+        notes = []
+        unsettled = [f"{timed.length} tokens" for timed in self.latency if not timed.settled]
+        if unsettled:
+            notes.append(f"calls did not settle before they were timed: {', '.join(unsettled)}")
+        if self.page.timer_gap_ms > LONGEST_GAP_MS:
+            notes.append(f"the page's timer was held back for {self.page.timer_gap_ms / 1000:.0f} s: a busy machine")
+        if self.threads != threads:
+            notes.append(f"{threads} threads were asked for, the runtime has {self.threads}")
+        if self.runtime not in (None, VERSION):
+            notes.append(f"the runtime is onnxruntime-web {self.runtime}, not the pinned {VERSION}")
+        return notes
+
+
+def read_answer(raw: dict[str, Any], lengths: Sequence[int], runs: int) -> PageAnswer:
+    """The checked answer of a page.
+
+    Raises:
+        MsdcError: it does not fit the schema or the request, or the page was hidden while it measured.
+    """
+    try:
+        answer = PageAnswer.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise MsdcError(f"the page's answer: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    if [timed.length for timed in answer.latency] != list(lengths):
+        raise MsdcError("the page's answer: other lengths than those asked for")
+    if any(len(timed.samples) != runs for timed in (*answer.latency, answer.tokenize, answer.pipeline)):
+        raise MsdcError("the page's answer: another number of samples than asked for")
+    if answer.page.hidden:
+        raise MsdcError("the page was hidden while it measured, and browsers slow hidden pages down; run it again")
+    return answer
+
+
+def page_vectors(text: str, count: int, width: int) -> np.ndarray:
+    """float32 [N, D] of the page's base64.
+
+    Raises:
+        MsdcError: not that many finite numbers, or one that no vector holds.
+    """
+    if not count and not text:
+        return np.zeros((0, width), dtype=np.float32)
+    try:
+        vectors_ND = decode_vectors(text, count, width)
+    except InputError as error:
+        raise MsdcError(f"the page's answer: {str(error).replace('golden ', '')}") from error
+    if count and float(np.abs(vectors_ND).max()) > LARGEST:
+        raise MsdcError("the page's answer: vectors with numbers that are too large")
+    return vectors_ND
+
+
+class Measurement:
+    """A checked bundle with the tasks and settings of a run on the device called `spec`.
+
+    Raises:
+        InputError: the bundle is damaged, holds nothing that browsers run, or a setting does not apply to them.
+    """
+
+    def __init__(self, bundle: Path, settings: BenchSettings, spec: str) -> None:
+        if settings.affinity or settings.runner is not None:
+            raise InputError(f"device {spec} has no --affinity and no --runner")
+        jobs = {job.runtime: job for job in open_jobs(bundle, settings)}
+        if RUNTIME not in jobs or set(settings.runtimes) - {RUNTIME}:
+            raise InputError(f"{bundle}: browsers run the {RUNTIME} program; export it with --runtime {RUNTIME}")
+        self.job, self.settings = jobs[RUNTIME], settings
+        self.manifest, self.golden, self.texts = self.job.manifest, self.job.golden, self.job.texts
+        self.tokenizer = self.job.native_tokenizer()
+
+    def files(self, page: Mapping[str, str]) -> dict[str, Path | bytes]:
+        """What a page may fetch: files of `page` (address -> name), and everything that it measures with.
+
+        The page reads `request.json`, with the sizes of the files that it downloads before it measures.
+        """
+        settings, golden, runtime = self.settings, self.golden, runtime_folder()
+        source = module_source(self.manifest.tokenizer.kind) + (PAGE / "measure.js").read_text(encoding="utf-8")
+        names = (MANIFEST_FILE, self.tokenizer, *self.manifest.program_files(RUNTIME))
+        held = {f"bundle/{name}": self.job.bundle / name for name in names} | {f"runtime/{WASM}": runtime / WASM}
+        request = {
+            "runs": settings.runs,
+            "warmup": settings.warmup,
+            "threads": settings.threads,
+            "cooldown_ms": settings.cooldown_s * 1000,
+            "rows": [row_of_length(golden["ids"], length) for length in settings.lengths],
+            "usual": ordinary_texts(golden["texts"], golden["ids"]),
+            "golden": golden["texts"],
+            "texts": self.job.prompted,
+            "prompt": settings.prompt_text(self.manifest),
+            "files": {name: path.stat().st_size for name, path in held.items()},
+        }
+        return {
+            "session.js": PAGE / "session.js",
+            "measure.js": source.encode("utf-8"),
+            "request.json": json_bytes(request),
+            "runtime/ort.mjs": RUNTIME_MODULE.encode("utf-8"),
+            f"runtime/{SCRIPT}": runtime / SCRIPT,
+            **held,
+            **{address: PAGE / name for address, name in page.items()},
+        }
+
+    @property
+    def max_answer(self) -> int:
+        """Bytes that an answer may have."""
+        vectors = 4 * self.manifest.width * (len(self.texts) + len(self.golden["texts"]))
+        samples = SAMPLE_BYTES * self.settings.runs * (len(self.settings.lengths) + 2)
+        ids = ID_BYTES * sum(len(row) for row in self.golden["ids"])
+        return MAX_REST_BYTES + samples + ids + math.ceil(vectors * 4 / 3)
+
+    def read(self, raw: dict[str, Any]) -> PageAnswer:
+        """The checked answer to this measurement; see `read_answer`."""
+        return read_answer(raw, self.settings.lengths, self.settings.runs)
+
+    def golden_vectors(self, answer: PageAnswer) -> np.ndarray:
+        """The page's vectors of the golden texts, float32 [N, D]."""
+        return page_vectors(answer.golden.vectors, len(self.golden["texts"]), self.manifest.width)
+
+    def parity(self, answer: PageAnswer) -> Parity:
+        """The page's golden ids and vectors against those of the export.
+
+        Raises:
+            MsdcError: vectors of another number, or with NaN.
+        """
+        return compare_golden(self.golden, RUNTIME, answer.golden.ids, self.golden_vectors(answer))
+
+    def run(
+        self,
+        answer: PageAnswer,
+        device: DeviceInfo,
+        engine: str,
+        version: str | None = None,
+        *,
+        pss_mib: float | None = None,
+        before: DeviceState | None = None,
+        after: DeviceState | None = None,
+        notes: Sequence[str] = (),
+    ) -> DeviceRun:
+        """The result of one answer from a browser; `pss_mib` is that of the page's process.
+
+        Raises:
+            MsdcError: vectors of another number, or with NaN.
+        """
+        vectors_UD = page_vectors(answer.vectors, len(self.texts), self.manifest.width)
+        golden_ND = self.golden_vectors(answer)
+        return DeviceRun(
+            harness="browser",
+            device=device,
+            versions={"onnxruntime-web": answer.runtime or VERSION},
+            threads=answer.threads,
+            load=answer.load_ms,
+            first=answer.first_ms,
+            latency=tuple(timed.timing() for timed in answer.latency),
+            tokenize=answer.tokenize.timing(),
+            pipeline=answer.pipeline.timing(),
+            **self.job.scored(answer.golden.ids, golden_ND, vectors_UD),
+            browser=BrowserFacts(
+                engine=engine,
+                version=version,
+                agent=answer.page.agent,
+                secure_context=answer.page.secure,
+                isolated=answer.page.isolated,
+                worker=answer.worker,
+                clock_step_ms=answer.clock_step_ms,
+                claimed_cores=answer.page.cores,
+                claimed_memory_gib=answer.page.device_memory_gib,
+                calls_per_sample={str(timed.length): timed.calls_per_sample for timed in answer.latency},
+                cold_ms={str(timed.length): float(np.median(timed.cold)) for timed in answer.latency},
+                golden_sha256=hashlib.sha256(golden_ND.astype("<f4").tobytes()).hexdigest(),
+                heap_loaded_mib=round(answer.loaded_heap_bytes / MIB, 3),
+                heap_warm_mib=round(answer.heap_bytes / MIB, 3),
+                renderer_pss_mib=pss_mib,
+            ),
+            state_before=before,
+            state_after=after,
+            notes=(*answer.notes(self.settings.threads), *notes),
+        )

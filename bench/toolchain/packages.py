@@ -1,0 +1,144 @@
+"""Packages of other machines, and the user's cache of downloads and builds.
+
+A cached folder is complete or absent, and safe for parallel processes. It holds the sha256 of its files, which is
+compared at every use: what is in it will be executed. Debian packages are fetched and verified by apt through
+mmdebstrap, and never installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from msdc.bench.system_programs import find, require, run_tool
+from msdc.errors import MsdcError
+from msdc.files import locked, read_json, sha256_file, staged_folder, user_cache, write_json
+from msdc.processes import is_root
+from msdc.progress import warn
+
+STAMP, CONTENTS = "recipe.json", "contents.json"
+SUITE = "trixie"
+MIRROR = "http://deb.debian.org/debian"
+
+
+def recipe_key(recipe: dict[str, Any]) -> str:
+    """Twelve hex digits of a recipe's JSON."""
+    return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Relative path -> sha256 of each file, or `-> TARGET` of a link; without the list itself."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink():
+            found[name] = f"-> {os.readlink(path)}"
+        elif path.is_file() and name != CONTENTS:
+            found[name] = sha256_file(path)
+    return found
+
+
+def damage(folder: Path) -> str | None:
+    """What is wrong with a cached folder, None when every file is as it was made."""
+    try:
+        listed = read_json(folder / CONTENTS)
+        now = contents(folder)
+    except (MsdcError, OSError):
+        return "its list of hashes cannot be read"
+    if not isinstance(listed, dict):
+        return "its list of hashes cannot be read"
+    changed = sorted(name for name in listed.keys() | now.keys() if listed.get(name) != now.get(name))
+    return f"{changed[0]} has changed" if changed else None
+
+
+def _usable(target: Path) -> bool:
+    if not target.is_dir():
+        return False
+    wrong = damage(target)
+    if wrong is not None:
+        warn(f"{target}: {wrong}; made anew")
+    return wrong is None
+
+
+def cached_folder(kind: str, recipe: dict[str, Any], make: Callable[[Path], None], *, force: bool = False) -> Path:
+    """The folder that `make` fills for `recipe`: found in the cache, or made now and kept.
+
+    A second process with the same recipe waits for the first. A failed `make` leaves nothing. A folder whose files do
+    not have the hashes that they were made with is made anew.
+    """
+    target = user_cache() / kind / recipe_key(recipe)
+    if not force and target.is_dir() and damage(target) is None:
+        return target
+    with locked(target.with_suffix(".lock")):
+        if force or not _usable(target):
+            with staged_folder(target, force=True) as stage:
+                make(stage)
+                (stage / STAMP).write_text(json.dumps(recipe, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+                write_json(stage / CONTENTS, contents(stage))
+    return target
+
+
+def mirror() -> str:
+    """The Debian mirror: `$MSDC_DEBIAN_MIRROR`, or Debian's own."""
+    return os.environ.get("MSDC_DEBIAN_MIRROR") or MIRROR
+
+
+def extract(include: Sequence[str], download: Sequence[str], target: Path, *, arch: str, suite: str = SUITE) -> None:
+    """Unpack the packages `include` with their dependencies into `target`; store the .deb files of `download` in debs/.
+
+    apt checks every package against the release's signature; nothing of a package is executed.
+
+    Raises:
+        MsdcError: mmdebstrap is missing, or the mirror cannot be reached.
+    """
+    (program, _) = require("mmdebstrap", "dpkg-deb")
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="msdc-debian-") as temporary:
+        root = Path(temporary) / "root"
+        command = [
+            program, "--variant=extract", f"--architectures={arch}", "--format=directory", "--quiet",
+            "--aptopt=APT::Install-Recommends \"false\"",
+        ]  # fmt: skip
+        if not is_root():
+            # Owners do not matter: the guest's only user is root, and only plain data is read from the tree.
+            command.append("--mode=unshare" if find("newuidmap") else "--mode=fakeroot")
+        if include:
+            command.append(f"--include={','.join(include)}")
+        if download:
+            # The only dependency of a virtual kernel package is the real one; @name stands for that.
+            names = " ".join(
+                f"$(apt-cache depends {shlex.quote(name[1:])} | sed -n 's/.*Depends: //p' | head -n 1)"
+                if name.startswith("@") else shlex.quote(name)
+                for name in download
+            )  # fmt: skip
+            command.append(
+                '--extract-hook=export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG"; mkdir -p "$1/debs" && cd "$1/debs" && '
+                f"apt-get download -o APT::Sandbox::User=root {names} >/dev/null"
+            )
+        run_tool([*command, suite, str(root), mirror()], f"Debian packages from {mirror()}")
+        for path in sorted(root.iterdir()):
+            run_tool(["cp", "-a", str(path), str(target)], "copy packages")
+
+
+def unpack(deb: Path, target: Path) -> None:
+    """Unpack one .deb."""
+    (program,) = require("dpkg-deb")
+    run_tool([program, "-x", str(deb), str(target)], f"unpack {deb.name}")
+
+
+def only_deb(folder: Path) -> Path:
+    """The one .deb in a folder of `extract`.
+
+    Raises:
+        MsdcError: there is none.
+    """
+    found = sorted((folder / "debs").glob("*.deb"))
+    if not found:
+        raise MsdcError(f"{folder}: no package was downloaded")
+    return found[0]
