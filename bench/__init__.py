@@ -176,9 +176,9 @@ def bench(
     from msdc.bench.measure import parity_failures, settings_of, usual_lengths
     from msdc.bench.report.page import build_report, check_output, write_report
     from msdc.bench.result import BenchFile, read_result
+    from msdc.export.exporters import bundle_or_shipped
     from msdc.export.manifest import read_manifest
     from msdc.export.runtimes import expand
-    from msdc.export.shipped import bundle_or_shipped
     from msdc.files import refuse_existing, write_json
 
     folder = bundle_or_shipped(None if bundle is None else Path(bundle))

@@ -22,8 +22,8 @@ import numpy as np
 from msdc.bench.measure import BenchSettings, Tasks, artifact_of, collect, compare_golden
 from msdc.bench.result import DeviceRun
 from msdc.errors import InputError, MsdcError
+from msdc.export.golden import read_golden
 from msdc.export.manifest import Manifest, check_files, read_manifest
-from msdc.export.reference.golden import read_golden
 from msdc.export.runtimes import RUNTIMES, RuntimeName
 from msdc.extras import named_extras
 from msdc.machine import usable_cores

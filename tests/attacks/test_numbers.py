@@ -15,9 +15,8 @@ from msdc.bench.result import read_result
 from msdc.commands.encode import similarities
 from msdc.commands.search import Index
 from msdc.errors import MsdcError
+from msdc.export.golden import FP32, INT8, decode_vectors, encode_vectors, measure, shortfalls
 from msdc.export.manifest import Parity
-from msdc.export.reference.gates import FP32, INT8, measure, shortfalls
-from msdc.export.reference.golden import decode_vectors, encode_vectors
 from msdc.files import parse_json, read_json
 
 

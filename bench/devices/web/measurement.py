@@ -22,10 +22,10 @@ from msdc.bench.devices.web.server import json_bytes
 from msdc.bench.measure import BenchSettings, compare_golden
 from msdc.bench.result import MAX_SAMPLES, BrowserFacts, DeviceInfo, DeviceRun, DeviceState, Parity, Sample, Timing
 from msdc.errors import InputError, MsdcError
+from msdc.export.golden import decode_vectors
 from msdc.export.manifest import MANIFEST_FILE
 from msdc.export.mobile.web.npm import SCRIPT, VERSION, WASM, runtime_folder
 from msdc.export.mobile.web.write import module_source
-from msdc.export.reference.golden import decode_vectors
 
 PAGE = Path(__file__).resolve().parent / "page"
 RUNTIME = "onnx"

@@ -7,8 +7,8 @@ from places import data_folder
 
 from msdc.bench.devices.emulator import EmulatorDevice
 from msdc.bench.measure import BenchSettings, collect, parity_failures
+from msdc.export import export
 from msdc.export.bundle import load_bundle
-from msdc.export.export import ExportRequest, export_model
 
 MODEL = "all-MiniLM-L6-v2"
 
@@ -16,7 +16,7 @@ MODEL = "all-MiniLM-L6-v2"
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
     out = tmp_path_factory.mktemp("minilm") / "bundle"
-    return export_model(ExportRequest(MODEL, "android", runtime="both", precision="int8", out=out))[0]
+    return export(MODEL, target="android", runtime="both", precision="int8", out=out)[0]
 
 
 @pytest.mark.slow
