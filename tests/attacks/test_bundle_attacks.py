@@ -36,10 +36,9 @@ def reseal(folder, change=None) -> None:
     write_manifest(folder, manifest)
 
 
-def test_every_byte_of_the_manifest_flipped(copy, record_property):
+def test_every_byte_of_the_manifest_flipped(copy):
     path = copy / MANIFEST_FILE
     raw = path.read_bytes()
-    record_property("tries", len(raw))
     for index in range(len(raw)):
         # In turn: case, an adjacent character, white space to a mark, invalid UTF-8.
         flip = (0x01, 0x20, 0x80, 0x10)[index % 4]
@@ -93,14 +92,13 @@ def damage(data: bytes, generator: np.random.Generator) -> bytes:
     return bytes(changed)
 
 
-def test_damage_in_a_resealed_program(copy, tmp_path, record_property):
+def test_damage_in_a_resealed_program(copy, tmp_path):
     """With recomputed hashes: a program is run in a child of the loading process, and may crash there.
 
     The loading process itself is a child of this test and must end by itself. More programs, and those known to
     crash ExecuTorch: test_program_origin.py.
     """
     count = 2
-    record_property("tries", count)
     data = (copy / "model.pte").read_bytes()
     head = read_pte(copy / "model.pte").flatbuffer_bytes
     generator = np.random.default_rng(1)
@@ -197,12 +195,11 @@ def field(number: int, body: bytes) -> bytes:
     return bytes([number << 3 | 2]) + length + bytes([rest]) + body
 
 
-def test_damaged_onnx_never_crashes(tmp_path, record_property):
+def test_damaged_onnx_never_crashes(tmp_path):
     data = (tiny.bundle() / "model.onnx").read_bytes()
     shutil.copy(tiny.bundle() / "model.onnx.data", tmp_path)
     generator, path = np.random.default_rng(2), tmp_path / "model.onnx"
     tries = 150
-    record_property("tries", tries)
     for _ in range(tries):
         path.write_bytes(damage(data, generator))
         try:

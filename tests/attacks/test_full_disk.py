@@ -125,8 +125,7 @@ def test_what_was_there_stays_on_a_full_disk(name, place, tiny_student):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MAKES)
-def test_what_was_there_stays_on_a_full_disk_at_every_file(name, place, tiny_student, record_property):
-    record_property("tries", 12)
+def test_what_was_there_stays_on_a_full_disk_at_every_file(name, place, tiny_student):
     in_every_file(name, place, tiny_student, [n / 12 for n in range(12)])
 
 

@@ -5,7 +5,6 @@ The default suite kills in the windows that once lost a run, and in a sample of 
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 
@@ -32,7 +31,7 @@ def distill(kind, root, tiny_teacher, tiny_student):
     return work.one_run(root, recipe)
 
 
-def audit(audited, root, count, sample=None, where=None):
+def audit(audited, root, sample=None, where=None):
     """Kill in windows (all, a sample, or those that `where` finds in the list of events); nothing may be lost."""
     # Once in this process: the children inherit what is imported lazily.
     attempt(audited, root, None, here=True)
@@ -49,7 +48,6 @@ def audit(audited, root, count, sample=None, where=None):
         assert ended.killed, (point, len(whole.events))
         if wrong := differences(expected, got):
             lost.append((point, whole.events[point], wrong[:5]))
-    count("tries", len(points))
     print(f"{len(points)} kills in {len(whole.events)} windows, {len(lost)} lost")
     assert not lost, lost[:10]
 
@@ -77,16 +75,16 @@ ONCE_LOST = {
 
 
 @pytest.mark.parametrize("kind", ONCE_LOST)
-def test_distill_in_the_windows_that_lost_a_run(kind, tmp_path, tiny_teacher, tiny_student, record_property):
+def test_distill_in_the_windows_that_lost_a_run(kind, tmp_path, tiny_teacher, tiny_student):
     root = tmp_path / "root"
-    audit(distill(kind, root, tiny_teacher, tiny_student), root, record_property, where=ONCE_LOST[kind])
+    audit(distill(kind, root, tiny_teacher, tiny_student), root, where=ONCE_LOST[kind])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ONCE_LOST)
-def test_distill_in_every_window(kind, tmp_path, tiny_teacher, tiny_student, record_property):
+def test_distill_in_every_window(kind, tmp_path, tiny_teacher, tiny_student):
     root = tmp_path / "root"
-    audit(distill(kind, root, tiny_teacher, tiny_student), root, record_property)
+    audit(distill(kind, root, tiny_teacher, tiny_student), root)
 
 
 # --- the other verbs -----------------------------------------------------------------------------------------------
@@ -111,25 +109,6 @@ def search(root, model):
     return work.repeats(root, "search", lines, "a query", "-m", model)
 
 
-def results(root):
-    """A file of results to report on."""
-    from bench_results import make_file
-
-    path = root.parent / "results.json"
-    path.write_text(json.dumps(make_file().model_dump(mode="json")))
-    return path
-
-
-def few_steps(teacher):
-    stages = ("teach-assistant", "align-bottleneck", "teach-student", "contrast")
-    changes = [
-        f"teacher={teacher}", "assistant.vocabulary.train=500", "assistant.max_length=24", "student.max_length=24",
-        "student.layers=[0]", "student.bottleneck=16", "threads=1", "precision=float32",
-        *(f"stages.{stage}.steps=2" for stage in stages), *(f"stages.{stage}.max_length=24" for stage in stages),
-    ]  # fmt: skip
-    return [word for change in changes for word in ("--set", change)]
-
-
 VERBS = {
     "student": lambda root, model, ask: work.makes(root, "out", *cut(model, root / "out")),
     "student --force": lambda root, model, ask: over_another(root, model),
@@ -140,29 +119,18 @@ VERBS = {
         root, "out", "compress", "quantize", model, "-o", root / "out"
     ),
     "search": lambda root, model, ask: search(root, model),
-    "report": lambda root, model, ask: work.makes(
-        root, "out.html", "report", results(root), "-o", root / "out.html", result=work.names
-    ),
-    "evaluate": lambda root, model, ask: work.makes(
-        root, "out.json", "evaluate", model, "-t", "graded-pairs", "-o", root / "out.json", "--cache", root / "vectors",
-        "--quiet", result=work.names,
-    ),
     "export": lambda root, model, ask: work.makes(
         root, "out", "export", model, "--target", "linux", "--runtime", "onnx", "--no-gates", "-o", root / "out"
     ),
-    "bench": lambda root, model, ask: work.repeats(
-        root, "bench", ask("tiny_bundle"), "--device", "python", "--runtime", "onnx", "--runs", "2",
-        "-o", root / "out.html", "--results", root / "results", "--force", result=work.names,
-    ),
 }  # fmt: skip
 # Those of seconds: a sample of their windows.
-LONG = {"export": 40, "bench": 12, "evaluate": 40}
+LONG = {"export": 40}
 
 
 def audit_verb(name, tmp_path, request, sample=None):
     root = tmp_path / "root"
     ask = request.getfixturevalue
-    audit(VERBS[name](root, ask("tiny_student"), ask), root, ask("record_property"), sample)
+    audit(VERBS[name](root, ask("tiny_student"), ask), root, sample)
 
 
 @pytest.mark.parametrize(("name", "sample"), [("student", 3), ("student --force", 5), ("search", 4)])
@@ -176,19 +144,7 @@ def test_other_verbs_in_every_window(name, tmp_path, request):
     audit_verb(name, tmp_path, request, LONG.get(name))
 
 
-@pytest.mark.slow
-def test_quickstart_in_a_sample_of_its_windows(tmp_path, tiny_teacher, record_property):
-    root = tmp_path / "root"
-    words = ("quickstart", "-o", root / "quick", "--runs", "1", *few_steps(tiny_teacher))
-
-    def again():
-        if not (root / "quick" / "report.html").exists():
-            work.verb(*words)
-
-    audit(work.Audited(lambda: work.verb(*words), again, work.names(root)), root, record_property, 24)
-
-
-def test_quickstart_again_over_a_finished_run(tmp_path, record_property):
+def test_quickstart_again_over_a_finished_run(tmp_path):
     """Killed while --force removes the old run: the folder is the old run or none, never a part of it."""
     from msdc.bench.quickstart import prepare
 
@@ -213,4 +169,4 @@ def test_quickstart_again_over_a_finished_run(tmp_path, record_property):
         prepare(folder, True)
         (root / "end").write_text("x")
 
-    audit(work.Audited(first, again, work.same(root), finished, kept), root, record_property)
+    audit(work.Audited(first, again, work.same(root), finished, kept), root)

@@ -59,25 +59,22 @@ def test_what_minisign_writes(kind):
 
 
 @pytest.mark.parametrize("kind", SIGNATURES)
-def test_every_change_is_refused(kind, record_property):
+def test_every_change_is_refused(kind):
     pytest.importorskip("cryptography")
     key, lines = PublicKey.read(KEY), SIGNATURES[kind]
     messages = [MESSAGE[:i] + bytes([MESSAGE[i] ^ 1]) + MESSAGE[i + 1 :] for i in range(len(MESSAGE))]
     for message in messages:
         assert "not one of this" in one_line(lambda message=message: verify_message(message, lines, key))
-    tries = len(messages)
     for row in (1, 3):
         raw = base64.b64decode(lines[row])
         for at in range(len(raw)):
             changed = base64.b64encode(raw[:at] + bytes([raw[at] ^ 4]) + raw[at + 1 :]).decode()
             altered = [*lines[:row], changed, *lines[row + 1 :]]
             one_line(lambda altered=altered: verify_message(MESSAGE, altered, key))
-            tries += 1
     for altered in ([*lines[:2], lines[2] + "s", lines[3]], lines[:3], [*lines[:2], "comment: x", lines[3]], [""] * 4):
         one_line(lambda altered=altered: verify_message(MESSAGE, altered, key))
     other = PublicKey(key.number, bytes([key.key[0] ^ 1]) + key.key[1:])
     one_line(lambda: verify_message(MESSAGE, lines, other))
-    record_property("tries", tries + 5)
 
 
 def test_signed_bundle(signed, tmp_path):

@@ -148,11 +148,6 @@ def same(root: Path) -> Callable[[], object]:
     return lambda: contents(root, _tops)
 
 
-def names(root: Path) -> Callable[[], object]:
-    """The files alone, of a verb that measures time."""
-    return lambda: dict.fromkeys(contents(root, _tops), "")
-
-
 def makes(root: Path, target: str, *words: object, result: Callable[[Path], Callable[[], object]] = same) -> Audited:
     """A verb that writes `target`: absent or whole at every moment; repeated where it is absent."""
     path = root / target
