@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -153,6 +154,7 @@ def apply_overrides(tree: dict[str, Any], overrides: Sequence[str]) -> None:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
+@functools.lru_cache(8)  # a sweep loads one recipe many times
 def _yaml(text: str, origin: str) -> Any:
     try:
         return yaml.safe_load(text)
@@ -169,7 +171,7 @@ def read_tree(path: Path) -> dict[str, Any]:
     """
     try:
         regular_size(path)
-        tree = _yaml(path.read_text(encoding="utf-8"), str(path))
+        tree = copy.deepcopy(_yaml(path.read_text(encoding="utf-8"), str(path)))
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not valid YAML ({error.reason})") from error
     if not isinstance(tree, dict):

@@ -29,6 +29,12 @@ TEACHER = "teacher"  # as an assistant: a copy of the teacher, trained on
 # What the files of a corpus hold; `auto` goes by the suffix (msdc.distill.data.corpora).
 Kind = Literal["auto", "nli", "nli-pairs", "scored", "dictionary", "gettext", "text", "triples", "pairs"]
 KINDS: tuple[str, ...] = get_args(Kind)
+Count = Annotated[int, Field(gt=0)]
+Length = Annotated[int, Field(gt=3)]  # tokens, special ones included
+Links = Annotated[int, Field(ge=2, le=5)]
+Positive = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(gt=0, le=1)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Strict(BaseModel):
@@ -91,46 +97,26 @@ def corpus_label(entry: Mapping[str, Any]) -> str:
 class Corpus(Strict):
     """A source of sentences: a path or glob, two aligned files, a hub id, or an OPUS name."""
 
-    name: str | None = Field(
-        default=None, pattern=r"^[A-Za-z0-9][\w-]*$", description="for `--set corpora.NAME.KEY`; None: see corpus_label"
-    )
+    name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][\w-]*$")  # None: see corpus_label
     path: str | None = None
-    files: tuple[str, str] | None = Field(default=None, description="two aligned files: source, target")
-    hub: str | None = Field(
-        default=None, description="hub data set id, e.g. sentence-transformers/parallel-sentences-tatoeba"
-    )
-    opus: str | None = Field(default=None, description="OPUS corpus name, e.g. TED2020/v1")
-    kind: Kind = Field(default="auto", description="what the files hold; auto goes by the suffix")
+    files: tuple[str, str] | None = None  # two aligned files: source, target
+    hub: str | None = None  # hub data set id, e.g. sentence-transformers/parallel-sentences-tatoeba
+    opus: str | None = None  # OPUS corpus name, e.g. TED2020/v1
+    kind: Kind = "auto"  # what the files hold; auto goes by the suffix
     source: str = "en"
-    languages: tuple[str, ...] = Field(default=(), description="target languages; empty takes all that are found")
-    limit: int | None = Field(default=None, gt=0, description="rows taken from each file")
-    columns: tuple[int | str, ...] = Field(
-        default=(),
-        description="of a table: the text, the pair (source, target), the triple, or for nli (label, premise, "
-        "hypothesis); numbers from 1, or names",
-    )
-    subset: str | None = Field(default=None, description="hub: the configuration of the data set")
-    tokenized: bool = Field(default=False, description="tokenized text: blanks before punctuation are removed")
-    word_by_word: tuple[str, ...] = Field(
-        default=(),
-        description="text: languages to translate it into, word by word, with the dictionary of the parallel corpora",
-    )
-    recombine: float = Field(
-        default=0.0, ge=0, le=1, description="word_by_word: share of the words that are replaced by others first"
-    )
-    max_characters: int = Field(default=250, gt=0, description="longer sentences are skipped (MSD code: 250)")
-    weight: float = Field(default=1.0, gt=0)
-    passes: int = Field(
-        default=1,
-        gt=0,
-        le=1000,
-        description="a file is trained on in so many passes over every n-th row: if it is sorted",
-    )
-
-    @property
-    def label(self) -> str:
-        """How overrides call it (see corpus_label)."""
-        return corpus_label(self.__dict__)
+    languages: tuple[str, ...] = ()  # target languages; empty takes all that are found
+    limit: Count | None = None  # rows taken from each file
+    # Of a table: the text, the pair (source, target), the triple, or for nli (label, premise, hypothesis); numbers from
+    # 1, or names.
+    columns: tuple[int | str, ...] = ()
+    subset: str | None = None  # hub: the configuration of the data set
+    tokenized: bool = False  # tokenized text: blanks before punctuation are removed
+    # text: languages to translate it into, word by word, with the dictionary of the parallel corpora
+    word_by_word: tuple[str, ...] = ()
+    recombine: float = Field(default=0.0, ge=0, le=1)  # word_by_word: share of words that are replaced by others first
+    max_characters: Count = 250  # longer sentences are skipped (MSD code: 250)
+    weight: Positive = 1.0
+    passes: int = Field(default=1, gt=0, le=1000)  # over every n-th row of a file each, for one that is sorted
 
     @property
     def origin(self) -> str:
@@ -168,13 +154,10 @@ class VocabularyTraining(Strict):
     train: int | None = Field(default=32_000, gt=100)
     file: str | None = None
     lowercase: bool = True
-    parts: int | None = Field(
-        default=None,
-        gt=100,
-        description="so many of the pieces are trained; the others are whole words, the body's own and frequent ones, "
-        "with punctuation apart",
-    )
-    sentences_per_language: int = Field(default=70_000, gt=0, description="read for the vocabulary and the rows")
+    # So many of the pieces are trained; the others are whole words, the body's own and frequent ones, with punctuation
+    # apart.
+    parts: int | None = Field(default=None, gt=100)
+    sentences_per_language: Count = 70_000  # read for the vocabulary and the rows
 
 
 class Assistant(Strict):
@@ -183,13 +166,9 @@ class Assistant(Strict):
     body: str = "teacher"
     vocabulary: VocabularyTraining = VocabularyTraining()
     rows: Literal["cooccurrence", "alignment", "random"] = "alignment"
-    links: int | None = Field(
-        default=None, ge=2, le=5, description="keep the table coded: each row a sum of this many rows of the body"
-    )
-    base_rows: int | None = Field(
-        default=None, ge=100, lt=2**24, description="with links: only so many of the body's rows, those used most"
-    )
-    max_length: int = Field(default=128, gt=3)
+    links: Links | None = None  # keep the table coded: each row a sum of this many rows of the body
+    base_rows: int | None = Field(default=None, ge=100, lt=2**24)  # with links: only so many rows, those used most
+    max_length: Length = 128
 
     @model_validator(mode="after")
     def _sums(self) -> Assistant:
@@ -205,12 +184,12 @@ class Assistant(Strict):
 class Scratch(Strict):
     """A student that starts from random weights, with a joint vocabulary of its own (Mao et al. 2021: the defaults)."""
 
-    layers: int = Field(default=2, gt=0)
-    hidden: int = Field(default=512, gt=0)
-    heads: int = Field(default=8, gt=0)
-    intermediate: int = Field(default=1024, gt=0)
+    layers: Count = 2
+    hidden: Count = 512
+    heads: Count = 8
+    intermediate: Count = 1024
     vocabulary: VocabularyTraining = VocabularyTraining(train=50_000)
-    normalize: bool = Field(default=False, description="vectors of length 1; the paper's are as pooled")
+    normalize: bool = False  # vectors of length 1; the paper's are as pooled
 
 
 class NamedModel(Strict):
@@ -218,18 +197,7 @@ class NamedModel(Strict):
 
     model: str
     pooling: Literal["mean", "cls", "max"] | None = None
-    head: Literal["mlp"] | None = Field(default=None, description="mlp: dense layer with tanh after pooling (SimCSE)")
-
-
-def _member(value: Any) -> str:
-    """Which member of a union of models is meant: errors name that one only."""
-    if isinstance(value, (dict, BaseModel)):
-        return "=named" if isinstance(value, NamedModel) or (isinstance(value, dict) and "model" in value) else "=made"
-    return "=name"
-
-
-_Named = Annotated[NamedModel, Tag("=named")]
-_Name = Annotated[str, Tag("=name")]
+    head: Literal["mlp"] | None = None  # a dense layer with tanh after pooling (SimCSE)
 
 
 def model_name(model: NamedModel | str) -> str:
@@ -242,26 +210,35 @@ class StudentShape(Strict):
 
     scratch: Scratch | None = None
 
-    bottleneck: int | None = Field(default=128, gt=0)
+    bottleneck: Count | None = 128
     place: Literal["word", "embedding"] = "word"
-    unit: int | None = Field(default=None, gt=0, description="first M layers of the assistant; None takes all")
-    layers: tuple[int, ...] | None = Field(default=None, description="which layers of the assistant, in place of unit")
-    repeats: int | None = Field(default=None, gt=0, description="None: assistant layers / unit, as the paper")
-    base_rows: int | None = Field(
-        default=None,
-        gt=0,
-        lt=2**24,
-        description="fit a coded table with so many base rows; a coded assistant needs none",
-    )
-    links: int | None = Field(default=None, ge=2, le=5, description="with base_rows: base rows that a row is a sum of")
-    max_length: int = Field(default=128, gt=3)
-    dropout: float = Field(default=0.0, ge=0, lt=1)
+    unit: Count | None = None  # first M layers of the assistant; None takes all
+    layers: tuple[int, ...] | None = None  # which layers of the assistant, in place of unit
+    repeats: Count | None = None  # None: assistant layers / unit, as the paper
+    base_rows: int | None = Field(default=None, gt=0, lt=2**24)  # fit a coded table; a coded assistant needs none
+    links: Links | None = None  # with base_rows: base rows that a row is a sum of
+    max_length: Length = 128
+    dropout: Fraction = 0.0
 
     @model_validator(mode="after")
     def _code_is_whole(self) -> StudentShape:
         if (self.base_rows is None) != (self.links is None):
             raise ValueError("base_rows and links describe a coded table together: set both or neither")
         return self
+
+
+def _member(value: Any) -> str:
+    """Which member of a union of models is meant: errors name that one only."""
+    if isinstance(value, NamedModel) or (isinstance(value, dict) and "model" in value):
+        return "=named"
+    return "=made" if isinstance(value, (dict, BaseModel)) else "=name"
+
+
+_Named = Annotated[NamedModel, Tag("=named")]
+_Name = Annotated[str, Tag("=name")]
+_Teacher = Annotated[_Named | _Name, Discriminator(_member)]
+_Assistant = Annotated[Annotated[Assistant, Tag("=made")] | _Named | _Name, Discriminator(_member)]
+_Student = Annotated[Annotated[StudentShape, Tag("=made")] | _Named | _Name, Discriminator(_member)]
 
 
 class ObjectiveUse(Strict):
@@ -277,50 +254,34 @@ class Stage(Strict):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
     train: Literal["assistant", "student", "student.embedding"] = "student"
-    guide: str | None = Field(default="teacher", description="teacher, assistant, assistant.embedding, or a model")
+    guide: str | None = "teacher"  # who teaches: teacher, assistant, assistant.embedding, or a model
     objective: tuple[ObjectiveUse, ...] = Field(min_length=1)
-    start: Literal["keep", "svd", "random"] = Field(
-        default="keep",
-        description="the embedding is reset before training: svd to the SVD of the assistant's table, random to "
-        "random numbers",
-    )
-    epochs: float = Field(default=1.0, gt=0)
-    steps: int | None = Field(default=None, gt=0, description="in place of epochs")
-    batch: int = Field(default=64, gt=0, description="pairs per step (paper: 64)")
-    batch_tokens: int | None = Field(default=None, gt=0, description="token budget per side; pairs per step vary")
-    max_length: int = Field(default=128, gt=3)
-    learning_rate: float = Field(default=2e-5, gt=0)
-    table_learning_rate: float | None = Field(default=None, gt=0, description="of the token table, where it differs")
-    code_learning_rate: float | None = Field(
-        default=None, gt=0, description="of a coded table's weights, where it differs; its base has the table's"
-    )
+    start: Literal["keep", "svd", "random"] = "keep"  # svd, random: what the embedding is reset to
+    epochs: Positive = 1.0
+    steps: Count | None = None  # in place of epochs
+    batch: Count = 64  # pairs per step (paper: 64)
+    batch_tokens: Count | None = None  # token budget per side; pairs per step vary
+    max_length: Length = 128
+    learning_rate: Positive = 2e-5
+    table_learning_rate: Positive | None = None  # of the token table, where it differs
+    code_learning_rate: Positive | None = None  # of a coded table's weights, where it differs; its base has the table's
     schedule: Literal["linear", "cosine", "constant"] = "linear"
-    warmup_ratio: float = Field(default=0.1, ge=0, lt=1)
-    warmup_steps: int | None = Field(default=None, ge=0, description="in place of warmup_ratio")
+    warmup_ratio: Fraction = 0.1
+    warmup_steps: int | None = Field(default=None, ge=0)  # in place of warmup_ratio
     weight_decay: float = Field(default=0.01, ge=0)
-    clip: float = Field(default=1.0, gt=0)
-    freeze: tuple[str, ...] = Field(default=(), description="prefixes of parameter names that stay as they are")
-    source_share: float = Field(default=1.0, gt=0, le=1, description="share of steps that also teach the source side")
-    balance: Literal["proportional", "equal", "root", "sources"] = Field(
-        default="root", description="equal: the same share for each language; sources: for each file (MKD)"
-    )
-    choose: Literal["auto", "graded", "heldout"] = Field(
-        default="auto", description="what chooses checkpoints; auto: graded and held-out pairs together"
-    )
-    corpora: tuple[Corpus, ...] | None = Field(default=None, description="in place of the recipe's")
-    sample: float | None = Field(default=None, gt=0, le=1, description="in place of the recipe's")
-    evaluate_every: int | None = Field(default=None, gt=0, description="steps; None: four times per stage")
-    patience: int | None = Field(default=None, gt=0, description="epochs without gain before the stage ends")
-    quantize: str | None = Field(default=None, description="fake-quantize to this precision while training (QAT)")
-    average: float | None = Field(
-        default=None, gt=0, lt=1, description="decay of a weight average that is kept instead"
-    )
-    start_share: float = Field(
-        default=0.0,
-        ge=0,
-        lt=1,
-        description="the weights that are kept lie so far on the way back to those that the stage started from",
-    )
+    clip: Positive = 1.0
+    freeze: tuple[str, ...] = ()  # prefixes of parameter names that stay as they are
+    source_share: Share = 1.0  # share of steps that also teach the source side
+    # equal: the same share for each language; sources: for each file (MKD)
+    balance: Literal["proportional", "equal", "root", "sources"] = "root"
+    choose: Literal["auto", "graded", "heldout"] = "auto"  # checkpoints by; auto: graded and held-out pairs together
+    corpora: tuple[Corpus, ...] | None = None  # in place of the recipe's
+    sample: Share | None = None  # in place of the recipe's
+    evaluate_every: Count | None = None  # steps; None: four times per stage
+    patience: Count | None = None  # epochs without gain before the stage ends
+    quantize: str | None = None  # fake-quantize to this precision while training (QAT)
+    average: float | None = Field(default=None, gt=0, lt=1)  # decay of a weight average that is kept instead
+    start_share: Fraction = 0.0  # weights that are kept lie so far on the way back to those the stage started from
 
     @property
     def role(self) -> str:
@@ -337,12 +298,10 @@ class Stage(Strict):
 class HeldOut(Strict):
     """Validation data: parallel sentences held out of training, and graded development sets."""
 
-    pairs: int = Field(default=200, gt=0, description="per language")
-    share: float = Field(default=0.004, gt=0, lt=0.5, description="of source sentences set aside, by hash")
-    graded: tuple[str, ...] = Field(
-        default=(), description="development files (score, sentence, sentence): never a test set"
-    )
-    graded_pairs: int | None = Field(default=None, gt=1, description="of each graded file, evenly spread; None: all")
+    pairs: Count = 200  # per language
+    share: float = Field(default=0.004, gt=0, lt=0.5)  # of source sentences set aside, by hash
+    graded: tuple[str, ...] = ()  # development files (score, sentence, sentence): never a test set
+    graded_pairs: int | None = Field(default=None, gt=1)  # of each graded file, evenly spread; None: all
 
 
 class Recipe(Strict):
@@ -350,40 +309,27 @@ class Recipe(Strict):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     about: str = ""
-    teacher: Annotated[_Named | _Name, Discriminator(_member)] = "all-MiniLM-L6-v2"
-    assistant: Annotated[Annotated[Assistant, Tag("=made")] | _Named | _Name, Discriminator(_member)] | None = (
-        Assistant()
-    )
-    student: Annotated[Annotated[StudentShape, Tag("=made")] | _Named | _Name, Discriminator(_member)] | None = (
-        StudentShape()
-    )
+    teacher: _Teacher = "all-MiniLM-L6-v2"
+    assistant: _Assistant | None = Assistant()
+    student: _Student | None = StudentShape()
     corpora: tuple[Corpus, ...] = Field(min_length=1)
     stages: tuple[Stage, ...] = Field(min_length=1)
-    exclude: tuple[str, ...] = Field(
-        default=(),
-        description="files (paths or globs) whose sentences and near duplicates of them stay out of all training text",
-    )
+    # Files (paths or globs) whose sentences and near duplicates of them stay out of all training text
+    exclude: tuple[str, ...] = ()
     heldout: HeldOut = HeldOut()
     seed: int = Field(default=1, ge=0, lt=2**32)
     threads: int | None = Field(default=None, gt=0, le=1024)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    compile: bool = Field(default=False, description="torch.compile the student's layers; on a CPU it saves nothing")
-    cache: str | None = Field(default=None, description="folder of guide outputs; None: the user's cache")
-    buffer: int = Field(
-        default=1_000_000, gt=0, description="pairs held for shuffling; a smaller corpus is shuffled whole"
-    )
-    sample: float = Field(default=1.0, gt=0, le=1, description="share of source sentences used, with all translations")
-    report: tuple[str, ...] = Field(
-        default=(),
-        description="graded files scored once after training; never used for choosing, so test sets may be here",
-    )
-    stock_twin: bool = Field(
-        default=True, description="write the equal model of stock classes into the student's folder too (`stock/`)"
-    )
+    compile: bool = False  # torch.compile the student's layers; on a CPU it saves nothing
+    cache: str | None = None  # folder of teacher outputs; None: the user's cache
+    buffer: Count = 1_000_000  # pairs held for shuffling; a smaller corpus is shuffled whole
+    sample: Share = 1.0  # share of source sentences used, with all translations
+    report: tuple[str, ...] = ()  # graded files scored once after training, never chosen by: test sets may be here
+    stock_twin: bool = True  # write the equal model of stock classes into the student's folder too (`stock/`)
     data_sources: tuple[str, ...] = ()
     licenses: tuple[str, ...] = ()
-    paper: dict[str, Any] = Field(default_factory=dict, description="the row of the paper's table this reproduces")
-    differs: tuple[str, ...] = Field(default=(), description="how this departs from the paper's row: `WHAT: why`")
+    paper: dict[str, Any] = Field(default_factory=dict)  # the row of the paper's table this reproduces
+    differs: tuple[str, ...] = ()  # how this departs from the paper's row: `WHAT: why`
 
     @property
     def all_corpora(self) -> tuple[Corpus, ...]:

@@ -48,61 +48,55 @@ def read_graded(path: str, choosing: bool = True, limit: int | None = None) -> S
 class Validator:
     """Scores a student: MSE and nearest-neighbour accuracy on held-out pairs by language, Spearman on graded pairs.
 
-    `project` maps its vectors to the guide's width for the MSE, where the stage trains such a map; a student of another
-    width without one has no MSE.
+    `project` maps its vectors to the teacher's width for the MSE, where the stage trains such a map; a student of
+    another width without one has no MSE.
     """
 
     heldout: dict[str, list[Row]]
     graded: list[ScoredPairs]
-    guide: CachedTeacher | None
+    teacher: CachedTeacher | None
     choose: str = "auto"
     project: Callable[[Tensor], Tensor] | None = None
 
     def __call__(self, encoder: Encoder) -> dict[str, float]:
         """Numbers by name; weights are chosen by `choice`, larger is better."""
         numbers: dict[str, float] = {}
-        errors, accuracies = [], []
+        errors, accuracies, correlations = [], [], []
         for code, rows in sorted(self.heldout.items()):
             source_ND = encoder.encode([row.source for row in rows])
             target_ND = encoder.encode([row.target for row in rows]) if any(row.target for row in rows) else source_ND
-            compared_ND = self._to_guide_width(target_ND)
-            if self.guide is not None and self.guide.width == compared_ND.shape[1]:
-                guide_ND = self.guide.vectors([row.source for row in rows])
-                numbers[f"mse_{code}"] = mse(guide_ND, compared_ND)
-                errors.append(numbers[f"mse_{code}"])
-            numbers[f"accuracy_{code}"] = float(np.mean(nearest_accuracy(source_ND, target_ND)))
-            accuracies.append(numbers[f"accuracy_{code}"])
-        correlations = []
+            compared_ND = target_ND
+            if self.project is not None:
+                with torch.no_grad():
+                    compared_ND = self.project(torch.from_numpy(target_ND)).float().cpu().numpy()
+            if self.teacher is not None and self.teacher.width == compared_ND.shape[1]:
+                errors.append(mse(self.teacher.vectors([row.source for row in rows]), compared_ND))
+                numbers[f"mse_{code}"] = errors[-1]
+            accuracies.append(float(np.mean(nearest_accuracy(source_ND, target_ND))))
+            numbers[f"accuracy_{code}"] = accuracies[-1]
         for graded in self.graded:
             cosines = cosine_rows(encoder.encode(graded.first), encoder.encode(graded.second))
             # A collapsed student ranks nothing; that is a score of zero, not a reason to stop the run.
-            value = 0.0 if np.ptp(cosines) == 0 else spearman(cosines, graded.gold_N)
-            numbers[f"spearman_{graded.name}"] = value
-            correlations.append(value)
-        if errors:
-            numbers["heldout_mse"] = float(np.mean(errors))
-        if accuracies:
-            numbers["heldout_accuracy"] = float(np.mean(accuracies))
-        width = encoder.width if self.guide is None else self.guide.width
-        numbers["choice"] = self._choice(numbers, bool(correlations), bool(errors), width)
-        if correlations:
-            numbers["graded"] = float(np.mean(correlations))
-        return numbers
+            correlations.append(0.0 if np.ptp(cosines) == 0 else spearman(cosines, graded.gold_N))
+            numbers[f"spearman_{graded.name}"] = correlations[-1]
+        means = {"heldout_mse": errors, "heldout_accuracy": accuracies, "graded": correlations}
+        found = {name: float(np.mean(values)) for name, values in means.items() if values}
+        width = encoder.width if self.teacher is None else self.teacher.width
+        choice = chosen_by(
+            self.choose, width, found.get("heldout_mse"), found.get("heldout_accuracy"), found.get("graded")
+        )
+        graded_mean = {"graded": found.pop("graded")} if correlations else {}
+        return {**numbers, **found, "choice": choice, **graded_mean}
 
-    def _to_guide_width(self, vectors_ND: np.ndarray) -> np.ndarray:
-        if self.project is None:
-            return vectors_ND
-        with torch.no_grad():
-            return self.project(torch.from_numpy(vectors_ND)).float().cpu().numpy()
 
-    def _choice(self, numbers: dict[str, float], graded: bool, errors: bool, width: int) -> float:
-        """The number to choose by: from graded and held-out pairs together, or from those that the stage names."""
-        graded = graded and self.choose != "heldout"
-        errors = errors and (self.choose != "graded" or not graded)
-        spearmans = [value for name, value in numbers.items() if name.startswith("spearman_")]
-        choice = float(np.mean(spearmans)) if graded else 0.0
-        if errors:
-            choice -= 100.0 * float(np.sqrt(numbers["heldout_mse"] * width)) / (4.0 if graded else 1.0)
-        elif not graded and "heldout_accuracy" in numbers:
-            choice = numbers["heldout_accuracy"]
-        return choice
+def chosen_by(choose: str, width: int, error: float | None, accuracy: float | None, graded: float | None) -> float:
+    """The number to choose weights by: from graded and held-out pairs together, or those that the stage names.
+
+    `error` is the mean squared error per number of vectors of `width`; what was not measured is None.
+    """
+    if choose == "heldout":
+        graded = None
+    if error is not None and (choose != "graded" or graded is None):
+        distance = 100.0 * float(np.sqrt(error * width))
+        return -distance if graded is None else graded - distance / 4.0
+    return graded if graded is not None else accuracy or 0.0

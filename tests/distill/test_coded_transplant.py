@@ -62,7 +62,7 @@ def test_the_base_keeps_the_rows_that_are_used_most():
 def test_a_recipe_limits_the_base_of_its_transplant(tiny_tree, tmp_path):
     tiny_tree["assistant"] |= {"links": 3, "base_rows": 100}
     tiny_tree["stages"] = [tiny_tree["stages"][2] | {"steps": 1}]
-    done = distill(parse_recipe(tiny_tree, "tiny"), tmp_path / "run")
+    done = distill(tiny_tree, tmp_path / "run")
     assert load_student(done.student).config.base_rows <= 100
     with pytest.raises(InputError, match="set links too"):
         parse_recipe(tiny_tree | {"assistant": tiny_tree["assistant"] | {"links": None}}, "tiny")
@@ -71,7 +71,7 @@ def test_a_recipe_limits_the_base_of_its_transplant(tiny_tree, tmp_path):
 def test_a_recipe_keeps_the_code_of_its_transplant(tiny_tree, tmp_path):
     tiny_tree["assistant"] |= {"links": 3}
     tiny_tree["stages"] = [tiny_tree["stages"][0] | {"steps": 2}, tiny_tree["stages"][2] | {"steps": 2}]
-    done = distill(parse_recipe(tiny_tree, "tiny"), tmp_path / "run")
+    done = distill(tiny_tree, tmp_path / "run")
     start = load_student(tmp_path / "run" / "assistant-start")
     student = load_student(done.student)
     assert start.config.links == student.config.links == 3 and student.config.bottleneck == 8
@@ -83,7 +83,7 @@ def test_a_recipe_keeps_the_code_of_its_transplant(tiny_tree, tmp_path):
     tiny_tree["assistant"] |= {"links": None}
     tiny_tree["stages"] = tiny_tree["stages"][:1]
     tiny_tree["student"] = None
-    distill(parse_recipe(tiny_tree, "tiny"), tmp_path / "dense")
+    distill(tiny_tree, tmp_path / "dense")
     dense = load_student(tmp_path / "dense" / "assistant-start").embedding.table.weight
     coded = decode(start).embedding.table.weight
     near = torch.nn.functional.cosine_similarity(dense, coded)
@@ -93,7 +93,7 @@ def test_a_recipe_keeps_the_code_of_its_transplant(tiny_tree, tmp_path):
 def test_a_recipe_fits_a_code_to_a_dense_table(tiny_tree, tmp_path, capsys):
     tiny_tree["student"] |= {"base_rows": 150, "links": 4, "place": "embedding"}
     tiny_tree["stages"] = [tiny_tree["stages"][1] | {"steps": 2}, tiny_tree["stages"][2] | {"steps": 2, "start": "svd"}]
-    done = distill(parse_recipe(tiny_tree, "tiny"), tmp_path / "run")
+    done = distill(tiny_tree, tmp_path / "run")
     config = load_student(done.student).config
     assert (config.base_rows, config.links, config.place) == (150, 4, "embedding")
     assert "coding its table, 4 of 150 base rows" in capsys.readouterr().err
@@ -108,7 +108,7 @@ def test_a_student_from_scratch_may_be_coded(tiny_tree, tmp_path):
         },
         "stages": [tiny_tree["stages"][3] | {"steps": 2, "objective": "multilingual_contrastive"}],
     }  # fmt: skip
-    done = distill(parse_recipe(tiny_tree, "tiny"), tmp_path / "run")
+    done = distill(tiny_tree, tmp_path / "run")
     assert load_student(done.student).config.base_rows == 80
 
 

@@ -69,7 +69,7 @@ def test_sbert_learns_classes_and_then_scores(files, tiny_teacher):
     """The classifier's loss falls below chance and that of the regression falls; both stages move the encoder."""
     tree = sbert(files, tiny_teacher, steps=60, learning_rate=3e-3)
     tree["stages"][1]["steps"] = 40
-    done = distill(parse_recipe(tree, "test"), files / "run")
+    done = distill(tree, files / "run")
     rows = [json.loads(line) for line in (files / "run" / "metrics.jsonl").read_text().splitlines()]
     losses = {
         name: [row["loss"] for row in rows if row.get("stage") == name and "loss" in row] for name in ("nli", "stsb")
@@ -128,7 +128,7 @@ def test_a_meta_teacher_is_trained_and_then_guides(files, tiny_teacher):
         ],
     }  # fmt: skip
     before = load_encoder(tiny_teacher).encode(["A dog runs."])
-    done = distill(parse_recipe(tree, "test"), files / "run")
+    done = distill(tree, files / "run")
     assert done.assistant is not None and done.stages["meta-teacher"]["share_domain_adversarial"] > 0
     meta = load_encoder(done.assistant).encode(["A dog runs."])
     assert abs(meta - before).max() > 1e-3

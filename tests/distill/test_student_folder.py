@@ -25,7 +25,7 @@ def finished(tiny_tree, tmp_path):
     graded.write_text("4.0\tA cat.\tA pet.\n1.0\tA cat.\tThe sky is blue today.\n2.5\tTea.\tCoffee.\n")
     stage = tiny_tree["stages"][3] | {"steps": 4}
     tree = {**tiny_tree, "stages": [stage], "report": [str(graded)], "licenses": ["CC-BY-4.0: sentences"]}
-    return distill(parse_recipe(tree, "tiny"), tmp_path / "run").student
+    return distill(tree, tmp_path / "run").student
 
 
 def test_plain_sentence_transformers_gives_the_same_vectors(finished, tmp_path):
@@ -75,9 +75,7 @@ def test_licenses_that_agree_are_named():
 
 def test_without_a_twin_only_this_package_opens_it(tiny_tree, tmp_path):
     stage = tiny_tree["stages"][3] | {"steps": 2}
-    student = distill(
-        parse_recipe({**tiny_tree, "stages": [stage], "stock_twin": False}, "tiny"), tmp_path / "run"
-    ).student
+    student = distill({**tiny_tree, "stages": [stage], "stock_twin": False}, tmp_path / "run").student
     assert not (student / "stock").exists() and "SentenceTransformer" not in (student / "README.md").read_text()
     assert msdc.load_encoder(student).encode(["x"]).shape[0] == 1
 

@@ -210,7 +210,7 @@ def test_the_kept_weights_lie_between_start_and_end(tiny_teacher, parallel_tsv, 
     weights = {}
     for share in (0.0, 0.4):
         tree = plain_recipe(tiny_teacher, parallel_tsv, tmp_path, "kd", steps=4, evaluate_every=4, start_share=share)
-        distill(parse_recipe(tree, "t"), tmp_path / f"run-{share}")
+        distill(tree, tmp_path / f"run-{share}")
         weights[share] = load_file(tmp_path / f"run-{share}" / "student" / "model.safetensors")
     start = load_file(tmp_path / "run-0.4" / "student-start" / "model.safetensors")
     for name, end in weights[0.0].items():
@@ -249,17 +249,17 @@ def test_supervised_stage_reads_labelled_pairs(tiny_teacher, parallel_tsv, tmp_p
     )
     tree = plain_recipe(tiny_teacher, parallel_tsv, tmp_path, "supervised_contrastive", guide=None)
     tree["stages"][0]["corpora"] = [{"path": str(tmp_path / "nli.tsv"), "kind": "nli"}]
-    assert distill(parse_recipe(tree, "t"), tmp_path / "run").student.is_dir()
+    assert distill(tree, tmp_path / "run").student.is_dir()
 
 
 def test_states_need_a_guide_and_enough_layers(tiny_teacher, parallel_tsv, tmp_path):
     tree = plain_recipe(tiny_teacher, parallel_tsv, tmp_path, ["pkd"], guide=None)
     with pytest.raises(InputError, match="needs a guide"):
-        distill(parse_recipe(tree, "t"), tmp_path / "run")
+        distill(tree, tmp_path / "run")
     tree = plain_recipe(tiny_teacher, parallel_tsv, tmp_path, ["pkd"])
     tree["student"]["scratch"]["layers"] = 1
     with pytest.raises(InputError, match="at least 2 layers"):
-        distill(parse_recipe(tree, "t"), tmp_path / "other")
+        distill(tree, tmp_path / "other")
 
 
 def test_mlm_masks_fifteen_percent_of_the_inner_tokens():

@@ -12,7 +12,6 @@ from msdc.bench.devices.base import run_devices
 from msdc.bench.measure import BenchSettings, parity_failures
 from msdc.compress.texts import quickstart_texts
 from msdc.distill import distill
-from msdc.distill.catalog import parse_recipe
 from msdc.export import export
 from msdc.scores import cosine_rows
 from msdc.text.tokenizer import PieceTokenizer
@@ -28,7 +27,7 @@ def xlmr(tmp_path):
 @pytest.fixture
 def student(tiny_recipe_tree, xlmr, tmp_path):
     """The student of the four stages."""
-    return distill(parse_recipe(tiny_recipe_tree | {"assistant": str(xlmr)}, "msd"), tmp_path / "run").student
+    return distill(tiny_recipe_tree | {"assistant": str(xlmr)}, tmp_path / "run").student
 
 
 @pytest.fixture

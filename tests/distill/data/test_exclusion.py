@@ -120,7 +120,7 @@ def test_a_run_reads_none_of_them(tiny_tree, tmp_path, excluded):
         stream = Run(recipe, tmp_path / "run").stream(stage)
         assert {row.source for source in stream.sources for row in source.read()} == {PAIRS[3][0], PAIRS[4][0]}
     with pytest.raises(InputError, match=r"exclude: nowhere\.txt: no such file"):
-        distill(parse_recipe(tree | {"exclude": ["nowhere.txt"]}, "tiny"), tmp_path / "run")
+        distill(tree | {"exclude": ["nowhere.txt"]}, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

@@ -67,7 +67,7 @@ def test_bfloat16_training_follows_float32_and_repeats_itself(tiny_tree, tmp_pat
     losses = {}
     for name, precision in (("float", "float32"), ("half", "bfloat16"), ("again", "bfloat16")):
         tree = tiny_tree | {"precision": precision, "stages": [stage], "cache": str(tmp_path / f"{name}-guides")}
-        distill(parse_recipe(tree, "tiny"), tmp_path / name)
+        distill(tree, tmp_path / name)
         rows = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
         losses[name] = [row["loss"] for row in rows if "loss" in row]
     assert len(losses["float"]) == 6 and losses["half"] != losses["float"]

@@ -10,7 +10,6 @@ import sys
 import pytest
 
 from msdc.distill import distill
-from msdc.distill.catalog import parse_recipe
 from msdc.distill.training.progress import StageProgress, _duration
 
 
@@ -78,7 +77,7 @@ def test_durations(seconds, text):
 def test_a_run_tells_loss_and_speed(monkeypatch, capsys, tiny_tree, tmp_path):
     monkeypatch.setitem(StageProgress.__init__.__kwdefaults__, "seconds", 0.0)
     monkeypatch.setattr("msdc.distill.data.stream.BLOCK", 16)
-    distill(parse_recipe(tiny_tree | {"stages": tiny_tree["stages"][3:]}, "tiny"), tmp_path / "run")
+    distill(tiny_tree | {"stages": tiny_tree["stages"][3:]}, tmp_path / "run")
     told = capsys.readouterr().err
     assert re.search(
         r"four: step \d/9, loss \S+ \(multilingual_contrastive \S+, multilingual_mse \S+\), lr \S+, "

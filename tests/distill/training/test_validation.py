@@ -2,7 +2,7 @@
 
 import pytest
 
-from msdc.distill.training.validation import Validator, read_graded
+from msdc.distill.training.validation import chosen_by, read_graded
 from msdc.errors import InputError
 
 
@@ -27,7 +27,5 @@ def test_a_limit_takes_pairs_evenly(tmp_path):
 
 @pytest.mark.parametrize(("choose", "expected"), [("graded", 60.0), ("heldout", -20.0), ("auto", 55.0)])
 def test_what_is_chosen_by(choose, expected):
-    judge = Validator({}, [], None, choose)
-    numbers = {"spearman_a": 50.0, "spearman_b": 70.0, "heldout_mse": 0.01, "heldout_accuracy": 3.0}
-    assert judge._choice(numbers, True, True, 4) == pytest.approx(expected)
-    assert judge._choice(numbers, False, False, 4) == 3.0
+    assert chosen_by(choose, 4, 0.01, 3.0, 60.0) == pytest.approx(expected)
+    assert chosen_by(choose, 4, None, 3.0, None) == 3.0

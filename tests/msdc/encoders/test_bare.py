@@ -10,7 +10,6 @@ from stock_models import TEXTS, stock_model, write_wordpiece
 
 import msdc
 from msdc.distill import distill
-from msdc.distill.catalog import parse_recipe
 from msdc.errors import InputError
 
 
@@ -63,13 +62,13 @@ def test_a_recipe_teaches_a_cls_and_mlp_student_from_such_a_teacher(tiny_recipe_
     named = {"pooling": "cls", "head": "mlp"}
     tree = tiny_recipe_tree | {"teacher": {"model": str(teacher)} | named, "assistant": None, "stages": [stage],
                                "student": {"model": str(student)} | named}  # fmt: skip
-    done = distill(parse_recipe(tree, "r"), tmp_path / "run")
+    done = distill(tree, tmp_path / "run")
     trained = msdc.load_encoder(done.student)
     config = trained.module.config
     assert (config.pooling, config.dense, config.dense_activation, config.normalize) == ("cls", 32, "tanh", False)
     start = msdc.load_encoder(tmp_path / "run" / "student-start")
     assert not np.allclose(start.encode(TEXTS), trained.encode(TEXTS))
     # The random head follows from the seed.
-    distill(parse_recipe(tree, "r"), tmp_path / "again")
+    distill(tree, tmp_path / "again")
     same = msdc.load_encoder(tmp_path / "again" / "student-start")
     np.testing.assert_array_equal(start.encode(TEXTS), same.encode(TEXTS))
