@@ -11,16 +11,16 @@ mean over the languages. Only development sets are read.
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from development_sets import LANGUAGES, flores, genres, graded_pairs
+from development_sets import DevelopmentSets, genres
 from results_page import add_write_option, table, write_page
 
 from msdc.encoders.encoder import Encoder, load_encoder
-from msdc.scores import cosine_rows, nearest_accuracy, spearman
 
 GENRES = {"main-captions": "captions", "main-forums": "forums", "main-news": "news"}
 TRANSLATIONS = ("ar", "de", "es", "tr")  # of FLORES dev
@@ -29,23 +29,12 @@ TRANSLATIONS = ("ar", "de", "es", "tr")  # of FLORES dev
 def scores(encoder: Encoder, data: Path) -> dict[str, float]:
     """Spearman x 100 by `within GENRES` and `across GENRES`, accuracy x 100 on FLORES dev."""
     genre_N = np.array([GENRES[genre] for genre in genres(data)])
-    first, second = {}, {}
-    for code, pairs in graded_pairs(data).items():
-        first[code], second[code] = encoder.encode(pairs.first), encoder.encode(pairs.second)
-        gold_N = pairs.gold_N
+    sets, encode = DevelopmentSets(data, TRANSLATIONS), functools.cache(lambda texts: encoder.encode(list(texts)))
     found = {}
-    for genre in (*GENRES.values(), "all"):
-        rows = np.flatnonzero((genre_N == genre) | (genre == "all"))
-
-        def rank(one: str, two: str, rows: np.ndarray = rows) -> float:
-            return spearman(cosine_rows(first[one][rows], second[two][rows]), gold_N[rows])
-
-        found[f"within {genre}"] = float(np.mean([rank(code, code) for code in LANGUAGES]))
-        found[f"across {genre}"] = float(np.mean([(rank("en", c), rank(c, "en")) for c in LANGUAGES if c != "en"]))
-        found[f"English {genre}"] = rank("en", "en")
-
-    vectors = {code: encoder.encode(texts) for code, texts in flores(data, ("en", *TRANSLATIONS)).items()}
-    found["FLORES dev"] = float(np.mean([nearest_accuracy(vectors["en"], vectors[code]) for code in TRANSLATIONS]))
+    for genre in ("all", *GENRES.values()):
+        rows_N = None if genre == "all" else np.flatnonzero(genre_N == genre)
+        for part, value in sets.scores(lambda texts: encode(tuple(texts)), rows_N).items():
+            found["FLORES dev" if part == "flores" else f"{part} {genre}"] = value
     return found
 
 

@@ -143,6 +143,36 @@ def write_page(
     print(f"wrote {path}", file=sys.stderr)
 
 
+def plot_by_bytes(points: Sequence[tuple[float, float, str, str]], what: str) -> str:
+    """MB against a score, with the Pareto line: an SVG that stands alone.
+
+    Args:
+        points: MB, score, name, and the group that decides a point's mark and is listed in the legend.
+        what: the score in words.
+    """
+    from msdc.bench.report.charts import pareto_line
+    from msdc.bench.report.drawing import linear_axis, plot
+
+    places = [(x, y) for x, y, *_ in points]
+    axes = linear_axis([x for x, _ in places]), linear_axis([y for _, y in places], pad=0.15)
+    frame = plot(*axes, "MB of program and tokenizer", what, height=280)
+    frame.canvas.polyline([frame.point(*places[i]) for i in pareto_line(places)], "axis", 1.5, "5 4")
+    groups = list(dict.fromkeys(group for *_, group in points))
+    marks = [
+        (("circle", "square", "triangle", "diamond", "cross", "ring")[i % 6], f"c{i % 6 + 1}")
+        for i in range(len(groups))
+    ]
+    for x, y, name, group in points:
+        shape, color = marks[groups.index(group)]
+        frame.canvas.marker(shape, *frame.point(x, y), color, f"{name}: {y:.1f}")
+    # Below the points: the largest programs are the best.
+    left, top = frame.right - 165, frame.bottom - 18 * len(groups)
+    for number, (group, (shape, color)) in enumerate(zip(groups, marks, strict=True)):
+        frame.canvas.marker(shape, left, top + 6 + 18 * number, color)
+        frame.canvas.text(left + 10, top + 10 + 18 * number, group)
+    return standing_alone(frame.canvas.svg(f"{what} by bytes"))
+
+
 def standing_alone(svg: str) -> str:
     """A report's figure as a file of its own: with the colors that the report's page would give it."""
     style = (

@@ -21,10 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from results_page import add_write_option, standing_alone, table, write_page
+from results_page import add_write_option, plot_by_bytes, table, write_page
 
-from msdc.bench.report.charts import pareto_line
-from msdc.bench.report.drawing import linear_axis, plot
 from msdc.encoders.folder import locate_model
 from msdc.errors import InputError
 from msdc.export.manifest import read_manifest
@@ -120,21 +118,6 @@ def cells(row: dict[str, Any]) -> Iterator[str]:
     yield from (f"{np.mean([row['scores'][name] for name in names]):.1f}" for names in SCORES.values())
 
 
-def draw(rows: list[tuple[str, dict[str, Any]]]) -> str:
-    """Bytes against the mean of the STS columns: an SVG that stands alone."""
-    sets = [name for names in SCORES.values() for name in names if name.startswith("sts")]
-    points = [(sum(row["bytes"]) / 1e6, float(np.mean([row["scores"][name] for name in sets]))) for _, row in rows]
-    frame = plot(linear_axis([x for x, _ in points]), linear_axis([y for _, y in points], pad=0.15),
-                 "MB of program and tokenizer", "Spearman x 100, mean of six sets", height=280)  # fmt: skip
-    frame.canvas.polyline([frame.point(*points[i]) for i in pareto_line(points)], "axis", 1.5, "5 4")
-    for (name, _), point in zip(rows, points, strict=True):
-        x, y = frame.point(*point)
-        frame.canvas.marker("circle", x, y, "c1", f"{name}: {point[1]:.1f}")
-        right = point[0] > 0.8 * max(mb for mb, _ in points)
-        frame.canvas.text(x - 8 if right else x + 8, y + 14, name, anchor="end" if right else "start")
-    return standing_alone(frame.canvas.svg("Spearman x 100 by bytes"))
-
-
 def main() -> None:
     """Measure what is new and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -158,7 +141,10 @@ def main() -> None:
         text.append(table(("student", "program", "tokenizer", *SCORES), rows))
     if options.write:
         image = options.write.parent.parent / "images" / "students.svg"
-        write_text(image, draw(bundles))
+        sets = [name for names in SCORES.values() for name in names if name.startswith("sts")]
+        points = [(sum(row["bytes"]) / 1e6, float(np.mean([row["scores"][one] for one in sets])), name, name)
+                  for name, row in bundles]  # fmt: skip
+        write_text(image, plot_by_bytes(points, "Spearman x 100, mean of six sets"))
         text.append(f"![Spearman x 100 by bytes](../images/{image.name})")
         write_page(options.write, "Students side by side", "as named in the tables", "\n\n".join(text),
                    libraries=("torch", "executorch", "numpy"))  # fmt: skip

@@ -145,18 +145,14 @@ SIDES = {"ours": ours, "sentence-transformers": sentence_transformers}
 
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, float]:
-    """Median, lowest and highest over all later epochs of all repeats; both sides of a pair count as sentences."""
+    """Medians over all later epochs of all repeats, and the range of the rate; both sides of a pair are sentences."""
     rates = [2 * run["pairs"] / seconds for run in runs for seconds in run["epoch_s"]]
-    epochs = [seconds for run in runs for seconds in run["epoch_s"]]
     return {
-        "sentences_per_s": statistics.median(rates),
-        "sentences_per_s_lowest": min(rates),
-        "sentences_per_s_highest": max(rates),
-        "epoch_s": statistics.median(epochs),
-        "epoch_cpu_s": statistics.median(seconds for run in runs for seconds in run["epoch_cpu_s"]),
+        "sentences_per_s": statistics.median(rates), "lowest": min(rates), "highest": max(rates),
+        **{key: statistics.median(value for run in runs for value in run[key]) for key in ("epoch_s", "epoch_cpu_s")},
         "first_epoch_s": statistics.median(run["first_epoch_s"] for run in runs),
         "vmhwm_mib": max(run["vmhwm_mib"] for run in runs),
-    }
+    }  # fmt: skip
 
 
 def page_body(report: dict[str, Any]) -> str:
@@ -164,21 +160,20 @@ def page_body(report: dict[str, Any]) -> str:
     header = ("engine", "seconds per epoch", "first epoch", "CPU seconds per epoch", "sentences per second",
               "peak memory, MiB")  # fmt: skip
     rows = [
-        (side, f"{found['epoch_s']:.1f}", f"{found['first_epoch_s']:.1f}", f"{found['epoch_cpu_s']:.1f}",
-         f"{found['sentences_per_s']:.1f} [{found['sentences_per_s_lowest']:.1f}, "
-         f"{found['sentences_per_s_highest']:.1f}]", f"{found['vmhwm_mib']:,.0f}")
+        (side, *(f"{found[key]:.1f}" for key in ("epoch_s", "first_epoch_s", "epoch_cpu_s")),
+         f"{found['sentences_per_s']:.1f} [{found['lowest']:.1f}, {found['highest']:.1f}]",
+         f"{found['vmhwm_mib']:,.0f}")
         for side, found in report["sides"].items()
     ]  # fmt: skip
-    text = (
+    ratio = ""
+    if "times_as_fast" in report:
+        ratio = (f"\n\nmsdc processes {report['times_as_fast']:.2f} times as many sentences per second; per CPU second "
+                 f"the ratio is {report['times_less_processor_time']:.2f}.")  # fmt: skip
+    return (
         f"{report['pairs']:,} pairs, batch {BATCH}, longest input {MAX_LENGTH}, {report['precision']}, "
         f"{report['threads']} threads; medians over all epochs but the first, in brackets the lowest and highest.\n\n"
-    ) + table(header, rows)
-    if "times_as_fast" in report:
-        text += (
-            f"\n\nmsdc processes {report['times_as_fast']:.2f} times as many sentences per second; per CPU second the "
-            f"ratio is {report['times_less_processor_time']:.2f}."
-        )
-    return text
+        + table(header, rows) + ratio
+    )  # fmt: skip
 
 
 def main() -> None:

@@ -20,12 +20,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from development_sets import FLORES, LANGUAGES, flores, graded_pairs
-from results_page import add_write_option, standing_alone, table, write_page
+from development_sets import DevelopmentSets
+from results_page import add_write_option, plot_by_bytes, table, write_page
 from scipy import sparse
 
 from msdc.bench.report.charts import pareto_line
-from msdc.bench.report.drawing import linear_axis, plot
 from msdc.compress.quantization.plan import integers, plan_for
 from msdc.compress.size import size_plan
 from msdc.compress.student.cut import shrink
@@ -40,7 +39,6 @@ from msdc.distill.run import resolve_precision
 from msdc.distill.vocabulary_transfer import link_strengths, own_words, strongest
 from msdc.encoders.encoder import Encoder
 from msdc.files import write_text
-from msdc.scores import cosine_rows, nearest_accuracy, spearman
 from msdc.text.tokenizer import PieceTokenizer
 
 PAIRS = 700  # rows of each STSb dev file
@@ -80,46 +78,21 @@ class Cut:
         return cls(pieces, int(links), int(base_rows), int(bottleneck), precision)
 
 
-class DevelopmentSets:
-    """STSb dev in seven languages and FLORES dev in eight."""
-
-    def __init__(self, data: Path) -> None:
-        self.graded = graded_pairs(data)
-        self.flores = flores(data, FLORES)
-
-    def scores(self, student: Student, tokenizer: PieceTokenizer) -> dict[str, float]:
-        """The three means."""
-        encoder = Encoder(student.eval(), tokenizer, 64, "untaught")
-        precision = resolve_precision("auto", torch.device("cpu"))
-
-        def vectors(texts: Sequence[str]) -> np.ndarray:
-            return encoder.encode(texts, precision=precision)
-
-        first = {code: vectors(pairs.first[:PAIRS]) for code, pairs in self.graded.items()}
-        second = {code: vectors(pairs.second[:PAIRS]) for code, pairs in self.graded.items()}
-        gold = {code: pairs.gold_N[:PAIRS] for code, pairs in self.graded.items()}
-
-        def rank(one: str, two: str) -> float:
-            return spearman(cosine_rows(first[one], second[two]), gold[one])
-
-        english = vectors(self.flores["en"])
-        found = [nearest_accuracy(english, vectors(self.flores[code])) for code in self.flores if code != "en"]
-        return {
-            "within": float(np.mean([rank(code, code) for code in self.graded])),
-            "across": float(np.mean([(rank("en", code), rank(code, "en")) for code in LANGUAGES if code != "en"])),
-            "flores": float(np.mean(found)),
-        }
-
-
 class Sweep:
     """Vocabularies, transplants and rows of one working folder."""
 
     def __init__(self, recipe: Recipe, data: Path, work: Path) -> None:
         self.recipe, self.work = recipe, work
         self.teacher = load_named(recipe.teacher)
-        self.sets = DevelopmentSets(data)
+        self.sets = DevelopmentSets(data, rows=PAIRS)
         work.mkdir(parents=True, exist_ok=True)
         self.file = work / "rows.jsonl"
+
+    def scores(self, student: Student, tokenizer: PieceTokenizer) -> dict[str, float]:
+        """The three means."""
+        encoder = Encoder(student.eval(), tokenizer, 64, "untaught")
+        precision = resolve_precision("auto", torch.device("cpu"))
+        return self.sets.scores(lambda texts: encoder.encode(texts, precision=precision))
 
     def rows(self) -> dict[str, dict[str, Any]]:
         """What was measured, by key."""
@@ -168,9 +141,7 @@ class Sweep:
         known = self.rows()
         if (key := f"{cut.pieces}") not in known:
             assistant = with_table(self.teacher, tokenizer, 128, score, 5)
-            self.add(
-                key, {"vocabulary": cut.pieces, "pieces": tokenizer.size, **self.sets.scores(assistant, tokenizer)}
-            )
+            self.add(key, {"vocabulary": cut.pieces, "pieces": tokenizer.size, **self.scores(assistant, tokenizer)})
         if (key := repr(cut)) in known:
             return
         base = cut.base_rows or None
@@ -189,7 +160,7 @@ class Sweep:
             "program": program,
             "tokenizer": size,
         }
-        self.add(key, {**vars(cut), **numbers, **self.sets.scores(student, tokenizer)})
+        self.add(key, {**vars(cut), **numbers, **self.scores(student, tokenizer)})
 
 
 def students(rows: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
@@ -200,26 +171,6 @@ def students(rows: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
 def total_mb(row: dict[str, Any]) -> float:
     """MB of program and tokenizer."""
     return float(row["program"] + row["tokenizer"]) / 1e6
-
-
-def draw(rows: list[dict[str, Any]], measure: str, title: str) -> str:
-    """Bytes against a score, a color per vocabulary, the Pareto line dashed: an SVG that stands alone."""
-    points = [(total_mb(row), row[measure]) for row in rows]
-    frame = plot(linear_axis([x for x, _ in points]), linear_axis([y for _, y in points], pad=0.1),
-                 "MB of program and tokenizer", title, height=280)  # fmt: skip
-    frame.canvas.polyline([frame.point(*points[i]) for i in pareto_line(points)], "axis", 1.5, "5 4")
-    sizes = list(dict.fromkeys(pieces_of(row) for row in sorted(rows, key=lambda row: row["pieces"])))
-    for row, point in zip(rows, points, strict=True):
-        number = sizes.index(pieces_of(row))
-        shape = ("circle", "square", "triangle", "diamond", "cross", "ring")[number % 6]
-        frame.canvas.marker(shape, *frame.point(*point), f"c{number % 6 + 1}", f"{name(row)}: {point[1]:.1f}")
-    # Below the points: the largest programs are the best.
-    left, top = frame.right - 165, frame.bottom - 18 * len(sizes)
-    for number, size in enumerate(sizes):
-        shape = ("circle", "square", "triangle", "diamond", "cross", "ring")[number % 6]
-        frame.canvas.marker(shape, left, top + 6 + 18 * number, f"c{number % 6 + 1}")
-        frame.canvas.text(left + 10, top + 10 + 18 * number, f"{size} pieces")
-    return standing_alone(frame.canvas.svg(f"{title} by bytes"))
 
 
 def pieces_of(row: dict[str, Any]) -> str:
@@ -277,7 +228,8 @@ def main() -> None:
             ("flores", "FLORES dev, accuracy x 100"),
         ):
             image = options.write.parent.parent / "images" / f"vocabulary-{measure}.svg"
-            write_text(image, draw(students(rows), measure, title))
+            points = [(total_mb(row), row[measure], name(row), f"{pieces_of(row)} pieces") for row in students(rows)]
+            write_text(image, plot_by_bytes(points, title))
             plots.append(f"![{title}, by bytes](../images/{image.name})")
         write_page(options.write, "Vocabularies by bytes, before training", f"none; {options.recipe}'s text",
                    "\n\n".join(body(rows, plots)), libraries=("torch", "sentencepiece", "scipy"))  # fmt: skip
