@@ -246,7 +246,7 @@ def accuracy(data: Data) -> Section | None:
         cells += [data.mean(one)] if several else []
         table.append((style.name, *(fixed(cell, 1) for cell in cells)))
     columns = [*heads("Model or artifact"), *(Column(name) for _, name in data.tasks)]
-    columns += heads(" | Mean")[1:] if several else ()
+    columns += [Column("Mean")] if several else []
     note = "Spearman × 100 of cosines against gold scores. An artifact is scored on the vectors that it computed."
     tables = [Table("Spearman × 100", columns, table, note)]
     return Section("accuracy", "Accuracy", _accuracy_lead(data), figures, tables)

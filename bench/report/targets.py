@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from msdc.bench.report.inputs import Data, spearmans
 from msdc.bench.report.model import Section, Style, Tile
@@ -16,7 +16,6 @@ from msdc.tables import NONE, Column, Table, fixed, number
 
 Kind = Literal["latency", "size", "memory", "accuracy"]
 Verdict = Literal["pass", "fail", "not measured"]
-STATES: dict[Verdict, Literal["", "good", "bad"]] = {"pass": "good", "fail": "bad", "not measured": ""}
 # Roles of float models that are baselines, as the table calls them.
 ROLES = {"student": "float model", "teacher": "teacher", "assistant": "assistant"}
 MIB = 2**20
@@ -64,14 +63,13 @@ class Target:
         return self.limit - value if self.kind == "accuracy" else value - self.limit
 
 
-@dataclass(frozen=True)
-class Judged:
+class Judged(NamedTuple):
     """One run and one target. `noisy`: the machine was, so a latency may be too high."""
 
     style: Style
     value: float | None
     verdict: Verdict
-    noisy: bool = False
+    noisy: bool
 
 
 @dataclass(frozen=True)
@@ -82,27 +80,25 @@ class Outcome:
     runs: Sequence[Judged]
 
     @property
-    def verdict(self) -> Verdict:
-        """ "fail" where a run fails, "not measured" where none was measured."""
-        found = {judged.verdict for judged in self.runs}
-        return "fail" if "fail" in found else "pass" if "pass" in found else "not measured"
+    def title(self) -> str:
+        """What is limited, and the limit."""
+        return f"{self.target.what}, {self.target.bound}"
 
     def tile(self) -> Tile:
-        """Pass, fail or not measured, and the run that is farthest from keeping the limit."""
+        """Fail where a run fails, else pass; the run that is farthest from keeping the limit."""
         known = [(self.target.excess(one.value), one) for one in self.runs if one.value is not None]
-        detail = ""
-        if known:
-            worst = max(known, key=lambda pair: pair[0])[1]
-            detail = f"{self.target.show(worst.value)}, {worst.style.name}{' (noisy)' if worst.noisy else ''}"
-        return Tile(f"{self.target.what}, {self.target.bound}", self.verdict, detail, STATES[self.verdict])
+        if not known:
+            return Tile(self.title, "not measured")
+        worst = max(known, key=lambda pair: pair[0])[1]
+        detail = f"{self.target.show(worst.value)}, {worst.style.name}{' (noisy)' if worst.noisy else ''}"
+        return Tile(self.title, worst.verdict, detail, "bad" if worst.verdict == "fail" else "good")
 
     def missed(self) -> list[str]:
         """One line per run that fails, or one where no run was measured."""
-        title = f"{self.target.what}, {self.target.bound}"
-        if self.verdict == "not measured":
-            return [f"{title}: not measured"]
+        if all(one.value is None for one in self.runs):
+            return [f"{self.title}: not measured"]
         fails = (one for one in self.runs if one.verdict == "fail")
-        return [f"{title}: {self.target.show(one.value)} by {one.style.name}" for one in fails]
+        return [f"{self.title}: {self.target.show(one.value)} by {one.style.name}" for one in fails]
 
 
 def parse_targets(

@@ -10,7 +10,7 @@ from pathlib import Path
 from msdc.errors import InputError
 from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE, Manifest, TokenizerPart
 from msdc.export.mobile.sizes import app_sizes
-from msdc.export.runtimes import EVERY, RUNTIMES, TARGETS, NativeModule
+from msdc.export.runtimes import EVERY, RUNTIMES, TARGETS
 from msdc.files import PACKAGE
 
 HERE = Path(__file__).resolve().parent
@@ -22,11 +22,6 @@ ANDROID_LIBRARIES = {
     "executorch": "org.pytorch:executorch-android",
     "onnx": "com.microsoft.onnxruntime:onnxruntime-android",
 }
-
-
-def engines(module: NativeModule, manifest: Manifest) -> tuple[str, ...]:
-    """The runtimes that the module can call and the bundle holds programs for, in the module's order."""
-    return tuple(name for name in module.runtimes if name in manifest.runtimes)
 
 
 def _version(manifest: Manifest, runtime: str) -> str:
@@ -53,32 +48,19 @@ def _values(stage: Path, manifest: Manifest, names: tuple[str, ...]) -> dict[str
     }
 
 
-def why_not(target: str, tokenizer: TokenizerPart, runtimes: Sequence[str]) -> str | None:
-    """The reason why no module can be written for a target; None if one can, or if the target has none.
-
-    Args:
-        target: name of the target.
-        tokenizer: the tokenizer's entry in `bundle.json`.
-        runtimes: runtimes that the bundle holds a program for.
-    """
-    module = TARGETS[target].module
-    if module is None:
-        return None
-    if tokenizer.native_file is None:
-        return tokenizer.no_native()
-    if not set(module.runtimes) & set(runtimes):
-        titles = " or ".join(RUNTIMES[name].title for name in module.runtimes)
-        return f"the module runs {titles} programs and this bundle would hold none; pass --runtime {EVERY}"
-    return None
-
-
 def require_module(target: str, tokenizer: TokenizerPart, runtimes: Sequence[str]) -> None:
-    """Fail before minutes of work where the target's module cannot be written.
+    """Fail before minutes of work where the target has a module and it cannot be written for these runtimes' programs.
 
     Raises:
         InputError: with the reason, and how to export without a module.
     """
-    reason = why_not(target, tokenizer, runtimes)
+    module = TARGETS[target].module
+    reason = None
+    if module is not None and tokenizer.native_file is None:
+        reason = tokenizer.no_native()
+    elif module is not None and not set(module.runtimes) & set(runtimes):
+        titles = " or ".join(RUNTIMES[name].title for name in module.runtimes)
+        reason = f"the module runs {titles} programs and this bundle would hold none; pass --runtime {EVERY}"
     if reason is not None:
         raise InputError(f"no {target} module: {reason} (--no-module writes the rest of the bundle)")
 
@@ -148,7 +130,7 @@ def write_native_module(
 
         write_web_module(stage, manifest, with_runtime=with_runtime, stock=stock, say=say)
         return (module.template,)
-    names = engines(module, manifest)
+    names = tuple(name for name in module.runtimes if name in manifest.runtimes)  # in the module's order
     values = _values(stage, manifest, names)
     _write_template(module.template, out, values)
     for name in RUNTIMES.names():
