@@ -21,7 +21,6 @@ from msdc.bench.accuracy.sets import find_data_folder, select_sets
 from msdc.bench.accuracy.task import Settings, Task, plain
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.bench.result import Accuracy, Artifact, DeviceRun, Parity
-from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError, MsdcError
 from msdc.export.bundle import defaults_of
 from msdc.export.manifest import GOLDEN_FILE, Manifest
@@ -64,27 +63,11 @@ class BenchSettings(BaseModel):
     progress: bool = False
 
     def prompt_text(self, manifest: Manifest) -> str:
-        """The prompt before the tasks' texts.
-
-        Raises:
-            InputError: the bundle has no such prompt.
-        """
+        """The prompt before the tasks' texts; `InputError` for a name that the bundle lacks."""
         return defaults_of(manifest).prompt(self.prompt, self.prompt_name)
 
-    def device_texts(self, manifest: Manifest, texts: Sequence[str]) -> list[str]:
-        """The tasks' texts as the device receives them: the prompt before each.
-
-        Raises:
-            InputError: the bundle has no such prompt.
-        """
-        return with_prompt(self.prompt_text(manifest), texts)
-
     def vector_width(self, manifest: Manifest) -> int:
-        """Numbers of a vector that the tasks score.
-
-        Raises:
-            InputError: the bundle's vectors have fewer than asked for.
-        """
+        """Numbers of a vector that the tasks score; `InputError` for more than the bundle's."""
         return defaults_of(manifest).width(manifest.width, self.truncate_dim)
 
     @field_validator("lengths")

@@ -57,18 +57,6 @@ def load(target: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
-def device_class(kind: str) -> type[Device]:
-    """The class of a device kind.
-
-    Raises:
-        InputError: unknown kind; lists the known ones.
-    """
-    if kind not in DEVICES:
-        raise InputError(f"unknown device {kind!r}; known: {', '.join(DEVICES)} and all")
-    loaded: type[Device] = load(DEVICES[kind].target)
-    return loaded
-
-
 def open_devices(specs: str) -> list[Device]:
     """Devices of a comma-separated list (`host,adb:XYZ,emulator:a53`), or of `all`; duplicates are dropped.
 
@@ -77,11 +65,13 @@ def open_devices(specs: str) -> list[Device]:
     """
     names = [part.strip() for part in specs.split(",") if part.strip()]
     if "all" in names:
-        names = [spec for kind in DEVICES for spec in device_class(kind).available()]
+        names = [spec for kind in DEVICES.values() for spec in load(kind.target).available()]
     if not names:
         raise InputError("no device named; try --device host")
-    devices = []
+    devices: list[Device] = []
     for spec in dict.fromkeys(names):
         kind, _, argument = spec.partition(":")
-        devices.append(device_class(kind)(argument or None))
+        if kind not in DEVICES:
+            raise InputError(f"unknown device {kind!r}; known: {', '.join(DEVICES)} and all")
+        devices.append(load(DEVICES[kind].target)(argument or None))
     return devices

@@ -21,6 +21,7 @@ import numpy as np
 
 from msdc.bench.measure import BenchSettings, Tasks, artifact_of, collect, compare_golden
 from msdc.bench.result import DeviceRun
+from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError, MsdcError
 from msdc.export.golden import read_golden
 from msdc.export.manifest import Manifest, check_files, read_manifest
@@ -92,7 +93,7 @@ class Job:
     @cached_property
     def prompted(self) -> list[str]:
         """The same as the device receives them: the prompt before each."""
-        return self.settings.device_texts(self.manifest, self.texts)
+        return with_prompt(self.settings.prompt_text(self.manifest), self.texts)
 
     def native_tokenizer(self) -> str:
         """The file that the native core reads.

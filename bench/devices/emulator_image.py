@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from msdc.bench.system_programs import require, run_tool
-from msdc.bench.toolchain.packages import SUITE, cached_folder, extract, only_deb, recipe_key, unpack
+from msdc.bench.toolchain.packages import SUITE, cached_folder, extract, recipe_key, unpack_download
 from msdc.commands import quiet_option
 from msdc.errors import MsdcError
 from msdc.files import user_cache
@@ -140,7 +140,7 @@ def make_disk(target: Path, mib: int, tree: Path | None = None) -> None:
 def _make(stage: Path) -> None:
     work = stage / "work"
     extract(PACKAGES, (KERNEL,), work / "root", arch="arm64")
-    unpack(only_deb(work / "root"), work / "kernel")
+    unpack_download(work / "root", work / "kernel")
     shutil.rmtree(work / "root/debs")
     (image,) = (work / "kernel/boot").glob("vmlinuz-*")
     shutil.copyfile(image, stage / "vmlinuz")

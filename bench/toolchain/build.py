@@ -47,7 +47,6 @@ class RunnerBuild:
     libraries: tuple[Path, ...]
     machine: str | None
     loader: str | None
-    runtime: RuntimeName | None
     version: str
 
     @property
@@ -83,7 +82,7 @@ def own_runner(path: Path) -> RunnerBuild:
         raise InputError(f"{path}: no such runner; build one with --build-runner")
     libraries = tuple(sorted(p for p in (program.parent / "lib").glob("*") if p.is_file()))
     loader = next((p.name for p in libraries if p.name in LOADERS.values()), None)
-    return RunnerBuild(program, libraries, elf_machine(program), loader, None, "")
+    return RunnerBuild(program, libraries, elf_machine(program), loader, "")
 
 
 def compiler_name(machine: str, host: str) -> str:
@@ -196,7 +195,7 @@ def build_runner(runtime: RuntimeName, machine: str | None = None, *, force: boo
     }
     folder = cached_folder("runner", recipe, lambda stage: _build(stage, sdk, machine, compiler, payload), force=force)
     libraries = tuple(sorted((folder / "lib").glob("*"))) if payload else ()
-    return RunnerBuild(folder / RUNNER, libraries, machine, LOADERS[machine] if payload else None, runtime, sdk.version)
+    return RunnerBuild(folder / RUNNER, libraries, machine, LOADERS[machine] if payload else None, sdk.version)
 
 
 def native_runner(runtime: RuntimeName, machine: str | None = None, own: Path | None = None) -> RunnerBuild:

@@ -126,19 +126,14 @@ def extract(include: Sequence[str], download: Sequence[str], target: Path, *, ar
             run_tool(["cp", "-a", str(path), str(target)], "copy packages")
 
 
-def unpack(deb: Path, target: Path) -> None:
-    """Unpack one .deb."""
-    (program,) = require("dpkg-deb")
-    run_tool([program, "-x", str(deb), str(target)], f"unpack {deb.name}")
-
-
-def only_deb(folder: Path) -> Path:
-    """The one .deb in a folder of `extract`.
+def unpack_download(folder: Path, target: Path) -> None:
+    """Unpack the one .deb that `extract` downloaded to `folder`.
 
     Raises:
         MsdcError: there is none.
     """
+    (program,) = require("dpkg-deb")
     found = sorted((folder / "debs").glob("*.deb"))
     if not found:
         raise MsdcError(f"{folder}: no package was downloaded")
-    return found[0]
+    run_tool([program, "-x", str(found[0]), str(target)], f"unpack {found[0].name}")

@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 from msdc.bench.system_programs import run_tool
-from msdc.bench.toolchain.packages import SUITE, cached_folder, extract, only_deb, unpack
+from msdc.bench.toolchain.packages import SUITE, cached_folder, extract, unpack_download
 from msdc.errors import InputError, MsdcError
 from msdc.export.runtimes import RuntimeName
 from msdc.files import sha256_file
@@ -116,7 +116,7 @@ def onnx_headers() -> Path:
 
     def make(stage: Path) -> None:
         extract((), ("libonnxruntime-dev",), stage, arch="amd64")
-        unpack(only_deb(stage), stage / "files")
+        unpack_download(stage, stage / "files")
 
     folder = cached_folder("headers", {"package": "libonnxruntime-dev", "suite": SUITE, "format": 1}, make)
     return folder / "files/usr/include/onnxruntime"

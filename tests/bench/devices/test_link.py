@@ -20,6 +20,7 @@ from link_phone import ANDROID, SETTINGS, WAIT_S, Client, Link, link_server, pho
 from msdc.bench.devices import open_devices
 from msdc.bench.devices.base import Incomplete, run_devices
 from msdc.bench.devices.web import link as link_address
+from msdc.bench.devices.web.browser import BrowserDevice
 from msdc.bench.devices.web.link import (
     LinkDevice,
     browser_of,
@@ -91,19 +92,14 @@ def test_qr_code_holds_the_link():
     assert rows[: len(drawn)] == drawn
 
 
-class _Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 def test_what_is_shown(capsys):
-    terminal = _Terminal()
+    terminal, plain_stream = io.StringIO(), io.StringIO()
+    terminal.isatty = lambda: True
     show("http://127.0.0.1:81/secret/", 81, 3, 900, "AA:BB", terminal)
     told = capsys.readouterr().err
     for text in ("3 phones, within 15 min: http://127.0.0.1:81/secret/", "adb reverse tcp:81 tcp:81", "AA:BB"):
         assert text in told
     assert "█" in terminal.getvalue()
-    plain_stream = io.StringIO()
     show("http://192.168.1.5:81/secret/", 81, 1, 900, None, plain_stream)
     told = capsys.readouterr().err
     assert plain_stream.getvalue() == "" and "adb" not in told and "certificate" not in told
@@ -346,19 +342,19 @@ def test_results_of_others_are_written(
 # What it cannot do
 
 
+@pytest.mark.parametrize("device", [LinkDevice(), BrowserDevice()], ids=["link", "browser"])
 @pytest.mark.parametrize(
     "settings, word",
     [
         ({"runtimes": ("executorch",)}, "no executorch program"),
         ({"affinity": (0,)}, "no --affinity"),
         ({"lengths": (999,)}, "exceeds"),
-        ({"address": "here"}, "--address here"),
         ({"truncate_dim": 9999}, "9999"),
     ],
 )
-def test_what_it_cannot_do_is_refused_before_work(settings, word):
+def test_what_pages_cannot_do_is_refused_before_work(device, settings, word):
     with pytest.raises(InputError, match=word):
-        LinkDevice().run(tiny_bundle(), SETTINGS.model_copy(update=settings))
+        device.run(tiny_bundle(), SETTINGS.model_copy(update=settings))
 
 
 @pytest.mark.parametrize("settings", [{"address": "127.0.0.1"}, {"tls": True}, {"expect": 2}])
