@@ -9,10 +9,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from msdc.errors import InputError
 from msdc.files import sha256_file
@@ -25,8 +24,7 @@ EXAMPLES = 5
 SUFFIXES = (".tsv", ".txt", ".csv")
 
 
-@dataclass(frozen=True)
-class CorpusText:
+class CorpusText(NamedTuple):
     """One corpus: its name in the result, its sha256 where it is one file, and (line or row number, sentence) pairs."""
 
     name: str
@@ -98,17 +96,12 @@ def _row_sentences(source: Any) -> Iterator[tuple[int, str]]:
                 yield number, text
 
 
-@dataclass
-class Findings:
+class Findings(NamedTuple):
     """Results of a check, per test set and per corpus; `seen` are the sentences found, in normal form."""
 
     by_set: dict[str, dict[str, Any]]
     corpora: list[dict[str, Any]]
-    seen: dict[str, set[str]] = field(default_factory=dict)
-
-    def is_seen(self, name: str, text: str) -> bool:
-        """Whether a sentence of a test set, or one near it, is in the training text."""
-        return normalise(text) in self.seen.get(name, ())
+    seen: dict[str, set[str]]
 
 
 class _Matcher:

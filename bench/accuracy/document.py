@@ -244,22 +244,6 @@ def read_document(raw: Any, where: str = "this accuracy document") -> Document:
         raise InputError(f"{where} is not what msdc evaluate writes: {field}: {first['msg']}") from error
 
 
-def as_documents(results: Any) -> list[Document]:
-    """One or several documents (or their JSON), or bare results of `evaluate`, as a list of documents.
-
-    Raises:
-        InputError: see `read_document`.
-    """
-    if isinstance(results, Document):
-        return [results]
-    if isinstance(results, dict):
-        return [read_document(results if "results" in results else {"results": [results]})]
-    items = list(results)
-    if any(isinstance(item, Document) or "results" in item for item in items):
-        return [item if isinstance(item, Document) else read_document(item) for item in items]
-    return [read_document({"results": items})] if items else []
-
-
 def is_document(raw: Any) -> bool:
     """Whether parsed JSON claims to be written by `msdc evaluate`."""
     return isinstance(raw, dict) and raw.get("kind") == KIND

@@ -34,6 +34,7 @@ from msdc.errors import InputError
 from msdc.export.manifest import read_manifest
 from msdc.machine import versions
 from msdc.progress import warn
+from msdc.text.duplicates import normalise
 
 if TYPE_CHECKING:
     from msdc.bench import ModelSource
@@ -200,7 +201,7 @@ def unseen(findings: Findings, name: str, data: Parallel, items: Items, settings
     exact copies and near duplicates.
     """
     rows = zip(*data.two_sides(), strict=True)
-    kept_N = np.array([not any(findings.is_seen(name, text) for text in row) for row in rows])
+    kept_N = np.array([findings.seen[name].isdisjoint(map(normalise, row)) for row in rows])
     count = int(kept_N.sum())
     if not count:
         return {"accuracy": None, "interval": None, "pairs": 0}

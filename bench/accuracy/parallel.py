@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from msdc.errors import InputError
@@ -53,17 +53,9 @@ class Parallel:
         first, second = self.sides.values()
         return first, second
 
-    def pair(self, first: str, second: str, name: str | None = None) -> Parallel:
-        """Two of the languages.
-
-        Raises:
-            InputError: a language that is not there.
-        """
-        for code in (first, second):
-            if code not in self.sides:
-                raise InputError(f"{self.name}: no language {code!r}; it holds {', '.join(self.languages)}")
-        sides = {code: self.sides[code] for code in (first, second)}
-        return Parallel(name or f"{self.name}/{first}-{second}", sides, self.lines, self.sources, self.notes)
+    def pair(self, first: str, second: str, name: str) -> Parallel:
+        """Two of the languages, under a name of their own."""
+        return replace(self, name=name, sides={code: self.sides[code] for code in (first, second)})
 
 
 def read_parallel(path: str | Path) -> Parallel:

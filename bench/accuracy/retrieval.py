@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from msdc.bench.accuracy.neighbours import Candidates, gold_ranks, mine, nearest
+from msdc.bench.accuracy.neighbours import gold_ranks, mine, nearest
 from msdc.bench.accuracy.parallel import Parallel, read_parallel
 from msdc.bench.accuracy.statistics import Items, interval
 from msdc.bench.accuracy.task import Data, Outcome, Settings, Task
@@ -208,13 +208,6 @@ def read_bucc(path: str | Path) -> Data:
     return mining_data(pair, training, test, [one.source for one in lines], notes)
 
 
-def right_answers(mined: Candidates, gold: set[tuple[int, int]]) -> np.ndarray:
-    """Whether each candidate is a gold pair, bool [C]."""
-    return np.array(
-        [pair in gold for pair in zip(mined.source_C.tolist(), mined.target_C.tolist(), strict=True)], dtype=bool
-    )
-
-
 def best_threshold(score_C: np.ndarray, right_C: np.ndarray, gold: int) -> float:
     """The threshold of the best F1: halfway between the last accepted and the first rejected score.
 
@@ -255,7 +248,8 @@ def score_mining(store: VectorStore, data: tuple[Split, Split | None], settings:
             kind=settings.margin, threads=settings.threads, progress=settings.progress,
         )  # fmt: skip
         gold = split.gold or set()
-        return found.score_C, right_answers(found, gold), len(gold)
+        pairs = zip(found.source_C.tolist(), found.target_C.tolist(), strict=True)
+        return found.score_C, np.array([pair in gold for pair in pairs], dtype=bool), len(gold)
 
     training_split, test_split = data
     if not training_split.gold:

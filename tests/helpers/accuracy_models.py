@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from msdc.bench.accuracy import evaluate
-from msdc.bench.accuracy.document import as_documents
+from msdc.bench.accuracy.document import read_document
 from msdc.bench.report.page import evaluation_report, to_markdown
 from msdc.text import quickstart
 
@@ -72,4 +72,4 @@ def evaluated(model, tasks, **options) -> dict:
 
 def markdown(found: dict) -> str:
     """The Markdown report of a document."""
-    return to_markdown(evaluation_report(*as_documents(found)))
+    return to_markdown(evaluation_report(read_document(found)))

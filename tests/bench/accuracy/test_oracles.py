@@ -65,7 +65,7 @@ def test_similarity_evaluator_agrees(static_model):
 def test_translation_evaluator_agrees(static_model):
     from sentence_transformers.sentence_transformer.evaluation import TranslationEvaluator
 
-    pair = read_parallel(QUICKSTART / "parallel.tsv").pair("en", "nl")
+    pair = read_parallel(QUICKSTART / "parallel.tsv").pair("en", "nl", "pair")
     first, second = pair.sides.values()
     theirs = TranslationEvaluator(first, second, name="x", show_progress_bar=False)(static_model)
     ours = score_tatoeba(VectorStore(static_model), pair, Settings(resamples=0)).scores
@@ -99,7 +99,7 @@ def test_binary_evaluator_agrees(static_model):
 def test_mse_evaluator_agrees(static_model):
     from sentence_transformers.sentence_transformer.evaluation import MSEEvaluator
 
-    pair = read_parallel(QUICKSTART / "parallel.tsv").pair("en", "de")
+    pair = read_parallel(QUICKSTART / "parallel.tsv").pair("en", "de", "pair")
     first, second = pair.sides.values()
     teacher = WordBag(width=24, seed=5)
     evaluator = MSEEvaluator(first, second, teacher_model=static_model, name="x")

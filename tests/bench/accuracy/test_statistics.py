@@ -42,13 +42,6 @@ def test_interval_is_near_scipys_percentile_bootstrap():
     assert ours[0] == pytest.approx(theirs.low, abs=1.5) and ours[1] == pytest.approx(theirs.high, abs=1.5)
 
 
-def test_interval_of_a_share_is_near_the_normal_one():
-    right = (np.random.default_rng(2).random(2000) < 0.8).astype(float)
-    low, high = interval(Items("mean", right), resamples=4000, seed=0)
-    mean, error = 100 * right.mean(), 100 * right.std() / np.sqrt(2000)
-    assert low == pytest.approx(mean - 1.96 * error, abs=0.15) and high == pytest.approx(mean + 1.96 * error, abs=0.15)
-
-
 def test_interval_covers_the_truth_about_as_often_as_it_says():
     generator = np.random.default_rng(3)
     inside = 0

@@ -8,7 +8,7 @@ import pytest
 from accuracy_models import evaluated
 from bench_results import make_file
 
-from msdc.bench.accuracy.document import as_documents
+from msdc.bench.accuracy.document import read_document
 from msdc.bench.report.evaluation import evaluations
 from msdc.bench.report.inputs import read_inputs
 from msdc.bench.report.page import build_report, evaluation_report, to_html, to_markdown
@@ -22,7 +22,7 @@ def document(tiny_student):
 
 
 def test_a_document_becomes_a_section_with_its_numbers(document):
-    (section,) = evaluations(as_documents(document))
+    (section,) = evaluations([read_document(document)])
     assert section.title == "Evaluation: tiny-student"
     text = str(section.tables)
     scored = next(r for r in document["results"] if r["task"] == "sts")
@@ -45,13 +45,13 @@ def test_it_stands_beside_bench_results_in_one_page(document, tmp_path):
 
 def test_a_document_is_kept_whole_and_others_are_refused(document):
     assert "settings" in document and document["results"][0]["data"][0]["sha256"]
-    assert as_documents(document)[0].as_json() == document
+    assert read_document(document).as_json() == document
     with pytest.raises(InputError, match="msdc evaluate"):
-        as_documents({"kind": "accuracy", "results": [{"task": "sts"}]})
+        read_document({"kind": "accuracy", "results": [{"task": "sts"}]})
 
 
 def test_a_page_of_its_own_names_each_table_once(document):
-    report = evaluation_report(*as_documents(document))
+    report = evaluation_report(read_document(document))
     page = to_html(report)
     assert [section.id for section in report.sections] == ["task-sts", "task-bias", "training-text"]
     assert page.count("Semantic textual similarity: Spearman x 100</h2>") == 1
@@ -64,14 +64,7 @@ def test_a_page_of_its_own_names_each_table_once(document):
     assert text.startswith(head)
 
 
-def test_results_one_by_one_and_documents_in_a_list(document):
-    first, second = document["results"]
-    assert [len(read.results) for read in as_documents([first, second])] == [2]
-    assert [len(read.results) for read in as_documents([document, document])] == [2, 2]
-    assert as_documents([]) == [] and len(as_documents(first)[0].results) == 1
-
-
 def test_a_score_that_is_not_finite_is_a_dash(document):
     broken = json.loads(json.dumps(document))
     broken["results"][0] |= {"spearman": None, "interval": [None, None]}
-    assert "| graded-pairs | – [–, –] | 112 |" in to_markdown(evaluation_report(*as_documents(broken)))
+    assert "| graded-pairs | – [–, –] | 112 |" in to_markdown(evaluation_report(read_document(broken)))
