@@ -15,15 +15,15 @@ from pathlib import Path
 
 import msdc
 from msdc.distill import distill
-from msdc.distill.catalog import parse_recipe
-from msdc.files import PACKAGE
+
+EMBEDDED = Path(msdc.__file__).parent / "data" / "quickstart" / "parallel.tsv"
 
 
 def main() -> None:
     """Train a student on a corpus and try it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, help="run folder")
-    parser.add_argument("--corpus", default=str(PACKAGE / "data" / "quickstart" / "parallel.tsv"))
+    parser.add_argument("--corpus", default=str(EMBEDDED))
     parser.add_argument("--languages", default="de,es", help="target languages")
     parser.add_argument("--teacher", default="all-MiniLM-L6-v2", help="any English sentence encoder")
     parser.add_argument("--layers", default="0,4,5", help="layers of the teacher that the student keeps")
@@ -32,7 +32,7 @@ def main() -> None:
     layers = [int(number) for number in options.layers.split(",")]
 
     # The same mapping in a YAML file is a recipe for `msdc distill FILE`.
-    recipe = parse_recipe(
+    result = distill(
         {
             "name": "own-text",
             "teacher": options.teacher,
@@ -46,9 +46,8 @@ def main() -> None:
                  "batch": 32, "max_length": 64, "learning_rate": 2e-4, "table_learning_rate": 2e-3},
             ],
         },
-        "examples/distill_own_text.py",
+        options.out,
     )  # fmt: skip
-    result = distill(recipe, options.out)
     student = msdc.load_encoder(result.student)
     one, two = student.encode(["Where is the station?", "Wo ist der Bahnhof?"])
     print(f"student: {result.student}, width {student.width}, cosine of a translation {float(one @ two):.3f}")

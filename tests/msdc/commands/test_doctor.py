@@ -9,21 +9,11 @@ import pytest
 
 from msdc.cli import main
 from msdc.commands import doctor
-from msdc.encoders import folder as folders
 from msdc.errors import InputError
 from msdc.extras import PACKAGES
 from msdc.machine import read_machine
 
-
-def version_of(installed):
-    """A stand-in for importlib.metadata.version; None: nothing is installed."""
-
-    def version(name):
-        if installed is None:
-            raise importlib.metadata.PackageNotFoundError(name)
-        return installed
-
-    return version
+HERE = read_machine()
 
 
 @pytest.mark.parametrize(
@@ -36,9 +26,18 @@ def version_of(installed):
     ],
 )
 def test_versions_against_the_pins(monkeypatch, installed, rule, state):
-    monkeypatch.setattr("importlib.metadata.version", version_of(installed))
+    def version(name):
+        if installed is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return installed
+
+    monkeypatch.setattr("importlib.metadata.version", version)
     check = doctor.check_package("torch", rule)
     assert check.state == state and bool(check.remedy) == (state != "ok")
+    # A package of an extra may be absent.
+    optional = doctor.check_package("torch", rule, "train")
+    assert optional.state == state and doctor.healthy([optional]) == (state != "wrong")
+    assert state != "missing" or optional.remedy == "pip install 'msdc[train]'"
 
 
 def test_the_pins_are_those_of_the_project():
@@ -47,30 +46,16 @@ def test_the_pins_are_those_of_the_project():
     assert {*doctor.BASE_PACKAGES, *(name for _, name in PACKAGES.values())} <= set(rules)
 
 
-def test_a_package_of_an_extra_may_be_absent(monkeypatch):
-    monkeypatch.setattr("importlib.metadata.version", version_of(None))
-    check = doctor.check_package("torch", "==2.13.0", "train")
-    assert (check.state, check.remedy, check.needed) == ("missing", "pip install 'msdc[train]'", False)
-    assert doctor.healthy([check])
-
-
-def test_a_missing_tool_says_how_to_get_it(monkeypatch):
-    monkeypatch.setattr("shutil.which", lambda name: None)
-    checks = doctor.check_tools()
-    assert all(check.state == "missing" and "apt-get install" in check.remedy and not check.needed for check in checks)
-    assert doctor.healthy(checks)
-
-
-def test_a_hanging_tool_does_not_hang_the_doctor(monkeypatch):
+def test_tools_that_are_missing_or_hang(monkeypatch):
     def run(*_, **__):
         raise subprocess.TimeoutExpired("x", 20)
 
     monkeypatch.setattr(subprocess, "run", run)
-    assert "does not answer" in doctor._version_line("adb")
-
-
-def test_what_is_needed_and_wrong_makes_it_unhealthy():
-    assert not doctor.healthy([doctor.Check("packages", "torch", "wrong", "2.12", needed=True)])
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/adb" if name == "adb" else None)
+    first, *checks = doctor.check_tools()
+    assert "does not answer" in first.found
+    assert all(check.state == "missing" and "apt-get install" in check.remedy and not check.needed for check in checks)
+    assert doctor.healthy(checks)
 
 
 def test_the_command(capsys):
@@ -89,66 +74,53 @@ def test_the_command(capsys):
 
 # --- the quickstart without a network --------------------------------------------------------------------------------
 
-HERE = read_machine()
-PLENTY = replace(HERE, memory_mib=64_000)
 
-
-def needs(folder, machine=PLENTY) -> dict[str, doctor.Check]:
-    return {check.name: check for check in doctor.check_quickstart(machine, folder)}
+def needs(folder, memory_mib=64_000) -> dict[str, doctor.Check]:
+    checks = doctor.check_quickstart(replace(HERE, memory_mib=memory_mib), folder)
+    return {check.name: check for check in checks}
 
 
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
     """An empty cache of the hub, and no package with the teacher."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(folders, "_offline", lambda name: None)
+    monkeypatch.setattr("msdc.encoders.folder._offline", lambda name: None)
     return tmp_path / "hub"
 
 
-def cached(hub, *files) -> None:
-    """A snapshot as the hub's library writes it."""
-    commit = "c" * 40
-    folder = hub / "models--sentence-transformers--all-MiniLM-L6-v2"
-    (folder / "refs").mkdir(parents=True)
-    (folder / "refs" / "main").write_text(commit)
-    for name in files:
-        path = folder / "snapshots" / commit / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"{}")
-
-
-def test_an_empty_cache_names_the_command_that_mends_it(hub, tmp_path):
+@pytest.mark.parametrize("absent", [None, "model.safetensors", "config.json", "tokenizer.json"])
+def test_the_hubs_cache_is_enough_and_half_a_download_is_not(hub, tmp_path, absent):
     found = needs(tmp_path)["teacher's weights"]
     assert found.state == "missing" and "not in the hub's cache" in found.found and "msdc[offline]" in found.remedy
-
-
-def test_the_hubs_cache_is_enough(hub, tmp_path):
-    cached(hub, *doctor.TEACHER_FILES, "tokenizer.json")
-    found = needs(tmp_path)
-    assert str(hub) in found["teacher's weights"].found
-    assert all(check.state == "ok" and not check.remedy for check in found.values()), found
-
-
-@pytest.mark.parametrize("absent", ["model.safetensors", "config.json", "tokenizer.json"])
-def test_half_a_download_is_not_enough(hub, tmp_path, absent):
-    cached(hub, *({*doctor.TEACHER_FILES, "tokenizer.json"} - {absent}))
-    bad, works = [check for check in needs(tmp_path).values() if check.state != "ok"]
-    assert absent in bad.found and bad.remedy and works.name == "it will work"
+    # A snapshot as the hub's library writes it.
+    folder = hub / "models--sentence-transformers--all-MiniLM-L6-v2"
+    snapshot = folder / "snapshots" / ("c" * 40)
+    for path in (folder / "refs", snapshot):
+        path.mkdir(parents=True)
+    (folder / "refs" / "main").write_text("c" * 40)
+    for name in {*doctor.TEACHER_FILES, "tokenizer.json"} - {absent}:
+        (snapshot / name).write_bytes(b"{}")
+    checks = needs(tmp_path)
+    bad = [check for check in checks.values() if check.state != "ok"]
+    if absent is None:
+        assert str(hub) in checks["teacher's weights"].found and not bad
+    else:
+        assert absent in bad[0].found and bad[0].remedy and [check.name for check in bad[1:]] == ["it will work"]
 
 
 def test_damaged_weights_of_the_package(tmp_path, monkeypatch):
     def damaged(name):
         raise InputError("weights: sha256 differs")
 
-    monkeypatch.setattr(folders, "_offline", damaged)
+    monkeypatch.setattr("msdc.encoders.folder._offline", damaged)
     found = needs(tmp_path)["teacher's weights"]
     assert found.state == "missing" and "sha256 differs" in found.found and "--force-reinstall" in found.remedy
 
 
-def test_little_memory_and_disk(tmp_path, monkeypatch):
+def test_little_memory_and_disk_and_a_missing_package(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 100 * 2**20}))
     monkeypatch.setattr(doctor, "installed", lambda name: name != "torch")
-    found = needs(tmp_path / "not" / "made", replace(HERE, memory_mib=2048))
+    found = needs(tmp_path / "not" / "made", 2048)
     assert "1 GiB needed" in found["disk"].found and "-o FOLDER" in found["disk"].remedy
     assert "4 GiB needed" in found["memory"].found
     assert found["packages"].found == "missing: torch" and "pip install" in found["packages"].remedy
