@@ -9,12 +9,12 @@ import sys
 import typing
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import msdc
-from msdc.bench.accuracy import evaluate
 from msdc.cli import msdc as cli
 
 CALLABLES = [
@@ -30,7 +30,6 @@ CALLABLES = [
     msdc.Index.__init__,
     msdc.Index.search,
     msdc.SentenceEncoder.encode,
-    evaluate,
 ]
 
 
@@ -63,9 +62,7 @@ class Called(Exception):
 
 @pytest.mark.parametrize(("package", "verb", "words"), VERBS, ids=[f"{package}.{verb}" for package, verb, _ in VERBS])
 def test_a_package_offers_its_verb_and_the_command_calls_it(package, verb, words, tmp_path, monkeypatch):
-    function = getattr(importlib.import_module(package), verb, None)
-    if not inspect.isfunction(function):
-        pytest.skip(f"{package}.{verb} is not there yet")
+    function = getattr(importlib.import_module(package), verb)
     assert f"from {package} import {verb}" in (function.__doc__ or ""), "the docstring has an example"
     signature = inspect.signature(function)
     assert all(one.annotation is not inspect.Parameter.empty for one in signature.parameters.values())
@@ -74,7 +71,10 @@ def test_a_package_offers_its_verb_and_the_command_calls_it(package, verb, words
     def called(*arguments, **options):
         raise Called
 
-    monkeypatch.setattr(importlib.import_module(package), verb, called, raising=False)
+    cli.get_command(click.Context(cli), words[0])
+    holders = [module for name, module in sys.modules.items() if vars(module).get(verb) is function and "msdc" in name]
+    for module in {importlib.import_module(package), *holders}:
+        monkeypatch.setattr(module, verb, called, raising=False)
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text("name: none\n")
     places = {"RECIPE": recipe, "OUT": tmp_path / "out", "BUNDLE": tmp_path}
