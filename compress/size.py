@@ -42,6 +42,7 @@ from msdc.compress.student.config import (
     SHAPES,
     TABLE,
     StudentConfig,
+    check_code,
     parameter_counts,
     tensor_shapes,
 )
@@ -157,19 +158,6 @@ def cut_config(
         check_code(rows, links, settings["vocabulary"])
         settings |= {"base_rows": rows, "links": links}
     return StudentConfig(**settings)
-
-
-def check_code(base_rows: int, links: int, vocabulary: int) -> None:
-    """Refuse what is no coded table.
-
-    Raises:
-        InputError: links outside 2 to 5, or a base no smaller than the vocabulary.
-    """
-    if not 2 <= links <= 5:
-        raise InputError(f"--links {links}: a coded row is a sum of 2 to 5 base rows")
-    _positive(base_rows=base_rows)
-    if base_rows >= vocabulary:
-        raise InputError(f"a base of {base_rows} rows is no smaller than the table of {vocabulary}")
 
 
 def macs_per_token(config: StudentConfig, length: int = REFERENCE_LENGTH) -> int:

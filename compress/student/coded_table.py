@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from msdc.compress.student.config import index_bytes
+from msdc.compress.student.config import check_code, index_bytes
 from msdc.errors import InputError
 
 ROUNDS = 4
@@ -206,10 +206,7 @@ def fit_code(
         InputError: a base that is no smaller than the table, links outside 2 to 5, or frequencies that do not fit.
     """
     V = len(table_VE)
-    if not 2 <= links <= 5:
-        raise InputError(f"{links} links: a coded row is a sum of 2 to 5 base rows")
-    if not links <= base_rows < V:
-        raise InputError(f"a base of {base_rows} rows is not within {links} to {V - 1}, below the table's {V}")
+    check_code(base_rows, links, V)
     weight_V = torch.ones(V) if frequency_V is None else frequency_V.float()
     if weight_V.shape != (V,) or bool((weight_V < 0).any()) or float(weight_V.sum()) <= 0:
         raise InputError(f"frequencies must be {V} non-negative numbers that are not all zero")
@@ -238,8 +235,3 @@ def kept_variance(table_VE: Tensor, found_VE: Tensor, frequency_V: Tensor | None
     weight_V = torch.ones(len(table_VE)) if frequency_V is None else frequency_V
     lost = (weight_V.double() * (table_VE - found_VE).double().square().sum(1)).sum()
     return float(1 - lost / (weight_V.double() * table_VE.double().square().sum(1)).sum())
-
-
-def code_bytes(vocabulary: int, base_rows: int, links: int, width: int) -> int:
-    """Bytes of a coded table at int8: base rows with a scale each, weights, indices."""
-    return base_rows * (width + 4) + vocabulary * links * (1 + index_bytes(base_rows))

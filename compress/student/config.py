@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from msdc.errors import InputError
+
 # One row per piece, or the base rows of a coded table.
 TABLE = "embedding.table.weight"
 CODE = "embedding.code.weight"
@@ -100,6 +102,20 @@ class StudentConfig(BaseModel):
 def index_bytes(base_rows: int) -> int:
     """Bytes of one stored index into a base of `base_rows` rows: int16 or int32."""
     return 2 if base_rows <= SHORT_ROWS else 4
+
+
+def check_code(base_rows: int, links: int, vocabulary: int) -> None:
+    """Refuse what is no coded table.
+
+    Raises:
+        InputError: links outside 2 to 5, or a base no smaller than the vocabulary or too small for its links.
+    """
+    if not 2 <= links <= 5:
+        raise InputError(f"--links {links}: a coded row is a sum of 2 to 5 base rows")
+    if base_rows < links:
+        raise InputError(f"--base-rows {base_rows}: must be at least the {links} links of a row")
+    if base_rows >= vocabulary:
+        raise InputError(f"a base of {base_rows} rows is no smaller than the table of {vocabulary}")
 
 
 def tensor_shapes(config: StudentConfig) -> dict[str, Shape]:

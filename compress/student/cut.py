@@ -20,7 +20,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
-from msdc.compress.size import SizePlan, check_code, cut_config, default_repeats, size_plan
+from msdc.compress.size import SizePlan, cut_config, default_repeats, size_plan
 from msdc.compress.student.coded_table import ROUNDS, fit_code, kept_variance
 from msdc.compress.student.config import CODE, INDEX, POSITION, TABLE, StudentConfig
 from msdc.compress.student.io import save_student, tokenizer_file
@@ -371,7 +371,6 @@ def code_table(
     refuse_existing(output, force)
     encoder = load_encoder(model)
     student = to_student(encoder)
-    check_code(base_rows, links, student.config.vocabulary)
     frequency_V, source = row_frequency(encoder, student.config.vocabulary, corpus)
     coded, kept = fit_student(student, base_rows, links, frequency_V)
     card = (

@@ -17,7 +17,7 @@ Shapes: V vocabulary, E table width, H hidden, P positions.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -194,6 +194,17 @@ def check_convertible(model: SentenceModel, where: str = "model") -> Head:
     return student_head(model, where)
 
 
+def stock_names(family: Family, stack: Sequence[tuple[int, ...]], albert: bool) -> dict[str, str]:
+    """A stock model's names of tensors by ours, but for table and positions; `stack`: the places of its layers."""
+    modules = {"embedding.norm": "embeddings.LayerNorm"}
+    if albert:
+        modules["embedding.project"] = "encoder.embedding_hidden_mapping_in"
+    for index, place in enumerate(stack):
+        layer = family.layer.format(*place)
+        modules |= {f"layers.{index}.{part}": f"{layer}.{theirs}" for part, theirs in family.parts.items()}
+    return {f"{ours}.{kind}": f"{theirs}.{kind}" for ours, theirs in modules.items() for kind in ("weight", "bias")}
+
+
 def convert(model: SentenceModel, max_length: int, where: str = "model") -> Student:
     """The student that computes what `model` computes, in eval mode; its weights are the model's own tensors.
 
@@ -209,15 +220,11 @@ def convert(model: SentenceModel, max_length: int, where: str = "model") -> Stud
     state = {name: value.detach() for name, value in model.body.state_dict().items()}
     table = state["embeddings.word_embeddings.weight"]
     ours: State = {TABLE: table, "embedding.position.weight": _positions(state, family, pad_id, max_length)}
-    for kind in ("weight", "bias"):
-        ours[f"embedding.norm.{kind}"] = state[f"embeddings.LayerNorm.{kind}"]
-        if albert:
-            ours[f"embedding.project.{kind}"] = state[f"encoder.embedding_hidden_mapping_in.{kind}"]
-        for index, place in enumerate(stack):
-            for part, theirs in family.parts.items():
-                value = state[f"{family.layer.format(*place)}.{theirs}.{kind}"]
-                # A group that is applied twice in a row becomes two layers; each must own its weights.
-                ours[f"layers.{index}.{part}.{kind}"] = value.clone() if place in stack[:index] else value
+    met = set()
+    for name, theirs in stock_names(family, stack, albert).items():
+        # A group that is applied twice in a row becomes two layers; each must own its weights.
+        ours[name] = state[theirs].clone() if theirs in met else state[theirs]
+        met.add(theirs)
     if head.dense is not None:
         ours |= {f"dense.{name}": value.detach() for name, value in head.dense.state_dict().items()}
     config = StudentConfig(
@@ -360,16 +367,9 @@ def _body(student: Student, kind: str) -> tuple[dict[str, Any], dict[str, Tensor
     if kind == "albert":
         settings |= {"embedding_size": E, "num_hidden_groups": 1, "inner_group_num": config.unit}
     pooler = "pooler" if kind == "albert" else "pooler.dense"
-    shapes: dict[str, tuple[int, ...]] = {"weight": (H, H), "bias": (H,)}
-    for part, shape in shapes.items():
-        weights[f"embeddings.LayerNorm.{part}"] = state[f"embedding.norm.{part}"]
-        weights[f"{pooler}.{part}"] = torch.zeros(shape)
-        if kind == "albert":
-            weights[f"encoder.embedding_hidden_mapping_in.{part}"] = state[f"embedding.project.{part}"]
-        for index in range(config.unit):
-            layer = family.layer.format(0, index) if kind == "albert" else family.layer.format(index)
-            for ours, theirs in family.parts.items():
-                weights[f"{layer}.{theirs}.{part}"] = state[f"layers.{index}.{ours}.{part}"]
+    weights |= {f"{pooler}.weight": torch.zeros(H, H), f"{pooler}.bias": torch.zeros(H)}
+    stack = [(0, index) if kind == "albert" else (index,) for index in range(config.unit)]
+    weights |= {theirs: state[ours] for ours, theirs in stock_names(family, stack, kind == "albert").items()}
     return settings, {name: value.detach().cpu().float().contiguous() for name, value in weights.items()}
 
 

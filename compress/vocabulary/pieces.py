@@ -47,88 +47,52 @@ def read_proto(packed: bytes) -> Any:
 
 
 class PieceVocabulary:
-    """A SentencePiece unigram `.model`, its pieces tied to table rows by name (`row_of`) or by their own ids."""
+    """The pieces of a SentencePiece unigram `.model`; the table row of a piece is its id."""
 
-    def __init__(self, model_file: Path, tokenizer: Tokenizer, row_of: dict[str, int] | None = None) -> None:
-        self.model_file = Path(model_file)
+    def __init__(self, tokenizer: PieceTokenizer) -> None:
         self.tokenizer = tokenizer
+        model_file = tokenizer.path
         try:
-            self.proto = read_proto(self.model_file.read_bytes())
+            self.proto = read_proto(model_file.read_bytes())
         except Exception as error:
             raise InputError(f"{model_file}: not a SentencePiece model ({error})") from error
         if self.proto.trainer_spec.model_type != 1:
             raise InputError(f"{model_file}: only unigram SentencePiece models can be trimmed")
-        names = [piece.piece for piece in self.proto.pieces]
-        self.row_of = {name: index for index, name in enumerate(names)} if row_of is None else row_of
-        self.pieces = [self._piece(index, entry) for index, entry in enumerate(self.proto.pieces)]
+        self.pieces = [self._piece(row, entry) for row, entry in enumerate(self.proto.pieces)]
+        # Rows and names of pad, unk, first and last, in their new order; a model without a pad gets one.
+        self.special = [tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id]
+        self.names = [self.pieces[row].name for row in self.special]
+        if self.names[0] in self.names[1:]:
+            self.names[0] = "<pad>"
         # rows that `write` adds to what is kept
-        self.extra = len({name for name, _, _ in self._special()} - set(names))
+        self.extra = int(all(piece.name != self.names[0] for piece in self.pieces))
 
-    def _piece(self, index: int, entry: Any) -> Piece:
+    def _piece(self, row: int, entry: Any) -> Piece:
         text = entry.piece.replace(SPACE, "")
-        row = self.row_of.get(entry.piece, -1)
-        # A piece without a row cannot be kept unless it is special; XLM-R has none, foreign mixtures may.
-        return Piece(
-            name=entry.piece,
-            text=text if entry.type == NORMAL else None,
-            row=row,
-            score=entry.score,
-            fixed=entry.type != NORMAL or row < 0 or not text,
-        )
-
-    def _special(self) -> list[tuple[str, int, str]]:
-        """(name, type, name of the piece whose row it takes) of pad, unk, first and last, in their new order."""
-        first, last = (self._name_of_row(row) for row in _ends(self.tokenizer))
-        spec = self.proto.trainer_spec
-        unk = next(entry.piece for entry in self.proto.pieces if entry.type == UNKNOWN)
-        pad_row = self.tokenizer.pad_id
-        pad = next((name for name, row in self.row_of.items() if row == pad_row), spec.pad_piece)
-        pad_name = pad if pad not in (unk, first, last) else "<pad>"
-        return [(pad_name, CONTROL, pad), (unk, UNKNOWN, unk), (first, CONTROL, first), (last, CONTROL, last)]
-
-    def _name_of_row(self, row: int) -> str:
-        for name, candidate in self.row_of.items():
-            if candidate == row:
-                return name
-        raise InputError(f"{self.model_file}: table row {row} (a special id) has no piece")
+        normal = entry.type == NORMAL
+        return Piece(entry.piece, text if normal else None, row, entry.score, fixed=not normal or not text)
 
     def write(self, keep: Sequence[int], folder: Path) -> tuple[Path, list[int], int]:
         """Write the trimmed tokenizer; returns its file, the old table row of each new id, and the pad id."""
-        special = self._special()
-        names = {name for name, _, _ in special}
         proto = type(self.proto)()
         proto.CopyFrom(self.proto)
         del proto.pieces[:]
-        rows: list[int] = []
-        for name, kind, source in special:
-            proto.pieces.add(piece=name, score=0.0, type=kind)
-            rows.append(self.row_of[source])
-        for index in keep:
-            entry = self.proto.pieces[index]
-            if entry.piece in names or entry.type in (CONTROL, UNKNOWN, UNUSED) or self.pieces[index].row < 0:
-                continue
-            proto.pieces.add(piece=entry.piece, score=entry.score, type=entry.type)
-            rows.append(self.pieces[index].row)
+        for name in self.names:
+            proto.pieces.add(piece=name, score=0.0, type=UNKNOWN if name == self.names[1] else CONTROL)
+        rows = list(self.special)
+        for row in keep:
+            entry = self.proto.pieces[row]
+            if entry.piece not in self.names and entry.type not in (CONTROL, UNKNOWN, UNUSED):
+                proto.pieces.add(piece=entry.piece, score=entry.score, type=entry.type)
+                rows.append(row)
         spec = proto.trainer_spec
         spec.vocab_size = len(rows)
         spec.pad_id, spec.unk_id, spec.bos_id, spec.eos_id = 0, 1, 2, 3
-        spec.pad_piece, spec.unk_piece, spec.bos_piece, spec.eos_piece = (name for name, _, _ in special)
+        spec.pad_piece, spec.unk_piece, spec.bos_piece, spec.eos_piece = self.names
         target = folder / MODEL_FILE
         target.write_bytes(proto.SerializeToString())
         PieceTokenizer(target)  # refuses a model that cannot be read back
         return target, rows, 0
-
-
-def _ends(tokenizer: Tokenizer) -> tuple[int, int]:
-    """The ids that the tokenizer puts around an empty text.
-
-    Raises:
-        InputError: it puts none.
-    """
-    row = tokenizer.encode([""], 8)[0]
-    if len(row) < 2:
-        raise InputError("the tokenizer adds no special ids around a text; a sentence encoder needs both")
-    return row[0], row[-1]
 
 
 @cache
@@ -303,7 +267,7 @@ def open_vocabulary(tokenizer: Tokenizer) -> Vocabulary:
         InputError: a tokenizer whose pieces cannot be told.
     """
     if isinstance(tokenizer, PieceTokenizer):
-        return PieceVocabulary(tokenizer.path, tokenizer)
+        return PieceVocabulary(tokenizer)
     if isinstance(tokenizer, FastTokenizer):
         return JsonVocabulary(tokenizer)
     raise InputError(f"{tokenizer.files[0]}: the pieces of a tokenizer of this kind cannot be told")

@@ -9,10 +9,10 @@ import tempfile
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
-import sentencepiece
 import torch
 from pydantic import BaseModel, ConfigDict
 
@@ -23,22 +23,18 @@ from msdc.compress.student.io import save_student
 from msdc.compress.student.model import Student, with_state
 from msdc.compress.student.stock import to_student
 from msdc.compress.texts import quickstart_texts, read_texts
-from msdc.compress.vocabulary.pieces import PieceVocabulary, Vocabulary, open_vocabulary
+from msdc.compress.vocabulary.pieces import Vocabulary, open_vocabulary
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.encoders.folder import OWN_TYPE, locate_model, read_layout
 from msdc.errors import GateError, InputError
 from msdc.files import refuse_existing
 from msdc.progress import track
 from msdc.scores import cosine_rows
-from msdc.text.tokenizer import FastTokenizer, Tokenizer, load_tokenizer
+from msdc.text.tokenizer import load_tokenizer
 
-# What tokenizers of the hub call the SentencePiece model that their tokenizer.json was made from.
-PIECE_FILES = ("sentencepiece.bpe.model", "spiece.model", "sentencepiece.model")
 PROOF_TEXTS = 200
 # Same rows through the same layers: differences can only come from the order of additions in another batch.
 PROOF_MAX_ABS = 1e-5
-# A `.model` replaces its tokenizer.json where both tokenize equally; unusual white space may differ.
-TWIN_SHARE = 0.99
 
 _LATIN = "abcdefghijklmnopqrstuvwxyz"
 _RUSSIAN = "абвгдеёжзийклмнопрстуфхцчшщъыьэюя"
@@ -109,13 +105,8 @@ class Alphabet:
         self.letters = frozenset(letters)
         # Any text quotes Latin letters now and then; alone they cost 26 rows.
         self.single = self.letters | set(_LATIN)
-        self._known: dict[str, bool] = {}
-
-    def _has(self, character: str) -> bool:
-        known = self._known.get(character)
-        if known is None:
-            known = self._known[character] = self._look_up(character)
-        return known
+        # Characters recur in thousands of pieces.
+        self._has = cache(self._look_up)
 
     def _look_up(self, character: str) -> bool:
         code = ord(character)
@@ -215,35 +206,6 @@ class TrimReport(BaseModel):
     proofs: list[Proof]
 
 
-def _vocabulary(tokenizer: Tokenizer, texts: Sequence[str]) -> Vocabulary:
-    """The `.model` where the model is known by one (its own, or one that segments as its tokenizer.json does)."""
-    if isinstance(tokenizer, FastTokenizer):
-        for file in (tokenizer.path.parent / name for name in PIECE_FILES):
-            if not file.is_file():
-                continue
-            try:
-                pieces = PieceVocabulary(file, tokenizer, tokenizer.backend.get_vocab(with_added_tokens=True))
-            except InputError:
-                continue
-            if _segments_alike(pieces, tokenizer, texts):
-                return pieces
-    return open_vocabulary(tokenizer)
-
-
-def _segments_alike(pieces: PieceVocabulary, tokenizer: FastTokenizer, texts: Sequence[str]) -> bool:
-    """Whether `.model` and tokenizer.json give the same rows; a lower-casing or other step outside it shows here."""
-    processor = sentencepiece.SentencePieceProcessor(model_proto=pieces.model_file.read_bytes())
-    # An earlier call may have left a length to cut at.
-    tokenizer.backend.no_truncation()
-    same = 0
-    for text in texts:
-        expected = tokenizer.backend.encode(text, add_special_tokens=False).ids
-        unknown = pieces.row_of.get(processor.id_to_piece(processor.unk_id()), -1)
-        found = [pieces.row_of.get(piece, unknown) for piece in processor.encode(text, out_type=str)]
-        same += found == expected
-    return same >= TWIN_SHARE * len(texts)
-
-
 def with_rows(student: Student, rows: Sequence[int], pad_id: int) -> Student:
     """The student whose table holds `rows` of the old one, in that order; base rows that none of them uses are dropped.
 
@@ -335,13 +297,11 @@ def trim(
     encoder = load_encoder(layout.folder)
     student = to_student(encoder)
     config = student.config
-    tokenizer = load_tokenizer(layout.body, config.pad_id)
-    if isinstance(encoder.tokenizer, FastTokenizer) and encoder.tokenizer.path.parent != layout.body:
-        # A model may not tokenize as its tokenizer.json says (do_lower_case): what it does is trimmed.
-        tokenizer = encoder.tokenizer
+    # The `.model` where the encoder is known by one, else a tokenizer.json as the encoder applies it.
+    tokenizer = encoder.tokenizer
     # Without a language of the embedded corpus, all of it is used: an empty text would verify nothing.
     samples = quickstart_texts(languages, limit=400)
-    vocabulary = _vocabulary(tokenizer, samples)
+    vocabulary = open_vocabulary(tokenizer)
     counts: Counter[int] = Counter()
     for path in corpora:
         texts = read_texts(path)

@@ -32,7 +32,9 @@ def batch():
 
 
 @pytest.mark.parametrize("precision", ["int8", "int8-embed4", "int4-embed4"])
-@pytest.mark.parametrize("changes", [{}, {"place": "embedding", "dense": 48}, {"bottleneck": None}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"place": "embedding", "dense": 48}, {"bottleneck": None}, {"base_rows": 40, "links": 3}]
+)
 def test_a_prepared_student_computes_what_it_will_be_quantized_to(precision, changes):
     student = student_of(**changes)
     names = list(student.state_dict())

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 import tiny_models as tiny
 import torch
-from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 
 from msdc.compress.quantization.plan import check_plan, integers, plan_for, read_plan, weight_bytes_by_dtype
-from msdc.compress.quantization.rounding import convert, prepare, quantize
 from msdc.compress.size import cut_config
-from msdc.compress.student.coded_table import Code, index_type, prune
+from msdc.compress.student.coded_table import index_type, prune
 from msdc.compress.student.config import CODE, INDEX, SHORT_ROWS, TABLE, parameter_counts, tensor_shapes
 from msdc.compress.student.cut import shrink, wide_table
 from msdc.compress.student.io import load_student, save_student
@@ -133,22 +131,6 @@ def test_int8_weights_are_within_half_a_step_of_their_column():
         plan_for(student, "int8").model_copy().__class__(precision="x", weights={CODE: "int4"})
     with pytest.raises(InputError, match="cannot quantize"):
         check_plan(tiny.student().config, plan_for(student, "int8"))
-
-
-@pytest.mark.parametrize("precision", ["int8", "int8-embed4"])
-def test_training_with_rounded_numbers_computes_the_quantized_student(precision):
-    student = coded()
-    real = quantize(student, plan_for(student, precision))
-    names = list(student.state_dict())
-    prepare(student, precision)
-    assert list(student.state_dict()) == names
-    with torch.no_grad():
-        assert torch.allclose(student.embed(batch()[0]), real.embed(batch()[0]), atol=2e-3, rtol=1e-3)
-    student.embed(batch()[0]).square().sum().backward()
-    assert student.embedding.code._parameters["weight"].grad.abs().sum() > 0
-    plain = convert(student)
-    assert type(plain.embedding.code) is Code
-    assert torch.equal(quantize(plain, plan_for(plain, precision)).embed(batch()[0]), real.embed(batch()[0]))
 
 
 def test_trimmed_pieces_keep_their_vectors_and_unused_base_rows_go():
@@ -287,17 +269,3 @@ def test_a_planned_code():
     ):
         with pytest.raises(InputError, match=message):
             cut_config(base, **changes)
-
-
-def test_plan_command_counts_the_code():
-    from msdc.compress.cli import command
-
-    arguments = ["plan", "--shape", "all-minilm-l6", "--bottleneck", "128", "--vocabulary", "30000"]
-    result = CliRunner().invoke(command, [*arguments, "--base-rows", "8000", "--links", "4", "--json"])
-    sizes = json.loads(result.stdout)
-    assert sizes["config"]["links"] == 4 and sizes["embedding_parts"]["code"] == 4 * 30_000
-    plain = json.loads(CliRunner().invoke(command, [*arguments, "--json"]).stdout)
-    saved = plain["bytes"]["int8"]["weights"] - sizes["bytes"]["int8"]["weights"]
-    assert saved == 22_000 * 132 - 30_000 * 12 - 16
-    refused = CliRunner().invoke(command, [*arguments, "--base-rows", "8000", "--links", "9"])
-    assert refused.exit_code != 0 and "2 to 5" in str(refused.exception)
