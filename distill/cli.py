@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -79,7 +80,7 @@ def command(
         from msdc.distill.sweep import dry_run
 
         plan = dry_run(load_recipe(recipe, overrides, data))
-        click.echo(json.dumps(plan.as_dict(), ensure_ascii=False) if as_json else plan.as_text())
+        click.echo(json.dumps(asdict(plan), ensure_ascii=False) if as_json else plan.as_text())
     else:
         result = distill(
             recipe, output, resume, overrides=overrides, data=data, trackers=trackers, extendable=extendable

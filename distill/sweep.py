@@ -13,18 +13,18 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from msdc.distill.catalog import load_recipe, recipe_facts, variants_of
 from msdc.distill.data.corpora import Source, open_corpora
-from msdc.distill.data.exclusion import read_exclusion
+from msdc.distill.data.exclusion import Exclusion, read_exclusion
 from msdc.distill.data.stream import weights
-from msdc.distill.recipe import Assistant, Corpus, Recipe, Stage, StudentShape
+from msdc.distill.recipe import Assistant, Corpus, Recipe, Stage, StudentShape, parse
 from msdc.distill.run_folder import METRICS_FILE, Metrics, read_recipe
 from msdc.errors import InputError
 from msdc.files import read_json, write_json, write_text
@@ -89,12 +89,7 @@ def read_sweep(raw: Any, where: str) -> SweepTable:
     Raises:
         InputError: not what a sweep writes; names the first field that does not fit.
     """
-    try:
-        return SweepTable.model_validate(raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise InputError(f"{where} is not the table of a sweep: {place}: {first['msg']}") from error
+    return parse(SweepTable, raw, f"{where} is not the table of a sweep")
 
 
 def table_of(sweep: SweepTable) -> Table:
@@ -270,33 +265,25 @@ class DryRun:
     hours: float | None = None
     not_tried: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
-
     def as_text(self) -> str:
         """For a terminal."""
         lines = [f"recipe {self.name}", *(f"  {key}: {value}" for key, value in self.facts.items())]
-        lines += [f"  differs: {text}" for text in self.differs]
-        lines.append("sources")
+        lines += [*(f"  differs: {text}" for text in self.differs), "sources"]
         for source in self.sources:
             rows = "needs network" if source.rows is None else f"{source.rows} rows"
             lines.append(f"  {source.name} [{source.language}]: {rows}")
         lines.append("stages")
         for plan in self.stages:
             line = f"  {plan.name}: {'steps unknown' if plan.steps is None else f'{plan.steps} steps'}"
-            if plan.minutes_per_10000_steps is not None:
+            if plan.seconds_per_step is not None:
                 per_10000 = f"{plan.minutes_per_10000_steps:.0f} minutes per 10,000"
                 line += f", {plan.seconds_per_step:.2f} s per step ({per_10000})"
             line += "" if plan.hours is None else f", about {plan.hours:.2f} hours"
             parts = ", ".join(f"{name} {100 * share:.3g} %" for name, share in plan.loss_shares.items())
             lines.append(f"{line}{f'; loss: {parts}' if parts else ''}")
-        if self.needs_network:
-            lines.append(f"needs network: {', '.join(self.needs_network)}")
-        if self.not_tried:
-            lines.append(f"not tried ({self.not_tried})")
-        if self.memory_mib is not None:
-            lines.append(f"memory: about {self.memory_mib:.0f} MiB")
+        lines += [f"needs network: {', '.join(self.needs_network)}"] if self.needs_network else []
+        lines += [f"not tried ({self.not_tried})"] if self.not_tried else []
+        lines += [f"memory: about {self.memory_mib:.0f} MiB"] if self.memory_mib else []
         if self.hours is not None:
             lines.append(f"time: about {self.hours:.2f} hours on this machine, without making models and vocabulary")
         return "\n".join(lines)
@@ -312,11 +299,9 @@ def dry_run(recipe: Recipe) -> DryRun:
     from msdc.distill.run import Run
 
     absent = check_recipe(recipe, download=False)
-    corpora = {tuple(recipe.corpora_of(stage)) for stage in recipe.stages} | {recipe.corpora}
-    counted = {one: _count(one, recipe.exclude) for one in corpora}
-    plans = [
-        StagePlan(stage.name, count_steps(recipe, stage, counted[recipe.corpora_of(stage)])) for stage in recipe.stages
-    ]
+    without = read_exclusion(recipe.exclude)
+    counted = {text: _count(text, without) for text in {recipe.corpora, *map(recipe.corpora_of, recipe.stages)}}
+    plans = [StagePlan(one.name, count_steps(recipe, one, counted[recipe.corpora_of(one)])) for one in recipe.stages]
     sources = [count for _, count in counted[recipe.corpora]]
     result = DryRun(recipe.name, recipe_facts(recipe), list(recipe.differs), absent, sources, plans)
     models = sorted(set(absent) - {corpus.origin for corpus in recipe.all_corpora if corpus.is_remote})
@@ -329,15 +314,13 @@ def dry_run(recipe: Recipe) -> DryRun:
     return result
 
 
-def _count(corpora: tuple[Corpus, ...], exclude: tuple[str, ...]) -> list[tuple[Source | None, SourceCount]]:
+def _count(corpora: tuple[Corpus, ...], without: Exclusion | None) -> list[tuple[Source | None, SourceCount]]:
     """Usable rows of every source; one that is translated word by word counts per language."""
-    without = read_exclusion(exclude)
     found: list[tuple[Source | None, SourceCount]] = []
     for corpus in corpora:
         if corpus.is_remote:
             found.append((None, SourceCount(corpus.origin, ", ".join(corpus.languages), None)))
-            continue
-        for source in open_corpora((corpus,), without):
+        for source in () if corpus.is_remote else open_corpora((corpus,), without):
             rows = sum(1 for _ in source.read()) * max(1, len(corpus.word_by_word))
             found.append((source, SourceCount(source.name, source.language, rows)))
     return found

@@ -10,19 +10,17 @@ from msdc.distill.catalog import parse_recipe
 from msdc.distill.run import Run
 
 
-def started(tree: dict, folder, start: str, number: int = 1) -> tuple[dict, dict, dict]:
+def started(tree: dict, folder, start: str, number: int) -> tuple[dict, dict, dict]:
     """Weights of the learner that stage `number` begins with, of the student before it, and of the first cut."""
-    stages = [dict(tree["stages"][2], name="first", guide="teacher", steps=4, evaluate_every=4)]
-    stages.append(dict(tree["stages"][3], name="second", start=start))
-    if number == 0:
-        stages = stages[1:]
+    first = dict(tree["stages"][2], name="first", guide="teacher", steps=4, evaluate_every=4)
+    stages = [first, dict(tree["stages"][3], name="second", start=start)][1 - number :]
     run = Run(parse_recipe(tree | {"stages": stages}, "tiny"), folder)
     run.prepare()
-    for earlier, stage in enumerate(run.recipe.stages[:number]):
-        run.run_stage(earlier, stage)
+    for earlier in range(number):
+        run.run_stage(earlier, run.recipe.stages[earlier])
     learner = run.load_learner(number, run.recipe.stages[number]).module.state_dict()
-    before = load_student(run.folder.trained(run.recipe, "student")).state_dict()
-    return learner, before, load_student(run.folder.untrained("student")).state_dict()
+    folders = run.folder.trained(run.recipe, "student"), run.folder.untrained("student")
+    return learner, *(load_student(path).state_dict() for path in folders)
 
 
 def equal(one: dict, other: dict, part: str) -> bool:
@@ -31,23 +29,14 @@ def equal(one: dict, other: dict, part: str) -> bool:
     return all(torch.equal(one[name], other[name]) for name in names)
 
 
-@pytest.mark.parametrize(("start", "fresh"), [("keep", None), ("svd", "embedding.")])
-def test_a_later_stage_cuts_a_part_of_the_student_again(tiny_tree, tmp_path, start, fresh):
-    learner, before, cut = started(tiny_tree, tmp_path, start)
-    for part in ("embedding.", "layers."):
-        assert not equal(before, cut, part)
-        assert equal(learner, cut if part == fresh else before, part)
-
-
-def test_the_first_stage_of_a_student_starts_from_the_svd(tiny_tree, tmp_path):
-    learner, before, cut = started(tiny_tree, tmp_path, "svd", number=0)
-    assert equal(learner, cut, "embedding.") and equal(before, cut, "layers.") and equal(learner, cut, "layers.")
-
-
-def test_random_draws_the_embedding_alone(tiny_tree, tmp_path):
-    learner, before, _ = started(tiny_tree, tmp_path, "random")
+@pytest.mark.parametrize(("start", "number"), [("keep", 1), ("svd", 1), ("random", 1), ("svd", 0)])
+def test_what_a_stage_starts_from(tiny_tree, tmp_path, start, number):
+    """A later stage goes on from the stage before, a first one from the cut; svd cuts the embedding again."""
+    learner, before, cut = started(tiny_tree, tmp_path, start, number)
+    assert equal(before, cut, "layers.") == equal(before, cut, "embedding.") == (number == 0)
     assert equal(learner, before, "layers.")
-    assert not torch.equal(learner["embedding.table.weight"], before["embedding.table.weight"])
+    assert equal(learner, before, "embedding.") == (start == "keep" or number == 0)
+    assert equal(learner, cut, "embedding.") == (start == "svd")
 
 
 def test_a_start_without_an_assistant_is_told(tiny_tree, tmp_path, capsys):

@@ -80,16 +80,8 @@ def test_a_run_without_a_validation_has_no_weights(tiny_tree, tmp_path, monkeypa
         msdc.load_encoder(tmp_path / "run")
 
 
-def test_a_stopped_run_goes_on_to_more_steps(stopped, tiny_tree, tmp_path):
+def test_a_stopped_run_goes_on_to_more_steps_and_a_finished_one_if_it_kept_its_state(stopped, tiny_tree, tmp_path):
     """With a constant rate the longer run is the one that had so many steps from the start."""
-    _, folder = stopped
-    longer = short(tiny_tree, 12)
-    distill(longer, folder, True)
-    whole = distill(longer, tmp_path / "whole")
-    assert same_weights(whole.student, folder / "student")
-
-
-def test_a_finished_run_goes_on_if_it_kept_its_state(tiny_tree, tmp_path):
     kept, dropped, longer = tmp_path / "kept", tmp_path / "dropped", short(tiny_tree, 12)
     distill(short(tiny_tree), kept, extendable=True)
     shutil.copytree(kept, dropped)
@@ -101,8 +93,9 @@ def test_a_finished_run_goes_on_if_it_kept_its_state(tiny_tree, tmp_path):
         distill(short(tiny_tree, 5), kept, True)
     distill(longer, kept, True)
     assert "steps: 12" in (kept / "recipe.yaml").read_text()
-    whole = distill(longer, tmp_path / "whole")
-    assert same_weights(whole.student, kept / "student")
+    whole = distill(longer, tmp_path / "whole").student
+    assert same_weights(whole, kept / "student")
+    assert same_weights(whole, distill(longer, stopped[1], True).student)
     steps = [json.loads(line).get("step") for line in (kept / "metrics.jsonl").read_text().splitlines()]
     assert max(step for step in steps if step is not None) == 12
     # The same command again changes nothing.

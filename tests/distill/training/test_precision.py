@@ -46,10 +46,6 @@ def test_auto_follows_the_gpu(monkeypatch, supported, expected):
     assert resolve_precision("auto", GPU) == expected
 
 
-def test_a_recipe_without_precision_is_auto(tiny_tree):
-    assert parse_recipe({k: v for k, v in tiny_tree.items() if k != "precision"}, "tiny").precision == "auto"
-
-
 def test_bfloat16_guide_vectors_are_near_the_float_ones(tiny_teacher, parallel_tsv, tmp_path):
     texts = [line.split("\t")[0] for line in parallel_tsv.read_text(encoding="utf-8").splitlines()[1:40]]
     made = {
