@@ -228,9 +228,11 @@ def canonical_obstacle(encoder: Encoder) -> str | None:
     return None
 
 
-def _check_tokenizer(tokenizer: Tokenizer, vocabulary: int) -> None:
-    if tokenizer.size > vocabulary:
-        raise InputError(f"the tokenizer has {tokenizer.size} ids, the model's table {vocabulary} rows")
+def _part(counts: dict[str, int], config: dict[str, Any], source_sha256: str) -> ModelPart:
+    return ModelPart(
+        parameters=counts["total"], embedding_parameters=counts["embedding"], encoder_parameters=counts["encoder"],
+        config=config, source_sha256=source_sha256,
+    )  # fmt: skip
 
 
 def canonical(model: FloatModel, tokenizer: Tokenizer, options: BundleOptions) -> Ready:
@@ -243,7 +245,6 @@ def canonical(model: FloatModel, tokenizer: Tokenizer, options: BundleOptions) -
     max_length = options.max_length or config.positions
     if max_length > config.positions:
         raise InputError(f"longest input {max_length}, but the model has {config.positions} positions")
-    _check_tokenizer(tokenizer, config.vocabulary)
     plan = options.precision if isinstance(options.precision, PrecisionPlan) else plan_for(config, options.precision)
     check_plan(config, plan)
 
@@ -256,7 +257,6 @@ def canonical(model: FloatModel, tokenizer: Tokenizer, options: BundleOptions) -
             folder, smoothed(), plan, max_length=max_length, target=options.target, style=options.style
         )
 
-    counts = parameter_counts(config)
     return Ready(
         width=config.width,
         vocabulary=config.vocabulary,
@@ -264,13 +264,7 @@ def canonical(model: FloatModel, tokenizer: Tokenizer, options: BundleOptions) -
         normalized=config.normalize,
         precision=plan.precision,
         wanted=options.thresholds or thresholds_for(set(plan.weights.values())),
-        part=ModelPart(
-            parameters=counts["total"],
-            embedding_parameters=counts["embedding"],
-            encoder_parameters=counts["encoder"],
-            config=config.model_dump(),
-            source_sha256=options.source_sha256 or model.weights.sha256(),
-        ),
+        part=_part(parameter_counts(config), config.model_dump(), options.source_sha256 or model.weights.sha256()),
         vectors=lambda rows, prompt_tokens: model.vectors(rows),
         write=write,
     )
@@ -291,9 +285,7 @@ def generic(encoder: Encoder, options: BundleOptions) -> Ready:
         raise InputError(f"precision {named!r} needs the canonical exporter; generic: {', '.join(GENERIC_PRECISIONS)}")
     tokenizer, modules = encoder.tokenizer, folder_modules(encoder.module, encoder.name)
     model = models.generic_model(modules, encoder.name)
-    _check_tokenizer(tokenizer, model.vocabulary)
     max_length = options.max_length or min(encoder.max_length, GENERIC_LONGEST)
-    counts = models.parameter_counts(model)
 
     @functools.cache
     def smoothed() -> models.GenericModel:
@@ -312,12 +304,8 @@ def generic(encoder: Encoder, options: BundleOptions) -> Ready:
         normalized=model.normalized,
         precision=precision,
         wanted=options.thresholds or thresholds_for({precision}),
-        part=ModelPart(
-            parameters=counts["total"],
-            embedding_parameters=counts["embedding"],
-            encoder_parameters=counts["encoder"],
-            config={"way": GENERIC, "architecture": model.architecture},
-            source_sha256=encoder.fingerprint(),
+        part=_part(
+            models.parameter_counts(model), {"way": GENERIC, "architecture": model.architecture}, encoder.fingerprint()
         ),
         vectors=lambda rows, prompt_tokens: models.reference_vectors(modules, rows, prompt_tokens),
         write=write,
@@ -369,6 +357,8 @@ def write_ready(
         GateError: a gate failed (see `msdc.export.golden`); nothing is left on disk.
         MsdcError: a step failed.
     """
+    if tokenizer.size > ready.vocabulary:
+        raise InputError(f"the tokenizer has {tokenizer.size} ids, the model's table {ready.vocabulary} rows")
     defaults, max_length = options.defaults, ready.max_length
     prompt = defaults.prompt()
     with staged_folder(out, force) as stage:

@@ -123,16 +123,13 @@ class CodedTable(nn.Module):
         return (rows_TkE * weight_Tk.unsqueeze(-1)).sum(1).unsqueeze(0)
 
 
-def _rows_table(student: Student, part: Integers | None) -> nn.Module:
-    if part is None:
-        return student.embedding.table
-    table = TableInt8 if part.dtype == "int8" else TableInt4
-    return table(torch.from_numpy(part.values), torch.from_numpy(part.scale))
-
-
 def export_table(student: Student, parts: dict[str, Integers]) -> nn.Module:
     """The token table as the runtime stores it; `parts` are the integers of the quantized weights, by name."""
-    stored, code = _rows_table(student, parts.get(TABLE)), student.embedding.code
+    stored: nn.Module = student.embedding.table
+    part, code = parts.get(TABLE), student.embedding.code
+    if part is not None:
+        table = TableInt8 if part.dtype == "int8" else TableInt4
+        stored = table(torch.from_numpy(part.values), torch.from_numpy(part.scale))
     return stored if code is None else CodedTable(stored, code.index, code.weight, parts.get(CODE))
 
 
@@ -334,7 +331,7 @@ def write_executorch(
             offenders = outside_delegate(edge.exported_program(name).graph_module)
             if offenders:
                 raise GateError(f"method {name}: {len(offenders)} operators outside the delegate, first {offenders[0]}")
-        program = edge.to_executorch(executorch_config())
+        program = finished(edge)
     runner = save_program(program, target, style=style, constants=constants)
     quantized = any(dtype != "fp32" for dtype in plan.weights.values())
     share = round(low_bit_share(target, student, max_length), 4) if quantized else None
@@ -366,11 +363,11 @@ def to_edge(programs: dict[str, Any], constants: dict[str, int]) -> Any:
     return to_edge_transform_and_lower(programs, partitioner=partitioner, constant_methods=constants)
 
 
-def executorch_config(**options: bool) -> Any:
-    """Settings of `to_executorch`."""
+def finished(edge: Any, **options: bool) -> Any:
+    """The program to write; `options` are those of ExecuTorch's `ExecutorchBackendConfig`."""
     from executorch.exir import ExecutorchBackendConfig
 
-    return ExecutorchBackendConfig(**options)
+    return edge.to_executorch(ExecutorchBackendConfig(**options))
 
 
 def save_program(

@@ -25,7 +25,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from msdc.compress.quantization.plan import int8_rows
 from msdc.errors import MsdcError
-from msdc.export.executorch.lower import LOW_BIT, executorch_config, lowering, operator_name, save_program, to_edge
+from msdc.export.executorch.lower import LOW_BIT, finished, lowering, operator_name, save_program, to_edge
 from msdc.export.executorch.program import quiet, read_pte
 from msdc.export.generic.model import GenericModel, linears, quantized, with_norms
 from msdc.export.onnx.graph import MICROSOFT, GraphBuilder, pair_safe, quantize_tokens
@@ -76,7 +76,7 @@ def write_generic_executorch(model: GenericModel, precision: str, target: Path, 
         program = torch.export.export(made, (ids_1T,), inputs, dynamic_shapes=shapes, strict=False)
         edge = to_edge({"forward": program}, constants)
         share, outside = delegation(edge.exported_program("forward").graph_module)
-        lowered = edge.to_executorch(executorch_config(do_quant_fusion_and_const_prop=True))
+        lowered = finished(edge, do_quant_fusion_and_const_prop=True)
     runner = save_program(lowered, target, style="forward", constants=constants, takes_prompt=model.takes_prompt)
     low_bit = None if precision == "fp32" else round(_low_bit_share(model, target), 4)
     return WrittenProgram(ExecutorchPart(file=target.name, style="forward", repeats=1), runner, low_bit, share, outside)

@@ -124,30 +124,11 @@ class Weights:
         self.token_norm: tuple[str, ...] = ()
         self._zeros_of: dict[int, str] = {}
 
-    @staticmethod
-    def int64(value: int) -> np.ndarray:
-        """A scalar for an initializer."""
-        return np.asarray(value, dtype=np.int64)
-
-    @staticmethod
-    def float32(value: float) -> np.ndarray:
-        """A scalar for an initializer."""
-        return np.asarray(value, dtype=np.float32)
-
-    @staticmethod
-    def boolean(value: bool) -> np.ndarray:
-        """A scalar for an initializer."""
-        return np.asarray(value, dtype=np.bool_)
-
-    def array(self, name: str) -> np.ndarray:
-        """float32 numbers of a tensor."""
-        return self.state[name]
-
     def pair(self, g: GraphBuilder, name: str) -> tuple[str, str]:
         """Initializers of a norm: its weight and its bias."""
         return (
-            g.const(f"{name}.weight", self.array(f"{name}.weight")),
-            g.const(f"{name}.bias", self.array(f"{name}.bias")),
+            g.const(f"{name}.weight", self.state[f"{name}.weight"]),
+            g.const(f"{name}.bias", self.state[f"{name}.bias"]),
         )
 
     def unsmoothed(self, g: GraphBuilder, kind: str, index: int, value: str) -> str:
@@ -156,11 +137,6 @@ class Weights:
         if scale_H is None:
             return value
         return str(g.op("Mul", value, g.const(f"layers.{index}.{kind}.smooth", scale_H)))
-
-    @staticmethod
-    def floor_of(activation: str) -> float | None:
-        """Minimum of an activation, None where it has none."""
-        return FLOORS.get(activation)
 
     def activate(self, g: GraphBuilder, kind: str, value: str, reader: str = "") -> str:
         """An activation of `msdc.compress.student.model.ACTIVATIONS`; `reader` is the linear that takes it.
@@ -216,7 +192,7 @@ class Weights:
         name, value = f"layers.{index}.output", self.state.get(f"layers.{index}.value.bias")
         if not self.microsoft or value is None:
             return self.unbiased(g, name, context)
-        bias_H, own_H = self.array(f"{name}.weight") @ value, self._bias([name])
+        bias_H, own_H = self.state[f"{name}.weight"] @ value, self._bias([name])
         bias_H = bias_H if own_H is None else bias_H + own_H
         return self._product(g, name, [name], context), g.const(f"{name}.full_bias", bias_H)
 
@@ -259,7 +235,7 @@ class Weights:
             return str(g.op("Concat", *parts, axis=-1))
         kind = kinds.pop()
         if kind == "fp32":
-            weight_NK = np.concatenate([self.array(f"{name}.weight") for name in names])
+            weight_NK = np.concatenate([self.state[f"{name}.weight"] for name in names])
             weight_NK = weight_NK if factor is None else weight_NK * factor[:, None]
             return str(g.op("MatMul", value, g.const(f"{label}.weight", weight_NK.T), name=label))
         if kind == "int8":
@@ -290,7 +266,7 @@ class Weights:
         shared: Quantized | None = None,
     ) -> str:
         parts = [self.quantized[f"{name}.weight"] for name in names]
-        weight_NK = np.concatenate([self.array(f"{name}.weight") for name in names])
+        weight_NK = np.concatenate([self.state[f"{name}.weight"] for name in names])
         values_NK, scale_N = pair_safe(weight_NK, np.concatenate([part.scale for part in parts])[:, 0])
         scale_N = scale_N if factor is None else scale_N * factor
         # `scale_N` is symmetric int8 with zero point 0, so the product needs no correction for the weights' side.
@@ -299,7 +275,7 @@ class Weights:
         weight, scale = g.const(f"{label}.weight", values_NK.T), g.const(f"{label}.scale", scale_N)
         if self.microsoft:
             self.uses_microsoft = True
-            one = g.const("one", self.float32(1.0))
+            one = g.const("one", np.float32(1.0))
             scaled = g.op("MatMulIntegerToFloat", quantized, weight, one, scale, zero, name=label, domain=MICROSOFT)
         else:
             total = g.op("MatMulInteger", quantized, weight, zero, name=label)
@@ -343,7 +319,7 @@ class Weights:
         rows_BTkE = g.op("Reshape", rows, g.const("links_apart", [0, -1, k, self.config.table_width]))
         part = self.quantized.get(CODE)
         if part is None:
-            weight_BTk = g.op("Gather", g.const(CODE, self.array(CODE)), ids, name="link_weights")
+            weight_BTk = g.op("Gather", g.const(CODE, self.state[CODE]), ids, name="link_weights")
         else:
             values = g.op("Gather", g.const(CODE, part.values), ids, name="link_weights")
             scale_k = g.const(f"{CODE}.scale", part.scale[0])
@@ -355,7 +331,7 @@ class Weights:
         """Stored rows of the token table for `ids` [B, N], float32 [B, N, E]."""
         part = self.quantized.get(TABLE)
         if part is None:
-            return str(g.op("Gather", g.const(TABLE, self.array(TABLE)), ids, name="table"))
+            return str(g.op("Gather", g.const(TABLE, self.state[TABLE]), ids, name="table"))
         if part.dtype == "int8":
             values = g.op("Gather", g.const(TABLE, part.values), ids, name="table")
             scales = g.op("Gather", g.const(f"{TABLE}.scale", part.scale), ids, name="table_scale")
@@ -382,7 +358,7 @@ class Weights:
         low = g.op("BitwiseAnd", packed, g.const("low_half", np.asarray(15, np.uint8)))
         high = g.op("BitShift", packed, g.const("four_bits", np.asarray(4, np.uint8)), direction="RIGHT")
         values = g.op("Cast", g.op("Concat", low, high, axis=-1), to=TensorProto.FLOAT)
-        centred = g.op("Sub", values, g.const("eight", self.float32(8.0)))
+        centred = g.op("Sub", values, g.const("eight", np.float32(8.0)))
         grouped = g.op("Reshape", centred, g.const("grouped", [0, 0, scale_VG.shape[1], group]))
         scales = g.op("Cast", g.op("Gather", g.const(f"{TABLE}.scale", scale_VG), ids), to=TensorProto.FLOAT)
         scaled = g.op("Mul", grouped, g.op("Unsqueeze", scales, g.const("axis_last", [-1])))
@@ -393,7 +369,7 @@ class Weights:
         bounds = (g.const("zero_start", [0]), length, g.const("axis_0", [0]))
         part = self.quantized.get(POSITION)
         if part is None:
-            return str(g.op("Slice", g.const(POSITION, self.array(POSITION)[:max_length]), *bounds))
+            return str(g.op("Slice", g.const(POSITION, self.state[POSITION][:max_length]), *bounds))
         rows = g.op("Slice", g.const(POSITION, part.values[:max_length]), *bounds)
         scales = g.op("Slice", g.const(f"{POSITION}.scale", part.scale[:max_length]), *bounds)
         return str(g.op("Mul", g.op("Cast", rows, to=TensorProto.FLOAT), scales))

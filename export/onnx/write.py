@@ -21,7 +21,7 @@ from msdc.compress.quantization.plan import PrecisionPlan
 from msdc.compress.student.config import INDEX, POSITION
 from msdc.errors import GateError, InputError
 from msdc.export.golden import run_once
-from msdc.export.onnx.graph import MICROSOFT, GraphBuilder, Weights, save_external
+from msdc.export.onnx.graph import FLOORS, MICROSOFT, GraphBuilder, Weights, save_external
 from msdc.export.onnx.program import OnnxRunner, check_onnx_file
 from msdc.export.runtimes import TARGETS, OnnxPart, WrittenProgram
 from msdc.export.smoothing import Smoothed
@@ -53,8 +53,8 @@ class Mask:
 
 def make_mask(g: GraphBuilder, weights: Weights, mask_BT: str) -> Mask:
     """The mask as attention takes it, from 1 on real tokens and 0 on padding."""
-    padding = g.op("Sub", g.const("one", weights.float32(1.0)), mask_BT)
-    gap = g.op("Mul", padding, g.const("negative", weights.float32(NEGATIVE)))
+    padding = g.op("Sub", g.const("one", np.float32(1.0)), mask_BT)
+    gap = g.op("Mul", padding, g.const("negative", np.float32(NEGATIVE)))
     bias = g.op("Unsqueeze", gap, g.const("axes_1_2", [1, 2]), name="attention_bias")
     if not weights.microsoft:
         return Mask(bias)
@@ -115,7 +115,7 @@ def _layer(g: GraphBuilder, weights: Weights, index: int, hidden: str, mask: Mas
     residual = weights.unsmoothed(g, "middle", index, attended)
     up = weights.linear(g, f"{name}.up", attended)
     inner = weights.activate(g, config.activation, up, reader=f"{name}.down")
-    down = weights.unbiased(g, f"{name}.down", inner, floor=weights.floor_of(config.activation))
+    down = weights.unbiased(g, f"{name}.down", inner, floor=FLOORS.get(config.activation))
     return _add_norm(g, weights, f"{name}.output_norm", down, residual)
 
 
@@ -175,7 +175,7 @@ def _recurrence(g: GraphBuilder, weights: Weights, hidden: str, mask: Mask, taps
             helper.make_tensor_value_info(result, TensorProto.FLOAT, inside),
         ],
     )
-    trips, start = g.const("repeats", weights.int64(config.repeats)), g.const("go_on", weights.boolean(True))
+    trips, start = g.const("repeats", np.int64(config.repeats)), g.const("go_on", np.bool_(True))
     return str(g.op("Loop", trips, start, hidden, name="recurrence", body=graph))
 
 
@@ -196,14 +196,14 @@ def _pool(g: GraphBuilder, weights: Weights, hidden: str, mask_BT1: str) -> str:
     config = weights.config
     middle = g.const("axis_1", [1])
     if config.pooling == "cls":
-        first = g.op("Gather", hidden, g.const("zero_index", weights.int64(0)), axis=1)
+        first = g.op("Gather", hidden, g.const("zero_index", np.int64(0)), axis=1)
         return _head(g, weights, first)
     if config.pooling == "max":
-        padding = g.op("Sub", g.const("one", weights.float32(1.0)), mask_BT1)
-        lowest = g.op("Mul", padding, g.const("lowest", weights.float32(-3.0e38)))
+        padding = g.op("Sub", g.const("one", np.float32(1.0)), mask_BT1)
+        lowest = g.op("Mul", padding, g.const("lowest", np.float32(-3.0e38)))
         return _head(g, weights, g.op("ReduceMax", g.op("Add", hidden, lowest), middle, keepdims=0))
     total = g.op("ReduceSum", g.op("Mul", hidden, mask_BT1), middle, keepdims=0)
-    count = g.op("Max", g.op("ReduceSum", mask_BT1, middle, keepdims=0), g.const("tiny_count", weights.float32(1e-9)))
+    count = g.op("Max", g.op("ReduceSum", mask_BT1, middle, keepdims=0), g.const("tiny_count", np.float32(1e-9)))
     return _head(g, weights, g.op("Div", total, count))
 
 
@@ -214,7 +214,7 @@ def _head(g: GraphBuilder, weights: Weights, sentence: str) -> str:
         sentence = weights.activate(g, config.dense_activation, weights.linear(g, "dense", sentence))
     if config.normalize:
         length = g.op("ReduceL2", sentence, g.const("axis_last", [-1]), keepdims=1)
-        sentence = g.op("Div", sentence, g.op("Max", length, g.const("tiny_length", weights.float32(1e-12))))
+        sentence = g.op("Div", sentence, g.op("Max", length, g.const("tiny_length", np.float32(1e-12))))
     if g.nodes[-1].output[0] != sentence:
         sentence = g.op("Identity", sentence)
     return g.rename(sentence, "sentence_embedding")

@@ -1,5 +1,6 @@
 """The schema of bundle.json: what it takes, what it refuses, and its seal."""
 
+import hashlib
 import json
 
 import pytest
@@ -15,18 +16,13 @@ def value() -> dict:
     return json.loads((tiny.bundle() / MANIFEST_FILE).read_text())
 
 
-def test_round_trip_keeps_every_value(tmp_path):
-    manifest = read_manifest(tiny.bundle())
-    write_manifest(tmp_path, manifest)
-    assert (tmp_path / MANIFEST_FILE).read_bytes() == (tiny.bundle() / MANIFEST_FILE).read_bytes()
-
-
-def test_seal_is_the_hash_of_the_file_with_zeros_in_its_place():
-    import hashlib
-
-    raw = (tiny.bundle() / MANIFEST_FILE).read_text()
-    seal = json.loads(raw)["seal"]
-    assert hashlib.sha256(raw.replace(seal, "0" * 64).encode()).hexdigest() == seal
+def test_round_trip_and_seal(tmp_path):
+    """The seal is the hash of the file with zeros in its place."""
+    write_manifest(tmp_path, read_manifest(tiny.bundle()))
+    raw = (tmp_path / MANIFEST_FILE).read_bytes()
+    assert raw == (tiny.bundle() / MANIFEST_FILE).read_bytes()
+    seal = json.loads(raw)["seal"].encode()
+    assert hashlib.sha256(raw.replace(seal, b"0" * 64)).hexdigest().encode() == seal
 
 
 @pytest.mark.parametrize(
@@ -59,29 +55,11 @@ def test_not_a_number_is_not_json(value, tmp_path):
         read_manifest(tmp_path)
 
 
-def test_missing_and_changed_files_are_named(tmp_path):
+def test_a_missing_file_is_named(tmp_path):
     manifest = read_manifest(tiny.bundle())
     for name in manifest.files:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes((tiny.bundle() / name).read_bytes())
     check_files(tmp_path, manifest)
-    data = (tmp_path / "model.pte").read_bytes()
-    (tmp_path / "model.pte").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    with pytest.raises(InputError, match=r"model\.pte: sha256"):
-        check_files(tmp_path, manifest)
-    (tmp_path / "model.pte").write_bytes(data[:-1])
-    with pytest.raises(InputError, match=r"model\.pte: \d+ bytes where"):
-        check_files(tmp_path, manifest)
     (tmp_path / "model.pte").unlink()
     with pytest.raises(InputError, match=r"model\.pte is missing"):
-        check_files(tmp_path, manifest)
-
-
-def test_a_link_out_of_the_bundle_is_refused(tmp_path):
-    manifest = read_manifest(tiny.bundle())
-    for name in manifest.files:
-        (tmp_path / name).write_bytes((tiny.bundle() / name).read_bytes())
-    (tmp_path / "README.md").unlink()
-    (tmp_path / "README.md").symlink_to(tiny.bundle() / "README.md")
-    with pytest.raises(InputError, match="outside"):
         check_files(tmp_path, manifest)

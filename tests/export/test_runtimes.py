@@ -1,6 +1,5 @@
 """A runtime and a target are one record each: options, schemas and error messages follow the registries."""
 
-import json
 import subprocess
 import sys
 
@@ -17,9 +16,9 @@ from msdc.files import PACKAGE
 TOY = """
 import json, sys
 import numpy as np
-from msdc.export.runtimes import InsidePath, NativeModule, ProgramPart, Runtime, Target, WrittenProgram
-from msdc.export.runtimes import RUNTIMES
-from msdc.export.runtimes import TARGETS
+from msdc.export.runtimes import (
+    RUNTIMES, TARGETS, InsidePath, ProgramPart, Runtime, Target, default_runtimes_help,
+)
 
 class ToyPart(ProgramPart):
     table: InsidePath
@@ -55,29 +54,24 @@ from pydantic import ValidationError
 from msdc.errors import InputError
 from msdc.bench import measure, result
 from msdc.cli import msdc
-from msdc.bench.cli import command as bench
-from msdc.bench.evaluate_cli import command as evaluate
-from msdc.commands.encode import command as encode
 from msdc.export.bundle import load_bundle
 from msdc.export.manifest import Manifest, list_files, read_manifest, write_manifest
 from msdc.export.readme import bundle_readme
 
-export, bench, evaluate, encode = (msdc.get_command(None, verb) for verb in ("export", "bench", "evaluate", "encode"))
-found = {}
-def values(command, name):
-    return list(next(option for option in command.params if option.name == name).type.choices)
-found["options"] = {
-    "export": values(export, "runtime"), "target": values(export, "target"), "bench": values(bench, "runtime"),
-    "evaluate": values(evaluate, "runtime"), "encode": values(encode, "runtime"),
-}
-found["help"] = next(option for option in export.params if option.name == "runtime").help
+def values(verb, name="runtime"):
+    return list(next(option for option in msdc.get_command(None, verb).params if option.name == name).type.choices)
+
+names, targets = ["executorch", "onnx", "toy"], ["android", "ios", "linux", "web", "toaster"]
+assert values("export") == values("bench") == [*names, "both"] and values("evaluate") == values("encode") == names
+assert values("export", "target") == targets and "toy for toaster" in default_runtimes_help()
 schema = Manifest.model_json_schema()
-found["programs"] = list(schema["$defs"]["Programs"]["properties"])
-found["targets"] = schema["properties"]["target"]["enum"]
-found["artifact"] = result.Artifact.model_json_schema()["properties"]["runtime"]["enum"]
-found["settings"] = list(measure.BenchSettings(runtimes=("toy",)).runtimes)
+assert list(schema["$defs"]["Programs"]["properties"]) == names and schema["properties"]["target"]["enum"] == targets
+assert result.Artifact.model_json_schema()["properties"]["runtime"]["enum"] == names
+assert list(measure.BenchSettings(runtimes=("toy",)).runtimes) == ["toy"]
+
+# An older bundle opens; one of the new runtime opens and runs.
 old, folder = Path(sys.argv[1]), Path(sys.argv[2])
-found["old"] = read_manifest(old).runtimes
+assert read_manifest(old).runtimes == ["executorch", "onnx"]
 value = json.loads((old / "bundle.json").read_text())
 for name in (value["tokenizer"]["file"], "golden.json"):
     (folder / name).write_bytes((old / name).read_bytes())
@@ -89,61 +83,33 @@ value["files"] = {name: record.model_dump() for name, record in list_files(folde
 manifest = Manifest.model_validate(value)
 write_manifest(folder, manifest)
 bundle = load_bundle(folder)
-found["runtimes"], found["files"] = bundle.manifest.runtimes, bundle.manifest.program_files("toy")
-found["bytes"], found["runtime"] = bundle.manifest.program_bytes("toy"), bundle.runtime
-found["shape"] = list(bundle.encode(["a", "b"]).shape)
-found["readme"] = bundle_readme(manifest)
-found["errors"] = []
-for wrong in (lambda: RUNTIMES["coreml"], lambda: TARGETS["fridge"], lambda: load_bundle(folder, "onnx")):
+assert bundle.manifest.runtimes == ["toy"] and bundle.runtime == "toy"
+assert manifest.program_files("toy") == ["model.toy", "model.table"] and manifest.program_bytes("toy") == 8
+assert bundle.encode(["a", "b"]).shape == (2, manifest.width)
+readme = bundle_readme(manifest)
+assert "## Toy Runtime" in readme and "`model.toy` + `model.table`" in readme
+
+for wrong, said in (
+    (lambda: RUNTIMES["coreml"], "runtime 'coreml' is unknown; known: executorch, onnx, toy"),
+    (lambda: TARGETS["fridge"], "target 'fridge' is unknown; known: " + ", ".join(targets)),
+    (lambda: load_bundle(folder, "onnx"), "it holds: toy"),
+    (lambda: Manifest.model_validate(value | {"target": "fridge"}), "toaster"),
+):
     try:
         wrong()
-    except InputError as error:
-        found["errors"].append(str(error))
-try:
-    Manifest.model_validate(value | {"target": "fridge"})
-except ValidationError as error:
-    found["errors"].append(error.errors()[0]["msg"])
-found["errors"].append(CliRunner().invoke(export, ["x", "--target", "fridge"]).output)
-print(json.dumps(found))
+    except (InputError, ValidationError) as error:
+        assert said in str(error), error
+    else:
+        raise AssertionError(said)
+assert "toaster" in CliRunner().invoke(msdc.get_command(None, "export"), ["x", "--target", "fridge"]).output
 """
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory) -> dict:
-    arguments = [sys.executable, "-c", TOY, str(tiny.bundle()), str(tmp_path_factory.mktemp("toy"))]
+def test_a_new_runtime_and_a_new_target_are_one_record_each(tmp_path):
+    """Options, schemas, files, README and error messages follow."""
+    arguments = [sys.executable, "-c", TOY, str(tiny.bundle()), str(tmp_path)]
     done = subprocess.run(arguments, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def test_options_follow(found):
-    names = ["executorch", "onnx", "toy"]
-    assert found["options"] == {
-        "export": [*names, "both"], "bench": [*names, "both"], "evaluate": names, "encode": names,
-        "target": ["android", "ios", "linux", "web", "toaster"],
-    }  # fmt: skip
-    assert "toy for toaster" in found["help"]
-
-
-def test_schemas_follow_and_an_older_bundle_opens(found):
-    assert found["programs"] == found["artifact"] == ["executorch", "onnx", "toy"]
-    assert found["targets"][-1] == "toaster" and found["settings"] == ["toy"]
-    assert found["old"] == ["executorch", "onnx"]
-
-
-def test_a_bundle_of_the_new_runtime_opens_and_runs(found):
-    assert found["runtimes"] == ["toy"] and found["runtime"] == "toy"
-    assert found["files"] == ["model.toy", "model.table"] and found["bytes"] == 8
-    assert found["shape"] == [2, read_manifest(tiny.bundle()).width]
-    assert "## Toy Runtime" in found["readme"] and "`model.toy` + `model.table`" in found["readme"]
-
-
-def test_error_messages_follow(found):
-    runtime, target, bundle, schema, option = found["errors"]
-    assert runtime == "runtime 'coreml' is unknown; known: executorch, onnx, toy"
-    assert target == "target 'fridge' is unknown; known: android, ios, linux, web, toaster"
-    assert bundle.endswith("it holds: toy")
-    assert "toaster" in schema and "toaster" in option
 
 
 def test_the_dictionaries_beside_the_registry_hold_the_same_names():
