@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import unicodedata
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from msdc.text.quickstart import FOLDER
 
 LANGUAGES = ["en", "de", "es", "fr", "it", "nl", "tr", "ar"]
 QUESTION_MARKS = ("?", "؟")
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 
 
 def lines(name: str) -> list[str]:
@@ -92,3 +95,16 @@ def test_golden_texts():
     assert len(scripts - {"", "HALFWIDTH", "FULLWIDTH", "MODIFIER", "MATHEMATICAL", "CARON"}) >= 40
     assert any(not unicodedata.is_normalized("NFC", text) for text in GOLDEN)
     assert any(ord(c) > 0xFFFF for text in GOLDEN for c in text) and max(map(len, GOLDEN)) > 100
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SHARED.is_dir(), reason="../shared/data is absent")
+def test_written_for_this_project():
+    """No sentence is a line or a cell of a data set used for training or testing."""
+    ours = {cell for row in PARALLEL for cell in row} | {cell for row in GRADED for cell in row[3:]}
+    found = {}
+    for path in (path for path in SHARED.rglob("*") if path.is_file()):
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8", errors="replace") as handle:
+            if hits := {cell for line in handle for cell in line.rstrip("\r\n").split("\t") if cell in ours}:
+                found[path.name] = hits
+    assert found == {}
