@@ -50,11 +50,7 @@ class Quickstart:
 
 
 def prepare(folder: Path, force: bool) -> bool:
-    """Prepare the folder of a run; True when it holds an unfinished run to resume.
-
-    Raises:
-        InputError: a finished run without force, or a folder that is not a run folder (never deleted).
-    """
+    """Prepare the folder of a run; True when it holds an unfinished run to resume. What is no run is never deleted."""
     if RunFolder(folder).unstarted():
         return False
     if not (folder / "recipe.yaml").is_file():

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from results_page import table
 
-from msdc.distill.catalog import listing, load_recipe, objective_text, recipe_facts, shipped, stage_facts, warmup_text
-from msdc.distill.recipe import Recipe, Stage
+from msdc.distill.catalog import listing, load_recipe, recipe_facts, shipped
+from msdc.distill.recipe import Recipe
 from msdc.files import write_text
 
 HEADER = (
@@ -47,13 +47,13 @@ def _teacher(recipe: Recipe) -> str:
     return _short(facts["teacher"]) + head
 
 
-def _loss(stage: Stage) -> str:
-    return f"{stage.name}: {objective_text(stage.objective)}"
+def _each(recipe: Recipe, key: str) -> list[str]:
+    """A value of all stages."""
+    facts = recipe_facts(recipe)
+    return [str(facts[f"stages.{stage.name}.{key}"]) for stage in recipe.stages]
 
 
-def _each(recipe: Recipe, key: str) -> str:
-    """A value of all stages, once where they agree."""
-    values = [str(stage_facts(recipe, stage)[key]) for stage in recipe.stages]
+def _once(values: list[str]) -> str:
     return values[0] if len(set(values)) == 1 else " / ".join(values)
 
 
@@ -66,11 +66,11 @@ def _row(entry: dict, common: list[str]) -> list[str]:
         ", ".join(f"{key} {value}" for key, value in entry["paper"].items()) or "-",
         _teacher(recipe),
         _student(recipe),
-        "<br>".join(_loss(stage) for stage in recipe.stages),
-        _each(recipe, "epochs").replace(".0", ""),
-        _each(recipe, "batch"),
-        _each(recipe, "learning_rate"),
-        " / ".join(dict.fromkeys(warmup_text(stage) for stage in recipe.stages)),
+        "<br>".join(f"{s.name}: {loss}" for s, loss in zip(recipe.stages, _each(recipe, "objective"), strict=True)),
+        _once(_each(recipe, "epochs")).replace(".0", ""),
+        _once(_each(recipe, "batch")),
+        _once(_each(recipe, "learning_rate")),
+        " / ".join(dict.fromkeys(_each(recipe, "warmup"))),
         "<br>".join(own),
     ]
 

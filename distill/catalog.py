@@ -31,7 +31,6 @@ from msdc.distill.recipe import (
     Assistant,
     Corpus,
     NamedModel,
-    ObjectiveUse,
     Recipe,
     Stage,
     Strict,
@@ -61,11 +60,7 @@ class Variant(Strict):
     differs: tuple[str, ...] = ()
 
     def apply(self, tree: dict[str, Any], spare: list[dict[str, Any]], name: str) -> None:
-        """Change the recipe's mapping in place; `spare` are the stages that it has for variants.
-
-        Raises:
-            InputError: `stages` names a stage that the recipe does not have, or `set` a key that leads nowhere.
-        """
+        """Change the recipe's mapping in place; `spare` are the stages that it has for variants."""
         have = {stage["name"]: stage for stage in [*tree["stages"], *spare]}
         if self.stages is not None:
             if missing := [one for one in self.stages if one not in have]:
@@ -89,11 +84,7 @@ class Variant(Strict):
 
 
 def set_value(tree: dict[str, Any], key: str, value: Any) -> None:
-    """Change one value of a recipe's mapping; dots for depth, stages and corpora by name.
-
-    Raises:
-        InputError: the key leads nowhere, to several corpora, or names an entry by its number.
-    """
+    """Change one value of a recipe's mapping; dots for depth, stages and corpora by name."""
     *way, last = key.split(".")
     node: Any = tree
     for part, inside in zip(way, ["", *way], strict=False):
@@ -134,11 +125,7 @@ def _entry(entries: Any, part: str, inside: str, key: str) -> int:
 
 
 def apply_overrides(tree: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Change a recipe's mapping by texts `key=value`, with dots for depth, stages and corpora by name.
-
-    Raises:
-        InputError: not `key=value`, a value that is not YAML, or a key that leads nowhere.
-    """
+    """Change a recipe's mapping by texts `key=value`, with dots for depth, stages and corpora by name."""
     for override in overrides:
         key, separator, value = override.partition("=")
         if not separator or not key:
@@ -164,11 +151,7 @@ def _yaml(text: str, origin: str) -> Any:
 
 
 def read_tree(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file.
-
-    Raises:
-        InputError: missing, not YAML, or not a mapping.
-    """
+    """The mapping in a YAML file."""
     try:
         regular_size(path)
         tree = copy.deepcopy(_yaml(path.read_text(encoding="utf-8"), str(path)))
@@ -257,9 +240,6 @@ def load_recipe(
         name: the recipe; or its mapping, or itself.
         overrides: `key=value` as of `--set`, applied last.
         data: the folder that `{data}` in the recipe stands for.
-
-    Raises:
-        InputError: no such recipe or variant, something in it is wrong, or it needs `data` and none is given.
     """
     if isinstance(name, Recipe):
         return parse_recipe(name.model_dump(mode="json"), name.name, overrides) if overrides else name
@@ -283,11 +263,7 @@ def load_recipe(
 
 
 def parse_recipe(tree: dict[str, Any], origin: str, overrides: Sequence[str] = ()) -> Recipe:
-    """A recipe from its mapping, which `overrides` change; `origin` names it in messages.
-
-    Raises:
-        InputError: the first thing that is wrong, with its place.
-    """
+    """A recipe from its mapping, which `overrides` change; `origin` names it in messages."""
     apply_overrides(tree, overrides)
     return parse(Recipe, tree, origin)
 
@@ -310,36 +286,6 @@ def listing(name: str | None = None) -> list[dict[str, Any]]:
 # --- facts ------------------------------------------------------------------------------------------------------------
 
 
-def objective_text(uses: Sequence[ObjectiveUse]) -> str:
-    """The loss of a stage, such as `unified_generative + 2 sentence_alignment(reduction=mean)`."""
-    parts = []
-    for use in uses:
-        options = ", ".join(f"{key}={value}" for key, value in use.options.items())
-        weight = "" if use.weight == 1 else f"{use.weight:g} "
-        parts.append(f"{weight}{use.name}{f'({options})' if options else ''}")
-    return " + ".join(parts)
-
-
-def warmup_text(stage: Stage) -> str:
-    """`10000 steps`, or a share of the steps such as `0.1`."""
-    return f"{stage.warmup_ratio:g}" if stage.warmup_steps is None else f"{stage.warmup_steps} steps"
-
-
-def stage_facts(recipe: Recipe, stage: Stage) -> dict[str, Any]:
-    """What one stage trains, by its keys."""
-    corpora = recipe.corpora_of(stage)
-    keys = ("train", "guide", "start", "batch", "balance", "max_length", "learning_rate", "weight_decay", "choose",
-            "evaluate_every", "patience")  # fmt: skip
-    return {
-        **{key: getattr(stage, key) for key in keys},
-        "objective": objective_text(stage.objective),
-        "corpora": [corpus.origin for corpus in corpora],
-        "languages": sorted({code for corpus in corpora for code in corpus.languages}),
-        "epochs": f"{stage.steps} steps" if stage.steps is not None else stage.epochs,
-        "warmup": warmup_text(stage),
-    }
-
-
 def _model_facts(model: Any) -> dict[str, Any]:
     if isinstance(model, NamedModel):
         return {"": model.model, ".pooling": model.pooling or "mean", ".head": model.head or "none"}
@@ -356,6 +302,25 @@ def _model_facts(model: Any) -> dict[str, Any]:
     return {f".{key}" if key else "": value for key, value in {**facts, "max_length": model.max_length}.items()}
 
 
+def _stage_facts(recipe: Recipe, stage: Stage) -> dict[str, Any]:
+    losses = []  # such as unified_generative + 2 sentence_alignment(reduction=mean)
+    for use in stage.objective:
+        options = ", ".join(f"{key}={value}" for key, value in use.options.items())
+        weight = "" if use.weight == 1 else f"{use.weight:g} "
+        losses.append(f"{weight}{use.name}{f'({options})' if options else ''}")
+    corpora = recipe.corpora_of(stage)
+    keys = ("train", "guide", "start", "batch", "balance", "max_length", "learning_rate", "weight_decay", "choose",
+            "evaluate_every", "patience")  # fmt: skip
+    return {
+        **{key: getattr(stage, key) for key in keys},
+        "objective": " + ".join(losses),
+        "corpora": [corpus.origin for corpus in corpora],
+        "languages": sorted({code for corpus in corpora for code in corpus.languages}),
+        "epochs": stage.epochs if stage.steps is None else f"{stage.steps} steps",
+        "warmup": f"{stage.warmup_ratio:g}" if stage.warmup_steps is None else f"{stage.warmup_steps} steps",
+    }
+
+
 def recipe_facts(recipe: Recipe) -> dict[str, Any]:
     """What a resolved recipe trains, as numbers and short texts by dotted name: `student.unit`, `stages.teach.epochs`.
 
@@ -370,5 +335,5 @@ def recipe_facts(recipe: Recipe) -> dict[str, Any]:
         facts["exclude"] = [path.rsplit("/", 1)[-1] for path in recipe.exclude]
     facts["stages"] = [stage.name for stage in recipe.stages]
     for stage in recipe.stages:
-        facts |= {f"stages.{stage.name}.{key}": value for key, value in stage_facts(recipe, stage).items()}
+        facts |= {f"stages.{stage.name}.{key}": value for key, value in _stage_facts(recipe, stage).items()}
     return facts

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -77,10 +76,10 @@ def command(
         click.echo((folder / "table.json").read_text(encoding="utf-8") if as_json else str(folder / "table.md"))
     elif dry:
         from msdc.distill.catalog import load_recipe
-        from msdc.distill.sweep import dry_run
+        from msdc.distill.sweep import dry_run, plan_text
 
         plan = dry_run(load_recipe(recipe, overrides, data))
-        click.echo(json.dumps(asdict(plan), ensure_ascii=False) if as_json else plan.as_text())
+        click.echo(json.dumps(plan, ensure_ascii=False) if as_json else plan_text(plan))
     else:
         result = distill(
             recipe, output, resume, overrides=overrides, data=data, trackers=trackers, extendable=extendable

@@ -34,9 +34,6 @@ def check_recipe(recipe: Recipe, download: bool = True) -> list[str]:
     Args:
         recipe: as resolved.
         download: fetch models and corpora by name, as a run does in any case; without, they are named in the result.
-
-    Raises:
-        InputError: the first thing that is wrong.
     """
     for stage in recipe.stages:
         _check_stage(recipe, stage)
@@ -78,12 +75,7 @@ def _example(name: str) -> Tensor:
 
 
 def _check_stage(recipe: Recipe, stage: Stage) -> None:
-    """Objectives with their options (by computing them on a tiny example), and what they need of the stage.
-
-    Raises:
-        InputError: an unknown objective or option, a value that an objective refuses, no guide, third sentence or
-            label, a model that the recipe does not have.
-    """
+    """Objectives with their options (by computing them on a tiny example), and what they need of the stage."""
     kinds = {corpus.kind for corpus in recipe.corpora_of(stage)}
     roles = {stage.role, (stage.guide or "").split(".")[0]}
     missing = [role for role in ("assistant", "student") if role in roles and getattr(recipe, role) is None]
@@ -120,11 +112,7 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
 
 
 def _find_model(name: str, download: bool) -> Path | None:
-    """The folder of a model; None for a hub model that is not on this machine, unless `download`.
-
-    Raises:
-        InputError: no such model.
-    """
+    """The folder of a model; None for a hub model that is not on this machine, unless `download`."""
     hub_like = name.count("/") == 1 and not name.startswith((".", "/", "~")) and not Path(name).exists()
     if download or not hub_like:
         return locate_model(name)
@@ -139,12 +127,7 @@ def _find_model(name: str, download: bool) -> Path | None:
 
 
 def _check_models(recipe: Recipe, download: bool) -> list[str]:
-    """Find all models, and compare layers and lengths with them; names of those that must be downloaded first.
-
-    Raises:
-        InputError: no such model, a student with more layers than the assistant has, or a stage whose texts are longer
-            than the positions of the model that it trains.
-    """
+    """Find all models, and compare layers and lengths with them; names of those that must be downloaded first."""
     absent: list[str] = []
 
     def layout(model: NamedModel | str) -> Layout | None:
@@ -181,11 +164,7 @@ def _check_models(recipe: Recipe, download: bool) -> list[str]:
 
 
 def _check_shape(recipe: Recipe, shape: StudentShape, body: Layout | None, longest: int | None) -> int:
-    """Positions of a student that is made, from random weights or from an assistant of `longest` positions.
-
-    Raises:
-        InputError: it does not fit the assistant's layers, or its coded table the vocabulary.
-    """
+    """Positions of a student that is made, from random weights or from an assistant of `longest` positions."""
     made = recipe.assistant if shape.scratch is None else shape.scratch
     vocabulary = None if made is None or isinstance(made, (NamedModel, str)) else made.vocabulary
     pieces = None if vocabulary is None or vocabulary.file is not None else vocabulary.train

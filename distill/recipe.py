@@ -55,11 +55,7 @@ Parsed = TypeVar("Parsed", bound=BaseModel)
 
 
 def parse(model: type[Parsed], tree: Any, origin: str) -> Parsed:
-    """A mapping as one of these models; `origin` names it in the message.
-
-    Raises:
-        InputError: the first thing that is wrong, with its place: `r.yaml: stages.teach.batch: ...`.
-    """
+    """A mapping as one of these models; `origin` names it in the message."""
     try:
         return model.model_validate(tree)
     except ValidationError as error:
@@ -130,22 +126,15 @@ class Corpus(Strict):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Corpus:
-        _refuse(
-            (sum(value is not None for value in (self.path, self.files, self.hub, self.opus)) != 1,
-             "a corpus needs exactly one of path, files, hub, opus"),
-            ((self.tokenized or self.word_by_word) and self.kind != "text",
-             "tokenized and word_by_word require `kind: text`"),
-            (self.subset is not None and self.hub is None,
-             "subset is the configuration of a hub data set: it requires hub"),
-            (self.recombine and not self.word_by_word, "recombine requires word_by_word"),
-        )  # fmt: skip
+        if sum(value is not None for value in (self.path, self.files, self.hub, self.opus)) != 1:
+            raise ValueError("a corpus needs exactly one of path, files, hub, opus")
+        if (self.tokenized or self.word_by_word) and self.kind != "text":
+            raise ValueError("tokenized and word_by_word require `kind: text`")
+        if self.subset is not None and self.hub is None:
+            raise ValueError("subset is the configuration of a hub data set: it requires hub")
+        if self.recombine and not self.word_by_word:
+            raise ValueError("recombine requires word_by_word")
         return self
-
-
-def _refuse(*checks: tuple[object, str]) -> None:
-    for wrong, said in checks:
-        if wrong:
-            raise ValueError(said)
 
 
 class VocabularyTraining(Strict):
@@ -172,12 +161,10 @@ class Assistant(Strict):
 
     @model_validator(mode="after")
     def _sums(self) -> Assistant:
-        _refuse(
-            (self.base_rows is not None and self.links is None,
-             "base_rows limits the base of a coded table: set links too"),
-            (self.links is not None and self.rows == "random",
-             "links keep the sums of rows of a transplant; random rows are no sums"),
-        )  # fmt: skip
+        if self.base_rows is not None and self.links is None:
+            raise ValueError("base_rows limits the base of a coded table: set links too")
+        if self.links is not None and self.rows == "random":
+            raise ValueError("links keep the sums of rows of a transplant; random rows are no sums")
         return self
 
 

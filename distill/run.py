@@ -71,16 +71,7 @@ class RunResult:
 
 
 class Run:
-    """One recipe in one folder.
-
-    Args:
-        recipe: what to run.
-        folder: where; see msdc.distill.run_folder.
-        resume: continue a run that was stopped.
-        beside: run folders whose finished stages are taken over where this run would repeat them.
-        trackers: experiment trackers to log to (msdc.distill.training.progress).
-        extendable: keep the last stage's state, so that a resumed run can go on to more steps.
-    """
+    """One recipe in one folder; arguments as of `msdc.distill.distill`."""
 
     def __init__(
         self,
@@ -103,12 +94,7 @@ class Run:
         torch.manual_seed(recipe.seed)
 
     def run(self) -> RunResult:
-        """All stages, then the student's folder with its card.
-
-        Raises:
-            InputError: see `prepare`.
-            MsdcError: whatever went wrong; a resumed run continues from the last checkpoint.
-        """
+        """All stages, then the student's folder with its card."""
         began = time.monotonic()
         self.prepare()
         try:
@@ -129,12 +115,7 @@ class Run:
     # --- prepare --------------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Create or reopen the run folder.
-
-        Raises:
-            InputError: the folder is not this run's (see `RunFolder.check`), a compiler is missing, or something is
-                wrong with the recipe (see msdc.distill.preflight); nothing is written then.
-        """
+        """Create or reopen the run folder."""
         compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
         if self.recipe.compile and self.device.type == "cpu" and not compiler:
             raise InputError("compile: true needs a C++ compiler on a CPU (g++), and none is installed")
@@ -241,12 +222,7 @@ class Run:
     # --- one stage ------------------------------------------------------------------------------------------------
 
     def run_stage(self, number: int, stage: Stage) -> dict[str, float]:
-        """Train one stage; numbers of its chosen weights, of a finished stage as recorded.
-
-        Raises:
-            InputError: the stage does not fit the models or the corpora.
-            MsdcError: training failed.
-        """
+        """Train one stage; numbers of its chosen weights, of a finished stage as recorded."""
         folder = self.folder.stage(number, stage)
         if (done := folder.done()) is not None:
             if self.rank == 0:
@@ -374,9 +350,6 @@ def best_model(run: Path) -> Path:
     """The finished student of a run, else the best weights so far of its student, or of its assistant before that.
 
     Weights of a stage that still goes on are those of its best validation, put into the model that it started from.
-
-    Raises:
-        InputError: no stage has been validated yet, or the folder is damaged.
     """
     folder = RunFolder(run)
     if folder.student.is_dir():

@@ -17,7 +17,6 @@ from another run when everything that it follows from is equal: models, text, se
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
@@ -49,11 +48,7 @@ class Metrics:
         self.path = path
 
     def rows(self) -> list[dict[str, Any]]:
-        """All rows; a last line that was not written to its end (a killed run, or one that still runs) is skipped.
-
-        Raises:
-            InputError: a line that is not a JSON object; the message has its number.
-        """
+        """All rows; a last line that was not written to its end (a killed run, or one that still runs) is skipped."""
         found = []
         lines = self.path.read_bytes().split(b"\n")[:-1] if self.path.is_file() else []
         for number, line in enumerate(lines, 1):
@@ -153,12 +148,7 @@ class RunFolder:
         return all(path.name.startswith(".") and path.suffix == ".partial" for path in left)
 
     def check(self, recipe: Recipe, resume: bool) -> None:
-        """Refuse a folder that this run may not write to.
-
-        Raises:
-            InputError: it holds a run and `resume` is false, it belongs to another recipe, it cannot go on to more
-                steps, or it is no run folder.
-        """
+        """Refuse a folder that this run may not write to."""
         if not self.recipe_file.is_file():
             if not self.unstarted():
                 raise InputError(f"{self.path} exists and is no run folder: choose another with -o")
@@ -237,11 +227,7 @@ class RunFolder:
 
 
 def read_recipe(folder: Path) -> Recipe:
-    """The recipe of a run folder; keys that are newer than the run have their defaults.
-
-    Raises:
-        InputError: there is none, or it is not a recipe.
-    """
+    """The recipe of a run folder; keys that are newer than the run have their defaults."""
     try:
         return Recipe(**yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8")))
     except (OSError, TypeError, ValueError, yaml.YAMLError) as error:
@@ -279,16 +265,10 @@ def differing(old: Recipe, new: Recipe) -> list[str]:
     return found
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
 def _link_file(source: str, target: str) -> None:
     try:
         os.link(source, target)
-    except OSError as error:
-        # Another file system, or one without hard links.
-        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EINVAL):
-            raise
+    except OSError:  # another file system, or one without hard links
         shutil.copy2(source, target)
 
 

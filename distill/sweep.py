@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -84,11 +83,7 @@ def is_sweep(raw: Any) -> bool:
 
 
 def read_sweep(raw: Any, where: str) -> SweepTable:
-    """The table in parsed JSON; `where` names the file in an error.
-
-    Raises:
-        InputError: not what a sweep writes; names the first field that does not fit.
-    """
+    """The table in parsed JSON; `where` names the file in an error."""
     return parse(SweepTable, raw, f"{where} is not the table of a sweep")
 
 
@@ -112,11 +107,7 @@ def table_of(sweep: SweepTable) -> Table:
 
 
 def points(recipe: str, over: str, overrides: Sequence[str] = (), data: str | Path | None = None) -> dict[str, Recipe]:
-    """The recipes of a sweep by label.
-
-    Raises:
-        InputError: `over` has no known form, or names no variant.
-    """
+    """The recipes of a sweep by label."""
     key, _, value = over.partition("=")
     values = [part.strip() for part in value.split(",") if part.strip()]
     if not values:
@@ -151,9 +142,6 @@ def sweep(
         overrides: changes of all points, as of `--set`.
         data: the folder that `{data}` in the recipe stands for.
         draw: called with the folder at the end, in the first process only.
-
-    Raises:
-        MsdcError: a point failed; the others are kept, and the same command continues from there.
     """
     from msdc.distill.run import Run
 
@@ -178,8 +166,7 @@ def sweep(
         table = SweepTable(recipe=recipe, sweep=over, rows=rows)
         write_json(folder / TABLE_FILE, table.model_dump(mode="json"))
         shown = table_of(table)
-        text = f"# {escape_line(shown.caption)}\n\n{to_markdown(shown)}\n\n{shown.note}\n"
-        write_text(folder / "table.md", text)
+        write_text(folder / "table.md", f"# {escape_line(shown.caption)}\n\n{to_markdown(shown)}\n\n{shown.note}\n")
         if draw is not None:
             draw(folder)
     return folder
@@ -223,77 +210,19 @@ def _row(label: str, recipe: Recipe, folder: Path) -> SweepRow:
 
 # --- a dry run --------------------------------------------------------------------------------------------------------
 
-TRIAL_STEPS = 4
-TRIAL_ROWS = 400
-TRIAL_PIECES = 2000
+TRIAL_STEPS, TRIAL_ROWS, TRIAL_PIECES = 4, 400, 2000
 ADAM_BYTES = 16  # float32 weight, gradient and two moments
 ROW_BYTES = 500  # a row of the shuffle buffer: two short texts as Python objects
+Plan = dict[str, Any]
+Counted = list[tuple[Source | None, Plan]]
 
 
-@dataclass
-class SourceCount:
-    """Rows of one part of a corpus; None where it must be downloaded first."""
-
-    name: str
-    language: str
-    rows: int | None
-
-
-@dataclass
-class StagePlan:
-    """A stage of the run; numbers that could not be found are None."""
-
-    name: str
-    steps: int | None
-    seconds_per_step: float | None = None
-    hours: float | None = None
-    minutes_per_10000_steps: float | None = None
-    loss_shares: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass
-class DryRun:
-    """What a run would do; `facts` are those of the resolved recipe, `not_tried` says why nothing was tried."""
-
-    name: str
-    facts: dict[str, Any]
-    differs: list[str]
-    needs_network: list[str]
-    sources: list[SourceCount]
-    stages: list[StagePlan]
-    memory_mib: float | None = None
-    hours: float | None = None
-    not_tried: str = ""
-
-    def as_text(self) -> str:
-        """For a terminal."""
-        lines = [f"recipe {self.name}", *(f"  {key}: {value}" for key, value in self.facts.items())]
-        lines += [*(f"  differs: {text}" for text in self.differs), "sources"]
-        for source in self.sources:
-            rows = "needs network" if source.rows is None else f"{source.rows} rows"
-            lines.append(f"  {source.name} [{source.language}]: {rows}")
-        lines.append("stages")
-        for plan in self.stages:
-            line = f"  {plan.name}: {'steps unknown' if plan.steps is None else f'{plan.steps} steps'}"
-            if plan.seconds_per_step is not None:
-                per_10000 = f"{plan.minutes_per_10000_steps:.0f} minutes per 10,000"
-                line += f", {plan.seconds_per_step:.2f} s per step ({per_10000})"
-            line += "" if plan.hours is None else f", about {plan.hours:.2f} hours"
-            parts = ", ".join(f"{name} {100 * share:.3g} %" for name, share in plan.loss_shares.items())
-            lines.append(f"{line}{f'; loss: {parts}' if parts else ''}")
-        lines += [f"needs network: {', '.join(self.needs_network)}"] if self.needs_network else []
-        lines += [f"not tried ({self.not_tried})"] if self.not_tried else []
-        lines += [f"memory: about {self.memory_mib:.0f} MiB"] if self.memory_mib else []
-        if self.hours is not None:
-            lines.append(f"time: about {self.hours:.2f} hours on this machine, without making models and vocabulary")
-        return "\n".join(lines)
-
-
-def dry_run(recipe: Recipe) -> DryRun:
+def dry_run(recipe: Recipe) -> Plan:
     """Check, count, and try a few steps of every stage; nothing is downloaded and nothing is left.
 
-    Raises:
-        InputError: what a run would refuse.
+    Returns:
+        What `--dry-run --json` prints: the resolved recipe's `facts`, rows of its `sources`, steps, time and shares of
+        the loss of its `stages`. None: could not be found; `not_tried` says why nothing was tried.
     """
     from msdc.distill.preflight import check_recipe
     from msdc.distill.run import Run
@@ -301,32 +230,64 @@ def dry_run(recipe: Recipe) -> DryRun:
     absent = check_recipe(recipe, download=False)
     without = read_exclusion(recipe.exclude)
     counted = {text: _count(text, without) for text in {recipe.corpora, *map(recipe.corpora_of, recipe.stages)}}
-    plans = [StagePlan(one.name, count_steps(recipe, one, counted[recipe.corpora_of(one)])) for one in recipe.stages]
-    sources = [count for _, count in counted[recipe.corpora]]
-    result = DryRun(recipe.name, recipe_facts(recipe), list(recipe.differs), absent, sources, plans)
+    unknown: Plan = {"seconds_per_step": None, "hours": None, "minutes_per_10000_steps": None, "loss_shares": {}}
+    plan: Plan = {
+        "name": recipe.name, "facts": recipe_facts(recipe), "differs": list(recipe.differs), "needs_network": absent,
+        "sources": [count for _, count in counted[recipe.corpora]],
+        "stages": [
+            {"name": one.name, "steps": count_steps(recipe, one, counted[recipe.corpora_of(one)]), **unknown}
+            for one in recipe.stages
+        ],
+        "memory_mib": None, "hours": None, "not_tried": "",
+    }  # fmt: skip
     models = sorted(set(absent) - {corpus.origin for corpus in recipe.all_corpora if corpus.is_remote})
     with tempfile.TemporaryDirectory(prefix="msdc-dry-run-") as folder:
         trial = None if models else trial_recipe(recipe, Path(folder) / "guides")
         if trial is None:
-            result.not_tried = f"needs network: {', '.join(models or ['the corpora of a stage'])}"
+            plan["not_tried"] = f"needs network: {', '.join(models or ['the corpora of a stage'])}"
         else:
-            _extrapolate(recipe, Run(trial, Path(folder) / "run"), result)
-    return result
+            _extrapolate(recipe, Run(trial, Path(folder) / "run"), plan)
+    return plan
 
 
-def _count(corpora: tuple[Corpus, ...], without: Exclusion | None) -> list[tuple[Source | None, SourceCount]]:
-    """Usable rows of every source; one that is translated word by word counts per language."""
-    found: list[tuple[Source | None, SourceCount]] = []
+def plan_text(plan: Plan) -> str:
+    """A dry run for a terminal."""
+    lines = [f"recipe {plan['name']}", *(f"  {key}: {value}" for key, value in plan["facts"].items())]
+    lines += [*(f"  differs: {text}" for text in plan["differs"]), "sources"]
+    for source in plan["sources"]:
+        rows = "needs network" if source["rows"] is None else f"{source['rows']} rows"
+        lines.append(f"  {source['name']} [{source['language']}]: {rows}")
+    lines.append("stages")
+    for stage in plan["stages"]:
+        line = f"  {stage['name']}: " + ("steps unknown" if stage["steps"] is None else f"{stage['steps']} steps")
+        if stage["seconds_per_step"] is not None:
+            per_10000 = f"{stage['minutes_per_10000_steps']:.0f} minutes per 10,000"
+            line += f", {stage['seconds_per_step']:.2f} s per step ({per_10000})"
+        line += "" if stage["hours"] is None else f", about {stage['hours']:.2f} hours"
+        parts = ", ".join(f"{name} {100 * share:.3g} %" for name, share in stage["loss_shares"].items())
+        lines.append(f"{line}{f'; loss: {parts}' if parts else ''}")
+    lines += [f"needs network: {', '.join(plan['needs_network'])}"] if plan["needs_network"] else []
+    lines += [f"not tried ({plan['not_tried']})"] if plan["not_tried"] else []
+    lines += [f"memory: about {plan['memory_mib']:.0f} MiB"] if plan["memory_mib"] else []
+    if plan["hours"] is not None:
+        lines.append(f"time: about {plan['hours']:.2f} hours on this machine, without making models and vocabulary")
+    return "\n".join(lines)
+
+
+def _count(corpora: tuple[Corpus, ...], without: Exclusion | None) -> Counted:
+    """Usable rows of every source, None of one to download; one that is translated word by word counts per language."""
+    found: Counted = []
     for corpus in corpora:
         if corpus.is_remote:
-            found.append((None, SourceCount(corpus.origin, ", ".join(corpus.languages), None)))
-        for source in () if corpus.is_remote else open_corpora((corpus,), without):
+            found.append((None, {"name": corpus.origin, "language": ", ".join(corpus.languages), "rows": None}))
+            continue
+        for source in open_corpora((corpus,), without):
             rows = sum(1 for _ in source.read()) * max(1, len(corpus.word_by_word))
-            found.append((source, SourceCount(source.name, source.language, rows)))
+            found.append((source, {"name": source.name, "language": source.language, "rows": rows}))
     return found
 
 
-def count_steps(recipe: Recipe, stage: Stage, counted: list[tuple[Source | None, SourceCount]]) -> int | None:
+def count_steps(recipe: Recipe, stage: Stage, counted: Counted) -> int | None:
     """Steps of a stage; None where its text must be downloaded, or batches are cut by tokens."""
     if stage.steps is not None:
         return stage.steps
@@ -334,7 +295,7 @@ def count_steps(recipe: Recipe, stage: Stage, counted: list[tuple[Source | None,
     if len(sources) < len(counted) or stage.batch_tokens is not None:
         return None
     share = (1 - recipe.heldout.share) * (recipe.sample if stage.sample is None else stage.sample)
-    rows = epoch_rows(sources, [count.rows or 0 for _, count in counted], stage.balance, share)
+    rows = epoch_rows(sources, [count["rows"] for _, count in counted], stage.balance, share)
     return max(1, round(stage.epochs * rows / stage.batch))
 
 
@@ -345,8 +306,7 @@ def epoch_rows(sources: list[Source], counts: list[int], balance: str, share: fl
     """
     if balance == "proportional":
         return share * sum(counts)
-    drawn = weights(sources, balance)
-    return share * max(rows / draw for rows, draw in zip(counts, drawn, strict=True))
+    return share * max(rows / draw for rows, draw in zip(counts, weights(sources, balance), strict=True))
 
 
 def trial_recipe(recipe: Recipe, cache: Path) -> Recipe | None:
@@ -356,6 +316,10 @@ def trial_recipe(recipe: Recipe, cache: Path) -> Recipe | None:
         limit = max(TRIAL_ROWS, 2 * batch)
         here = [corpus for corpus in corpora if not corpus.is_remote]
         return tuple(c.model_copy(update={"limit": min(limit, c.limit or limit)}) for c in here)
+
+    def few_pieces(model: Any) -> Any:
+        tiny = {"train": TRIAL_PIECES, "sentences_per_language": TRIAL_ROWS}
+        return model and model.model_copy(update={"vocabulary": model.vocabulary.model_copy(update=tiny)})
 
     corpora = small(recipe.corpora, max(stage.batch for stage in recipe.stages))
     own = [None if stage.corpora is None else small(stage.corpora, stage.batch) for stage in recipe.stages]
@@ -371,38 +335,31 @@ def trial_recipe(recipe: Recipe, cache: Path) -> Recipe | None:
         ),
         "cache": str(cache), "report": (), "sample": 1.0, "heldout": recipe.heldout.model_copy(update=heldout),
     }  # fmt: skip
-
-    def few_pieces(model: Any) -> Any:
-        tiny = {"train": TRIAL_PIECES, "sentences_per_language": TRIAL_ROWS}
-        return model.model_copy(update={"vocabulary": model.vocabulary.model_copy(update=tiny)})
-
     if isinstance(recipe.assistant, Assistant):
         changes["assistant"] = few_pieces(recipe.assistant)
-    if isinstance(recipe.student, StudentShape):
-        shape = recipe.student
-        scratch = None if shape.scratch is None else few_pieces(shape.scratch)
+    if isinstance(shape := recipe.student, StudentShape):
         base_rows = None if shape.base_rows is None else min(shape.base_rows, TRIAL_PIECES // 2)
-        changes["student"] = shape.model_copy(update={"scratch": scratch, "base_rows": base_rows})
+        changes["student"] = shape.model_copy(update={"scratch": few_pieces(shape.scratch), "base_rows": base_rows})
     return recipe.model_copy(update=changes)
 
 
-def _extrapolate(recipe: Recipe, trial: Any, result: DryRun) -> None:
+def _extrapolate(recipe: Recipe, trial: Any, plan: Plan) -> None:
     """Run the trial and add what it tells."""
     from msdc.encoders.encoder import load_encoder
 
     done = trial.run()
     rows = trial.folder.metrics.rows()
-    for plan in result.stages:
-        numbers = done.stages[plan.name]
-        plan.loss_shares = {k.removeprefix("share_"): v for k, v in numbers.items() if k.startswith("share_")}
-        times = [row["seconds"] for row in rows if row.get("stage") == plan.name and "seconds" in row]
+    for stage in plan["stages"]:
+        numbers = done.stages[stage["name"]].items()
+        stage["loss_shares"] = {k.removeprefix("share_"): v for k, v in numbers if k.startswith("share_")}
+        times = [row["seconds"] for row in rows if row.get("stage") == stage["name"] and "seconds" in row]
         if len(times) > 1:
             # The first step also computes the teacher's outputs of a whole window and warms up.
-            plan.seconds_per_step = (times[-1] - times[0]) / (len(times) - 1)
-            plan.minutes_per_10000_steps = 10_000 * plan.seconds_per_step / 60
-            plan.hours = None if plan.steps is None else plan.steps * plan.seconds_per_step / 3600
-    hours = [plan.hours for plan in result.stages]
-    result.hours = None if None in hours else sum(hour for hour in hours if hour is not None)
+            seconds = stage["seconds_per_step"] = (times[-1] - times[0]) / (len(times) - 1)
+            stage["minutes_per_10000_steps"] = 10_000 * seconds / 60
+            stage["hours"] = None if stage["steps"] is None else stage["steps"] * seconds / 3600
+    hours = [stage["hours"] for stage in plan["stages"]]
+    plan["hours"] = None if None in hours else sum(hours)
     config = getattr(load_encoder(done.student).module, "config", None)
     scratch = recipe.student.scratch if isinstance(recipe.student, StudentShape) else None
     made = scratch or (recipe.assistant if isinstance(recipe.assistant, Assistant) else None)
@@ -412,6 +369,6 @@ def _extrapolate(recipe: Recipe, trial: Any, result: DryRun) -> None:
         width = config.links if getattr(config, "coded", False) else config.table_width
         assistant = 0 if done.assistant is None else load_encoder(done.assistant).width
         more = max(0, (made.vocabulary.train - config.vocabulary) * (width + assistant))
-    known = [count.rows for count in result.sources if count.rows is not None]
-    buffered = min(recipe.buffer, sum(known) if len(known) == len(result.sources) else recipe.buffer)
-    result.memory_mib = peak_mib() + (ADAM_BYTES * more + ROW_BYTES * buffered) / 2**20
+    counts = [source["rows"] for source in plan["sources"]]
+    buffered = recipe.buffer if None in counts else min(recipe.buffer, sum(counts))
+    plan["memory_mib"] = peak_mib() + (ADAM_BYTES * more + ROW_BYTES * buffered) / 2**20

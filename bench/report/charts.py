@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msdc.bench.report.drawing import FONT, SHAPES, WIDTH, Axis, Canvas, linear_axis, log_axis, plot, tick_text
 from msdc.bench.report.model import Figure, Style
@@ -30,24 +30,33 @@ def bars(title: str, rows: Sequence[tuple[Style, float, str]], caption: str = ""
     return Figure(title, canvas.svg(alt), alt, caption)
 
 
+def _row_grid(
+    rows: int, axis: Axis, left: float, right: float, label: Callable[[float], str] = tick_text, zero: str = "grid",
+    inside: bool = False,
+) -> Canvas:  # fmt: skip
+    """A canvas of `rows` with grid and ticks; `zero` is the color of the line at 0, `inside` keeps labels in."""
+    canvas = Canvas(ROW * rows + 26)
+    for tick in axis.ticks:
+        x, main = axis.at(tick, left, right), tick == 0 and zero != "grid"
+        canvas.line(x, 4, x, canvas.height - 22, zero if main else "grid", 1.5 if main else 1)
+        anchor = "start" if inside and tick == 0 else "end" if inside and x > right - 20 else "middle"
+        canvas.text(x, canvas.height - 6, label(tick), anchor=anchor)
+    return canvas
+
+
 def score_dots(title: str, rows: Sequence[tuple[Style, float, tuple[float, float] | None]]) -> Figure:
     """Scores as dots with their intervals, one row per model with its name above; rows are (style, score, interval)."""
     values = [v for _, value, span in rows for v in (value, *(span or ()))]
     axis = linear_axis(values, count=4, least=SCORE_SPAN)
-    height = ROW * len(rows) + 26
-    canvas = Canvas(height)
-    left, right, bottom = 0.0, WIDTH - 60, height - 22
-    for tick in axis.ticks:
-        x = axis.at(tick, left, right)
-        canvas.line(x, 4, x, bottom)
-        canvas.text(x, height - 6, tick_text(tick), anchor="middle")
+    right = WIDTH - 60
+    canvas = _row_grid(len(rows), axis, 0.0, right)
     for i, (style, value, span) in enumerate(rows):
         y = i * ROW + 24
-        canvas.text(left, y - 10, style.name, color="ink")
+        canvas.text(0.0, y - 10, style.name, color="ink")
         if span is not None:
-            canvas.line(axis.at(span[0], left, right), y, axis.at(span[1], left, right), y, style.color, 2)
+            canvas.line(axis.at(span[0], 0.0, right), y, axis.at(span[1], 0.0, right), y, style.color, 2)
         shown = f"{value:.1f}" + (f" (95 % of resamples: {span[0]:.1f} to {span[1]:.1f})" if span else "")
-        canvas.marker(style.shape, axis.at(value, left, right), y, style.color, f"{style.name}: {shown}")
+        canvas.marker(style.shape, axis.at(value, 0.0, right), y, style.color, f"{style.name}: {shown}")
         canvas.text(WIDTH, y + 4, fixed(value, 1), anchor="end", color="ink", bold=True)
     alt = f"Spearman x 100 on {title}: " + "; ".join(f"{style.name} {value:.1f}" for style, value, _ in rows)
     return Figure(title, canvas.svg(alt), alt, "Spearman × 100; lines: 95 % bootstrap interval over pairs.")
@@ -138,14 +147,8 @@ def samples_over_time(title: str, unit: str, rows: Sequence[tuple[Style, Sequenc
 
 def stacked_memory(style: Style, phases: Sequence[tuple[str, float, float, float]], axis: Axis) -> Figure:
     """Anonymous and file-backed memory by phase; phases are (name, anon, file, peak) in MiB."""
-    height = ROW * len(phases) + 26
-    canvas = Canvas(height)
-    right, bottom = WIDTH - 8, height - 22
-    for tick in axis.ticks:
-        x = axis.at(tick, 0, right)
-        canvas.line(x, 4, x, bottom)
-        anchor = "start" if tick == 0 else "end" if x > right - 20 else "middle"
-        canvas.text(x, height - 6, tick_text(tick), anchor=anchor)
+    right = WIDTH - 8
+    canvas = _row_grid(len(phases), axis, 0, right, inside=True)
     for i, (name, anon, file, peak) in enumerate(phases):
         top = i * ROW + 2
         canvas.text(
@@ -183,13 +186,8 @@ def change_intervals(title: str, rows: Sequence[tuple[str, float, tuple[float, f
     """Relative changes with their intervals; rows are (what, change, interval, verdict)."""
     bounds = [100 * v for _, change, span, _ in rows for v in (change, *span)]
     axis = linear_axis([*bounds, -2.0, 2.0], count=4)
-    height = ROW * len(rows) + 26
-    canvas = Canvas(height)
-    right, bottom = WIDTH - 70, height - 22
-    for tick in axis.ticks:
-        x = axis.at(tick, 6, right)
-        canvas.line(x, 4, x, bottom, "axis" if tick == 0 else "grid", 1.5 if tick == 0 else 1)
-        canvas.text(x, height - 6, minus(f"{tick:+g} %") if tick else "0", anchor="middle")
+    right = WIDTH - 70
+    canvas = _row_grid(len(rows), axis, 6, right, lambda tick: minus(f"{tick:+g} %") if tick else "0", "axis")
     for i, (what, change, span, verdict) in enumerate(rows):
         y = i * ROW + 24
         color = {"faster": "good", "slower": "bad"}.get(verdict, "m1")

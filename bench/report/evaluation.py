@@ -6,16 +6,8 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from msdc.bench.accuracy.document import (
-    BiasScore,
-    ClassificationScore,
-    Document,
-    DriftScore,
-    GeometryScore,
-    PublishedTable,
-    Score,
-    StsScore,
-)
+from msdc.bench.accuracy import document as scored
+from msdc.bench.accuracy.document import Document, Score
 from msdc.bench.report import charts
 from msdc.bench.report.model import Figure, Section
 from msdc.tables import NONE, Column, Table, fixed, joined, signed
@@ -137,8 +129,8 @@ def _grids(
     return tables
 
 
-def _sts(results: Sequence[StsScore]) -> Details:
-    def cells(result: StsScore) -> Iterable[tuple[str, str]]:
+def _sts(results: Sequence[scored.StsScore]) -> Details:
+    def cells(result: scored.StsScore) -> Iterable[tuple[str, str]]:
         for part, score in (result.subsets or {}).items():
             yield f"{part} ({score.pairs})", _number("sts", score.spearman, score.interval)
         yield "mean of the parts", _number("sts", result.mean)
@@ -146,19 +138,19 @@ def _sts(results: Sequence[StsScore]) -> Details:
     return _grids((r for r in results if r.subsets), " by part: Spearman x 100", "part (pairs)", cells), []
 
 
-def _classification(results: Sequence[ClassificationScore]) -> Details:
-    def cells(result: ClassificationScore) -> Iterable[tuple[str, str]]:
+def _classification(results: Sequence[scored.ClassificationScore]) -> Details:
+    def cells(result: scored.ClassificationScore) -> Iterable[tuple[str, str]]:
         for language, one in result.languages.items():
             yield f"{language} ({one.texts})", _number("classification", one.accuracy, one.interval)
 
-    def note(some: ClassificationScore) -> str:
+    def note(some: scored.ClassificationScore) -> str:
         trained = f"Trained on {some.training_texts} texts in {some.training_language}"
         return f"{trained}; always predicting the largest class scores {fixed(some.majority_class, 1)}."
 
     return _grids(results, " by language: accuracy x 100", "language (texts)", cells, note), []
 
 
-def _bias(results: Sequence[BiasScore]) -> Details:
+def _bias(results: Sequence[scored.BiasScore]) -> Details:
     rows = [[r.name, r.model, fixed(r.joint, 1), fixed(r.mean, 1), _number("bias", r.bias), _p(r.p)] for r in results]
     figures, drawn = [], set()
     for result in results:
@@ -175,7 +167,7 @@ def _bias(results: Sequence[BiasScore]) -> Details:
     return [_table("Language bias in detail", ["sets", "model", "joint", "mean", "bias", "p"], rows)], figures
 
 
-def _geometry(results: Sequence[GeometryScore]) -> Details:
+def _geometry(results: Sequence[scored.GeometryScore]) -> Details:
     rows = []
     for r in results:
         language = r.language_separability
@@ -186,8 +178,8 @@ def _geometry(results: Sequence[GeometryScore]) -> Details:
     return [_table("Geometry in detail", titles, rows)], []
 
 
-def _drift(results: Sequence[DriftScore]) -> Details:
-    def cells(result: DriftScore) -> Iterable[tuple[str, str]]:
+def _drift(results: Sequence[scored.DriftScore]) -> Details:
+    def cells(result: scored.DriftScore) -> Iterable[tuple[str, str]]:
         for group, suffix in ((result.languages, ""), (result.lengths, " characters")):
             for label, one in group.items():
                 yield f"{label}{suffix} ({one.texts})", f"{fixed(one.mean, 4)}, lowest {fixed(one.min, 4)}"
@@ -202,12 +194,8 @@ def _drift(results: Sequence[DriftScore]) -> Details:
 
 
 DETAILS: dict[str, Callable[[Any], Details]] = {
-    "sts": _sts,
-    "classification": _classification,
-    "bias": _bias,
-    "geometry": _geometry,
-    "drift": _drift,
-}
+    "sts": _sts, "classification": _classification, "bias": _bias, "geometry": _geometry, "drift": _drift,
+}  # fmt: skip
 
 
 def _models(document: Document) -> Table | None:
@@ -256,7 +244,7 @@ def _differences(document: Document) -> Table | None:
     return _table("Differences between models", titles, rows, note) if rows else None
 
 
-def _published(table: PublishedTable) -> Table:
+def _published(table: scored.PublishedTable) -> Table:
     rows = []
     for row in table.rows:
         name = row.system if row.published else f"{row.system} (measured here)"
@@ -313,14 +301,10 @@ def evaluations(documents: Sequence[Document]) -> list[Section]:
     found = []
     for i, document in enumerate(documents, 1):
         own = parts(document)
-        found.append(
-            Section(
-                f"evaluation-{i}" if len(documents) > 1 else "evaluation",
-                f"Evaluation: {subject(document)}",
-                figures=[figure for part in own for figure in part.figures],
-                tables=[table for part in own for table in part.tables],
-                notes=[f"{part.title}: {note}" for part in own for note in part.notes],
-                tables_first=True,
-            )
-        )
+        key = f"evaluation-{i}" if len(documents) > 1 else "evaluation"
+        figures = [figure for part in own for figure in part.figures]
+        tables = [table for part in own for table in part.tables]
+        notes = [f"{part.title}: {note}" for part in own for note in part.notes]
+        title = f"Evaluation: {subject(document)}"
+        found.append(Section(key, title, "", figures, tables, notes, tables_first=True))
     return found

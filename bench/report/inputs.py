@@ -47,11 +47,7 @@ def is_run(path: Path) -> bool:
 
 
 def read_inputs(paths: Sequence[Path]) -> Inputs:
-    """Read files, and folders of them; the folder of a sweep stands for its table, one of a run for its curves.
-
-    Raises:
-        InputError: a file of no known kind, a folder without result files, several runs, or nothing at all.
-    """
+    """Read files, and folders of them; the folder of a sweep stands for its table, one of a run for its curves."""
     runs = [path for path in paths if is_run(path)]
     if len(runs) > 1:
         raise InputError(f"{runs[1]}: a report has one run; `msdc distill --sweep` makes one page for several")
@@ -100,11 +96,7 @@ def _numbers(row: dict[str, object]) -> dict[str, float]:
 
 
 def read_training(run_folder: Path) -> list[StageLog]:
-    """The stages of a run in order of first appearance; of a step that a resumed run logged again the later row counts.
-
-    Raises:
-        InputError: no metrics.jsonl in the folder, or a line that is not JSON.
-    """
+    """The stages of a run in order of first appearance; of a step that was logged again the later row counts."""
     if not (run_folder / METRICS_FILE).is_file():
         raise InputError(f"{run_folder}: no {METRICS_FILE}; expected the run folder of msdc distill")
     stages: dict[str, StageLog] = {}

@@ -61,9 +61,6 @@ def build_report(
     """A report of `results`, with the training run in `run_folder`, a comparison with `before`, documents of `msdc
     evaluate`, and sweeps when given. `twin` is the reported student with a recurring unit: the report compares the two.
     `targets` are judged at the top.
-
-    Raises:
-        InputError: nothing to report, targets without a run, a bad run folder, or nothing in common with `before`.
     """
     if targets and not results.runs:
         raise InputError("targets are for measured artifacts, and the result files hold no run")
@@ -123,11 +120,7 @@ def evaluation_report(document: Document) -> Report:
 
 
 def sweep_page(folder: Path) -> Path:
-    """Write the report.html of the sweep in `folder`: its curves and its table; returns that path.
-
-    Raises:
-        InputError: no sweep in `folder`.
-    """
+    """Write the report.html of the sweep in `folder`: its curves and its table; returns that path."""
     report = build_report(BenchFile(), sweeps=read_inputs([folder]).sweeps)
     return write_report(report, folder / "report.html", force=True)
 
@@ -219,22 +212,14 @@ def to_json(report: Report) -> dict[str, Any]:
 
 
 def check_output(target: Path, force: bool) -> None:
-    """Refuse a file that could not be written, before any long work.
-
-    Raises:
-        InputError: an unknown suffix, or the file exists and `force` is false.
-    """
+    """Refuse a file that could not be written, before any long work."""
     if target.suffix not in SUFFIXES:
         raise InputError(f"{target}: written as {', '.join(SUFFIXES)}; choose one of these suffixes")
     refuse_existing(target, force)
 
 
 def write_report(report: Report, target: Path, force: bool = False) -> Path:
-    """Write the report in the form that the suffix of `target` names; returns `target`.
-
-    Raises:
-        InputError: see `check_output`.
-    """
+    """Write the report in the form that the suffix of `target` names; returns `target`."""
     check_output(target, force)
     if target.suffix == ".json":
         write_json(target, to_json(report))

@@ -36,6 +36,7 @@ from msdc.tables import (
 )
 
 Runs = Sequence[tuple[DeviceRun, Style]]
+Figures = tuple[str, Callable[[DeviceRun], str]]
 MEGA = 1e6
 PHASES = ("start", "loaded", "warm")
 # At most this many data sets get a chart of scores; the table lists all.
@@ -44,6 +45,10 @@ PEERS = Path(__file__).resolve().parent / "peers.csv"
 WEB, ANDROID = "web page", "Android app, arm64"
 # Points of Spearman x 100 that one run each on a small corpus can tell apart.
 EVIDENCE = 2.0
+
+
+def _millions(count: float | None) -> str:
+    return NONE if count is None else fixed(count / MEGA, 3)
 
 
 def tiles(data: Data) -> list[Tile]:
@@ -95,10 +100,8 @@ def artifacts(data: Data) -> Section | None:
         "Cosine to float model [lowest] | Token ids <"
     )
     note = (
-        "Program: the file with its external data, in millions of bytes. Load: from file to runnable program, with the "
-        "files already in the page cache. Cosines and token ids: golden texts on the device against the export's own "
-        "vectors, which only rounding and wrong kernels change, and against the float model's, which quantization "
-        "changes too."
+        "Load: from file to runnable program, files in the page cache. Cosines and token ids: golden texts on the "
+        "device against the export's vectors (rounding, wrong kernels) and the float model's (quantization too)."
     )
     bundles, devices = ({run.artifact.bundle: 0 for run in runs}, {run.device.name: 0 for run in runs})
     lead = f"{len(runs)} run{'s' if len(runs) != 1 else ''} of {joined(list(bundles))} on {joined(list(devices))}."
@@ -139,9 +142,8 @@ def growth(data: Data) -> Section | None:
         "Runtime and module [MB] | Runtime and module [MB compressed] | Installed [MB] | Download [MB]"
     )
     note = (
-        "Runtime and module: libraries of an arm64 app with all kernels, as benchmarks/app_size.py measured them; "
-        "WebAssembly and JavaScript of a web page. Compressed as stores and web servers do. An app that has the "
-        "runtime already grows by less. Golden vectors are not counted."
+        "Runtime and module: libraries of an arm64 app with all kernels (benchmarks/app_size.py), WebAssembly and "
+        "JavaScript of a page; compressed as stores and servers do. Golden vectors are not counted."
     )
     lead = ""
     if downloads:
@@ -151,7 +153,7 @@ def growth(data: Data) -> Section | None:
     return Section("growth", title, lead, (), [Table(title, columns, list(rows.values()), note)])
 
 
-def _by_place(caption: str, pairs: Runs, figures: Sequence[tuple[str, Callable[[DeviceRun], str]]]) -> Table | None:
+def _by_place(caption: str, pairs: Runs, figures: Sequence[Figures]) -> Table | None:
     """Devices and dates as columns, figures of every artifact as rows; None where one device was measured once."""
 
     def artifact(run: DeviceRun) -> str:
@@ -184,22 +186,20 @@ def _by_place(caption: str, pairs: Runs, figures: Sequence[tuple[str, Callable[[
 def devices(data: Data) -> Section | None:
     """The main figures of every artifact where they were measured: devices with a clock, and emulated ones."""
 
-    def count(run: DeviceRun) -> str:
-        return NONE if (value := data.latency(run)) is None else fixed(value / MEGA, 3)
-
     median = f"median at {data.length} tokens"
-    common: list[tuple[str, Callable[[DeviceRun], str]]] = [
+    common: list[Figures] = [
         ("peak memory, MiB", lambda run: fixed(memory_mib(run), 1)),
         ("mean Spearman × 100", lambda run: fixed(data.mean(run), 1)),
         ("program, MB", lambda run: megabytes(run.artifact.bytes)),
     ]
-    timed: list[tuple[str, Callable[[DeviceRun], str]]] = [
+    timed: list[Figures] = [
         (f"{median}, ms", lambda run: number(data.latency(run))),
         ("load, ms", lambda run: number(run.load)),
     ]
+    counts: list[Figures] = [(f"{median}, million instructions", lambda run: _millions(data.latency(run)))]
     tables = (
-        _by_place("Measured in time", data.timed, [*timed, *common]),
-        _by_place("Counted in instructions", data.counted, [(f"{median}, million instructions", count), *common]),
+        _by_place("Measured in time", data.timed, timed + common),
+        _by_place("Counted in instructions", data.counted, counts + common),
     )
     found = [table for table in tables if table is not None]
     return Section("devices", "By device and date", "", (), found) if found else None
@@ -207,9 +207,9 @@ def devices(data: Data) -> Section | None:
 
 def _interval(entry: Accuracy) -> tuple[float, float] | None:
     """The 95 % interval of a score; None when its task computed none."""
-    bounds = (entry.model_extra or {}).get("interval")
-    if isinstance(bounds, (list, tuple)) and len(bounds) == 2:
-        return float(bounds[0]), float(bounds[1])
+    match (entry.model_extra or {}).get("interval"):
+        case [low, high]:
+            return float(low), float(high)
     return None
 
 
@@ -310,9 +310,8 @@ def recurrence(data: Data) -> Section | None:
         else:
             lead += f": recurrence {'pays in accuracy' if gain > 0 else 'does not pay'} here."
     note = (
-        "Both students store the same layers and table, and have the same text, stages, steps and seed; the recurring "
-        f"one applies its unit more often. One run each on a small corpus: less than {EVIDENCE:g} points are no "
-        "evidence."
+        "Both have the same layers, table, text, stages, steps and seed; the recurring one applies its unit more "
+        f"often. One run each on a small corpus: less than {EVIDENCE:g} points are no evidence."
     )
     columns = heads(f"Model or artifact | Size [MB] | Mean Spearman [× 100] | Latency at {data.length} tokens [ms]")
     tables = [Table("Twins", columns, rows, note)]
@@ -352,9 +351,9 @@ def comparison(data: Data) -> Section | None:
             figures.append(charts.change_intervals(one.where, spans))
         notes += [f"{one.where}: {note}." for note in one.notes]
     notes.append(
-        "The interval is a bootstrap over blocks of consecutive samples (95 %). A timing counts as changed when its "
-        "median and its fastest tenth both moved beyond their intervals; a machine that was slower throughout cannot "
-        "be distinguished from a slower artifact, so measure both in one session."
+        "Interval: 95 %, bootstrap over blocks of consecutive samples. A timing changed when its median and its "
+        "fastest tenth moved beyond their intervals. A slower machine looks like a slower artifact: measure both in "
+        "one session."
     )
     verdicts = [difference.verdict for one in data.comparisons for difference in one.differences]
     changed = verdicts.count("faster") + verdicts.count("slower")
@@ -435,9 +434,9 @@ def counted(data: Data) -> Section | None:
     for run, style in data.counted:
         for name, count in (("load", run.load), ("first run", run.first)):
             if count is not None:
-                rows.append((style.name, name, fixed(count / MEGA, 3), NONE, NONE, "1"))
+                rows.append((style.name, name, _millions(count), NONE, NONE, "1"))
         for name, t in [*((f"{t.length} tokens", t) for t in run.latency), *_from_text(run)]:
-            counts = (fixed(value / MEGA, 3) for value in (t.p50, t.minimum, max(t.samples)))
+            counts = map(_millions, (t.p50, t.minimum, max(t.samples)))
             rows.append((style.name, name, *counts, str(len(t.samples))))
     series = [
         (style, [(t.length, t.p50 / MEGA, t.p90 / MEGA) for t in run.latency if t.length is not None])
@@ -445,8 +444,8 @@ def counted(data: Data) -> Section | None:
     ]
     figure = charts.latency_lines(series, "million instructions", "Instructions by length")
     lead = (
-        "These devices are emulated. Executed instructions are counted: the count is the same in every run and shows "
-        "whether a change made the artifact cheaper, but it does not measure time on a phone."
+        "These devices are emulated: executed instructions are counted. The count shows whether a change made the "
+        "artifact cheaper; it does not measure time on a phone."
     )
     columns = heads("Artifact | What < | Median [million] | Min [million] | Max [million] | Runs")
     tables = [Table("Instructions executed, in millions", columns, rows)]
@@ -471,10 +470,7 @@ def memory(data: Data) -> Section | None:
     columns = heads(
         "Artifact | Phase < | Anonymous [MiB] | File-backed [MiB] | PSS [MiB] | Peak [MiB] | Anonymous rise [MiB]"
     )
-    python = (
-        "Runs made from Python include the interpreter and the runtime's libraries in every phase: compare with "
-        "the start phase, or measure with the native runner to see what an app would use."
-    )
+    python = "Runs from Python include the interpreter and its libraries in every phase: compare with the start phase."
     notes = [python] if any(run.harness == "python" for run, _ in data.runs if run.memory is not None) else []
     note = "Start: before the artifact is opened; loaded: program and tokenizer ready; warm: after all timed runs."
     return Section("memory", "Memory by phase", "", figures, [Table("Memory by phase", columns, rows, note)], notes)
@@ -620,10 +616,7 @@ def _browsers(data: Data) -> list[Table]:
         "Artifact | Browser < | Context < | Claims < | Clock step [µs] | Calls per sample < | First calls [ms] < | "
         "Heap loaded [MiB] | Heap warm [MiB] | Renderer PSS [MiB] | Golden vectors <"
     )
-    note = (
-        "First calls: median of the first ten of a length, before the browser's compiler is done; not in the latency. "
-        "Claims: what the browser says about its device."
-    )
+    note = "First calls: median of the first ten of a length, not in the latency. Claims: the browser's own."
     return [Table("Browsers", columns, rows, note)] if rows else []
 
 
@@ -637,15 +630,8 @@ def method(data: Data) -> Section | None:
         memory_gib = "unknown" if d.memory_mib is None else fixed(d.memory_mib / 1024, 1)
         kind = d.kind + (", emulated" if d.emulated else "")
         cores = str(d.cores or "unknown")
-        machines[d.kind, d.name] = (
-            d.name,
-            kind,
-            d.cpu or NONE,
-            " ".join(d.isa) or NONE,
-            cores,
-            memory_gib,
-            d.os or NONE,
-        )
+        facts = (d.cpu or NONE, " ".join(d.isa) or NONE, cores, memory_gib, d.os or NONE)
+        machines[d.kind, d.name] = (d.name, kind, *facts)
         versions = ", ".join(f"{name} {version}" for name, version in run.versions.items()) or NONE
         clock = "wall clock" if run.clock == "wall" else "instructions"
         states = (_state(run.state_before), _state(run.state_after))

@@ -104,11 +104,7 @@ class Outcome:
 def parse_targets(
     latency: Sequence[str] = (), size: str | None = None, memory: str | None = None, accuracy: Sequence[str] = ()
 ) -> list[Target]:
-    """Targets from the text of the command line's options: "20ms@32", "12MB", "60MiB", "70" or "70@sts17/en-en".
-
-    Raises:
-        InputError: a text that is no limit.
-    """
+    """Targets from the text of the command line's options: "20ms@32", "12MB", "60MiB", "70" or "70@sts17/en-en"."""
 
     def parts(pattern: re.Pattern[str], option: str, text: str, example: str) -> re.Match[str]:
         found = pattern.fullmatch(text.strip())

@@ -58,11 +58,7 @@ class TrainState:
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Undo `as_saved`.
-
-        Raises:
-            MsdcError: it is the state of another recipe.
-        """
+        """Undo `as_saved`."""
         try:
             self.task.load_state_dict(saved["task"])
             self.optimizer.load_state_dict(saved["optimizer"])
@@ -123,11 +119,7 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Read one checkpoint.
-
-    Raises:
-        MsdcError: damaged; the message names the newest good one and how to continue from it.
-    """
+    """Read one checkpoint."""
     try:
         if sha256_file(path) == read_json(path.with_suffix(".json"))["sha256"]:
             state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from textwrap import shorten
-from types import TracebackType
 from typing import Any, Self
 
 from msdc.errors import InputError, MsdcError
@@ -40,12 +39,7 @@ class StageProgress:
     A context manager. Losses and speed are means since the last line (the last half second of a bar). Parts, one per
     objective, are shown where there are several.
 
-    Args:
-        label: what is being trained.
-        steps: the last step of the stage.
-        enabled: false in all processes but the first.
-        seconds: time between lines where standard error is no terminal.
-        clock: seconds, increasing; a test passes its own.
+    `enabled` is false in all processes but the first; `seconds` is the time between lines; a test passes its `clock`.
     """
 
     def __init__(
@@ -57,10 +51,7 @@ class StageProgress:
         seconds: float = LINE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.label = label
-        self.steps = steps
-        self.enabled = enabled
-        self.clock = clock
+        self.label, self.steps, self.enabled, self.clock = label, steps, enabled, clock
         self._bar: Any = None
         self._task: Any = None
         self._terminal = enabled and in_terminal()
@@ -76,20 +67,14 @@ class StageProgress:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[text]}"),
-            )
-            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            name, text = TextColumn("{task.description}"), TextColumn("{task.fields[text]}")
+            console = Console(stderr=True)
+            self._bar = Progress(name, BarColumn(), MofNCompleteColumn(), text, console=console, transient=True)
             self._task = self._bar.add_task(self.label, total=self.steps, text="")
             self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 
@@ -151,11 +136,7 @@ def _tensorboard(folder: Path, name: str, settings: dict[str, Any], ident: str) 
 
     writer: Any = SummaryWriter(str(folder / "tensorboard"))  # type: ignore[no-untyped-call]
 
-    def log(numbers: dict[str, float], step: int) -> None:
-        for key, value in numbers.items():
-            writer.add_scalar(key, value, step)
-
-    return log, writer.close
+    return lambda numbers, step: [writer.add_scalar(key, value, step) for key, value in numbers.items()], writer.close
 
 
 def _wandb(folder: Path, name: str, settings: dict[str, Any], ident: str) -> Opened:
@@ -181,26 +162,18 @@ def _mlflow(folder: Path, name: str, settings: dict[str, Any], ident: str) -> Op
         mlflow.start_run(run_id=known[0].info.run_id)
     else:
         mlflow.start_run(run_name=name, tags={"msdc_id": ident})
-        for key, value in settings.items():
-            mlflow.log_param(key, str(value)[:500])
+        mlflow.log_params({key: str(value)[:500] for key, value in settings.items()})
     return lambda numbers, step: mlflow.log_metrics(numbers, step=step), mlflow.end_run
 
 
 # By the name of the package.
 TRACKERS: dict[str, Callable[[Path, str, dict[str, Any], str], Opened]] = {
-    "tensorboard": _tensorboard,
-    "wandb": _wandb,
-    "trackio": _trackio,
-    "mlflow": _mlflow,
-}
+    "tensorboard": _tensorboard, "wandb": _wandb, "trackio": _trackio, "mlflow": _mlflow,
+}  # fmt: skip
 
 
 def require_trackers(names: Sequence[str]) -> None:
-    """Check that the packages are there, before a run begins.
-
-    Raises:
-        InputError: one is not installed; the message says how to install it.
-    """
+    """Check that the packages are there, before a run begins."""
     for name in names:
         try:
             importlib.import_module(name)
@@ -220,11 +193,7 @@ def flat_numbers(row: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
 
 
 class Trackers:
-    """All trackers of a run: `names` of TRACKERS, in its folder, under its name, with settings to show beside it.
-
-    Raises:
-        MsdcError: a tracker's library cannot open a run.
-    """
+    """All trackers of a run: `names` of TRACKERS, in its folder, under its name, with settings to show beside it."""
 
     def __init__(self, names: Sequence[str], folder: Path, name: str, settings: dict[str, Any]) -> None:
         self._before = self._last = 0

@@ -19,15 +19,8 @@ from torch import Tensor, nn
 from msdc.distill.data.batches import Batch, BatchFeed, Position
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import Task
-from msdc.distill.training import parallel
-from msdc.distill.training.checkpoint import (
-    TrainState,
-    checkpoints,
-    load_checkpoint,
-    random_states,
-    restore_random_states,
-    save_checkpoint,
-)
+from msdc.distill.training import checkpoint, parallel
+from msdc.distill.training.checkpoint import TrainState
 from msdc.distill.training.progress import StageProgress
 from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import EncodeDefaults
@@ -60,11 +53,7 @@ def rate_factor(stage: Stage, steps: int, step: int) -> float:
 
 
 def freeze(task: Task, stage: Stage) -> None:
-    """Fix the parameters of the student that the stage does not train.
-
-    Raises:
-        MsdcError: it trains none.
-    """
+    """Fix the parameters of the student that the stage does not train."""
     only_embedding = stage.train == "student.embedding"
     for name, parameter in task.student.named_parameters():
         frozen = any(name.startswith(prefix) for prefix in stage.freeze)
@@ -107,16 +96,9 @@ def make_optimizer(task: Task, stage: Stage) -> torch.optim.Optimizer:
 class Trainer:
     """Trains one stage. `run` returns the numbers of the chosen weights; the student then holds them.
 
-    Args:
-        task: student and objectives.
-        stage: the settings.
-        feed: the batches.
-        validate: numbers of an encoder by name; weights are chosen by the largest `choice`.
-        folder: of the checkpoints.
-        steps: optimizer steps of the stage.
-        precision: `float32` or `bfloat16`, of the forward pass.
-        device: where to train.
-        keep_end: write the state at the last step too, so that the stage can be extended.
+    Weights are chosen by the largest `choice` among the numbers of `validate`; `folder` is that of the checkpoints;
+    `precision` (float32 or bfloat16) is that of the forward pass; `keep_end`: write the state at the last step too, so
+    that the stage can be extended.
     """
 
     def __init__(
@@ -157,16 +139,12 @@ class Trainer:
         return self.feed.position
 
     def run(self, resume: bool = False, log: Log = lambda row: None) -> dict[str, float]:
-        """Train to the end of the stage; each row of numbers goes to `log`.
-
-        Raises:
-            MsdcError: the loss is not finite, a checkpoint is damaged, or the disk is full.
-        """
+        """Train to the end of the stage; each row of numbers goes to `log`."""
         state = self.state
         with disk_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-        if resume and (found := checkpoints(self.folder)):
-            state.restore(load_checkpoint(found[0]))
+        if resume and (found := checkpoint.checkpoints(self.folder)):
+            state.restore(checkpoint.load_checkpoint(found[0]))
             say(f"{self.stage.name}: resumed at step {self.position.step} of {self.steps}")
         # A run killed between its last checkpoint and the end of the stage had decided to stop: it stays stopped.
         if self.position.step < self.steps and not self._stopped():
@@ -307,9 +285,9 @@ class Trainer:
             trained = {name: value.detach().clone() for name, value in student.state_dict().items()}
             student.load_state_dict({**trained, **self._to_keep()})
         defaults = EncodeDefaults({"": self.feed.prompt}, "")
-        drawn = random_states()
+        drawn = checkpoint.random_states()
         numbers = self.validate(Encoder(student, self.feed.tokenizer, stage.max_length, stage.name, defaults=defaults))
-        restore_random_states(drawn)
+        checkpoint.restore_random_states(drawn)
         self.task.train()
         by_language = {f"loss_{code}": s / n for code, (s, n) in sorted(state.by_language.items()) if n}
         state.by_language = {}
@@ -337,4 +315,4 @@ class Trainer:
 
     def _save(self, kind: str = "step") -> None:
         if self.rank == 0:
-            save_checkpoint(self.folder, self.position.step, self.state.as_saved(), kind)
+            checkpoint.save_checkpoint(self.folder, self.position.step, self.state.as_saved(), kind)

@@ -30,9 +30,6 @@ def read_graded(path: str, choosing: bool = True, limit: int | None = None) -> S
     """A development file in any layout of `msdc.text.scored_pairs`, whatever the range of its scores.
 
     Rows without a score are left out; of the others at most `limit` are taken, evenly spread.
-
-    Raises:
-        InputError: missing, a name that says it is a test set while `choosing`, or fewer than two graded pairs.
     """
     file = Path(path).expanduser()
     if choosing:

@@ -17,7 +17,7 @@ from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.stream import TextStream
 from msdc.distill.preflight import check_recipe
 from msdc.distill.recipe import Corpus, HeldOut
-from msdc.distill.sweep import dry_run, epoch_rows
+from msdc.distill.sweep import dry_run, epoch_rows, plan_text
 from msdc.errors import InputError
 
 WRONG = {
@@ -97,7 +97,7 @@ def test_dry_run_counts_and_tries(tiny_tree, tmp_path):
 
 
 def test_dry_run_without_a_network_says_what_it_needs():
-    shown = dry_run(load_recipe("msd")).as_text()
+    shown = plan_text(dry_run(load_recipe("msd")))
     assert "TED2020/v1 [ar, de, es, fr, it, nl, tr]: needs network" in shown
     assert "not tried (needs network: FacebookAI/xlm-roberta-base" in shown and "steps unknown" in shown
     assert "differs: start: the bottleneck" in shown
