@@ -27,17 +27,7 @@ from typing import Any
 import yaml
 from pydantic import Field
 
-from msdc.distill.recipe import (
-    Assistant,
-    Corpus,
-    NamedModel,
-    Recipe,
-    Stage,
-    Strict,
-    StudentShape,
-    corpus_label,
-    parse,
-)
+from msdc.distill.recipe import Assistant, Corpus, NamedModel, Recipe, Stage, Strict, StudentShape, corpus_label, parse
 from msdc.errors import InputError, did_you_mean
 from msdc.files import PACKAGE, regular_size
 

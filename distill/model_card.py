@@ -87,8 +87,7 @@ def _metadata(recipe: Recipe, languages: list[str], report: Mapping[str, float],
 
 
 def _corpus_line(corpus: Corpus) -> str:
-    paths = corpus.files or ((corpus.path,) if corpus.path is not None else ())
-    name = " + ".join(Path(path).name for path in paths) or corpus.origin
+    name = " + ".join(Path(path).name for path in corpus.files or (corpus.path or "",)) or corpus.origin
     languages = ", ".join(corpus.languages)
     return f"* {name}{f' ({languages})' if languages else ''}"
 
@@ -114,27 +113,16 @@ def model_card(
 ) -> str:
     """Markdown with the metadata block that model hubs read.
 
-    Args:
-        recipe: what was trained.
-        encoder: the student.
-        results: numbers of each stage.
-        seconds: time of the run.
-        report: Spearman x 100 on the recipe's `report` files, by name.
+    `results` are the numbers of each stage, `seconds` the time of the run, `report` Spearman x 100 by file.
     """
     last = results[recipe.stages[-1].name]
     heldout = {key.removeprefix("accuracy_"): value for key, value in last.items() if key.startswith("accuracy_")}
     config: Any = getattr(encoder.module, "config", None)
     parameters = sum(p.numel() for p in encoder.module.parameters())
     languages = languages_of(recipe)
+    about = recipe.about or "A multilingual sentence encoder trained with msdc."
     lines = [
-        "---",
-        _metadata(recipe, languages, report, heldout).strip(),
-        "---",
-        "",
-        f"# {recipe.name}",
-        "",
-        recipe.about or "A multilingual sentence encoder trained with msdc.",
-        "",
+        f"---\n{_metadata(recipe, languages, report, heldout).strip()}\n---\n\n# {recipe.name}\n\n{about}\n",
         f"* teacher: `{hub_name(model_name(recipe.teacher)) or Path(model_name(recipe.teacher)).name}`",
         f"* languages: {', '.join(languages)}",
         f"* parameters: {parameters:,}; sentence width {encoder.width}; longest input {encoder.max_length} tokens",

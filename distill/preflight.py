@@ -31,9 +31,7 @@ ASSISTANT_POSITIONS = 128  # of a multilingual model by name (msdc.distill.assis
 def check_recipe(recipe: Recipe, download: bool = True) -> list[str]:
     """Everything that can be wrong with a recipe before it is run; names of what must be downloaded first.
 
-    Args:
-        recipe: as resolved.
-        download: fetch models and corpora by name, as a run does in any case; without, they are named in the result.
+    With `download`, models and corpora by name are fetched, as a run does in any case.
     """
     for stage in recipe.stages:
         _check_stage(recipe, stage)
@@ -113,8 +111,7 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
 
 def _find_model(name: str, download: bool) -> Path | None:
     """The folder of a model; None for a hub model that is not on this machine, unless `download`."""
-    hub_like = name.count("/") == 1 and not name.startswith((".", "/", "~")) and not Path(name).exists()
-    if download or not hub_like:
+    if download or name.count("/") != 1 or name.startswith((".", "/", "~")) or Path(name).exists():
         return locate_model(name)
     try:
         from huggingface_hub import snapshot_download

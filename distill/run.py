@@ -58,10 +58,7 @@ def resolve_precision(precision: str, device: torch.device) -> str:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a finished run leaves: its folder, the student, and the numbers of each stage by name.
-
-    `assistant` is None where the recipe has none.
-    """
+    """What a finished run leaves; `assistant` is None where the recipe has none, `stages` are numbers by stage."""
 
     folder: Path
     student: Path

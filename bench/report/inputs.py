@@ -101,19 +101,18 @@ def read_training(run_folder: Path) -> list[StageLog]:
         raise InputError(f"{run_folder}: no {METRICS_FILE}; expected the run folder of msdc distill")
     stages: dict[str, StageLog] = {}
     for row in Metrics(run_folder / METRICS_FILE).rows():
-        name, done, evaluation = row.get("stage"), row.get("done"), row.get("evaluation")
+        name, done, numbers = row.get("stage"), row.get("done"), _numbers(row)
         if isinstance(done, dict) and name in stages:
             shares = {key.removeprefix("share_"): v for key, v in _numbers(done).items() if key.startswith("share_")}
             stages[name].shares = shares
         if name is None or "step" not in row:
             continue  # the end of a stage, or a remark on the run
-        stage = stages.setdefault(name, StageLog(name))
-        numbers, step = _numbers(row), int(row["step"])
+        stage, step = stages.setdefault(name, StageLog(name)), int(row["step"])
         if "loss" in numbers:
             stage.losses[step] = numbers["loss"]
             stage.seconds = max(stage.seconds, numbers.get("seconds", 0.0))
-        if isinstance(evaluation, dict):
-            stage.validated[step] = _numbers(evaluation)
+        if isinstance(row.get("evaluation"), dict):
+            stage.validated[step] = _numbers(row["evaluation"])
     return list(stages.values())
 
 

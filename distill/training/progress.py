@@ -94,11 +94,6 @@ class StageProgress:
         if self._due():
             self._show(f"reading the corpora, {rows:,} rows")
 
-    def validating(self) -> None:
-        """A validation begins; only a bar shows it."""
-        if self._bar is not None:
-            self._bar.update(self._task, text="validation")
-
     def step(
         self, step: int, loss: float, learning_rate: float, sentences: int, parts: Mapping[str, float] | None = None
     ) -> None:

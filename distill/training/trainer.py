@@ -114,10 +114,10 @@ class Trainer:
         device: torch.device | None = None,
         keep_end: bool = False,
     ) -> None:
-        self.task, self.stage, self.feed, self.validate, self.folder, self.steps = (
-            task, stage, feed, validate, folder, steps,
-        )  # fmt: skip
+        self.task, self.stage, self.feed = task, stage, feed
+        self.validate, self.folder, self.steps = validate, folder, steps
         self.precision, self.device, self.keep_end = precision, device or torch.device("cpu"), keep_end
+        self._best_path = folder / "best.safetensors"
         self.rank, _ = parallel.rank_and_world()
         task.to(self.device)
         self.model = parallel.wrap(task)
@@ -160,7 +160,7 @@ class Trainer:
         if self.position.step:
             cost["minutes_per_10000_steps"] = round(10_000 * state.seconds / self.position.step / 60, 2)
         assert state.best is not None
-        self.task.student.load_state_dict(load_file(self._best_path()))
+        self.task.student.load_state_dict(load_file(self._best_path))
         parts = {f"share_{name}": value for name, value in shares(state.parts).items()}
         return {"step": float(state.best[1]), **state.best[2], **parts, **cost}
 
@@ -190,7 +190,6 @@ class Trainer:
                 state.losses, state.recent = [], {}
             stop = False
             if step % self.evaluate_every == 0 or step >= self.steps:
-                progress.validating()
                 stop = self._validate(log, epoch)
             due = time.monotonic() - saved > CHECKPOINT_SECONDS or step % self.evaluate_every == 0
             state.seconds = time.monotonic() - started
@@ -237,17 +236,15 @@ class Trainer:
         """This process' rows, on its device."""
         rows = parallel.share(len(batch))
 
-        def side(pair: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor] | None:
-            return None if pair is None else (pair[0][rows].to(self.device), pair[1][rows].to(self.device))
-
-        def vectors(value: Tensor | None) -> Tensor | None:
+        def own(value: Any) -> Any:
+            """A tensor, a pair of ids and mask, or None."""
+            if isinstance(value, tuple):
+                return tuple(map(own, value))
             return None if value is None else value[rows].to(self.device)
 
-        source = side(batch.source)
-        assert source is not None
         return Batch(
-            batch.rows[rows], source, side(batch.target), side(batch.third),
-            vectors(batch.guide_source_BD), vectors(batch.guide_target_BD), vectors(batch.guide_states_BLH),
+            batch.rows[rows], own(batch.source), own(batch.target), own(batch.third),
+            own(batch.guide_source_BD), own(batch.guide_target_BD), own(batch.guide_states_BLH),
         )  # fmt: skip
 
     def _count(self, batch: Batch, loss: float, weighted: dict[str, float]) -> None:
@@ -274,9 +271,6 @@ class Trainer:
             end = {name: value.lerp(self.start[name], self.stage.start_share) for name, value in end.items()}
         return {name.removeprefix("student."): v for name, v in end.items() if name.startswith("student.")}
 
-    def _best_path(self) -> Path:
-        return self.folder / "best.safetensors"
-
     def _validate(self, log: Log, epoch: int) -> bool:
         """Score the student as it would be kept, keep the best weights; whether to stop early."""
         state, stage, student = self.state, self.stage, self.task.student
@@ -297,9 +291,9 @@ class Trainer:
         if state.best is None or numbers["choice"] > state.best[0]:
             state.best = (numbers["choice"], self.position.step, numbers)
             if self.rank == 0:
-                weights = {name: value.detach().clone() for name, value in student.state_dict().items()}
-                with atomic_path(self._best_path()) as temporary:
-                    save_file({k: v.contiguous().cpu() for k, v in weights.items()}, str(temporary))
+                weights = {name: value.detach().clone().cpu() for name, value in student.state_dict().items()}
+                with atomic_path(self._best_path) as temporary:
+                    save_file({name: value.contiguous() for name, value in weights.items()}, str(temporary))
             parallel.barrier()
         if trained is not None:
             student.load_state_dict(trained)

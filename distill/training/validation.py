@@ -79,9 +79,7 @@ class Validator:
         means = {"heldout_mse": errors, "heldout_accuracy": accuracies, "graded": correlations}
         found = {name: float(np.mean(values)) for name, values in means.items() if values}
         width = encoder.width if self.teacher is None else self.teacher.width
-        choice = chosen_by(
-            self.choose, width, found.get("heldout_mse"), found.get("heldout_accuracy"), found.get("graded")
-        )
+        choice = chosen_by(self.choose, width, *(found.get(name) for name in means))
         graded_mean = {"graded": found.pop("graded")} if correlations else {}
         return {**numbers, **found, "choice": choice, **graded_mean}
 
