@@ -150,14 +150,10 @@ class Run:
     def stream(self, stage: Stage | None = None) -> TextStream:
         """The text of a stage, or of the recipe."""
         recipe = self.recipe
-        stream = TextStream(
-            open_corpora(recipe.corpora if stage is None else recipe.corpora_of(stage), self.without),
-            recipe.seed,
-            recipe.heldout,
-            "proportional" if stage is None else stage.balance,
-            recipe.buffer,
-            recipe.sample if stage is None or stage.sample is None else stage.sample,
-        )
+        sources = open_corpora(recipe.corpora if stage is None else recipe.corpora_of(stage), self.without)
+        sample = recipe.sample if stage is None or stage.sample is None else stage.sample
+        balance = "proportional" if stage is None else stage.balance
+        stream = TextStream(sources, recipe.seed, recipe.heldout, balance, recipe.buffer, sample)
         if any(source.corpus.word_by_word for source in stream.sources):
             stream.sources = put_into_words(stream.sources, self._dictionary)
         return stream
@@ -249,17 +245,13 @@ class Run:
         cached = task.guide if task.needs_guide_vectors else None
         # An assistant is multilingual: it reads the target side too.
         both_sides = (stage.guide or "").split(".")[0] == "assistant"
+        keep_end = self.extendable and number == len(self.recipe.stages) - 1
+        feed = BatchFeed(stage, reading, learner.tokenizer, self.recipe.seed, cached, both_sides, prompt)
+        validator = Validator(stream.heldout_rows(), graded, task.guide, stage.choose, task.project_for_mse())
         trainer = Trainer(
-            task,
-            stage,
-            BatchFeed(stage, reading, learner.tokenizer, self.recipe.seed, cached, both_sides, prompt),
-            Validator(stream.heldout_rows(), graded, task.guide, stage.choose, task.project_for_mse()),
-            folder.checkpoints,
-            steps,
-            precision=self.precision,
-            device=self.device,
-            keep_end=self.extendable and number == len(self.recipe.stages) - 1,
-        )
+            task, stage, feed, validator, folder.checkpoints, steps,
+            precision=self.precision, device=self.device, keep_end=keep_end,
+        )  # fmt: skip
         place = f"stage {number + 1}/{len(self.recipe.stages)} {stage.name}"
         say(f"{place}: {steps} steps, {self.precision}, train {stage.train}")
         numbers = trainer.run(self.resume, self.log)
