@@ -157,7 +157,8 @@ def _mlflow(folder: Path, name: str, settings: dict[str, Any], ident: str) -> Op
         mlflow.start_run(run_id=known[0].info.run_id)
     else:
         mlflow.start_run(run_name=name, tags={"msdc_id": ident})
-        mlflow.log_params({key: str(value)[:500] for key, value in settings.items()})
+        for key, value in settings.items():  # at once it takes 100
+            mlflow.log_param(key, str(value)[:500])
     return lambda numbers, step: mlflow.log_metrics(numbers, step=step), mlflow.end_run
 
 
