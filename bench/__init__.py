@@ -117,12 +117,7 @@ class BenchResult:
     missed: tuple[str, ...] = ()
 
     def raise_failures(self) -> None:
-        """Raise where something failed, after everything is written.
-
-        Raises:
-            MsdcError: a device failed.
-            GateError: parity or a timing misses its gate.
-        """
+        """Raise `MsdcError` where a device failed, `GateError` where parity or a timing misses its gate."""
         if self.failures:
             raise MsdcError("; ".join(self.failures))
         if self.missed:
@@ -165,10 +160,6 @@ def bench(
     Returns:
         The result file, its report (None without a run), one line for each device that failed, and one for each gate
         that is missed; `raise_failures` turns these into errors. A lone device that fails raises its own error.
-
-    Raises:
-        InputError: an output exists without force, a bad bundle, option, or earlier result.
-        MsdcError: the only device failed.
     """
     from msdc.bench.compare import compare_results, regressions
     from msdc.bench.devices import open_devices
@@ -189,15 +180,13 @@ def bench(
         refuse_existing(Path(json_file), force)
     opened = open_devices(device)
     names = [part.strip() for part in ("graded-pairs" if tasks is None else tasks).split(",")]
+    settings.setdefault("lengths", usual_lengths(read_manifest(folder).max_length))
     chosen = settings_of(
         runtimes=expand(runtime) if runtime else (),
         tasks=tuple(name for name in names if name not in ("", "none")),
         tasks_asked=tasks is not None,
         **settings,
     )
-    longest = read_manifest(folder).max_length
-    if "lengths" not in settings:
-        chosen = chosen.model_copy(update={"lengths": usual_lengths(longest)})
     before = None if compare is None else read_result(Path(compare))
     runs, failures = run_devices(opened, folder, chosen)
     results = BenchFile(runs=tuple(runs))

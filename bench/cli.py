@@ -8,27 +8,10 @@ from typing import Any
 import click
 
 from msdc.bench import bench
-from msdc.bench.devices import DEVICES, load, usage
+from msdc.bench.devices import usage
 from msdc.commands import encode_options, quiet_option
 from msdc.export.runtimes import runtime_choices
 from msdc.progress import say
-
-
-class BenchCommand(click.Command):
-    """A command whose first argument may also name a device's own command (`msdc bench emulator create`).
-
-    A bundle folder with the name of such a device is written `./emulator`.
-    """
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        """The context of this command, or of the device's own."""
-        kind = DEVICES.get(args[0]) if args else None
-        if kind is not None and kind.command is not None:
-            command: click.Command = load(kind.command)
-            return command.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
-        return super().make_context(info_name, args, parent, **extra)
 
 
 class Numbers(click.ParamType):
@@ -46,7 +29,7 @@ class Numbers(click.ParamType):
             self.fail(f"{value!r} is not a list of whole numbers; expected numbers such as 8,32,128", param, ctx)
 
 
-@click.command(cls=BenchCommand)
+@click.command()
 @click.argument("bundle", required=False, type=click.Path(path_type=Path))
 @click.option("--device", default="host", show_default=True,
               help=f"Comma-separated list of {usage()}; or all.")  # fmt: skip
@@ -101,7 +84,7 @@ def command(
     Without BUNDLE the shipped msdc-mini is exported once, into the user's cache, and measured.
 
     `host` is this machine through the native runner, as an app would run the artifact; `python` is this machine
-    through Python's bindings and needs no compiler. `msdc bench emulator create` creates the emulated phone.
+    through Python's bindings and needs no compiler. The emulator's disk is made at its first use.
 
     Exit code 1 when a device fails, its golden vectors differ from those of the export, or --gate is exceeded;
     results are written first.

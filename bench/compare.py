@@ -12,7 +12,7 @@ Instruction counts need no bootstrap: they are deterministic up to `INSTRUCTION_
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -77,28 +77,16 @@ def _resampled(
     values = np.empty(resamples)
     for i in range(resamples):
         chosen = generator.integers(len(runs), size=len(runs))
-        parts = [_blocks(runs[r], 1, generator)[0] for r in chosen]
-        values[i] = np.percentile(np.concatenate(parts), percent)
+        values[i] = np.percentile(np.concatenate([_blocks(runs[r], 1, generator)[0] for r in chosen]), percent)
     return values
 
 
 def percentile_change(
-    old: Sequence[Sequence[float]],
-    new: Sequence[Sequence[float]],
-    percent: float = 50,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> tuple[float, tuple[float, float]]:
-    """Relative change of a percentile from `old` to `new` (lists of runs of samples) and its 95 % interval.
-
-    Raises:
-        InputError: a side has no sample, or the old figure is zero.
-    """
-    before = [np.asarray(run, dtype=np.float64) for run in old if len(run)]
-    after = [np.asarray(run, dtype=np.float64) for run in new if len(run)]
-    if not before or not after:
-        raise InputError("a comparison needs samples on both sides")
+    old: Sequence[Sequence[float]], new: Sequence[Sequence[float]], percent: float = 50, *,
+    resamples: int = RESAMPLES, seed: int = 0,
+) -> tuple[float, tuple[float, float]]:  # fmt: skip
+    """Relative change of a percentile from `old` to `new` (lists of runs of samples) and its 95 % interval."""
+    before, after = ([np.asarray(run, dtype=np.float64) for run in side] for side in (old, new))
     base = float(np.percentile(np.concatenate(before), percent))
     if base == 0:
         raise InputError("the old figure is zero: no relative change")
@@ -130,20 +118,19 @@ def _side(change: float) -> Verdict:
 Groups = dict[tuple[str, ...], list[DeviceRun]]
 
 
-def _group(runs: Sequence[DeviceRun], by_precision: bool) -> Groups:
-    """Runs grouped by device, runtime, threads, clock and, optionally, precision; the artifact may differ."""
-    groups: Groups = {}
-    for run in runs:
-        key = (run.device.kind, run.device.name, run.harness, run.artifact.runtime, str(run.threads), run.clock)
-        groups.setdefault((*key, run.artifact.precision) if by_precision else key, []).append(run)
-    return groups
+def _groups(*files: BenchFile) -> list[Groups]:
+    """Runs by device, runtime, threads and clock; also by precision where a group has several."""
 
+    def group(file: BenchFile, precise: bool) -> Groups:
+        groups: Groups = {}
+        for run in file.runs:
+            key = (run.device.kind, run.device.name, run.harness, run.artifact.runtime, str(run.threads), run.clock)
+            groups.setdefault((*key, run.artifact.precision) if precise else key, []).append(run)
+        return groups
 
-def _groups(old: BenchFile, new: BenchFile) -> tuple[Groups, Groups]:
-    """Groups of both files: across precisions where every group has a single precision, else within each precision."""
-    before, after = _group(old.runs, False), _group(new.runs, False)
-    single = all(len({run.artifact.precision for run in g}) == 1 for g in [*before.values(), *after.values()])
-    return (before, after) if single else (_group(old.runs, True), _group(new.runs, True))
+    found = [group(file, False) for file in files]
+    single = all(len({run.artifact.precision for run in runs}) == 1 for one in found for runs in one.values())
+    return found if single else [group(file, True) for file in files]
 
 
 def _differences(old: list[DeviceRun], new: list[DeviceRun], seed: int) -> list[Difference]:
@@ -153,25 +140,27 @@ def _differences(old: list[DeviceRun], new: list[DeviceRun], seed: int) -> list[
     change = size_now / size - 1.0 if size else 0.0
     found = [Difference("program bytes", "bytes", size, size_now, change, None, verdict)]
 
-    def timed(what: str, mine: Sequence[Timing | None], theirs: Sequence[Timing | None]) -> None:
-        before, after = ([timing for timing in side if timing is not None] for side in (mine, theirs))
+    def timed(what: str, timings: Callable[[DeviceRun], Sequence[Timing | None]]) -> None:
+        before, after = ([t for run in runs for t in timings(run) if t is not None] for runs in (old, new))
         if before and after:
             found.append(_timing(what, before, after, seed))
 
-    def single(what: str, unit: str, before: float, after: float, change: float) -> None:
-        # One sample each: a difference can be shown, but not judged.
-        found.append(Difference(what, unit, before, after, change, None, "unknown"))
-
     for length in dict.fromkeys(timing.length for run in old for timing in run.latency):
-        before, after = ([t for run in runs for t in run.latency if t.length == length] for runs in (old, new))
-        timed(f"latency, {length} tokens, median", before, after)
-    timed("tokenization, median", [run.tokenize for run in old], [run.tokenize for run in new])
-    timed("text to vector, median", [run.pipeline for run in old], [run.pipeline for run in new])
+
+        def of_length(run: DeviceRun, length: int | None = length) -> Sequence[Timing]:
+            return [timing for timing in run.latency if timing.length == length]
+
+        timed(f"latency, {length} tokens, median", of_length)
+    timed("tokenization, median", lambda run: [run.tokenize])
+    timed("text to vector, median", lambda run: [run.pipeline])
+    # One sample each: a difference can be shown, but not judged.
     if was.clock == "wall" and was.load and now.load:
-        single("load", "ms", was.load, now.load, now.load / was.load - 1.0)
+        found.append(Difference("load", "ms", was.load, now.load, now.load / was.load - 1.0, None, "unknown"))
     if was.memory and now.memory:
-        rise, rise_now = (run.memory.warm.anon_mib - run.memory.start.anon_mib for run in (was, now) if run.memory)
-        single("anonymous memory over start, warm", "MiB", rise, rise_now, rise_now / rise - 1.0 if rise > 0 else 0.0)
+        rise, rise_now = (memory.warm.anon_mib - memory.start.anon_mib for memory in (was.memory, now.memory))
+        change = rise_now / rise - 1.0 if rise > 0 else 0.0
+        what = "anonymous memory over start, warm"
+        found.append(Difference(what, "MiB", rise, rise_now, change, None, "unknown"))
     scores = {(a.task, a.name): a.spearman for a in was.accuracy}
     for entry in now.accuracy:
         twin = scores.get((entry.task, entry.name))
@@ -188,39 +177,30 @@ def _label(run: DeviceRun) -> str:
 
 
 def compare_results(old: BenchFile, new: BenchFile, seed: int = 0) -> list[Comparison]:
-    """Compare every device and runtime that both files hold.
-
-    Raises:
-        InputError: they have none in common.
-    """
+    """Compare every device and runtime that both files hold; `InputError` where they have none in common."""
     before, after = _groups(old, new)
     shared = [key for key in after if key in before]
     if not shared:
         raise InputError("the two results share no device, runtime and thread count: nothing to compare")
     out = []
     for key in shared:
-        was, now = before[key], after[key]
+        was, now = before[key][0], after[key][0]
         notes = []
-        if was[0].device.cpu != now[0].device.cpu:
-            notes.append(f"the processors differ: {was[0].device.cpu} and {now[0].device.cpu}")
-        loads = [run.state_before.load_1min if run.state_before else None for run in (was[0], now[0])]
+        if was.device.cpu != now.device.cpu:
+            notes.append(f"the processors differ: {was.device.cpu} and {now.device.cpu}")
+        loads = [run.state_before.load_1min if run.state_before else None for run in (was, now)]
         if loads[0] is not None and loads[1] is not None and abs(loads[0] - loads[1]) > BUSIER:
             notes.append(f"other work on the machine differed: load average {loads[0]:.1f}, then {loads[1]:.1f}")
-        if was[0].versions != now[0].versions:
+        if was.versions != now.versions:
             notes.append("runtime versions differ")
-        if was[0].artifact.sha256 == now[0].artifact.sha256:
+        if was.artifact.sha256 == now.artifact.sha256:
             notes.append("the same artifact in both: a difference is the machine's")
-        where = f"{now[0].artifact.runtime} on {now[0].device.name}" + (
-            ", native" if now[0].harness == "native" else ""
+        where = f"{now.artifact.runtime} on {now.device.name}" + (", native" if now.harness == "native" else "")
+        differences = tuple(_differences(before[key], after[key], seed))
+        out.append(
+            Comparison(where, f"{where}: {_label(was)}, then {_label(now)}", now.clock, differences, tuple(notes))
         )
-        title = f"{where}: {_label(was[0])}, then {_label(now[0])}"
-        out.append(Comparison(where, title, now[0].clock, tuple(_differences(was, now, seed)), tuple(notes)))
     return out
-
-
-def _rise(item: Difference) -> str:
-    now = f"{item.new:,.0f}" if item.unit == "instructions" else f"{item.new:.3g}"
-    return f"{item.what} rose by {100 * item.change:.1f} % to {now} {item.unit}"
 
 
 def regressions(comparisons: Sequence[Comparison], percent: float) -> list[str]:
@@ -228,9 +208,11 @@ def regressions(comparisons: Sequence[Comparison], percent: float) -> list[str]:
 
     Instruction counts repeat exactly, so on the emulator a busy machine does not trip this gate.
     """
-    return [
-        f"{one.where}: {_rise(item)} (gate {percent:g} %)"
-        for one in comparisons
-        for item in one.differences
-        if item.unit in ("ms", "instructions") and item.verdict == "slower" and 100 * item.change > percent
-    ]
+    lines = []
+    for one in comparisons:
+        for item in one.differences:
+            if item.unit in ("ms", "instructions") and item.verdict == "slower" and 100 * item.change > percent:
+                now = f"{item.new:,.0f}" if item.unit == "instructions" else f"{item.new:.3g}"
+                rose = f"{item.what} rose by {100 * item.change:.1f} % to {now} {item.unit}"
+                lines.append(f"{one.where}: {rose} (gate {percent:g} %)")
+    return lines

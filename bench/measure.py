@@ -7,15 +7,14 @@ Shapes: U distinct texts, N golden texts, D sentence width.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from msdc.bench.accuracy.sets import find_data_folder, select_sets
 from msdc.bench.accuracy.task import Settings, Task, plain
@@ -43,7 +42,10 @@ class BenchSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     runtimes: tuple[RuntimeName, ...] = Field(default=(), description="empty: every program the bundle holds")
-    lengths: tuple[int, ...] = Field(default=USUAL_LENGTHS, min_length=1, description="tokens with special ids")
+    # A length counts the two special ids, so it is at least 2.
+    lengths: Annotated[tuple[Annotated[int, Field(ge=2)], ...], AfterValidator(lambda n: tuple(sorted(set(n))))] = (
+        Field(default=USUAL_LENGTHS, min_length=1, description="tokens with special ids")
+    )
     runs: int = Field(default=100, ge=1, le=100_000, description="timed runs per length")
     warmup: int = Field(default=10, ge=0, le=10_000, description="untimed runs before them, per length")
     threads: int = Field(default=1, ge=1, le=256)
@@ -70,20 +72,9 @@ class BenchSettings(BaseModel):
         """Numbers of a vector that the tasks score; `InputError` for more than the bundle's."""
         return defaults_of(manifest).width(manifest.width, self.truncate_dim)
 
-    @field_validator("lengths")
-    @classmethod
-    def _lengths(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if any(length < 2 for length in value):
-            raise ValueError("a length counts the two special ids, so it is at least 2")
-        return tuple(sorted(set(value)))
-
 
 def settings_of(**values: Any) -> BenchSettings:
-    """Settings from options of the command line.
-
-    Raises:
-        InputError: one is unknown or out of range; names it.
-    """
+    """Settings from options of the command line; `InputError` names one that is unknown or out of range."""
     try:
         return BenchSettings(**values)
     except ValidationError as error:
@@ -102,21 +93,17 @@ class Tasks:
         """Distinct sentences of all tasks, in order of appearance."""
         return list(dict.fromkeys(text for _, _, data in self.loaded for text in data.texts()))
 
-    def score(self, model: Any, resamples: int = RESAMPLES) -> tuple[Accuracy, ...]:
+    def score(self, model: Any) -> tuple[Accuracy, ...]:
         """Scores of `model` (anything with `.encode`); each distinct sentence is encoded once."""
-        store = model if isinstance(model, VectorStore) else VectorStore(model)
+        store, settings = VectorStore(model), Settings(resamples=RESAMPLES)
         found = []
         for name, task, data in self.loaded:
-            scores = plain(task.score(store, data.content, Settings(resamples=resamples)).scores)
+            scores = plain(task.score(store, data.content, settings).scores)
             found.append(Accuracy(task=task.name, name=name, **scores))
         return tuple(found)
 
     def score_vectors(self, name: str, texts: Sequence[str], vectors_UD: np.ndarray) -> tuple[Accuracy, ...]:
-        """Scores of vectors [U, D] that a device computed for `texts`.
-
-        Raises:
-            MsdcError: another number of vectors came back.
-        """
+        """Scores of vectors [U, D] that a device computed for `texts`."""
         if not self.loaded:
             return ()
         if len(texts) != len(vectors_UD):
@@ -130,11 +117,7 @@ class Tasks:
 
 
 def collect(settings: BenchSettings) -> Tasks:
-    """Read the data of every requested task; names are those of `msdc evaluate`: graded-pairs, sts17/es-en, sts=FILE.
-
-    Raises:
-        InputError: an unknown task, absent or bad data, or a task that needs a second model.
-    """
+    """Read the data of every requested task, by the names of `msdc evaluate`: graded-pairs, sts17/es-en, sts=FILE."""
     found = select_sets(settings.tasks, find_data_folder(settings.data))
     for job in found.sets:
         if job.task.needs_reference:
@@ -142,20 +125,10 @@ def collect(settings: BenchSettings) -> Tasks:
     return Tasks(tuple((job.name, job.task, job.load()) for job in found.sets))
 
 
-@functools.lru_cache(maxsize=32)
-def _compressed(paths: tuple[Path, ...], hashes: tuple[str, ...]) -> int:
-    # `hashes` make another entry of a bundle that was exported again.
-    return deflated(paths)
-
-
 def artifact_of(bundle: Path, manifest: Manifest, runtime: RuntimeName) -> Artifact:
     """The artifact of one runtime: its program with external data, and what the device needs with it."""
     part, program_bytes = manifest.part(runtime), manifest.program_bytes(runtime)
     tokenizer = manifest.tokenizer.native_file or manifest.tokenizer.file
-    names = (*manifest.program_files(runtime), tokenizer)
-    compressed = _compressed(
-        tuple(bundle.resolve() / name for name in names), tuple(manifest.files[name].sha256 for name in names)
-    )
     return Artifact(
         bundle=manifest.name,
         runtime=runtime,
@@ -165,7 +138,7 @@ def artifact_of(bundle: Path, manifest: Manifest, runtime: RuntimeName) -> Artif
         sha256=manifest.files[part.file].sha256,
         parameters=manifest.model.parameters,
         bundle_bytes=program_bytes + manifest.files[tokenizer].bytes,
-        compressed_bytes=compressed,
+        compressed_bytes=deflated([bundle / name for name in (*manifest.program_files(runtime), tokenizer)]),
     )
 
 
@@ -189,9 +162,6 @@ def compare_golden(
     `golden` is what `msdc.export.golden.read_golden` returns. The reference is the artifact's own vector, not
     the float model's: the question is whether the device computes what the exporting machine computed. The cosine to
     the float model's vectors says what quantization costs.
-
-    Raises:
-        MsdcError: an unexpected number of rows or width, or a value that is not finite.
     """
     expected_ND = golden["vectors"].get(runtime)
     if expected_ND is None:
@@ -221,12 +191,10 @@ def parity_failures(runs: Sequence[DeviceRun]) -> list[str]:
     """One line per run whose golden vectors or token ids differ from those of the export."""
     found = []
     for run in runs:
-        if run.parity is None:
-            continue
-        if not vectors_agree(run.parity):
+        if run.parity is not None and not vectors_agree(run.parity):
             mean, least = f"{run.parity.mean_cosine:.4f}", f"{run.parity.min_cosine:.4f}"
             gates = f"(gates {PARITY_GATE} and {SINGLE_GATE:.3g})"
             found.append(f"{run.title}: golden vectors agree only to mean cosine {mean}, lowest {least} {gates}")
-        if not run.parity.ids_equal:
+        if run.parity is not None and not run.parity.ids_equal:
             found.append(f"{run.title}: {len(run.parity.ids_differ)} golden texts get other token ids")
     return found

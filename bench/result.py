@@ -12,13 +12,12 @@ Results measured elsewhere (an iPhone, a device farm, the log of an Android benc
 from __future__ import annotations
 
 import datetime
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from msdc.errors import InputError
 from msdc.export.runtimes import RuntimeName
@@ -82,13 +81,7 @@ class DeviceState(Record):
 
 
 def percentile(samples: Sequence[float], percent: float) -> float:
-    """Linear interpolation between the two nearest ranks (numpy's default, R type 7).
-
-    Raises:
-        InputError: no samples, or one that is not a finite number.
-    """
-    if not len(samples) or not all(math.isfinite(sample) for sample in samples):
-        raise InputError("a percentile needs at least one sample, and finite numbers only")
+    """Linear interpolation between the two nearest ranks (numpy's default, R type 7)."""
     return float(np.percentile(np.asarray(samples, dtype=np.float64), percent))
 
 
@@ -98,12 +91,9 @@ class Timing(Record):
     unit: Unit = "ms"
     length: Positive | None = Field(default=None, description="tokens with special ids; None for text in, vector out")
     warmup: Count = 0
-    samples: tuple[Sample, ...] = Field(min_length=1, max_length=MAX_SAMPLES)
-
-    @field_validator("samples")
-    @classmethod
-    def _rounded(cls, samples: tuple[float, ...]) -> tuple[float, ...]:
-        return tuple(round(sample, 6) for sample in samples)
+    samples: tuple[Annotated[Sample, AfterValidator(lambda sample: round(sample, 6))], ...] = Field(
+        min_length=1, max_length=MAX_SAMPLES
+    )
 
     @property
     def p50(self) -> float:
@@ -291,26 +281,20 @@ def _imported(raw: Any) -> Any:
 
 
 def parse_result(raw: Any, where: str) -> BenchFile:
-    """A `BenchFile` from parsed JSON: of ours of any format, one run, or runs from elsewhere.
-
-    Raises:
-        InputError: it does not fit the schema; names the first such field.
-    """
+    """A `BenchFile` from parsed JSON: of ours of any format, one run, or runs from elsewhere."""
     ours = isinstance(raw, dict) and "kind" in raw
     if ours and raw["kind"] not in ("bench", "device-run"):
         raise InputError(f'{where}: not a result file (no "kind": "bench" or "device-run")')
     if ours and raw.get("format") not in (1, FORMAT):
         raise InputError(f"{where}: result format {raw.get('format')!r}; this version reads up to {FORMAT}")
+    change = _imported if not ours else _upgraded if raw["format"] == 1 else (lambda run: run)
     try:
-        if not ours:
-            rows = raw if isinstance(raw, list) else [raw]
-            return BenchFile(runs=tuple(DeviceRun.model_validate(_imported(row)) for row in rows))
-        old = raw["format"] == 1
-        if raw["kind"] == "device-run":
-            return BenchFile(runs=(DeviceRun.model_validate(_upgraded(raw) if old else raw),))
-        if old and isinstance(raw.get("runs"), list):
-            raw = {**raw, "format": FORMAT, "runs": [_upgraded(run) for run in raw["runs"]]}
-        return BenchFile.model_validate(raw)
+        if ours and raw["kind"] == "bench":
+            runs = raw.get("runs", ())
+            runs = [change(run) for run in runs] if isinstance(runs, list) else runs
+            return BenchFile.model_validate({**raw, "format": FORMAT, "runs": runs})
+        rows = raw if isinstance(raw, list) else [raw]
+        return BenchFile(runs=tuple(DeviceRun.model_validate(change(run)) for run in rows))
     except ValidationError as error:
         first = error.errors()[0]
         hint = "" if ours else " (a result from elsewhere needs artifact, device, latency)"
@@ -319,45 +303,24 @@ def parse_result(raw: Any, where: str) -> BenchFile:
 
 
 def read_result(path: Path) -> BenchFile:
-    """A result file of ours, or one from elsewhere.
-
-    Raises:
-        InputError: neither; names the first field that does not fit.
-    """
+    """A result file of ours, or one from elsewhere."""
     return parse_result(read_json(path), str(path))
 
 
 def result_files(paths: Sequence[Path]) -> list[Path]:
-    """The named files, and the `*.json` files of the named folders.
-
-    Raises:
-        InputError: a folder without results, or no file named.
-    """
+    """The named files, and the `*.json` files of the named folders."""
     files: list[Path] = []
     for path in paths:
-        if path.is_dir():
-            inside = sorted(path.glob("*.json"))
-            if not inside:
-                raise InputError(f"{path}: no result file (*.json) in this folder")
-            files += inside
-        else:
-            files.append(path)
-    if not files:
-        raise InputError("no result file named")
+        inside = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        if not inside:
+            raise InputError(f"{path}: no result file (*.json) in this folder")
+        files += inside
     return files
 
 
 def read_results(paths: Sequence[Path]) -> BenchFile:
-    """The results of several files and folders as one; duplicate runs are dropped.
-
-    Raises:
-        InputError: a file that is not a result, a folder without results, or no file named.
-    """
-    files = result_files(paths)
-    runs: dict[str, DeviceRun] = {}
-    models: dict[str, ModelScores] = {}
-    for path in files:
-        found = read_result(path)
-        runs |= {run.model_dump_json(): run for run in found.runs}
-        models |= {model.model_dump_json(): model for model in found.models}
+    """The results of several files and folders as one; duplicate runs are dropped."""
+    found = [read_result(path) for path in result_files(paths)]
+    runs = {run.model_dump_json(): run for file in found for run in file.runs}
+    models = {model.model_dump_json(): model for file in found for model in file.models}
     return BenchFile(runs=tuple(runs.values()), models=tuple(models.values()))

@@ -35,11 +35,7 @@ def find(program: str) -> str | None:
 
 
 def require(*programs: str) -> list[str]:
-    """Paths of `programs`.
-
-    Raises:
-        MsdcError: one is missing; names the packages to install.
-    """
+    """Paths of `programs`; `MsdcError` names the packages of missing ones."""
     absent = missing(programs)
     if absent:
         packages = " ".join(dict.fromkeys(PACKAGES.get(name, name) for name in absent))

@@ -6,8 +6,7 @@ Records name classes as text: `msdc bench --help` imports no device, and the hos
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from msdc.errors import InputError
 
@@ -15,57 +14,40 @@ if TYPE_CHECKING:
     from msdc.bench.devices.base import Device
 
 
-@dataclass(frozen=True)
-class DeviceKind:
-    """One kind of device.
+class DeviceKind(NamedTuple):
+    """One kind: the `module:class` of its `Device`, and what the help prints after the name (`adb[:SERIAL]`)."""
 
-    `target` is the `module:class` of its `Device`; `arguments` is what the help prints after the name
-    (`adb[:SERIAL]`); `command` is the `module:attribute` of a click command that `msdc bench NAME ...` runs, for
-    set-up.
-    """
-
-    name: str
     target: str
     arguments: str = ""
-    command: str | None = None
 
 
-_KINDS = (
-    DeviceKind("host", "msdc.bench.devices.host:HostDevice"),
-    DeviceKind("python", "msdc.bench.devices.host:PythonDevice"),
-    DeviceKind("adb", "msdc.bench.devices.adb:AdbDevice", "[:SERIAL]"),
-    DeviceKind(
-        "emulator",
-        "msdc.bench.devices.emulator:EmulatorDevice",
-        "[:a53|a76|i8mm]",
-        "msdc.bench.devices.emulator_image:command",
-    ),
-    DeviceKind("browser", "msdc.bench.devices.web.browser:BrowserDevice", "[:chromium|firefox|webkit]"),
-    DeviceKind("link", "msdc.bench.devices.web.link:LinkDevice", "[:NAME]"),
-)
-DEVICES: dict[str, DeviceKind] = {kind.name: kind for kind in _KINDS}
+DEVICES = {
+    "host": DeviceKind("msdc.bench.devices.host:HostDevice"),
+    "python": DeviceKind("msdc.bench.devices.host:PythonDevice"),
+    "adb": DeviceKind("msdc.bench.devices.adb:AdbDevice", "[:SERIAL]"),
+    "emulator": DeviceKind("msdc.bench.devices.emulator:EmulatorDevice", "[:a53|a76|i8mm]"),
+    "browser": DeviceKind("msdc.bench.devices.web.browser:BrowserDevice", "[:chromium|firefox|webkit]"),
+    "link": DeviceKind("msdc.bench.devices.web.link:LinkDevice", "[:NAME]"),
+}
 
 
 def usage() -> str:
     """Every device name with its argument, as the help of `--device` prints them."""
-    return ", ".join(kind.name + kind.arguments for kind in DEVICES.values())
+    return ", ".join(name + kind.arguments for name, kind in DEVICES.items())
 
 
-def load(target: str) -> Any:
-    """The object that `module:attribute` names."""
-    module, attribute = target.split(":")
-    return getattr(importlib.import_module(module), attribute)
+def device_class(kind: str) -> type[Device]:
+    """The class of a kind of device."""
+    module, name = DEVICES[kind].target.split(":")
+    found: type[Device] = getattr(importlib.import_module(module), name)
+    return found
 
 
 def open_devices(specs: str) -> list[Device]:
-    """Devices of a comma-separated list (`host,adb:XYZ,emulator:a53`), or of `all`; duplicates are dropped.
-
-    Raises:
-        InputError: an empty list or an unknown name.
-    """
+    """Devices of a comma-separated list (`host,adb:XYZ,emulator:a53`), or of `all`; duplicates are dropped."""
     names = [part.strip() for part in specs.split(",") if part.strip()]
     if "all" in names:
-        names = [spec for kind in DEVICES.values() for spec in load(kind.target).available()]
+        names = [spec for kind in DEVICES for spec in device_class(kind).available()]
     if not names:
         raise InputError("no device named; try --device host")
     devices: list[Device] = []
@@ -73,5 +55,5 @@ def open_devices(specs: str) -> list[Device]:
         kind, _, argument = spec.partition(":")
         if kind not in DEVICES:
             raise InputError(f"unknown device {kind!r}; known: {', '.join(DEVICES)} and all")
-        devices.append(load(DEVICES[kind].target)(argument or None))
+        devices.append(device_class(kind)(argument or None))
     return devices

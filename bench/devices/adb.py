@@ -1,6 +1,8 @@
 """A device with adbd, Android or any Linux: push, run under a time limit, pull, and remove everything.
 
-Its battery, temperatures and frequencies are read through its shell; absent sources give None.
+Additions to adb: `adb shell` exits with code 0 when the device dies, so every script ends with a sentinel line that
+must arrive; `adb push` renames the file when the target folder is missing, so folders are created first; several
+devices may be attached, so the serial is always given.
 """
 
 from __future__ import annotations
@@ -15,35 +17,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from msdc.bench.devices.adb_client import Adb, DeviceGone, attached, choose_serial
+from msdc.bench.devices import runner_protocol as protocol
 from msdc.bench.devices.base import Device, Job, open_jobs
-from msdc.bench.devices.runner_protocol import (
-    ANSWER,
-    MAX_ANSWER_BYTES,
-    REQUEST,
-    USAGE_CODE,
-    VECTORS,
-    Answer,
-    bundle_files,
-    device_info,
-    device_run,
-    read_answer,
-    runner_error,
-    sentinel,
-    write_request,
-)
 from msdc.bench.measure import BenchSettings
 from msdc.bench.result import Clock, DeviceRun, DeviceState
-from msdc.bench.system_programs import find, last_words, require
+from msdc.bench.system_programs import find, last_words, require, run_tool
 from msdc.bench.toolchain.build import RunnerBuild, can_build, native_runner
 from msdc.errors import InputError, MsdcError
 from msdc.files import sha256_file
-from msdc.processes import Finished
+from msdc.processes import Finished, run_program
 from msdc.progress import say, track
 
+# A serial of this form comes from `adb connect` and is forgotten when the server restarts.
+NETWORK_SERIAL = re.compile(r"^[\w.\-]+:\d+$")
 PLACES = ("/data/local/tmp", "/tmp")
 PREFIX = "msdc-run-"
-SPARE_BYTES = 4 * 1024 * 1024
 # Added to the device's own limit: for start-up, for the answer, and for devices without `timeout`.
 GRACE_S = 20.0
 COME_BACK_S = 20.0
@@ -51,12 +39,10 @@ COME_BACK_S = 20.0
 DAMAGED = ("sha256 differs", "bytes where the manifest says", "seal does not match")
 FOREIGN = ("exec format error", "syntax error", "not executable", "wrong elf class", "cannot execute",
            "invalid elf header")  # fmt: skip
-# One line per fact: path, equals sign, first line of the file. dumpsys reports the battery where /sys does not.
+# One line per fact: path, equals sign, first line of the file. Absent sources print nothing.
 SCRIPT = """
 for f in /sys/class/thermal/thermal_zone*/type /sys/class/thermal/thermal_zone*/temp \\
-    /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq /sys/class/power_supply/*/type \\
-    /sys/class/power_supply/*/capacity /sys/class/power_supply/*/status /sys/class/power_supply/*/temp \\
-    /proc/loadavg; do
+    /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq /proc/loadavg; do
     if [ -r "$f" ]; then echo "$f=$(head -n 1 "$f" 2>/dev/null)"; fi
 done
 if command -v dumpsys >/dev/null 2>&1; then
@@ -64,9 +50,120 @@ if command -v dumpsys >/dev/null 2>&1; then
 fi
 true
 """
-CHARGING = {"charging": True, "full": True, "discharging": False, "not charging": False}
 # BatteryManager.BATTERY_STATUS_*
 DUMPSYS_STATUS = {"2": True, "3": False, "4": False, "5": True}
+
+
+class DeviceGone(MsdcError):
+    """The device or the adb server stopped answering."""
+
+
+def attached(program: str) -> dict[str, str]:
+    """Serial -> state of every attached device."""
+    listing = run_tool([program, "devices"], "adb devices", timeout_s=30)
+    rows = (line.strip().partition("\t") for line in listing.splitlines())
+    return {serial: state.strip() for serial, separator, state in rows if separator}
+
+
+def choose_serial(program: str, asked: str | None) -> str:
+    """The serial to use: exactly the requested one, or the only one attached; `InputError` lists the attached ones."""
+    found = attached(program)
+    if asked is None:
+        ready = [serial for serial, state in found.items() if state == "device"] or list(found)
+        if len(ready) != 1:
+            which = "plug one in with USB debugging on" if not ready else "name one of adb:" + ", adb:".join(ready)
+            raise InputError(f"{len(ready)} devices attached: {which}")
+        (asked,) = ready
+    # A prefix is refused, even a unique one: another phone of a rack would be measured by mistake.
+    if asked not in found:
+        raise InputError(f"no device with serial {asked}; attached: {', '.join(found) or 'none'}")
+    if found[asked] != "device":
+        raise MsdcError(f"device {asked} is {found[asked]}: unlock it, allow USB debugging, check the connection")
+    return asked
+
+
+class Adb:
+    """The device with one serial. `program` is the path of adb; the server is that of the environment."""
+
+    def __init__(self, serial: str, program: str | None = None) -> None:
+        self.serial = serial
+        self.program = program or require("adb")[0]
+
+    def _run(self, *arguments: str, timeout_s: float = 600.0, grows: tuple[Path, int] | None = None) -> Finished | None:
+        return run_program([self.program, "-s", self.serial, *arguments], timeout_s=timeout_s, grows=grows)
+
+    def shell(self, script: str, *, timeout_s: float = 180.0) -> Finished:
+        """Run a POSIX shell script on the device.
+
+        Raises:
+            DeviceGone: the end of the script did not arrive, whatever the exit code of adb.
+        """
+        done = self.run_long(script, timeout_s=timeout_s)
+        if done is None:
+            raise DeviceGone(f"device {self.serial}: no answer to adb shell in {timeout_s:g} s")
+        return done
+
+    def run_long(self, script: str, *, timeout_s: float) -> Finished | None:
+        """Like `shell` for a long script; None after `timeout_s`, when it may still run on the device."""
+        mark = f"msdc-end-{secrets.token_hex(6)}"
+        # The mark is on a line of its own, whatever the script's output ends with; printf is one write.
+        done = self._run("shell", f"( {script}\n); printf '\\n%s %s\\n' {mark} $?", timeout_s=timeout_s)
+        if done is None:
+            return None
+        match = re.search(rf"\r?\n{mark} (\d{{1,3}})\s*\Z", done.output)
+        if match is None:
+            word = last_words(done.errors) or last_words(done.output)
+            raise DeviceGone(f"device {self.serial} went away while a command ran" + (f" ({word})" if word else ""))
+        return Finished(int(match[1]), done.output[: match.start()], done.errors)
+
+    def push(self, files: Sequence[Path], folder: str) -> None:
+        """Copy files into an existing folder of the device."""
+        # The trailing slash makes a missing folder an error instead of a new name.
+        done = self._run("push", *(str(path.absolute()) for path in files), f"{folder}/")
+        if done is None or done.code != 0:
+            output = "no answer from adb push" if done is None else f"{done.output}\n{done.errors}"
+            full = "its disk is full: " if "No space left" in output else ""
+            raise MsdcError(f"device {self.serial}: {full}cannot copy to {folder} ({last_words(output)})")
+
+    def pull(self, remote: str, local: Path, max_bytes: int) -> None:
+        """Copy one file of at most `max_bytes` from the device."""
+        done = self._run("pull", remote, str(local.absolute()), grows=(local, max_bytes))
+        if done is None or done.code != 0 or not local.is_file():
+            word = "no answer" if done is None else last_words(f"{done.output}\n{done.errors}")
+            raise DeviceGone(f"device {self.serial}: {remote} did not come back ({word})")
+
+    def answers(self) -> bool:
+        """Whether the device runs a command now; a network device is connected again."""
+        with contextlib.suppress(MsdcError):
+            if NETWORK_SERIAL.match(self.serial):
+                connect(self.serial, self.program)
+            return self.shell("true", timeout_s=30).code == 0
+        return False
+
+    def come_back(self, timeout_s: float) -> bool:
+        """Wait for a device that went away; returns whether it is back."""
+        end = time.monotonic() + timeout_s
+        while not (back := self.answers()) and time.monotonic() < end:
+            time.sleep(0.5)
+        return back
+
+
+def connect(address: str, program: str) -> None:
+    """`adb connect`: attach a device on the network, anew where adb keeps a dead connection to it."""
+    state = attached(program).get(address)
+    if state == "device":
+        return
+    if state is not None:
+        disconnect(address, program)
+    output = run_tool([program, "connect", address], "adb connect", timeout_s=30)
+    if "connected to" not in output:
+        raise DeviceGone(f"cannot connect to {address}: {last_words(output)}")
+
+
+def disconnect(address: str, program: str) -> None:
+    """`adb disconnect`; errors are ignored."""
+    with contextlib.suppress(MsdcError, OSError):
+        run_tool([program, "disconnect", address], "adb disconnect", timeout_s=30)
 
 
 @dataclass(frozen=True)
@@ -85,20 +182,20 @@ class RemoteFolder:
 
     def __init__(self, adb: Adb, nonce: str) -> None:
         self.adb = adb
-        self.nonce = nonce
+        self.name = f"{PREFIX}{nonce}"
         self.path = ""
 
     def __enter__(self) -> RemoteFolder:
         places = " ".join(PLACES)
-        name = f"{PREFIX}{self.nonce}"
         # First remove folders older than a day, left by runs whose host or device died. On a full disk the folder may
         # be created, but not its subfolders.
         script = f"""
             for d in {places}; do
                 if [ -d $d ] && [ -w $d ]; then
                     find $d -maxdepth 1 -name '{PREFIX}*' -mmin +1440 -exec rm -rf {{}} + 2>/dev/null
-                    mkdir $d/{name} && mkdir $d/{name}/lib $d/{name}/bundle && echo $d/{name} && exit 0
-                    rm -rf $d/{name}
+                    mkdir $d/{self.name} && mkdir $d/{self.name}/lib $d/{self.name}/bundle &&
+                        echo $d/{self.name} && exit 0
+                    rm -rf $d/{self.name}
                     exit 1
                 fi
             done
@@ -106,18 +203,27 @@ class RemoteFolder:
         done = self.adb.shell(script)
         if done.code != 0:
             word = last_words(f"{done.output}\n{done.errors}")
-            full = "No space left" in word
-            what = "its disk is full" if full else f"no writable folder among {places}"
-            raise MsdcError(f"device {self.adb.serial}: {what}" + ("" if full or not word else f" ({word})"))
+            what = "its disk is full" if "No space left" in word else f"no writable folder among {places}"
+            raise MsdcError(f"device {self.adb.serial}: {what} ({word})")
         # What the device prints is not trusted: it only chooses among the paths that were asked for.
         answer = (done.output.strip().splitlines() or [""])[-1].strip()
-        known = [f"{place}/{name}" for place in PLACES]
+        known = [f"{place}/{self.name}" for place in PLACES]
         if answer not in known:
             raise MsdcError(f"device {self.adb.serial}: made {answer[:60]!r} instead of {' or '.join(known)}")
         self.path = answer
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        cleaned = False
+        with contextlib.suppress(MsdcError):
+            cleaned = self._cleanup() or (self.adb.come_back(COME_BACK_S) and self._cleanup())
+        if not cleaned:
+            line = f"{self.path} could not be removed from device {self.adb.serial}: it does not answer"
+            if error is None:
+                raise MsdcError(line)
+            error.args = (f"{error}; {line}",)
+
+    def _cleanup(self) -> bool:
         # The shell that started the runner leads its process group and wrote its id to `pid`. (dash accepts no "--"
         # after a signal number; mksh and toybox need none.)
         script = f"""
@@ -125,48 +231,19 @@ class RemoteFolder:
             if [ -s pid ]; then kill -9 -$(cat pid) 2>/dev/null; fi
             cd / && rm -rf {self.path}
             [ ! -e {self.path} ]"""
-        try:
-            cleaned = self._cleanup(script)
-        except MsdcError:
-            cleaned = False
-        if not cleaned:
-            line = f"{self.path} could not be removed from device {self.adb.serial}: it does not answer"
-            if error is None:
-                raise MsdcError(line)
-            error.args = (f"{error}; {line}",)
-
-    def _cleanup(self, script: str) -> bool:
-        try:
+        with contextlib.suppress(DeviceGone):
             return self.adb.shell(script).code == 0
-        except DeviceGone:
-            return self.adb.come_back(COME_BACK_S) and self.adb.shell(script).code == 0
-
-    def free_bytes(self) -> int | None:
-        """Free space on the folder's disk, None where the device does not report it."""
-        done = self.adb.shell(f"df -k {self.path} | tail -n 1")
-        columns = done.output.split()
-        # Filesystem, blocks, used, available, ...; a long first column may be on a line of its own.
-        numbers = [int(word) for word in columns if word.isdigit()]
-        return numbers[2] * 1024 if done.code == 0 and len(numbers) >= 3 else None
+        return False
 
     def push(self, files: Sequence[Path], folder: str = "") -> None:
-        """Copy files into the folder or one of its subfolders.
-
-        Raises:
-            MsdcError: the disk is full, or the device went away.
-        """
+        """Copy files into the folder or one of its subfolders."""
         self.adb.push(files, f"{self.path}/{folder}".rstrip("/"))
 
     def check(self, files: Sequence[Path], folder: str = "") -> None:
-        """Compare the pushed files with their sha256, where the device has sha256sum.
-
-        Raises:
-            MsdcError: a file differs.
-        """
-        place = f"{self.path}/{folder}".rstrip("/")
+        """Compare the pushed files with their sha256, where the device has sha256sum; `MsdcError` where one differs."""
         # With "./" in front, no name is taken for an option.
         names = " ".join(shlex.quote(f"./{path.name}") for path in files)
-        done = self.adb.shell(f"cd {place} && sha256sum {names}", timeout_s=300)
+        done = self.adb.shell(f"cd {self.path}/{folder} && sha256sum {names}", timeout_s=300)
         if done.code == 127:
             return
         rows = (line.split(maxsplit=1) for line in done.output.splitlines())
@@ -185,73 +262,40 @@ def _start_line(runner: RunnerBuild, timeout_s: float) -> str:
         echo $$ > pid
         limit=""
         if command -v timeout >/dev/null 2>&1; then limit="timeout -s KILL {int(timeout_s) + 1}"; fi
-        LD_LIBRARY_PATH="$PWD/lib" $limit {program} {REQUEST}"""
+        LD_LIBRARY_PATH="$PWD/lib" $limit {program} {protocol.REQUEST}"""
 
 
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def parse_facts(text: str) -> dict[str, str]:
-    """path -> value of the lines that `SCRIPT` prints."""
-    pairs = (line.partition("=") for line in text.splitlines())
-    return {path.strip(): value.strip() for path, separator, value in pairs if separator and value.strip()}
-
-
-def _thermal(facts: Mapping[str, str]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for path, value in facts.items():
-        match = re.fullmatch(r"(/sys/class/thermal/(thermal_zone\d+))/temp", path)
-        number = _number(value) if match else None
-        if match is None or number is None:
-            continue
-        name = facts.get(f"{match[1]}/type", match[2])
-        # Zones report thousandths of a degree, with some vendors whole degrees. Two zones may share a type.
-        celsius = number / 1000 if abs(number) >= 1000 else number
-        found[name if name not in found else f"{name} {match[2]}"] = round(celsius, 2)
-    return found
-
-
-def _battery(facts: Mapping[str, str]) -> tuple[float | None, float | None, bool | None]:
-    """Percent, degrees Celsius, charging."""
-    folder = next(
-        (path.removesuffix("/type") for path, value in facts.items()
-         if path.startswith("/sys/class/power_supply/") and path.endswith("/type") and value == "Battery"),
-        None,
-    )  # fmt: skip
-    percent = tenths = charging = None
-    if folder is not None:
-        percent = _number(facts.get(f"{folder}/capacity", ""))
-        tenths = _number(facts.get(f"{folder}/temp", ""))
-        charging = CHARGING.get(facts.get(f"{folder}/status", "").lower())
-    if percent is None:
-        percent = _number(facts.get("dumpsys.level", ""))
-    if tenths is None:
-        tenths = _number(facts.get("dumpsys.temperature", ""))
-    if charging is None:
-        charging = DUMPSYS_STATUS.get(facts.get("dumpsys.status", ""))
-    return percent, None if tenths is None else tenths / 10, charging
+def _number(facts: Mapping[str, str], path: str) -> float | None:
+    with contextlib.suppress(ValueError, IndexError):
+        return float(facts.get(path, "").split()[0])
+    return None
 
 
 def parse_state(text: str) -> DeviceState:
-    """The device state in the output of `SCRIPT`."""
-    facts = parse_facts(text)
-    percent, celsius, charging = _battery(facts)
-    speeds = sorted(
-        (int(match[1]), number / 1000)
-        for path, value in facts.items()
-        if (match := re.search(r"/cpu(\d+)/cpufreq/", path)) and (number := _number(value)) is not None
-    )
+    """The device state in the output of `SCRIPT`: lines of path, equals sign, value."""
+    pairs = (line.partition("=") for line in text.splitlines())
+    facts = {path.strip(): value.strip() for path, _, value in pairs}
+    thermal: dict[str, float] = {}
+    speeds: dict[int, float] = {}
+    for path in facts:
+        number = _number(facts, path)
+        if number is None:
+            continue
+        if match := re.fullmatch(r"(/sys/class/thermal/(thermal_zone\d+))/temp", path):
+            name = facts.get(f"{match[1]}/type", match[2])
+            # Zones report thousandths of a degree, with some vendors whole degrees. Two zones may share a type.
+            celsius = number / 1000 if abs(number) >= 1000 else number
+            thermal[name if name not in thermal else f"{name} {match[2]}"] = round(celsius, 2)
+        elif match := re.search(r"/cpu(\d+)/cpufreq/", path):
+            speeds[int(match[1])] = number / 1000
+    tenths = _number(facts, "dumpsys.temperature")
     return DeviceState(
-        battery_percent=percent,
-        battery_c=celsius,
-        charging=charging,
-        thermal_c=_thermal(facts),
-        cpu_mhz=tuple(mhz for _, mhz in speeds),
-        load_1min=_number(facts.get("/proc/loadavg", "").split(" ")[0]),
+        battery_percent=_number(facts, "dumpsys.level"),
+        battery_c=None if tenths is None else tenths / 10,
+        charging=DUMPSYS_STATUS.get(facts.get("dumpsys.status", "")),
+        thermal_c=thermal,
+        cpu_mhz=tuple(speeds[cpu] for cpu in sorted(speeds)),
+        load_1min=_number(facts, "/proc/loadavg"),
     )
 
 
@@ -270,60 +314,52 @@ def out_of_memory(adb: Adb, elapsed_s: float) -> str | None:
         for line in reversed(lines):
             match = re.search(r"\[ *(\d+)\.\d+\](?:\[.*?\])? *(.*Killed process.*)", line)
             if match and float(match[1]) >= float(uptime.split()[0]) - elapsed_s - 2:
-                return match[2][:160]
+                return f"out of memory on the device ({match[2][:160]})"
     return None
 
 
-def _failure(remote: Remote, job: Job, done: Finished, elapsed_s: float) -> MsdcError:
-    """Why the runner gave no answer."""
-    where, timeout_s = f"{job.runtime} on {remote.adb.serial}", job.settings.timeout_s
+def _failure(adb: Adb, job: Job, done: Finished | None, elapsed_s: float) -> MsdcError:
+    """Why the runner gave no answer; `done` is None where the host stopped it."""
+    where, timeout_s, kind = f"{job.runtime} on {adb.serial}", job.settings.timeout_s, MsdcError
+    if done is None or (done.code in (137, 124, 9) and elapsed_s >= timeout_s):
+        return MsdcError(f"{where}: no result after {timeout_s:g} s; stopped")
     # Without adb's newer protocol both streams are mixed.
     output = f"{done.errors}\n{done.output}"
-    word, tail = runner_error(output), last_words(output)
+    word, tail = protocol.runner_error(output), last_words(output)
     if word is not None:
+        line = word
         if "disk full" in word or "No space left" in word:
-            return MsdcError(f"{where}: the device's disk is full ({word})")
-        # The host checked the bundle before the push, so a bundle damaged on the device was damaged on its way.
-        if any(sign in word for sign in DAMAGED):
-            return MsdcError(f"{where}: the bundle was damaged on its way to the device ({word}); run again")
-        return (InputError if done.code == USAGE_CODE else MsdcError)(f"{where}: {word}")
-    # The file is present and intact (its hash was compared), so "not found" is its interpreter or its format.
-    if done.code in (126, 127) or any(sign in output.lower() for sign in FOREIGN):
-        return MsdcError(f"{where}: the runner is not a program for this device ({tail or 'not started'})")
-    if done.code in (137, 124, 9):
-        if elapsed_s >= timeout_s:
-            return MsdcError(f"{where}: no result after {timeout_s:g} s; stopped")
-        word = out_of_memory(remote.adb, elapsed_s)
-        if word is not None:
-            return MsdcError(f"{where}: out of memory on the device ({word})")
-        return MsdcError(f"{where}: the runner was killed (out of memory? the device's log does not say)")
-    if done.code > 128:
-        return MsdcError(f"{where}: the runner was ended by signal {done.code - 128}")
-    return MsdcError(f"{where}: the runner ended with code {done.code} and no result" + (f" ({tail})" if tail else ""))
+            line = f"the device's disk is full ({word})"
+        elif any(sign in word for sign in DAMAGED):
+            # The host checked the bundle before the push, so a bundle damaged on the device was damaged on its way.
+            line = f"the bundle was damaged on its way to the device ({word}); run again"
+        elif done.code == protocol.USAGE_CODE:
+            kind = InputError
+    elif done.code in (126, 127) or any(sign in output.lower() for sign in FOREIGN):
+        # The file is present and intact (its hash was compared), so "not found" is its interpreter or its format.
+        line = f"the runner is not a program for this device ({tail})"
+    elif done.code in (137, 124, 9):
+        line = out_of_memory(adb, elapsed_s) or "the runner was killed (out of memory? the device's log does not say)"
+    else:
+        line = f"the runner ended with code {done.code} and no result ({tail})"
+    return kind(f"{where}: {line}")
 
 
-def _run_in(folder: RemoteFolder, remote: Remote, job: Job, runner: RunnerBuild, local: Path) -> Answer:
+def _run_in(folder: RemoteFolder, remote: Remote, job: Job, runner: RunnerBuild, local: Path) -> protocol.Answer:
     """Push, run, pull."""
-    adb, timeout_s = remote.adb, job.settings.timeout_s
-    where = f"{job.runtime} on {adb.serial}"
-    nonce, asked = write_request(job, local, f"{folder.path}/bundle", folder.path, remote.clock)
-    program, bundle = ([runner.program, *asked], [job.bundle / name for name in bundle_files(job)])
-    needed = sum(path.stat().st_size for path in (*program, *runner.libraries, *bundle)) + SPARE_BYTES
-    free = folder.free_bytes()
-    if free is not None and free < needed:
-        raise MsdcError(
-            f"device {adb.serial}: its disk is full: {free / 2**20:.0f} MiB free, the run needs {needed / 2**20:.0f}"
-        )
-    folder.push(program)
-    if runner.libraries:
-        folder.push(runner.libraries, "lib")
-    folder.push(bundle, "bundle")
+    adb = remote.adb
+    nonce, asked = protocol.write_request(job, local, f"{folder.path}/bundle", folder.path, remote.clock)
+    program = [runner.program, *asked]
+    pushed = {"": program, "lib": runner.libraries}
+    for name, files in (pushed | {"bundle": [job.bundle / name for name in protocol.bundle_files(job)]}).items():
+        if files:
+            folder.push(files, name)
     # The runner itself checks the bundle's files against the manifest; the runner is checked here.
-    folder.check(program)
-    if runner.libraries:
-        folder.check(runner.libraries, "lib")
+    for name, files in pushed.items():
+        if files:
+            folder.check(files, name)
     adb.shell(f"cd {folder.path} && chmod 755 {shlex.quote(f'./{runner.program.name}')} lib/* 2>/dev/null; true")
-    start = time.monotonic()
+    start, timeout_s = time.monotonic(), job.settings.timeout_s
     try:
         done = adb.run_long(f"cd {folder.path}{_start_line(runner, timeout_s)}", timeout_s=timeout_s + GRACE_S)
     except DeviceGone as error:
@@ -331,26 +367,18 @@ def _run_in(folder: RemoteFolder, remote: Remote, job: Job, runner: RunnerBuild,
         elapsed_s = time.monotonic() - start
         word = out_of_memory(adb, elapsed_s) if adb.come_back(COME_BACK_S) else None
         if word is not None:
-            raise MsdcError(f"{where}: out of memory on the device ({word})") from error
+            raise MsdcError(f"{job.runtime} on {adb.serial}: {word}") from error
         raise
-    elapsed_s = time.monotonic() - start
-    if done is None:
-        raise MsdcError(f"{where}: no result after {timeout_s:g} s; stopped")
-    hashes = sentinel(done.output, nonce)
+    hashes = protocol.sentinel(done.output, nonce) if done is not None else None
     if hashes is None:
-        raise _failure(remote, job, done, elapsed_s)
-    for name in (ANSWER, VECTORS):
-        adb.pull(f"{folder.path}/{name}", local / name, MAX_ANSWER_BYTES)
-    return read_answer(job, where, local, hashes, remote.clock)
+        raise _failure(adb, job, done, time.monotonic() - start)
+    for name in (protocol.ANSWER, protocol.VECTORS):
+        adb.pull(f"{folder.path}/{name}", local / name, protocol.MAX_ANSWER_BYTES)
+    return protocol.read_answer(job, f"{job.runtime} on {adb.serial}", local, hashes, remote.clock)
 
 
 def run_remote(remote: Remote, jobs: Sequence[Job]) -> Iterator[DeviceRun]:
-    """Run each job on a device that responds.
-
-    Raises:
-        InputError: the runner or the bundle is not for this device.
-        MsdcError: the device failed; files of the run are removed where it still responds.
-    """
+    """Run each job on a device that responds; where it fails, files of the run are removed if it still responds."""
     adb = remote.adb
     machine = adb.shell("uname -m").output.strip()
     model, release = (
@@ -369,14 +397,14 @@ def run_remote(remote: Remote, jobs: Sequence[Job]) -> Iterator[DeviceRun]:
         ):
             answer = _run_in(folder, remote, job, runner, Path(local))
             after = read_state(adb)
-        info = device_info(
+        info = protocol.device_info(
             answer[0],
             name=remote.name or model or adb.serial,
             kind=remote.kind,
             os=f"Android {release}" if release else "",
             emulated=remote.kind == "emulator",
         )
-        yield device_run(job, answer, info, runner, before=before, after=after, notes=remote.notes)
+        yield protocol.device_run(job, answer, info, runner, before=before, after=after, notes=remote.notes)
 
 
 class AdbDevice(Device):

@@ -65,7 +65,7 @@ class Device(ABC):
         """Measure each requested runtime of `bundle`; one result per artifact.
 
         Raises:
-            InputError: the bundle is damaged, lacks a requested runtime, or a length exceeds its longest input.
+            InputError: the bundle or a setting is bad.
             MsdcError: the device failed; an `Incomplete` carries the runs that were finished before.
         """
 
@@ -96,52 +96,33 @@ class Job:
         return with_prompt(self.settings.prompt_text(self.manifest), self.texts)
 
     def native_tokenizer(self) -> str:
-        """The file that the native core reads.
-
-        Raises:
-            InputError: a tokenizer.json that was not compiled at export; says why.
-        """
+        """The file that the native core reads; `InputError` says why a tokenizer.json was not compiled at export."""
         if self.manifest.tokenizer.native_file is None:
             raise InputError(f"{self.bundle}: {self.manifest.tokenizer.no_native()}")
         return self.manifest.tokenizer.native_file
 
     def scored(self, ids: Sequence[Sequence[int]], golden_ND: np.ndarray, vectors_UD: np.ndarray) -> dict[str, Any]:
-        """Artifact, parity and accuracy of a run whose device answered with ids and vectors.
-
-        Raises:
-            MsdcError: vectors of another number or width, or with NaN.
-        """
-        width = self.settings.vector_width(self.manifest)
+        """Artifact, parity and accuracy of a run whose device answered with ids and vectors."""
+        name, width = f"{self.manifest.name} {self.runtime}", self.settings.vector_width(self.manifest)
         return {
             "artifact": artifact_of(self.bundle, self.manifest, self.runtime),
             "parity": compare_golden(self.golden, self.runtime, ids, golden_ND),
-            "accuracy": self.tasks.score_vectors(
-                f"{self.manifest.name} {self.runtime}", self.texts, vectors_UD[:, :width]
-            ),
+            "accuracy": self.tasks.score_vectors(name, self.texts, vectors_UD[:, :width]),
         }
 
 
 def open_jobs(bundle: Path, settings: BenchSettings) -> list[Job]:
-    """One job per runtime that the settings name, in their order, or that the bundle holds.
-
-    Raises:
-        InputError: the bundle is damaged or lacks a requested runtime, a length exceeds its longest input, or a task's
-            data is absent or bad.
-    """
+    """One job per runtime that the settings name, in their order, or that the bundle holds."""
     bundle = bundle.resolve()
     manifest = read_manifest(bundle)
     check_files(bundle, manifest)
-    too_long = [length for length in settings.lengths if length > manifest.max_length]
-    if too_long:
-        raise InputError(
-            f"{bundle}: length {too_long[0]} exceeds the bundle's longest input of {manifest.max_length} tokens"
-        )
+    if max(settings.lengths) > manifest.max_length:
+        longest = f"the bundle's longest input of {manifest.max_length} tokens"
+        raise InputError(f"{bundle}: length {max(settings.lengths)} exceeds {longest}")
     held: list[RuntimeName] = [name for name in RUNTIMES.names() if name in manifest.runtimes]
-    if not held:
-        raise InputError(f"{bundle}: the bundle holds no program")
-    missing = [name for name in settings.runtimes if name not in held]
-    if missing:
-        raise InputError(f"{bundle}: no {missing[0]} program in it; export it with --runtime {missing[0]}")
+    for name in settings.runtimes:
+        if name not in held:
+            raise InputError(f"{bundle}: no {name} program in it; export it with --runtime {name}")
     settings.vector_width(manifest)
     tasks = collect(settings)
     return [Job(bundle, manifest, runtime, settings, tasks) for runtime in settings.runtimes or held]
@@ -155,10 +136,6 @@ def run_devices(devices: Sequence[Device], bundle: Path, settings: BenchSettings
 
     A single device that measured nothing raises its own error. Else a failure is recorded and the others continue;
     whatever a device raises is its failure, since its answers are not under our control.
-
-    Raises:
-        InputError: an option that none of the devices has; or the only device's input error.
-        MsdcError: the only device failed.
     """
     asked = {"--address": settings.address is not None, "--tls": settings.tls, "--expect": settings.expect != 1}
     named = [name for name, given in asked.items() if given]

@@ -18,20 +18,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from msdc.bench.devices.adb import Remote, run_remote
-from msdc.bench.devices.adb_client import Adb, attached, connect, disconnect, server_port
+from msdc.bench.devices import emulator_image
+from msdc.bench.devices.adb import Adb, Remote, disconnect, run_remote
 from msdc.bench.devices.base import Device, open_jobs
-from msdc.bench.devices.emulator_image import (
-    GUEST_ADBD_PORT,
-    PROGRAMS,
-    READY,
-    create_image,
-    find_image,
-    make_disk,
-)
 from msdc.bench.measure import BenchSettings
 from msdc.bench.result import DeviceRun
-from msdc.bench.system_programs import find, last_words, missing, require, run_tool
+from msdc.bench.system_programs import find, last_words, missing, require
 from msdc.bench.toolchain.build import can_build
 from msdc.errors import InputError, MsdcError
 from msdc.progress import say
@@ -59,12 +51,6 @@ def free_port() -> int:
         return port
 
 
-def _server_runs() -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        return probe.connect_ex(("127.0.0.1", server_port())) == 0
-
-
 class EmulatorMachine:
     """Boots on entry and ends on exit; `adb` reaches it in between."""
 
@@ -79,8 +65,7 @@ class EmulatorMachine:
         self.count = count
         self.ports = ports
         self.process: subprocess.Popen[bytes] | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._own_server = False
+        self._folder = contextlib.ExitStack()
         (self._adb_program,) = require("adb")
 
     @property
@@ -95,7 +80,7 @@ class EmulatorMachine:
 
     def _command(self, folder: Path) -> list[str]:
         (qemu,) = require("qemu-system-aarch64")
-        forwards = "".join(f",hostfwd=tcp:127.0.0.1:{port}-:{GUEST_ADBD_PORT}" for port in self.ports)
+        forwards = "".join(f",hostfwd=tcp:127.0.0.1:{port}-:{emulator_image.GUEST_ADBD_PORT}" for port in self.ports)
         counting = ["-icount", "shift=0,sleep=off"] if self.count else []
         # When msdc is killed, the virtual machine must end too.
         setpriv = find("setpriv")
@@ -114,39 +99,32 @@ class EmulatorMachine:
         ]  # fmt: skip
 
     def __enter__(self) -> EmulatorMachine:
-        self._own_server = not _server_runs()
-        self._folder = tempfile.TemporaryDirectory(prefix="msdc-emulator-")
-        folder = Path(self._folder.name)
+        folder = Path(self._folder.enter_context(tempfile.TemporaryDirectory(prefix="msdc-emulator-")))
         try:
-            make_disk(folder / "data.img", self.disk_mib)
+            emulator_image.make_disk(folder / "data.img", self.disk_mib)
             self.ports = self.ports or (free_port(),)
             with open(folder / "qemu", "wb") as log:
                 self.process = subprocess.Popen(
                     self._command(folder), cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                     stderr=log,
                 )  # fmt: skip
-            self._wait(folder)
+            self._wait(self.process, folder)
         except BaseException:
             self.__exit__()
             raise
         return self
 
-    def _wait(self, folder: Path) -> None:
-        assert self.process is not None
+    def _wait(self, process: subprocess.Popen[bytes], folder: Path) -> None:
         end = time.monotonic() + BOOT_TIMEOUT_S
         console = folder / "console"
         while time.monotonic() < end:
-            if self.process.poll() is not None:
-                word = last_words((folder / "qemu").read_bytes())
-                raise MsdcError(f"the emulator ended while it started: {word or 'no message from qemu'}")
-            if console.is_file() and READY.encode() in console.read_bytes():
-                with contextlib.suppress(MsdcError):
-                    connect(self.serial, self._adb_program)
-                    if self.adb.answers():
-                        return
+            if process.poll() is not None:
+                raise MsdcError(f"the emulator ended while it started: {last_words((folder / 'qemu').read_bytes())}")
+            if console.is_file() and emulator_image.READY.encode() in console.read_bytes() and self.adb.answers():
+                return
             time.sleep(0.1)
-        word = last_words(console.read_bytes()) if console.is_file() else ""
-        raise MsdcError(f"the emulator did not start in {BOOT_TIMEOUT_S:g} s ({word or 'nothing on its console'})")
+        word = last_words(console.read_bytes()) if console.is_file() else "nothing on its console"
+        raise MsdcError(f"the emulator did not start in {BOOT_TIMEOUT_S:g} s ({word})")
 
     def power_off(self) -> None:
         """Kill the machine without shutting it down."""
@@ -158,13 +136,7 @@ class EmulatorMachine:
         self.power_off()
         for port in self.ports:
             disconnect(f"127.0.0.1:{port}", self._adb_program)
-        # Stop an adb server that was started here and is not used by others.
-        if self._own_server and _server_runs():
-            with contextlib.suppress(MsdcError, OSError):
-                if not attached(self._adb_program):
-                    run_tool([self._adb_program, "kill-server"], "adb kill-server", timeout_s=30)
-        if self._folder is not None:
-            self._folder.cleanup()
+        self._folder.close()
 
 
 def counted(settings: BenchSettings) -> BenchSettings:
@@ -176,8 +148,7 @@ def counted(settings: BenchSettings) -> BenchSettings:
     if settings.threads > 1 or settings.affinity:
         raise InputError("the emulator has one processor: leave --threads and --affinity to other devices")
     few = {"runs": min(settings.runs, MOST_RUNS), "warmup": min(settings.warmup, MOST_WARMUP), "cooldown_s": 0.0}
-    tasks = settings.tasks if settings.tasks_asked else ()
-    return settings.model_copy(update={**few, "tasks": tasks})
+    return settings.model_copy(update=few | {"tasks": settings.tasks if settings.tasks_asked else ()})
 
 
 def emulated(machine: EmulatorMachine, cpu: str, notes: Sequence[str] = (NOTE,)) -> Remote:
@@ -194,7 +165,9 @@ class EmulatorDevice(Device):
     @classmethod
     def available(cls) -> Sequence[str]:
         """Every processor, where the image was created and a runner can be built."""
-        ready = not missing(PROGRAMS) and can_build("aarch64") and find_image() is not None
+        ready = (
+            not missing(emulator_image.PROGRAMS) and can_build("aarch64") and emulator_image.find_image() is not None
+        )
         return [f"emulator:{cpu}" for cpu in CPUS] if ready else ()
 
     def run(self, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:
@@ -206,5 +179,5 @@ class EmulatorDevice(Device):
         jobs = open_jobs(bundle, settings)
         if settings.progress:
             say(f"bench {jobs[0].manifest.name} on {self.spec}")
-        with EmulatorMachine(create_image(), cpu, memory_mib=MEMORY_MIB) as machine:
+        with EmulatorMachine(emulator_image.create_image(), cpu, memory_mib=MEMORY_MIB) as machine:
             return list(run_remote(emulated(machine, cpu), jobs))

@@ -12,11 +12,8 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-import click
-
 from msdc.bench.system_programs import require, run_tool
-from msdc.bench.toolchain.packages import SUITE, cached_folder, extract, recipe_key, unpack_download
-from msdc.commands import quiet_option
+from msdc.bench.toolchain.packages import SUITE, cached_folder, extract, recipe_key
 from msdc.errors import MsdcError
 from msdc.files import user_cache
 
@@ -71,43 +68,26 @@ def _recipe() -> dict[str, object]:
 def write_cpio(entries: Iterable[tuple[str, int, bytes]]) -> bytes:
     """An initramfs archive ("newc") of (name, mode, content); a folder has no content and comes before its files."""
     out = bytearray()
-
-    def add(name: str, mode: int, content: bytes, inode: int) -> None:
-        encoded = name.encode() + b"\0"
-        links = 2 if mode >> 12 == 0o4 else 1
+    for inode, (name, mode, content) in enumerate([*entries, ("TRAILER!!!", 0, b"")], start=1):
+        encoded, links = name.encode() + b"\0", 2 if mode >> 12 == 0o4 else 1
         fields = [inode, mode, 0, 0, links, 0, len(content), 0, 0, 0, 0, len(encoded), 0]
-        out.extend(b"070701" + b"".join(f"{field:08X}".encode() for field in fields) + encoded)
-        out.extend(b"\0" * (-len(out) % 4))
-        out.extend(content)
-        out.extend(b"\0" * (-len(out) % 4))
-
-    number = 0
-    for number, (name, mode, content) in enumerate(entries, start=1):
-        add(name, mode, content, number)
-    add("TRAILER!!!", 0, b"", number + 1)
+        for part in (b"070701" + b"".join(b"%08X" % field for field in fields) + encoded, content):
+            out += part + b"\0" * (-len(part) % 4)
     return bytes(out)
 
 
-def _initrd(busybox: bytes, modules: dict[str, bytes]) -> bytes:
+def _initrd(busybox: bytes, kernel: Path) -> bytes:
+    """The first file system: busybox and the modules of the unpacked kernel package."""
     folder, program = 0o040755, 0o100755
     entries = [(name, folder, b"") for name in ("bin", "modules", "newroot", "proc", "sys", "dev")]
     entries += [("init", program, INITRD_INIT.encode()), ("bin/busybox", program, busybox)]
-    entries += [(f"modules/{name}.ko", 0o100644, content) for name, content in modules.items()]
+    for name in MODULES:
+        found = list((kernel / "usr/lib/modules").glob(f"*/kernel/{name}.ko.xz"))
+        if len(found) != 1:
+            raise MsdcError(f"the kernel package holds no module {name}")
+        entries.append((f"modules/{Path(name).name}.ko", 0o100644, lzma.decompress(found[0].read_bytes())))
     # No time stamp: equal packages give equal bytes.
     return gzip.compress(write_cpio(entries), compresslevel=1, mtime=0)
-
-
-def _modules(kernel: Path) -> dict[str, bytes]:
-    folders = list((kernel / "usr/lib/modules").glob("*/kernel"))
-    if len(folders) != 1:
-        raise MsdcError("the kernel package holds no modules where they were expected")
-    found = {}
-    for name in MODULES:
-        path = folders[0] / f"{name}.ko.xz"
-        if not path.is_file():
-            raise MsdcError(f"the kernel package holds no module {name}")
-        found[path.name.removesuffix(".ko.xz")] = lzma.decompress(path.read_bytes())
-    return found
 
 
 def _root_tree(root: Path) -> None:
@@ -124,11 +104,7 @@ def _root_tree(root: Path) -> None:
 
 
 def make_disk(target: Path, mib: int, tree: Path | None = None) -> None:
-    """An ext4 disk image of `mib` MiB, holding `tree` where one is given.
-
-    Raises:
-        MsdcError: mke2fs is missing or failed.
-    """
+    """An ext4 disk image of `mib` MiB, holding `tree` where one is given."""
     (mke2fs,) = require("mke2fs")
     with open(target, "wb") as handle:
         handle.truncate(mib * 1024 * 1024)
@@ -139,13 +115,11 @@ def make_disk(target: Path, mib: int, tree: Path | None = None) -> None:
 
 def _make(stage: Path) -> None:
     work = stage / "work"
-    extract(PACKAGES, (KERNEL,), work / "root", arch="arm64")
-    unpack_download(work / "root", work / "kernel")
-    shutil.rmtree(work / "root/debs")
+    extract(PACKAGES, work / "root", arch="arm64", download=KERNEL, download_to=work / "kernel")
     (image,) = (work / "kernel/boot").glob("vmlinuz-*")
     shutil.copyfile(image, stage / "vmlinuz")
     busybox = (work / "root/usr/bin/busybox").read_bytes()
-    (stage / "initrd.gz").write_bytes(_initrd(busybox, _modules(work / "kernel")))
+    (stage / "initrd.gz").write_bytes(_initrd(busybox, work / "kernel"))
     _root_tree(work / "root")
     make_disk(stage / "root.img", 64, work / "root")
     shutil.rmtree(work)
@@ -157,25 +131,9 @@ def find_image() -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def create_image(*, force: bool = False) -> Path:
+def create_image() -> Path:
     """The folder of the image: `vmlinuz`, `initrd.gz`, `root.img`; created now (10 seconds and 60 MB of packages) or
     found in the cache.
-
-    Raises:
-        MsdcError: a program is missing (the message names its package), or the mirror cannot be reached.
     """
     require(*PROGRAMS)
-    return cached_folder("emulator", _recipe(), _make, force=force)
-
-
-@click.group()
-def command() -> None:
-    """The emulated phone: a small arm64 Debian with a real adbd, run by qemu."""
-
-
-@command.command()
-@click.option("--force", is_flag=True, help="Create it again where it exists.")
-@quiet_option
-def create(force: bool) -> None:
-    """Create the image in the user's cache from Debian's packages (tens of seconds, about 60 MB)."""
-    click.echo(str(create_image(force=force)))
+    return cached_folder("emulator", _recipe(), _make)

@@ -11,24 +11,15 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from msdc.bench.devices import runner_protocol as protocol
 from msdc.bench.devices.base import Device, Job, open_jobs
 from msdc.bench.devices.python_worker import PORTABLE_NOTE
-from msdc.bench.devices.runner_protocol import (
-    REQUEST,
-    USAGE_CODE,
-    device_run,
-    read_answer,
-    runner_error,
-    sentinel,
-    write_request,
-)
 from msdc.bench.measure import BenchSettings
 from msdc.bench.result import DeviceInfo, DeviceRun, DeviceState, Memory, Timing
 from msdc.bench.system_programs import last_words
@@ -70,11 +61,7 @@ def host_state() -> DeviceState:
 
 
 def check_cores(settings: BenchSettings) -> None:
-    """Refuse threads or CPU numbers that this process may not use.
-
-    Raises:
-        InputError: more threads than cores, or a CPU number outside its own.
-    """
+    """Refuse threads or CPU numbers that this process may not use."""
     usable = usable_cores()
     if settings.threads > len(usable):
         raise InputError(f"--threads {settings.threads}: this machine has {len(usable)} cores")
@@ -82,27 +69,18 @@ def check_cores(settings: BenchSettings) -> None:
         raise InputError(f"--affinity {','.join(map(str, settings.affinity))}: not all of them are usable here")
 
 
-def _signal(what: str, code: int) -> MsdcError:
-    name = end_of_signal(code)
-    return MsdcError(f"{what} was ended by {name}" + (" (out of memory?)" if name == "SIGKILL" else ""))
-
-
-def _failure(where: str, done: Finished) -> MsdcError:
-    """Why the native runner gave no answer."""
-    message = runner_error(done.errors)
-    if message is not None:
-        return (InputError if done.code == USAGE_CODE else MsdcError)(f"{where}: {message}")
+def _finished(where: str, done: Finished | None, timeout_s: float) -> Finished:
+    """`done`, where the process came to an end by itself."""
+    if done is None:
+        raise MsdcError(f"{where}: no result after {timeout_s:g} s; stopped")
     if done.code < 0:
-        return _signal(f"{where}: the runner", done.code)
-    word = last_words(done.errors)
-    return MsdcError(f"{where}: the runner ended with code {done.code}" + (f" ({word})" if word else ""))
+        name = end_of_signal(done.code)
+        raise MsdcError(f"{where}: ended by {name}" + (" (out of memory?)" if name == "SIGKILL" else ""))
+    return done
 
 
 class ThisMachine(Device):
     """Base of the devices that are this machine; they take no argument."""
-
-    # shown in the progress bar
-    way: str
 
     def run(self, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:
         """See `Device.run`; a runtime whose package is missing is an error where it was asked for, else one line."""
@@ -116,19 +94,18 @@ class ThisMachine(Device):
                 RUNTIMES[job.runtime].require()
             elif job not in runnable:
                 warn(f"not measured: {missing(RUNTIMES[job.runtime].package, f'runtime {job.runtime}')}")
-        title = f"bench {jobs[0].manifest.name} {self.way}"
+        title = f"bench {jobs[0].manifest.name} on {self.kind}"
         return [self.measure(job) for job in track(runnable, title, enabled=settings.progress)]
 
-    @abstractmethod
     def measure(self, job: Job) -> DeviceRun:
         """Measure one artifact of a bundle whose files were checked."""
+        return run_python(job)
 
 
 class HostDevice(ThisMachine):
     """This machine through the native runner, or through Python where no runner can be built."""
 
     kind = "host"
-    way = "on host"
 
     @classmethod
     def available(cls) -> Sequence[str]:
@@ -137,7 +114,7 @@ class HostDevice(ThisMachine):
 
     def measure(self, job: Job) -> DeviceRun:
         """See `ThisMachine.measure`."""
-        where = f"{job.runtime} on host"
+        where, timeout_s = f"{job.runtime} on host", job.settings.timeout_s
         try:
             job.native_tokenizer()
             runner = native_runner(job.runtime, None, job.settings.runner)
@@ -150,73 +127,70 @@ class HostDevice(ThisMachine):
         before = host_state()
         with tempfile.TemporaryDirectory(prefix="msdc-bench-") as temporary:
             folder = Path(temporary)
-            nonce, _ = write_request(job, folder, str(job.bundle), str(folder))
-            timeout_s = job.settings.timeout_s
-            command = [str(runner.program.resolve()), REQUEST]
+            nonce, _ = protocol.write_request(job, folder, str(job.bundle), str(folder))
+            command = [str(runner.program.resolve()), protocol.REQUEST]
             done = run_program(command, timeout_s=timeout_s, cwd=folder, group=True)
-            if done is None:
-                raise MsdcError(f"{where}: no result after {timeout_s:g} s; stopped")
-            hashes = sentinel(done.output, nonce)
+            hashes = protocol.sentinel(done.output, nonce) if done is not None else None
             if hashes is None:
-                raise _failure(where, done)
-            answer = read_answer(job, where, folder, hashes)
-        return device_run(job, answer, host_info(), runner, before=before, after=host_state())
+                message = protocol.runner_error(done.errors) if done is not None else None
+                if done is None or message is None:
+                    done = _finished(where, done, timeout_s)
+                    message = f"the runner ended with code {done.code} ({last_words(done.errors)})"
+                raise (InputError if done.code == protocol.USAGE_CODE else MsdcError)(f"{where}: {message}")
+            answer = protocol.read_answer(job, where, folder, hashes)
+        return protocol.device_run(job, answer, host_info(), runner, before=before, after=host_state())
 
 
-def run_child(request: dict[str, Any], folder: Path, timeout_s: float) -> dict[str, Any]:
-    """Start the measuring process of `python_worker` and read its answer.
+class PythonDevice(ThisMachine):
+    """This machine through Python."""
 
-    Raises:
-        InputError: the child refused the artifact.
-        MsdcError: it failed, was killed, or ran past `timeout_s`.
-    """
+    kind = "python"
+
+
+def _run_child(request: dict[str, Any], folder: Path, timeout_s: float) -> dict[str, Any]:
+    """The answer of the measuring process of `python_worker`; what it refused is raised here."""
     where = f"{request['runtime']} on python"
     request_file, answer_file = folder / "request.json", folder / "answer.json"
     request_file.write_text(json.dumps(request), encoding="utf-8")
     command, environment = python_child("msdc.bench.devices.python_worker", str(request_file), str(answer_file))
     environment |= dict.fromkeys(THREAD_VARIABLES, str(request["threads"]))
     done = run_program(command, timeout_s=timeout_s, cwd=folder, env=environment, group=True)
-    if done is None:
-        raise MsdcError(f"{where}: no result after {timeout_s:g} s; stopped")
-    if done.code < 0:
-        raise _signal(f"{where}: the measuring process", done.code)
+    done = _finished(where, done, timeout_s)
     if not answer_file.is_file():
-        lines = done.errors.strip().splitlines()
-        raise MsdcError(f"{where}: the measuring process failed: {lines[-1][:300] if lines else 'no message'}")
+        raise MsdcError(f"{where}: the measuring process failed: {last_words(done.errors)}")
     answer: dict[str, Any] = json.loads(answer_file.read_text(encoding="utf-8"))
     if "error" in answer:
-        raise (InputError if answer.get("exit_code") == 2 else MsdcError)(answer["error"])
+        raise (InputError if answer["exit_code"] == InputError.exit_code else MsdcError)(answer["error"])
     return answer
 
 
 def run_python(job: Job, notes: Sequence[str] = ()) -> DeviceRun:
-    """Measure one artifact in a fresh process. `notes` are added to those of the result.
-
-    Raises:
-        InputError: the artifact is refused.
-        MsdcError: the process failed, was killed, or ran past the settings' limit.
-    """
+    """Measure one artifact in a fresh process. `notes` are added to those of the result."""
     settings = job.settings
     before = host_state()
     with tempfile.TemporaryDirectory(prefix="msdc-bench-") as temporary:
         folder = Path(temporary)
-        (folder / "texts.json").write_text(json.dumps(job.prompted), encoding="utf-8")
-        options = settings.model_dump(include={"lengths", "runs", "warmup", "threads", "cooldown_s", "affinity"})
-        request = options | {
+        texts_file, vectors_file = folder / "texts.json", folder / "vectors.npy"
+        texts_file.write_text(json.dumps(job.prompted), encoding="utf-8")
+        request = settings.model_dump(include={"lengths", "runs", "warmup", "threads", "cooldown_s", "affinity"}) | {
             "bundle": str(job.bundle),
             "runtime": job.runtime,
             "prompt": settings.prompt_text(job.manifest),
-            "texts_file": str(folder / "texts.json") if job.texts else None,
-            "vectors_file": str(folder / "vectors.npy"),
+            "texts_file": str(texts_file) if job.texts else None,
+            "vectors_file": str(vectors_file),
         }
-        answer = run_child(request, folder, settings.timeout_s)
-        vectors_UD = np.zeros((0, job.manifest.width))
-        if job.texts:
-            vectors_UD = np.load(folder / "vectors.npy", allow_pickle=False)
+        answer = _run_child(request, folder, settings.timeout_s)
+        vectors_UD = np.load(vectors_file, allow_pickle=False) if job.texts else np.zeros((0, job.manifest.width))
 
     def timing(samples: Sequence[float], length: int | None = None) -> Timing:
         return Timing(samples=tuple(samples), warmup=settings.warmup, length=length)
 
+    memory = Memory.model_validate(answer["memory"])
+    told = [*notes, PYTHON_NOTE]
+    if memory.start.pss_mib is None:
+        told.append(PORTABLE_NOTE)
+    if not answer["peak_reset"]:
+        told.append("the peak includes Python's own start")
     return DeviceRun(
         harness="python",
         device=host_info(),
@@ -227,25 +201,9 @@ def run_python(job: Job, notes: Sequence[str] = ()) -> DeviceRun:
         latency=tuple(timing(row["samples"], row["length"]) for row in answer["latency"]),
         tokenize=timing(answer["tokenize"]),
         pipeline=timing(answer["pipeline"]),
-        memory=Memory.model_validate(answer["memory"]),
+        memory=memory,
         **job.scored(answer["golden"]["ids"], np.asarray(answer["golden"]["vectors"]), vectors_UD),
         state_before=before,
         state_after=host_state(),
-        notes=(
-            *notes,
-            PYTHON_NOTE,
-            *(() if answer["memory"]["start"]["pss_mib"] is not None else (PORTABLE_NOTE,)),
-            *(() if answer["peak_reset"] else ("the peak includes Python's own start",)),
-        ),
+        notes=tuple(told),
     )
-
-
-class PythonDevice(ThisMachine):
-    """This machine through Python."""
-
-    kind = "python"
-    way = "through Python"
-
-    def measure(self, job: Job) -> DeviceRun:
-        """See `ThisMachine.measure`."""
-        return run_python(job)

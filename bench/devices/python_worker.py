@@ -1,9 +1,7 @@
-"""The process that runs one artifact: it measures, writes raw figures, and exits.
+"""The process that runs one artifact: `python -m msdc.bench.devices.python_worker REQUEST.json ANSWER.json`.
 
-`python -m msdc.bench.devices.python_worker REQUEST.json ANSWER.json`. The request holds the arguments of `measure`; the
-answer holds raw samples, memory in three phases, golden ids and vectors; vectors of the tasks' texts are in a file
-beside it. The parent process computes results from them. Memory is that of this process: as Linux reports it, page by
-page, or as psutil knows it elsewhere.
+The request holds the arguments of `measure`; the answer holds raw samples, memory in three phases, golden ids and
+vectors; vectors of the tasks' texts are in a file beside it. The parent process computes results from them.
 """
 
 from __future__ import annotations
@@ -15,18 +13,15 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 
 from msdc.bench.result import MemoryPhase
 from msdc.errors import InputError, MsdcError
 from msdc.machine import peak_mib, pin
-
-if TYPE_CHECKING:
-    from msdc.export.manifest import Manifest
-
 
 PROC = Path("/proc/self")
 PORTABLE_NOTE = (
@@ -47,27 +42,21 @@ def _kib(path: Path) -> dict[str, int]:
 
 
 def read_memory(proc: Path = PROC) -> MemoryPhase:
-    """Memory of this process now; on systems without /proc see `PORTABLE_NOTE`.
-
-    Raises:
-        MsdcError: a field is missing (an old kernel), or the system does not tell.
-    """
+    """Memory of this process now, as Linux reports it page by page; elsewhere see `PORTABLE_NOTE`."""
     mib: dict[str, float | None]
     try:
-        peak, shared = _kib(proc / "status"), _kib(proc / "smaps_rollup")
-        anonymous = shared["Anonymous"]
-        kib = {"vmhwm": peak["VmHWM"], "pss": shared["Pss"], "anon": anonymous, "file": shared["Rss"] - anonymous}
-        mib = {name: size / 2**10 for name, size in kib.items()}
-    except KeyError as error:
-        raise MsdcError("memory cannot be measured: /proc/self/status or smaps_rollup lacks a field") from error
-    except OSError:
-        try:
+        if (proc / "smaps_rollup").exists():
+            peak, shared = _kib(proc / "status"), _kib(proc / "smaps_rollup")
+            anonymous = shared["Anonymous"]
+            kib = {"vmhwm": peak["VmHWM"], "pss": shared["Pss"], "anon": anonymous, "file": shared["Rss"] - anonymous}
+            mib = {name: size / 2**10 for name, size in kib.items()}
+        else:
             full = psutil.Process().memory_full_info()
-        except (psutil.Error, OSError) as error:
-            raise MsdcError(f"memory cannot be measured: {error}") from error
-        # Compressed or swapped pages can make the private part larger than what is resident.
-        shared_bytes = max(0, full.rss - full.uss)
-        mib = {"vmhwm": peak_mib(), "pss": None, "anon": full.uss / 2**20, "file": shared_bytes / 2**20}
+            # Compressed or swapped pages can make the private part larger than what is resident.
+            shared_bytes = max(0, full.rss - full.uss)
+            mib = {"vmhwm": peak_mib(), "pss": None, "anon": full.uss / 2**20, "file": shared_bytes / 2**20}
+    except (KeyError, psutil.Error, OSError) as error:
+        raise MsdcError(f"memory cannot be measured: {type(error).__name__}: {error}") from error
     return MemoryPhase.model_validate({f"{name}_mib": size and round(size, 3) for name, size in mib.items()})
 
 
@@ -100,11 +89,7 @@ def sample_ms(calls: Sequence[Callable[[], Any]], warmup: int, runs: int) -> lis
 
 
 def row_of_length(golden_ids: Sequence[Sequence[int]], length: int) -> list[int]:
-    """A row of exactly `length` ids: the first and last id of a golden row around pieces of all golden rows.
-
-    Raises:
-        InputError: the golden rows hold no piece.
-    """
+    """A row of exactly `length` ids: the first and last id of a golden row around pieces of all golden rows."""
     full = max(golden_ids, key=len)
     inner = [i for row in golden_ids if row != full for i in row[1:-1]] + list(full[1:-1])
     if not inner:
@@ -117,22 +102,6 @@ def ordinary_texts(texts: Sequence[str], ids: Sequence[Sequence[int]]) -> list[s
     """Golden texts of 5 to 40 ids, in order; tokenization and the whole pipeline are timed on them in turn."""
     usual = [text for text, row in zip(texts, ids, strict=True) if 5 <= len(row) <= 40]
     return usual or list(texts)
-
-
-def start_runtime(
-    bundle: Path, manifest: Manifest, runtime: str, threads: int
-) -> tuple[dict[str, str], Callable[[], Any]]:
-    """Import the runtime's library; its versions, and the call that opens the artifact (what load_ms times)."""
-    from importlib.metadata import version
-
-    from msdc.export.runtimes import RUNTIMES
-
-    record = RUNTIMES[runtime]
-    manifest.part(runtime)
-    record.start(threads)
-    versions = {"python": ".".join(map(str, sys.version_info[:3]))}
-    versions |= {name: version(name) for name in record.runs_with}
-    return versions, lambda: record.open(bundle, manifest, threads)
 
 
 def measure(
@@ -158,18 +127,24 @@ def measure(
     from msdc.export.bundle import defaults_of, open_tokenizer, run_rows
     from msdc.export.golden import read_golden
     from msdc.export.manifest import read_manifest
+    from msdc.export.runtimes import RUNTIMES
     from msdc.text.tokenizer import prompt_tokens
 
     manifest = read_manifest(bundle)
     golden = read_golden(bundle)
     texts, longest = golden["texts"], manifest.max_length
-    versions, make_runner = start_runtime(bundle, manifest, runtime, threads)
+    record = RUNTIMES[runtime]
+    record.start(threads)
+    versions = {
+        "python": ".".join(map(str, sys.version_info[:3])),
+        **{name: version(name) for name in record.runs_with},
+    }
     gc.collect()
     peak_reset = reset_peak()
     memory = {"start": read_memory().model_dump()}
 
     start = time.perf_counter_ns()
-    runner = make_runner()
+    runner = record.open(bundle, manifest, threads)
     load_ms = (time.perf_counter_ns() - start) / 1e6
     tokenizer = open_tokenizer(bundle, manifest)
     memory["loaded"] = read_memory().model_dump()

@@ -88,11 +88,7 @@ def sentinel(output: str, nonce: str) -> tuple[str, str] | None:
 
 
 def read_answer(job: Job, where: str, folder: Path, hashes: tuple[str, str], clock: Clock = "wall") -> Answer:
-    """Parse the files that the runner wrote to `folder`.
-
-    Raises:
-        MsdcError: a file differs from its hash in the runner's last line, or does not fit the job.
-    """
+    """The files that the runner wrote to `folder`, checked against its last line of output and the job."""
     files = [folder / ANSWER, folder / VECTORS]
     size = max(path.stat().st_size for path in files)
     if size > MAX_ANSWER_BYTES:
@@ -101,12 +97,10 @@ def read_answer(job: Job, where: str, folder: Path, hashes: tuple[str, str], clo
     if (hashlib.sha256(raw).hexdigest(), hashlib.sha256(numbers).hexdigest()) != hashes:
         raise MsdcError(f"{where}: the answer was damaged on its way back; run again")
     value = parse_json(raw.decode("utf-8"))
-    if value.get("format") != ANSWER_FORMAT or value.get("kind") != "runner-answer":
-        raise MsdcError(f"{where}: the runner answers in another format; build it again with --build-runner")
-    if value["clock"] != clock:
-        raise MsdcError(f"{where}: the runner measured in {value['clock']}, not in {clock}; build it again")
-    if value["runtime"] != job.runtime:
-        raise MsdcError(f"{where}: the runner runs {value['runtime']}, the artifact needs {job.runtime}")
+    expected = {"format": ANSWER_FORMAT, "kind": "runner-answer", "clock": clock, "runtime": job.runtime}
+    found = {key: value.get(key) for key in expected}
+    if found != expected:
+        raise MsdcError(f"{where}: the runner answers {found}, expected {expected}; build it again with --build-runner")
     width, golden, embedded = job.manifest.width, value["golden"]["texts"], value["embedded"]
     rows_RD = np.frombuffer(numbers, dtype="<f4")
     if rows_RD.size != (golden + embedded) * width:

@@ -49,18 +49,9 @@ class RunnerBuild:
     loader: str | None
     version: str
 
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """Every file that a device needs."""
-        return (self.program, *self.libraries)
-
 
 def elf_machine(path: Path) -> str | None:
-    """Machine of an ELF file as `uname -m` prints it; None for a file that is not ELF (a script).
-
-    Raises:
-        InputError: an ELF file for a machine that is not in `ELF_MACHINES`.
-    """
+    """Machine of an ELF file as `uname -m` prints it; None for a file that is not ELF (a script)."""
     with open(path, "rb") as handle:
         head = handle.read(20)
     if head[:4] != b"\x7fELF" or len(head) < 20:
@@ -72,11 +63,7 @@ def elf_machine(path: Path) -> str | None:
 
 
 def own_runner(path: Path) -> RunnerBuild:
-    """A runner built by the user (with an NDK, for example): a program, and the libraries of `lib/` beside it.
-
-    Raises:
-        InputError: there is no such file.
-    """
+    """A runner built by the user (with an NDK, for example): a program, and the libraries of `lib/` beside it."""
     program = path / RUNNER if path.is_dir() else path
     if not program.is_file():
         raise InputError(f"{path}: no such runner; build one with --build-runner")
@@ -132,11 +119,7 @@ def _ship_name(path: Path) -> str:
 
 
 def needed_libraries(compiler: str, program: Path, given: tuple[Path, ...]) -> list[Path]:
-    """Every shared object that `program` and `given` depend on; those of the C library from the compiler's folders.
-
-    Raises:
-        MsdcError: one is in neither place.
-    """
+    """Every shared object that `program` and `given` depend on; those of the C library from the compiler's folders."""
     readelf = re.sub(r"g\+\+$", "readelf", compiler)
     have = {_ship_name(path): path for path in given}
     pending, found = [program, *given], dict(have)
@@ -170,10 +153,6 @@ def _build(stage: Path, sdk: NativeSdk, machine: str, compiler: str, payload: bo
 def build_runner(runtime: RuntimeName, machine: str | None = None, *, force: bool = False) -> RunnerBuild:
     """The runner of `runtime`, built now or found in the cache: for this machine, or as a payload for a device's
     `machine` (which may be the same kind of machine, with another C library).
-
-    Raises:
-        InputError: a machine without a published library.
-        MsdcError: a compiler or package is missing, or the build failed; the message names what to install.
     """
     host = platform.machine()
     payload = machine is not None
@@ -202,10 +181,6 @@ def native_runner(runtime: RuntimeName, machine: str | None = None, own: Path | 
     """The runner of `runtime` for a device's `machine` (as `uname -m` prints it), or for this machine (None).
 
     `own` is a runner that the user built; without it ours is built, or taken from the cache.
-
-    Raises:
-        InputError: the user's runner does not exist.
-        MsdcError: the user's runner is for another machine, or ours cannot be built.
     """
     if own is None:
         return build_runner(runtime, machine)
@@ -219,20 +194,16 @@ def native_runner(runtime: RuntimeName, machine: str | None = None, own: Path | 
 def build_runners(machines: Sequence[str | None] = (None, "aarch64")) -> list[str]:
     """Build the native runner of every runtime for this machine (None) and for devices, also where one is in the cache.
 
-    Returns one line per runner.
-
-    Raises:
-        MsdcError: none could be built; says what is missing.
+    Returns one line per runner; `MsdcError` says what is missing where none could be built.
     """
-    lines, built = [], 0
+    lines: dict[str, bool] = {}
     for machine in machines:
         for runtime in RUNTIMES.names():
             name = f"{runtime} for {machine or 'this machine'}"
             try:
-                lines.append(f"{name}: {build_runner(runtime, machine, force=True).program}")
-                built += 1
+                lines[f"{name}: {build_runner(runtime, machine, force=True).program}"] = True
             except MsdcError as error:
-                lines.append(f"{name}: not built: {' '.join(str(error).split())}")
-    if not built:
+                lines[f"{name}: not built: {' '.join(str(error).split())}"] = False
+    if not any(lines.values()):
         raise MsdcError("; ".join(lines))
-    return lines
+    return list(lines)

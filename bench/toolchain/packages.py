@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shlex
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -44,26 +45,12 @@ def contents(folder: Path) -> dict[str, str]:
     return found
 
 
-def damage(folder: Path) -> str | None:
-    """What is wrong with a cached folder, None when every file is as it was made."""
+def _intact(folder: Path) -> bool:
+    """Whether a cached folder has the files that it was made with."""
     try:
-        listed = read_json(folder / CONTENTS)
-        now = contents(folder)
+        return bool(read_json(folder / CONTENTS) == contents(folder))
     except (MsdcError, OSError):
-        return "its list of hashes cannot be read"
-    if not isinstance(listed, dict):
-        return "its list of hashes cannot be read"
-    changed = sorted(name for name in listed.keys() | now.keys() if listed.get(name) != now.get(name))
-    return f"{changed[0]} has changed" if changed else None
-
-
-def _usable(target: Path) -> bool:
-    if not target.is_dir():
         return False
-    wrong = damage(target)
-    if wrong is not None:
-        warn(f"{target}: {wrong}; made anew")
-    return wrong is None
 
 
 def cached_folder(kind: str, recipe: dict[str, Any], make: Callable[[Path], None], *, force: bool = False) -> Path:
@@ -73,10 +60,12 @@ def cached_folder(kind: str, recipe: dict[str, Any], make: Callable[[Path], None
     not have the hashes that they were made with is made anew.
     """
     target = user_cache() / kind / recipe_key(recipe)
-    if not force and target.is_dir() and damage(target) is None:
+    if not force and _intact(target):
         return target
     with locked(target.with_suffix(".lock")):
-        if force or not _usable(target):
+        if force or not _intact(target):
+            if target.is_dir() and not force:
+                warn(f"{target}: its files have changed; made anew")
             with staged_folder(target, force=True) as stage:
                 make(stage)
                 (stage / STAMP).write_text(json.dumps(recipe, indent=2, sort_keys=True) + "\n", encoding="utf-8")
@@ -84,20 +73,16 @@ def cached_folder(kind: str, recipe: dict[str, Any], make: Callable[[Path], None
     return target
 
 
-def mirror() -> str:
-    """The Debian mirror: `$MSDC_DEBIAN_MIRROR`, or Debian's own."""
-    return os.environ.get("MSDC_DEBIAN_MIRROR") or MIRROR
+def extract(
+    include: Sequence[str], target: Path, *, arch: str, download: str = "", download_to: Path | None = None
+) -> None:
+    """Unpack the packages `include` with their dependencies into `target`, and `download` alone into `download_to`.
 
-
-def extract(include: Sequence[str], download: Sequence[str], target: Path, *, arch: str, suite: str = SUITE) -> None:
-    """Unpack the packages `include` with their dependencies into `target`; store the .deb files of `download` in debs/.
-
-    apt checks every package against the release's signature; nothing of a package is executed.
-
-    Raises:
-        MsdcError: mmdebstrap is missing, or the mirror cannot be reached.
+    `@name` as download stands for the only dependency of a virtual package. apt checks every package against the
+    release's signature; nothing of a package is executed.
     """
-    (program, _) = require("mmdebstrap", "dpkg-deb")
+    program, unpack = require("mmdebstrap", "dpkg-deb")
+    mirror = os.environ.get("MSDC_DEBIAN_MIRROR") or MIRROR
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="msdc-debian-") as temporary:
         root = Path(temporary) / "root"
@@ -111,29 +96,17 @@ def extract(include: Sequence[str], download: Sequence[str], target: Path, *, ar
         if include:
             command.append(f"--include={','.join(include)}")
         if download:
-            # The only dependency of a virtual kernel package is the real one; @name stands for that.
-            names = " ".join(
-                f"$(apt-cache depends {shlex.quote(name[1:])} | sed -n 's/.*Depends: //p' | head -n 1)"
-                if name.startswith("@") else shlex.quote(name)
-                for name in download
-            )  # fmt: skip
+            name = shlex.quote(download.removeprefix("@"))
+            if download.startswith("@"):
+                name = f"$(apt-cache depends {name} | sed -n 's/.*Depends: //p' | head -n 1)"
             command.append(
                 '--extract-hook=export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG"; mkdir -p "$1/debs" && cd "$1/debs" && '
-                f"apt-get download -o APT::Sandbox::User=root {names} >/dev/null"
+                f"apt-get download -o APT::Sandbox::User=root {name} >/dev/null"
             )
-        run_tool([*command, suite, str(root), mirror()], f"Debian packages from {mirror()}")
+        run_tool([*command, SUITE, str(root), mirror], f"Debian packages from {mirror}")
+        if download:
+            (package,) = (root / "debs").glob("*.deb")
+            run_tool([unpack, "-x", str(package), str(download_to)], f"unpack {package.name}")
+            shutil.rmtree(root / "debs")
         for path in sorted(root.iterdir()):
             run_tool(["cp", "-a", str(path), str(target)], "copy packages")
-
-
-def unpack_download(folder: Path, target: Path) -> None:
-    """Unpack the one .deb that `extract` downloaded to `folder`.
-
-    Raises:
-        MsdcError: there is none.
-    """
-    (program,) = require("dpkg-deb")
-    found = sorted((folder / "debs").glob("*.deb"))
-    if not found:
-        raise MsdcError(f"{folder}: no package was downloaded")
-    run_tool([program, "-x", str(found[0]), str(target)], f"unpack {found[0].name}")

@@ -7,6 +7,8 @@ is backward compatible.
 
 from __future__ import annotations
 
+import importlib.util
+import shutil
 import sys
 import zipfile
 from collections.abc import Callable
@@ -15,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 
 from msdc.bench.system_programs import run_tool
-from msdc.bench.toolchain.packages import SUITE, cached_folder, extract, unpack_download
+from msdc.bench.toolchain.packages import SUITE, cached_folder, extract
 from msdc.errors import InputError, MsdcError
 from msdc.export.runtimes import RuntimeName
 from msdc.files import sha256_file
@@ -42,8 +44,6 @@ class NativeSdk:
 
 def _package_folder(name: str) -> Path:
     """Folder of an installed package; does not import it."""
-    import importlib.util
-
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
         raise MsdcError(f"the Python package {name} is not installed")
@@ -51,11 +51,7 @@ def _package_folder(name: str) -> Path:
 
 
 def download_wheel(name: str, version: str, machine: str, folder: Path) -> Path:
-    """The wheel of `name` for Linux on `machine`, fetched by pip, which verifies the registry's hash.
-
-    Raises:
-        MsdcError: pip is missing, or the registry has no such wheel or cannot be reached.
-    """
+    """The wheel of `name` for Linux on `machine`, fetched by pip, which verifies the registry's hash."""
     python = ".".join(map(str, sys.version_info[:2]))
     command, environment = python_child(
         "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:",
@@ -67,25 +63,22 @@ def download_wheel(name: str, version: str, machine: str, folder: Path) -> Path:
     return next(folder.glob("*.whl"))
 
 
-def _unpack_libraries(wheel: Path, wanted: tuple[str, ...], target: Path) -> None:
-    """Write the members of a wheel whose file name starts with one of `wanted`, flat, into `target`."""
-    target.mkdir()
-    with zipfile.ZipFile(wheel) as archive:
-        for member in archive.infolist():
-            name = Path(member.filename).name
-            if member.is_dir() or not name.startswith(wanted):
-                continue
-            if member.file_size > MAX_LIBRARY_BYTES:
-                raise MsdcError(f"{wheel.name}: {name} has {member.file_size} bytes, more than {MAX_LIBRARY_BYTES}")
-            (target / name).write_bytes(archive.read(member))
-            (target / name).chmod(0o755)
-
-
 def _foreign_libraries(package: str, version: str, machine: str, wanted: tuple[str, ...]) -> Path:
+    """The members of a wheel for `machine` whose file name starts with one of `wanted`, flat, in a cached folder."""
+
     def make(stage: Path) -> None:
         wheel = download_wheel(package, version, machine, stage)
         (stage / "wheel.sha256").write_text(f"{sha256_file(wheel)}  {wheel.name}\n", encoding="utf-8")
-        _unpack_libraries(wheel, wanted, stage / "lib")
+        (stage / "lib").mkdir()
+        with zipfile.ZipFile(wheel) as archive:
+            for member in archive.infolist():
+                name = Path(member.filename).name
+                if member.is_dir() or not name.startswith(wanted):
+                    continue
+                if member.file_size > MAX_LIBRARY_BYTES:
+                    raise MsdcError(f"{wheel.name}: {name} has more than {MAX_LIBRARY_BYTES} bytes")
+                (stage / "lib" / name).write_bytes(archive.read(member))
+                (stage / "lib" / name).chmod(0o755)
         wheel.unlink()
 
     recipe = {"package": package, "version": version, "machine": machine, "files": list(wanted), "format": 1}
@@ -105,18 +98,14 @@ def _executorch(machine: str, host: str) -> NativeSdk:
 
 
 def onnx_headers() -> Path:
-    """Folder of onnxruntime_c_api.h: installed by the system, or unpacked from Debian's package.
-
-    Raises:
-        MsdcError: neither the header nor mmdebstrap is installed.
-    """
+    """Folder of onnxruntime_c_api.h: installed by the system, or unpacked from Debian's package."""
     for installed in (Path("/usr/include/onnxruntime"), Path("/usr/local/include/onnxruntime")):
         if (installed / "onnxruntime_c_api.h").is_file():
             return installed
 
     def make(stage: Path) -> None:
-        extract((), ("libonnxruntime-dev",), stage, arch="amd64")
-        unpack_download(stage, stage / "files")
+        extract((), stage / "root", arch="amd64", download="libonnxruntime-dev", download_to=stage / "files")
+        shutil.rmtree(stage / "root")
 
     folder = cached_folder("headers", {"package": "libonnxruntime-dev", "suite": SUITE, "format": 1}, make)
     return folder / "files/usr/include/onnxruntime"
@@ -139,14 +128,7 @@ SDKS: dict[str, Callable[[str, str], NativeSdk]] = {"executorch": _executorch, "
 
 
 def native_sdk(runtime: RuntimeName, machine: str, host: str) -> NativeSdk:
-    """Headers and libraries of `runtime` for `machine`, when building on `host` (both as `uname -m` says).
-
-    Raises:
-        InputError: a machine without published libraries, or a runtime without a native runner.
-        MsdcError: a package is missing or cannot be fetched.
-    """
+    """Headers and libraries of `runtime` for `machine`, when building on `host` (both as `uname -m` says)."""
     if machine not in HOST_MACHINES:
         raise InputError(f"no published {runtime} libraries for {machine}: build a runner yourself and pass it by path")
-    if runtime not in SDKS:
-        raise InputError(f"no native runner can be built for runtime {runtime!r}; known: {', '.join(SDKS)}")
     return SDKS[runtime](machine, host)

@@ -43,11 +43,9 @@ def test_nothing_is_overwritten_without_force_and_that_is_said_first(result_file
         assert "exists already" in capsys.readouterr().err
 
 
-def test_json_to_standard_output_is_only_json(tiny_bundle, capsys):
-    code = call(
-        "bench", tiny_bundle, "--lengths", "4", "--runs", 5, "--runtime", "onnx", "--tasks", "none", "--json", "-"
-    )
-    assert code == 0
+def test_json_to_standard_output_is_only_json(tiny_bundle, capsys, fake):
+    fake("good", [make_run()])
+    assert call("bench", tiny_bundle, "--device", "good", "--json", "-") == 0
     assert json.loads(capsys.readouterr().out)["kind"] == "bench"
 
 
@@ -63,7 +61,7 @@ def test_report_with_comparison(result_file, tmp_path, capsys):
         (["bench", "all-MiniLM-L6-v2"], 2, "it is a model: `msdc export all-MiniLM-L6-v2 --target linux"),
         (["bench", "/no/such/bundle"], 2, "not a bundle"),
         (["bench", "x", "--lengths", "8,x"], 2, "whole numbers"),
-        (["bench", "x", "--lengths", "1"], 2, "at least 2"),
+        (["bench", "x", "--lengths", "1"], 2, "equal to 2"),
         (["bench", "x", "--runs", "0"], 2, "--runs"),
         (["bench", "x", "--device", "toaster"], 2, "unknown device"),
         (["report", "/no/such.json"], 2, "no such file"),
@@ -91,7 +89,7 @@ def fake(monkeypatch):
                 return answer
 
         monkeypatch.setattr(sys.modules[__name__], name, Fake, raising=False)
-        monkeypatch.setitem(devices.DEVICES, name, devices.DeviceKind(name, f"{__name__}:{name}"))
+        monkeypatch.setitem(devices.DEVICES, name, devices.DeviceKind(f"{__name__}:{name}"))
 
     return add
 

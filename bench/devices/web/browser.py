@@ -28,7 +28,7 @@ from msdc.bench.result import DeviceRun
 from msdc.bench.system_programs import find
 from msdc.errors import InputError, MsdcError
 from msdc.files import write_text
-from msdc.processes import is_root, kill_tree
+from msdc.processes import is_root, kill_tree, run_program
 from msdc.progress import say
 
 PAGE = {"index.html": "page.html", "page.js": "page.js"}
@@ -57,11 +57,7 @@ class Engine:
     release: str = r"\d+"
 
     def program(self) -> str:
-        """Path of the program.
-
-        Raises:
-            MsdcError: it, or the display that it needs, is not installed; names the package.
-        """
+        """Path of the program; `MsdcError` names the package where it, or the display that it needs, is missing."""
         if self.display and find("Xvfb") is None:
             raise MsdcError(f"{self.title} needs a display that nobody sees: apt-get install xvfb")
         for name in self.programs:
@@ -81,10 +77,8 @@ class Engine:
         """What the program says about its version, None where it says nothing."""
         with shown(self) as environment:
             command = [self.program(), "--version"]
-            done = subprocess.run(
-                command, capture_output=True, timeout=60, check=False, env={**os.environ, **environment}
-            )
-        number = re.search(r"\d+(?:\.\d+)+", done.stdout.decode("utf-8", "replace"))
+            done = run_program(command, timeout_s=60, env={**os.environ, **environment})
+        number = re.search(r"\d+(?:\.\d+)+", done.output if done is not None else "")
         return number.group() if number else None
 
 
@@ -144,14 +138,10 @@ ENGINES = {
 
 
 def engine_of(name: str | None) -> Engine:
-    """The engine called `name`; None: Chromium.
-
-    Raises:
-        InputError: unknown; lists the known ones.
-    """
+    """The engine called `name`; None: Chromium."""
     if name is not None and name not in ENGINES:
         raise InputError(f"unknown browser {name!r}; known: {', '.join(ENGINES)}")
-    return ENGINES[name or next(iter(ENGINES))]
+    return ENGINES[name or "chromium"]
 
 
 def renderer_pss_mib(pid: int, marker: str) -> float | None:
@@ -167,12 +157,7 @@ def renderer_pss_mib(pid: int, marker: str) -> float | None:
 
 @contextlib.contextmanager
 def shown(engine: Engine) -> Iterator[dict[str, str]]:
-    """Variables for a browser without a mode of its own without a window: a display that nobody sees; ends with the
-    block.
-
-    Raises:
-        MsdcError: the display does not start.
-    """
+    """Variables for a browser that has no mode without a window: a display that nobody sees; ends with the block."""
     if not engine.display:
         yield {}
         return
@@ -226,11 +211,7 @@ def opened(engine: Engine, address: str) -> Iterator[subprocess.Popen[bytes]]:
 def wait_for_answer(
     engine: Engine, browser: subprocess.Popen[bytes], server: AnswerServer, timeout_s: float
 ) -> float | None:
-    """Wait until the page has answered or failed; returns the renderer's last known PSS in MiB.
-
-    Raises:
-        MsdcError: the browser ended, the page fell silent, its answer was refused, or the time is over.
-    """
+    """Wait until the page has answered; returns the renderer's last known PSS in MiB."""
     (page,) = server.seats
     end = time.monotonic() + timeout_s
     page.heard = time.monotonic()
@@ -265,10 +246,9 @@ class BrowserDevice(Device):
             say(f"bench {measurement.manifest.name} in {engine.title}")
         try:
             return [self._measure(engine, measurement)]
-        except InputError:
-            raise
         except MsdcError as error:
-            raise MsdcError(f"{RUNTIME} in {engine.title}: {error}") from error
+            error.args = (f"{RUNTIME} in {engine.title}: {error}",)
+            raise
 
     def _measure(self, engine: Engine, measurement: Measurement) -> DeviceRun:
         version, files = engine.version(), measurement.files(PAGE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import gzip
@@ -12,9 +13,8 @@ import socket
 import ssl
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -30,6 +30,7 @@ from msdc.extras import require
 from msdc.progress import say, warn
 
 PAGE = {"index.html": "link.html", "link.css": "link.css", "link.js": "link.js"}
+# Files that get much smaller: phones may be on a slow network. Weights hardly do.
 PACKED = (".html", ".css", ".js", ".mjs", ".json", ".wasm")
 # Addresses for documentation: nothing is sent to them, the system only says from where it would send.
 ELSEWHERE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
@@ -53,17 +54,10 @@ SYSTEMS = (
 
 
 def default_address() -> str:
-    """This machine's address on the network of its default route.
-
-    Raises:
-        InputError: it has no such route.
-    """
+    """This machine's address on the network of its default route."""
     for family, elsewhere in ELSEWHERE:
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.connect((elsewhere, 9))
-            except OSError:
-                continue
+        with socket.socket(family, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+            probe.connect((elsewhere, 9))
             return str(probe.getsockname()[0])
     raise InputError(
         "this machine has no default route: name one of its addresses with --address "
@@ -72,36 +66,22 @@ def default_address() -> str:
 
 
 def listening_address(wanted: str | None) -> tuple[str, int]:
-    """(IP address, port or 0 for any) of `IP`, `IP:PORT`, `[IPv6]:PORT`; None: the default route's.
-
-    Raises:
-        InputError: not such an address, one that stands for all of the machine's, or no default route.
-    """
+    """(IP address, port or 0 for any) of `IP`, `IP:PORT`, `[IPv6]:PORT`; None: the default route's."""
     if wanted is None:
         return default_address(), 0
-    host, port = wanted, "0"
-    if wanted.startswith("["):
-        host, _, rest = wanted[1:].partition("]")
-        port = rest.removeprefix(":") or "0"
-    elif wanted.count(":") == 1:
-        host, port = wanted.split(":")
+    bare_ipv6 = wanted.count(":") > 1 and not wanted.startswith("[")
     try:
-        address = ipaddress.ip_address(host)
+        parts = urlsplit(f"//[{wanted}]" if bare_ipv6 else f"//{wanted}")
+        address, port = ipaddress.ip_address(parts.hostname or ""), parts.port or 0
     except ValueError as error:
-        raise InputError(f"--address {wanted}: not an IP address, as in 192.168.1.5 or 192.168.1.5:8000") from error
-    if not (port.isascii() and port.isdigit() and int(port) < 2**16):
-        raise InputError(f"--address {wanted}: the port is not 1 to 65535")
+        raise InputError(f"--address {wanted}: expected IP or IP:PORT, as in 192.168.1.5:8000") from error
     if address.is_unspecified or address.is_multicast:
         raise InputError(f"--address {wanted}: name one address of this machine, which the phone can reach")
-    return str(address), int(port)
+    return str(address), port
 
 
 def self_signed(host: str) -> tuple[ssl.SSLContext, str]:
-    """A server's context with a new certificate for the IP address `host`, and the certificate's SHA-256 fingerprint.
-
-    Raises:
-        MissingExtra: `cryptography` is not installed.
-    """
+    """A server's context with a new certificate for the IP address `host`, and its SHA-256 fingerprint."""
     require("cryptography", "--tls")
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
@@ -142,21 +122,6 @@ def qr_code(link: str) -> str:
     return "\n".join(WHITE_ON_BLACK + line + PLAIN for line in drawn.getvalue().splitlines())
 
 
-def show(
-    link: str, port: int, expect: int, timeout_s: float, fingerprint: str | None, stream: TextIO | None = None
-) -> None:
-    """Print the link, and its QR code where standard error is a terminal."""
-    devices = "the phone" if expect == 1 else f"{expect} phones"
-    warn(f"open this link on {devices}, within {max(1, round(timeout_s / 60))} min: {link}")
-    if urlsplit(link).hostname == "127.0.0.1":  # adb reaches no other address of this machine
-        warn(f"this address is reached from a phone on a cable after: adb reverse tcp:{port} tcp:{port}")
-    if fingerprint is not None:
-        warn(f"the browser will warn of a certificate that it does not know; its SHA-256 fingerprint: {fingerprint}")
-    stream = stream or sys.stderr
-    if stream.isatty():
-        print(qr_code(link), file=stream, flush=True)
-
-
 def browser_of(answer: PageAnswer) -> tuple[str, str | None, str]:
     """Engine, version and title of the browser; `unknown` without a title for an engine that is not known."""
     for engine, title, pattern in AGENTS:
@@ -188,14 +153,18 @@ class LinkDevice(Device):
     silence_s = SILENCE_S
 
     def run(self, bundle: Path, settings: BenchSettings) -> list[DeviceRun]:
-        """See `Device.run`.
-
-        Raises:
-            Incomplete: fewer phones answered than expected; the others' runs are kept.
-        """
+        """See `Device.run`; where fewer phones answered than expected, `Incomplete` has the others' runs."""
         host, port = listening_address(settings.address)
         measurement = Measurement(bundle, settings, self.spec)
         files = self._files(measurement)
+        packed = {name: _gzip(content(source)) for name, source in files.items() if Path(name).suffix in PACKED}
+        sizes = [len(packed[name]) if name in packed else len(content(source)) for name, source in files.items()]
+        about = {
+            "model": measurement.manifest.name,
+            "bytes": sum(sizes),
+            "sentences": len(measurement.texts) + len(measurement.golden["texts"]),
+            "name": plain(self.argument or ""),
+        }
         tls, fingerprint = self_signed(host) if settings.tls else (None, None)
         runs: list[DeviceRun] = []
 
@@ -206,21 +175,12 @@ class LinkDevice(Device):
 
         try:
             server = AnswerServer(
-                files,
-                accept,
-                measurement.max_answer,
-                link=True,
-                expect=settings.expect,
-                host=host,
-                port=port,
-                tls=tls,
-                packed=_packed(files),
-                silence_s=self.silence_s,
+                {**files, "about.json": json_bytes(about)}, accept, measurement.max_answer, link=True,
+                expect=settings.expect, host=host, port=port, tls=tls, packed=packed, silence_s=self.silence_s,
                 tell=say,
-            )
+            )  # fmt: skip
         except OSError as error:
-            where = f"{host}:{port}" if port else host
-            raise InputError(f"--address {where}: cannot listen there ({error.strerror or error})") from error
+            raise InputError(f"--address {host}: cannot listen there ({error.strerror or error})") from error
         try:
             with server:
                 self.show(server.address, server.port, settings, fingerprint)
@@ -229,49 +189,35 @@ class LinkDevice(Device):
             if not runs:
                 raise
             failures = [f"interrupted after {len(runs)} of {settings.expect} devices"]
-        if not failures:
-            return runs
-        if runs:
+        if failures and runs:
             raise Incomplete("; ".join(failures), runs)
-        raise MsdcError(f"{RUNTIME} by link: {'; '.join(failures)}")
+        if failures:
+            raise MsdcError(f"{RUNTIME} by link: {'; '.join(failures)}")
+        return runs
 
     def show(self, link: str, port: int, settings: BenchSettings, fingerprint: str | None) -> None:
-        """Show the link to the user."""
-        show(link, port, settings.expect, settings.timeout_s, fingerprint)
+        """Print the link, and its QR code where standard error is a terminal."""
+        devices = "the phone" if settings.expect == 1 else f"{settings.expect} phones"
+        warn(f"open this link on {devices}, within {max(1, round(settings.timeout_s / 60))} min: {link}")
+        if urlsplit(link).hostname == "127.0.0.1":  # adb reaches no other address of this machine
+            warn(f"this address is reached from a phone on a cable after: adb reverse tcp:{port} tcp:{port}")
+        if fingerprint is not None:
+            warn(f"the browser will warn of an unknown certificate; its SHA-256 fingerprint: {fingerprint}")
+        if sys.stderr.isatty():
+            print(qr_code(link), file=sys.stderr, flush=True)
 
     def _files(self, measurement: Measurement) -> dict[str, Path | bytes]:
-        files = measurement.files(PAGE)
-        packed = _packed(files)
-        sizes = [len(content) for content in packed.values()]
-        for name, source in files.items():
-            if name not in packed:
-                sizes.append(len(source) if isinstance(source, bytes) else source.stat().st_size)
-        about = {
-            "model": measurement.manifest.name,
-            "bytes": sum(sizes),
-            "sentences": len(measurement.texts) + len(measurement.golden["texts"]),
-            "name": plain(self.argument or ""),
-        }
-        return {**files, "about.json": json_bytes(about)}
+        return measurement.files(PAGE)
+
+
+def content(source: Path | bytes) -> bytes:
+    """The bytes of a file that is served."""
+    return source if isinstance(source, bytes) else source.read_bytes()
 
 
 @functools.lru_cache(maxsize=32)
-def _gzip_file(path: Path, changed_ns: int) -> bytes:
-    # `changed_ns` makes another entry of a file that was written again.
-    return gzip.compress(path.read_bytes(), compresslevel=6, mtime=0)
-
-
-def _packed(files: Mapping[str, Path | bytes]) -> dict[str, bytes]:
-    """Files that get much smaller: phones may be on a slow network. Weights hardly do."""
-    found = {}
-    for name, source in files.items():
-        if Path(name).suffix not in PACKED:
-            continue
-        if isinstance(source, bytes):
-            found[name] = gzip.compress(source, mtime=0)
-        else:
-            found[name] = _gzip_file(source, source.stat().st_mtime_ns)
-    return found
+def _gzip(raw: bytes) -> bytes:
+    return gzip.compress(raw, compresslevel=6, mtime=0)
 
 
 def _run(measurement: Measurement, answer: PageAnswer, others: set[str]) -> DeviceRun:

@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from msdc.bench.devices.base import open_jobs
 from msdc.bench.devices.python_worker import ordinary_texts, row_of_length
 from msdc.bench.devices.web.server import json_bytes
-from msdc.bench.measure import BenchSettings, compare_golden
-from msdc.bench.result import MAX_SAMPLES, BrowserFacts, DeviceInfo, DeviceRun, DeviceState, Parity, Sample, Timing
+from msdc.bench.measure import BenchSettings
+from msdc.bench.result import MAX_SAMPLES, BrowserFacts, DeviceInfo, DeviceRun, DeviceState, Sample, Timing
 from msdc.errors import InputError, MsdcError
 from msdc.export.golden import decode_vectors
 from msdc.export.manifest import MANIFEST_FILE
@@ -132,49 +132,19 @@ class PageAnswer(Part):
         return notes
 
 
-def read_answer(raw: dict[str, Any], lengths: Sequence[int], runs: int) -> PageAnswer:
-    """The checked answer of a page.
-
-    Raises:
-        MsdcError: it does not fit the schema or the request, or the page was hidden while it measured.
-    """
-    try:
-        answer = PageAnswer.model_validate(raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise MsdcError(f"the page's answer: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-    if [timed.length for timed in answer.latency] != list(lengths):
-        raise MsdcError("the page's answer: other lengths than those asked for")
-    if any(len(timed.samples) != runs for timed in (*answer.latency, answer.tokenize, answer.pipeline)):
-        raise MsdcError("the page's answer: another number of samples than asked for")
-    if answer.page.hidden:
-        raise MsdcError("the page was hidden while it measured, and browsers slow hidden pages down; run it again")
-    return answer
-
-
 def page_vectors(text: str, count: int, width: int) -> np.ndarray:
-    """float32 [N, D] of the page's base64.
-
-    Raises:
-        MsdcError: not that many finite numbers, or one that no vector holds.
-    """
-    if not count and not text:
-        return np.zeros((0, width), dtype=np.float32)
+    """float32 [N, D] of the page's base64; `MsdcError` for anything but that many numbers of a vector."""
     try:
         vectors_ND = decode_vectors(text, count, width)
     except InputError as error:
         raise MsdcError(f"the page's answer: {str(error).replace('golden ', '')}") from error
-    if count and float(np.abs(vectors_ND).max()) > LARGEST:
+    if float(np.abs(vectors_ND).max(initial=0)) > LARGEST:
         raise MsdcError("the page's answer: vectors with numbers that are too large")
     return vectors_ND
 
 
 class Measurement:
-    """A checked bundle with the tasks and settings of a run on the device called `spec`.
-
-    Raises:
-        InputError: the bundle is damaged, holds nothing that browsers run, or a setting does not apply to them.
-    """
+    """A checked bundle with the tasks and settings of a run on the device called `spec`."""
 
     def __init__(self, bundle: Path, settings: BenchSettings, spec: str) -> None:
         if settings.affinity or settings.runner is not None:
@@ -226,20 +196,24 @@ class Measurement:
         return MAX_REST_BYTES + samples + ids + math.ceil(vectors * 4 / 3)
 
     def read(self, raw: dict[str, Any]) -> PageAnswer:
-        """The checked answer to this measurement; see `read_answer`."""
-        return read_answer(raw, self.settings.lengths, self.settings.runs)
+        """The answer of a page that fits the schema and this request, and was in front while it measured."""
+        try:
+            answer = PageAnswer.model_validate(raw)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise MsdcError(f"the page's answer: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        if [timed.length for timed in answer.latency] != list(self.settings.lengths):
+            raise MsdcError("the page's answer: other lengths than those asked for")
+        timings = (*answer.latency, answer.tokenize, answer.pipeline)
+        if any(len(timed.samples) != self.settings.runs for timed in timings):
+            raise MsdcError("the page's answer: another number of samples than asked for")
+        if answer.page.hidden:
+            raise MsdcError("the page was hidden while it measured, and browsers slow hidden pages down; run it again")
+        return answer
 
     def golden_vectors(self, answer: PageAnswer) -> np.ndarray:
         """The page's vectors of the golden texts, float32 [N, D]."""
         return page_vectors(answer.golden.vectors, len(self.golden["texts"]), self.manifest.width)
-
-    def parity(self, answer: PageAnswer) -> Parity:
-        """The page's golden ids and vectors against those of the export.
-
-        Raises:
-            MsdcError: vectors of another number, or with NaN.
-        """
-        return compare_golden(self.golden, RUNTIME, answer.golden.ids, self.golden_vectors(answer))
 
     def run(
         self,
@@ -253,11 +227,7 @@ class Measurement:
         after: DeviceState | None = None,
         notes: Sequence[str] = (),
     ) -> DeviceRun:
-        """The result of one answer from a browser; `pss_mib` is that of the page's process.
-
-        Raises:
-            MsdcError: vectors of another number, or with NaN.
-        """
+        """The result of one answer from a browser; `pss_mib` is that of the page's process."""
         vectors_UD = page_vectors(answer.vectors, len(self.texts), self.manifest.width)
         golden_ND = self.golden_vectors(answer)
         return DeviceRun(

@@ -8,9 +8,10 @@ from __future__ import annotations
 import contextlib
 import hmac
 import http.server
-import ipaddress
+import io
 import json
 import secrets
+import shutil
 import socket
 import socketserver
 import ssl
@@ -19,18 +20,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, BinaryIO, Literal, Self
 
 from msdc.errors import MsdcError, printable
 from msdc.files import parse_json
 
-TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".mjs": "text/javascript; charset=utf-8",
-    ".json": "application/json",
-    ".wasm": "application/wasm",
+TYPES = {".json": "application/json", ".wasm": "application/wasm"} | {
+    f".{ending}": f"text/{kind}; charset=utf-8"
+    for ending, kind in (("html", "html"), ("css", "css"), ("js", "javascript"), ("mjs", "javascript"))
 }
 # The page may run threads, and loads nothing from elsewhere.
 HEADERS = {
@@ -43,7 +40,6 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-BLOCK_BYTES = 1 << 20
 SOCKET_S = 30.0
 MAX_CONNECTIONS = 64
 BEAT_BYTES = 1024
@@ -61,20 +57,14 @@ Accept = Callable[[dict[str, Any], str], tuple[Any, dict[str, Any]]]
 
 @dataclass
 class Seat:
-    """One page that started: its own secret, its name, the last sign of life, and what became of it."""
+    """One page that started: its own secret, what messages call it, the last sign of life, and what became of it."""
 
     token: str
-    number: int
-    name: str = ""
+    title: str = "the page"
     heard: float = field(default_factory=time.monotonic)
     phase: str = ""
     state: Literal["measuring", "answered", "failed"] = "measuring"
     line: str = ""
-
-    @property
-    def title(self) -> str:
-        """What messages call it."""
-        return self.name or f"phone {self.number}"
 
 
 class AnswerServer(socketserver.ThreadingTCPServer):
@@ -113,20 +103,21 @@ class AnswerServer(socketserver.ThreadingTCPServer):
         silence_s: float = SILENCE_S,
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self.files, self.packed = dict(files), dict(packed or {})
-        self.accept, self.tell = accept, tell
+        self.files, self.packed, self.accept, self.tell = files, packed or {}, accept, tell
         self.max_answer, self.expect, self.silence_s, self.link = max_answer, expect, silence_s, link
         self.token = secrets.token_urlsafe(16)
         self.answers: list[Any] = []
-        self.seats = [] if link else [Seat("", 1)]
+        self.seats = [] if link else [Seat("")]
         self.settled = threading.Event()  # an answer was taken, or a page failed
-        self._open = True
+        self._open, self._tls = True, tls
         self._lock, self._accepting = threading.Lock(), threading.Lock()
         self._replying, self._idle = 0, threading.Condition()
         self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
-        self._host, self._tls = host, tls
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
+        self.port = int(self.server_address[1])
+        shown = f"[{host}]" if ":" in host else host
+        self.address = f"{'https' if tls else 'http'}://{shown}:{self.port}/{self.token}/"
 
     def __enter__(self) -> Self:
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
@@ -135,17 +126,6 @@ class AnswerServer(socketserver.ThreadingTCPServer):
     def __exit__(self, *error: object) -> None:
         self.shutdown()
         self.server_close()
-
-    @property
-    def port(self) -> int:
-        """The port it listens at."""
-        return int(self.server_address[1])
-
-    @property
-    def address(self) -> str:
-        """The page's address."""
-        host = f"[{self._host}]" if ":" in self._host else str(ipaddress.ip_address(self._host))
-        return f"{'https' if self._tls else 'http'}://{host}:{self.port}/{self.token}/"
 
     # Connections
 
@@ -176,40 +156,33 @@ class AnswerServer(socketserver.ThreadingTCPServer):
     def name_of(self, path: str) -> str | None:
         """The file that `path` asks for, None without the secret."""
         head, _, rest = path.split("?", 1)[0].lstrip("/").partition("/")
-        if not hmac.compare_digest(head.encode("utf-8", "replace"), self.token.encode()):
-            return None
-        return rest or "index.html"
+        known = hmac.compare_digest(head.encode("utf-8", "replace"), self.token.encode())
+        return (rest or "index.html") if known else None
 
     # What pages post
 
-    def _seat(self, name: str) -> tuple[Seat | None, str]:
+    def seat_of(self, name: str) -> tuple[Seat | None, str]:
         """The seat and the verb of `SEAT/VERB`; every seat is compared, in constant time each."""
         token, _, verb = name.rpartition("/")
         raw = token.encode("utf-8", "replace")
         found = [seat for seat in self.seats if hmac.compare_digest(seat.token.encode(), raw)]
         return (found[0] if found else None), verb
 
-    def limit(self, name: str) -> int | None:
-        """Bytes that may be posted to `name`; None: nothing may."""
-        if name == "join" and self.link:
-            return BEAT_BYTES
-        seat, verb = self._seat(name)
-        return {"answer": self.max_answer, "alive": BEAT_BYTES}.get(verb) if seat is not None else None
-
-    def too_long(self, name: str, size: int) -> None:
-        """A post of `size` bytes to `name` was refused."""
-        seat, verb = self._seat(name)
-        if seat is not None and verb == "answer" and seat.state == "measuring":
-            self._fail(seat, f"the page's answer has {size} bytes, more than {self.max_answer}")
-
-    def take(self, name: str, raw: bytes) -> Reply:
-        """Status and JSON for what was posted to `name`."""
-        with self._idle:
-            self._replying += 1
-        if name == "join":
+    def take(self, name: str, size: int, read: Callable[[int], bytes]) -> Reply:
+        """Status and JSON for a post of `size` bytes to `name`; what nobody may post is not read."""
+        seat, verb = self.seat_of(name)
+        joins = self.link and name == "join"
+        if not joins and (seat is None or verb not in ("answer", "alive")):
+            return 404, b""
+        if size > (self.max_answer if verb == "answer" else BEAT_BYTES):
+            if seat is not None and verb == "answer" and seat.state == "measuring":
+                self._fail(seat, f"the page's answer has {size} bytes, more than {self.max_answer}")
+            return 413, b""
+        raw = read(size)
+        if len(raw) < size:
+            return 400, b""
+        if seat is None or joins:
             return self._join(raw)
-        seat, verb = self._seat(name)
-        assert seat is not None
         if verb == "answer":
             return self._answer(seat, raw)
         seat.heard, seat.phase = time.monotonic(), raw.decode("utf-8", "replace")
@@ -217,54 +190,64 @@ class AnswerServer(socketserver.ThreadingTCPServer):
         wanted = seat.state == "answered" or (self._open and seat.state == "measuring")
         return (204 if wanted else 410), b""
 
-    def replied(self) -> None:
-        """The reply to a post was sent, or its client is gone."""
+    @contextlib.contextmanager
+    def replying(self) -> Iterator[None]:
+        """While a post is answered: `wait` lets it come to its end."""
         with self._idle:
-            self._replying -= 1
-            self._idle.notify_all()
+            self._replying += 1
+        try:
+            yield
+        finally:
+            with self._idle:
+                self._replying -= 1
+                self._idle.notify_all()
+
+    def _refusal(self, seat: Seat | None) -> Reply | None:
+        """What is said where no answer of `seat`, or of a new page, is waited for."""
+        if seat is not None and seat.state != "measuring":
+            return 409, _error("the result of this page has been received already")
+        if not self._open or len(self.answers) >= self.expect:
+            return 409, _error("the computer waits for no further result")
+        return None
 
     def _join(self, raw: bytes) -> Reply:
         try:
             wanted = answer_object(raw)
         except MsdcError as error:
             return 400, _error(str(error))
-        name = plain(str(wanted.get("name") or ""))
         with self._lock:
-            old, _ = self._seat(f"{wanted.get('seat') or ''}/")
-            if old is not None and old.state == "answered":
-                return 409, _error("the result of this page has been received already")
-            if not self._open or len(self.answers) >= self.expect:
-                return 409, _error("the computer waits for no further result")
-            if old is not None and old.state == "measuring":
-                old.heard, old.name = time.monotonic(), name
-                return 200, json_bytes({"seat": old.token})
-            if len(self.seats) >= self.expect + SPARE_SEATS:
+            seat, _ = self.seat_of(f"{wanted.get('seat') or ''}/")
+            if seat is not None and seat.state == "failed":
+                seat = None  # it starts over
+            if refusal := self._refusal(seat):
+                return refusal
+            if seat is None and len(self.seats) >= self.expect + SPARE_SEATS:
                 return 409, _error("this link was started too often; ask for a new one")
-            seat = Seat(secrets.token_urlsafe(16), len(self.seats) + 1, name)
-            self.seats.append(seat)
-        self.tell(f"{seat.title} has opened the link and measures")
+            started = seat is None
+            if seat is None:
+                seat = Seat(secrets.token_urlsafe(16), f"phone {len(self.seats) + 1}")
+                self.seats.append(seat)
+            seat.heard, seat.title = time.monotonic(), plain(str(wanted.get("name") or "")) or seat.title
+        if started:
+            self.tell(f"{seat.title} has opened the link and measures")
         return 200, json_bytes({"seat": seat.token})
 
     def _answer(self, seat: Seat, raw: bytes) -> Reply:
         # One after the other: tasks are scored here, and only the first `expect` answers are taken.
         with self._accepting:
-            if seat.state != "measuring" or not self._open:
-                return 409, _error("the result of this page has been received already")
-            if len(self.answers) >= self.expect:
-                return 409, _error("the computer waits for no further result")
+            if refusal := self._refusal(seat):
+                return refusal
             try:
-                kept, shown = self.accept(answer_object(raw), seat.name)
-            except MsdcError as error:
-                line = " ".join(str(error).split())
-                self._fail(seat, line)
-                return 400, _error(line)
+                kept, shown = self.accept(answer_object(raw), seat.title)
             except Exception as error:
                 # Whatever an answer does to what reads it, it is this page's failure.
-                self._fail(seat, f"the page's answer: {type(error).__name__}")
-                return 400, _error("the answer could not be read")
+                known = isinstance(error, MsdcError)
+                line = " ".join(str(error).split()) if known else f"the page's answer: {type(error).__name__}"
+                self._fail(seat, line)
+                return 400, _error(line)
             with self._lock:
                 self.answers.append(kept)
-                seat.state, seat.name = "answered", shown.get("name", seat.name)
+                seat.state, seat.title = "answered", shown.get("name", seat.title)
                 self.settled.set()
         self.tell(f"{seat.title} has answered")
         return 200, json_bytes(shown)
@@ -282,10 +265,8 @@ class AnswerServer(socketserver.ThreadingTCPServer):
 
     def _finished(self) -> bool:
         with self._lock:
-            if len(self.answers) >= self.expect:
-                return True
-            live = [seat for seat in self.seats if seat.state == "measuring" and not self._lost(seat)]
-            return not live and len(self.seats) >= self.expect
+            live = any(seat.state == "measuring" and not self._lost(seat) for seat in self.seats)
+            return len(self.answers) >= self.expect or (not live and len(self.seats) >= self.expect)
 
     def wait(self, timeout_s: float) -> list[str]:
         """Wait for `expect` answers; returns one line per phone that failed, nothing where all have answered."""
@@ -299,16 +280,10 @@ class AnswerServer(socketserver.ThreadingTCPServer):
         if len(self.answers) >= self.expect:
             return []
         lines = [f"{seat.title}: {seat.line}" for seat in self.seats if seat.state == "failed"]
-        lost = [seat for seat in self.seats if self._lost(seat)]
-        lines += [
-            f"{seat.title} fell silent: its page was closed, its screen locked, or its network lost" for seat in lost
-        ]
-        if not finished and not self.seats:
-            lines.append(f"no phone started within {timeout_s:g} s")
-        elif not finished:
-            measuring = sum(seat.state == "measuring" for seat in self.seats) - len(lost)
-            still = f", {measuring} still measuring" if measuring else ""
-            lines.append(f"{len(self.answers)} of {self.expect} devices answered in {timeout_s:g} s{still}")
+        lost = [seat.title for seat in self.seats if self._lost(seat)]
+        lines += [f"{name} fell silent: its page was closed, its screen locked, or its network lost" for name in lost]
+        if not finished:
+            lines.append(f"{len(self.answers)} of {self.expect} devices answered in {timeout_s:g} s")
         return lines
 
 
@@ -326,56 +301,36 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         more = {}
         if name in self.server.packed and "gzip" in self.headers.get("Accept-Encoding", ""):
             source, more = self.server.packed[name], {"Content-Encoding": "gzip"}
-        with contextlib.ExitStack() as stack:
-            if isinstance(source, bytes):
-                size, blocks = len(source), iter([source])
-            else:
-                size, opened = source.stat().st_size, stack.enter_context(source.open("rb"))
-                blocks = iter(lambda: opened.read(BLOCK_BYTES), b"")
-            self._head(200, size, TYPES.get(Path(name).suffix, "application/octet-stream"), more)
-            self._send(blocks)
+        with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as stream:
+            self._reply(200, stream, TYPES.get(Path(name).suffix, "application/octet-stream"), more)
 
     def do_POST(self) -> None:
         name, length = self.server.name_of(self.path), self.headers.get("Content-Length", "")
-        limit = self.server.limit(name) if name is not None else None
-        refused = None
-        if name is None or limit is None:
-            refused = 404
-        elif not (length.isascii() and length.isdigit() and len(length) < 20):
-            refused = 411
-        elif int(length) > limit:
-            self.server.too_long(name, int(length))
-            refused = 413
-        if refused is not None:
-            self.close_connection = True  # what follows on it is an unread body
-            return self._reply(refused)
-        assert name is not None
-        raw = self.rfile.read(int(length))
-        if len(raw) < int(length):
+        if name is not None and not (length.isascii() and length.isdigit() and len(length) < 20):
             self.close_connection = True
-            return self._reply(400)
-        try:
-            self._reply(*self.server.take(name, raw))
-        finally:
-            self.server.replied()
+            return self._reply(411)
+        with self.server.replying():
+            code, body = (404, b"") if name is None else self.server.take(name, int(length), self.rfile.read)
+            # What follows on the connection of a post that was not read is its body.
+            self.close_connection |= not body and code != 204
+            self._reply(code, io.BytesIO(body))
 
-    def _head(self, code: int, size: int, kind: str, more: Mapping[str, str] | None = None) -> None:
+    def _reply(
+        self, code: int, body: BinaryIO | None = None, kind: str = TYPES[".json"], more: Mapping[str, str] | None = None
+    ) -> None:
+        body = body or io.BytesIO()
         self.send_response(code)
-        size_headers = {} if code == 204 else {"Content-Type": kind, "Content-Length": str(size)}
+        headers = {**HEADERS, **(more or {})}
+        if code != 204:
+            headers |= {"Content-Type": kind, "Content-Length": str(body.seek(0, io.SEEK_END))}
         if self.close_connection:
-            size_headers["Connection"] = "close"
-        for key, value in {**HEADERS, **size_headers, **(more or {})}.items():
+            headers["Connection"] = "close"
+        for key, value in headers.items():
             self.send_header(key, value)
         self.end_headers()
-
-    def _send(self, blocks: Iterator[bytes]) -> None:
+        body.seek(0)
         with contextlib.suppress(OSError):
-            for block in blocks:
-                self.wfile.write(block)
-
-    def _reply(self, code: int, body: bytes = b"") -> None:
-        self._head(code, len(body), TYPES[".json"])
-        self._send(iter([body]))
+            shutil.copyfileobj(body, self.wfile)
 
     def log_message(self, *arguments: object) -> None:
         pass
@@ -387,14 +342,10 @@ def plain(text: str) -> str:
 
 
 def answer_object(raw: bytes) -> dict[str, Any]:
-    """The JSON object that a page posted.
-
-    Raises:
-        MsdcError: it is none, holds NaN, or reports an error of the page.
-    """
+    """The JSON object that a page posted; `MsdcError` where it is none, holds NaN, or reports an error of the page."""
     try:
         answer = parse_json(raw.decode("utf-8"))
-    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise MsdcError("the page's answer is not JSON") from error
     if not isinstance(answer, dict):
         raise MsdcError("the page's answer is not an object")

@@ -14,17 +14,14 @@ import prompt_bundles
 import psutil
 import pytest
 import tiny_models as tiny
-from bench_results import make_run
 
 from msdc.bench.devices.host import PythonDevice
-from msdc.bench.devices.web.browser import ENGINES, PAGE, BrowserDevice, opened, renderer_pss_mib, wait_for_answer
+from msdc.bench.devices.web.browser import ENGINES, PAGE, BrowserDevice, opened, wait_for_answer
 from msdc.bench.devices.web.measurement import Measurement, page_vectors
 from msdc.bench.devices.web.server import AnswerServer
 from msdc.bench.measure import BenchSettings
-from msdc.bench.report.page import build_report, write_report
-from msdc.bench.result import BenchFile, BrowserFacts, parse_result
+from msdc.bench.result import BenchFile, parse_result
 from msdc.errors import InputError, MsdcError
-from msdc.export import export
 from msdc.export.golden import encode_vectors
 
 CHROMIUM = ENGINES["chromium"]
@@ -59,20 +56,9 @@ def test_one_answer_is_taken_and_nobody_joins(server):
     assert server.answers == [{"a": 1}] and server.settled.is_set()
 
 
-@pytest.mark.parametrize(
-    "body, status, word",
-    [
-        (b"x" * 101, 413, "more than 100"),
-        (b'{"a": NaN}', 400, "not JSON"),
-        (b'{"error": "two\\nlines"}', 400, "two lines"),
-    ],
-)
-def test_bad_answers_are_one_line(server, body, status, word):
-    assert post(server, "answer", body) == status
-    assert server.settled.is_set() and server.seats[0].state == "failed" and word in server.seats[0].line
-
-
-def test_an_answer_without_length_is_refused(server):
+def test_a_bad_answer_is_one_line(server):
+    assert post(server, "answer", b'{"error": "two\\nlines"}') == 400
+    assert server.settled.is_set() and server.seats[0].state == "failed" and "two lines" in server.seats[0].line
     assert post(server, "answer", b"", **{"Content-Length": "-5"}) == 411
 
 
@@ -85,21 +71,6 @@ def test_vectors_that_are_none_are_one_line():
     for text in (encode_vectors(good[:1]), encode_vectors(good * np.nan), encode_vectors(good * 3e38), "no base64!"):
         with pytest.raises(MsdcError, match="the page's answer: vectors"):
             page_vectors(text, 2, 3)
-
-
-def test_report_lists_what_decides_about_a_browsers_figures(tmp_path):
-    facts = BrowserFacts(
-        engine="<script>alert(1)</script>", agent="x", secure_context=True, isolated=False, worker=True,
-        clock_step_ms=0.1, calls_per_sample={"8": 3}, cold_ms={"8": 19.26}, golden_sha256="ab" * 32,
-        heap_loaded_mib=23.0, heap_warm_mib=24.0,
-    )  # fmt: skip
-    run = make_run("onnx", harness="browser", browser=facts, memory=None)
-    results = BenchFile(runs=(run,))
-    write_report(build_report(results), tmp_path / "report.html", False)
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "<script" not in page and "&lt;script&gt;alert(1)" in page and "of unknown version" in page
-    for text in ("secure, worker", "8: 19.3", "8: 3", "unknown", "abababababab"):
-        assert text in page
 
 
 # The browser
@@ -175,20 +146,3 @@ def test_a_tab_that_is_killed_ends_the_run(chromium):
 def test_time_limit_ends_the_run(chromium):
     with pytest.raises(MsdcError, match="onnx in Chromium: no result after 10 s"):
         BrowserDevice().run(bundle(), ENDLESS.model_copy(update={"timeout_s": 10}))
-
-
-def test_memory_of_a_process_that_is_gone_is_unknown():
-    assert renderer_pss_mib(2**22 + 1, CHROMIUM.renderer) is None
-
-
-@pytest.mark.slow
-def test_shipped_model_scores_as_on_this_machine(chromium, tmp_path):
-    import places
-
-    if places.data_folder() is None:
-        pytest.skip("no data folder (MSDC_DATA)")
-    out, _ = export("msdc-mini", target="web", out=tmp_path / "out")
-    settings = BenchSettings(runs=5, tasks=("sts17/en-en",), data=places.data_folder(), lengths=(8, 32))
-    (run,), (native,) = BrowserDevice().run(out, settings), PythonDevice().run(out, settings)
-    assert run.accuracy[0].spearman == pytest.approx(native.accuracy[0].spearman, abs=0.1)
-    assert run.parity is not None and run.parity.ids_equal

@@ -11,8 +11,7 @@ import pytest
 from bench_results import make_run
 from refusals import one_line
 
-from msdc.bench.devices.adb import Remote, RemoteFolder, _start_line, run_remote
-from msdc.bench.devices.adb_client import Adb, DeviceGone
+from msdc.bench.devices.adb import Adb, DeviceGone, Remote, RemoteFolder, _start_line, run_remote
 from msdc.bench.devices.base import open_jobs, run_devices
 from msdc.bench.measure import BenchSettings
 from msdc.bench.system_programs import run_tool

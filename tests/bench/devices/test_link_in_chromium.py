@@ -10,7 +10,6 @@ import pytest
 import two_networks
 from link_phone import Link, tiny_bundle
 
-from msdc.bench.devices.base import Incomplete
 from msdc.bench.measure import BenchSettings
 from msdc.bench.result import DeviceRun
 from msdc.errors import MsdcError
@@ -132,16 +131,6 @@ def test_a_page_that_is_loaded_again_or_hidden_starts_over():
 
 
 @pytest.mark.slow
-def test_a_phone_that_the_computer_waits_for_no_more():
-    link = Link(tiny_bundle(), ENDLESS.model_copy(update={"timeout_s": 20, "expect": 2}))
-    with devtools.chromium(RULES) as browser:
-        page = opened(browser, link)
-        page.run("document.getElementById('start').click()")
-        assert "0 of 2 devices answered in 20 s" in error_of(link)
-        assert page.run("document.getElementById('after').hidden")
-
-
-@pytest.mark.slow
 def test_tls_makes_a_secure_context_with_threads():
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("one core: no second thread")
@@ -154,19 +143,6 @@ def test_tls_makes_a_secure_context_with_threads():
         (run,) = link.end()
     assert run.browser is not None and run.browser.secure_context and run.browser.isolated and run.threads == 2
     assert run.browser.version is not None and run.browser.version.count(".") == 3
-
-
-@pytest.mark.slow
-def test_two_phones_of_which_one_is_lost():
-    link = Link(tiny_bundle(), ENDLESS.model_copy(update={"runs": 20, "warmup": 0, "expect": 2}), silence_s=40)
-    with devtools.chromium(RULES) as browser:
-        started(browser, link).crash()
-        page = opened(browser, link)
-        page.run("document.getElementById('start').click()")
-        page.wait(ENDED)
-        with pytest.raises(Incomplete, match="phone 1 fell silent") as stop:
-            link.end()
-    assert len(stop.value.runs) == 1
 
 
 @pytest.mark.slow

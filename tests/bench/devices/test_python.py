@@ -9,8 +9,8 @@ import pytest
 
 from msdc.bench.devices import DEVICES, open_devices
 from msdc.bench.devices.host import PythonDevice, host_info, short_cpu
-from msdc.bench.devices.python_worker import ordinary_texts, row_of_length, sample_ms
-from msdc.bench.measure import BenchSettings, collect, compare_golden, parity_failures
+from msdc.bench.devices.python_worker import row_of_length, sample_ms
+from msdc.bench.measure import BenchSettings, compare_golden, parity_failures
 from msdc.errors import InputError, MsdcError
 
 QUICK = {"lengths": (4, 16), "runs": 12, "warmup": 2}
@@ -59,11 +59,6 @@ def test_accuracy_is_the_artifacts_own(runs, tiny_bundle):
         direct = evaluate(bundle, task="sts", path=QUICKSTART / "graded_pairs.tsv", resamples=0)
         assert run.accuracy[0].spearman == pytest.approx(direct["spearman"], abs=1e-6)
         assert run.accuracy[0].pairs == direct["pairs"]
-
-
-def test_only_the_asked_runtime(tiny_bundle):
-    (run,) = PythonDevice().run(tiny_bundle, BenchSettings(**QUICK, runtimes=("onnx",)))
-    assert run.artifact.runtime == "onnx" and run.accuracy == ()
 
 
 @pytest.mark.parametrize(
@@ -122,11 +117,6 @@ def test_rows_have_the_asked_length_and_real_ids():
         row_of_length([[2, 3]], 8)
 
 
-def test_ordinary_texts_leave_out_the_corners():
-    texts = ["empty", "usual", "endless"]
-    assert ordinary_texts(texts, [[2, 3], [2] * 10, [2] * 200]) == ["usual"]
-
-
 def test_warm_up_is_not_among_the_samples():
     calls = []
     samples = sample_ms([lambda: calls.append(1), lambda: calls.append(2)], warmup=3, runs=5)
@@ -147,13 +137,3 @@ def test_device_names():
 def test_the_machines_name_is_its_processor_not_its_host_name():
     assert short_cpu("Intel(R) Xeon(R) Platinum 8488C CPU @ 2.40GHz") == "Intel Xeon Platinum 8488C"
     assert host_info().name != os.uname().nodename
-
-
-def test_tasks_of_a_data_folder(tmp_path):
-    folder = tmp_path / "sts2017"
-    folder.mkdir()
-    for name in ("en-en", "es-en", "es-es"):
-        (folder / f"STS2017.{name}.tsv").write_text("4.0\ta cat\tthe cat\n1.0\ta dog\ta car\n2.5\tx y\tz y\n")
-    tasks = collect(BenchSettings(tasks=("sts17/en-en", "graded-pairs"), data=tmp_path))
-    assert [name for name, _, _ in tasks.loaded] == ["sts17/en-en", "graded-pairs"]
-    assert tasks.texts()[:2] == ["a cat", "a dog"] and len(set(tasks.texts())) == len(tasks.texts())
