@@ -180,13 +180,15 @@ def bench(
         refuse_existing(Path(json_file), force)
     opened = open_devices(device)
     names = [part.strip() for part in ("graded-pairs" if tasks is None else tasks).split(",")]
-    settings.setdefault("lengths", usual_lengths(read_manifest(folder).max_length))
     chosen = settings_of(
         runtimes=expand(runtime) if runtime else (),
         tasks=tuple(name for name in names if name not in ("", "none")),
         tasks_asked=tasks is not None,
         **settings,
     )
+    longest = read_manifest(folder).max_length
+    if "lengths" not in settings:
+        chosen = chosen.model_copy(update={"lengths": usual_lengths(longest)})
     before = None if compare is None else read_result(Path(compare))
     runs, failures = run_devices(opened, folder, chosen)
     results = BenchFile(runs=tuple(runs))

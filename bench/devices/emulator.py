@@ -55,32 +55,20 @@ class EmulatorMachine:
     """Boots on entry and ends on exit; `adb` reaches it in between."""
 
     def __init__(
-        self, image: Path, cpu: str, *, memory_mib: int = 256, disk_mib: int = 512, count: bool = True,
-        ports: tuple[int, ...] = (),
-    ) -> None:  # fmt: skip
+        self, image: Path, cpu: str, *, memory_mib: int = 256, disk_mib: int = 512, count: bool = True
+    ) -> None:
         self.image = image
         self.model = CPUS[cpu][0]
-        self.memory_mib = memory_mib
-        self.disk_mib = disk_mib
-        self.count = count
-        self.ports = ports
+        self.memory_mib, self.disk_mib, self.count = memory_mib, disk_mib, count
+        self.port = free_port()
+        self.serial = f"127.0.0.1:{self.port}"
+        self.adb = Adb(self.serial)
         self.process: subprocess.Popen[bytes] | None = None
         self._folder = contextlib.ExitStack()
-        (self._adb_program,) = require("adb")
-
-    @property
-    def serial(self) -> str:
-        """Serial of the machine, as adb lists it."""
-        return f"127.0.0.1:{self.ports[0]}"
-
-    @property
-    def adb(self) -> Adb:
-        """The machine through adb."""
-        return Adb(self.serial, self._adb_program)
 
     def _command(self, folder: Path) -> list[str]:
         (qemu,) = require("qemu-system-aarch64")
-        forwards = "".join(f",hostfwd=tcp:127.0.0.1:{port}-:{emulator_image.GUEST_ADBD_PORT}" for port in self.ports)
+        forward = f"hostfwd=tcp:{self.serial}-:{emulator_image.GUEST_ADBD_PORT}"
         counting = ["-icount", "shift=0,sleep=off"] if self.count else []
         # When msdc is killed, the virtual machine must end too.
         setpriv = find("setpriv")
@@ -94,7 +82,7 @@ class EmulatorMachine:
             "-device", "virtio-blk-pci,drive=root",
             "-drive", f"if=none,id=data,format=raw,cache=unsafe,file={folder / 'data.img'}",
             "-device", "virtio-blk-pci,drive=data",
-            "-netdev", f"user,id=net,restrict=on{forwards}", "-device", "virtio-net-pci,netdev=net,romfile=",
+            "-netdev", f"user,id=net,restrict=on,{forward}", "-device", "virtio-net-pci,netdev=net,romfile=",
             "-device", "virtio-rng-pci",
         ]  # fmt: skip
 
@@ -102,7 +90,6 @@ class EmulatorMachine:
         folder = Path(self._folder.enter_context(tempfile.TemporaryDirectory(prefix="msdc-emulator-")))
         try:
             emulator_image.make_disk(folder / "data.img", self.disk_mib)
-            self.ports = self.ports or (free_port(),)
             with open(folder / "qemu", "wb") as log:
                 self.process = subprocess.Popen(
                     self._command(folder), cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -134,8 +121,7 @@ class EmulatorMachine:
 
     def __exit__(self, *error: object) -> None:
         self.power_off()
-        for port in self.ports:
-            disconnect(f"127.0.0.1:{port}", self._adb_program)
+        disconnect(self.serial, self.adb.program)
         self._folder.close()
 
 

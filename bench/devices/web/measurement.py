@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from msdc.bench.devices.base import open_jobs
 from msdc.bench.devices.python_worker import ordinary_texts, row_of_length
 from msdc.bench.devices.web.server import json_bytes
 from msdc.bench.measure import BenchSettings
-from msdc.bench.result import MAX_SAMPLES, BrowserFacts, DeviceInfo, DeviceRun, DeviceState, Sample, Timing
+from msdc.bench.result import MAX_SAMPLES, BrowserFacts, DeviceInfo, DeviceRun, DeviceState, Record, Sample, Timing
 from msdc.errors import InputError, MsdcError
 from msdc.export.golden import decode_vectors
 from msdc.export.manifest import MANIFEST_FILE
@@ -42,13 +42,7 @@ LARGEST = 1e15  # squares of larger numbers do not add up in float32
 Text = Field(default=None, max_length=100)
 
 
-class Part(BaseModel):
-    """Base of an answer's parts: unknown keys and numbers that are not finite are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class _Timed(Part):
+class _Timed(Record):
     length: int | None = None
     samples: tuple[Sample, ...] = Field(min_length=1, max_length=MAX_SAMPLES)
     warmup: int = Field(ge=0, le=2**31)
@@ -60,12 +54,12 @@ class _Timed(Part):
         return Timing(samples=self.samples, warmup=self.warmup, length=self.length)
 
 
-class _Golden(Part):
+class _Golden(Record):
     ids: list[list[int]]
     vectors: str
 
 
-class _Page(Part):
+class _Page(Record):
     agent: str = Field(max_length=1000)
     hidden: bool
     timer_gap_ms: Sample
@@ -75,7 +69,7 @@ class _Page(Part):
     device_memory_gib: float | None = Field(ge=0, le=2**20)
 
 
-class Hints(Part):
+class Hints(Record):
     """`navigator.userAgentData`, which Chromium has on https and localhost only."""
 
     model: str | None = Text
@@ -84,7 +78,7 @@ class Hints(Part):
     version: str | None = Text
 
 
-class Battery(Part):
+class Battery(Record):
     """`navigator.getBattery()`, which Chromium has on https and localhost only."""
 
     percent: float = Field(ge=0, le=100)
@@ -95,7 +89,7 @@ class Battery(Part):
         return DeviceState(battery_percent=self.percent, charging=self.charging)
 
 
-class PageAnswer(Part):
+class PageAnswer(Record):
     """What a page sends; the last four fields are those of a page that was opened through a link."""
 
     load_ms: Sample
@@ -127,8 +121,6 @@ class PageAnswer(Part):
             notes.append(f"the page's timer was held back for {self.page.timer_gap_ms / 1000:.0f} s: a busy machine")
         if self.threads != threads:
             notes.append(f"{threads} threads were asked for, the runtime has {self.threads}")
-        if self.runtime not in (None, VERSION):
-            notes.append(f"the runtime is onnxruntime-web {self.runtime}, not the pinned {VERSION}")
         return notes
 
 

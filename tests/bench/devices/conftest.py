@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
-import socket
 import subprocess
 
 import pytest
@@ -72,27 +70,8 @@ def emulator_image():
         pytest.skip(f"the emulated phone's image cannot be made here: {error}")
 
 
-def _free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
-
-
-def twin_ports() -> tuple[int, int]:
-    """Two free ports, the first of which is a prefix of the second as text."""
-    chosen = random.Random(os.getpid())
-    while True:
-        short = chosen.randrange(2000, 6500)
-        long = short * 10 + chosen.randrange(10)
-        if _free(short) and _free(long):
-            return short, long
-
-
 @pytest.fixture(scope="session")
 def phone(emulator_image):
-    """A machine in real time (no counting), reachable under two serials of which one is a prefix of the other."""
-    with EmulatorMachine(emulator_image, "a76", count=False, disk_mib=128, ports=twin_ports()) as machine:
+    """A machine in real time (no counting)."""
+    with EmulatorMachine(emulator_image, "a76", count=False, disk_mib=128) as machine:
         yield machine

@@ -11,7 +11,7 @@ import pytest
 
 from msdc.bench.devices import adb as adb_device
 from msdc.bench.devices import open_devices
-from msdc.bench.devices.adb import AdbDevice, DeviceGone, RemoteFolder, choose_serial, connect
+from msdc.bench.devices.adb import AdbDevice, DeviceGone, RemoteFolder, connect
 from msdc.bench.devices.base import run_devices
 from msdc.bench.devices.emulator import EmulatorMachine
 from msdc.bench.measure import BenchSettings
@@ -156,22 +156,6 @@ def test_runner_that_the_device_cannot_start(clean, tiny_bundle, tmp_path):
     runner = tmp_path / "msdc-test-header"
     runner.write_bytes(b"\x7fELF\x02\x01\x01" + b"\0" * 9 + (2).to_bytes(2, "little") + (0xB7).to_bytes(2, "little"))
     assert "not a program for this device" in str(fails(clean, tiny_bundle, runner))
-
-
-def test_serials_with_a_common_prefix(clean, tiny_bundle):
-    short, long = (f"127.0.0.1:{port}" for port in clean.ports)
-    connect(long, clean.adb.program)
-    assert long.startswith(short)
-    for serial in (short, long):
-        assert choose_serial(clean.adb.program, serial) == serial
-    with pytest.raises(InputError, match=f"no device with serial 127.0.0.1; attached: {short}, {long}"):
-        choose_serial(clean.adb.program, "127.0.0.1")
-    with pytest.raises(InputError, match="2 devices attached: name one"):
-        choose_serial(clean.adb.program, None)
-    # The run went to the serial it was asked for, and says so.
-    with pytest.raises(MsdcError, match=long):
-        AdbDevice(long).run(tiny_bundle, settings(affinity=(77,)))
-    subprocess.run([clean.adb.program, "disconnect", long], capture_output=True, check=True, timeout=30)
 
 
 def test_hung_runner_is_ended_at_its_time_limit(clean, tiny_bundle, tmp_path, monkeypatch):

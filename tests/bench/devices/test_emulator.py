@@ -97,8 +97,7 @@ def test_network_of_the_machine_reaches_nothing(phone):
     # The forwarded port listens on the loopback interface alone.
     listening = Path("/proc/net/tcp").read_text(encoding="ascii")
     local = [line.split()[1] for line in listening.splitlines()[1:] if line.split()[3] == "0A"]
-    ports = {f"{port:04X}" for port in phone.ports}
-    assert {address.split(":")[0] for address in local if address.split(":")[1] in ports} == {"0100007F"}
+    assert {address.split(":")[0] for address in local if address.endswith(f":{phone.port:04X}")} == {"0100007F"}
 
 
 def test_machine_is_gone_when_its_owner_is_killed(emulator_image, tmp_path):

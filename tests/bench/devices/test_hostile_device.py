@@ -11,7 +11,7 @@ import pytest
 from bench_results import make_run
 from refusals import one_line
 
-from msdc.bench.devices.adb import Adb, DeviceGone, Remote, RemoteFolder, _start_line, run_remote
+from msdc.bench.devices.adb import Adb, DeviceGone, Remote, RemoteFolder, _start_line, choose_serial, run_remote
 from msdc.bench.devices.base import open_jobs, run_devices
 from msdc.bench.measure import BenchSettings
 from msdc.bench.system_programs import run_tool
@@ -26,6 +26,21 @@ def device(folder: Path, answer: str) -> Adb:
     program.write_text(f'#!/bin/sh\nshift 2\n[ $1 = shell ] || exit 0\nset -- "$2"\n{answer}\n')
     program.chmod(0o755)
     return Adb("liar", str(program))
+
+
+def test_serials_with_a_common_prefix(tmp_path):
+    program = tmp_path / "adb"
+    program.write_text("#!/bin/sh\nprintf 'List\\na1:55\\tdevice\\na1:555\\tdevice\\nlocked\\tunauthorized\\n'\n")
+    program.chmod(0o755)
+    for serial in ("a1:55", "a1:555"):
+        assert choose_serial(str(program), serial) == serial
+    for asked, line in (
+        ("a1:5", "no device with serial a1:5; attached: a1:55, a1:555"),
+        (None, "2 devices attached: name one of adb:a1:55, adb:a1:555"),
+        ("locked", "device locked is unauthorized"),
+    ):
+        with pytest.raises(MsdcError, match=line):
+            choose_serial(str(program), asked)
 
 
 # Ends a script as a device would: with the mark and an exit code.
