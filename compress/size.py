@@ -102,11 +102,7 @@ class SizePlan(BaseModel):
 
 
 def default_repeats(layers: int, unit: int) -> int:
-    """L / M of the paper.
-
-    Raises:
-        InputError: the unit does not divide the layers.
-    """
+    """L / M of the paper."""
     if layers % unit:
         raise InputError(f"a unit of {unit} does not divide {layers} layers; say how often it repeats with --repeats")
     return layers // unit
@@ -175,11 +171,7 @@ def macs_per_token(config: StudentConfig, length: int = REFERENCE_LENGTH) -> int
 
 
 def predict_bytes(config: StudentConfig, plan: PrecisionPlan, runtime: str, max_length: int | None = None) -> int:
-    """Bytes of `model.pte`, or of `model.onnx` and its data together.
-
-    Raises:
-        InputError: unknown runtime.
-    """
+    """Bytes of `model.pte`, or of `model.onnx` and its data together."""
     if runtime not in PROGRAM_BYTES:
         raise InputError(f"runtime {runtime!r} is unknown; known: {', '.join(PROGRAM_BYTES)}")
     cost = PROGRAM_BYTES[runtime]

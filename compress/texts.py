@@ -29,11 +29,7 @@ PIECES_PER_SENTENCE = 20
 
 
 def read_texts(path: str | Path, limit: int | None = None) -> list[str]:
-    """Non-empty texts of a UTF-8 file, plain or gzip, one per line or cell of a line with tabs; at most `limit`.
-
-    Raises:
-        InputError: as `iterate_lines`, or a file without text.
-    """
+    """Non-empty texts of a UTF-8 file, plain or gzip, one per line or cell of a line with tabs; at most `limit`."""
     texts: list[str] = []
     for _, line in iterate_lines(path):
         texts += [cell.strip() for cell in line.split("\t") if cell.strip()]

@@ -107,9 +107,6 @@ def transplant(
         max_length: positions that are kept.
         links: a coded table: the sums are kept, by the strongest so many links of each piece.
         base_rows: rows of that table's base at most; all that pieces use by default.
-
-    Raises:
-        InputError: the teacher's tokenizer adds no special ids, or a code of random rows.
     """
     if links is not None and how == "random":
         raise InputError("assistant: links keep the sums of rows of a transplant; random rows are no sums")
@@ -202,11 +199,7 @@ def make_vocabulary(
 
 
 def make_assistant(recipe: Recipe, stream: TextStream, folder: Path) -> Path:
-    """Write the untrained assistant's model folder (once; a finished one is kept) and return it.
-
-    Raises:
-        InputError: the vocabulary cannot be trained, or the named model cannot be converted.
-    """
+    """Write the untrained assistant's model folder (once; a finished one is kept) and return it."""
     if (folder / "config.json").is_file():
         return folder
     wanted = recipe.assistant
@@ -231,11 +224,7 @@ def make_assistant(recipe: Recipe, stream: TextStream, folder: Path) -> Path:
 
 
 def make_student(recipe: Recipe, assistant_folder: Path, stream: TextStream, folder: Path) -> Path:
-    """Write the untrained student's model folder (once; a finished one is kept) and return it.
-
-    Raises:
-        InputError: the student cannot be cut from the assistant, or the named model cannot be converted.
-    """
+    """Write the untrained student's model folder (once; a finished one is kept) and return it."""
     if (folder / "config.json").is_file():
         return folder
     shape = recipe.student
@@ -263,11 +252,7 @@ def trained_defaults(encoder: Encoder) -> EncodeDefaults:
 def cut_student(
     recipe: Recipe, shape: StudentShape, assistant_folder: Path, stream: TextStream
 ) -> tuple[Student, Path]:
-    """The student cut from an assistant, its bottleneck from the frequency-weighted SVD, and its tokenizer's file.
-
-    Raises:
-        InputError: the shape does not fit the assistant.
-    """
+    """The student cut from an assistant, its bottleneck from the frequency-weighted SVD, and its tokenizer's file."""
     encoder = load_encoder(assistant_folder)
     large = to_student(encoder)
     count = len(large.layers)

@@ -46,11 +46,7 @@ def _occurrence(rows: Sequence[Sequence[int]], width: int) -> sparse.csr_matrix:
 def cooccurrence(
     new_rows: Sequence[Sequence[int]], teacher_rows: Sequence[Sequence[int]], pieces: int, wordpieces: int
 ) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray]:
-    """Counts P x W of sentence pairs that hold both, and the single counts [P] and [W].
-
-    Raises:
-        InputError: the two lists differ in length or are empty.
-    """
+    """Counts P x W of sentence pairs that hold both, and the single counts [P] and [W]."""
     if len(new_rows) != len(teacher_rows) or not len(new_rows):
         raise InputError(f"need two equal, non-empty lists of sentences, got {len(new_rows)} and {len(teacher_rows)}")
     new, old = _occurrence(new_rows, pieces), _occurrence(teacher_rows, wordpieces)

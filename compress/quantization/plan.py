@@ -103,9 +103,6 @@ def plan_for(model: Student | StudentConfig, precision: str) -> PrecisionPlan:
 
     Bottleneck map and dense head stay int8 in int4-embed4: they are small and every token passes them. So do the
     weights of a coded table, whose base counts as the table. Positions are int8 beside a 4-bit table, else float.
-
-    Raises:
-        InputError: unknown name, or an int4 weight whose rows are no multiple of 32.
     """
     if precision not in PRECISIONS:
         raise InputError(f"precision {precision!r} is unknown; known: {', '.join(PRECISIONS)}")
@@ -132,11 +129,7 @@ def reads_int8(plan: PrecisionPlan, layer: int, state: str) -> bool:
 
 
 def check_plan(config: StudentConfig, plan: PrecisionPlan) -> None:
-    """Refuse a plan that does not fit a student.
-
-    Raises:
-        InputError: a name the student does not have, or an int4 weight whose rows are no multiple of the group.
-    """
+    """Refuse a plan that does not fit a student."""
     shapes = tensor_shapes(config)
     allowed = {*matrix_names(config), POSITION}
     for name, dtype in plan.weights.items():
@@ -147,11 +140,7 @@ def check_plan(config: StudentConfig, plan: PrecisionPlan) -> None:
 
 
 def read_plan(folder: str | Path) -> PrecisionPlan | None:
-    """The precision plan a student folder carries, or None for a float one.
-
-    Raises:
-        InputError: `precision.json` is damaged.
-    """
+    """The precision plan a student folder carries, or None for a float one."""
     path = Path(folder) / PLAN_FILE
     if not path.is_file():
         return None
@@ -264,9 +253,6 @@ def integers(model: Student | StudentWeights, plan: PrecisionPlan) -> dict[str, 
 
     Weights read from an int8 folder come with its scales; where these still reproduce the weight exactly they are used
     again, because quantizing dequantized numbers afresh would move them a second time.
-
-    Raises:
-        InputError: the plan does not fit the student.
     """
     check_plan(model.config, plan)
     weights: StudentWeights = model.numbers() if hasattr(model, "numbers") else model

@@ -59,9 +59,6 @@ def quantize(student: Student, plan: PrecisionPlan) -> Student:
     Equal to `quantize_` with `Int8DynamicActivationIntxWeightConfig` (linears: int8 per row or int4 in groups, with
     per-token asymmetric int8 activations) and `IntxWeightOnlyConfig` (token table). int8 positions and weights of a
     code become their dequantized numbers: torchao has no addition for its tensors; `integers` has the integers.
-
-    Raises:
-        InputError: the plan does not fit the student.
     """
     parts = integers(student, plan)
     # The big table is about to be replaced: share it with the original while copying instead of doubling it.
@@ -174,11 +171,7 @@ def is_prepared(student: nn.Module) -> bool:
 
 
 def prepare(student: Student, precision: str | PrecisionPlan) -> None:
-    """Make `student` compute, in place, as it will after quantization under `precision` (a name or a plan).
-
-    Raises:
-        InputError: an unknown precision, a plan that does not fit, or a student that is prepared already.
-    """
+    """Make `student` compute, in place, as it will after quantization under `precision` (a name or a plan)."""
     if is_prepared(student):
         raise InputError("this student is prepared for quantization-aware training already")
     plan = precision if isinstance(precision, PrecisionPlan) else plan_for(student, precision)

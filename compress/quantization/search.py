@@ -132,9 +132,6 @@ def search(
 
     Everything starts at its lowest dtype. While the loss is too high, the weight that does the most harm for the bytes
     it would take goes one step up; then every raised weight is tried one step lower again, the most expensive first.
-
-    Raises:
-        InputError: a negative `max_loss`.
     """
     if max_loss < 0:
         raise InputError(f"--max-loss {max_loss}: must not be negative")

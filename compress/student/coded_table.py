@@ -90,9 +90,6 @@ def choose_links(table_VE: Tensor, base_RE: Tensor, links: int) -> CodedRows:
     """The code of every row over a fixed base: the support by orthogonal matching pursuit, weights by least squares.
 
     Between stages it chooses the support anew: rows as they are now, or another model's, over the trained base.
-
-    Raises:
-        InputError: more links than base rows, or rows of another width.
     """
     (V, E), (R, width) = table_VE.shape, base_RE.shape
     if links > R or width != E:
@@ -201,9 +198,6 @@ def fit_code(
     """A code of `base_rows` base rows and `links` links per piece, fitted to a dense table; deterministic.
 
     The base starts from rows that weigh much and differ, so that the most frequent pieces keep a row of their own.
-
-    Raises:
-        InputError: a base that is no smaller than the table, links outside 2 to 5, or frequencies that do not fit.
     """
     V = len(table_VE)
     check_code(base_rows, links, V)

@@ -105,11 +105,7 @@ def index_bytes(base_rows: int) -> int:
 
 
 def check_code(base_rows: int, links: int, vocabulary: int) -> None:
-    """Refuse what is no coded table.
-
-    Raises:
-        InputError: links outside 2 to 5, or a base no smaller than the vocabulary or too small for its links.
-    """
+    """Refuse what is no coded table."""
     if not 2 <= links <= 5:
         raise InputError(f"--links {links}: a coded row is a sum of 2 to 5 base rows")
     if base_rows < links:

@@ -163,9 +163,6 @@ def weighted_svd(table_VH: Tensor, frequency_V: Tensor | None, rank: int) -> tup
     """Narrow table [V, E] and map [E, H] whose product is the frequency-weighted best rank-E approximation.
 
     Rows of frequency 0 do not steer the map; they are still projected onto it, which is the best they can get.
-
-    Raises:
-        InputError: `rank` is not within 1..H, or the frequencies do not fit the table.
     """
     V, H = table_VH.shape
     if not 1 <= rank <= min(V, H):
@@ -189,9 +186,6 @@ def fit_student(
     """`student` with its table coded, and the kept share of the (weighted) variance of the rows around their mean.
 
     A code that `student` has already is fitted anew.
-
-    Raises:
-        InputError: as `fit_code`.
     """
     plain = decode(student)
     config = plain.config

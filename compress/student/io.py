@@ -88,10 +88,6 @@ def add_stock_twin(folder: Path) -> None:
 
     The equal model of stock classes is written to `stock/`, and `modules.json` names it; this package goes on reading
     the student itself. A folder of stock classes is left as it is.
-
-    Raises:
-        InputError: not a model folder.
-        MsdcError: the disk is full.
     """
     if read_layout(folder).model_type != OWN_TYPE:
         return
@@ -106,11 +102,7 @@ def add_stock_twin(folder: Path) -> None:
 
 
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:
-    """Tensors of one safetensors file, in the types they are stored in.
-
-    Raises:
-        InputError: missing, truncated, or not a safetensors file.
-    """
+    """Tensors of one safetensors file, in the types they are stored in."""
     regular_size(path)
     try:
         return load_file(path)
@@ -123,20 +115,13 @@ def load_student(folder: str | Path) -> Student:
 
     The scales of a quantized folder stay with the student (`stored_scales`), so that quantizing it again gives the
     same integers.
-
-    Raises:
-        InputError: not a model folder, of a kind that is not supported, or weights that are damaged or do not fit.
     """
     own = read_layout(folder).model_type == OWN_TYPE
     return student_of(read_weights(folder)) if own else from_stock(folder)
 
 
 def tokenizer_file(folder: str | Path) -> Path:
-    """The tokenizer a model folder is known by: the SentencePiece `.model` where there is one, else `tokenizer.json`.
-
-    Raises:
-        InputError: neither is there.
-    """
+    """The tokenizer a model folder is known by: the SentencePiece `.model` where there is one, else `tokenizer.json`."""
     for name in (MODEL_FILE, JSON_FILE):
         if (Path(folder) / name).is_file():
             return Path(folder) / name

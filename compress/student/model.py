@@ -222,11 +222,7 @@ class Student(nn.Module):
 
 
 def with_state(config: StudentConfig, state: dict[str, Tensor]) -> Student:
-    """The student of a state dict, in eval mode; its parameters are these tensors.
-
-    Raises:
-        RuntimeError: as of `torch.nn.Module.load_state_dict`, for tensors that do not fit the config.
-    """
+    """The student of a state dict, in eval mode; its parameters are these tensors."""
     with torch.device("meta"):
         student = Student(config)
     student.load_state_dict(state, assign=True)
@@ -234,11 +230,7 @@ def with_state(config: StudentConfig, state: dict[str, Tensor]) -> Student:
 
 
 def student_of(weights: StudentWeights) -> Student:
-    """The student of some weights, in eval mode; it shares their memory.
-
-    Raises:
-        RuntimeError: as `with_state`.
-    """
+    """The student of some weights, in eval mode; it shares their memory."""
     # Arrays that are read-only belong to others.
     state = {name: torch.from_numpy(v if v.flags.writeable else v.copy()) for name, v in weights.arrays.items()}
     student = with_state(weights.config, state)

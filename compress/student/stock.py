@@ -149,11 +149,7 @@ class Head:
 
 
 def student_head(model: SentenceModel, where: str) -> Head:
-    """Pooling, at most one dense layer, normalisation, in this order.
-
-    Raises:
-        InputError: other modules, or a setting that the canonical class does not have.
-    """
+    """Pooling, at most one dense layer, normalisation, in this order."""
     kinds = [type(module).__name__ for module in model.after]
     wanted = [kind for kind in kinds if kind != "Dropout"]
     if wanted not in (["Pooling"], ["Pooling", "Normalize"], ["Pooling", "Dense"], ["Pooling", "Dense", "Normalize"]):
@@ -255,9 +251,6 @@ def from_stock(folder: str | Path) -> Student:
     """Read a sentence-transformers folder of a known family, with its pooling, dense layer and normalisation.
 
     Equal to the stock model on every text: `positions` is the folder's own longest input.
-
-    Raises:
-        InputError: not a model folder, damaged, or of a kind that is not supported.
     """
     _known(read_layout(folder).model_type, str(folder))
     encoder = load_encoder(folder)
@@ -267,11 +260,7 @@ def from_stock(folder: str | Path) -> Student:
 
 
 def to_student(encoder: Encoder) -> Student:
-    """The encoder's module as a student: our own as it is, a stock one converted into weights of its own.
-
-    Raises:
-        InputError: an encoder of a kind that is not supported.
-    """
+    """The encoder's module as a student: our own as it is, a stock one converted into weights of its own."""
     if not encoder.defaults.include_prompt and any(encoder.defaults.prompts.values()):
         raise InputError(f"{encoder.name}: pools without its prompts' tokens (include_prompt), which a student cannot")
     if isinstance(encoder.module, Student):

@@ -62,11 +62,7 @@ class StudentWeights:
 
 
 def read_arrays(path: Path, most_bytes: int | None = None) -> dict[str, NDArray[Any]]:
-    """Tensors of one safetensors file, in the types they are stored in; a file larger than `most_bytes` is not opened.
-
-    Raises:
-        InputError: missing, truncated, too large, or not a safetensors file.
-    """
+    """Tensors of one safetensors file, in the types they are stored in; a file larger than `most_bytes` is not opened."""
     size = regular_size(path)
     if most_bytes is not None and size > most_bytes:
         raise InputError(f"{path}: {size} bytes where its config.json asks for at most {most_bytes}")
@@ -80,11 +76,7 @@ def read_arrays(path: Path, most_bytes: int | None = None) -> dict[str, NDArray[
 def unpack(
     tensors: dict[str, NDArray[Any]], config: StudentConfig, plan: PrecisionPlan, where: str
 ) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[np.float32]]]:
-    """(float32 arrays, scales by weight name) of the stored tensors of a quantized student.
-
-    Raises:
-        InputError: a quantized weight or its scales are of another type or shape than the plan and the config say.
-    """
+    """(float32 arrays, scales by weight name) of the stored tensors of a quantized student."""
     check_plan(config, plan)
     shapes = tensor_shapes(config)
     arrays = dict(tensors)
@@ -136,9 +128,6 @@ def read_weights(folder: str | Path) -> StudentWeights:
     """Read a folder written by `save_student`; integers are read as the float numbers they represent.
 
     The scales of a quantized folder are kept, so that quantizing it again gives the same integers.
-
-    Raises:
-        InputError: not such a folder, damaged weights, or weights that do not fit the config.
     """
     folder = Path(folder)
     raw = read_json(folder / "config.json")

@@ -261,11 +261,7 @@ Vocabulary = PieceVocabulary | JsonVocabulary
 
 
 def open_vocabulary(tokenizer: Tokenizer) -> Vocabulary:
-    """The pieces of a tokenizer, tied to table rows.
-
-    Raises:
-        InputError: a tokenizer whose pieces cannot be told.
-    """
+    """The pieces of a tokenizer, tied to table rows."""
     if isinstance(tokenizer, PieceTokenizer):
         return PieceVocabulary(tokenizer)
     if isinstance(tokenizer, FastTokenizer):

@@ -112,9 +112,6 @@ def read_character_map(packed: bytes) -> dict[str, str]:
 
     A double array of 32-bit units (the layout of darts-clone) is walked from its root, level by level; its values are
     places of NUL-terminated texts.
-
-    Raises:
-        InputError: it is damaged.
     """
     try:
         size = struct.unpack("<I", packed[:4])[0]
@@ -181,9 +178,6 @@ def train_whole_words(
         texts: sentences by language. A word counts by its share of each language's words, damped (square root of the
             language's size), so that languages with little text get words too.
         words: whole words that are pieces in any case, if the trained pieces can write them.
-
-    Raises:
-        InputError: no text, `parts` not below `size`, or more `words` than there is room for.
     """
     if not parts < size:
         raise InputError(f"vocabulary: {parts} word parts leave no room for whole words among {size} pieces")

@@ -136,9 +136,6 @@ def choose(
     Fixed pieces (special ids, bytes) always stay, and so do single characters of the languages or of the corpus, so
     that rare words fall into characters and not into <unk>. Under a size the most frequent pieces win: by corpus
     count, then by the vocabulary's own order of frequency.
-
-    Raises:
-        InputError: nothing is asked for, an unknown language, or a size too small for what must stay.
     """
     if not languages and counts is None and size is None:
         raise InputError("say what to keep: --languages, --corpus or --size")
@@ -207,11 +204,7 @@ class TrimReport(BaseModel):
 
 
 def with_rows(student: Student, rows: Sequence[int], pad_id: int) -> Student:
-    """The student whose table holds `rows` of the old one, in that order; base rows that none of them uses are dropped.
-
-    Raises:
-        InputError: a row that the table does not have.
-    """
+    """The student whose table holds `rows` of the old one, in that order; base rows that none of them uses are dropped."""
     config = student.config
     if rows and not 0 <= min(rows) <= max(rows) < config.vocabulary:
         raise InputError(f"the tokenizer names row {max(rows)}, the table has {config.vocabulary}")
@@ -231,11 +224,7 @@ def with_rows(student: Student, rows: Sequence[int], pad_id: int) -> Student:
 
 
 def prove(before: Encoder, after: Encoder, rows: Sequence[int], texts: Sequence[str], source: str) -> Proof:
-    """Compare two encoders text by text; `rows` are the old table rows of the new ids.
-
-    Raises:
-        GateError: a text whose segmentation is unchanged has another vector.
-    """
+    """Compare two encoders text by text; `rows` are the old table rows of the new ids."""
     old_ids, new_ids = before.tokenize(texts), after.tokenize(texts)
     same = [[rows[i] for i in new] == old for old, new in zip(old_ids, new_ids, strict=True)]
     unchanged = [text for text, equal in zip(texts, same, strict=True) if equal][:PROOF_TEXTS]

@@ -12,11 +12,7 @@ from msdc.distill.teacher_cache import CachedTeacher
 
 
 def make_task(student: Any, stage: Stage, guide: CachedTeacher | None = None, mask_id: int | None = None) -> Task:
-    """The task of a stage: the first that applies, told by the tensors that the stage's objectives need.
-
-    Raises:
-        InputError: the stage lacks what its objectives need.
-    """
+    """The task of a stage: the first that applies, told by the tensors that the stage's objectives need."""
     kinds: tuple[tuple[type[Task], bool], ...] = (
         (EmbeddingTask, stage.train == "student.embedding"),
         (HiddenStatesTask, HiddenStatesTask.applies(stage)),

@@ -32,9 +32,6 @@ def layer_pairs(stage: Stage, guide: Encoder, student: Encoder) -> tuple[tuple[i
 
     An objective that needs states compares those that its option `layers` chooses (default: skip); one that merely
     accepts them compares none by default.
-
-    Raises:
-        InputError: the student is too shallow, or deeper than its guide.
     """
     for use in stage.objective:
         objective = find_objective(use.name)
@@ -47,11 +44,7 @@ def layer_pairs(stage: Stage, guide: Encoder, student: Encoder) -> tuple[tuple[i
 
 
 def prototypes(stream: TextStream, guide: CachedTeacher) -> Tensor:
-    """The mean direction of the guide's vectors in each domain, [P, D], from the first rows of every source.
-
-    Raises:
-        InputError: a corpus without training sentences.
-    """
+    """The mean direction of the guide's vectors in each domain, [P, D], from the first rows of every source."""
     texts: list[str] = []
     domains: list[int] = []
     counts: dict[int, int] = {}
