@@ -19,33 +19,18 @@ It ranks candidates and predicts no score: train two or three from the Pareto se
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log2, prod
+from contextlib import suppress
+from itertools import product
+from math import inf, log2, prod
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ByteSize, ConfigDict, TypeAdapter, ValidationError
 
-from msdc.compress.quantization.plan import (
-    NORM_READERS,
-    PRECISIONS,
-    PrecisionPlan,
-    plan_for,
-    reads_int8,
-    weight_bytes_by_dtype,
-)
-from msdc.compress.student.config import (
-    CODE,
-    DENSE,
-    LINEARS,
-    POSITION,
-    PROJECT,
-    SHAPES,
-    TABLE,
-    StudentConfig,
-    check_code,
-    parameter_counts,
-    tensor_shapes,
-)
+from msdc.compress.quantization import plan as plans
+from msdc.compress.quantization.plan import PrecisionPlan
+from msdc.compress.student import config as names
+from msdc.compress.student.config import StudentConfig
 from msdc.errors import InputError
 from msdc.scores import pareto
 
@@ -80,7 +65,11 @@ KEPT_CURVE = (0.0, 64 / 384, 128 / 384, 192 / 384, 256 / 384, 1.0), (0.0, 0.55, 
 # Share of the frequency-weighted variance of msdc-mini's table that a fitted code of 2 to 4 links drops, by base rows
 # per piece; between 2 and 4 links it differs less than between one of these sizes and the next.
 CODE_CURVE = (0.0, 1 / 8, 1 / 5, 1 / 4, 1.0), (1.0, 0.029, 0.024, 0.016, 0.0)
-# What a search for coded tables tries where it is not told.
+# What a budget tries besides the base's own: vocabularies, bottlenecks, units and repeats; of coded tables, base rows.
+VOCABULARIES = (8_000, 12_000, 16_000, 24_000, 32_000, 48_000, 64_000, 96_000, 128_000)
+WIDTHS = (32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 512)
+UNITS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 18, 24)
+REPEATS = (1, 2, 3, 4, 6)
 BASE_ROWS = (4_000, 8_000, 16_000, 32_000)
 LINKS = (2, 3, 4, 5)
 
@@ -126,11 +115,7 @@ def cut_config(
     base_rows: int | None = None,
     links: int | None = None,
 ) -> StudentConfig:
-    """The config of the student with these changes of `base`; None keeps the base's own (repeats: layers / unit).
-
-    Raises:
-        InputError: more layers, positions or width than the base has, or a coded table that is none.
-    """
+    """The config of the student with these changes of `base`; None keeps the base's own (repeats: layers / unit)."""
     _positive(bottleneck=bottleneck, unit=unit, repeats=repeats, vocabulary=vocabulary, max_length=max_length)
     _positive(base_rows=base_rows, links=links)
     unit = unit or base.unit
@@ -151,7 +136,7 @@ def cut_config(
         rows, links = base_rows or base.base_rows, links or base.links
         if rows is None or links is None:
             raise InputError("a coded table needs both --base-rows and --links")
-        check_code(rows, links, settings["vocabulary"])
+        names.check_code(rows, links, settings["vocabulary"])
         settings |= {"base_rows": rows, "links": links}
     return StudentConfig(**settings)
 
@@ -160,14 +145,8 @@ def macs_per_token(config: StudentConfig, length: int = REFERENCE_LENGTH) -> int
     """Multiply-accumulates per token in a sentence of `length` tokens, attention included."""
     H, I = config.hidden, config.intermediate
     layer = 4 * H * H + 2 * H * I + 2 * length * H
-    total = layer * config.unit * config.repeats
-    if config.bottleneck is not None:
-        total += config.bottleneck * H
-    if config.links is not None:
-        total += config.links * config.table_width
-    if config.dense is not None:
-        total += -(-H * config.dense // length)
-    return total
+    total = layer * config.unit * config.repeats + (config.bottleneck or 0) * H
+    return total + (config.links or 0) * config.table_width - (-H * (config.dense or 0) // length)
 
 
 def predict_bytes(config: StudentConfig, plan: PrecisionPlan, runtime: str, max_length: int | None = None) -> int:
@@ -177,51 +156,49 @@ def predict_bytes(config: StudentConfig, plan: PrecisionPlan, runtime: str, max_
     cost = PROGRAM_BYTES[runtime]
     config = config.model_copy(update={"positions": min(max_length or config.positions, config.positions)})
     # Hidden states whose scales export stores: the inputs of int8 products behind a layer norm.
-    smoothed = sum(reads_int8(plan, index, state) for index in range(config.unit) for state in NORM_READERS)
+    smoothed = sum(plans.reads_int8(plan, index, state) for index in range(config.unit) for state in plans.NORM_READERS)
     layers = cost["layer"] * config.unit + cost["smooth"] * smoothed / 2
     for index in range(config.unit):
-        dtypes = [plan.dtype(f"layers.{index}.{part}.weight") for part in LINEARS]
+        dtypes = [plan.dtype(f"layers.{index}.{part}.weight") for part in names.LINEARS]
         layers += sum(cost[dtype] for dtype in dtypes if dtype != "fp32")
         layers -= cost["joined"] * cost["int8"] * (dtypes[:3] == ["int8"] * 3)
     total = cost["file"] + layers * (cost["loop"] if config.repeats > 1 else 1)
-    total += sum(weight_bytes_by_dtype(config, plan).values())
+    total += sum(plans.weight_bytes_by_dtype(config, plan).values())
     total += 4 * config.hidden * smoothed + cost["smooth_once"] * (smoothed > 0)
-    biased = {PROJECT: config.place == "embedding", DENSE: config.dense_bias}
-    for name, width in ((PROJECT, config.bottleneck), (DENSE, config.dense)):
+    biased = {names.PROJECT: config.place == "embedding", names.DENSE: config.dense_bias}
+    for name, width in ((names.PROJECT, config.bottleneck), (names.DENSE, config.dense)):
         if width is not None:
             total += cost["outside"] + cost["bias"] * biased[name]
             total += cost["outside_quantized"] * (plan.dtype(name) != "fp32")
-    if plan.dtype(TABLE) == "int4" or plan.dtype(POSITION) == "int8":
+    if plan.dtype(names.TABLE) == "int4" or plan.dtype(names.POSITION) == "int8":
         total += cost["narrow"]
     if config.coded:
-        total += cost["code"] + cost["code_quantized"] * (plan.dtype(CODE) != "fp32")
+        total += cost["code"] + cost["code_quantized"] * (plan.dtype(names.CODE) != "fp32")
     return round(total + cost["quantized"] * any(dtype != "fp32" for dtype in plan.weights.values()))
 
 
 def precisions_for(config: StudentConfig) -> list[str]:
     """Precisions whose int4 groups fit the widths of this student."""
     fitting = []
-    for precision in PRECISIONS:
-        try:
-            plan_for(config, precision)
-        except InputError:
-            continue
-        fitting.append(precision)
+    for precision in plans.PRECISIONS:
+        with suppress(InputError):
+            plans.plan_for(config, precision)
+            fitting.append(precision)
     return fitting
 
 
 def size_plan(shape: str, config: StudentConfig) -> SizePlan:
     """All sizes of `config`; `shape` is the name to print."""
-    shapes = tensor_shapes(config)
-    counts = parameter_counts(config)
-    parts = {"table": prod(shapes[TABLE]), "positions": prod(shapes[POSITION])}
+    shapes = names.tensor_shapes(config)
+    counts = names.parameter_counts(config)
+    parts = {"table": prod(shapes[names.TABLE]), "positions": prod(shapes[names.POSITION])}
     if config.coded:
-        parts["code"] = prod(shapes[CODE])
+        parts["code"] = prod(shapes[names.CODE])
     parts["bottleneck"] = counts["embedding"] - sum(parts.values())
     sizes: dict[str, dict[str, int]] = {}
     for precision in precisions_for(config):
-        plan = plan_for(config, precision)
-        sizes[precision] = {"weights": sum(weight_bytes_by_dtype(config, plan).values())}
+        plan = plans.plan_for(config, precision)
+        sizes[precision] = {"weights": sum(plans.weight_bytes_by_dtype(config, plan).values())}
         sizes[precision] |= {runtime: predict_bytes(config, plan, runtime) for runtime in PROGRAM_BYTES}
     return SizePlan(
         shape=shape,
@@ -240,9 +217,9 @@ def _base(model: str | None, shape: str | None) -> tuple[str, StudentConfig, Stu
     if (model is None) == (shape is None):
         raise InputError("expected either MODEL or --shape NAME")
     if shape is not None:
-        if shape not in SHAPES:
-            raise InputError(f"shape {shape!r} is unknown; known: {', '.join(sorted(SHAPES))}")
-        return shape, SHAPES[shape], None
+        if shape not in names.SHAPES:
+            raise InputError(f"shape {shape!r} is unknown; known: {', '.join(sorted(names.SHAPES))}")
+        return shape, names.SHAPES[shape], None
     from msdc.compress.student.io import load_student
     from msdc.encoders.folder import locate_model
 
@@ -280,9 +257,6 @@ def plan(
         base_rows: rows of a coded table's base.
         links: base rows that a row of a coded table is a sum of, 2 to 5.
         place: "word" is the paper's bottleneck, "embedding" that of a stock AlbertModel.
-
-    Raises:
-        InputError: an unknown shape or model, or a cut that does not fit it.
     """
     name, base, _ = _base(model, shape)
     cut = {"bottleneck": bottleneck, "unit": unit, "repeats": repeats, "vocabulary": vocabulary}
@@ -335,9 +309,6 @@ def plan_budget(
         place: where the bottleneck is, as of `plan`.
         fixed: `bottleneck`, `unit`, `repeats` and `vocabulary` that every candidate has; with `base_rows` or `links`
             every candidate's table is coded.
-
-    Raises:
-        InputError: an unknown shape or model, a budget that is no size, or nothing fits.
     """
     _positive(max_length=max_length, **fixed)
     try:
@@ -349,7 +320,7 @@ def plan_budget(
     if student is not None:
         from msdc.compress.student.cut import kept_shares, wide_table
 
-        kept = kept_shares(wide_table(student), [width for width in choices(base)[1] if width])
+        kept = kept_shares(wide_table(student), [width for width in WIDTHS if width < base.table_width])
     rows, links = fixed.get("base_rows"), fixed.get("links")
     codes: list[tuple[int, int]] = []
     if rows is not None or links is not None:
@@ -358,20 +329,6 @@ def plan_budget(
         codes = [(first, count) for first in ([rows] if rows else BASE_ROWS) for count in ([links] if links else LINKS)]
     found = enumerate_students(base, size, runtime=runtime, max_length=max_length, place=place, kept=kept, codes=codes)
     return [row for row in found if all(value in (None, getattr(row, key)) for key, value in fixed.items())]
-
-
-def choices(base: StudentConfig) -> tuple[list[int], list[int | None], list[tuple[int, int]]]:
-    """Vocabularies, bottlenecks and (unit, repeats) to try for a base."""
-    sizes = [v for v in (8_000, 12_000, 16_000, 24_000, 32_000, 48_000, 64_000, 96_000, 128_000) if v < base.vocabulary]
-    widths: list[int | None] = [e for e in (32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 512) if e < base.table_width]
-    layers = base.unit * base.repeats
-    stacks = [
-        (unit, repeats)
-        for unit in (1, 2, 3, 4, 5, 6, 8, 9, 12, 18, 24)
-        for repeats in (1, 2, 3, 4, 6)
-        if unit <= base.unit and unit * repeats <= layers
-    ]
-    return [*sizes, base.vocabulary], [*widths, base.bottleneck], stacks
 
 
 def enumerate_students(
@@ -388,50 +345,49 @@ def enumerate_students(
 
     `kept` maps bottleneck widths to the share of the model's own table that they keep; `codes` are pairs of base rows
     and links of coded tables, which stand in place of the table of every vocabulary that is larger than the base.
-
-    Raises:
-        InputError: nothing fits.
     """
-    vocabularies, widths, stacks = choices(base)
     layers = base.unit * base.repeats
+    shares: dict[int | None, float] = {
+        width: (kept or {}).get(width, float(np.interp(width / base.hidden, *KEPT_CURVE)))
+        for width in WIDTHS
+        if width < base.table_width and width != base.bottleneck
+    }
+    # None keeps the base's own width.
+    shares[None] = 1.0
+    stacks = [
+        (unit, repeats) for unit in UNITS for repeats in REPEATS if unit <= base.unit and unit * repeats <= layers
+    ]
+    vocabularies = [*(size for size in VOCABULARIES if size < base.vocabulary), base.vocabulary]
     tables: list[tuple[int, int | None, int | None]] = [(size, None, None) for size in vocabularies]
     if codes and not base.coded:
         tables = [(size, rows, links) for size in vocabularies for rows, links in codes if rows < size]
     found: list[dict[str, Any]] = []
-    smallest = None
-    for width in widths:
-        share = 1.0
-        if width is not None and width != base.bottleneck:
-            share = kept[width] if kept and width in kept else float(np.interp(width / base.hidden, *KEPT_CURVE))
-        for unit, repeats in stacks:
-            loss = BOTTLENECK_POINTS * (1 - share) + HALVING_POINTS * log2(layers / unit)
-            loss += DEPTH_POINTS * log2(layers / (unit * repeats))
-            for vocabulary, rows, links in tables:
-                sizes = {"unit": unit, "repeats": repeats, "vocabulary": vocabulary}
-                new_width = None if width == base.bottleneck else width
-                table = {"bottleneck": new_width, "base_rows": rows, "links": links}
-                config = cut_config(base, **sizes, **table, place=place, max_length=max_length)
-                points = loss + VOCABULARY_POINTS * log2(base.vocabulary / vocabulary)
-                if rows is not None:
-                    points += BOTTLENECK_POINTS * float(np.interp(rows / vocabulary, *CODE_CURVE))
-                for precision in precisions_for(config):
-                    size = predict_bytes(config, plan_for(config, precision), runtime)
-                    smallest = size if smallest is None else min(smallest, size)
-                    if size > budget_bytes:
-                        continue
-                    table = {"bottleneck": config.bottleneck, "base_rows": config.base_rows, "links": config.links}
-                    found.append(
-                        {
-                            **sizes,
-                            **table,
-                            "precision": precision,
-                            "needs_qat": precision == "int4-embed4",
-                            "bytes": size,
-                            "macs_per_token": macs_per_token(config),
-                            "parameters": parameter_counts(config)["total"],
-                            "expected_loss": round(points + PRECISION_POINTS[precision], 3),
-                        }
-                    )
+    smallest = inf
+    for (width, share), (unit, repeats), (vocabulary, rows, links) in product(shares.items(), stacks, tables):
+        sizes = {"unit": unit, "repeats": repeats, "vocabulary": vocabulary}
+        table = {"bottleneck": width, "base_rows": rows, "links": links}
+        config = cut_config(base, **sizes, **table, place=place, max_length=max_length)
+        points = BOTTLENECK_POINTS * (1 - share) + HALVING_POINTS * log2(layers / unit)
+        points += DEPTH_POINTS * log2(layers / (unit * repeats))
+        points += VOCABULARY_POINTS * log2(base.vocabulary / vocabulary)
+        if rows is not None:
+            points += BOTTLENECK_POINTS * float(np.interp(rows / vocabulary, *CODE_CURVE))
+        for precision in precisions_for(config):
+            size = predict_bytes(config, plans.plan_for(config, precision), runtime)
+            smallest = min(smallest, size)
+            if size <= budget_bytes:
+                found.append(
+                    {
+                        **sizes,
+                        **{name: getattr(config, name) for name in table},
+                        "precision": precision,
+                        "needs_qat": precision == "int4-embed4",
+                        "bytes": size,
+                        "macs_per_token": macs_per_token(config),
+                        "parameters": names.parameter_counts(config)["total"],
+                        "expected_loss": round(points + PRECISION_POINTS[precision], 3),
+                    }
+                )
     if not found:
         raise InputError(f"no student of this model fits {budget_bytes} bytes; the smallest takes {smallest}")
     compared = ("bytes", "macs_per_token", "expected_loss")

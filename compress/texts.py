@@ -48,11 +48,9 @@ def quickstart_texts(languages: Sequence[str] = (), limit: int | None = None) ->
     header, rows = parallel_table()
     columns = [index for index, language in enumerate(header) if language in languages] or list(range(len(header)))
     texts = [row[index] for row in rows for index in columns]
-    if limit is None or limit >= len(texts):
-        return texts
     # Whole rows repeat one meaning in every language; spread the choice instead.
-    step = len(texts) / limit
-    return [texts[int(position * step)] for position in range(limit)]
+    step = max(1.0, len(texts) / (limit or len(texts)))
+    return [texts[int(position * step)] for position in range(min(limit or len(texts), len(texts)))]
 
 
 def row_frequency(encoder: Encoder, vocabulary: int, corpus: str | Path | None) -> tuple[Tensor | None, str]:
@@ -92,10 +90,9 @@ def own_frequency(tokenizer: Tokenizer, vocabulary: int) -> Tensor | None:
     for index, score in scores.items():
         if index < vocabulary:
             frequency_V[index] = math.exp(score)
-    total = float(frequency_V.sum())
-    if not total > 0:
+    if not float(frequency_V.sum()) > 0:
         return None
-    frequency_V = frequency_V / total + 1e-3 / vocabulary
+    frequency_V = frequency_V / float(frequency_V.sum()) + 1e-3 / vocabulary
     for index in tokenizer.encode([""], 8)[0]:
         frequency_V[index] = 1 / PIECES_PER_SENTENCE
     return frequency_V

@@ -22,17 +22,10 @@ from msdc.compress.student.io import save_student, tokenizer_file
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.stock import decode, to_student
 from msdc.compress.vocabulary.train import train_vocabulary, train_whole_words
+from msdc.distill import vocabulary_transfer as transfer
 from msdc.distill.data import Row
 from msdc.distill.data.stream import TextStream
 from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, StudentShape, VocabularyTraining, model_name
-from msdc.distill.vocabulary_transfer import (
-    link_strengths,
-    most_used,
-    own_words,
-    strongest,
-    transplant_code,
-    transplant_rows,
-)
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.encoders.folder import EncodeDefaults, read_defaults
 from msdc.errors import InputError
@@ -78,24 +71,8 @@ def piece_frequency(tokenizer: Tokenizer, rows: Sequence[Row], max_length: int) 
     return torch.from_numpy(1.0 + np.bincount(ids.astype(np.int64), minlength=tokenizer.size))
 
 
-def _special_ids(teacher: Encoder) -> tuple[int, int]:
-    """First and last special id of the teacher: those of an empty text."""
-    ids = teacher.tokenizer.encode([""], 16)[0]
-    if len(ids) < 2:
-        raise InputError(
-            f"{teacher.name}: its tokenizer adds no special ids; a transplanted vocabulary needs a first and a last one"
-        )
-    return ids[0], ids[-1]
-
-
 def transplant(
-    teacher: Encoder,
-    tokenizer: PieceTokenizer,
-    rows: Sequence[Row],
-    how: str,
-    max_length: int,
-    links: int | None = None,
-    base_rows: int | None = None,
+    teacher: Encoder, tokenizer: PieceTokenizer, rows: Sequence[Row], how: str, max_length: int, **coded: int | None
 ) -> Student:
     """The teacher's body with a table for `tokenizer`, whose rows are made from the teacher's own rows.
 
@@ -105,15 +82,14 @@ def transplant(
         rows: text that links its pieces with the teacher's.
         how: alignment, cooccurrence or random.
         max_length: positions that are kept.
-        links: a coded table: the sums are kept, by the strongest so many links of each piece.
-        base_rows: rows of that table's base at most; all that pieces use by default.
+        coded: `links` and `base_rows`, as of `with_table`.
     """
-    if links is not None and how == "random":
+    if how != "random":
+        score, frequency_P = transfer.link_strengths(teacher, tokenizer, rows, how, max_length)
+        return with_table(teacher, tokenizer, max_length, score, frequency_P=frequency_P, **coded)
+    if coded.get("links") is not None:
         raise InputError("assistant: links keep the sums of rows of a transplant; random rows are no sums")
-    if how == "random":
-        return with_table(teacher, tokenizer, max_length, None)
-    score, frequency_P = link_strengths(teacher, tokenizer, rows, how, max_length)
-    return with_table(teacher, tokenizer, max_length, score, links, base_rows, frequency_P)
+    return with_table(teacher, tokenizer, max_length, None)
 
 
 def with_table(
@@ -127,13 +103,12 @@ def with_table(
 ) -> Student:
     """The teacher's body with the table that link strengths `score` [P, W] make; None: random rows.
 
-    With `links` the table is coded; its base holds the teacher's rows that pieces use, at most `base_rows`.
+    With `links` the table is coded: the sums are kept, by the strongest so many links of each piece; its base holds the
+    teacher's rows that pieces use, at most `base_rows`.
     """
     body = decode(to_student(teacher))
     table_WH = body.embedding.table.weight.detach()
-    config = body.config.model_copy(
-        update={"vocabulary": tokenizer.size, "pad_id": tokenizer.pad_id, "positions": max_length}
-    )
+    changes = {"vocabulary": tokenizer.size, "pad_id": tokenizer.pad_id, "positions": max_length}
     state = {name: value for name, value in body.state_dict().items() if name != TABLE}
     state[POSITION] = state[POSITION][:max_length]
     ends = teacher.tokenizer.encode([""], 16)[0]
@@ -149,20 +124,20 @@ def with_table(
         own = {index: table_WH.mean(0) for index in special} | own
         if base_rows is not None and frequency_P is not None:
             # The special pieces' rows and the mean row are in the base too.
-            score = most_used(strongest(score), base_rows - len(own) - 1, frequency_P)
-        code = transplant_code(strongest(score, links), table_WH, links, own)
-        config = config.model_copy(update={"base_rows": len(code.base_RE), "links": links})
+            score = transfer.most_used(transfer.strongest(score), base_rows - len(own) - 1, frequency_P)
+        code = transfer.transplant_code(transfer.strongest(score, links), table_WH, links, own)
+        changes |= {"base_rows": len(code.base_RE), "links": links}
         state |= {TABLE: code.base_RE, CODE: code.weight_Vk, INDEX: code.index_Vk}
     else:
         if score is None:
             random = torch.Generator().manual_seed(1)
             table_PH = torch.randn(tokenizer.size, table_WH.shape[1], generator=random) * table_WH.std()
         else:
-            table_PH = transplant_rows(strongest(score), table_WH)
+            table_PH = transfer.transplant_rows(transfer.strongest(score), table_WH)
         for piece, row_H in own.items():
             table_PH[piece] = row_H
         state[TABLE] = table_PH
-    assistant = Student(config)
+    assistant = Student(body.config.model_copy(update=changes))
     assistant.load_state_dict(state)
     return assistant.eval()
 
@@ -186,13 +161,13 @@ def make_vocabulary(
 
     `words` are pieces in any case, where the vocabulary is to hold whole words.
     """
-    work.mkdir(parents=True, exist_ok=True)
     say("vocabulary: reading the corpora")
     rows = sample_rows(stream, wanted.sentences_per_language, seed)
-    model_file = work / "tokenizer.model"
     if wanted.file is not None:
-        model_file = Path(wanted.file).expanduser()
-    elif not model_file.is_file():
+        return Path(wanted.file).expanduser(), rows
+    work.mkdir(parents=True, exist_ok=True)
+    model_file = work / "tokenizer.model"
+    if not model_file.is_file():
         say(f"vocabulary: training {wanted.train} pieces on {len(rows)} pairs")
         write_vocabulary(wanted, rows, model_file, words)
     return model_file, rows
@@ -214,12 +189,11 @@ def make_assistant(recipe: Recipe, stream: TextStream, folder: Path) -> Path:
         return save_student(student, encoder.tokenizer.files[0], folder, defaults=trained_defaults(encoder))
     assert isinstance(wanted, Assistant)
     body = load_named(recipe.teacher if wanted.body == "teacher" else wanted.body)
-    words = own_words(body) if wanted.vocabulary.parts is not None else ()
+    words = transfer.own_words(body) if wanted.vocabulary.parts is not None else ()
     model_file, rows = make_vocabulary(wanted.vocabulary, stream, folder.parent / "vocabulary", recipe.seed, words)
     say(f"assistant: table rows by {wanted.rows}")
-    student = transplant(
-        body, PieceTokenizer(model_file), rows, wanted.rows, wanted.max_length, wanted.links, wanted.base_rows
-    )
+    coded = {"links": wanted.links, "base_rows": wanted.base_rows}
+    student = transplant(body, PieceTokenizer(model_file), rows, wanted.rows, wanted.max_length, **coded)
     return save_student(student, model_file, folder, defaults=trained_defaults(body))
 
 

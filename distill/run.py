@@ -17,8 +17,9 @@ from typing import Any
 import torch
 
 from msdc.compress.quantization import rounding
-from msdc.compress.student.io import add_stock_twin, read_tensors, save_student
+from msdc.compress.student.io import add_stock_twin, save_student
 from msdc.compress.student.stock import to_student
+from msdc.compress.student.weights import read_arrays
 from msdc.distill.assistant import cut_student, load_named, make_assistant, make_student, sample_rows
 from msdc.distill.data.batches import CHUNK_PAIRS, BatchFeed
 from msdc.distill.data.corpora import open_corpora
@@ -364,7 +365,7 @@ def _save_snapshot(start: Path, best: Path, stage: Stage, target: Path) -> None:
     if stage.quantize is not None:
         rounding.prepare(student, stage.quantize)
     try:
-        student.load_state_dict(read_tensors(best))
+        student.load_state_dict({name: torch.from_numpy(value) for name, value in read_arrays(best).items()})
     except RuntimeError as error:
         raise InputError(f"{best}: not weights of this stage ({str(error).splitlines()[0]})") from error
     if stage.quantize is not None:

@@ -70,36 +70,21 @@ class CachedTeacher:
     """
 
     def __init__(
-        self,
-        encoder: Encoder,
-        cache: Path,
-        max_length: int,
-        precision: str = "float32",
-        layers: tuple[int, ...] = (),
+        self, encoder: Encoder, cache: Path, max_length: int, precision: str = "float32", layers: tuple[int, ...] = ()
     ) -> None:
         encoder.max_length = min(encoder.max_length, max_length)
-        student = to_student(encoder) if layers else None
-        if student is not None:
-            encoder.module = student
-        self._student = student
-        encoder.module.eval()
-        # The published DistilCSE code left its teacher in train mode: here it is checked at every use.
-        encoder.module.requires_grad_(False)
-        self.encoder = encoder
-        self.precision = precision
-        self.layers = layers
+        self._student = to_student(encoder) if layers else None
+        encoder.module = self._student or encoder.module
+        encoder.module.eval().requires_grad_(False)
+        self.encoder, self.precision, self.layers = encoder, precision, layers
         self.width = encoder.width
-        self.hidden = 0 if student is None else student.config.hidden
+        self.hidden = 0 if self._student is None else self._student.config.hidden
         name = f"{encoder.fingerprint()[:32]}-{encoder.max_length}"
         if layers:
             name += f"-layers-{'-'.join(map(str, layers))}"
         if precision != "float32":
             name += f"-{precision}"
         self.store = OutputStore(cache / name, self.width + len(layers) * self.hidden)
-
-    def _check_frozen(self) -> None:
-        if self.encoder.module.training or any(p.requires_grad for p in self.encoder.module.parameters()):
-            raise InputError(f"guide {self.encoder.name} is not frozen: it must be in eval mode without gradients")
 
     def vectors(self, texts: Sequence[str], progress: bool = False) -> np.ndarray:
         """Sentence vectors alone, float32 [N, D]; see `outputs`."""
@@ -112,16 +97,16 @@ class CachedTeacher:
             shared: every process asks for the same texts, and each computes its part of the missing ones.
             progress: show a bar while computing.
         """
-        self._check_frozen()
+        # The published DistilCSE code left its teacher in train mode.
+        if self.encoder.module.training or any(p.requires_grad for p in self.encoder.module.parameters()):
+            raise InputError(f"guide {self.encoder.name} is not frozen: it must be in eval mode without gradients")
         keys = np.fromiter((text_key(text) for text in texts), dtype=np.uint64, count=len(texts))
         rows = self.store.find(keys)
         missing = np.flatnonzero(rows < 0)
         rank, world = parallel.rank_and_world() if shared else (0, 1)
-        if len(missing):
-            _, first = np.unique(keys[missing], return_index=True)
-            mine = missing[np.sort(first)][rank::world]
-            if len(mine):
-                self.store.append(keys[mine], self._compute([texts[i] for i in mine], progress))
+        mine = missing[np.sort(np.unique(keys[missing], return_index=True)[1])][rank::world]
+        if len(mine):
+            self.store.append(keys[mine], self._compute([texts[i] for i in mine], progress))
         if shared:
             parallel.barrier()
         if len(missing):
@@ -144,10 +129,8 @@ class CachedTeacher:
         batches = pack_by_length([len(row) for row in ids], BATCH_TOKENS)
         for batch in track(batches, f"encode with {self.encoder.name}", enabled=progress):
             ids_BT, mask_BT = pad([ids[i] for i in batch], self.encoder.tokenizer.pad_id)
-            with (
-                torch.inference_mode(),
-                torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bfloat16"),
-            ):
+            half = self.precision == "bfloat16"
+            with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=half):
                 sentence_BD, states_BLH = student.layer_states(ids_BT.to(device), mask_BT.to(device), self.layers)
             rows[batch, : self.width] = sentence_BD.float().cpu().numpy()
             rows[batch, self.width :] = states_BLH.flatten(1).float().cpu().numpy()
@@ -183,8 +166,7 @@ class OutputStore:
     """
 
     def __init__(self, folder: Path, width: int) -> None:
-        self.folder = folder
-        self.width = width
+        self.folder, self.width = folder, width
         with disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         self._parts: list[_Part] = []

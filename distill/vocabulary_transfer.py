@@ -11,6 +11,7 @@ Shapes: P new pieces, W teacher wordpieces, H hidden; counts are sparse P x W.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 import torch
@@ -32,11 +33,8 @@ CANDIDATES = 8  # rows per new row: more blurs it, fewer is too little for rare 
 
 def _occurrence(rows: Sequence[Sequence[int]], width: int) -> sparse.csr_matrix:
     """Binary sentence x id matrix."""
-    lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
-    indices = (
-        np.concatenate([np.asarray(row, dtype=np.int32) for row in rows]) if lengths.sum() else np.zeros(0, np.int32)
-    )
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    indptr = np.cumsum([0, *map(len, rows)])
+    indices = np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=indptr[-1])
     matrix = sparse.csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=(len(rows), width))
     matrix.sum_duplicates()
     matrix.data[:] = 1.0

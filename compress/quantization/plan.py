@@ -20,18 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from msdc.compress.student.config import (
-    CODE,
-    DENSE,
-    INDEX,
-    POSITION,
-    PROJECT,
-    TABLE,
-    StudentConfig,
-    index_bytes,
-    matrix_names,
-    tensor_shapes,
-)
+from msdc.compress.student import config as names
+from msdc.compress.student.config import StudentConfig
 from msdc.errors import InputError
 from msdc.files import read_json
 
@@ -66,7 +56,7 @@ class PrecisionPlan(BaseModel):
 
     @model_validator(mode="after")
     def _known_names(self) -> PrecisionPlan:
-        for name, what in ((POSITION, "positions"), (CODE, "weights of a coded table")):
+        for name, what in ((names.POSITION, "positions"), (names.CODE, "weights of a coded table")):
             if self.weights.get(name) == "int4":
                 raise ValueError(f"{what} are fp32 or int8")
         return self
@@ -74,10 +64,6 @@ class PrecisionPlan(BaseModel):
     def dtype(self, name: str) -> Dtype:
         """Dtype of the weight `name`."""
         return self.weights.get(name, "fp32")
-
-
-def _config(model: Student | StudentConfig) -> StudentConfig:
-    return model if isinstance(model, StudentConfig) else model.config
 
 
 def scale_dtype(name: str, dtype: Dtype) -> ScaleDtype:
@@ -88,12 +74,12 @@ def scale_dtype(name: str, dtype: Dtype) -> ScaleDtype:
     """
     if dtype != "int4":
         return "float32"
-    return "float16" if name == TABLE else "bfloat16"
+    return "float16" if name == names.TABLE else "bfloat16"
 
 
 def scale_shape(name: str, shape: tuple[int, ...], dtype: Dtype, group: int) -> tuple[int, int]:
     """Shape of the scales of a quantized weight of `shape` [R, C]: [R, G], or [1, C] for the weights of a code."""
-    if name == CODE:
+    if name == names.CODE:
         return 1, shape[1]
     return shape[0], 1 if dtype == "int8" else shape[1] // group
 
@@ -106,18 +92,22 @@ def plan_for(model: Student | StudentConfig, precision: str) -> PrecisionPlan:
     """
     if precision not in PRECISIONS:
         raise InputError(f"precision {precision!r} is unknown; known: {', '.join(PRECISIONS)}")
-    config = _config(model)
+    config = model if isinstance(model, StudentConfig) else model.config
     weights: dict[str, Dtype] = {}
-    for name in matrix_names(config):
+    for name in names.matrix_names(config):
         if precision == "fp32":
             weights[name] = "fp32"
-        elif name == TABLE:
+        elif name == names.TABLE:
             weights[name] = "int8" if precision == "int8" else "int4"
         else:
-            weights[name] = "int4" if precision == "int4-embed4" and name not in (CODE, PROJECT, DENSE) else "int8"
+            weights[name] = (
+                "int4"
+                if precision == "int4-embed4" and name not in (names.CODE, names.PROJECT, names.DENSE)
+                else "int8"
+            )
     if precision.endswith("embed4"):
         # Beside a 4-bit table, float positions of 512 tokens would be a twentieth of a small artifact.
-        weights[POSITION] = "int8"
+        weights[names.POSITION] = "int8"
     plan = PrecisionPlan(precision=precision, weights=weights)
     check_plan(config, plan)
     return plan
@@ -130,8 +120,8 @@ def reads_int8(plan: PrecisionPlan, layer: int, state: str) -> bool:
 
 def check_plan(config: StudentConfig, plan: PrecisionPlan) -> None:
     """Refuse a plan that does not fit a student."""
-    shapes = tensor_shapes(config)
-    allowed = {*matrix_names(config), POSITION}
+    shapes = names.tensor_shapes(config)
+    allowed = {*names.matrix_names(config), names.POSITION}
     for name, dtype in plan.weights.items():
         if name not in allowed:
             raise InputError(f"the precision plan names {name!r}, which this student cannot quantize")
@@ -152,20 +142,18 @@ def read_plan(folder: str | Path) -> PrecisionPlan | None:
 
 def weight_bytes_by_dtype(model: Student | StudentConfig, plan: PrecisionPlan) -> dict[str, int]:
     """Bytes of a model under a plan: `fp32`, `int8`, `int4`, `scales`, `indices`; keys with no bytes are absent."""
-    config = _config(model)
+    config = model if isinstance(model, StudentConfig) else model.config
     sizes = {"fp32": 0, "int8": 0, "int4": 0, "scales": 0, "indices": 0}
-    for name, shape in tensor_shapes(config).items():
-        dtype = plan.dtype(name)
-        numbers = prod(shape)
-        if name == INDEX:
-            sizes["indices"] += numbers * index_bytes(config.table_rows)
-            continue
-        if dtype == "fp32":
+    for name, shape in names.tensor_shapes(config).items():
+        dtype, numbers = plan.dtype(name), prod(shape)
+        if name == names.INDEX:
+            sizes["indices"] += numbers * names.index_bytes(config.table_rows)
+        elif dtype == "fp32":
             sizes["fp32"] += 4 * numbers
-            continue
-        sizes[dtype] += numbers if dtype == "int8" else numbers // 2
-        scales = prod(scale_shape(name, shape, dtype, plan.group))
-        sizes["scales"] += scales * SCALE_BYTES[scale_dtype(name, dtype)]
+        else:
+            sizes[dtype] += numbers if dtype == "int8" else numbers // 2
+            scales = prod(scale_shape(name, shape, dtype, plan.group))
+            sizes["scales"] += scales * SCALE_BYTES[scale_dtype(name, dtype)]
     return {key: value for key, value in sizes.items() if value}
 
 
@@ -266,7 +254,9 @@ def integers(model: Student | StudentWeights, plan: PrecisionPlan) -> dict[str, 
         found = _stored(weight_RC, weights.scales.get(name), dtype, shape)
         if found is None:
             columns = plan.group if dtype == "int4" else weight_RC.shape[1]
-            found = quantize_columns(weight_RC) if name == CODE else quantize_block(weight_RC, columns, dtype, kind)
+            found = (
+                quantize_columns(weight_RC) if name == names.CODE else quantize_block(weight_RC, columns, dtype, kind)
+            )
         made[name] = Integers(name, dtype, *found, kind)
     return made
 

@@ -19,16 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from msdc.compress.quantization.plan import (
-    RANGE,
-    Dtype,
-    Integers,
-    PrecisionPlan,
-    check_plan,
-    integers,
-    plan_for,
-    scale_dtype,
-)
+from msdc.compress.quantization import plan as plans
+from msdc.compress.quantization.plan import Integers, PrecisionPlan
 from msdc.compress.student.coded_table import Code
 from msdc.compress.student.config import CODE, POSITION, TABLE
 from msdc.compress.student.model import Student
@@ -60,7 +52,7 @@ def quantize(student: Student, plan: PrecisionPlan) -> Student:
     per-token asymmetric int8 activations) and `IntxWeightOnlyConfig` (token table). int8 positions and weights of a
     code become their dequantized numbers: torchao has no addition for its tensors; `integers` has the integers.
     """
-    parts = integers(student, plan)
+    parts = plans.integers(student, plan)
     # The big table is about to be replaced: share it with the original while copying instead of doubling it.
     memo = {id(parameter): parameter for name, parameter in student.named_parameters() if name in parts}
     copied = copy.deepcopy(student, memo).eval()
@@ -81,13 +73,13 @@ def straight_through(value: Tensor, rounded: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def round_trip(weight_RC: Tensor, dtype: Dtype, group: int, name: str) -> Tensor:
+def round_trip(weight_RC: Tensor, dtype: plans.Dtype, group: int, name: str) -> Tensor:
     """The weight as its integers and scales represent it, float32 [R, C], equal to `Integers.dequantize`."""
     if name == CODE:
         return round_trip(weight_RC.T, dtype, group, "").T
-    low, high = RANGE[dtype]
+    low, high = plans.RANGE[dtype]
     blocks = weight_RC.detach().float().reshape(-1, group if dtype == "int4" else weight_RC.shape[1])
-    stored_as = getattr(torch, scale_dtype(name, dtype))
+    stored_as = getattr(torch, plans.scale_dtype(name, dtype))
     # A row of zeros must not divide by zero, in the type that the scale is stored in.
     scale = (blocks.abs().amax(1) / ((high - low) / 2)).clamp(min=torch.finfo(stored_as).smallest_normal)
     scale = scale.to(stored_as).float()
@@ -111,15 +103,12 @@ def fake_quantize_tokens(hidden: Tensor) -> Tensor:
 class Rounded:
     """What `prepare` gives a module: dtype, int4 group and name of its weight. Such classes are never constructed."""
 
-    plan_dtype: Dtype
-    plan_group: int
-    plan_name: str
+    plan: tuple[plans.Dtype, int, str]
     _parameters: dict[str, Any]
 
     def rounded(self, weight: Tensor) -> Tensor:
         """`weight` as it will be stored, with the gradient of `weight`."""
-        made = round_trip(weight, self.plan_dtype, self.plan_group, self.plan_name)
-        return straight_through(weight, made.to(weight.dtype))
+        return straight_through(weight, round_trip(weight, *self.plan).to(weight.dtype))
 
 
 class RoundedWeight(Rounded):
@@ -174,13 +163,13 @@ def prepare(student: Student, precision: str | PrecisionPlan) -> None:
     """Make `student` compute, in place, as it will after quantization under `precision` (a name or a plan)."""
     if is_prepared(student):
         raise InputError("this student is prepared for quantization-aware training already")
-    plan = precision if isinstance(precision, PrecisionPlan) else plan_for(student, precision)
-    check_plan(student.config, plan)
+    plan = precision if isinstance(precision, PrecisionPlan) else plans.plan_for(student, precision)
+    plans.check_plan(student.config, plan)
     for name, dtype in plan.weights.items():
         if dtype != "fp32":
             module: Any = student.get_submodule(name.removesuffix(".weight"))
             module.__class__ = _ROUNDED.get(name, FakeQuantizedLinear)
-            module.plan_dtype, module.plan_group, module.plan_name = dtype, plan.group, name
+            module.plan = dtype, plan.group, name
 
 
 def convert(student: Student) -> Student:
@@ -191,7 +180,7 @@ def convert(student: Student) -> Student:
     plain = copy.deepcopy(student)
     for module in plain.modules():
         if isinstance(module, Rounded):
-            del module.plan_dtype, module.plan_group, module.plan_name
+            del module.plan
             # The plain class is the last base.
             module.__class__ = type(module).__bases__[-1]
     return plain.eval()

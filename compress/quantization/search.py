@@ -9,25 +9,17 @@ Shapes: N texts, D sentence width.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from msdc.compress.quantization import plan as plans
 from msdc.compress.quantization import rounding
-from msdc.compress.quantization.plan import (
-    PLAN_FILE,
-    PRECISIONS,
-    Dtype,
-    PrecisionPlan,
-    integers,
-    plan_for,
-    weight_bytes_by_dtype,
-)
+from msdc.compress.quantization.plan import Dtype, PrecisionPlan
 from msdc.compress.student.config import CODE, POSITION, TABLE, StudentConfig, matrix_names, tensor_shapes
 from msdc.compress.student.io import save_student, tokenizer_file
 from msdc.compress.student.model import Student
@@ -48,8 +40,7 @@ MIN_TEXTS = 8
 ORDER: tuple[Dtype, ...] = ("int4", "int8", "fp32")
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     """Loss in Spearman points, and cosines of quantized to float sentence vectors."""
 
     loss: float
@@ -70,13 +61,11 @@ class Calibration:
             raise InputError(
                 f"a calibration text of {len(rows)} lines; at least {MIN_TEXTS} are needed to compare pairs"
             )
-        if student.config.coded:
-            self.student, self.rows = student, [list(row) for row in rows]
-        else:
-            used = sorted({index for row in rows for index in row})
-            new_id = {index: position for position, index in enumerate(used)}
-            self.student = with_rows(student, used, 0)
-            self.rows = [[new_id[index] for index in row] for row in rows]
+        self.student, self.rows = student, [list(row) for row in rows]
+        if not student.config.coded:
+            used, flat = np.unique(np.concatenate(self.rows), return_inverse=True)
+            self.student = with_rows(student, used.tolist(), 0)
+            self.rows = [part.tolist() for part in np.split(flat, np.cumsum([len(row) for row in rows])[:-1])]
         self.float_ND = self._encode(self.student)
         self._pairs = np.triu_indices(len(rows), 1)
         self._float_similarity = self._similarity(self.float_ND)
@@ -115,11 +104,6 @@ def levels(config: StudentConfig, name: str, int4_linears: bool, group: int) -> 
     return [dtype for dtype in ORDER if dtype != "int4" or four_bits]
 
 
-def _bytes_of(config: StudentConfig, weights: dict[str, Dtype], group: int) -> int:
-    plan = PrecisionPlan(precision="trial", weights=weights, group=group)
-    return sum(weight_bytes_by_dtype(config, plan).values())
-
-
 def search(
     calibration: Calibration,
     config: StudentConfig,
@@ -137,34 +121,30 @@ def search(
         raise InputError(f"--max-loss {max_loss}: must not be negative")
     allowed = {name: levels(config, name, int4_linears, group) for name in [*matrix_names(config), POSITION]}
     weights: dict[str, Dtype] = {name: dtypes[0] for name, dtypes in allowed.items()}
-    harm: dict[tuple[str, Dtype], float] = {}
 
-    def alone(name: str, dtype: Dtype) -> float:
-        if (name, dtype) not in harm:
-            harm[name, dtype] = 0.0 if dtype == "fp32" else calibration.cost({name: dtype}, group).loss
-        return harm[name, dtype]
+    def bytes_of(some: dict[str, Dtype]) -> int:
+        plan = PrecisionPlan(precision="trial", weights=some, group=group)
+        return sum(plans.weight_bytes_by_dtype(config, plan).values())
 
     def step(name: str, up: int) -> Dtype | None:
         place = allowed[name].index(weights[name]) + up
         return allowed[name][place] if 0 <= place < len(allowed[name]) else None
 
     def worth(name: str) -> float:
-        higher = step(name, 1)
-        if higher is None:
+        if (higher := step(name, 1)) is None:
             return -1.0
-        gain = alone(name, weights[name]) - alone(name, higher)
-        more = _bytes_of(config, {**weights, name: higher}, group) - _bytes_of(config, weights, group)
-        return max(gain, 1e-9) / more
+        gain = calibration.cost({name: weights[name]}, group).loss - calibration.cost({name: higher}, group).loss
+        return max(gain, 1e-9) / (bytes_of({**weights, name: higher}) - bytes_of(weights))
 
-    raised: list[str] = []
+    raised: set[str] = set()
     while (loss := calibration.cost(weights, group).loss) > max_loss:
         name = max(weights, key=worth)
         higher = step(name, 1)
         assert higher is not None  # with every weight at fp32 the loss is 0
         say(f"loss {loss:.2f}: {name} {weights[name]} > {higher}")
         weights[name] = higher
-        raised.append(name)
-    for name in sorted(set(raised), key=lambda name: -_bytes_of(config, {name: weights[name]}, group)):
+        raised.add(name)
+    for name in sorted(raised, key=lambda name: (-bytes_of({name: weights[name]}), name)):
         lower = step(name, -1)
         if lower is not None and calibration.cost({**weights, name: lower}, group).loss <= max_loss:
             say(f"{name} can stay {lower}")
@@ -174,15 +154,14 @@ def search(
 
 def sqnr_db(reference: NDArray[Any], approximation: NDArray[Any]) -> float | None:
     """Signal-to-quantization-noise ratio in dB, 10 log10(sum reference^2 / sum error^2); None where they are equal."""
-    wanted = reference.astype(np.float64)
-    noise = float(np.square(wanted - approximation).sum())
-    return None if noise == 0 else float(10 * np.log10(np.square(wanted).sum() / noise))
+    noise = float(np.square(reference.astype(np.float64) - approximation).sum())
+    return None if noise == 0 else float(10 * np.log10(np.square(reference, dtype=np.float64).sum() / noise))
 
 
 def weight_reports(student: Student, plan: PrecisionPlan, calibration: Calibration) -> list[dict[str, Any]]:
     """For each weight that the plan names: bytes with scales, SQNR in dB (None: exact), and the cost of it alone."""
     weights = student.numbers()
-    made = integers(weights, plan)
+    made = plans.integers(weights, plan)
     lines: list[dict[str, Any]] = []
     for name, dtype in plan.weights.items():
         size, ratio, cost = weights.arrays[name].nbytes, None, Cost(0.0, 1.0, 1.0)
@@ -241,19 +220,15 @@ def quantize(
         calibration: text to measure on; None takes the embedded corpus.
         int4_linears: with auto: try int4 linears too (ExecuTorch only).
         force: replace `output` if it exists.
-
-    Raises:
-        InputError: no such model, an unknown precision, or a calibration text that cannot be used.
     """
     output = Path(output)
-    if precision not in (*PRECISIONS, "auto"):
-        raise InputError(f"precision {precision!r} is unknown; known: {', '.join((*PRECISIONS, 'auto'))}")
+    if precision not in (*plans.PRECISIONS, "auto"):
+        raise InputError(f"precision {precision!r} is unknown; known: {', '.join((*plans.PRECISIONS, 'auto'))}")
     refuse_existing(output, force)
     encoder = load_encoder(model)
     student = to_student(encoder).eval()
-    given = quickstart_texts() if calibration is None else read_texts(calibration)
     # At most this many from all over, without repeats: equal texts teach nothing about pairs.
-    texts = list(dict.fromkeys(given))
+    texts = list(dict.fromkeys(quickstart_texts() if calibration is None else read_texts(calibration)))
     if len(texts) > CALIBRATION_TEXTS:
         texts = [texts[int(index)] for index in np.linspace(0, len(texts) - 1, CALIBRATION_TEXTS)]
     rows = encoder.tokenizer.encode(with_prompt(encoder.defaults.prompt(), texts), student.config.positions)
@@ -261,7 +236,7 @@ def quantize(
     if precision == "auto":
         plan = search(measured, student.config, max_loss=max_loss, int4_linears=int4_linears)
     else:
-        plan = plan_for(student, precision)
+        plan = plans.plan_for(student, precision)
     total = measured.cost(plan.weights, plan.group)
     report = {
         "calibration": "embedded corpus" if calibration is None else Path(calibration).name,
@@ -271,10 +246,10 @@ def quantize(
         "min_cosine": round(total.min_cosine, 6),
         "weights": weight_reports(student, plan, measured),
     }
-    sizes = weight_bytes_by_dtype(student, plan)
+    sizes = plans.weight_bytes_by_dtype(student, plan)
     parts = ", ".join(f"{dtype} {size:,} bytes" for dtype, size in sizes.items())
     card = (
-        f"# {output.name}\n\n{encoder.name} with {plan.precision} weights ({parts}); {PLAN_FILE} says which.\n\n"
+        f"# {output.name}\n\n{encoder.name} with {plan.precision} weights ({parts}); {plans.PLAN_FILE} says which.\n\n"
         f"* on {report['texts']} texts of the {report['calibration']}: similarity ranks lose {report['loss']:.2f} "
         f"points, mean cosine {report['mean_cosine']:.5f}, min {report['min_cosine']:.5f}\n"
     )

@@ -57,8 +57,7 @@ class Code(nn.Module):
 
     def rows(self, base_RE: Tensor) -> Tensor:
         """All rows, [V, E], differentiable; never holds k rows per piece at once."""
-        weight_Vk = self.weight.to(base_RE.dtype)
-        return F.embedding_bag(self.index.long(), base_RE, per_sample_weights=weight_Vk, mode="sum")
+        return CodedRows(base_RE, self.weight.to(base_RE.dtype), self.index).rows()
 
 
 def prune(index_Vk: Tensor, weight_Vk: Tensor) -> tuple[Tensor, Tensor]:
@@ -187,6 +186,14 @@ def _start_base(rows_VE: Tensor, weight_V: Tensor, base_rows: int) -> Tensor:
     return rows_VE[picked].clone()
 
 
+def row_weights(frequency_V: Tensor | None, rows: int) -> Tensor:
+    """Weights of a table's rows, float64 [V]: their frequencies, or 1 where none are given."""
+    weight_V = torch.ones(rows) if frequency_V is None else frequency_V.detach()
+    if weight_V.shape != (rows,) or bool((weight_V < 0).any()) or float(weight_V.sum()) <= 0:
+        raise InputError(f"frequencies must be {rows} non-negative numbers that are not all zero")
+    return weight_V.double()
+
+
 def fit_code(
     table_VE: Tensor,
     base_rows: int,
@@ -199,11 +206,8 @@ def fit_code(
 
     The base starts from rows that weigh much and differ, so that the most frequent pieces keep a row of their own.
     """
-    V = len(table_VE)
-    check_code(base_rows, links, V)
-    weight_V = torch.ones(V) if frequency_V is None else frequency_V.float()
-    if weight_V.shape != (V,) or bool((weight_V < 0).any()) or float(weight_V.sum()) <= 0:
-        raise InputError(f"frequencies must be {V} non-negative numbers that are not all zero")
+    check_code(base_rows, links, len(table_VE))
+    weight_V = row_weights(frequency_V, len(table_VE)).float()
     # Frequencies span six orders of magnitude; below a hundredth of the mean a piece would not be fitted at all.
     weight_V = weight_V / weight_V.mean() + 0.01
     rows_VE = table_VE.detach().float()
@@ -226,6 +230,6 @@ def fit_code(
 
 def kept_variance(table_VE: Tensor, found_VE: Tensor, frequency_V: Tensor | None = None) -> float:
     """Share of the (weighted) squared norm of a table that an approximation keeps; 1 is exact."""
-    weight_V = torch.ones(len(table_VE)) if frequency_V is None else frequency_V
-    lost = (weight_V.double() * (table_VE - found_VE).double().square().sum(1)).sum()
-    return float(1 - lost / (weight_V.double() * table_VE.double().square().sum(1)).sum())
+    weight_V = row_weights(frequency_V, len(table_VE))
+    lost = (weight_V * (table_VE - found_VE).double().square().sum(1)).sum()
+    return float(1 - lost / (weight_V * table_VE.double().square().sum(1)).sum())

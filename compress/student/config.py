@@ -61,13 +61,9 @@ class StudentConfig(BaseModel):
     pad_id: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")
-    def _heads_divide(self) -> StudentConfig:
+    def _is_whole(self) -> StudentConfig:
         if self.hidden % self.heads:
             raise ValueError(f"hidden {self.hidden} is not a multiple of heads {self.heads}")
-        return self
-
-    @model_validator(mode="after")
-    def _code_is_whole(self) -> StudentConfig:
         if (self.base_rows is None) != (self.links is None):
             raise ValueError("base_rows and links describe a coded table together: set both or neither")
         return self
@@ -156,16 +152,9 @@ def parameter_counts(config: StudentConfig) -> dict[str, int]:
     "encoder size" are counted as Ding et al. 2022 count them; layer norm of the embedding and a dense head belong to
     neither and appear in `total` only.
     """
-    embedding = encoder = total = 0
-    for name, shape in tensor_shapes(config).items():
-        if name == INDEX:
-            continue
-        total += prod(shape)
-        if name in (TABLE, CODE, POSITION) or name.startswith("embedding.project"):
-            embedding += prod(shape)
-        elif name.startswith("layers."):
-            encoder += prod(shape)
-    return {"embedding": embedding, "encoder": encoder, "total": total}
+    sizes = {name: prod(shape) for name, shape in tensor_shapes(config).items() if name != INDEX}
+    starts = {"embedding": (TABLE, CODE, POSITION, "embedding.project."), "encoder": ("layers.",), "total": ("",)}
+    return {what: sum(size for name, size in sizes.items() if name.startswith(start)) for what, start in starts.items()}
 
 
 def _published(vocabulary: int, hidden: int, heads: int, layers: int, **settings: Any) -> StudentConfig:

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from msdc.compress.size import SizePlan, cut_config, default_repeats, size_plan
-from msdc.compress.student.coded_table import ROUNDS, fit_code, kept_variance
+from msdc.compress.student.coded_table import ROUNDS, fit_code, kept_variance, row_weights
 from msdc.compress.student.config import CODE, INDEX, POSITION, TABLE, StudentConfig
 from msdc.compress.student.io import save_student, tokenizer_file
 from msdc.compress.student.model import Embedding, Student, with_state
@@ -33,12 +33,12 @@ from msdc.files import refuse_existing
 from msdc.scores import cosine_rows
 
 
-def wide_table(student: Student) -> Tensor:
-    """The table as the layers see it, [V, H]: narrow rows times the bottleneck map, a code multiplied out."""
-    return _widened(student, student.embedding.rows().detach())
+def wide_table(student: Student, stored: bool = False) -> Tensor:
+    """The table as the layers see it, [V, H]: narrow rows times the bottleneck map, a code multiplied out.
 
-
-def _widened(student: Student, rows_RE: Tensor) -> Tensor:
+    With `stored` the rows that are stored, [R, H]: of a coded table its base.
+    """
+    rows_RE = (student.embedding.table.weight if stored else student.embedding.rows()).detach()
     project = student.embedding.project
     return rows_RE if project is None else rows_RE @ project.weight.detach().T
 
@@ -62,9 +62,6 @@ def shrink(
     with `place: embedding` of table and positions, whose sum the narrow layer norm scales slightly differently.
     `bottleneck: None` multiplies a bottleneck that `large` has out to a V x H table, unless `keep_bottleneck`. A coded
     table keeps its code: what happens to rows is linear and happens to the base rows.
-
-    Raises:
-        InputError: a layer that is not there, or a longer input than `large` has positions for.
     """
     old = large.config
     keep_bottleneck = keep_bottleneck and bottleneck is None and old.bottleneck is not None
@@ -77,20 +74,14 @@ def shrink(
     positions = max_length or old.positions
     if positions > old.positions:
         raise InputError(f"longest input {positions} exceeds the {old.positions} positions of the model")
-    config = StudentConfig(
-        **{
-            **old.model_dump(),
-            "unit": len(picked),
-            "repeats": repeats,
-            "bottleneck": old.bottleneck if keep_bottleneck else bottleneck,
-            "place": old.place if keep_bottleneck else place if bottleneck else "word",
-            "positions": positions,
-            "dropout": old.dropout if dropout is None else dropout,
-        }
-    )
-    small = Student(config)
+    changes: dict[str, Any] = {"unit": len(picked), "repeats": repeats, "positions": positions}
+    if not keep_bottleneck:
+        changes |= {"bottleneck": bottleneck, "place": place if bottleneck else "word"}
+    if dropout is not None:
+        changes["dropout"] = dropout
+    small = Student(StudentConfig(**(old.model_dump() | changes)))
     table_VH = wide_table(large)
-    stored_RH = _widened(large, large.embedding.table.weight.detach()) if old.coded else table_VH
+    stored_RH = wide_table(large, stored=True) if old.coded else table_VH
     if large.embedding.code is not None and small.embedding.code is not None:
         small.embedding.code.load_state_dict(large.embedding.code.state_dict())
     position_PH = large.embedding.position.weight[:positions]
@@ -99,19 +90,17 @@ def shrink(
         state = large.embedding.state_dict()
         state["position.weight"] = state["position.weight"][:positions]
         small.embedding.load_state_dict(state)
-    elif bottleneck is None:
+    elif bottleneck is not None and place == "embedding":
+        _start_narrow(small.embedding, table_VH, stored_RH, position_PH, norm, frequency_V)
+    else:
+        if bottleneck is not None:
+            table_VE, project_EH = weighted_svd(table_VH, frequency_V, bottleneck)
+            stored_RH = stored_RH @ project_EH.T if old.coded else table_VE
+            assert small.embedding.project is not None
+            small.embedding.project.weight.copy_(project_EH.T)
         small.embedding.table.weight.copy_(stored_RH)
         small.embedding.position.weight.copy_(position_PH)
         small.embedding.norm.load_state_dict(norm.state_dict())
-    elif place == "word":
-        table_VE, project_EH = weighted_svd(table_VH, frequency_V, bottleneck)
-        assert small.embedding.project is not None
-        small.embedding.table.weight.copy_(stored_RH @ project_EH.T if old.coded else table_VE)
-        small.embedding.project.weight.copy_(project_EH.T)
-        small.embedding.position.weight.copy_(position_PH)
-        small.embedding.norm.load_state_dict(norm.state_dict())
-    else:
-        _start_narrow(small.embedding, table_VH, stored_RH, position_PH, norm, frequency_V)
     for target, index in zip(small.layers, picked, strict=True):
         target.load_state_dict(large.layers[index].state_dict())
     if large.dense is not None and small.dense is not None:
@@ -142,7 +131,7 @@ def _start_narrow(
     centred_PH = position_PH - position_PH.mean(1, keepdim=True)
     # Every token has some position: together the first ones weigh as much as the tokens.
     near = min(len(centred_PH), 32)
-    weight_V = torch.ones(V) if frequency_V is None else frequency_V.float()
+    weight_V = row_weights(frequency_V, V).float()
     weight = torch.cat([weight_V, (weight_V.sum() / near).repeat(near)])
     _, project_EH = weighted_svd(torch.cat([rows_VH, centred_PH[:near]]), weight, E)
     mirror_E = torch.full((E,), -(E**-0.5))
@@ -168,11 +157,8 @@ def weighted_svd(table_VH: Tensor, frequency_V: Tensor | None, rank: int) -> tup
     if not 1 <= rank <= min(V, H):
         raise InputError(f"a bottleneck of {rank} is not within 1..{min(V, H)} for a table of {V} x {H}")
     table = table_VH.detach().double()
-    weight = torch.ones(V, dtype=torch.float64) if frequency_V is None else frequency_V.detach().double()
-    if weight.shape != (V,) or bool((weight < 0).any()) or float(weight.sum()) <= 0:
-        raise InputError(f"frequencies must be {V} non-negative numbers that are not all zero")
     # The H x H Gram matrix has the same right singular vectors as diag(sqrt f) table, and is small.
-    gram_HH = table.T @ (table * weight[:, None])
+    gram_HH = table.T @ (table * row_weights(frequency_V, V)[:, None])
     _, vectors_HH = torch.linalg.eigh(gram_HH)
     project_EH = vectors_HH[:, -rank:].flip(1).T.contiguous()
     table_VE = table @ project_EH.T
@@ -191,7 +177,7 @@ def fit_student(
     config = plain.config
     state = dict(plain.state_dict())
     table_VE = state[TABLE].float()
-    weight_V = torch.ones(len(table_VE)) if frequency_V is None else frequency_V.float()
+    weight_V = row_weights(frequency_V, len(table_VE)).float()
     mean_E = (weight_V / weight_V.sum()) @ table_VE
     code = fit_code(table_VE - mean_E, base_rows, links, frequency_V, rounds=rounds)
     kept = kept_variance(table_VE - mean_E, code.rows(), frequency_V)
@@ -205,7 +191,7 @@ def fit_student(
 def kept_shares(table_VH: Tensor, widths: Sequence[int], frequency_V: Tensor | None = None) -> dict[int, float]:
     """Share of the table's (weighted) squared norm that each bottleneck width keeps."""
     table = table_VH.detach().double()
-    weighted = table if frequency_V is None else table * frequency_V.double()[:, None]
+    weighted = table * row_weights(frequency_V, len(table))[:, None]
     spectrum = torch.linalg.eigvalsh(table.T @ weighted).flip(0).clamp(min=0)
     total = float(spectrum.sum())
     return {width: float(spectrum[:width].sum()) / total for width in widths}
@@ -232,30 +218,21 @@ def _save(
     student: Student,
     encoder: Encoder,
     output: Path,
-    *,
-    layers: list[int],
-    kept: float | None,
-    frequency: str,
     card: str,
+    *,
     force: bool,
     stock: bool = False,
+    **found: Any,
 ) -> StudentReport:
-    """Compare the student with its model on the embedded sentences and write its folder."""
+    """Compare the student with its model on the embedded sentences and write its folder; `found` is for the report."""
     samples = quickstart_texts(limit=160)
     after = Encoder(student, encoder.tokenizer, student.config.positions, output.name, defaults=encoder.defaults)
     cosine = float(cosine_rows(encoder.encode(samples), after.encode(samples)).mean())
     card += f"* mean cosine to {encoder.name} on the embedded sentences, before any training: {cosine:.4f}\n"
     file = tokenizer_file(encoder.tokenizer.files[0].parent)
     save_student(student, file, output, card=card, force=force, defaults=encoder.defaults, stock=stock)
-    return StudentReport(
-        model=encoder.name,
-        out=str(output),
-        layers=layers,
-        kept_variance=kept,
-        frequency=frequency,
-        cosine=cosine,
-        sizes=size_plan(output.name, student.config),
-    )
+    sizes = size_plan(output.name, student.config)
+    return StudentReport(model=encoder.name, out=str(output), cosine=cosine, sizes=sizes, **found)
 
 
 def cut_student(
@@ -291,9 +268,6 @@ def cut_student(
         corpus: text whose pieces weight the SVD; None takes the vocabulary's own frequencies, where it has some.
         materialise: write the equal plain BertModel, recurrence unrolled and table multiplied out.
         force: replace `output` if it exists.
-
-    Raises:
-        InputError: no such model, or a cut that does not fit it.
     """
     output = Path(output)
     refuse_existing(output, force)
@@ -329,8 +303,17 @@ def cut_student(
         card += f"frequencies: {source}\n"
     if materialise:
         card += "* written as the equal plain BertModel: recurrence unrolled, table multiplied out\n"
-    found: dict[str, Any] = {"layers": picked, "kept": kept, "frequency": source}
-    return _save(small, encoder, output, **found, card=card, force=force, stock=materialise)
+    return _save(
+        small,
+        encoder,
+        output,
+        card,
+        layers=picked,
+        kept_variance=kept,
+        frequency=source,
+        force=force,
+        stock=materialise,
+    )
 
 
 def code_table(
@@ -357,9 +340,6 @@ def code_table(
         links: base rows that a row is a sum of, 2 to 5.
         corpus: text whose pieces weight the fit; None takes the vocabulary's own frequencies, where it has some.
         force: replace `output` if it exists.
-
-    Raises:
-        InputError: no such model, a base that is no smaller than the table, or links outside 2 to 5.
     """
     output = Path(output)
     refuse_existing(output, force)
@@ -372,4 +352,4 @@ def code_table(
         f"base rows.\n\n* {kept:.1%} of the weighted variance of its rows kept; frequencies: {source}\n"
     )
     layers = list(range(student.config.unit))
-    return _save(coded, encoder, output, layers=layers, kept=kept, frequency=source, card=card, force=force)
+    return _save(coded, encoder, output, card, layers=layers, kept_variance=kept, frequency=source, force=force)

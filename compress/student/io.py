@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from msdc.compress.quantization.plan import PLAN_FILE, PrecisionPlan, integers
 from msdc.compress.student.model import Student, student_of
@@ -16,7 +16,7 @@ from msdc.compress.student.stock import from_stock, stock_type, write_stock
 from msdc.compress.student.weights import WEIGHTS_FILE, read_weights
 from msdc.encoders.folder import OWN_TYPE, STOCK_FOLDER, EncodeDefaults, read_layout
 from msdc.errors import InputError
-from msdc.files import read_json, regular_size, staged_folder, write_json, write_text
+from msdc.files import read_json, staged_folder, write_json, write_text
 from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, write_tokenizer_folder
 
 
@@ -27,12 +27,11 @@ def _model_folder(folder: Path, tokenizer_file: Path, max_length: int, force: bo
     with staged_folder(folder, force) as stage:
         if source.suffix == ".json":
             (stage / JSON_FILE).write_bytes(source.read_bytes())
-            settings = {"tokenizer_class": "PreTrainedTokenizerFast"}
-            if (source.parent / "tokenizer_config.json").is_file():
-                settings = read_json(source.parent / "tokenizer_config.json")
-            write_json(stage / "tokenizer_config.json", {**settings, "model_max_length": max_length})
-            if (source.parent / "special_tokens_map.json").is_file():
-                write_json(stage / "special_tokens_map.json", read_json(source.parent / "special_tokens_map.json"))
+            beside, special = (source.parent / name for name in ("tokenizer_config.json", "special_tokens_map.json"))
+            settings = read_json(beside) if beside.is_file() else {"tokenizer_class": "PreTrainedTokenizerFast"}
+            write_json(stage / beside.name, {**settings, "model_max_length": max_length})
+            if special.is_file():
+                write_json(stage / special.name, read_json(special))
         else:
             write_tokenizer_folder(source, stage, max_length)
         write_json(stage / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
@@ -58,10 +57,6 @@ def save_student(
     says which; `report` is what else it should say. A float student with `place: embedding`, and with `stock` any
     float student, is written with stock classes, bottleneck multiplied out and recurrence unrolled where they must be.
     `defaults` are the prompts and the width that `encode` uses. The folder appears whole or not at all.
-
-    Raises:
-        InputError: `folder` exists and `force` is false, or the plan does not fit the student.
-        MsdcError: the disk is full.
     """
     config = student.config
     with _model_folder(folder, tokenizer_file, config.positions, force) as stage:
@@ -101,15 +96,6 @@ def add_stock_twin(folder: Path) -> None:
     write_json(folder / "modules.json", modules)
 
 
-def read_tensors(path: Path) -> dict[str, torch.Tensor]:
-    """Tensors of one safetensors file, in the types they are stored in."""
-    regular_size(path)
-    try:
-        return load_file(path)
-    except Exception as error:
-        raise InputError(f"{path}: damaged or not a safetensors file ({str(error).splitlines()[0]})") from error
-
-
 def load_student(folder: str | Path) -> Student:
     """The student in a folder, ours or stock, in eval mode; integers are read as the float numbers they represent.
 
@@ -121,7 +107,7 @@ def load_student(folder: str | Path) -> Student:
 
 
 def tokenizer_file(folder: str | Path) -> Path:
-    """The tokenizer a model folder is known by: the SentencePiece `.model` where there is one, else `tokenizer.json`."""
+    """The tokenizer of a model folder: its SentencePiece `.model`, else its `tokenizer.json`."""
     for name in (MODEL_FILE, JSON_FILE):
         if (Path(folder) / name).is_file():
             return Path(folder) / name

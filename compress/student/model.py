@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from msdc.compress.student.coded_table import Code
-from msdc.compress.student.config import INDEX, StudentConfig
+from msdc.compress.student.config import INDEX
+from msdc.compress.student.config import StudentConfig as StudentConfig
 from msdc.compress.student.weights import StudentWeights
-
-__all__ = ["ACTIVATIONS", "Layer", "Student", "StudentConfig", "pool", "student_of", "with_state"]
 
 ACTIVATIONS = {
     "gelu": F.gelu,
@@ -73,9 +72,7 @@ def attention(
     """
     written_out = query_BhTd.requires_grad and query_BhTd.dtype == torch.bfloat16 and query_BhTd.device.type == "cpu"
     if not written_out:
-        return F.scaled_dot_product_attention(
-            query_BhTd, key_BhTd, value_BhTd, attn_mask=attend_B11T, dropout_p=dropout_p
-        )
+        return F.scaled_dot_product_attention(query_BhTd, key_BhTd, value_BhTd, attend_B11T, dropout_p)
     score_BhTT = (query_BhTd * query_BhTd.shape[-1] ** -0.5) @ key_BhTd.transpose(-1, -2)
     if attend_B11T is not None:
         score_BhTT = score_BhTT.masked_fill(~attend_B11T, float("-inf"))
@@ -91,10 +88,7 @@ class Layer(nn.Module):
         self.heads = config.heads
         self.dropout_p = config.dropout
         self.activation = ACTIVATIONS[config.activation]
-        self.query = nn.Linear(H, H)
-        self.key = nn.Linear(H, H)
-        self.value = nn.Linear(H, H)
-        self.output = nn.Linear(H, H)
+        self.query, self.key, self.value, self.output = (nn.Linear(H, H) for _ in range(4))
         self.attention_norm = nn.LayerNorm(H, eps=config.layer_norm_eps)
         self.up = nn.Linear(H, I)
         self.down = nn.Linear(I, H)
@@ -108,13 +102,8 @@ class Layer(nn.Module):
         def split(x_BTH: Tensor) -> Tensor:
             return x_BTH.view(B, T, self.heads, H // self.heads).transpose(1, 2)
 
-        context = attention(
-            split(self.query(hidden_BTH)),
-            split(self.key(hidden_BTH)),
-            split(self.value(hidden_BTH)),
-            attend_B11T,
-            self.dropout_p if self.training else 0.0,
-        )
+        query, key, value = (split(part(hidden_BTH)) for part in (self.query, self.key, self.value))
+        context = attention(query, key, value, attend_B11T, self.dropout_p if self.training else 0.0)
         context_BTH = context.transpose(1, 2).reshape(B, T, H)
         hidden_BTH = self.attention_norm(hidden_BTH + self.dropout(self.output(context_BTH)))
         inner_BTI = self.activation(self.up(hidden_BTH))

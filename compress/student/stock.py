@@ -1,4 +1,4 @@
-"""Stock encoders as students, and students as stock encoders.
+"""Stock encoders as students, and students as stock encoders, so that plain `SentenceTransformer(path)` loads them.
 
 From BERT, RoBERTa / XLM-R / CamemBERT, DistilBERT and ALBERT; what differs between the families is folded away:
 * token types: a sentence encoder only ever uses type 0, so its row is added to every position;
@@ -6,10 +6,8 @@ From BERT, RoBERTa / XLM-R / CamemBERT, DistilBERT and ALBERT; what differs betw
 * ALBERT's inner groups are the recurring unit (num_hidden_groups = 1): unit = inner_group_num, repeats =
   num_hidden_layers. Several groups are not cyclic and become a plain stack.
 
-To stock classes, so that plain `SentenceTransformer(path)` loads a student without our code:
-* `place: embedding` is an AlbertModel (num_hidden_groups = 1, inner_group_num = unit, num_hidden_layers = repeats);
-* any other student equals a BertModel once its table is multiplied out to V x H and its recurrence unrolled;
-* a coded table is multiplied out in either case.
+To an AlbertModel (`place: embedding`) or to the BertModel that a student equals once its table is multiplied out to
+V x H and its recurrence unrolled; a coded table is multiplied out in either case.
 
 Shapes: V vocabulary, E table width, H hidden, P positions.
 """
@@ -17,15 +15,16 @@ Shapes: V vocabulary, E table width, H hidden, P positions.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
-from msdc.compress.student.config import TABLE, StudentConfig
+from msdc.compress.student.config import POSITION, PROJECT, TABLE, StudentConfig
 from msdc.compress.student.model import Student, with_state
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.encoders.folder import read_layout
@@ -34,90 +33,64 @@ from msdc.errors import InputError
 from msdc.files import write_json
 
 ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_new", "gelu_pytorch_tanh": "gelu_new", "relu": "relu"}
+DENSE_CLASSES = {
+    "identity": "torch.nn.modules.linear.Identity",
+    "tanh": "torch.nn.modules.activation.Tanh",
+    "relu": "torch.nn.modules.activation.ReLU",
+    "gelu": "torch.nn.modules.activation.GELU",
+}
 State = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Family:
-    """Where one family keeps what: a pattern for its layers, and our part names by its own."""
+    """Where one family keeps what: a pattern for its layers, our part names by its own, and three of its settings."""
 
     layer: str
-    parts: dict[str, str]
-    layers: Callable[[Any], list[tuple[int, ...]]]
-    hidden: str = "hidden_size"
-    heads: str = "num_attention_heads"
+    parts: tuple[str, ...]
+    # RoBERTa counts positions from pad id + 1.
+    position_offset: bool = False
     intermediate: str = "intermediate_size"
     activation: str = "hidden_act"
     dropout: str = "hidden_dropout_prob"
-    # RoBERTa counts positions from here: pad id + offset
-    position_offset: bool = False
 
 
-_BERT_PARTS = {
-    "query": "attention.self.query",
-    "key": "attention.self.key",
-    "value": "attention.self.value",
-    "output": "attention.output.dense",
-    "attention_norm": "attention.output.LayerNorm",
-    "up": "intermediate.dense",
-    "down": "output.dense",
-    "output_norm": "output.LayerNorm",
-}
-
-
-def _stack(config: Any) -> list[tuple[int, ...]]:
-    return [(index,) for index in range(config.num_hidden_layers)]
-
-
-def _albert_stack(config: Any) -> list[tuple[int, ...]]:
-    layers, groups, inner = config.num_hidden_layers, config.num_hidden_groups, config.inner_group_num
-    if groups == 1:
-        return [(0, index) for index in range(inner)]
-    # The formula of AlbertTransformer.forward.
-    return [(int(i / (layers / groups)), index) for i in range(layers) for index in range(inner)]
-
-
-_BERT = Family("encoder.layer.{}", _BERT_PARTS, _stack)
-_ROBERTA = Family("encoder.layer.{}", _BERT_PARTS, _stack, position_offset=True)
+PARTS = ("query", "key", "value", "output", "attention_norm", "up", "down", "output_norm")
+_BERT_PARTS = (
+    "attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense",
+    "attention.output.LayerNorm", "intermediate.dense", "output.dense", "output.LayerNorm",
+)  # fmt: skip
+_ALBERT_PARTS = (
+    "attention.query", "attention.key", "attention.value", "attention.dense", "attention.LayerNorm", "ffn",
+    "ffn_output", "full_layer_layer_norm",
+)  # fmt: skip
+_DISTILBERT_PARTS = (
+    "attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin", "sa_layer_norm", "ffn.lin1",
+    "ffn.lin2", "output_layer_norm",
+)  # fmt: skip
+_ROBERTA = Family("encoder.layer.{}", _BERT_PARTS, position_offset=True)
 FAMILIES = {
-    "bert": _BERT,
+    "bert": Family("encoder.layer.{}", _BERT_PARTS),
     "roberta": _ROBERTA,
     "xlm-roberta": _ROBERTA,
     "camembert": _ROBERTA,
     "distilbert": Family(
-        "transformer.layer.{}",
-        {
-            "query": "attention.q_lin",
-            "key": "attention.k_lin",
-            "value": "attention.v_lin",
-            "output": "attention.out_lin",
-            "attention_norm": "sa_layer_norm",
-            "up": "ffn.lin1",
-            "down": "ffn.lin2",
-            "output_norm": "output_layer_norm",
-        },
-        lambda config: [(index,) for index in range(config.n_layers)],
-        hidden="dim",
-        heads="n_heads",
-        intermediate="hidden_dim",
-        activation="activation",
-        dropout="dropout",
+        "transformer.layer.{}", _DISTILBERT_PARTS, intermediate="hidden_dim", activation="activation", dropout="dropout"
     ),
-    "albert": Family(
-        "encoder.albert_layer_groups.{}.albert_layers.{}",
-        {
-            "query": "attention.query",
-            "key": "attention.key",
-            "value": "attention.value",
-            "output": "attention.dense",
-            "attention_norm": "attention.LayerNorm",
-            "up": "ffn",
-            "down": "ffn_output",
-            "output_norm": "full_layer_layer_norm",
-        },
-        _albert_stack,
-    ),
+    "albert": Family("encoder.albert_layer_groups.{}.albert_layers.{}", _ALBERT_PARTS),
 }
+
+
+def _stack(config: Any) -> list[tuple[int, ...]]:
+    """The places of the layers of a stock model, in the order in which they are applied."""
+    layers = config.num_hidden_layers
+    if config.model_type != "albert":
+        return [(index,) for index in range(layers)]
+    groups, inner = config.num_hidden_groups, range(config.inner_group_num)
+    if groups == 1:
+        return [(0, index) for index in inner]
+    # The formula of AlbertTransformer.forward.
+    return [(int(i / (layers / groups)), index) for i in range(layers) for index in inner]
 
 
 def _known(model_type: str, where: str) -> Family:
@@ -128,56 +101,10 @@ def _known(model_type: str, where: str) -> Family:
     return FAMILIES[model_type]
 
 
-def _positions(state: State, family: Family, pad_id: int, max_length: int) -> Tensor:
-    """Position rows [P, .] that real tokens meet, with the row of token type 0 added."""
-    rows = state["embeddings.position_embeddings.weight"]
-    if family.position_offset:
-        rows = rows[pad_id + 1 :]
-    rows = rows[:max_length]
-    types = state.get("embeddings.token_type_embeddings.weight")
-    return (rows if types is None else rows + types[0]).clone()
+def check_convertible(model: SentenceModel, where: str = "model") -> tuple[dict[str, Any], State]:
+    """The settings of a student's head and the weights of its dense layer, for a model that `convert` takes.
 
-
-@dataclass(frozen=True)
-class Head:
-    """What follows the transformer, as far as the canonical class has it."""
-
-    pooling: str
-    dense: torch.nn.Linear | None
-    activation: str
-    normalize: bool
-
-
-def student_head(model: SentenceModel, where: str) -> Head:
-    """Pooling, at most one dense layer, normalisation, in this order."""
-    kinds = [type(module).__name__ for module in model.after]
-    wanted = [kind for kind in kinds if kind != "Dropout"]
-    if wanted not in (["Pooling"], ["Pooling", "Normalize"], ["Pooling", "Dense"], ["Pooling", "Dense", "Normalize"]):
-        raise InputError(
-            f"{where}: cannot become a student: its modules {', '.join(kinds) or 'end with the transformer'}; a "
-            "student has Pooling, at most one Dense, and Normalize"
-        )
-    found: dict[str, Any] = {type(module).__name__: module for module in model.after}
-    pooling, dense = found["Pooling"], found.get("Dense")
-    modes = [pooling.pooling_mode] if isinstance(pooling.pooling_mode, str) else list(pooling.pooling_mode)
-    if len(modes) != 1 or modes[0] not in ("mean", "cls", "max"):
-        raise InputError(f"{where}: cannot become a student: pooling {', '.join(modes)}; known: mean, cls, max")
-    if dense is None:
-        return Head(modes[0], None, "identity", "Normalize" in found)
-    activation = type(dense.activation_function).__name__.lower()
-    if getattr(dense.activation_function, "approximate", "none") != "none":
-        activation += f" ({dense.activation_function.approximate})"
-    if activation not in ("identity", "tanh", "relu", "gelu") or dense.use_residual:
-        raise InputError(f"{where}: cannot become a student: a Dense with {activation} or a residual connection")
-    return Head(modes[0], dense.linear, activation, "Normalize" in found)
-
-
-def check_convertible(model: SentenceModel, where: str = "model") -> Head:
-    """The head of a model that `convert` can turn into a student.
-
-    Raises:
-        InputError: a family, an activation, a position scheme, an attention or a head that the canonical class does not
-            have.
+    Pooling, at most one dense layer and normalisation follow the transformer, in this order.
     """
     source: Any = model.body.config
     activation = getattr(source, _known(source.model_type, where).activation)
@@ -187,17 +114,41 @@ def check_convertible(model: SentenceModel, where: str = "model") -> Head:
         raise InputError(f"{where}: causal attention (is_decoder) is not supported")
     if activation not in ACTIVATIONS:
         raise InputError(f"{where}: activation {activation!r} is not supported; known: {', '.join(ACTIVATIONS)}")
-    return student_head(model, where)
+    found: dict[str, Any] = {type(module).__name__: module for module in model.after}
+    kinds = [type(module).__name__ for module in model.after if type(module).__name__ != "Dropout"]
+    wanted = [kind for kind in ("Pooling", "Dense", "Normalize") if kind in found]
+    if "Pooling" not in found or kinds != wanted:
+        raise InputError(
+            f"{where}: cannot become a student: its modules {', '.join(kinds) or 'end with the transformer'}; a "
+            "student has Pooling, at most one Dense, and Normalize"
+        )
+    pooling, dense = found["Pooling"].pooling_mode, found.get("Dense")
+    modes = [pooling] if isinstance(pooling, str) else list(pooling)
+    if len(modes) != 1 or modes[0] not in ("mean", "cls", "max"):
+        raise InputError(f"{where}: cannot become a student: pooling {', '.join(modes)}; known: mean, cls, max")
+    head = {"pooling": modes[0], "normalize": "Normalize" in found}
+    if dense is None:
+        return head, {}
+    activation = type(dense.activation_function).__name__.lower()
+    if getattr(dense.activation_function, "approximate", "none") != "none":
+        activation += f" ({dense.activation_function.approximate})"
+    if activation not in DENSE_CLASSES or dense.use_residual:
+        raise InputError(f"{where}: cannot become a student: a Dense with {activation} or a residual connection")
+    head |= {"dense": dense.linear.out_features, "dense_activation": activation}
+    head["dense_bias"] = dense.linear.bias is not None
+    return head, {f"dense.{name}": value.detach() for name, value in dense.linear.state_dict().items()}
 
 
-def stock_names(family: Family, stack: Sequence[tuple[int, ...]], albert: bool) -> dict[str, str]:
+def stock_names(kind: str, stack: Sequence[tuple[int, ...]]) -> dict[str, str]:
     """A stock model's names of tensors by ours, but for table and positions; `stack`: the places of its layers."""
-    modules = {"embedding.norm": "embeddings.LayerNorm"}
-    if albert:
+    family, modules = FAMILIES[kind], {"embedding.norm": "embeddings.LayerNorm"}
+    if kind == "albert":
         modules["embedding.project"] = "encoder.embedding_hidden_mapping_in"
     for index, place in enumerate(stack):
         layer = family.layer.format(*place)
-        modules |= {f"layers.{index}.{part}": f"{layer}.{theirs}" for part, theirs in family.parts.items()}
+        modules |= {
+            f"layers.{index}.{part}": f"{layer}.{theirs}" for part, theirs in zip(PARTS, family.parts, strict=True)
+        }
     return {f"{ours}.{kind}": f"{theirs}.{kind}" for ours, theirs in modules.items() for kind in ("weight", "bias")}
 
 
@@ -205,44 +156,37 @@ def convert(model: SentenceModel, max_length: int, where: str = "model") -> Stud
     """The student that computes what `model` computes, in eval mode; its weights are the model's own tensors.
 
     `max_length` is the longest input in tokens; later position rows are dropped.
-
-    Raises:
-        InputError: as `check_convertible`.
     """
-    head = check_convertible(model, where)
+    head, ours = check_convertible(model, where)
     source: Any = model.body.config
-    family, stack = FAMILIES[source.model_type], FAMILIES[source.model_type].layers(source)
-    albert, pad_id = source.model_type == "albert", int(source.pad_token_id or 0)
+    kind, stack = source.model_type, _stack(source)
+    family, albert, pad_id = FAMILIES[kind], kind == "albert", int(source.pad_token_id or 0)
     state = {name: value.detach() for name, value in model.body.state_dict().items()}
-    table = state["embeddings.word_embeddings.weight"]
-    ours: State = {TABLE: table, "embedding.position.weight": _positions(state, family, pad_id, max_length)}
+    table = ours[TABLE] = state["embeddings.word_embeddings.weight"]
+    position = state["embeddings.position_embeddings.weight"][pad_id + 1 if family.position_offset else 0 :]
+    types = state.get("embeddings.token_type_embeddings.weight", torch.zeros(1))
+    ours[POSITION] = position[:max_length] + types[0]
     met = set()
-    for name, theirs in stock_names(family, stack, albert).items():
+    for name, theirs in stock_names(kind, stack).items():
         # A group that is applied twice in a row becomes two layers; each must own its weights.
         ours[name] = state[theirs].clone() if theirs in met else state[theirs]
         met.add(theirs)
-    if head.dense is not None:
-        ours |= {f"dense.{name}": value.detach() for name, value in head.dense.state_dict().items()}
     config = StudentConfig(
         vocabulary=table.shape[0],
-        hidden=getattr(source, family.hidden),
-        heads=getattr(source, family.heads),
+        hidden=source.hidden_size,
+        heads=source.num_attention_heads,
         intermediate=getattr(source, family.intermediate),
         unit=len(stack),
         repeats=source.num_hidden_layers if albert and source.num_hidden_groups == 1 else 1,
         bottleneck=table.shape[1] if albert else None,
         place="embedding" if albert else "word",
-        positions=ours["embedding.position.weight"].shape[0],
+        positions=len(ours[POSITION]),
         activation=ACTIVATIONS[getattr(source, family.activation)],  # type: ignore[arg-type]
         # DistilBERT has no such setting; its code says 1e-12.
         layer_norm_eps=getattr(source, "layer_norm_eps", 1e-12),
         dropout=float(getattr(source, family.dropout)),
-        pooling=head.pooling,  # type: ignore[arg-type]
-        dense=None if head.dense is None else head.dense.out_features,
-        dense_activation=head.activation,  # type: ignore[arg-type]
-        dense_bias="dense.bias" in ours or head.dense is None,
-        normalize=head.normalize,
         pad_id=pad_id,
+        **head,
     )
     return with_state(config, ours).requires_grad_(True)
 
@@ -271,12 +215,6 @@ def to_student(encoder: Encoder) -> Student:
     return copy.deepcopy(convert(encoder.module, encoder.max_length, encoder.name))
 
 
-DENSE_CLASSES = {
-    "identity": "torch.nn.modules.linear.Identity",
-    "tanh": "torch.nn.modules.activation.Tanh",
-    "relu": "torch.nn.modules.activation.ReLU",
-    "gelu": "torch.nn.modules.activation.GELU",
-}
 # Old dotted names load in every sentence-transformers release; new ones only from 6 on.
 _ST = "sentence_transformers.models"
 
@@ -313,7 +251,7 @@ def materialise(student: Student) -> Student:
         name: value for name, value in state.items() if not name.startswith(("layers.", "embedding.project"))
     }
     if config.bottleneck is not None:
-        table_VE, project_HE = state[TABLE], state["embedding.project.weight"]
+        table_VE, project_HE = state[TABLE], state[PROJECT]
         wide[TABLE] = (table_VE.double() @ project_HE.double().T).float()
     for step in range(config.repeats):
         for name, value in state.items():
@@ -326,16 +264,20 @@ def materialise(student: Student) -> Student:
     return with_state(StudentConfig(**settings), wide)
 
 
-def _body(student: Student, kind: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Config and weights of the stock class; what a sentence encoder never uses (types, pooler) is zero."""
-    config, state, family = student.config, student.state_dict(), FAMILIES[kind]
-    E, H = config.table_width, config.hidden
+def write_stock(student: Student, folder: Path) -> None:
+    """Write body, pooling, dense and normalisation of the `materialise`d student (the tokenizer is the caller's).
+
+    What a sentence encoder never uses (token types, pooler) is zero.
+    """
+    student = materialise(student)
+    config, kind, state = student.config, stock_type(student.config), student.state_dict()
+    albert, E, H = kind == "albert", config.table_width, config.hidden
     settings: dict[str, Any] = {
-        "architectures": ["AlbertModel" if kind == "albert" else "BertModel"],
+        "architectures": ["AlbertModel" if albert else "BertModel"],
         "model_type": kind,
         "vocab_size": config.vocabulary,
         "hidden_size": H,
-        "num_hidden_layers": config.repeats if kind == "albert" else config.unit,
+        "num_hidden_layers": config.repeats if albert else config.unit,
         "num_attention_heads": config.heads,
         "intermediate_size": config.intermediate,
         "hidden_act": config.activation,
@@ -347,28 +289,19 @@ def _body(student: Student, kind: str) -> tuple[dict[str, Any], dict[str, Tensor
         "pad_token_id": config.pad_id,
         "torch_dtype": "float32",
     }
-    width = E if kind == "albert" else H
-    weights: dict[str, Tensor] = {
-        "embeddings.word_embeddings.weight": state[TABLE],
-        "embeddings.position_embeddings.weight": state["embedding.position.weight"],
-        "embeddings.token_type_embeddings.weight": torch.zeros(2, width),
-    }
-    if kind == "albert":
+    if albert:
         settings |= {"embedding_size": E, "num_hidden_groups": 1, "inner_group_num": config.unit}
-    pooler = "pooler" if kind == "albert" else "pooler.dense"
-    weights |= {f"{pooler}.weight": torch.zeros(H, H), f"{pooler}.bias": torch.zeros(H)}
-    stack = [(0, index) if kind == "albert" else (index,) for index in range(config.unit)]
-    weights |= {theirs: state[ours] for ours, theirs in stock_names(family, stack, kind == "albert").items()}
-    return settings, {name: value.detach().cpu().float().contiguous() for name, value in weights.items()}
-
-
-def write_stock(student: Student, folder: Path) -> None:
-    """Write body, pooling, dense and normalisation of the `materialise`d student (the tokenizer is the caller's)."""
-    from safetensors.torch import save_file
-
-    student = materialise(student)
-    config, kind = student.config, stock_type(student.config)
-    settings, weights = _body(student, kind)
+    pooler = "pooler" if albert else "pooler.dense"
+    stack = [(0, index) if albert else (index,) for index in range(config.unit)]
+    weights: State = {
+        "embeddings.word_embeddings.weight": state[TABLE],
+        "embeddings.position_embeddings.weight": state[POSITION],
+        "embeddings.token_type_embeddings.weight": torch.zeros(2, E if albert else H),
+        f"{pooler}.weight": torch.zeros(H, H),
+        f"{pooler}.bias": torch.zeros(H),
+        **{theirs: state[ours] for ours, theirs in stock_names(kind, stack).items()},
+    }
+    weights = {name: value.detach().cpu().float().contiguous() for name, value in weights.items()}
     write_json(folder / "config.json", settings)
     save_file(weights, str(folder / "model.safetensors"), metadata={"format": "pt"})
     modules = [("", "Transformer"), ("1_Pooling", "Pooling")]

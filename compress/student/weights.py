@@ -20,16 +20,8 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from safetensors.numpy import load_file
 
-from msdc.compress.quantization.plan import (
-    PLAN_FILE,
-    PrecisionPlan,
-    check_plan,
-    dequantize_rows,
-    read_plan,
-    scale_dtype,
-    scale_shape,
-    unpack_int4,
-)
+from msdc.compress.quantization import plan as plans
+from msdc.compress.quantization.plan import PrecisionPlan
 from msdc.compress.student.config import INDEX, StudentConfig, index_bytes, tensor_shapes
 from msdc.encoders.folder import OWN_TYPE
 from msdc.errors import InputError
@@ -62,7 +54,7 @@ class StudentWeights:
 
 
 def read_arrays(path: Path, most_bytes: int | None = None) -> dict[str, NDArray[Any]]:
-    """Tensors of one safetensors file, in the types they are stored in; a file larger than `most_bytes` is not opened."""
+    """Tensors of a safetensors file, in the types they are stored in; one larger than `most_bytes` is not opened."""
     size = regular_size(path)
     if most_bytes is not None and size > most_bytes:
         raise InputError(f"{path}: {size} bytes where its config.json asks for at most {most_bytes}")
@@ -74,10 +66,10 @@ def read_arrays(path: Path, most_bytes: int | None = None) -> dict[str, NDArray[
 
 
 def unpack(
-    tensors: dict[str, NDArray[Any]], config: StudentConfig, plan: PrecisionPlan, where: str
+    tensors: dict[str, NDArray[Any]], config: StudentConfig, plan: PrecisionPlan, where: Path
 ) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[np.float32]]]:
     """(float32 arrays, scales by weight name) of the stored tensors of a quantized student."""
-    check_plan(config, plan)
+    plans.check_plan(config, plan)
     shapes = tensor_shapes(config)
     arrays = dict(tensors)
     scales: dict[str, NDArray[np.float32]] = {}
@@ -87,17 +79,18 @@ def unpack(
         value, scale = tensors[name], arrays.pop(f"{name}.scale", None)
         R, C = shapes[name]
         wanted = ("int8", (R, C)) if dtype == "int8" else ("uint8", (R, C // 2))
-        if (str(value.dtype), value.shape) != wanted or scale is None or scale.dtype != scale_dtype(name, dtype):
-            raise InputError(f"{where}: tensor {name} is not the {dtype} weight that {PLAN_FILE} says")
-        fits = scale.shape == scale_shape(name, (R, C), dtype, plan.group)
+        if (str(value.dtype), value.shape) != wanted or scale is None or scale.dtype != plans.scale_dtype(name, dtype):
+            raise InputError(f"{where}: tensor {name} is not the {dtype} weight that {plans.PLAN_FILE} says")
+        fits = scale.shape == plans.scale_shape(name, (R, C), dtype, plan.group)
         if not fits or not np.isfinite(scale.astype(np.float32)).all():
             raise InputError(f"{where}: scales of {name} are damaged")
         scales[name] = scale.astype(np.float32)
-        arrays[name] = dequantize_rows(value if dtype == "int8" else unpack_int4(value), scales[name])
+        arrays[name] = plans.dequantize_rows(value if dtype == "int8" else plans.unpack_int4(value), scales[name])
     return arrays, scales
 
 
-def _check_arrays(folder: Path, config: StudentConfig, arrays: dict[str, NDArray[Any]]) -> None:
+def _check_arrays(where: Path, config: StudentConfig, arrays: dict[str, NDArray[Any]]) -> None:
+    """Refuse tensors that the config does not name, and indices of a code that would read foreign memory."""
     shapes = tensor_shapes(config)
     problem = None
     if missing := shapes.keys() - arrays.keys():
@@ -107,21 +100,15 @@ def _check_arrays(folder: Path, config: StudentConfig, arrays: dict[str, NDArray
     elif wrong := [name for name, shape in shapes.items() if arrays[name].shape != shape]:
         problem = f"{wrong[0]} is {list(arrays[wrong[0]].shape)}, expected {list(shapes[wrong[0]])}"
     if problem:
-        raise InputError(f"{folder}: weights do not fit config.json ({problem})")
-    # An index beyond the base would read foreign memory or fail in a forward pass.
-    if config.coded and (wrong_one := wrong_index(arrays[INDEX], config.table_rows)) is not None:
-        raise InputError(f"{folder}/{WEIGHTS_FILE}: {INDEX} {wrong_one}")
-
-
-def wrong_index(index_Vk: NDArray[Any], base_rows: int) -> str | None:
-    """What is wrong with the indices of a code, in words; None where they fit a base of `base_rows` rows."""
-    wanted = f"int{8 * index_bytes(base_rows)}"
-    if str(index_Vk.dtype) != wanted:
-        return f"is stored as {index_Vk.dtype}, expected {wanted}"
-    if index_Vk.size and not 0 <= int(index_Vk.min()) <= int(index_Vk.max()) < base_rows:
-        worst = int(index_Vk.max()) if int(index_Vk.min()) >= 0 else int(index_Vk.min())
-        return f"names base row {worst}; the base has rows 0 to {base_rows - 1}"
-    return None
+        raise InputError(f"{where.parent}: weights do not fit config.json ({problem})")
+    if not config.coded:
+        return
+    index_Vk, rows = arrays[INDEX], config.table_rows
+    if str(index_Vk.dtype) != (wanted := f"int{8 * index_bytes(rows)}"):
+        raise InputError(f"{where}: {INDEX} is stored as {index_Vk.dtype}, expected {wanted}")
+    for index in (int(index_Vk.min()), int(index_Vk.max())):
+        if not 0 <= index < rows:
+            raise InputError(f"{where}: {INDEX} names base row {index}; the base has rows 0 to {rows - 1}")
 
 
 def read_weights(folder: str | Path) -> StudentWeights:
@@ -138,10 +125,10 @@ def read_weights(folder: str | Path) -> StudentWeights:
     except ValidationError as error:
         first = error.errors()[0]
         raise InputError(f"{folder}/config.json: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-    plan = read_plan(folder)
+    plan, path = plans.read_plan(folder), folder / WEIGHTS_FILE
     most_bytes = 4 * sum(prod(shape) for shape in tensor_shapes(config).values()) + MAX_HEADER_BYTES
-    tensors = read_arrays(folder / WEIGHTS_FILE, most_bytes)
-    arrays, scales = (tensors, {}) if plan is None else unpack(tensors, config, plan, str(folder / WEIGHTS_FILE))
+    tensors = read_arrays(path, most_bytes)
+    arrays, scales = (tensors, {}) if plan is None else unpack(tensors, config, plan, path)
     arrays = {name: v if name == INDEX else v.astype(np.float32, copy=False) for name, v in arrays.items()}
-    _check_arrays(folder, config, arrays)
+    _check_arrays(path, config, arrays)
     return StudentWeights(config, arrays, scales)

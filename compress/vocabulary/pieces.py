@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -112,25 +112,16 @@ class JsonVocabulary:
         self.tokenizer = tokenizer
         self.extra = 0
         self.raw: dict[str, Any] = read_json(path, MAX_TOKENIZER_BYTES)
-        model = self.raw.get("model") or {}
-        # Old files do not name their model; only a Unigram's vocabulary is a list.
-        self.kind = model.get("type") or ("Unigram" if isinstance(model.get("vocab"), list) else "")
-        if not self.kind and "merges" in model:
-            self.kind = "BPE"
-        elif not self.kind and "continuing_subword_prefix" in model:
-            self.kind = "WordPiece"
+        model = self.raw["model"]
+        self.kind = type(tokenizer.backend.model).__name__
         if self.kind not in ("WordPiece", "BPE", "Unigram"):
-            raise InputError(f"{path}: a tokenizer of kind {self.kind or 'unknown'} cannot be trimmed")
+            raise InputError(f"{path}: a tokenizer of kind {self.kind} cannot be trimmed")
         self.added = {token["content"]: int(token["id"]) for token in self.raw.get("added_tokens") or []}
-        if self.kind == "Unigram":
-            ids = {name: index for index, (name, _) in enumerate(model["vocab"])}
-            scores = {name: float(score) for name, score in model["vocab"]}
-        else:
-            ids = {name: int(index) for name, index in model["vocab"].items()}
-            # WordPiece and BPE number their pieces by frequency, the most frequent first.
-            scores = {name: -float(index) for name, index in ids.items()}
+        ids = tokenizer.backend.get_vocab(with_added_tokens=False)
+        # WordPiece and BPE number their pieces by frequency, the most frequent first.
+        scores = dict(model["vocab"]) if self.kind == "Unigram" else {name: -index for name, index in ids.items()}
         self.byte_level = self.kind == "BPE" and "ByteLevel" in json.dumps(self.raw.get("pre_tokenizer") or {})
-        fixed = {*self.added, model.get("unk_token"), *self._template_tokens()}
+        fixed = {*self.added, model.get("unk_token"), *_template_tokens(self.raw.get("post_processor"))}
         if self.kind == "Unigram" and model.get("unk_id") is not None:
             fixed.add(model["vocab"][model["unk_id"]][0])
         names = sorted([*ids, *(set(self.added) - set(ids))], key=lambda name: ids.get(name, self.added.get(name, 0)))
@@ -144,22 +135,6 @@ class JsonVocabulary:
             row = ids.get(name, self.added.get(name, -1))
             self.pieces.append(Piece(name, text, row, scores.get(name, 0.0), special, parents.get(name, ())))
 
-    def _template_tokens(self) -> set[str]:
-        found: set[str] = set()
-
-        def walk(value: Any) -> None:
-            if isinstance(value, dict):
-                found.update(value.get("special_tokens") or {} if isinstance(value.get("special_tokens"), dict) else {})
-                found.update(value[key][0] for key in ("sep", "cls") if isinstance(value.get(key), list))
-                for item in value.values():
-                    walk(item)
-            elif isinstance(value, list):
-                for item in value:
-                    walk(item)
-
-        walk(self.raw.get("post_processor"))
-        return found
-
     def _text(self, name: str) -> str | None:
         if self.byte_level:
             letters = _byte_letters()
@@ -172,12 +147,8 @@ class JsonVocabulary:
             return name[len(prefix) :]
         return name.replace(SPACE, "")
 
-    def _merges(self) -> list[tuple[str, str]]:
-        pairs = []
-        for merge in self.raw["model"]["merges"]:
-            first, second = merge.split(" ", 1) if isinstance(merge, str) else merge
-            pairs.append((first, second))
-        return pairs
+    def _merges(self) -> list[list[str]]:
+        return [merge.split(" ", 1) if isinstance(merge, str) else merge for merge in self.raw["model"]["merges"]]
 
     def _merge_parts(self) -> dict[str, tuple[int, ...]]:
         """Pieces that a BPE piece is merged from, all the way down: without them it could not come about."""
@@ -209,12 +180,11 @@ class JsonVocabulary:
         else:
             model["vocab"] = {piece.name: new_id[piece.name] for piece in ordered if piece.name in self.in_model}
         if self.kind == "BPE":
-            merges = [
+            model["merges"] = [
                 merge
-                for merge, (first, second) in zip(model["merges"], self._merges(), strict=True)
-                if first in new_id and second in new_id and first + second in new_id
+                for merge, parts in zip(model["merges"], self._merges(), strict=True)
+                if new_id.keys() >= {*parts, "".join(parts)}
             ]
-            model["merges"] = merges
         for token in raw.get("added_tokens") or []:
             token["id"] = new_id[token["content"]]
         _renumber(raw.get("post_processor"), new_id)
@@ -223,38 +193,45 @@ class JsonVocabulary:
             raw["padding"]["pad_id"] = new_id.get(raw["padding"].get("pad_token", pad_name), 0)
         target = folder / JSON_FILE
         target.write_text(json.dumps(raw, ensure_ascii=False), encoding="utf-8", newline="\n")
-        self._write_settings(folder)
+        for name in ("tokenizer_config.json", "special_tokens_map.json"):
+            if (self.path.parent / name).is_file():
+                settings = read_json(self.path.parent / name)
+                # Old ids by token; tokenizer.json says the same with the new ones.
+                settings.pop("added_tokens_decoder", None)
+                write_json(folder / name, settings)
         pad_id = new_id.get(pad_name, 0) if pad_name else 0
         FastTokenizer(target, pad_id)  # refuses a file that cannot be read back
         return target, [piece.row for piece in ordered], pad_id
 
-    def _write_settings(self, folder: Path) -> None:
-        source = self.path.parent
-        if (source / "tokenizer_config.json").is_file():
-            settings = read_json(source / "tokenizer_config.json")
-            # Old ids by token; tokenizer.json says the same with the new ones.
-            settings.pop("added_tokens_decoder", None)
-            write_json(folder / "tokenizer_config.json", settings)
-        if (source / "special_tokens_map.json").is_file():
-            write_json(folder / "special_tokens_map.json", read_json(source / "special_tokens_map.json"))
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object inside a JSON value, the outermost first."""
+    if isinstance(value, dict):
+        yield value
+    if isinstance(value, (dict, list)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _objects(item)
 
 
-def _renumber(value: Any, new_id: dict[str, int]) -> None:
+def _template_tokens(post_processor: Any) -> set[str]:
+    """The special tokens that a post-processor adds."""
+    found: set[str] = set()
+    for part in _objects(post_processor):
+        if isinstance(part.get("special_tokens"), dict):
+            found.update(part["special_tokens"])
+        found.update(part[key][0] for key in ("sep", "cls") if isinstance(part.get(key), list))
+    return found
+
+
+def _renumber(post_processor: Any, new_id: dict[str, int]) -> None:
     """Put the new ids into a post-processor, in place."""
-    if isinstance(value, list):
-        for item in value:
-            _renumber(item, new_id)
-    if not isinstance(value, dict):
-        return
-    special = value.get("special_tokens")
-    if isinstance(special, dict):
-        for name, entry in special.items():
-            entry["ids"] = [new_id[token] for token in entry.get("tokens", [name])]
-    for key in ("sep", "cls"):
-        if isinstance(value.get(key), list):
-            value[key][1] = new_id[value[key][0]]
-    for item in value.values():
-        _renumber(item, new_id)
+    for part in _objects(post_processor):
+        if isinstance(part.get("special_tokens"), dict):
+            for name, entry in part["special_tokens"].items():
+                entry["ids"] = [new_id[token] for token in entry.get("tokens", [name])]
+        for key in ("sep", "cls"):
+            if isinstance(part.get(key), list):
+                part[key][1] = new_id[part[key][0]]
 
 
 Vocabulary = PieceVocabulary | JsonVocabulary

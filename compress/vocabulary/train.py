@@ -63,9 +63,6 @@ def train_vocabulary(
     `lowercase` folds case (nmt_nfkc_cf), which an uncased teacher asks for: capitals would only split its rows; `rules`
     is a file of SentencePiece's normalization rules in its place. Characters of `required` have a piece in any case. A
     corpus too small for `size` gets as many pieces as it supports, and says so unless `quiet`.
-
-    Raises:
-        InputError: no text at all, or a vocabulary smaller than the corpus' alphabet.
     """
     rows = [text for text in texts if text]
     if not rows:

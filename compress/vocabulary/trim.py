@@ -142,36 +142,30 @@ def choose(
     alphabet = Alphabet(languages) if languages else None
     pieces, used = vocabulary.pieces, counts or {}
     seen_characters = {letter for piece in pieces if piece.text and used.get(piece.row) for letter in piece.text}
-    must: set[int] = set()
+    must = {index for index, piece in enumerate(pieces) if piece.fixed}
+    scored = [index for index, piece in enumerate(pieces) if not piece.fixed]
     may: list[int] = []
-    for index, piece in enumerate(pieces):
-        if piece.fixed:
-            must.add(index)
-            continue
-        text = piece.text
+    for index in scored:
+        text = pieces[index].text
         if alphabet is not None and text is not None and not alphabet.writes(text):
             continue
         if text is not None and len(text) == 1 and (alphabet is not None or text in seen_characters):
             must.add(index)
-        elif size is not None or counts is None or used.get(piece.row):
+        elif size is not None or counts is None or used.get(pieces[index].row):
             may.append(index)
-    scored = [index for index, piece in enumerate(pieces) if not piece.fixed]
     if scored:
         # A unigram model prices unknown characters by its lowest score; without this piece the price would move.
         must.add(min(scored, key=lambda index: (pieces[index].score, -index)))
     must |= {part for index in must for part in pieces[index].parts}
-    room = None if size is None else size - vocabulary.extra
-    if room is not None:
-        if room < len(must):
-            least = len(must) + vocabulary.extra
-            raise InputError(f"a vocabulary of {size} is too small: {least} special ids and characters must stay")
-        may.sort(key=lambda index: (-used.get(pieces[index].row, 0), -pieces[index].score))
-    kept = set(must)
-    for index in may:
-        new = {index, *pieces[index].parts} - kept
-        if room is None or len(kept) + len(new) <= room:
-            kept |= new
-    return sorted(kept)
+    room = len(pieces) if size is None else size - vocabulary.extra
+    if room < len(must):
+        least = len(must) + vocabulary.extra
+        raise InputError(f"a vocabulary of {size} is too small: {least} special ids and characters must stay")
+    for index in sorted(may, key=lambda index: (-used.get(pieces[index].row, 0), -pieces[index].score)):
+        new = {index, *pieces[index].parts} - must
+        if len(must) + len(new) <= room:
+            must |= new
+    return sorted(must)
 
 
 class Proof(BaseModel):
@@ -204,7 +198,7 @@ class TrimReport(BaseModel):
 
 
 def with_rows(student: Student, rows: Sequence[int], pad_id: int) -> Student:
-    """The student whose table holds `rows` of the old one, in that order; base rows that none of them uses are dropped."""
+    """The student whose table holds `rows` of the old one, in that order, without unused base rows."""
     config = student.config
     if rows and not 0 <= min(rows) <= max(rows) < config.vocabulary:
         raise InputError(f"the tokenizer names row {max(rows)}, the table has {config.vocabulary}")
@@ -217,9 +211,8 @@ def with_rows(student: Student, rows: Sequence[int], pad_id: int) -> Student:
         changes["base_rows"] = len(index_K)
     state[TABLE] = state[TABLE][index_K].clone()
     trimmed = with_state(StudentConfig(**(config.model_dump() | changes)), state)
-    trimmed.stored_scales = dict(student.stored_scales)
-    if TABLE in trimmed.stored_scales:
-        trimmed.stored_scales[TABLE] = trimmed.stored_scales[TABLE][index_K.numpy()]
+    scales = student.stored_scales
+    trimmed.stored_scales = {**scales, **({TABLE: scales[TABLE][index_K.numpy()]} if TABLE in scales else {})}
     return trimmed
 
 
@@ -227,16 +220,14 @@ def prove(before: Encoder, after: Encoder, rows: Sequence[int], texts: Sequence[
     """Compare two encoders text by text; `rows` are the old table rows of the new ids."""
     old_ids, new_ids = before.tokenize(texts), after.tokenize(texts)
     same = [[rows[i] for i in new] == old for old, new in zip(old_ids, new_ids, strict=True)]
-    unchanged = [text for text, equal in zip(texts, same, strict=True) if equal][:PROOF_TEXTS]
-    changed = [text for text, equal in zip(texts, same, strict=True) if not equal][:PROOF_TEXTS]
-    largest = 0.0
-    if unchanged:
-        largest = float(np.abs(before.encode(unchanged) - after.encode(unchanged)).max())
+    unchanged, changed = (
+        [text for text, equal in zip(texts, same, strict=True) if equal == wanted][:PROOF_TEXTS]
+        for wanted in (True, False)
+    )
+    largest = float(np.abs(before.encode(unchanged) - after.encode(unchanged)).max()) if unchanged else 0.0
     if largest > PROOF_MAX_ABS:
         raise GateError(f"{source}: vectors of unchanged texts differ by {largest:.1e}; nothing was written")
-    cosine = None
-    if changed:
-        cosine = float(cosine_rows(before.encode(changed), after.encode(changed)).mean())
+    cosine = float(cosine_rows(before.encode(changed), after.encode(changed)).mean()) if changed else None
     return Proof(
         texts=len(texts),
         source=source,
@@ -275,21 +266,13 @@ def trim(
         size: keep at most this many pieces, the most frequent ones.
         check: measure the change on these text files too.
         force: replace `output` if it exists.
-
-    Raises:
-        InputError: no such model, a tokenizer kind that cannot be trimmed, or nothing that can be kept as asked.
-        GateError: the proof failed; nothing is written.
     """
     output, corpora = Path(output), [Path(path) for path in corpus]
     refuse_existing(output, force)
     layout = read_layout(locate_model(model))
     encoder = load_encoder(layout.folder)
-    student = to_student(encoder)
+    student, tokenizer = to_student(encoder), encoder.tokenizer
     config = student.config
-    # The `.model` where the encoder is known by one, else a tokenizer.json as the encoder applies it.
-    tokenizer = encoder.tokenizer
-    # Without a language of the embedded corpus, all of it is used: an empty text would verify nothing.
-    samples = quickstart_texts(languages, limit=400)
     vocabulary = open_vocabulary(tokenizer)
     counts: Counter[int] = Counter()
     for path in corpora:
@@ -303,7 +286,7 @@ def trim(
         small = with_rows(student, rows, pad_id)
         before = Encoder(student, tokenizer, config.positions, "before")
         after = Encoder(small, load_tokenizer(file.parent, pad_id), config.positions, "after")
-        proofs = [prove(before, after, rows, samples, "embedded corpus")]
+        proofs = [prove(before, after, rows, quickstart_texts(languages, limit=400), "embedded corpus")]
         for path in [*corpora, *map(Path, check)]:
             proofs.append(prove(before, after, rows, read_texts(path, limit=20_000), path.name))
         asked = {"languages": ", ".join(languages), "pieces of": ", ".join(path.name for path in corpora)}
@@ -318,8 +301,7 @@ def trim(
             )
         own = layout.model_type == OWN_TYPE
         plan = read_plan(layout.folder) if own else None
-        defaults = encoder.defaults
-        save_student(small, file, output, card=card, force=force, plan=plan, defaults=defaults, stock=not own)
+        save_student(small, file, output, card=card, force=force, plan=plan, defaults=encoder.defaults, stock=not own)
     return TrimReport(
         model=Path(model).name,
         out=str(output),

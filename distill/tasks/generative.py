@@ -22,7 +22,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from msdc.distill.data.batches import Batch
-from msdc.distill.objectives import find_objective
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import SentenceTask, encode_sides, stage_inputs
 from msdc.distill.teacher_cache import CachedTeacher
@@ -173,22 +172,20 @@ class GenerativeTask(SentenceTask):
             tensors |= {"student_source_BD": self.project(source), "student_target_BD": self.project(target)}
         parts: dict[str, Tensor] = {}
         total = source.new_zeros(())
-        for use, objective in self.uses:
+        for use, objective, options in self.uses:
             # Generative terms are means over this process' own rows, one per side; averaging the gradients of processes
             # with equally many rows gives the whole batch's.
-            inputs = find_objective(use.name).inputs
+            inputs = objective.inputs
             if "token_logits_MV" in inputs:
                 assert masked is not None
                 value = share * objective({**masked})
             elif "logits_BV" in inputs and not len(batch):
-                value = source.new_zeros(())
-                for one in generated:
-                    logits_BV = one["logits_BV"]
-                    assert logits_BV is not None
-                    value = value + logits_BV.sum()
+                # Nothing to predict here, but the other processes expect gradients of every parameter.
+                logits = [one["logits_BV"] for one in generated]
+                value = torch.stack([each.sum() for each in logits if each is not None]).sum()
             else:
                 given = generated if "logits_BV" in inputs else [tensors]
-                value = torch.stack([objective(one, **use.options) for one in given]).sum()
+                value = torch.stack([objective(one, **options) for one in given]).sum()
             parts[use.name] = value.detach()
             total = total + use.weight * value
         return {"loss": total, **parts}

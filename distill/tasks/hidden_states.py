@@ -17,7 +17,7 @@ from msdc.distill.data.batches import Batch
 from msdc.distill.data.stream import TextStream
 from msdc.distill.objectives import domain_prototypes, find_objective, layer_subset
 from msdc.distill.recipe import Stage
-from msdc.distill.tasks.sentence import Task, stage_inputs
+from msdc.distill.tasks.sentence import Task, domain_numbers, stage_inputs
 from msdc.distill.teacher_cache import CachedTeacher
 from msdc.distill.training.parallel import gather
 from msdc.encoders.encoder import Encoder
@@ -107,19 +107,13 @@ class HiddenStatesTask(Task):
         if self.project_states is not None:
             states_BLH = self.project_states(states_BLH)
         guide_BD = gather(batch.guide_source_BD)
-        domain_B1 = torch.tensor([[row.domain] for row in batch.rows], device=guide_BD.device, dtype=torch.float32)
         tensors: dict[str, Tensor | None] = {
             "teacher_BD": guide_BD,
             "student_BD": gather(sentence_BD),
-            "domain_B": gather(domain_B1).squeeze(1).long(),
+            "domain_B": domain_numbers(batch),
             PROTOTYPES: self.prototypes_PD,
         }
         if batch.guide_states_BLH is not None:
-            tensors[STATES] = _gather_states(batch.guide_states_BLH)
-            tensors["student_states_BLH"] = _gather_states(states_BLH)
+            for name, states in ((STATES, batch.guide_states_BLH), ("student_states_BLH", states_BLH)):
+                tensors[name] = gather(states.flatten(1)).unflatten(1, states.shape[1:])
         return self._sum(tensors)
-
-
-def _gather_states(states_BLH: Tensor) -> Tensor:
-    gathered = gather(states_BLH.flatten(1))
-    return gathered.view(len(gathered), *states_BLH.shape[1:])

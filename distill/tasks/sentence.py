@@ -65,11 +65,6 @@ def encode_sides(student: Any, sides: Sequence[tuple[Tensor, Tensor]]) -> list[T
     return list(together.split([len(ids_BT) for ids_BT, _ in sides]))
 
 
-def _own_options(use: ObjectiveUse) -> dict[str, Any]:
-    """The options that are the objective's and not the task's."""
-    return {name: value for name, value in use.options.items() if name not in TASK_OPTIONS}
-
-
 class Task(nn.Module):
     """Student, objectives, and the named tensors they are computed from."""
 
@@ -83,42 +78,35 @@ class Task(nn.Module):
         self.stage = stage
         # A CachedTeacher is no module: frozen, not trained, not saved.
         self.guide = guide
-        self.uses: list[tuple[ObjectiveUse, objectives.Objective]] = []
+        self.uses: list[tuple[ObjectiveUse, objectives.Objective, dict[str, Any]]] = []
         for use in stage.objective:
             objective = objectives.find_objective(use.name)
-            objective.check_options(_own_options(use))
-            self.uses.append((use, objective))
+            options = {name: value for name, value in use.options.items() if name not in TASK_OPTIONS}
+            objective.check_options(options)
+            self.uses.append((use, objective, options))
 
     @property
     def weights(self) -> dict[str, float]:
         """Weight of each named part of the loss."""
-        return {use.name: use.weight for use, _ in self.uses}
+        return {use.name: use.weight for use, _, _ in self.uses}
 
     def _sum(
         self, tensors: Mapping[str, Tensor | None], projected: Mapping[str, Tensor | None] | None = None
     ) -> dict[str, Tensor]:
         """The weighted sum; `projected` replaces the student's vectors for objectives that need equal widths."""
         parts: dict[str, Tensor] = {}
-        total: Tensor | None = None
-        for use, objective in self.uses:
+        terms: list[Tensor] = []
+        for use, objective, options in self.uses:
             given = {**tensors, **projected} if projected and objective.equal_widths else tensors
-            value = objective(given, **_own_options(use))
+            value = objective(given, **options)
             parts[use.name] = value.detach()
-            total = use.weight * value if total is None else total + use.weight * value
-        assert total is not None
-        return {"loss": total, **parts}
+            terms.append(use.weight * value)
+        return {"loss": sum(terms[1:], terms[0]), **parts}
 
     def project_for_mse(self) -> Callable[[Tensor], Tensor] | None:
         """The learned map to the guide's width, on the device of its input; None without one."""
         project = getattr(self, "project", None)
-        if project is None:
-            return None
-        return lambda vectors_BD: project(vectors_BD.to(project.weight.device))
-
-    def to_guide_width(self, vectors_BD: Tensor) -> Tensor:
-        """Sentence vectors in the guide's width: projected where the task has learned a map, else unchanged."""
-        project = getattr(self, "project", None)
-        return vectors_BD if project is None else project(vectors_BD)
+        return None if project is None else lambda vectors_BD: project(vectors_BD.to(project.weight.device))
 
     def prepare(self, stream: TextStream) -> None:
         """Compute what the task needs from the stage's text before training; most tasks need nothing."""
@@ -135,15 +123,15 @@ class SentenceTask(Task):
     ) -> None:
         super().__init__(student, stage, guide, mask_id)
         self.project: nn.Linear | None = None
-        equal = stage.source_share < 1 or any(objective.equal_widths for _, objective in self.uses)
+        equal = stage.source_share < 1 or any(objective.equal_widths for _, objective, _ in self.uses)
         if guide is not None and guide.width != student.width and equal:
             # DistilCSE's learned map M to the teacher's width; dropped with the task. Objectives that compare
             # similarities (eq. 5, 8, 9) see the vectors that ship.
             self.project = nn.Linear(student.width, guide.width, bias=False)
         self.bank: objectives.MemoryBank | None = None
         self._newest: Tensor | None = None
-        if any("bank_KD" in objective.inputs for _, objective in self.uses):
-            size = next((int(use.options["bank"]) for use, _ in self.uses if "bank" in use.options), BANK_SIZE)
+        if "bank_KD" in stage_inputs(stage):
+            size = next((int(use.options["bank"]) for use in stage.objective if "bank" in use.options), BANK_SIZE)
             self.bank = objectives.MemoryBank(student.width if guide is None else guide.width, size)
 
     def _vectors(self, *sides: tuple[Tensor, Tensor] | None) -> list[Tensor | None]:
@@ -160,42 +148,35 @@ class SentenceTask(Task):
             (target,) = self._vectors(batch.target)
             assert target is not None
             guide_BD = guide_source if guide_target is None else guide_target
-            return self._teach_target(guide_BD, self.to_guide_width(target))
+            return self._teach_target(guide_BD, target if self.project is None else self.project(target))
         source, target, third = self._vectors(batch.source, batch.target, batch.third)
+        other = source if target is None else target
+        tensors: dict[str, Tensor | None] = {
+            "teacher_source_BD": guide_source, "teacher_target_BD": guide_target, "teacher_BD": guide_source,
+            "student_source_BD": source, "student_target_BD": other, "student_BD": source,
+            "source_BD": source, "target_BD": other,
+            "anchor_BD": source, "positive_BD": target, "negative_BD": third,
+            "bank_KD": None if self.bank is None else self.bank.vectors(),
+        }  # fmt: skip
         projected: dict[str, Tensor | None] | None = None
-        if self.project is not None:
-            own = None if source is None else self.project(source)
+        if self.project is not None and source is not None:
+            own = self.project(source)
             other = own if target is None else self.project(target)
             projected = {"student_source_BD": own, "student_target_BD": other, "student_BD": own}
-        result = self._sum(
-            {
-                "teacher_source_BD": guide_source,
-                "teacher_target_BD": guide_target,
-                "teacher_BD": guide_source,
-                "student_source_BD": source,
-                "student_target_BD": source if target is None else target,
-                "student_BD": source,
-                "source_BD": source,
-                "target_BD": source if target is None else target,
-                "anchor_BD": source,
-                "positive_BD": target,
-                "negative_BD": third,
-                "bank_KD": None if self.bank is None else self.bank.vectors(),
-            },
-            projected,
-        )
         self._remember(guide_source)
-        return result
+        return self._sum(tensors, projected)
 
     def _teach_target(self, guide_BD: Tensor, target_BD: Tensor) -> dict[str, Tensor]:
         """The loss of one side: squared error, and the objectives of the stage that need no source side."""
-        loss = objectives.kd(guide_BD, target_BD, reduction=self._reduction())
+        # The squared error is reduced as the stage's own MSE is.
+        reductions = [o["reduction"] for _, objective, o in self.uses if objective.equal_widths and "reduction" in o]
+        loss = objectives.kd(guide_BD, target_BD, reduction=reductions[0] if reductions else "mean")
         parts = {"target_only": loss.detach()}
         bank_KD = None if self.bank is None else self.bank.vectors()
         tensors = {"teacher_source_BD": guide_BD, "student_target_BD": target_BD, "bank_KD": bank_KD}
-        for use, objective in self.uses:
+        for use, objective, options in self.uses:
             if objective.one_side:
-                value = objective(tensors, **_own_options(use))
+                value = objective(tensors, **options)
                 parts[use.name] = value.detach()
                 loss = loss + use.weight * value
         self._remember(guide_BD)
@@ -204,11 +185,6 @@ class SentenceTask(Task):
     def _remember(self, guide_BD: Tensor | None) -> None:
         if self.bank is not None and guide_BD is not None and self.training:
             self._newest = guide_BD.detach()
-
-    def _reduction(self) -> Any:
-        """How steps that train the target side alone reduce their squared error: as the stage's MSE does."""
-        return next((use.options["reduction"] for use, o in self.uses if o.equal_widths and "reduction" in use.options),
-                    "mean")  # fmt: skip
 
     def after_step(self) -> None:
         """Push the guide's vectors of this step into the memory bank."""
@@ -228,14 +204,13 @@ class EmbeddingTask(Task):
         if self.guide is None:
             raise InputError(f"stage {self.stage.name}: train: student.embedding needs a guide")
         module: Any = self.guide.encoder.module
-        total: dict[str, Tensor] = {}
-        sides = [batch.source] + ([batch.target] if batch.target is not None else [])
-        for ids_BT, mask_BT in sides:
+        sides = []
+        for ids_BT, mask_BT in filter(None, (batch.source, batch.target)):
             with torch.no_grad():
                 guide_BTH = module.embed(ids_BT)
-            part = self._sum({"guide_BTH": guide_BTH, "student_BTH": self.student.embed(ids_BT), "mask_BT": mask_BT})
-            total = part if not total else {key: total[key] + part[key] for key in total}
-        return total
+            tensors = {"guide_BTH": guide_BTH, "student_BTH": self.student.embed(ids_BT), "mask_BT": mask_BT}
+            sides.append(self._sum(tensors))
+        return {key: sum((side[key] for side in sides[1:]), sides[0][key]) for key in sides[0]}
 
 
 class LabelledTask(SentenceTask):
@@ -249,12 +224,8 @@ class LabelledTask(SentenceTask):
     ) -> None:
         super().__init__(student, stage, guide, mask_id)
         needed = stage_inputs(stage)
-        self.classifier: nn.Linear | None = None
-        self.domains: nn.Linear | None = None
-        if "label_B" in needed:
-            self.classifier = nn.Linear(3 * student.width, len(NLI_CLASSES))
-        if DOMAINS in needed:
-            self.domains = nn.Linear(student.width, count_domains(stage))
+        self.classifier = nn.Linear(3 * student.width, len(NLI_CLASSES)) if "label_B" in needed else None
+        self.domains = nn.Linear(student.width, count_domains(stage)) if DOMAINS in needed else None
 
     @staticmethod
     def applies(stage: Stage) -> bool:
@@ -278,12 +249,7 @@ class LabelledTask(SentenceTask):
         if self.classifier is not None:
             tensors |= {"classifier_CF": self.classifier.weight, "bias_C": self.classifier.bias}
         if self.domains is not None:
-            domain_B1 = torch.tensor([[row.domain] for row in batch.rows], device=device, dtype=torch.float32)
-            tensors |= {
-                DOMAINS: self.domains.weight,
-                "bias_P": self.domains.bias,
-                "domain_B": gather(domain_B1).squeeze(1).long(),
-            }
+            tensors |= {DOMAINS: self.domains.weight, "bias_P": self.domains.bias, "domain_B": domain_numbers(batch)}
         return self._sum(tensors)
 
     def prepare(self, stream: TextStream) -> None:
@@ -294,6 +260,12 @@ class LabelledTask(SentenceTask):
                 f"stage {self.stage.name}: domain_adversarial was made for {self.domains.out_features} corpora, the "
                 f"stage reads {found}"
             )
+
+
+def domain_numbers(batch: Batch) -> Tensor:
+    """The domain (corpus) of each row of the batches of all processes, int64 [B]."""
+    domain_B1 = torch.tensor([[row.domain] for row in batch.rows], device=batch.source[0].device, dtype=torch.float32)
+    return gather(domain_B1).squeeze(1).long()
 
 
 def count_domains(stage: Stage) -> int:

@@ -8,16 +8,6 @@ import pytest
 from msdc.cli import main
 
 
-def test_help_imports_no_torch():
-    code = (
-        "import sys\nfrom click.testing import CliRunner\nfrom msdc.compress.cli import command\n"
-        "for name in ('plan', 'student', 'vocabulary', 'quantize'):\n"
-        "    assert CliRunner().invoke(command, [name, '--help']).exit_code == 0\n"
-        "assert 'torch' not in sys.modules and 'transformers' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

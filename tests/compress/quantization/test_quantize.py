@@ -147,17 +147,6 @@ def test_command_and_bad_input(stock, tmp_path):
     assert "at least 8 are needed" in str(short)
 
 
-def test_reports_are_plain_data(stock, texts):
-    student, calibration = calibrate(stock, texts)
-    plan = replace_table(plan_for(student, "int8"))
-    exact = weight_reports(student, plan, calibration)[0]
-    assert exact["dtype"] == "fp32" and exact["sqnr_db"] is None and exact["bytes"] == 4 * 120 * 64
-
-
-def replace_table(plan):
-    return plan.model_copy(update={"weights": {**plan.weights, TABLE: "fp32"}})
-
-
 def test_export_takes_the_plan_of_the_folder(stock, tmp_path):
     from msdc.export import export
 

@@ -115,18 +115,6 @@ def test_int8_copy_is_the_model_that_torchao_makes(config):
     assert all(parameter.requires_grad for parameter in student.parameters())
 
 
-def test_embed4_copy_is_torchaos_up_to_the_rounding_of_the_scales():
-    student = build(CONFIGS[0])
-    ids, mask = torch.randint(0, 97, (2, 9)), torch.ones(2, 9, dtype=torch.bool)
-    with torch.no_grad():
-        ours = quantize(student, plan_for(student, "int8-embed4"))(ids, mask)
-        oracle = torchao_copy(student, torch.int4, torch.int8)(ids, mask)
-        full = quantize(student, plan_for(student, "int4-embed4"))
-    assert float((ours * oracle).sum(1).min()) > 0.9999
-    assert full.layers[0].query.weight.target_dtype == torch.int4
-    assert full.embedding.project.weight.target_dtype == torch.int8
-
-
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_bytes_by_dtype_are_those_of_the_integers_made(config, precision):
@@ -153,13 +141,6 @@ def test_scales_that_were_stored_are_used_again_and_only_while_they_hold():
     with torch.no_grad():
         student.embedding.table.weight[3, 5] += 1e-4
     assert not np.array_equal(integers(student, plan)[TABLE].scale, first[TABLE].scale)
-
-
-def test_int8_positions_become_their_dequantized_numbers():
-    student = build(CONFIGS[0])
-    plan = PrecisionPlan(precision="mixed", weights={POSITION: "int8"})
-    part = integers(student, plan)[POSITION]
-    assert np.array_equal(quantize(student, plan).embedding.position.weight, part.dequantize())
 
 
 def test_a_plan_that_does_not_fit_is_refused():

@@ -10,16 +10,9 @@ from paper_rows import msd_students
 from msdc.compress import size
 from msdc.compress.cli import command
 from msdc.compress.quantization.plan import plan_for
-from msdc.compress.size import (
-    cut_config,
-    enumerate_students,
-    macs_per_token,
-    plan_budget,
-    predict_bytes,
-    size_plan,
-)
+from msdc.compress.size import cut_config, enumerate_students, macs_per_token, plan_budget, predict_bytes, size_plan
 from msdc.compress.student.config import SHAPES, parameter_counts
-from msdc.compress.student.cut import kept_shares
+from msdc.compress.student.cut import kept_shares, weighted_svd
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.stock import to_student
 from msdc.encoders.encoder import load_encoder
@@ -130,28 +123,21 @@ def test_a_budget_lists_what_fits_and_marks_the_best():
         enumerate_students(base, 1000)
 
 
-def test_the_share_a_bottleneck_keeps_is_the_svds():
-    from msdc.compress.student.cut import weighted_svd
-
-    def explained_share(table_VH, frequency_V, rank):
-        """Share of the weighted squared norm that the narrow table of the SVD still has."""
-        table_VE, _ = weighted_svd(table_VH, frequency_V, rank)
-        kept = (table_VE.double().square().sum(1) * frequency_V.double()).sum()
-        return float(kept / (table_VH.double().square().sum(1) * frequency_V.double()).sum())
-
+def test_the_share_a_bottleneck_keeps_is_that_of_its_svd():
     torch.manual_seed(0)
     table = torch.randn(200, 24) @ torch.diag(torch.logspace(0, -2, 24))
     frequency = torch.rand(200)
-    shares = kept_shares(table, [4, 12, 24], frequency)
-    for width, share in shares.items():
-        assert share == pytest.approx(explained_share(table, frequency, width), abs=1e-5)
+    for width, share in kept_shares(table, [4, 12, 24], frequency).items():
+        narrow, _ = weighted_svd(table, frequency, width)
+        kept = (narrow.square().sum(1) @ frequency) / (table.square().sum(1) @ frequency)
+        assert share == pytest.approx(float(kept), abs=1e-5)
 
 
 def test_budget_command(bert_folder):
-    result = CliRunner().invoke(command, ["plan", str(bert_folder), "--budget", "60KB", "--json"])
-    rows = json.loads(result.stdout)
+    arguments = ["plan", str(bert_folder), "--budget", "60KB"]
+    rows = json.loads(CliRunner().invoke(command, [*arguments, "--json"]).stdout)
     assert rows and all(row["pareto"] and row["bytes"] <= 60_000 for row in rows)
-    shown = CliRunner().invoke(command, ["plan", str(bert_folder), "--budget", "60KB", "--all"])
+    shown = CliRunner().invoke(command, [*arguments, "--all"])
     assert "Pareto" in shown.output and shown.exit_code == 0
 
 

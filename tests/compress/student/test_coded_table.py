@@ -8,7 +8,14 @@ import tiny_models as tiny
 import torch
 from safetensors.torch import load_file, save_file
 
-from msdc.compress.quantization.plan import check_plan, integers, plan_for, read_plan, weight_bytes_by_dtype
+from msdc.compress.quantization.plan import (
+    PrecisionPlan,
+    check_plan,
+    integers,
+    plan_for,
+    read_plan,
+    weight_bytes_by_dtype,
+)
 from msdc.compress.size import cut_config
 from msdc.compress.student.coded_table import index_type, prune
 from msdc.compress.student.config import CODE, INDEX, SHORT_ROWS, TABLE, parameter_counts, tensor_shapes
@@ -96,22 +103,15 @@ def test_a_folder_keeps_the_code(precision, tmp_path):
     save_student(student, tiny.tokenizer().path, tmp_path / "one", plan=plan)
     back = load_student(tmp_path / "one")
     assert back.config == student.config and back.embedding.code.index.dtype == torch.int16
-    assert torch.equal(back.embedding.code.index, student.embedding.code.index)
-    if plan is None:
-        wanted = student
-    else:
-        made = integers(student, plan)
-        wanted = {name: part.dequantize() for name, part in made.items()}
-        assert all(np.array_equal(back.state_dict()[name], value) for name, value in wanted.items())
-        # Written again, the integers are the same.
-        save_student(back, tiny.tokenizer().path, tmp_path / "two", plan=read_plan(tmp_path / "one"))
-        one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
-        assert one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
-        return
-    with torch.no_grad():
-        assert torch.equal(back(*batch()), wanted(*batch()))
-    found = load_encoder(str(tmp_path / "one")).encode(["one word", "zwei Wörter"])
-    assert found.shape == (2, 32)
+    wanted = student.state_dict()
+    if plan is not None:
+        wanted |= {name: torch.from_numpy(part.dequantize()) for name, part in integers(student, plan).items()}
+    assert all(torch.equal(back.state_dict()[name], value) for name, value in wanted.items())
+    # Written again, the integers are the same.
+    save_student(back, tiny.tokenizer().path, tmp_path / "two", plan=read_plan(tmp_path / "one"))
+    one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
+    assert one == two
+    assert load_encoder(str(tmp_path / "one")).encode(["one word", "zwei Wörter"]).shape == (2, 32)
 
 
 def test_a_folder_without_a_code_is_written_as_before(tmp_path):
@@ -128,7 +128,7 @@ def test_int8_weights_are_within_half_a_step_of_their_column():
     assert part.scale.shape == (1, 3) and part.bytes == weight.numel() + 3 * 4
     assert bool(((torch.from_numpy(part.dequantize()) - weight).abs() <= weight.abs().amax(0) / 255 * 1.001).all())
     with pytest.raises(ValueError, match="fp32 or int8"):
-        plan_for(student, "int8").model_copy().__class__(precision="x", weights={CODE: "int4"})
+        PrecisionPlan(precision="x", weights={CODE: "int4"})
     with pytest.raises(InputError, match="cannot quantize"):
         check_plan(tiny.student().config, plan_for(student, "int8"))
 
@@ -188,14 +188,6 @@ def test_the_stock_twin_is_multiplied_out(shape):
     assert stock_type(twin.config) == ("albert" if shape == "embedding" else "bert")
     with torch.no_grad():
         assert torch.allclose(twin(*batch()), student(*batch()), atol=2e-6)
-
-
-def test_a_random_code_tells_pieces_apart():
-    torch.manual_seed(5)
-    student = Student(tiny.student().config.model_copy(update={"base_rows": 50, "links": 4}))
-    rows = student.embedding.rows().detach()
-    assert len(rows.unique(dim=0)) == len(rows)
-    assert set(student.embedding.code.index.long().flatten().tolist()) == set(range(50))
 
 
 def damaged(folder, change):

@@ -69,21 +69,6 @@ def test_a_narrow_bottleneck_is_better_than_a_random_one(bert_folder, place):
     assert cosine(good) > 0.8 and cosine(good) > cosine(random) + 0.02
 
 
-@pytest.mark.parametrize(
-    ("options", "kind"), [({"place": "embedding"}, "AlbertModel"), ({"materialise": True}, "BertModel")]
-)
-def test_plain_sentence_transformers_loads_it(bert_folder, tmp_path, options, kind):
-    from sentence_transformers import SentenceTransformer
-
-    _, encoder = run(bert_folder, tmp_path / "s", bottleneck=8, unit=1, **options)
-    oracle = SentenceTransformer(str(tmp_path / "s"), device="cpu")
-    assert type(oracle[0].auto_model).__name__ == kind
-    assert np.abs(oracle.encode(TEXTS) - encoder.encode(TEXTS)).max() < 1e-5
-    _, word = run(bert_folder, tmp_path / "w", bottleneck=8, unit=1)
-    if kind == "BertModel":
-        assert np.abs(oracle.encode(TEXTS) - word.encode(TEXTS)).max() < 1e-5
-
-
 def test_an_albert_keeps_its_bottleneck_and_cannot_get_another(tmp_path):
     folder = write_stock(tmp_path / "albert", "albert")
     _, encoder = run(folder, tmp_path / "s", repeats=1)

