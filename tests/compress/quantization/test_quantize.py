@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from click.testing import CliRunner
 from safetensors.torch import load_file
 from scipy.stats import spearmanr
@@ -92,20 +91,6 @@ def test_the_search_keeps_the_loss_and_raises_only_what_it_must(stock, texts):
     assert set(search(calibration, config, max_loss=100.0).weights.values()) == {"int4", "int8"}
     with pytest.raises(InputError, match="must not be negative"):
         search(calibration, config, max_loss=-1)
-
-
-def test_a_sick_weight_is_the_one_that_is_kept(stock, texts):
-    student = load_student(stock)
-    with torch.no_grad():
-        # One huge number a row leaves the others a handful of steps.
-        student.layers[1].value.weight[:, 0] *= 400
-    calibration = Calibration(student, msdc.load_encoder(stock).tokenizer.encode(texts, 24))
-    harm = {name: calibration.cost({name: "int8"}, 32).loss for name in matrix_names(student.config)}
-    assert max(harm, key=lambda name: harm[name]) == "layers.1.value.weight"
-    rest = calibration.cost({n: "int8" for n in harm if n != "layers.1.value.weight"}, 32).loss
-    bound = (rest + harm["layers.1.value.weight"]) / 2
-    plan = search(calibration, student.config, max_loss=bound)
-    assert plan.weights["layers.1.value.weight"] == "fp32"
 
 
 @pytest.mark.parametrize("precision", ["int8", "int8-embed4", "auto"])

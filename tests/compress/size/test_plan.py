@@ -151,8 +151,7 @@ def test_a_budget_of_coded_students(bert_folder):
     base = to_student(load_encoder(str(bert_folder))).config
     for row in rows[:: max(1, len(rows) // 5)]:
         names = ("vocabulary", "bottleneck", "unit", "repeats", "links", "base_rows")
-        changes = {name: row[name] for name in names if row[name] is not None}
-        config = cut_config(base, **changes)
+        config = cut_config(base, **{name: row[name] for name in names})
         assert row["bytes"] == predict_bytes(config, plan_for(config, row["precision"]), "executorch")
     alone = CliRunner().invoke(command, [*words[:6], "--base-rows", "40"])
     assert {row["links"] for row in json.loads(alone.stdout)} == {2, 3, 4, 5}

@@ -1,5 +1,7 @@
 """A converted stock encoder gives the stock encoder's vectors; the oracle is transformers / sentence-transformers."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from msdc.compress.student.io import load_student
 from msdc.compress.student.stock import from_stock, to_student
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
+from msdc.text.tokenizer import pad
 
 CASES = [
     ("bert", {}),
@@ -36,13 +39,8 @@ def test_vectors_equal_sentence_transformers(tmp_path, family, settings):
     student = from_stock(folder)
     ours = Encoder(student, stock.tokenizer, student.config.positions, "student").encode(TEXTS)
     assert np.abs(ours - oracle).max() < 1e-5
-    assert np.abs(to_student(stock)(*_batch(stock)).detach().numpy() - oracle).max() < 1e-5
-
-
-def _batch(encoder):
-    from msdc.text.tokenizer import pad
-
-    return pad(encoder.tokenize(TEXTS), encoder.tokenizer.pad_id)
+    batch = pad(stock.tokenize(TEXTS), stock.tokenizer.pad_id)
+    assert np.abs(to_student(stock)(*batch).detach().numpy() - oracle).max() < 1e-5
 
 
 def test_the_recurrence_of_albert_is_stored_once(tmp_path):
@@ -69,8 +67,6 @@ def test_groups_applied_twice_own_their_weights(tmp_path):
 
 
 def test_an_unknown_family_is_named(tmp_path):
-    import json
-
     folder = write_stock(tmp_path / "stock", "bert")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"model_type": "mpnet"}))
