@@ -72,7 +72,9 @@ def attention(
     """
     written_out = query_BhTd.requires_grad and query_BhTd.dtype == torch.bfloat16 and query_BhTd.device.type == "cpu"
     if not written_out:
-        return F.scaled_dot_product_attention(query_BhTd, key_BhTd, value_BhTd, attend_B11T, dropout_p)
+        return F.scaled_dot_product_attention(
+            query_BhTd, key_BhTd, value_BhTd, attn_mask=attend_B11T, dropout_p=dropout_p
+        )
     score_BhTT = (query_BhTd * query_BhTd.shape[-1] ** -0.5) @ key_BhTd.transpose(-1, -2)
     if attend_B11T is not None:
         score_BhTT = score_BhTT.masked_fill(~attend_B11T, float("-inf"))
