@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from msdc.errors import GateError, MsdcError
+from msdc.errors import GateError, InputError, MsdcError
+from msdc.progress import warn
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -48,15 +51,7 @@ def evaluate(  # type: ignore[misc]  # the overloads tell a result from a docume
     corpora: Sequence[str | Path] = (),
     near: float | None = 0.7,
     cache: Path | None = None,
-    resamples: int = 1000,
-    seed: int = 0,
-    threads: int | None = None,
-    progress: bool = False,
-    neighbours: int = 4,
-    margin: str = "ratio",
-    candidates: int = 200_000,
-    queries: int = 2_000,
-    folds: int = 10,
+    **settings: Any,
 ) -> dict[str, JsonValue] | Document:
     """Measure the accuracy of `model` on one data set, or of several models on several.
 
@@ -73,7 +68,7 @@ def evaluate(  # type: ignore[misc]  # the overloads tell a result from a docume
         model: a shipped name, a folder, a hub id, a bundle, or anything with `.encode(texts) -> float32 [N, D]`.
         task: a task (with `path`) or a data set such as `graded-pairs` gives one result; a list of sets, suites and
             `TASK=PATH` gives a `Document`, as `msdc evaluate --tasks` (`--list` shows them).
-        path: file or folder of the task; `hub:OWNER/NAME[/FILE]` is downloaded.
+        path: file or folder of the task.
         against: also score this model, with a paired test on the same items.
         artifacts: bundles of `model`, scored on every runtime they hold.
         truncate_dims: also score vectors truncated to their first N dimensions.
@@ -87,24 +82,70 @@ def evaluate(  # type: ignore[misc]  # the overloads tell a result from a docume
         corpora: training text (files, folders, recipes) to search for test sentences.
         near: Jaccard similarity of near duplicates; None searches for exact ones only.
         cache: folder to keep vectors in.
-        resamples: of bootstrap and permutation; 0 skips intervals and tests.
-        seed: of resamples, folds and classifiers.
-        threads: of bundles and of the neighbour search; None: all cores.
-        progress: show progress bars on a terminal.
-        neighbours: k of the margin of bitext mining.
-        margin: ratio, distance or absolute.
-        candidates: size of XSR's pool.
-        queries: number of XSR's queries.
-        folds: of SentEval's cross-validation.
+        settings: fields of `msdc.bench.accuracy.task.Settings`: resamples, seed, threads, progress, ...
 
     Raises:
         InputError: an unknown task or set, absent data, a bad file (with the line), a model that cannot be opened.
         MsdcError: vectors that cannot be scored (NaN, all the same).
     """
-    arguments = dict(locals())
-    from msdc.bench.accuracy.evaluation import evaluate_models
+    from msdc.bench.accuracy import contamination, evaluation
+    from msdc.bench.accuracy.sets import CARD, SUITES, find_data_folder
+    from msdc.bench.accuracy.task import Settings
+    from msdc.bench.accuracy.vectors import VectorFiles
+    from msdc.export.manifest import read_manifest
 
-    return evaluate_models(**arguments)
+    own = Settings(**settings)
+    words = (task,) if isinstance(task, str) else tuple(task)
+    opened = partial(evaluation.open_evaluated, settings=own, taken=set(), cache=cache)
+    prompted = partial(opened, prompt_name=prompt_name, prompt=prompt)
+    main = prompted(model, runtime)
+    if CARD in words and not languages:
+        languages = evaluation.card_languages(main)
+    folder = find_data_folder(data, tuple(languages) if languages else None)
+    loaded, absent = evaluation.load_sets(task, path, folder)
+    listed_sums = folder.check_sums(source for _, content in loaded for source in content.sources)
+
+    reason = evaluation.NO_CORPUS
+    with contextlib.ExitStack() as temporary:
+        if CARD in words:
+            if not corpora:
+                corpora, reason = evaluation.training_text(main, folder.folder)
+            if not artifacts and main.manifest is None and isinstance(model, (str, Path)):
+                artifacts = (temporary.enter_context(evaluation.exported(model)),)
+        scored = [main, *(main.truncated(width) for width in truncate_dims)]
+        for bundle in artifacts:
+            scored += [replace(prompted(bundle, name), baseline=main) for name in read_manifest(bundle).runtimes]
+        scored += [opened(VectorFiles(one)) for one in vectors]
+        if against is not None:
+            same = isinstance(against, (str, Path)) and evaluation.is_bundle(against)
+            main.baseline = opened(against, runtime if same else None)
+            scored.append(main.baseline)
+        goal = None if reference is None else main if reference == model else opened(reference)
+
+        findings = None
+        if corpora:
+            tests = {one.name: content.tested for one, content in loaded if one.task.name != "drift"}
+            findings = contamination.check(tests, corpora, near=near or None, progress=own.progress, data=folder.folder)
+        elif not isinstance(task, str):
+            warn(f"contamination: not checked ({reason}); name the model's training corpora with --corpus")
+        results = []
+        named = {word for word in words if word not in SUITES}
+        for one, content in loaded:
+            found = evaluation.score_set(one, content, scored, goal, own, findings)
+            asked = len(scored) == 1 and not named.isdisjoint((one.name, one.name.split("/")[0]))
+            if not found and (asked or isinstance(task, str)):
+                raise InputError(f"{one.name} compares with another model: name it with --reference MODEL")
+            if not found:
+                absent.append({"task": one.task.name, "name": one.name, "looked_for": "--reference MODEL"})
+            results += found
+        for each in [*scored, *([goal] if goal else [])]:
+            each.store.save()
+        if isinstance(task, str):
+            return results[0]
+        searched: dict[str, Any] = {"checked": False, "reason": reason}
+        if findings is not None:
+            searched = {"checked": True, "near_at": near or None, "corpora": findings.corpora}
+        return evaluation.document_of(words, scored, results, absent, listed_sums, searched, own)
 
 
 @dataclass(frozen=True)

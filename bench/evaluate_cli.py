@@ -37,11 +37,7 @@ FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.command("evaluate")
 @click.argument("model", default="msdc-mini")
 @click.option(
-    "--tasks",
-    "-t",
-    required=True,
-    callback=_words,
-    help="Comma-separated sets, suites, or TASK=PATH; see --list.",
+    "--tasks", "-t", required=True, callback=_words, help="Comma-separated sets, suites, or TASK=PATH; see --list."
 )
 @click.option(
     "--list",
@@ -106,7 +102,7 @@ FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 @quiet_option
 def command(
     model: str, tasks: tuple[str, ...], as_json: bool, output: Path | None, force: bool, **options: Any
-) -> None:  # fmt: skip
+) -> None:
     """Measure the accuracy of MODEL: a shipped name, a folder, a hub id, or an exported bundle, run as it is.
 
     msdc evaluate msdc-mini --tasks sts17,stsb --data DATA

@@ -118,11 +118,11 @@ class Tasks:
 
 def collect(settings: BenchSettings) -> Tasks:
     """Read the data of every requested task, by the names of `msdc evaluate`: graded-pairs, sts17/es-en, sts=FILE."""
-    found = select_sets(settings.tasks, find_data_folder(settings.data))
-    for job in found.sets:
+    found, _ = select_sets(settings.tasks, find_data_folder(settings.data))
+    for job in found:
         if job.task.needs_reference:
             raise InputError(f"task {job.name} compares two models: run it with msdc evaluate")
-    return Tasks(tuple((job.name, job.task, job.load()) for job in found.sets))
+    return Tasks(tuple((job.name, job.task, job.load()) for job in found))
 
 
 def artifact_of(bundle: Path, manifest: Manifest, runtime: RuntimeName) -> Artifact:

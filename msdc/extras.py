@@ -26,7 +26,6 @@ PACKAGES = {
     "onnxscript": ("onnxscript", "onnxscript"),
     "scipy": ("scipy", "scipy"),
     "sklearn": ("scikit-learn", "scikit-learn"),
-    "faiss": ("faiss", "faiss-cpu"),
     "pyarrow": ("pyarrow", "pyarrow"),
     "datasets": ("datasets", "datasets"),
     "defusedxml": ("defusedxml", "defusedxml"),
@@ -37,7 +36,7 @@ PACKAGES = {
 EXTRAS = {
     "data": ("pyarrow", "datasets", "defusedxml"),
     "train": (
-        "torch", "torchao", "transformers", "sentence-transformers", "scipy", "scikit-learn", "faiss-cpu", "pyarrow",
+        "torch", "torchao", "transformers", "sentence-transformers", "scipy", "scikit-learn", "pyarrow",
         "datasets", "defusedxml",
     ),
     "executorch": ("torch", "torchao", "executorch"),

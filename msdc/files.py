@@ -32,7 +32,7 @@ MAX_DIGITS = 308
 LEFT_OVER_SECONDS = 24 * 3600
 # Errors of a full disk: no space, no quota, a file as large as the file system or the user's limit allows.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# torch, safetensors, tokenizers and faiss report them as text, without an errno.
+# torch, safetensors and tokenizers report them as text, without an errno.
 _FULL_TEXTS = ("No space left", "os error 28", "os error 27", "File too large", "file write failed", "unexpected pos")
 
 

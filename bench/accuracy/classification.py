@@ -8,10 +8,9 @@ from __future__ import annotations
 import hashlib
 import re
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +18,6 @@ from msdc.bench.accuracy.statistics import Items, interval
 from msdc.bench.accuracy.task import Data, Outcome, Settings, Task
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError
-from msdc.scores import cosine_rows
 from msdc.text.text_files import Lines, read_lines
 
 # inverse regularisation strengths tried; chosen on the development file, or by 5-fold cross-validation on training rows
@@ -44,21 +42,15 @@ FLORES_CLASSES = (
 TEST_SHARE = 0.3
 
 
-@dataclass(frozen=True)
-class Labelled:
-    """Texts with one label each, and their line numbers; `second` are the other sentences of a task of pairs."""
+class Labelled(NamedTuple):
+    """Texts with one label each; `second` are the other sentences of a task of pairs."""
 
     texts: list[str]
     labels: list[str]
-    lines: list[int] = field(default_factory=list)
-    second: list[str] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.texts)
+    second: list[str]
 
 
-@dataclass(frozen=True)
-class LabelledSet:
+class LabelledSet(NamedTuple):
     """Training rows, test rows by language (or one part, "test"), and rows that choose the regularisation if given.
 
     Without test rows the set is scored by cross-validation on the training rows.
@@ -73,59 +65,42 @@ class LabelledSet:
     def data(self, files: list[Lines], notes: Sequence[str] = ()) -> Data:
         """As the data of a task, read from `files`."""
         tested = list(self.tests.values()) or [self.training]
-        others = [self.training] if self.tests else []
-        others += [self.development] if self.development else []
+        others = [part for part in (self.training, self.development) if part and part not in tested]
         texts, more = ([text for part in parts for text in part.texts + part.second] for parts in (tested, others))
         notes = [*notes, *(f"{one.path.name} {note}" for one in files for note in one.notes)]
         return Data(self.name, self, texts, more, [one.source for one in files], notes)
 
 
-Row = tuple[str, ...]  # label, text, and the second sentence of a pair
-
-
-def _labelled(lines: Lines, parse: Callable[[str], Row | None], expected: str, skip: int = 0) -> Labelled:
-    """The lines after the first `skip`, parsed."""
-    rows: list[Row] = []
+def _labelled(lines: Lines, pattern: str, expected: str, skip: int = 0) -> Labelled:
+    """The lines after the first `skip`: groups `label` and `text` of `pattern`, and `second` of a pair."""
+    rows: list[dict[str, str]] = []
     for number, line in enumerate(lines.lines[skip:], start=1 + skip):
-        row = tuple(cell.strip() for cell in parse(line) or ("",))
-        if not all(row):
+        match = re.fullmatch(pattern, line)
+        rows.append({key: cell.strip() for key, cell in match.groupdict().items()} if match else {"text": ""})
+        if not all(rows[-1].values()):
             raise lines.error(number, f"expected {expected}")
-        rows.append(row)
-    labels, texts = [row[0] for row in rows], [row[1] for row in rows]
-    numbers = list(range(1 + skip, 1 + skip + len(rows)))
-    return Labelled(texts, labels, numbers, [row[2] for row in rows if len(row) > 2])
+    texts, labels = [row["text"] for row in rows], [row["label"] for row in rows]
+    return Labelled(texts, labels, [row["second"] for row in rows if "second" in row])
 
 
-def read_mldoc(path: str | Path, source: str = "en", size: int = 1000) -> Data:
-    """A folder as MLDoc writes it (label, tab, text per line): `english.train.1000`, `english.dev`, `german.test`, ...
-
-    Raises:
-        InputError: no training file of the source language or no test file, or bad lines.
-    """
-    folder, word = Path(path), MLDOC_LANGUAGES.get(source)
-    tests = {code: folder / f"{name}.test" for code, name in MLDOC_LANGUAGES.items()}
-    tests = {code: file for code, file in tests.items() if file.is_file()}
-    if word is None or not (folder / f"{word}.train.{size}").is_file() or not tests:
-        raise InputError(f"{folder}: expected {word}.train.{size} and at least one LANGUAGE.test, as MLDoc writes them")
-    read: list[Lines] = []
-
-    def part(file: Path) -> Labelled:
-        read.append(read_lines(file))
-        return _labelled(read[-1], lambda line: line.partition("\t")[::2], "a label, a tab and a text")
-
-    training = part(folder / f"{word}.train.{size}")
-    tested = {code: part(file) for code, file in tests.items()}
-    development = part(folder / f"{word}.dev") if (folder / f"{word}.dev").is_file() else None
-    return LabelledSet(f"mldoc/{source}", training, tested, development, source).data(read)
+def read_mldoc(path: str | Path, source: str = "en") -> Data:
+    """A folder as MLDoc writes it (label, tab, text): `english.train.1000`, `english.dev`, `german.test`, ..."""
+    folder, word = Path(path), MLDOC_LANGUAGES[source]
+    files = {code: folder / f"{name}.test" for code, name in MLDOC_LANGUAGES.items()}
+    files |= {"training": folder / f"{word}.train.1000", "development": folder / f"{word}.dev"}
+    read = {part: read_lines(file) for part, file in files.items() if file.is_file()}
+    if "training" not in read or not set(MLDOC_LANGUAGES) & set(read):
+        raise InputError(f"{folder}: expected {word}.train.1000 and at least one LANGUAGE.test, as MLDoc writes them")
+    layout = (r"(?P<label>[^\t]*)\t(?P<text>.*)", "a label, a tab and a text")
+    parts = {part: _labelled(lines, *layout) for part, lines in read.items()}
+    training, development = parts.pop("training"), parts.pop("development", None)
+    return LabelledSet(f"mldoc/{source}", training, parts, development, source).data(list(read.values()))
 
 
 def flores_class(domain: str, topic: str) -> str | None:
     """Our class of a FLORES row: everything of Wikivoyage is travel unless sports; None when no rule applies."""
-    topic = topic.strip().lower()
-    for name, words in FLORES_CLASSES:
-        if re.search(words, topic):
-            return name
-    return "travel" if domain == "wikivoyage" else None
+    found = (name for name, words in FLORES_CLASSES if re.search(words, topic.strip().lower()))
+    return next(found, "travel" if domain == "wikivoyage" else None)
 
 
 def read_flores_topics(folder: str | Path, languages: list[str], source: str = "eng_Latn") -> Data:
@@ -133,9 +108,6 @@ def read_flores_topics(folder: str | Path, languages: list[str], source: str = "
 
     Rows of one document stay on one side: 30 % of each class's documents, in the order of their address's hash, are the
     test rows, the same rows in every language.
-
-    Raises:
-        InputError: missing files, unequal line counts, or a bad metadata line.
     """
     folder = Path(folder)
     metadata = read_lines(folder / "metadata_dev.tsv")
@@ -163,8 +135,7 @@ def read_flores_topics(folder: str | Path, languages: list[str], source: str = "
 
     def rows_of(language: str, test: bool) -> Labelled:
         chosen = [i for i, (document, label) in enumerate(rows) if label and (document in test_documents) == test]
-        texts = [files[language].lines[i].strip() for i in chosen]
-        return Labelled(texts, [str(rows[i][1]) for i in chosen], [i + 1 for i in chosen])
+        return Labelled([files[language].lines[i].strip() for i in chosen], [str(rows[i][1]) for i in chosen], [])
 
     left_out = sum(label is None for _, label in rows)
     notes = [f"{left_out} of {len(rows)} rows have a topic outside the {len(FLORES_CLASSES)} classes and are left out"]
@@ -230,9 +201,6 @@ def score_classification(store: VectorStore, data: LabelledSet, settings: Settin
     """Zero-shot cross-lingual classification (LXS section 4.1): accuracy x 100 by test language.
 
     The headline is the mean over the languages other than the training one. MLDoc also has the mean of five runs.
-
-    Raises:
-        InputError: fewer than two classes in training.
     """
     from sklearn.metrics import f1_score
 
@@ -247,15 +215,13 @@ def score_classification(store: VectorStore, data: LabelledSet, settings: Settin
     by_language: dict[str, Any] = {}
     answers: dict[str, np.ndarray] = {}
     for language, test in data.tests.items():
-        vectors_ND = store.encode(test.texts, lambda i, t=test: f"{data.name} line {t.lines[i]}")  # type: ignore[misc]
-        predicted = classifier.predict(vectors_ND)
-        right_N = (predicted == np.array(test.labels)).astype(np.float64)
-        answers[language] = right_N
+        predicted = classifier.predict(store.encode(test.texts))
+        answers[language] = right_N = (predicted == np.array(test.labels)).astype(np.float64)
         by_language[language] = {
             "accuracy": 100.0 * float(right_N.mean()),
-            "interval": interval(Items("mean", right_N), settings.resamples, settings.seed),
+            "interval": interval(Items(right_N), settings.resamples, settings.seed),
             "macro_f1": 100.0 * float(f1_score(test.labels, predicted, average="macro", zero_division=0)),
-            "texts": len(test),
+            "texts": len(test.texts),
         }
     targets = [language for language in data.tests if language != data.source_language] or list(data.tests)
     runs: dict[str, Any] = {}
@@ -267,9 +233,8 @@ def score_classification(store: VectorStore, data: LabelledSet, settings: Settin
             right = [100.0 * float((one.predict(vectors_ND) == truth).mean()) for one in classifiers]
             by_language[language] |= {"runs": right, "mean_of_runs": float(np.mean(right))}
         means = [float(np.mean([by_language[language]["runs"][run] for language in targets])) for run in range(RUNS)]
-        deviation = float(np.std(means, ddof=1))
-        runs["runs"] = {"count": RUNS, "accuracy": float(np.mean(means)), "deviation": deviation}
-    items = Items("mean", np.concatenate([answers[language] for language in targets]))
+        runs["runs"] = {"count": RUNS, "accuracy": float(np.mean(means)), "deviation": float(np.std(means, ddof=1))}
+    items = Items(np.concatenate([answers[language] for language in targets]))
     majority = max(set(training.labels), key=training.labels.count)
     tested = [label for language in targets for label in data.tests[language].labels]
     return Outcome(
@@ -279,7 +244,7 @@ def score_classification(store: VectorStore, data: LabelledSet, settings: Settin
             "majority_class": 100.0 * tested.count(majority) / len(tested),
             "classes": len(set(training.labels)),
             "training_language": data.source_language,
-            "training_texts": len(training),
+            "training_texts": len(training.texts),
             "strength": strength,
             "languages": by_language,
             **runs,
@@ -299,35 +264,20 @@ BY_CLASS = {
 }
 
 
-def _sst2(line: str) -> Row | None:
-    text, _, label = line.rpartition("\t")
-    return (label, text) if label.strip() in ("0", "1") else None
-
-
-def _trec(line: str) -> Row | None:
-    head, _, question = line.partition(" ")
-    coarse, colon, _ = head.partition(":")
-    return (coarse, question) if colon else None
-
-
-def _mrpc(line: str) -> Row | None:
-    cells = line.split("\t")
-    return (cells[0], cells[3], cells[4]) if len(cells) == 5 and cells[0].strip() in ("0", "1") else None
-
-
-# task -> files of training, development and test, how a line is parsed, what it should be, lines of a header
-BY_PART: dict[str, tuple[dict[str, str], Callable[[str], Row | None], str, int]] = {
+# task -> files of training, development and test, pattern of a line, what it should be, lines of a header
+BY_PART: dict[str, tuple[dict[str, str], str, str, int]] = {
     "SST2": (
         {"training": "sentiment-train", "development": "sentiment-dev", "test": "sentiment-test"},
-        _sst2, "a sentence, a tab and 0 or 1", 0,
+        r"(?P<text>.*)\t\s*(?P<label>[01])\s*", "a sentence, a tab and 0 or 1", 0,
     ),
     "TREC": (
         {"training": "train_5500.label", "test": "TREC_10.label"},
-        _trec, "COARSE:fine, a space and a question", 0,
+        r"(?P<label>[^ :]*):[^ ]* (?P<text>.*)", "COARSE:fine, a space and a question", 0,
     ),
     "MRPC": (
         {"training": "msr_paraphrase_train.txt", "test": "msr_paraphrase_test.txt"},
-        _mrpc, "5 tab-separated columns: 0 or 1, two ids, two sentences", 1,
+        r"\s*(?P<label>[01])\s*\t[^\t]*\t[^\t]*\t(?P<text>[^\t]*)\t(?P<second>[^\t]*)",
+        "5 tab-separated columns: 0 or 1, two ids, two sentences", 1,
     ),
 }  # fmt: skip
 SENTEVAL = (*BY_CLASS, *BY_PART)
@@ -344,26 +294,20 @@ def _read_latin(path: Path) -> Lines:
 
 
 def read_senteval(path: str | Path) -> Data:
-    """The folder of one task, named as SentEval names it: `.../MR`, `.../SST/binary`, `.../TREC`.
-
-    Raises:
-        InputError: files of no known task, or bad lines with their number.
-    """
+    """The folder of one task, named as SentEval names it: `.../MR`, `.../SST/binary`, `.../TREC`."""
     folder = Path(path)
-    for name, (positive, negative) in BY_CLASS.items():
-        if (folder / positive).is_file():
-            read = [_read_latin(folder / file) for file in (positive, negative)]
-            first = _labelled(read[0], lambda line: ("1", line), "a text")
-            second = _labelled(read[1], lambda line: ("0", line), "a text")
-            rows = Labelled(first.texts + second.texts, first.labels + second.labels, first.lines + second.lines)
-            return LabelledSet(name, rows, {}).data(read)
-    for name, (files, parse, expected, header) in BY_PART.items():
-        if (folder / files["training"]).is_file():
-            by_part = {part: _read_latin(folder / file) for part, file in files.items()}
-            parts = {part: _labelled(lines, parse, expected, header) for part, lines in by_part.items()}
+    for name, files in BY_CLASS.items():
+        if (folder / files[0]).is_file():
+            read = [_read_latin(folder / file) for file in files]
+            positive, negative = ([line.strip() for line in lines.lines] for lines in read)
+            labels = ["1"] * len(positive) + ["0"] * len(negative)
+            return LabelledSet(name, Labelled(positive + negative, labels, []), {}).data(read)
+    for name, (by_part, pattern, expected, header) in BY_PART.items():
+        if (folder / by_part["training"]).is_file():
+            found = {part: _read_latin(folder / file) for part, file in by_part.items()}
+            parts = {part: _labelled(lines, pattern, expected, header) for part, lines in found.items()}
             tests = {"test": parts["test"]}
-            labelled = LabelledSet(name, parts["training"], tests, parts.get("development"))
-            return labelled.data(list(by_part.values()))
+            return LabelledSet(name, parts["training"], tests, parts.get("development")).data(list(found.values()))
     raise InputError(f"{folder}: no files of a SentEval task ({', '.join(SENTEVAL)})")
 
 
@@ -376,42 +320,10 @@ def _features(store: VectorStore, part: Labelled) -> np.ndarray:
     return np.concatenate([np.abs(first_ND - second_ND), first_ND * second_ND], axis=1)
 
 
-def binary_scores(similarity_N: np.ndarray, same_N: np.ndarray) -> dict[str, float]:
-    """Best accuracy and F1 (x 100) with their thresholds, and average precision (x 100).
-
-    A threshold is halfway between two different similarities, so it never separates equal ones. Thresholds are
-    chosen on the scored pairs, as in sentence-transformers' BinaryClassificationEvaluator: the scores are those of the
-    best possible threshold.
-
-    Raises:
-        InputError: fewer than two pairs, one class only, or all similarities equal.
-    """
-    from sklearn.metrics import average_precision_score
-
-    similarity_N, same_N = np.asarray(similarity_N, dtype=np.float64), np.asarray(same_N, dtype=bool)
-    count, positives = len(same_N), int(same_N.sum())
-    if count < 2 or positives in (0, count) or np.ptp(similarity_N) == 0:
-        raise InputError(f"{count} pairs, {positives} of them the same: no threshold exists")
-    order = np.argsort(-similarity_N, kind="stable")
-    scores, hits = similarity_N[order], same_N[order].cumsum()
-    taken = np.arange(1, count)
-    # pairs above the threshold are predicted the same, the others different
-    accuracy = (hits[:-1] + (count - taken) - (positives - hits[:-1])) / count
-    f1 = 2 * hits[:-1] / (taken + positives)
-    found: dict[str, float] = {}
-    for name, values in (("accuracy", accuracy), ("f1", f1)):
-        best = int(np.where(scores[:-1] > scores[1:], values, -1).argmax())
-        found |= {name: 100.0 * float(values[best]), f"{name}_threshold": float((scores[best] + scores[best + 1]) / 2)}
-    return found | {"average_precision": 100.0 * float(average_precision_score(same_N, similarity_N))}
-
-
 def score_transfer(store: VectorStore, data: LabelledSet, settings: Settings) -> Outcome:
     """Accuracy x 100 on the test rows, or by stratified cross-validation where SentEval has no test rows.
 
     The regularisation is chosen inside the training rows of each fold, never on the rows that are scored.
-
-    Raises:
-        InputError: fewer than two classes, or a class with fewer rows than folds.
     """
     from sklearn.metrics import f1_score
     from sklearn.model_selection import StratifiedKFold
@@ -431,15 +343,13 @@ def score_transfer(store: VectorStore, data: LabelledSet, settings: Settings) ->
         scores["protocol"] = "test rows"
         if test.second:
             scores["f1"] = 100.0 * float(f1_score(truth, predicted, pos_label="1"))
-            cosine_N = cosine_rows(store.encode(test.texts), store.encode(test.second))
-            scores["by_cosine"] = binary_scores(cosine_N, truth == "1")
     else:
         predicted, truth = np.empty_like(labels), labels
         for fit, held in StratifiedKFold(folds, shuffle=True, random_state=settings.seed).split(training_NF, labels):
             classifier, _ = fit_linear(training_NF[fit], labels[fit].tolist(), None, settings.seed)
             predicted[held] = classifier.predict(training_NF[held])
         scores["protocol"] = f"{folds}-fold cross-validation"
-    items = Items("mean", (predicted == truth).astype(np.float64))
+    items = Items((predicted == truth).astype(np.float64))
     return Outcome(
         {
             "accuracy": 100.0 * float(items.values_N.mean()),

@@ -13,6 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msdc.distill.catalog import load_recipe, shipped
+from msdc.distill.data.corpora import Source, open_corpora
+from msdc.distill.data.exclusion import read_exclusion
 from msdc.errors import InputError
 from msdc.files import sha256_file
 from msdc.progress import track
@@ -37,63 +40,39 @@ def corpus_streams(words: Iterable[str | Path], data: Path | None = None) -> lis
 
     A recipe yields the rows that it trains on: its languages, limits, longest sentence and `exclude` apply. `data` is
     the folder that {data} stands for in a recipe.
-
-    Raises:
-        InputError: a corpus that does not exist, or a folder without text files.
     """
     streams: dict[str, CorpusText] = {}
     for word in words:
-        for stream in _streams(word, data):
-            streams.setdefault(stream.name, stream)
+        path = Path(word)
+        if path.suffix in (".yaml", ".yml") or str(word) in shipped():
+            recipe = load_recipe(str(word), data=data)
+            for source in open_corpora(recipe.corpora, read_exclusion(recipe.exclude)):
+                # the last two parts of a path: a result names no folder of this machine
+                name = "/".join(Path(source.name).parts[-2:])
+                streams.setdefault(name, CorpusText(name, None, partial(_row_sentences, source)))
+            continue
+        files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+        files = [file for file in files if file == path or file.name.removesuffix(".gz").endswith(SUFFIXES)]
+        if not path.exists():
+            raise InputError(f"{path}: no such training corpus, and no shipped recipe of that name")
+        if not files:
+            raise InputError(f"{path}: no .tsv, .txt or .csv file of a training corpus")
+        for file in files:
+            # with the folder's name: many corpora are called train.en-de.tsv
+            name = "/".join(part for part in (file.parent.name, file.name) if part)
+            if name not in streams:
+                streams[name] = CorpusText(name, sha256_file(file), partial(_cells, file))
     return list(streams.values())
 
 
-def _streams(word: str | Path, data: Path | None) -> list[CorpusText]:
-    from msdc.distill.catalog import shipped
-
-    path = Path(word)
-    if path.is_dir():
-        inside = sorted(p for p in path.rglob("*") if p.is_file() and p.name.removesuffix(".gz").endswith(SUFFIXES))
-        if not inside:
-            raise InputError(f"{path}: no .tsv, .txt or .csv file of a training corpus")
-        return [_file_stream(file) for file in inside]
-    if path.is_file() and path.suffix not in (".yaml", ".yml"):
-        return [_file_stream(path)]
-    if path.suffix in (".yaml", ".yml") or str(word) in shipped():
-        return _recipe_streams(str(word), data)
-    raise InputError(f"{path}: no such training corpus, and no shipped recipe of that name")
+def _cells(path: Path) -> Iterator[tuple[int, str]]:
+    """Every column of every line."""
+    return ((number, cell) for number, line in iterate_lines(path) for cell in line.split("\t"))
 
 
-def _file_stream(path: Path) -> CorpusText:
-    def sentences() -> Iterator[tuple[int, str]]:
-        """Every column of every line."""
-        for number, line in iterate_lines(path):
-            for cell in line.split("\t"):
-                yield number, cell
-
-    # with the folder's name: many corpora are called train.en-de.tsv
-    name = f"{path.parent.name}/{path.name}" if path.parent.name else path.name
-    return CorpusText(name, sha256_file(path), sentences)
-
-
-def _recipe_streams(name: str, data: Path | None) -> list[CorpusText]:
-    from msdc.distill.catalog import load_recipe
-    from msdc.distill.data.corpora import open_corpora
-    from msdc.distill.data.exclusion import read_exclusion
-
-    recipe = load_recipe(name, data=data)
-    # the last two parts of a path: a result names no folder of this machine
-    return [
-        CorpusText("/".join(Path(source.name).parts[-2:]), None, partial(_row_sentences, source))
-        for source in open_corpora(recipe.corpora, read_exclusion(recipe.exclude))
-    ]
-
-
-def _row_sentences(source: Any) -> Iterator[tuple[int, str]]:
+def _row_sentences(source: Source) -> Iterator[tuple[int, str]]:
     for number, row in enumerate(source.read(), start=1):
-        for text in (row.source, row.target, row.third):
-            if text:
-                yield number, text
+        yield from ((number, text) for text in (row.source, row.target, row.third) if text)
 
 
 class Findings(NamedTuple):
@@ -140,9 +119,6 @@ def check(
     `tests` maps a set's name to its sentences. Counts are of distinct test sentences by normal form: `exact`, and
     `near` (similar at or above `near` and not exact). near=None searches for exact ones only. `data` is the folder
     that {data} stands for in a recipe.
-
-    Raises:
-        InputError: a corpus that is missing or damaged, or `near` outside 0..1.
     """
     if near is not None and not 0 < near <= 1:
         raise InputError(f"the near-duplicate similarity {near} is not between 0 and 1")
@@ -152,7 +128,7 @@ def check(
             if normal := normalise(text):
                 places.setdefault(normal, []).append((name, number))
     matcher = _Matcher(places, near)
-    exact: dict[str, set[str]] = {name: set() for name in tests}
+    kinds: dict[str, set[str]] = {"exact": set(), "near": set()}  # of all corpora
     seen: dict[str, set[str]] = {name: set() for name in tests}
     examples: dict[str, list[dict[str, Any]]] = {name: [] for name in tests}
     by_corpus = []
@@ -171,15 +147,14 @@ def check(
                             place = {"kind": kind, "similarity": round(similarity, 3), "test_text": number}
                             examples[name].append(place | {"corpus": stream.name, "line": line})
                         seen[name].add(match)
-                        if kind == "exact":
-                            exact[name].add(match)
+        kinds = {kind: kinds[kind] | found[kind] for kind in kinds}
         counts = {"sentences": sentences, "exact": len(found["exact"]), "near": len(found["near"] - found["exact"])}
         by_corpus.append({"file": stream.name, "sha256": stream.sha256, **counts})
     by_set = {
         name: {
             "sentences": len({normal for text in texts if (normal := normalise(text))}),
-            "exact": len(exact[name]),
-            "near": len(seen[name] - exact[name]) if near is not None else None,
+            "exact": len(seen[name] & kinds["exact"]),
+            "near": len(seen[name] - kinds["exact"]) if near is not None else None,
             "near_at": near,
             "examples": examples[name],
         }

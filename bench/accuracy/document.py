@@ -231,11 +231,7 @@ class Document(Record):
 
 
 def read_document(raw: Any, where: str = "this accuracy document") -> Document:
-    """The document in `raw`, parsed JSON of `msdc evaluate`. `where` names it in an error.
-
-    Raises:
-        InputError: not what `msdc evaluate` writes; names the first field that does not fit.
-    """
+    """The document in `raw`, parsed JSON of `msdc evaluate`. `where` names it in an error."""
     try:
         return Document.model_validate(raw)
     except ValidationError as error:

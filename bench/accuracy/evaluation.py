@@ -1,152 +1,230 @@
-"""Models x data sets -> results: the work of `msdc.bench.evaluate`."""
+"""The steps of `msdc.bench.evaluate`: load the data sets, open the models, score each on every set.
+
+A model is an encoder, a bundle on one of its runtimes, truncated vectors, or vectors from files. Also what a model card
+is evaluated with: the model exported, its languages, its training text.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import JsonValue
 
-from msdc.bench.accuracy.contamination import Findings, check
+from msdc.bench.accuracy.contamination import Findings, corpus_streams
 from msdc.bench.accuracy.document import FORMAT, KIND, Document, read_document
-from msdc.bench.accuracy.models import (
-    NO_CORPUS,
-    EvaluatedModel,
-    card_languages,
-    exported,
-    is_bundle,
-    open_evaluated,
-    training_text,
-)
 from msdc.bench.accuracy.paper_tables import paper_tables
 from msdc.bench.accuracy.parallel import Parallel
-from msdc.bench.accuracy.sets import CARD, SETS, SUITES, DataSet, find_data_folder, find_task, read_path, select_sets
+from msdc.bench.accuracy.sets import SETS, SHIPPED, SUITES, DataFolder, DataSet, read_path, select_sets
 from msdc.bench.accuracy.statistics import Items, interval, paired_test
 from msdc.bench.accuracy.task import Data, Settings, plain
-from msdc.bench.accuracy.vectors import VectorFiles
+from msdc.bench.accuracy.vectors import TruncatedVectors, VectorFiles, VectorStore
+from msdc.compress.quantization.plan import read_plan
+from msdc.distill.catalog import shipped
+from msdc.encoders.encoder import configured, open_model
+from msdc.encoders.folder import is_reserved
 from msdc.errors import InputError
-from msdc.export.manifest import read_manifest
-from msdc.machine import versions
+from msdc.export import export
+from msdc.export.bundle import load_bundle
+from msdc.export.readme import read_card
+from msdc.machine import usable_cores, versions
 from msdc.progress import warn
 from msdc.text.duplicates import normalise
 
 if TYPE_CHECKING:
     from msdc.bench import ModelSource
 
+RECIPE = "recipe.yaml"
+NO_CORPUS = "no --corpus given"
+PACKAGES = ("msdc", "numpy", "scipy", "scikit-learn", "torch", "executorch", "onnxruntime")
 
-PACKAGES = ("msdc", "numpy", "scipy", "scikit-learn", "faiss-cpu", "torch", "executorch", "onnxruntime")
 
-
-def evaluate_models(
-    *,
-    model: ModelSource,
-    task: str | Sequence[str],
-    path: str | Path | None,
-    against: ModelSource | None,
-    artifacts: Sequence[str | Path],
-    truncate_dims: Sequence[int],
-    vectors: Sequence[str | Path],
-    reference: ModelSource | None,
-    runtime: str | None,
-    prompt_name: str | None,
-    prompt: str | None,
-    data: str | Path | None,
-    languages: Sequence[str] | None,
-    corpora: Sequence[str | Path],
-    near: float | None,
-    cache: Path | None,
-    **settings: Any,
-) -> dict[str, JsonValue] | Document:
-    """`msdc.bench.evaluate`, which documents the arguments; `settings` are the fields of `Settings`."""
-    own = Settings(**settings)
+def load_sets(
+    task: str | Sequence[str], path: str | Path | None, folder: DataFolder
+) -> tuple[list[tuple[DataSet, Data]], list[dict[str, str]]]:
+    """The data sets that `task` (with `path`: this file) names, with their content; and those that are absent."""
     words = (task,) if isinstance(task, str) else tuple(task)
     if not words:
         raise InputError(f"no tasks; give sets ({', '.join(SETS)}) or suites ({', '.join(SUITES)})")
-    opened = partial(open_evaluated, settings=own, taken=set(), cache=cache)
-    prompted = partial(opened, prompt_name=prompt_name, prompt=prompt)
-    main = prompted(model, runtime)
-    if CARD in words and not languages:
-        languages = card_languages(main)
-
-    folder = find_data_folder(data, tuple(languages) if languages else None)
-    absent: list[dict[str, str]] = []
     if path is not None:
-        read = partial(read_path, find_task(words[0]), path)
-        content = read()
-        loaded = [(DataSet(content.name, find_task(words[0]), read), content)]
-    else:
-        found, absent = select_sets(words, folder)
-        if isinstance(task, str) and len(found) != 1:
-            names = ", ".join(one.name for one in found)
-            raise InputError(f"{task} is {len(found)} data sets; name one of: {names}")
-        loaded = [(one, one.load()) for one in found]
-    listed_sums = folder.check_sums(source for _, content in loaded for source in content.sources)
-
-    no_corpora = NO_CORPUS
-    with contextlib.ExitStack() as temporary:
-        if CARD in words:
-            if not corpora:
-                corpora, no_corpora = training_text(main, folder.folder)
-            if not artifacts and main.manifest is None and isinstance(model, (str, Path)):
-                artifacts = (temporary.enter_context(exported(model)),)
-        models = [main, *(main.truncated(width) for width in truncate_dims)]
-        for bundle in artifacts:
-            models += [replace(prompted(bundle, name), baseline=main) for name in read_manifest(bundle).runtimes]
-        models += [opened(VectorFiles(one)) for one in vectors]
-        if against is not None:
-            main.baseline = opened(
-                against, runtime if isinstance(against, (str, Path)) and is_bundle(against) else None
-            )
-            models.append(main.baseline)
-        goal = None if reference is None else main if reference == model else opened(reference)
-
-        findings = None
-        if corpora:
-            tests = {one.name: content.tested for one, content in loaded if one.task.name != "drift"}
-            findings = check(tests, corpora, near=near or None, progress=own.progress, data=folder.folder)
-        elif not isinstance(task, str):
-            warn(f"contamination: not checked ({no_corpora}); name the model's training corpora with --corpus")
-
-        results: list[dict[str, Any]] = []
-        named = {word for word in words if word not in SUITES}
-        for one, content in loaded:
-            scored = _score_set(one, content, models, goal, own, findings)
-            asked = len(models) == 1 and not named.isdisjoint((one.name, one.name.split("/")[0]))
-            if not scored and (asked or isinstance(task, str)):
-                raise InputError(f"{one.name} compares with another model: name it with --reference MODEL")
-            if not scored:
-                absent.append({"task": one.task.name, "name": one.name, "looked_for": "--reference MODEL"})
-            results += scored
-        for one_model in [*models, *([goal] if goal else [])]:
-            one_model.store.save()
-        if isinstance(task, str):
-            return results[0]
-        by_model = {one.label: {r["name"]: r for r in results if r["model"] == one.label} for one in models}
-        searched: dict[str, Any] = {"checked": False, "reason": no_corpora}
-        if findings is not None:
-            searched = {"checked": True, "near_at": near or None, "corpora": findings.corpora}
-        return read_document({
-            "format": FORMAT,
-            "kind": KIND,
-            "tasks": list(words),
-            "models": [one.record() for one in models],
-            "results": results,
-            "tables": paper_tables(words, by_model),
-            "absent": absent,
-            "files_with_listed_sums": listed_sums,
-            "contamination": searched,
-            "settings": {key: getattr(own, key) for key in ("resamples", "seed", "neighbours", "margin")},
-            "versions": versions(PACKAGES),
-        })  # fmt: skip
+        one = read_path(words[0], path)
+        content = one.load()
+        return [(one._replace(name=content.name), content)], []
+    found, absent = select_sets(words, folder)
+    if isinstance(task, str) and len(found) != 1:
+        names = ", ".join(one.name for one in found)
+        raise InputError(f"{task} is {len(found)} data sets; name one of: {names}")
+    return [(one, one.load()) for one in found], absent
 
 
-def _score_set(
+@dataclass
+class EvaluatedModel:
+    """A model under test. Its answers are tested against those of `baseline`, item by item."""
+
+    label: str
+    store: VectorStore
+    baseline: EvaluatedModel | None = None
+
+    @property
+    def manifest(self) -> Any:
+        """Manifest of a bundle; None for every other model."""
+        return getattr(self.store.model, "manifest", None)
+
+    @property
+    def folder(self) -> Path | None:
+        """Folder of a float model."""
+        return getattr(self.store.model, "folder", None)
+
+    def truncated(self, width: int) -> EvaluatedModel:
+        """This model with vectors of their first `width` dimensions, tested against the whole ones."""
+        cut = TruncatedVectors(self.store, width)
+        return EvaluatedModel(cut.name, VectorStore(cut), self)
+
+    def drift_goal(self, reference: EvaluatedModel | None) -> EvaluatedModel | None:
+        """The model whose vectors are compared with: the reference, else the baseline; never itself.
+
+        Truncated vectors have another width, and vectors of another encoder mean something else: compared with none.
+        """
+        goal = reference or self.baseline
+        other = isinstance(self.store.model, (TruncatedVectors, VectorFiles))
+        return None if other or goal is None or goal is self else goal
+
+    def record(self) -> dict[str, Any]:
+        """What the model is, for the document: a bundle's program and bytes, or a float model's fingerprint."""
+        model: Any = self.store.model
+        if isinstance(model, TruncatedVectors):
+            assert self.baseline is not None
+            return self.baseline.record() | {"label": self.label, "width": model.width, "kind": "cut"}
+        kind = "vectors" if isinstance(model, VectorFiles) else "float" if self.manifest is None else "artifact"
+        name = str(getattr(model, "name", self.label))
+        record: dict[str, Any] = {"label": self.label, "model": name, "kind": kind, "width": self.store.width}
+        if (manifest := self.manifest) is not None:
+            parity = manifest.parity.get(model.runtime)
+            return record | {
+                "runtime": model.runtime,
+                "precision": manifest.precision,
+                "gates_kept": parity.passed if parity else None,
+                "files": {file: manifest.files[file].sha256 for file in manifest.program_files(model.runtime)},
+                "bytes": manifest.program_bytes(model.runtime),
+                "languages": list(manifest.languages),
+                "data_sources": list(manifest.data_sources),
+            }
+        if kind == "float" and self.folder is not None and (plan := read_plan(self.folder)):
+            # The weights of an int8 folder take the values of its integers; computation is in float.
+            record["weights_stored_as"] = plan.precision
+        return record | ({"sha256": model.fingerprint()} if self.folder is not None else {})
+
+
+def is_bundle(name: str | Path) -> bool:
+    """Whether `name` is the folder of an exported bundle."""
+    return not is_reserved(str(name)) and (Path(name) / "bundle.json").is_file()
+
+
+def open_evaluated(
+    source: ModelSource,
+    runtime: str | None = None,
+    *,
+    taken: set[str],
+    settings: Settings,
+    cache: Path | None = None,
+    prompt_name: str | None = None,
+    prompt: str | None = None,
+) -> EvaluatedModel:
+    """A model by name, folder or hub id, a bundle's program on `runtime`, or an encoder that is open.
+
+    `taken` are the labels of the evaluation so far: a second model of the same name has its path in its label.
+    """
+    if isinstance(source, VectorStore):
+        return EvaluatedModel(source.name, source)
+    model: Any = source
+    if isinstance(source, (str, Path)) and is_bundle(source):
+        # By default a runtime starts one thread per core of the machine, also of cores this process may not use.
+        model = load_bundle(source, runtime, settings.threads or len(usable_cores()))
+    elif isinstance(source, (str, Path)):
+        model = open_model(str(source), runtime)
+    model = configured(model, prompt_name, prompt)
+    label = str(getattr(model, "name", type(model).__name__))
+    if getattr(model, "manifest", None) is not None:
+        label = f"{label} ({model.runtime})"
+    if label in taken:
+        label = f"{label} [{model.folder if isinstance(model, VectorFiles) else source}]"
+    taken.add(label)
+    key = None if cache is None or isinstance(model, VectorFiles) else model.fingerprint()
+    store = VectorStore(model, progress=settings.progress, cache=cache, key=key)
+    store.name = label
+    return EvaluatedModel(label, store)
+
+
+def card_languages(model: EvaluatedModel) -> tuple[str, ...]:
+    """Languages of a bundle, those named in a model folder's card, or those of the shipped student."""
+    own = model.manifest.languages if model.manifest is not None else read_card(model.folder).languages
+    return tuple(own) or SHIPPED
+
+
+def training_text(model: EvaluatedModel, data: Path | None) -> tuple[tuple[str, ...], str]:
+    """(the recipe that a model was trained with, ""), or ((), the reason) where there is none or its text is absent.
+
+    It is the recipe of the model's run folder, or the shipped one of its name; `data` is the data folder.
+    """
+    recipe = str(getattr(model.store.model, "name", ""))
+    if model.folder is not None and (beside := model.folder.resolve().parent / RECIPE).is_file():
+        recipe = str(beside)
+    elif recipe not in shipped():
+        return (), NO_CORPUS
+    try:
+        corpus_streams([recipe], data)
+    except InputError as error:
+        return (), str(error)
+    return (recipe,), ""
+
+
+@contextlib.contextmanager
+def exported(model: str | Path, runtime: str = "both") -> Iterator[str]:
+    """A bundle of `model`, in a temporary folder that is removed when the context ends.
+
+    Gates are not enforced: the card states what an artifact scores, also where `msdc export` would refuse it.
+    """
+    with tempfile.TemporaryDirectory(prefix="msdc-card-") as folder:
+        out = Path(folder) / "bundle"
+        _, manifest = export(str(model), target="linux", runtime=runtime, out=out, gates=False)
+        short = [runtime for runtime, parity in manifest.parity.items() if not parity.passed]
+        if short:
+            warn(f"card: msdc export would refuse this model for {' and '.join(short)}: a gate is not met")
+        yield str(out)
+
+
+def document_of(
+    words: Sequence[str],
+    models: Sequence[EvaluatedModel],
+    results: list[dict[str, Any]],
+    absent: list[dict[str, str]],
+    listed_sums: int,
+    contamination: dict[str, Any],
+    settings: Settings,
+) -> Document:
+    """All results, the papers' tables and what was measured with."""
+    by_model = {one.label: {r["name"]: r for r in results if r["model"] == one.label} for one in models}
+    return read_document({
+        "format": FORMAT,
+        "kind": KIND,
+        "tasks": list(words),
+        "models": [one.record() for one in models],
+        "results": results,
+        "tables": paper_tables(words, by_model),
+        "absent": absent,
+        "files_with_listed_sums": listed_sums,
+        "contamination": contamination,
+        "settings": {key: getattr(settings, key) for key in ("resamples", "seed", "neighbours", "margin")},
+        "versions": versions(PACKAGES),
+    })  # fmt: skip
+
+
+def score_set(
     one: DataSet,
     content: Data,
     models: Sequence[EvaluatedModel],
@@ -205,6 +283,6 @@ def unseen(findings: Findings, name: str, data: Parallel, items: Items, settings
     count = int(kept_N.sum())
     if not count:
         return {"accuracy": None, "interval": None, "pairs": 0}
-    kept = Items(items.kind, items.values_N[kept_N])
+    kept = Items(items.values_N[kept_N])
     bounds = interval(kept, settings.resamples, settings.seed)
     return {"accuracy": 100.0 * float(kept.values_N.mean()), "interval": bounds, "pairs": count}

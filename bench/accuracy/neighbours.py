@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,47 +16,30 @@ from msdc.progress import track
 
 # numbers of one block of similarities (256 MiB)
 BLOCK_NUMBERS = 64_000_000
-MARGINS = ("ratio", "distance", "absolute")
 
 
 @contextlib.contextmanager
-def _threads(get: Callable[[], int], put: Callable[[int], None], count: int | None) -> Iterator[None]:
-    """Run a library on `count` threads, given its functions for the number; None leaves it unchanged."""
-    before = get()
-    put(count or before)
+def _threads(count: int | None) -> Iterator[None]:
+    """Torch on `count` threads, without gradients; None leaves the number unchanged."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
     try:
-        yield
+        with torch.inference_mode():
+            yield
     finally:
-        put(before)
+        torch.set_num_threads(before)
 
 
-def _check(queries_ND: np.ndarray, candidates_MD: np.ndarray) -> None:
-    if not len(candidates_MD) or not len(queries_ND) or queries_ND.shape[1] != candidates_MD.shape[1]:
-        raise InputError(
-            f"a search needs a query, a candidate and one width; got {queries_ND.shape} and {candidates_MD.shape}"
-        )
+def nearest(queries_ND: np.ndarray, candidates_MD: np.ndarray, *, threads: int | None = None) -> np.ndarray:
+    """The candidate of highest inner product for each query, int64 [N]; of equal ones the first."""
+    import torch
 
-
-def nearest(
-    queries_ND: np.ndarray, candidates_MD: np.ndarray, k: int, *, threads: int | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """The `k` candidates of highest inner product for each query: (similarity [N, K] float32, index [N, K] int64).
-
-    Pass unit rows for cosine. With fewer than `k` candidates, K is their number.
-
-    Raises:
-        InputError: widths differ, or a side is empty.
-    """
-    import faiss
-
-    _check(queries_ND, candidates_MD)
-    queries_ND, candidates_MD = (np.ascontiguousarray(one, dtype=np.float32) for one in (queries_ND, candidates_MD))
-    with _threads(faiss.omp_get_max_threads, faiss.omp_set_num_threads, threads):
-        # knn reads the candidates in place; an index would copy them
-        found: tuple[np.ndarray, np.ndarray] = faiss.knn(
-            queries_ND, candidates_MD, min(k, len(candidates_MD)), metric=faiss.METRIC_INNER_PRODUCT
-        )
-    return found
+    queries, candidates_DM = torch.from_numpy(queries_ND), torch.from_numpy(candidates_MD).T
+    with _threads(threads):
+        blocks = queries.split(max(1, BLOCK_NUMBERS // len(candidates_MD)))
+        return torch.cat([(block @ candidates_DM).argmax(1) for block in blocks]).numpy()
 
 
 def both_ways(
@@ -68,13 +50,11 @@ def both_ways(
     Two searches would compute every inner product twice. Here each block of rows is multiplied once: its rows give the
     neighbours of the sources, and only columns whose best entry exceeds the target's current K-th are searched for the
     targets. In block t that is a share of about K / t, so the second direction costs little.
-
-    Raises:
-        InputError: widths differ, or a side is empty.
     """
     import torch
 
-    _check(source_ND, target_MD)
+    if not len(target_MD) or not len(source_ND) or source_ND.shape[1] != target_MD.shape[1]:
+        raise InputError(f"a search needs a query, a candidate and one width; got {source_ND.shape}, {target_MD.shape}")
     count, others = len(source_ND), len(target_MD)
     k_row, k_column = min(k, others), min(k, count)
     step = max(k_column, min(count, BLOCK_NUMBERS // others))
@@ -83,7 +63,7 @@ def both_ways(
     best_MK = torch.full((others, k_column), -torch.inf)
     best_index_MK = torch.zeros(others, k_column, dtype=torch.int64)
     block = torch.empty(step, others)
-    with _threads(torch.get_num_threads, torch.set_num_threads, threads), torch.inference_mode():
+    with _threads(threads):
         starts = range(0, count, step)
         for start in track(starts, "search both ways", enabled=progress and len(starts) > 1):
             rows = slice(start, min(start + step, count))
@@ -102,17 +82,14 @@ def both_ways(
 def gold_ranks(
     queries_ND: np.ndarray, candidates_MD: np.ndarray, gold_N: np.ndarray, *, threads: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For each query, the number of candidates more similar than its gold one, and of others equally similar.
-
-    Exact: every query is compared with the whole pool.
-    """
+    """For each query, the number of candidates more similar than its gold one, and of others equally similar."""
     import torch
 
     gold_N = np.asarray(gold_N, dtype=np.int64)
     queries, candidates_DM = torch.from_numpy(queries_ND), torch.from_numpy(candidates_MD).T
     above_N, level_N = np.empty_like(gold_N), np.empty_like(gold_N)
     step = max(1, BLOCK_NUMBERS // 4 // len(candidates_MD))
-    with _threads(torch.get_num_threads, torch.set_num_threads, threads), torch.inference_mode():
+    with _threads(threads):
         for start in range(0, len(queries_ND), step):
             similarity_BM = (queries[start : start + step] @ candidates_DM).numpy()
             # one row at a time: numpy counts a boolean vector many times faster than along an axis
@@ -123,26 +100,10 @@ def gold_ranks(
     return above_N, level_N
 
 
-class Candidates(NamedTuple):
-    """Mined pairs, best score first; each source and each target at most once."""
-
-    source_C: np.ndarray
-    target_C: np.ndarray
-    score_C: np.ndarray
-
-
-def margin(similarity: np.ndarray, mean_of_neighbours: np.ndarray, kind: str) -> np.ndarray:
-    """MKD section 4.2 (Artetxe and Schwenk 2019): cosine against the mean cosine of both sides' neighbours.
-
-    ratio: s / m, distance: s - m, absolute: s.
-    """
-    if kind == "ratio":
-        return similarity / mean_of_neighbours
-    if kind == "distance":
-        return similarity - mean_of_neighbours
-    if kind == "absolute":
-        return similarity
-    raise InputError(f"unknown margin {kind!r}; known margins: {', '.join(MARGINS)}")
+# kind -> (similarity s, mean m of both sides' neighbours) -> score: MKD section 4.2 (Artetxe and Schwenk 2019)
+MARGINS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "ratio": lambda s, m: s / m, "distance": lambda s, m: s - m, "absolute": lambda s, m: s
+}  # fmt: skip
 
 
 def mine(
@@ -153,15 +114,15 @@ def mine(
     kind: str = "ratio",
     threads: int | None = None,
     progress: bool = False,
-) -> Candidates:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Margin-scored translation candidates from k nearest neighbours both ways (rows of length 1 expected).
 
     Candidates are the best target by margin of each source and the best source of each target. Best score first, a pair
-    is kept while neither of its sides is taken; pairs found from both sides count once.
-
-    Raises:
-        MsdcError: every sentence has the same vector, so there are no nearest neighbours.
+    is kept while neither of its sides is taken; pairs found from both sides count once. Returns source rows [C], target
+    rows [C] and scores [C].
     """
+    if kind not in MARGINS:
+        raise InputError(f"unknown margin {kind!r}; known margins: {', '.join(MARGINS)}")
     forward_NK, forward_index_NK, back_MK, back_index_MK = both_ways(
         source_ND, target_MD, k, threads=threads, progress=progress
     )
@@ -170,7 +131,7 @@ def mine(
     forward_mean_N, back_mean_M = forward_NK.mean(1), back_MK.mean(1)
 
     def best(similarity: np.ndarray, index: np.ndarray, own_mean: np.ndarray, other_mean: np.ndarray):  # type: ignore[no-untyped-def]
-        scores = margin(similarity, (own_mean[:, None] + other_mean[index]) / 2, kind)
+        scores = MARGINS[kind](similarity, (own_mean[:, None] + other_mean[index]) / 2)
         pick = scores.argmax(1)
         rows = np.arange(len(scores))
         return index[rows, pick], scores[rows, pick]
@@ -186,4 +147,4 @@ def mine(
         if not taken_source[s] and not taken_target[t]:
             taken_source[s] = taken_target[t] = 1
             keep.append(position)
-    return Candidates(source[keep], target[keep], score[keep])
+    return source[keep], target[keep], score[keep]

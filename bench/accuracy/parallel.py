@@ -43,11 +43,7 @@ class Parallel:
         return f"{self.name} line {self.lines[position % len(self)]} ({self.languages[position // len(self)]})"
 
     def two_sides(self) -> tuple[list[str], list[str]]:
-        """The sentences of both languages.
-
-        Raises:
-            InputError: not exactly two languages.
-        """
+        """The sentences of both languages."""
         if len(self.sides) != 2:
             raise InputError(f"{self.name}: needs two languages, got {self.languages}")
         first, second = self.sides.values()
@@ -59,30 +55,19 @@ class Parallel:
 
 
 def read_parallel(path: str | Path) -> Parallel:
-    """One side of an aligned pair (`tatoeba.deu-eng.deu` finds `tatoeba.deu-eng.eng`), or a table of columns.
-
-    Raises:
-        InputError: a missing counterpart, unequal line counts, a wrong column count, an empty side; with the line.
-    """
+    """One side of an aligned pair (`tatoeba.deu-eng.deu` finds `tatoeba.deu-eng.eng`), or a table of columns."""
     path = Path(path)
     match = ALIGNED_NAME.match(path.name)
     if match and match["side"] in (match["a"], match["b"]) and match["a"] != match["b"]:
         packed = ".gz" if path.name.endswith(".gz") else ""
         stem = f"{match['stem']}{match['a']}-{match['b']}"
         paths = {side: path.with_name(f"{stem}.{side}{packed}") for side in (match["a"], match["b"])}
-        for other in paths.values():
-            if not other.is_file():
-                raise InputError(f"{other}: no such file; it is the other side of {path.name}")
         return read_aligned(paths, stem)
     return _read_table(path)
 
 
 def read_aligned(paths: dict[str, Path], name: str) -> Parallel:
-    """Files of equal length, one sentence per line; `paths` maps language to file.
-
-    Raises:
-        InputError: unequal line counts (naming the first line without a counterpart), or an empty line.
-    """
+    """Files of equal length, one sentence per line; `paths` maps language to file."""
     files = {language: read_lines(path) for language, path in paths.items()}
     shortest, longest = (pick(files.values(), key=lambda one: len(one.lines)) for pick in (min, max))
     count = len(shortest.lines)

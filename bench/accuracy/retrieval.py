@@ -5,9 +5,8 @@ Shapes: N queries, M candidates of a pool, C mined candidates, D width.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,12 +21,7 @@ from msdc.text.text_files import Lines, SourceFile, read_lines
 
 
 def score_tatoeba(store: VectorStore, data: Parallel, settings: Settings) -> Outcome:
-    """Accuracy x 100 of the nearest neighbour on the other side (MKD section 4.3): both directions, and their average.
-
-    Raises:
-        InputError: not exactly two languages, or fewer than two rows.
-        MsdcError: NaN vectors, or the same vector for every sentence.
-    """
+    """Accuracy x 100 of the nearest neighbour on the other side (MKD section 4.3): both directions and the average."""
     if len(data.languages) != 2 or len(data) < 2:
         raise InputError(f"{data.name}: needs two languages and two rows, got {data.languages} and {len(data)} rows")
     vectors = unit_rows(store.encode(data.texts(), data.where))
@@ -35,9 +29,9 @@ def score_tatoeba(store: VectorStore, data: Parallel, settings: Settings) -> Out
         raise MsdcError(f"{data.name}: {store.name} maps all sentences to one vector; nothing is nearest")
     first_ND, second_ND = np.split(vectors, 2)
     own_N = np.arange(len(data))
-    forward_N = nearest(first_ND, second_ND, 1, threads=settings.threads)[1][:, 0] == own_N
-    backward_N = nearest(second_ND, first_ND, 1, threads=settings.threads)[1][:, 0] == own_N
-    items = Items("mean", (forward_N.astype(np.float64) + backward_N) / 2)
+    forward_N = nearest(first_ND, second_ND, threads=settings.threads) == own_N
+    backward_N = nearest(second_ND, first_ND, threads=settings.threads) == own_N
+    items = Items((forward_N.astype(np.float64) + backward_N) / 2)
     return Outcome(
         {
             "accuracy": 100.0 * float(items.values_N.mean()),
@@ -55,11 +49,7 @@ def score_tatoeba(store: VectorStore, data: Parallel, settings: Settings) -> Out
 
 
 def read_pool(path: str | Path) -> Data:
-    """Parallel sentences (queries in the first language, answers in the second) and `NAME.pool.txt[.gz]` beside them.
-
-    Raises:
-        InputError: see `read_parallel`.
-    """
+    """Parallel sentences (queries, then answers) and distractors in `NAME.pool.txt[.gz]` beside them."""
     path = Path(path)
     pairs = read_parallel(path)
     beside = [path.with_name(f"{path.name.split('.tsv')[0]}.pool.txt{end}") for end in ("", ".gz")]
@@ -79,23 +69,17 @@ def score_retrieval(store: VectorStore, data: tuple[Parallel, list[str]], settin
 
     Equal texts are one candidate. Ties with the answer give the expected result of breaking them at random, so that a
     model with one vector for every text gets 1 / M, not 1.
-
-    Raises:
-        InputError: not two languages.
     """
     pairs, distractors = data
     queries, answers = (side[: settings.queries] for side in pairs.two_sides())
-    distinct = dict.fromkeys(answers)
-    for text in distractors:
-        if len(distinct) >= settings.candidates:
-            break
-        distinct[text] = None
-    position = {text: row for row, text in enumerate(distinct)}
+    own = dict.fromkeys(answers)
+    distinct = list(dict.fromkeys([*own, *distractors]))[: max(len(own), settings.candidates)]
+    position = {text: row for row, text in enumerate(own)}
     gold_N = np.array([position[answer] for answer in answers])
     queries_ND = unit_rows(store.encode(queries, pairs.where))
-    candidates_MD = unit_rows(store.encode(list(distinct)))
+    candidates_MD = unit_rows(store.encode(distinct))
     above_N, level_N = gold_ranks(queries_ND, candidates_MD, gold_N, threads=settings.threads)
-    first = Items("mean", np.where(above_N == 0, 1.0 / (1 + level_N), 0.0))
+    first = Items(np.where(above_N == 0, 1.0 / (1 + level_N), 0.0))
     # mean of 1 / rank over the ranks that the tied candidates share
     reciprocal_N = np.array(
         [np.mean(1.0 / np.arange(above + 1, above + level + 2)) for above, level in zip(above_N, level_N, strict=True)]
@@ -119,8 +103,7 @@ def score_retrieval(store: VectorStore, data: tuple[Parallel, list[str]], settin
 # (id, tab, sentence), `.gold` (id, tab, id).
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(NamedTuple):
     """Two unaligned collections and the positions of their translations; `gold` is None where it is not published."""
 
     source: list[str]
@@ -140,22 +123,11 @@ def mining_data(name: str, training: Split, test: Split | None, sources: list[So
 
 def _two_columns(lines: Lines) -> list[tuple[str, str]]:
     """Both cells of each line."""
-    rows = []
-    for number, line in enumerate(lines.lines, start=1):
-        first, _, second = (cell.strip() for cell in line.partition("\t"))
-        if not first or not second or "\t" in second:
+    rows = [line.split("\t") for line in lines.lines]
+    for number, cells in enumerate(rows, start=1):
+        if len(cells) != 2 or not all(cell.strip() for cell in cells):
             raise lines.error(number, "expected two tab-separated cells, an id and a sentence (or two ids in .gold)")
-        rows.append((first, second))
-    return rows
-
-
-def _sentences(lines: Lines) -> tuple[list[str], dict[str, int]]:
-    rows = _two_columns(lines)
-    index: dict[str, int] = {}
-    for place, (identifier, _) in enumerate(rows):
-        if index.setdefault(identifier, place) != place:
-            raise lines.error(place + 1, f"the id {identifier!r} is a duplicate of line {index[identifier] + 1}")
-    return [text for _, text in rows], index
+    return [(first.strip(), second.strip()) for first, second in rows]
 
 
 def _read_split(prefix: Path) -> tuple[Split, list[Lines]]:
@@ -168,26 +140,26 @@ def _read_split(prefix: Path) -> tuple[Split, list[Lines]]:
     order = prefix.name.split(".")[0].split("-")
     codes = sorted(files, key=lambda code: order.index(code) if code in order else 9)
     read = [read_lines(files[code]) for code in codes]
-    (source, source_index), (target, target_index) = (_sentences(lines) for lines in read)
+    rows = [_two_columns(lines) for lines in read]
+    places = [{identifier: place for place, (identifier, _) in enumerate(side)} for side in rows]
+    for lines, side, index in zip(read, rows, places, strict=True):
+        if len(index) < len(side):
+            repeated = next(place for place, (identifier, _) in enumerate(side) if index[identifier] != place)
+            raise lines.error(index[side[repeated][0]] + 1, f"the id {side[repeated][0]!r} is a duplicate")
+    source, target = ([text for _, text in side] for side in rows)
     gold: set[tuple[int, int]] | None = None
     if gold_file is not None:
-        gold_lines = read_lines(gold_file)
+        read.append(read_lines(gold_file))
         gold = set()
-        for number, (one, other) in enumerate(_two_columns(gold_lines), start=1):
-            if one not in source_index or other not in target_index:
-                missing = one if one not in source_index else other
-                raise gold_lines.error(number, f"the id {missing!r} is in no sentence file")
-            gold.add((source_index[one], target_index[other]))
-        read.append(gold_lines)
+        for number, pair in enumerate(_two_columns(read[-1]), start=1):
+            if missing := [word for word, index in zip(pair, places, strict=True) if word not in index]:
+                raise read[-1].error(number, f"the id {missing[0]!r} is in no sentence file")
+            gold.add((places[0][pair[0]], places[1][pair[1]]))
     return Split(source, target, gold), read
 
 
 def read_bucc(path: str | Path) -> Data:
-    """A folder with `XX-en.training.*` and, where published, `XX-en.test.*`; or the prefix of one pair in it.
-
-    Raises:
-        InputError: no training split with gold pairs, several pairs in one folder, or bad lines.
-    """
+    """A folder with `XX-en.training.*` and, where published, `XX-en.test.*`; or the prefix of one pair in it."""
     path = Path(path)
     folder = path if path.is_dir() else path.parent
     pattern = "*.training.gold*" if path.is_dir() else f"{path.name.split('.')[0]}.training.gold*"
@@ -197,10 +169,8 @@ def read_bucc(path: str | Path) -> Data:
         raise InputError(f"{path}: expected one XX-en.training.gold, found {found}; name one pair as FOLDER/de-en")
     pair = golds[0].name.split(".training.gold")[0]
     training, lines = _read_split(folder / f"{pair}.training")
-    test = None
-    if list(folder.glob(f"{pair}.test.*")):
-        test, more = _read_split(folder / f"{pair}.test")
-        lines += more
+    test, more = _read_split(folder / f"{pair}.test") if list(folder.glob(f"{pair}.test.*")) else (None, [])
+    lines += more
     notes = [f"{one.path.name} {note}" for one in lines for note in one.notes]
     if test is not None and test.gold is None:
         notes.append("the test split has no gold file: scored on the training split only")
@@ -237,19 +207,16 @@ def score_mining(store: VectorStore, data: tuple[Split, Split | None], settings:
     """F1, precision and recall x 100 on the test split, at the threshold that was best on the training split.
 
     Without published test gold the training split is scored at its own best threshold; `split` in the result names it.
-
-    Raises:
-        InputError: the training split has no gold pairs.
     """
 
     def mined(split: Split) -> tuple[np.ndarray, np.ndarray, int]:
-        found = mine(
+        source_C, target_C, score_C = mine(
             unit_rows(store.encode(split.source)), unit_rows(store.encode(split.target)), k=settings.neighbours,
             kind=settings.margin, threads=settings.threads, progress=settings.progress,
         )  # fmt: skip
         gold = split.gold or set()
-        pairs = zip(found.source_C.tolist(), found.target_C.tolist(), strict=True)
-        return found.score_C, np.array([pair in gold for pair in pairs], dtype=bool), len(gold)
+        pairs = zip(source_C.tolist(), target_C.tolist(), strict=True)
+        return score_C, np.array([pair in gold for pair in pairs], dtype=bool), len(gold)
 
     training_split, test_split = data
     if not training_split.gold:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msdc.bench.accuracy.classification import (
     CLASSIFICATION,
@@ -27,7 +27,7 @@ from msdc.bench.accuracy.similarity import BIAS, DRIFT, GEOMETRY, MSE, STS, bias
 from msdc.bench.accuracy.task import Data, Task
 from msdc.errors import InputError
 from msdc.text.quickstart import GOLDEN_TEXTS, GRADED_PAIRS, PARALLEL
-from msdc.text.scored_pairs import join_pairs, read_pairs
+from msdc.text.scored_pairs import ScoredPairs, join_pairs, read_pairs
 from msdc.text.text_files import SourceFile, read_lines
 
 TASKS: dict[str, Task] = {
@@ -52,23 +52,8 @@ TRACKS = ("ar-ar", "es-es", "en-en", "en-ar", "en-de", "en-tr", "en-es", "en-fr"
 DRIFT_ROWS = 250
 
 
-def find_task(name: str) -> Task:
-    """Task by name.
-
-    Raises:
-        InputError: unknown name; lists the known ones.
-    """
-    if name not in TASKS:
-        raise InputError(f"unknown task {name!r}; known tasks: {', '.join(TASKS)}")
-    return TASKS[name]
-
-
 def flores_code(code: str) -> str:
-    """FLORES's code; a code with a script is returned unchanged.
-
-    Raises:
-        InputError: unknown language.
-    """
+    """FLORES's code; a code with a script is returned unchanged."""
     if code not in CODES and "_" not in code:
         raise InputError(f"unknown language {code!r}; known: {', '.join(CODES)}, or FLORES's own code such as lij_Latn")
     return CODES[code][1] if code in CODES else code
@@ -98,11 +83,7 @@ class DataFolder:
         return [code for code in self.codes() if code != "en"]
 
     def flores(self, codes: Iterable[str], name: str, split: str = "devtest") -> Parallel:
-        """FLORES sentences of several languages, row by row.
-
-        Raises:
-            InputError: a language without a file, or unequal line counts.
-        """
+        """FLORES sentences of several languages, row by row."""
         looked = {code: _flores_pattern(code, split) for code in codes}
         paths = {c: self.first(one) or Path(self.folder or "", one.removesuffix("*")) for c, one in looked.items()}
         return read_aligned(paths, name)
@@ -112,11 +93,7 @@ class DataFolder:
         return self.first(_flores_pattern(code, split)) is not None
 
     def check_sums(self, sources: Iterable[SourceFile]) -> int:
-        """Compare files that were read with the folder's `SHA256SUMS`; returns how many of them it lists.
-
-        Raises:
-            InputError: a file that differs from its checksum, or a line that is not a checksum and a path.
-        """
+        """Compare files that were read with the folder's `SHA256SUMS`; returns how many of them it lists."""
         if self.folder is None or not (self.folder / SUMS_FILE).is_file():
             return 0
         lines, sums, checked = read_lines(self.folder / SUMS_FILE), {}, 0
@@ -128,9 +105,7 @@ class DataFolder:
         for source in sources:
             listed = sums.get(source.path.resolve()) if source.path is not None else None
             if listed not in (None, source.sha256):
-                raise InputError(
-                    f"{source.path}: its sha256 is not the one in {SUMS_FILE}; the file was changed or damaged"
-                )
+                raise InputError(f"{source.path}: its sha256 is not the one in {SUMS_FILE}; the file was changed")
             checked += listed is not None
         return checked
 
@@ -141,8 +116,7 @@ def find_data_folder(folder: str | Path | None, languages: tuple[str, ...] | Non
     return DataFolder(Path(chosen) if chosen else None, languages)
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """One data set of a named set. `load` is None where its files are absent; `looked_for` is the pattern tried.
 
     An `extra` part is scored only when it is named.
@@ -154,7 +128,7 @@ class Part:
     extra: bool = False
 
 
-Parts = Callable[[DataFolder], Iterator[Part]]
+Parts = Callable[[DataFolder], Iterable[Part]]
 
 
 class NamedSet(NamedTuple):
@@ -166,13 +140,17 @@ class NamedSet(NamedTuple):
     parts: Parts
 
 
+def _load(read: Callable[..., ScoredPairs | Parallel], *arguments: Any) -> Data:
+    return Data.of(read(*arguments))
+
+
 # Scored pairs, and the bias and geometry sets made from them.
 
 
 def _pairs(data: DataFolder, name: str, *patterns: str, extra: bool = False) -> Part:
     """A part of scored pairs, read from the first file that matches a pattern."""
     file = data.first(*patterns)
-    return Part(name, None if file is None else partial(_read_pairs, file, name), patterns[0], extra)
+    return Part(name, partial(_load, read_pairs, file, name) if file else None, patterns[0], extra)
 
 
 def _sts17(data: DataFolder) -> Iterator[Part]:
@@ -196,25 +174,16 @@ def _sts17(data: DataFolder) -> Iterator[Part]:
     yield _pairs(data, "sts17/es-en.4b", "sts2017/STS2017.es-en.4b.tsv*", extra=True)
 
 
-def _read_pairs(file: Path, name: str) -> Data:
-    return Data.of(read_pairs(file, name))
+def _join_files(name: str, files: dict[str, Path]) -> ScoredPairs:
+    return join_pairs(name, [read_pairs(file, part) for part, file in files.items()])
 
 
-def _join_files(name: str, files: dict[str, Path]) -> Data:
-    return Data.of(join_pairs(name, [read_pairs(file, part) for part, file in files.items()]))
-
-
-def _sts_year(name: str) -> Parts:
-    def parts(data: DataFolder) -> Iterator[Part]:
-        year = name.removeprefix("sts")
-        looked = f"sts12-16/STS{year}.*.tsv*"
-        files = {}
-        for file in data.all(looked) or data.all(f"**/STS{year}-en-test/STS.input.*.txt"):
-            stem = file.name.removesuffix(".gz").rsplit(".", 1)[0]
-            files[stem.removeprefix("STS.input.").split(".", 1)[-1]] = file
-        yield Part(name, partial(_join_files, name, files) if files else None, looked)
-
-    return parts
+def _sts_year(data: DataFolder, year: int) -> Iterator[Part]:
+    name, looked, files = f"sts{year}", f"sts12-16/STS{year}.*.tsv*", {}
+    for file in data.all(looked) or data.all(f"**/STS{year}-en-test/STS.input.*.txt"):
+        stem = file.name.removesuffix(".gz").rsplit(".", 1)[0]
+        files[stem.removeprefix("STS.input.").split(".", 1)[-1]] = file
+    yield Part(name, partial(_load, _join_files, name, files) if files else None, looked)
 
 
 def _sick_all(data: DataFolder) -> Iterator[Part]:
@@ -222,17 +191,16 @@ def _sick_all(data: DataFolder) -> Iterator[Part]:
     names = {"train": "train", "trial": "trial", "test": "test_annotated"}
     found = {part: data.first(f"sick/SICK_{name}.txt*", f"SICK/SICK_{name}.txt") for part, name in names.items()}
     files = {part: file for part, file in found.items() if file is not None}
-    load = partial(_join_files, "sickr-all", files) if len(files) == len(names) else None
+    load = partial(_load, _join_files, "sickr-all", files) if len(files) == len(names) else None
     yield Part("sickr-all", load, "sick/SICK_{train,trial,test_annotated}.txt*")
 
 
 def _one(name: str, summary: str, *patterns: str, language: str | None = None) -> NamedSet:
     """A set of one file of scored pairs, the first that matches a pattern."""
 
-    def parts(data: DataFolder) -> Iterator[Part]:
+    def parts(data: DataFolder) -> Iterable[Part]:
         # a set of one language belongs to a suite only with that language; named by itself it is always scored
-        foreign = language is not None and language not in (data.languages or (language,))
-        yield _pairs(data, name, *patterns, extra=foreign)
+        return [_pairs(data, name, *patterns, extra=language not in (None, *(data.languages or (language,))))]
 
     return NamedSet(name, STS, summary, parts)
 
@@ -240,15 +208,10 @@ def _one(name: str, summary: str, *patterns: str, language: str | None = None) -
 def _by_language(name: str, part: str, summary: str, pattern: str) -> NamedSet:
     """A set with one file of scored pairs per language; its code is put into `part` and `pattern`."""
 
-    def parts(data: DataFolder) -> Iterator[Part]:
-        for code in data.others():
-            yield _pairs(data, f"{name}/{part.format(code)}", pattern.format(code))
+    def parts(data: DataFolder) -> Iterable[Part]:
+        return [_pairs(data, f"{name}/{part.format(code)}", pattern.format(code)) for code in data.others()]
 
     return NamedSet(name, STS, summary, parts)
-
-
-def _graded(data: DataFolder) -> Iterator[Part]:
-    yield Part("graded-pairs", partial(_read_pairs, GRADED_PAIRS, "graded-pairs"))
 
 
 def _bias(data: DataFolder) -> Iterator[Part]:
@@ -275,7 +238,7 @@ def _load_bias(data: DataFolder, name: str, loads: list[Callable[[], Data]] | No
 
 def _geometry(data: DataFolder) -> Iterator[Part]:
     (stsb,) = _STSB[0].parts(data)
-    yield replace(stsb, name="geometry", load=partial(_load_geometry, stsb.load, data) if stsb.load else None)
+    yield stsb._replace(name="geometry", load=partial(_load_geometry, stsb.load, data) if stsb.load else None)
 
 
 def _load_geometry(stsb: Callable[[], Data], data: DataFolder) -> Data:
@@ -290,20 +253,12 @@ def _flores_pattern(code: str, split: str = "devtest") -> str:
     return f"flores200/{split}/{flores_code(code)}.{split}*"
 
 
-def _read_flores(data: DataFolder, codes: list[str], name: str) -> Data:
-    return Data.of(data.flores(codes, name))
-
-
-def _flores_pairs(family: str) -> Parts:
+def _flores_pairs(data: DataFolder, family: str) -> Iterator[Part]:
     """English with each other language, from FLORES devtest, as parts of `family`."""
-
-    def parts(data: DataFolder) -> Iterator[Part]:
-        for code in data.others():
-            name = f"{family}/en-{code}"
-            load = partial(_read_flores, data, ["en", code], name) if data.has_flores(code) else None
-            yield Part(name, load, _flores_pattern(code))
-
-    return parts
+    for code in data.others():
+        name = f"{family}/en-{code}"
+        load = partial(_load, data.flores, ["en", code], name) if data.has_flores(code) else None
+        yield Part(name, load, _flores_pattern(code))
 
 
 def _tatoeba(data: DataFolder) -> Iterator[Part]:
@@ -330,7 +285,7 @@ def _quickstart(data: DataFolder) -> Iterator[Part]:
     for code in data.others():
         if code in SHIPPED:
             name = f"quickstart/en-{code}"
-            yield Part(name, lambda code=code, name=name: Data.of(_shipped_pair(code, name)))  # type: ignore[misc]
+            yield Part(name, partial(_load, _shipped_pair, code, name))
 
 
 def _shipped_pair(code: str, name: str) -> Parallel:
@@ -388,9 +343,8 @@ def _load_xsr(data: DataFolder, query: str, answer: str, distractors: list[Path]
 def _drift(data: DataFolder) -> Iterator[Part]:
     yield Part("drift/quickstart", _load_shipped_texts)
     codes = [code for code in data.codes() if data.has_flores(code)]
-    yield Part(
-        "drift/flores", partial(_load_drift, data, codes) if data.has_flores("en") else None, _flores_pattern("en")
-    )
+    load = partial(_load_drift, data, codes) if data.has_flores("en") else None
+    yield Part("drift/flores", load, _flores_pattern("en"))
 
 
 def _load_shipped_texts() -> Data:
@@ -412,8 +366,7 @@ def _load_drift(data: DataFolder, codes: list[str]) -> Data:
 
 def _topics(data: DataFolder) -> Iterator[Part]:
     metadata = data.first("flores200/metadata_dev.tsv")
-    codes = [flores_code(code) for code in data.codes()]
-    codes = [code for code in codes if data.first(f"flores200/dev/{code}.dev.gz")]
+    codes = [code for code in map(flores_code, data.codes()) if data.first(f"flores200/dev/{code}.dev.gz")]
     load = partial(read_flores_topics, metadata.parent, codes) if metadata and codes else None
     yield Part("flores-topics", load, "flores200/metadata_dev.tsv and flores200/dev/*.dev.gz")
 
@@ -441,12 +394,13 @@ _STSB = (
         "stsb-cross", "en-{}", "STSb test, English against its translation", "stsb-crosslingual/STSb.en-{}.test.tsv*"
     ),
 )
+_GRADED = [Part("graded-pairs", partial(_load, read_pairs, GRADED_PAIRS, "graded-pairs"))]
 _LISTED = (
     NamedSet("sts17", STS, "STS2017 and its extension, by language pair", _sts17),
     *_STSB,
     _one("stsb-dev", "STSb dev", "stsb/sts-dev.tsv*", "stsbenchmark/sts-dev.csv"),
     *(
-        NamedSet(f"sts{year}", STS, f"STS 20{year}: all pairs, and mean over its parts", _sts_year(f"sts{year}"))
+        NamedSet(f"sts{year}", STS, f"STS 20{year}: all pairs, and mean over its parts", partial(_sts_year, year=year))
         for year in range(12, 17)
     ),
     _one("sickr", "SICK-R test (as DCSE)", "sick/SICK_test_annotated.txt*", "SICK/SICK_test*"),
@@ -455,16 +409,16 @@ _LISTED = (
     _one("stsb-tr-dev", "STSb dev in Turkish", "stsb-tr/stsb_tr_dev.tsv*", language="tr"),
     _one("korsts", "KorSTS test", "korsts/sts-test.tsv*", "KorSTS/sts-test.tsv", language="ko"),
     _one("korsts-dev", "KorSTS dev", "korsts/sts-dev.tsv*", "KorSTS/sts-dev.tsv", language="ko"),
-    NamedSet("graded-pairs", STS, "the shipped graded pairs (not an STS set)", _graded),
+    NamedSet("graded-pairs", STS, "the shipped graded pairs (not an STS set)", lambda _: _GRADED),
     NamedSet("bias", BIAS, "language bias on STS2017 and on STSb", _bias),
     NamedSet("geometry", GEOMETRY, "alignment, uniformity, isotropy on STSb; separability on FLORES", _geometry),
     NamedSet("tatoeba", TATOEBA, "LASER's Tatoeba test sets, by language", _tatoeba),
-    NamedSet("flores", TATOEBA, "FLORES-200 devtest retrieval, by language", _flores_pairs("flores")),
+    NamedSet("flores", TATOEBA, "FLORES-200 devtest retrieval, by language", partial(_flores_pairs, family="flores")),
     NamedSet("quickstart", TATOEBA, "retrieval on the shipped parallel sentences", _quickstart),
     NamedSet("bucc", MINING, "BUCC 2018 bitext mining", _bucc),
     NamedSet("flores-mining", MINING, "bitext mining made of FLORES, one third parallel", _flores_mining),
     NamedSet("xsr", RETRIEVAL, "FLORES queries among sentences of the other language", _xsr),
-    NamedSet("mse", MSE, "MSE to a teacher on FLORES", _flores_pairs("mse")),
+    NamedSet("mse", MSE, "MSE to a teacher on FLORES", partial(_flores_pairs, family="mse")),
     NamedSet("drift", DRIFT, "cosine with the float model", _drift),
     NamedSet("flores-topics", CLASSIFICATION, "topics of FLORES, English to the others", _topics),
     NamedSet("mldoc", CLASSIFICATION, "MLDoc, from each language to the others (needs its licence)", _mldoc),
@@ -485,9 +439,7 @@ SUITES: dict[str, tuple[str, ...]] = {
         "tatoeba", "flores", "flores-mining", "bias", "flores-topics", "geometry", "drift",
     ),
 }  # fmt: skip
-SUITES["paper"] = tuple(
-    dict.fromkeys(word for name in ("paper-msd", "paper-mkd", "paper-dcse", "paper-lxs") for word in SUITES[name])
-)
+SUITES["paper"] = tuple(dict.fromkeys(word for name in SUITES if name.startswith("paper-") for word in SUITES[name]))
 
 
 class DataSet(NamedTuple):
@@ -498,45 +450,37 @@ class DataSet(NamedTuple):
     load: Callable[[], Data]
 
 
-class Selection(NamedTuple):
-    """The data sets to score, and those of a suite that the data folder lacks."""
-
-    sets: list[DataSet]
-    absent: list[dict[str, str]]
-
-
-def select_sets(words: Iterable[str], data: DataFolder) -> Selection:
+def select_sets(words: Iterable[str], data: DataFolder) -> tuple[list[DataSet], list[dict[str, str]]]:
     """The data sets that the words of `--tasks` name: a suite, a set (`sts17`), a part (`sts17/en-en`), or `task=PATH`.
 
-    Raises:
-        InputError: an unknown word (lists the known ones), or files of a set named by itself that are absent.
+    Second, those of a suite that the data folder lacks.
     """
     sets: dict[str, DataSet] = {}
     absent: list[dict[str, str]] = []
     for word in words:
         if "=" in word:
             name, _, path = word.partition("=")
-            sets[word] = DataSet(word, find_task(name), partial(read_path, find_task(name), path))
+            sets[word] = read_path(name, path)
             continue
         for member in SUITES.get(word, (word,)):
-            task, parts = _find_parts(member, data, suite=word in SUITES)
-            for part in parts:
+            for part in _find_parts(member, data, suite=word in SUITES):
+                task = SETS[member.split("/")[0]].task
                 if part.load is None:
                     absent.append({"task": task.name, "name": part.name, "looked_for": part.looked_for})
                 else:
                     sets[part.name] = DataSet(part.name, task, part.load)
-    return Selection(list(sets.values()), absent)
+    return list(sets.values()), absent
 
 
-def read_path(task: Task, path: str | Path) -> Data:
-    """The data of a task from a file or folder, or from the hub (`hub:OWNER/NAME[/FILE]`)."""
-    from msdc.bench.accuracy.remote import read_remote
+def read_path(task: str, path: str | Path) -> DataSet:
+    """A file or folder of the user's own."""
+    if task not in TASKS:
+        raise InputError(f"unknown task {task!r}; known tasks: {', '.join(TASKS)}")
+    return DataSet(f"{task}={path}", TASKS[task], partial(TASKS[task].read, Path(path)))
 
-    return read_remote(task, str(path)) if str(path).startswith("hub:") else task.read(Path(path))
 
-
-def _find_parts(word: str, data: DataFolder, suite: bool) -> tuple[Task, list[Part]]:
-    """The task of a set, and those of its parts that `word` names."""
+def _find_parts(word: str, data: DataFolder, suite: bool) -> list[Part]:
+    """The parts of a set that `word` names."""
     name, _, part_name = word.partition("/")
     if name not in SETS:
         raise InputError(
@@ -544,19 +488,15 @@ def _find_parts(word: str, data: DataFolder, suite: bool) -> tuple[Task, list[Pa
             f"or TASK=PATH with TASK one of {', '.join(TASKS)}"
         )
     every = list(SETS[name].parts(data))
-    parts = every
     if part_name:
         parts = [part for part in every if part.name == word]
         if not parts:
-            known = ", ".join(part.name for part in every) or "none"
-            raise InputError(f"{name} has no part {part_name!r}; known parts: {known}")
-    elif suite or len(every) > 1:
-        parts = [part for part in every if not part.extra]
-    if not suite and not any(part.load is not None for part in parts):
-        if data.folder is None:
-            raise InputError(f"{word} needs a data folder: pass --data FOLDER or set {ENVIRONMENT}")
-        looked = parts[0].looked_for if parts else "its files"
-        raise InputError(
-            f"{word}: no {looked} under {data.folder}; put the files there, or score a file with TASK=PATH"
-        )
-    return SETS[name].task, parts
+            raise InputError(f"{name} has no part {part_name!r}; known parts: {', '.join(part.name for part in every)}")
+    else:
+        parts = [part for part in every if not part.extra or (not suite and len(every) == 1)]
+    if suite or any(part.load for part in parts):
+        return parts
+    if data.folder is None:
+        raise InputError(f"{word} needs a data folder: pass --data FOLDER or set {ENVIRONMENT}")
+    looked = parts[0].looked_for if parts else "its files"
+    raise InputError(f"{word}: no {looked} under {data.folder}; put the files there, or score a file with TASK=PATH")

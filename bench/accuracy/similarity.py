@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from msdc.bench.accuracy.parallel import Parallel, read_parallel
-from msdc.bench.accuracy.statistics import CHUNK_NUMBERS, Items, interval, percentiles, resampled_spearman
+from msdc.bench.accuracy.statistics import Items, chunks, interval, percentiles, resampled_spearman
 from msdc.bench.accuracy.task import Data, Outcome, Settings, Task
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError, MsdcError
@@ -38,11 +38,7 @@ LENGTHS = ((1, 20), (21, 60), (61, 120), (121, 240), (241, None))
 
 
 def pair_cosines(store: VectorStore, pairs: ScoredPairs) -> np.ndarray:
-    """Cosine of each pair, float64 [N].
-
-    Raises:
-        MsdcError: NaN vectors (with the line), or equal cosines, for which Spearman is undefined.
-    """
+    """Cosine of each pair, float64 [N]; refused where all are equal, for which Spearman is undefined."""
     vectors = store.encode(pairs.texts(), pairs.where)
     count = len(pairs)
     cosines_N = cosine_rows(vectors[:count], vectors[count:])
@@ -59,7 +55,7 @@ def _correlations(cosines_N: np.ndarray, gold_N: np.ndarray, settings: Settings)
     return {
         "spearman": spearman(cosines_N, gold_N),
         "pearson": float(np.corrcoef(cosines_N, gold_N)[0, 1] * 100.0),
-        "interval": interval(Items("correlation", cosines_N, gold_N), settings.resamples, settings.seed),
+        "interval": interval(Items(cosines_N, gold_N), settings.resamples, settings.seed),
     }
 
 
@@ -67,10 +63,6 @@ def score_sts(store: VectorStore, pairs: ScoredPairs, settings: Settings) -> Out
     """Spearman and Pearson x 100 with a bootstrap interval; by part, and their mean, when there are several.
 
     A part that is too small or has constant gold scores has no scores.
-
-    Raises:
-        InputError: fewer than two pairs, or all gold scores equal.
-        MsdcError: see `pair_cosines`.
     """
     gold_N = pairs.gold_N
     if len(pairs) < 2 or np.ptp(gold_N) == 0:
@@ -78,16 +70,16 @@ def score_sts(store: VectorStore, pairs: ScoredPairs, settings: Settings) -> Out
     cosines_N = pair_cosines(store, pairs)
     scores = _correlations(cosines_N, gold_N, settings) | {"pairs": len(pairs)}
     if len(set(pairs.subsets)) > 1:
-        subsets_N = np.array(pairs.subsets)
         scores["subsets"] = {}
         for subset in dict.fromkeys(pairs.subsets):
-            mine_N = subsets_N == subset
-            entry: dict[str, Any] = {"pairs": int(mine_N.sum())}
-            if len(gold_N[mine_N]) >= 2 and np.ptp(gold_N[mine_N]) > 0 and np.ptp(cosines_N[mine_N]) > 0:
-                entry |= _correlations(cosines_N[mine_N], gold_N[mine_N], settings)
-            scores["subsets"][subset] = entry
+            mine_N = np.array(pairs.subsets) == subset
+            own, own_gold = cosines_N[mine_N], gold_N[mine_N]
+            scorable = len(own) >= 2 and np.ptp(own_gold) > 0 and np.ptp(own) > 0
+            scores["subsets"][subset] = {"pairs": len(own)} | (
+                _correlations(own, own_gold, settings) if scorable else {}
+            )
         scores["mean"] = float(np.mean([one["spearman"] for one in scores["subsets"].values() if "spearman" in one]))
-    return Outcome(scores, Items("correlation", cosines_N, gold_N))
+    return Outcome(scores, Items(cosines_N, gold_N))
 
 
 # Language bias (MKD section 5.2): Spearman on all sets in one pool minus the mean over the sets; 0 is best. A model
@@ -95,7 +87,9 @@ def score_sts(store: VectorStore, pairs: ScoredPairs, settings: Settings) -> Out
 # across sets, so the score of the joint pool is below the mean.
 
 
-def pairs_and_parallel(pairs: ScoredPairs, parallel: Parallel | None, rows: int, languages: int | None = None) -> Data:
+def bias_data(
+    pairs: ScoredPairs, parallel: Parallel | None = None, rows: int = PICTURE_POINTS, languages: int | None = 2
+) -> Data:
     """Scored pairs, and parallel sentences of which a task uses the first `rows` of the first `languages`."""
     sides = list(parallel.sides.values())[:languages] if parallel else []
     others = [text for side in sides for text in side[:rows]]
@@ -103,25 +97,16 @@ def pairs_and_parallel(pairs: ScoredPairs, parallel: Parallel | None, rows: int,
     return Data(pairs.name, (pairs, parallel), pairs.texts(), others, sources, pairs.notes)
 
 
-def bias_data(pairs: ScoredPairs, picture: Parallel | None = None) -> Data:
-    """Scored pairs in at least two subsets, and parallel sentences of two languages for the picture."""
-    return pairs_and_parallel(pairs, picture, PICTURE_POINTS, 2)
-
-
 def read_bias_sets(path: str | Path) -> Data:
-    """A folder of scored-pair files, one set each; or one file that is divided by its language columns.
-
-    Raises:
-        InputError: fewer than two sets, or a bad file.
-    """
+    """A folder of scored-pair files, one set each; or one file that is divided by its language columns."""
     path = Path(path)
-    if path.is_dir():
-        files = sorted(p for p in path.iterdir() if p.name.removesuffix(".gz").endswith((".tsv", ".csv")))
-        if not files:
-            raise InputError(f"{path}: no .tsv or .csv files of scored pairs")
-        return bias_data(join_pairs(f"bias/{path.name}", [read_pairs(p) for p in files]))
-    pairs = read_pairs(path)
-    return bias_data(replace(pairs, name=f"bias/{pairs.name}"))
+    if not path.is_dir():
+        pairs = read_pairs(path)
+        return bias_data(pairs.renamed(f"bias/{pairs.name}"))
+    files = sorted(p for p in path.iterdir() if p.name.removesuffix(".gz").endswith((".tsv", ".csv")))
+    if not files:
+        raise InputError(f"{path}: no .tsv or .csv files of scored pairs")
+    return bias_data(join_pairs(f"bias/{path.name}", [read_pairs(p) for p in files]))
 
 
 def principal_plane(vectors_PD: np.ndarray) -> tuple[np.ndarray, list[float]]:
@@ -143,10 +128,10 @@ def _picture(store: VectorStore, parallel: Parallel) -> dict[str, Any]:
     plane_P2, explained = principal_plane(np.concatenate([store.encode(texts) for texts in sides.values()]))
     rounded = [[round(x, 4), round(y, 4)] for x, y in plane_P2.tolist()]
     count = len(rounded) // 2
-    first, second = np.array(rounded[:count]), np.array(rounded[count:])
+    points = dict(zip(sides, (rounded[:count], rounded[count:]), strict=True))
+    first, second = (np.array(side) for side in points.values())
     spread = float(np.sqrt((first.var(0).sum() + second.var(0).sum()) / 2))
     gap = float(np.linalg.norm(first.mean(0) - second.mean(0)))
-    points = dict(zip(sides, (rounded[:count], rounded[count:]), strict=True))
     return {"points": points, "explained": explained, "gap": gap / spread if spread else 0.0, "source": parallel.name}
 
 
@@ -155,10 +140,8 @@ def resampled_bias(
 ) -> np.ndarray:
     """Joint Spearman minus the mean of the sets on resamples within each set; undefined ones are dropped."""
     generator = np.random.default_rng(settings.seed)
-    step = max(1, CHUNK_NUMBERS // sum(map(len, members)))
     draws = []
-    for start in range(0, settings.resamples, step):
-        count = min(step, settings.resamples - start)
+    for count in chunks(settings.resamples, sum(map(len, members))):
         rows = [rows[generator.integers(0, len(rows), size=(count, len(rows)))] for rows in members]
         singles = [resampled_spearman(cosines_N, gold_N, picks) for picks in rows]
         draws.append(resampled_spearman(cosines_N, gold_N, np.concatenate(rows, axis=1)) - np.mean(singles, axis=0))
@@ -170,9 +153,6 @@ def score_bias(store: VectorStore, data: tuple[ScoredPairs, Parallel | None], se
     """Joint Spearman, mean Spearman of the sets, and their difference (all x 100) with interval and two-sided p.
 
     The interval resamples pairs within each set; p is twice the share of draws on the other side of 0.
-
-    Raises:
-        InputError: fewer than two sets with differing gold scores.
     """
     pairs, parallel = data
     cosines_N = pair_cosines(store, pairs)
@@ -201,7 +181,7 @@ def score_bias(store: VectorStore, data: tuple[ScoredPairs, Parallel | None], se
 
 def geometry_data(pairs: ScoredPairs, parallel: Parallel | None = None) -> Data:
     """Scored pairs for alignment, uniformity and isotropy; parallel sentences for language separability."""
-    return replace(pairs_and_parallel(pairs, parallel, MAX_ROWS), name=f"geometry/{pairs.name}")
+    return replace(bias_data(pairs, parallel, MAX_ROWS, None), name=f"geometry/{pairs.name}")
 
 
 def alignment(first_PD: np.ndarray, second_PD: np.ndarray) -> float:
@@ -252,11 +232,7 @@ def language_separability(store: VectorStore, parallel: Parallel, seed: int) -> 
 
 
 def score_geometry(store: VectorStore, data: tuple[ScoredPairs, Parallel | None], settings: Settings) -> Outcome:
-    """Alignment and uniformity (lower is better), isotropy, mean cosine and language separability.
-
-    Raises:
-        InputError: no pair above the positive score, or fewer than two distinct sentences.
-    """
+    """Alignment and uniformity (lower is better), isotropy, mean cosine and language separability."""
     pairs, parallel = data
     count = len(pairs)
     vectors = unit_rows(store.encode(pairs.texts(), pairs.where))
@@ -288,11 +264,7 @@ def drift_data(name: str, sides: dict[str, list[str]], sources: list[SourceFile]
 
 
 def read_drift_texts(path: str | Path) -> Data:
-    """A table with one language per column (.tsv), or plain text with one sentence per line.
-
-    Raises:
-        InputError: a bad file, with the line.
-    """
+    """A table with one language per column (.tsv), or plain text with one sentence per line."""
     path = Path(path)
     if path.name.removesuffix(".gz").endswith(".tsv"):
         parallel = read_parallel(path)
@@ -315,16 +287,12 @@ def _reference(store: VectorStore, settings: Settings, texts: list[str], mine_ND
 
 
 def score_drift(store: VectorStore, sides: dict[str, list[str]], settings: Settings) -> Outcome:
-    """Mean cosine with the float model (1 is no drift), its interval, histogram, and summaries by language and length.
-
-    Raises:
-        InputError: no float model (`--reference`), or one of another width.
-    """
+    """Mean cosine with the float model (1 is no drift), interval, histogram, and summaries by language and length."""
     texts = [text for side in sides.values() for text in side]
     mine_ND = store.encode(texts)
     goal_ND, name = _reference(store, settings, texts, mine_ND)
     cosine_N = np.clip(cosine_rows(mine_ND, goal_ND), -1.0, 1.0)
-    languages_N = np.array([language for language, side in sides.items() for _ in side])
+    languages_N = np.repeat(list(sides), [len(side) for side in sides.values()])
     lengths_N = np.array([len(text) for text in texts])
 
     def summary(chosen_N: np.ndarray) -> dict[str, Any]:
@@ -337,7 +305,7 @@ def score_drift(store: VectorStore, sides: dict[str, list[str]], settings: Setti
         for low, high in LENGTHS
         if (mine_N := (lengths_N >= low) & (lengths_N <= (high or np.inf))).any()
     }
-    bounds = interval(Items("mean", cosine_N), settings.resamples, settings.seed)
+    bounds = interval(Items(cosine_N), settings.resamples, settings.seed)
     whole, worst = summary(np.full(len(texts), True)), int(cosine_N.argmin())
     return Outcome(
         {
@@ -359,24 +327,20 @@ def score_mse(store: VectorStore, data: Parallel, settings: Settings) -> Outcome
     """MSE x 100 between the teacher's vectors of the first language and the model's of both; lower is better.
 
     MKD's development measure (eq. 1).
-
-    Raises:
-        InputError: no teacher (`--reference`), or one of another width.
     """
     first, second = data.two_sides()
     mine_ND = store.encode(data.texts(), data.where)
     goal_ND, name = _reference(store, settings, first, mine_ND)
     source_ND, target_ND = np.split(mine_ND, 2)
-    return Outcome(
-        {
-            "mse": 100.0 * mse(goal_ND, target_ND),
-            "mse_source": 100.0 * mse(goal_ND, source_ND),
-            "cosine_to_teacher": float(cosine_rows(goal_ND, target_ND).mean()),
-            "languages": data.languages,
-            "teacher": name,
-            "pairs": len(second),
-        }
-    )
+    scores = {
+        "mse": 100.0 * mse(goal_ND, target_ND),
+        "mse_source": 100.0 * mse(goal_ND, source_ND),
+        "cosine_to_teacher": float(cosine_rows(goal_ND, target_ND).mean()),
+        "languages": data.languages,
+        "teacher": name,
+        "pairs": len(second),
+    }
+    return Outcome(scores)
 
 
 STS = Task(

@@ -5,7 +5,6 @@ Shapes: N items, R resamples. Every random number comes from a seeded generator.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -17,15 +16,13 @@ LEVEL = 0.95
 CHUNK_NUMBERS = 4_000_000
 
 
-@dataclass(frozen=True)
-class Items:
+class Items(NamedTuple):
     """Results of one model per item of a task, so that two models can be compared item by item.
 
-    kind "correlation": `values_N` are predicted similarities, `gold_N` the gold scores (Spearman x 100).
-    kind "mean": `values_N` are per-item results whose mean x 100 is the score (1 right, 0 wrong).
+    With gold scores `gold_N`, `values_N` are predicted similarities (Spearman x 100); without, per-item results whose
+    mean x 100 is the score (1 right, 0 wrong).
     """
 
-    kind: str
     values_N: np.ndarray
     gold_N: np.ndarray | None = None
 
@@ -55,40 +52,42 @@ def resampled_spearman(values_N: np.ndarray, gold_N: np.ndarray, picks_RN: np.nd
     return 100.0 * _pearson_rows(resampled_ranks(values_N, picks_RN), resampled_ranks(gold_N, picks_RN))
 
 
+def chunks(resamples: int, count: int) -> list[int]:
+    """How many resamples of `count` items are drawn at a time, so that memory stays bounded."""
+    step = max(1, CHUNK_NUMBERS // count)
+    return [min(step, resamples - start) for start in range(0, resamples, step)]
+
+
 def resampled_scores(items: list[Items], resamples: int, seed: int) -> np.ndarray:
     """Scores [models, R] on bootstrap resamples, the same resample for every model."""
     count = len(items[0].values_N)
     generator = np.random.default_rng(seed)
-    out = np.empty((len(items), resamples))
-    step = max(1, CHUNK_NUMBERS // count)
-    for start in range(0, resamples, step):
-        stop = min(start + step, resamples)
-        picks_RN = generator.integers(0, count, size=(stop - start, count))
-        for row, one in enumerate(items):
-            if one.kind == "correlation":
-                assert one.gold_N is not None
-                out[row, start:stop] = resampled_spearman(one.values_N, one.gold_N, picks_RN)
-            else:
-                out[row, start:stop] = 100.0 * one.values_N[picks_RN].mean(axis=1)
-    return out
+    blocks = []
+    for size in chunks(resamples, count):
+        picks_RN = generator.integers(0, count, size=(size, count))
+        blocks.append([
+            100.0 * one.values_N[picks_RN].mean(axis=1)
+            if one.gold_N is None
+            else resampled_spearman(one.values_N, one.gold_N, picks_RN)
+            for one in items
+        ])  # fmt: skip
+    return np.concatenate(blocks, axis=1)
 
 
-def percentiles(scores_R: np.ndarray, level: float = LEVEL) -> tuple[float, float] | None:
+def percentiles(scores_R: np.ndarray) -> tuple[float, float] | None:
     """Percentile interval; None when every resample is undefined."""
     scores_R = scores_R[np.isfinite(scores_R)]
     if not len(scores_R):
         return None
-    low, high = np.quantile(scores_R, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(scores_R, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 
-def interval(
-    items: Items, resamples: int = RESAMPLES, seed: int = 0, level: float = LEVEL
-) -> tuple[float, float] | None:
+def interval(items: Items, resamples: int = RESAMPLES, seed: int = 0) -> tuple[float, float] | None:
     """Percentile bootstrap interval over items, in points (x 100); None for fewer than three items or no resamples."""
     if resamples < 1 or len(items.values_N) < 3:
         return None
-    return percentiles(resampled_scores([items], resamples, seed)[0], level)
+    return percentiles(resampled_scores([items], resamples, seed)[0])
 
 
 class PairedTest(NamedTuple):
@@ -105,40 +104,31 @@ def paired_test(first: Items, second: Items, resamples: int = RESAMPLES, seed: i
 
     The permutation swaps the two models' results per item with probability one half, as if neither were better. For
     correlations the results are ranks, so that the scales of the models do not matter.
-
-    Raises:
-        ValueError: the two did not answer the same items.
     """
-    same_gold = first.gold_N is second.gold_N or np.array_equal(first.gold_N, second.gold_N)  # type: ignore[arg-type]
-    if first.kind != second.kind or len(first.values_N) != len(second.values_N) or not same_gold:
+    same_gold = np.array_equal(first.gold_N, second.gold_N)  # type: ignore[arg-type]  # True of None and None
+    if len(first.values_N) != len(second.values_N) or not same_gold:
         raise ValueError("a paired test needs two models on the same items")
     scores = resampled_scores([first, second], resamples, seed)
-    bounds = percentiles(scores[0] - scores[1])
+    low, high = percentiles(scores[0] - scores[1]) or (float("nan"), float("nan"))
     observed, p = _permutation(first, second, resamples, seed + 1)
-    low, high = bounds if bounds is not None else (float("nan"), float("nan"))
     return PairedTest(observed, low, high, p)
 
 
 def _permutation(first: Items, second: Items, resamples: int, seed: int) -> tuple[float, float]:
     generator = np.random.default_rng(seed)
-    if first.kind == "correlation":
-        assert first.gold_N is not None
-        gold = ranks(first.gold_N)
-        one, two = ranks(first.values_N), ranks(second.values_N)
+    one, two, gold_N = first.values_N.astype(np.float64), second.values_N.astype(np.float64), first.gold_N
+    if gold_N is not None:
+        one, two, gold_N = ranks(one), ranks(two), ranks(gold_N)
 
-        def score(values_RN: np.ndarray) -> np.ndarray:
-            return 100.0 * _pearson_rows(values_RN, np.broadcast_to(gold, values_RN.shape))
-    else:
-        one, two = first.values_N.astype(np.float64), second.values_N.astype(np.float64)
-
-        def score(values_RN: np.ndarray) -> np.ndarray:
+    def score(values_RN: np.ndarray) -> np.ndarray:
+        if gold_N is None:
             return 100.0 * values_RN.mean(-1)
+        return 100.0 * _pearson_rows(values_RN, np.broadcast_to(gold_N, values_RN.shape))
 
     observed = float((score(one[None]) - score(two[None]))[0])
     extreme = 0
-    step = max(1, CHUNK_NUMBERS // len(one))
-    for start in range(0, resamples, step):
-        swap_RN = generator.random((min(step, resamples - start), len(one))) < 0.5
+    for size in chunks(resamples, len(one)):
+        swap_RN = generator.random((size, len(one))) < 0.5
         difference_R = score(np.where(swap_RN, two, one)) - score(np.where(swap_RN, one, two))
         extreme += int((np.abs(difference_R) >= abs(observed) - 1e-12).sum())
     return observed, (extreme + 1) / (resamples + 1)

@@ -39,7 +39,7 @@ class VectorStore:
         self.progress = progress
         self.encoded = 0
         self._rows: dict[bytes, int] = {}
-        self._blocks: list[np.ndarray] = []
+        self._table_UD: np.ndarray | None = None
         self._cache_file = cache / f"{key}.npz" if cache is not None and key is not None else None
         if self._cache_file is not None and self._cache_file.is_file():
             self._load(self._cache_file)
@@ -48,50 +48,40 @@ class VectorStore:
         """Vectors of `texts` in their order, float32 [N, D]; only new texts are passed to the model.
 
         `where(i)` gives the place of text i for error messages.
-
-        Raises:
-            MsdcError: the model gave a vector with NaN or infinity, or a wrong shape.
         """
-        if isinstance(texts, str):
-            raise InputError("encode takes a list of texts, not one string")
         keys = [_key(text) for text in texts]
         fresh: dict[bytes, int] = {}
         for position, key in enumerate(keys):
             if key not in self._rows:
                 fresh.setdefault(key, position)
         if fresh:
-            self._compute(texts, fresh, where)
-        if not keys:
+            self._compute(texts, list(fresh.values()), where)
+            self._rows |= {key: row for row, key in enumerate(fresh, start=len(self._rows))}
+        if self._table_UD is None:
             return np.zeros((0, int(getattr(self.model, "width", 0))), dtype=np.float32)
-        table_UD = self._table()
-        return table_UD[[self._rows[key] for key in keys]]
+        return self._table_UD[[self._rows[key] for key in keys]]
 
-    def _compute(self, texts: Sequence[str], fresh: dict[bytes, int], where: Callable[[int], str] | None) -> None:
-        entries = list(fresh.items())
-        chunks = [entries[start : start + CHUNK] for start in range(0, len(entries), CHUNK)]
-        for chunk in track(chunks, f"encode with {self.name}", enabled=self.progress):
-            block_ND = np.asarray(self.model.encode([texts[i] for _, i in chunk]), dtype=np.float32)
-            if block_ND.ndim != 2 or len(block_ND) != len(chunk) or (self._blocks and block_ND.shape[1] != self.width):
+    def _compute(self, texts: Sequence[str], positions: list[int], where: Callable[[int], str] | None) -> None:
+        """Append the vectors of the texts at `positions` to the table."""
+        blocks = [] if self._table_UD is None else [self._table_UD]
+        starts = range(0, len(positions), CHUNK)
+        for start in track(starts, f"encode with {self.name}", enabled=self.progress):
+            chunk = positions[start : start + CHUNK]
+            block_ND = np.asarray(self.model.encode([texts[i] for i in chunk]), dtype=np.float32)
+            if block_ND.ndim != 2 or block_ND.shape != (len(chunk), (*blocks, block_ND)[0].shape[1]):
                 raise MsdcError(f"{self.name}: encode of {len(chunk)} texts gave an array of shape {block_ND.shape}")
             bad = np.flatnonzero(~np.isfinite(block_ND).all(axis=1))
             if len(bad):
-                position = chunk[bad[0]][1]
-                place = where(position) if where else f"text {position + 1}"
+                place = where(chunk[bad[0]]) if where else f"text {chunk[bad[0]] + 1}"
                 raise MsdcError(f"{place}: {self.name} gave a vector with NaN or infinity ({len(bad)} such vectors)")
-            self._blocks.append(block_ND)
-            for key, _ in chunk:
-                self._rows[key] = len(self._rows)
-        self.encoded += len(entries)
-
-    def _table(self) -> np.ndarray:
-        if len(self._blocks) > 1:
-            self._blocks = [np.concatenate(self._blocks)]
-        return self._blocks[0]
+            blocks.append(block_ND)
+        self._table_UD = np.concatenate(blocks)
+        self.encoded += len(positions)
 
     @property
     def width(self) -> int:
         """Sentence width D."""
-        return int(self._blocks[0].shape[1]) if self._blocks else int(getattr(self.model, "width"))  # noqa: B009
+        return int(getattr(self.model, "width") if self._table_UD is None else self._table_UD.shape[1])  # noqa: B009
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -102,7 +92,7 @@ class VectorStore:
             return
         keys = np.frombuffer(b"".join(self._rows), dtype=np.uint8).reshape(-1, 16)
         with atomic_path(self._cache_file) as temporary, open(temporary, "wb") as handle:
-            np.savez(handle, keys=keys, vectors=self._table())
+            np.savez(handle, keys=keys, vectors=np.asarray(self._table_UD))
 
     def _load(self, path: Path) -> None:
         try:
@@ -112,26 +102,17 @@ class VectorStore:
                 raise ValueError(f"shapes {keys.shape} and {vectors_UD.shape}, or not finite")
         except Exception as error:
             raise InputError(f"{path}: damaged vector cache; delete it ({type(error).__name__})") from error
-        if len(keys):
-            self._blocks = [vectors_UD]
-            self._rows = {key.tobytes(): row for row, key in enumerate(keys)}
+        self._table_UD = vectors_UD
+        self._rows = {key.tobytes(): row for row, key in enumerate(keys)}
 
 
 class TruncatedVectors:
-    """A model whose vectors are the first `width` dimensions of another's, as a smaller index would hold them.
-
-    Raises:
-        InputError: `width` is not smaller than the model's own.
-    """
+    """A model whose vectors are the first `width` dimensions of another's, as a smaller index would hold them."""
 
     def __init__(self, store: VectorStore, width: int) -> None:
         if not 0 < width < store.width:
-            raise InputError(
-                f"--truncate-dim {width}: {store.name} has {store.width} dimensions, expected fewer than that"
-            )
-        self.store = store
-        self.width = width
-        self.name = f"{store.name} (first {width})"
+            raise InputError(f"--truncate-dim {width}: {store.name} has {store.width} dimensions, give fewer than that")
+        self.store, self.width, self.name = store, width, f"{store.name} (first {width})"
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors [N, width], not normalized: cosine does not need it."""
@@ -143,54 +124,38 @@ class VectorFiles:
 
     The folder holds pairs of files, usually one pair per language: `NAME.txt` with one text per line and `NAME.npy`
     with the vectors of its lines, float [N, D]. A text in several files has the vector of the first file by name.
-
-    Raises:
-        InputError: no pair of files, a text file without vectors, an array that is not [N, D] numbers with one row for
-            each line, or widths that differ.
     """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.name = self.folder.resolve().name
-        self.files: list[Path] = []
+        self.files = sorted(self.folder.glob("*.txt"))
+        if not self.files:
+            raise InputError(f"{folder}: no vectors; expected pairs of files NAME.txt and NAME.npy")
         self._places: dict[str, tuple[int, int]] = {}
         self._arrays: list[np.ndarray] = []
-        for path in sorted(self.folder.glob("*.txt")):
-            self._add(path, path.with_suffix(".npy"))
-        if not self._arrays:
-            raise InputError(f"{folder}: no vectors; expected pairs of files NAME.txt and NAME.npy")
+        for path in self.files:
+            texts, vectors = [line.strip() for line in read_lines(path).lines], path.with_suffix(".npy")
+            try:
+                # Mapped, not read: a pool of 200,000 vectors of LASER is 800 MB.
+                array_ND = np.load(vectors, mmap_mode="r", allow_pickle=False)
+            except Exception as error:
+                raise InputError(f"{vectors}: no array with the vectors of {path.name} ({error})") from error
+            width = (*self._arrays, array_ND)[0].shape[-1]
+            if array_ND.shape != (len(texts), width) or array_ND.dtype.kind != "f":
+                found = f"{array_ND.dtype} {array_ND.shape}"
+                raise InputError(f"{vectors}: {found}, expected floats {(len(texts), width)} for {path.name}")
+            for row, text in enumerate(texts):
+                self._places.setdefault(text, (len(self._arrays), row))
+            self._arrays.append(array_ND)
         self.width = int(self._arrays[0].shape[1])
-
-    def _add(self, path: Path, vectors: Path) -> None:
-        texts = [line.strip() for line in read_lines(path).lines]
-        try:
-            # Mapped, not read: a pool of 200,000 vectors of LASER is 800 MB.
-            array_ND = np.load(vectors, mmap_mode="r", allow_pickle=False)
-        except FileNotFoundError:
-            raise InputError(f"{path}: no {vectors.name} beside it with the vectors of its lines") from None
-        except Exception as error:
-            raise InputError(f"{vectors}: not an array of numpy ({type(error).__name__})") from error
-        if not isinstance(array_ND, np.ndarray) or array_ND.ndim != 2 or array_ND.dtype.kind != "f":
-            raise InputError(f"{vectors}: expected floating-point vectors [N, D]")
-        if len(array_ND) != len(texts):
-            raise InputError(f"{vectors}: {len(array_ND)} vectors for the {len(texts)} lines of {path.name}")
-        if self._arrays and array_ND.shape[1] != self._arrays[0].shape[1]:
-            raise InputError(f"{vectors}: width {array_ND.shape[1]}, the other vectors have {self._arrays[0].shape[1]}")
-        for row, text in enumerate(texts):
-            self._places.setdefault(text, (len(self._arrays), row))
-        self._arrays.append(array_ND)
-        self.files += [path, vectors]
 
     def missing(self, texts: Sequence[str]) -> list[str]:
         """Those of `texts` that have no vector."""
         return [text for text in dict.fromkeys(texts) if text.strip() not in self._places]
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
-        """Vectors of `texts`, float32 [N, D].
-
-        Raises:
-            MsdcError: a text without a vector.
-        """
+        """Vectors of `texts`, float32 [N, D]."""
         if absent := self.missing(texts):
             raise MsdcError(f"{self.name}: {len(absent)} texts have no vector, the first: {absent[0][:60]!r}")
         rows = [self._arrays[file][row] for file, row in (self._places[text.strip()] for text in texts)]
@@ -198,4 +163,4 @@ class VectorFiles:
 
     def fingerprint(self) -> str:
         """Hash of all files."""
-        return sha256_files(self.files)
+        return sha256_files([file for path in self.files for file in (path, path.with_suffix(".npy"))])

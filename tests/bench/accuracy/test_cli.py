@@ -17,7 +17,7 @@ import msdc
 from msdc import cli
 from msdc.bench.accuracy import evaluate, evaluation
 from msdc.bench.accuracy.document import read_document
-from msdc.bench.accuracy.models import exported, open_evaluated, training_text
+from msdc.bench.accuracy.evaluation import exported, open_evaluated, training_text
 from msdc.bench.accuracy.parallel import read_parallel
 from msdc.bench.accuracy.sets import SETS, SUITES
 from msdc.bench.accuracy.task import Settings
@@ -82,6 +82,9 @@ def test_artifacts_are_what_is_measured(card, tiny_student, tiny_bundle):
     """Every row of an artifact comes from its own runtime's vectors, not from the float model."""
     labels = [model["label"] for model in card["models"]]
     assert labels == ["tiny-student", "tiny (executorch)", "tiny (onnx)"]
+    (row,) = [r for r in card["results"] if r["model"] == "tiny-student" and r["name"] == "graded-pairs"]
+    assert row["contamination"]["exact"] == 7 and card["contamination"]["corpora"][0]["sentences"] == 14
+    assert "7 + " in markdown(card)
     for model in card["models"][1:]:
         bundle = msdc.load_bundle(tiny_bundle, runtime=model["runtime"])
         own = evaluate(bundle, task="sts", path=QUICKSTART / "graded_pairs.tsv", resamples=0)["spearman"]
@@ -113,12 +116,6 @@ def test_vectors_cut_to_their_first_numbers(tiny_student, tiny_bundle, capsys):
         assert code == 2 and word in err
 
 
-def test_contamination_counts_stand_beside_the_score(card):
-    (row,) = [r for r in card["results"] if r["model"] == "tiny-student" and r["name"] == "graded-pairs"]
-    assert row["contamination"]["exact"] == 7 and card["contamination"]["corpora"][0]["sentences"] == 14
-    assert "7 + " in markdown(card)
-
-
 def test_a_page_is_whole_and_escaped(card):
     poisoned = page(json.loads(json.dumps(card).replace("tiny-student", "<b>&x")))
     assert "<b>&x" not in poisoned and "&lt;b&gt;&amp;x" in poisoned and "<svg" in page(card)
@@ -132,7 +129,7 @@ def test_a_page_is_whole_and_escaped(card):
 
 
 def test_help_imports_no_torch():
-    code = "import sys, msdc.bench.evaluate_cli; assert not {'torch', 'faiss', 'sklearn', 'scipy'} & set(sys.modules)"
+    code = "import sys, msdc.bench.evaluate_cli; assert not {'torch', 'sklearn', 'scipy'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

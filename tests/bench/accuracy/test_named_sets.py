@@ -1,4 +1,4 @@
-"""Named sets and suites of `msdc evaluate`: files, sums, languages, what is absent, the hub's cache."""
+"""Named sets and suites of `msdc evaluate`: files, sums, languages, what is absent."""
 
 import hashlib
 
@@ -66,26 +66,26 @@ def test_languages_choose_the_tracks(tmp_path):
     for pair in ("en-en", "es-es", "ar-ar", "en-de"):
         write_pairs(folder / f"STS2017.{pair}.tsv", [(1, "a", "b"), (2, "c", "d")])
     write_pairs(folder / "STS2017.es-en.4b.tsv", [(1, "a", "b"), (2, "c", "d")])
-    names = lambda languages: [job.name for job in select_sets(["sts17"], find_data_folder(tmp_path, languages)).sets]  # noqa: E731
+    names = lambda languages: [job.name for job in select_sets(["sts17"], find_data_folder(tmp_path, languages))[0]]  # noqa: E731
     assert names(None) == ["sts17/ar-ar", "sts17/es-es", "sts17/en-en", "sts17/en-de"]
     assert names(("de",)) == ["sts17/en-en", "sts17/en-de"]
-    assert [j.name for j in select_sets(["sts17/es-en.4b"], find_data_folder(tmp_path)).sets] == ["sts17/es-en.4b"]
+    assert [j.name for j in select_sets(["sts17/es-en.4b"], find_data_folder(tmp_path))[0]] == ["sts17/es-en.4b"]
 
 
 def test_reversed_and_official_file_names(tmp_path):
     folder = tmp_path / "STS2017-extended"
     folder.mkdir()
     (folder / "STS.fr-en.txt").write_text("un\tone\t2.0\ndeux\ttwo\t3\n", encoding="utf-8")
-    (job,) = select_sets(["sts17/en-fr"], find_data_folder(tmp_path)).sets
+    (job,) = select_sets(["sts17/en-fr"], find_data_folder(tmp_path))[0]
     assert job.load().content.gold_N.tolist() == [2.0, 3.0]
 
 
 def test_published_tables_are_read_and_add_up():
-    for layout in TABLES:
-        source, columns, rows = read_published(layout.file)
+    for file, title, suites, _, _ in TABLES:
+        source, columns, rows = read_published(file)
         assert "20" in source and rows and columns[0] == "system"
-        filled = paper_tables((layout.suites[0],), {"none": {}})
-        (table,) = [t for t in filled if t["title"] == layout.title]
+        filled = paper_tables(suites, {"none": {}})
+        (table,) = [t for t in filled if t["title"] == title]
         assert set(table["rows"][-1]["values"]) <= set(columns) and len(table["rows"]) == len(rows) + 1
     _, columns, rows = read_published("msd_sts2017")
     for row in rows:  # the paper's own means: rounded, and one row (XLM-R<-SBERT-paraphrases) is 0.3 off in print
@@ -94,31 +94,3 @@ def test_published_tables_are_read_and_add_up():
         assert float(row["mono_avg"]) == pytest.approx(np.mean([float(row[c]) for c in columns[1:4]]), abs=0.35)
     for row in read_published("dcse_sts")[2]:
         assert float(row["avg"]) == pytest.approx(np.mean([float(v) for v in list(row.values())[1:8]]), abs=0.11)
-
-
-def test_hub_data_set_from_its_cache(monkeypatch, tmp_path, bag):
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
-    snapshot = tmp_path / "datasets--me--toy" / "snapshots" / ("a" * 40)
-    (snapshot / "data").mkdir(parents=True)
-    refs = tmp_path / "datasets--me--toy" / "refs"
-    refs.mkdir()
-    (refs / "main").write_text("a" * 40)
-    columns = {"sentence1": ["a b", "c", "d e"], "sentence2": ["a c", "c", "x y"], "score": [3.0, 5.0, 0.5]}
-    parquet.write_table(pa.table(columns), snapshot / "data" / "test-0.parquet")
-    import huggingface_hub
-
-    real = huggingface_hub.snapshot_download
-    monkeypatch.setattr(
-        huggingface_hub, "snapshot_download", lambda *a, **k: real(*a, cache_dir=tmp_path, local_files_only=True, **k)
-    )
-    (job,) = select_sets(["sts=hub:me/toy"], find_data_folder(None)).sets
-    data = job.load().content
-    assert data.first == columns["sentence1"] and data.gold_N.tolist() == columns["score"]
-    columns["score"][1] = 7.0
-    parquet.write_table(pa.table(columns), snapshot / "data" / "test-0.parquet")
-    with pytest.raises(InputError, match=r"row 2: the gold score 7\.0 is outside"):
-        job.load()
-    with pytest.raises(InputError, match="hub did not give"):
-        select_sets(["sts=hub:me/other"], find_data_folder(None)).sets[0].load()

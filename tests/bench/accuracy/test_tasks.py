@@ -75,10 +75,8 @@ def test_language_bias_is_joint_minus_mean(tmp_path):
     assert result["sets"] == pytest.approx(sets, abs=1e-4)
     assert result["bias"] == pytest.approx(joint - mean, abs=1e-4)
     assert result["bias"] < -10 and result["p"] < 0.02 and result["interval"][1] < 0
-
-
-def test_no_bias_without_a_shift(tmp_path):
-    model, folder = biased_model(tmp_path, shift=0.0)
+    (tmp_path / "none").mkdir()
+    model, folder = biased_model(tmp_path / "none", shift=0.0)
     result = evaluate(model, task="bias", path=folder, resamples=300)
     assert abs(result["bias"]) < 3 and result["p"] > 0.01
 
@@ -145,7 +143,7 @@ def topic_data(labels_by_word: dict[str, str], languages=("en", "xx"), rows=60):
         sentences = [
             f"{words[p]} filler{f} {'' if language == 'en' else 'nun'}" for p, f in zip(picks, fillers, strict=True)
         ]
-        return Labelled(sentences, [labels_by_word[words[p]] for p in picks], list(range(1, count + 1)))
+        return Labelled(sentences, [labels_by_word[words[p]] for p in picks], [])
 
     tests = {language: texts(language, rows, 100 + i) for i, language in enumerate(languages)}
     return LabelledSet("topics", texts("en", 2 * rows, 7), tests)
@@ -193,7 +191,7 @@ def test_mldoc_reader(tmp_path):
     for name in ("english.train.1000", "english.dev", "english.test", "german.test"):
         (tmp_path / name).write_text("CCAT\tsome company text\nECAT\tabout prices\n" * 8, encoding="utf-8")
     data = read_mldoc(tmp_path).content
-    assert list(data.tests) == ["en", "de"] and len(data.training) == 16 and data.development is not None
+    assert list(data.tests) == ["en", "de"] and len(data.training.texts) == 16 and data.development is not None
     assert data.training.labels[:2] == ["CCAT", "ECAT"]
     (tmp_path / "german.test").write_text("CCAT\tfine\nno tab here\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"german\.test line 2: expected a label"):
@@ -215,11 +213,12 @@ def test_flores_documents_stay_on_one_side(tmp_path):
         (dev / f"{language}.dev.gz").write_bytes(gzip.compress(text.encode()))
     read = read_flores_topics(tmp_path, ["eng_Latn", "deu_Latn"])
     data = read.content
-    tested = {rows[line - 1][0] for line in data.tests["deu_Latn"].lines}
-    trained = {rows[line - 1][0] for line in data.training.lines}
+    tested, trained = (
+        {rows[int(text.split()[2])][0] for text in one.texts} for one in (data.tests["deu_Latn"], data.training)
+    )
     assert not tested & trained and len(tested) + len(trained) == 30  # ten documents have an odd topic
     assert set(data.training.labels) == {"sports", "science", "politics"}
-    assert data.tests["eng_Latn"].lines == data.tests["deu_Latn"].lines
+    assert [t.replace("eng", "deu") for t in data.tests["eng_Latn"].texts] == data.tests["deu_Latn"].texts
     assert "30 of 120 rows" in read.notes[0]
     (tmp_path / "metadata_dev.tsv").write_text("\n".join(lines[:-1]) + "\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"120 lines and metadata_dev\.tsv 119"):
@@ -260,7 +259,7 @@ def test_transfer_tasks_read_and_learn(tmp_path, name):
     write_senteval(folder, name)
     result = evaluate(WordBag(width=32), "transfer", folder, folds=5, resamples=50)
     assert result["name"] == name and result["accuracy"] > 80 and result["pairs"] > 20
-    assert ("by_cosine" in result) == (name == "MRPC")
+    assert ("f1" in result) == (name == "MRPC")
     assert result["protocol"] == ("5-fold cross-validation" if name in ("MR", "CR", "SUBJ", "MPQA") else "test rows")
 
 

@@ -36,13 +36,13 @@ def test_published_scores(store, data_folder, name, far):
 def test_sets_are_read_whole(data_folder):
     words = ["sickr", "sickr-all", "stsb", "stsb-dev", "stsb-multi", "stsb-cross", "stsb-tr-dev", "korsts-dev"]
     words += ["sts12", "sts13", "sts14", "sts15", "sts16"]
-    found = select_sets(words, find_data_folder(data_folder, ("de", "es"))).sets
+    found = select_sets(words, find_data_folder(data_folder, ("de", "es")))[0]
     assert {one.name: len(one.load().content) for one in found} == {
         "sickr": 4927, "sickr-all": 9927, "stsb": 1379, "stsb-dev": 1500, "stsb-multi/de": 1379, "stsb-multi/es": 1379,
         "stsb-cross/en-de": 1379, "stsb-cross/en-es": 1379, "stsb-tr-dev": 1500, "korsts-dev": 1500,
         "sts12": 3108, "sts13": 1500, "sts14": 3750, "sts15": 3000, "sts16": 1186,
     }  # fmt: skip
-    tatoeba = select_sets(["tatoeba"], find_data_folder(data_folder)).sets
+    tatoeba = select_sets(["tatoeba"], find_data_folder(data_folder))[0]
     assert sum(len(one.load().content) for one in tatoeba) == 43163 and len(tatoeba) == 55
 
 

@@ -70,13 +70,12 @@ def test_a_text_is_found_whatever_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda f: (f / "a.npy").unlink(), "no a.npy beside it"),
-        (lambda f: (f / "a.npy").write_bytes(b"no array"), "not an array of numpy"),
-        (lambda f: np.save(f / "a.npy", np.array([{}, {}])), "not an array of numpy"),
-        (lambda f: np.save(f / "a.npy", np.eye(3)), "3 vectors for the 2 lines of a.txt"),
-        (lambda f: np.save(f / "a.npy", np.ones(2)), "expected floating-point vectors"),
-        (lambda f: np.save(f / "a.npy", np.ones((2, 2), int)), "expected floating-point vectors"),
-        (lambda f: np.save(f / "b.npy", np.ones((2, 5))), "width 5, the other vectors have 2"),
+        (lambda f: (f / "a.npy").unlink(), "no array with the vectors of a.txt"),
+        (lambda f: (f / "a.npy").write_bytes(b"no array"), "no array with the vectors of a.txt"),
+        (lambda f: np.save(f / "a.npy", np.array([{}, {}])), "no array with the vectors of a.txt"),
+        (lambda f: np.save(f / "a.npy", np.eye(3)), r"float64 \(3, 3\), expected floats \(2, 3\) for a.txt"),
+        (lambda f: np.save(f / "a.npy", np.ones((2, 2), int)), r"int64 \(2, 2\), expected floats"),
+        (lambda f: np.save(f / "b.npy", np.ones((2, 5))), r"\(2, 5\), expected floats \(2, 2\) for b.txt"),
         (lambda f: [p.unlink() for p in f.glob("*.txt")], "no vectors; expected pairs"),
     ],
 )
