@@ -6,7 +6,8 @@ The numbers are in the `*.csv` files of the folder `published`; the first line o
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Sequence
+import functools
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,6 @@ LXS = {
     "s2e": ("es", "en"), "e2i": ("en", "it"), "i2e": ("it", "en"),
 }  # fmt: skip
 
-Scores = dict[str, dict[str, Any]]  # results of one model by set name
-Cells = dict[str, float | None]
-
 
 def read_published(name: str) -> tuple[str, list[str], list[dict[str, str]]]:
     """(source, columns, rows) of one published table."""
@@ -28,90 +26,65 @@ def read_published(name: str) -> tuple[str, list[str], list[dict[str, str]]]:
     return first.removeprefix("#").strip(), list(reader.fieldnames or []), list(reader)
 
 
-def _cells(scores: Scores, key: str, sets: dict[str, str], **means: Sequence[str]) -> Cells:
-    """The score `key` of a set per column, and means over columns.
+def _columns(key: str, sets: dict[str, str]) -> dict[str, tuple[str, ...]]:
+    return {column: (name, key) for column, name in sets.items()}
 
-    A mean is None unless all its columns are present, since a mean over fewer is another number.
-    """
-    cells: Cells = {}
-    for column, name in sets.items():
-        value = scores.get(name, {}).get(key)
-        cells[column] = None if value is None else float(value)
+
+# Columns: name -> the set of a result, and the keys that lead to the number in it. Means: name -> columns.
+MONO, CROSS = ("ar-ar", "es-es", "en-en"), ("en-ar", "en-de", "en-tr", "en-es", "en-fr", "en-it", "en-nl")
+MSD = _columns("spearman", {pair: f"sts17/{pair}" for pair in MONO + CROSS})
+MSD_MEANS = {"mono_avg": MONO, "cross_avg": CROSS}
+BUCC = _columns("f1", {pair: f"bucc/{pair}" for pair in ("de-en", "fr-en", "ru-en", "zh-en")})
+BIAS = {key: ("bias/sts17", key) for key in ("mean", "joint", "bias")}
+DCSE = _columns(
+    "spearman", {f"STS{year}": f"sts{year}" for year in range(12, 17)} | {"STS-B": "stsb", "SICK-R": "sickr"}
+)
+MLDOC = {column: (f"mldoc/{a}", "languages", b, "mean_of_runs") for column, (a, b) in LXS.items()}
+XSR = _columns("p_at_1", {column: f"xsr/{a}-{b}" for column, (a, b) in LXS.items()})
+ABLATIONS = {
+    f"{name} {way}": cells[way]
+    for name, cells in (("mldoc", MLDOC), ("xsr", XSR)) for way in ("e2f", "f2e", "e2s", "s2e")
+}  # fmt: skip
+XSR_NOTE = "ours: FLORES queries among sentences of the data folder, not the paper's Europarl and Wikipedia pools"
+
+
+Columns = Mapping[str, tuple[str, ...]]
+# file, title, suites that show it, columns, means, note
+TABLES: tuple[tuple[str, str, set[str], Columns, Mapping[str, Iterable[str]], str], ...] = (
+    ("msd_sts2017", "STS2017 and its extension (MSD)", {"paper-msd", "paper-mkd"}, MSD, MSD_MEANS, ""),
+    ("msd_ablations", "Ablations on STS2017 (MSD)", {"paper-msd"}, MSD, MSD_MEANS, ""),
+    ("mkd_bucc", "BUCC bitext mining, F1 (MKD)", {"paper-mkd"}, BUCC, {"avg": BUCC},
+     "ours: training split where test gold is absent"),
+    ("mkd_bias", "Language bias (MKD)", {"paper-mkd"}, BIAS, {}, "ours: the sets of STS2017 found in the data folder"),
+    ("dcse_sts", "STS12-16, STS-B, SICK-R (DistilCSE)", {"paper-dcse"}, DCSE, {"avg": DCSE},
+     "all pairs of a year in one list"),
+    ("lxs_mldoc", "MLDoc, zero-shot accuracy (LXS)", {"paper-lxs"}, MLDOC, {"avg": MLDOC}, "ours: mean of five runs"),
+    ("lxs_xsr", "XSR, P@1 (LXS)", {"paper-lxs"}, XSR, {"avg": XSR}, XSR_NOTE),
+    ("lxs_ablations", "Ablations on MLDoc and XSR (LXS)", {"paper-lxs"}, ABLATIONS, {}, XSR_NOTE),
+)  # fmt: skip
+
+
+def _cells(scores: Mapping[str, Any], sets: Columns, means: Mapping[str, Iterable[str]]) -> dict[str, float | None]:
+    """Our row of a table. A mean is None unless all its columns are present: a mean over fewer is another number."""
+    cells: dict[str, float | None] = {}
+    for column, keys in sets.items():
+        value: Any = functools.reduce(lambda found, key: found.get(key, {}), keys, scores)
+        cells[column] = float(value) if isinstance(value, (int, float)) else None
     for mean, columns in means.items():
-        numbers = [value for column in columns if (value := cells[column]) is not None]
-        cells[mean] = sum(numbers) / len(numbers) if len(numbers) == len(columns) else None
+        numbers = [cells[column] for column in columns]
+        known = [number for number in numbers if number is not None]
+        cells[mean] = sum(known) / len(known) if len(known) == len(numbers) else None
     return cells
 
 
-def _msd(scores: Scores) -> Cells:
-    mono = ("ar-ar", "es-es", "en-en")
-    cross = ("en-ar", "en-de", "en-tr", "en-es", "en-fr", "en-it", "en-nl")
-    sets = {pair: f"sts17/{pair}" for pair in mono + cross}
-    return _cells(scores, "spearman", sets, mono_avg=mono, cross_avg=cross)
-
-
-def _bucc(scores: Scores) -> Cells:
-    sets = {pair: f"bucc/{pair}" for pair in ("de-en", "fr-en", "ru-en", "zh-en")}
-    return _cells(scores, "f1", sets, avg=list(sets))
-
-
-def _bias(scores: Scores) -> Cells:
-    return {key: _cells(scores, key, {key: "bias/sts17"})[key] for key in ("mean", "joint", "bias")}
-
-
-def _dcse(scores: Scores) -> Cells:
-    sets = {f"STS{year}": f"sts{year}" for year in range(12, 17)} | {"STS-B": "stsb", "SICK-R": "sickr"}
-    return _cells(scores, "spearman", sets, avg=list(sets))
-
-
-def _mldoc(scores: Scores) -> Cells:
-    by_target = {
-        f"{source}-{target}": found
-        for source in ("en", "fr", "de", "es", "it")
-        for target, found in scores.get(f"mldoc/{source}", {}).get("languages", {}).items()
-    }
-    return _cells(by_target, "mean_of_runs", {column: f"{a}-{b}" for column, (a, b) in LXS.items()}, avg=list(LXS))
-
-
-def _xsr(scores: Scores) -> Cells:
-    return _cells(scores, "p_at_1", {column: f"xsr/{a}-{b}" for column, (a, b) in LXS.items()}, avg=list(LXS))
-
-
-def _lxs_ablations(scores: Scores) -> Cells:
-    both = {"mldoc": _mldoc(scores), "xsr": _xsr(scores)}
-    return {f"{name} {way}": cells[way] for name, cells in both.items() for way in ("e2f", "f2e", "e2s", "s2e")}
-
-
-# file, title, suites, the function that fills the columns with our results, note
-XSR_NOTE = "ours: FLORES queries among sentences of the data folder, not the paper's Europarl and Wikipedia pools"
-TABLES: tuple[tuple[str, str, set[str], Callable[[Scores], Cells], str], ...] = (
-    ("msd_sts2017", "STS2017 and its extension (MSD)", {"paper-msd", "paper-mkd"}, _msd, ""),
-    ("msd_ablations", "Ablations on STS2017 (MSD)", {"paper-msd"}, _msd, ""),
-    (
-        "mkd_bucc",
-        "BUCC bitext mining, F1 (MKD)",
-        {"paper-mkd"},
-        _bucc,
-        "ours: training split where test gold is absent",
-    ),
-    ("mkd_bias", "Language bias (MKD)", {"paper-mkd"}, _bias, "ours: the sets of STS2017 found in the data folder"),
-    ("dcse_sts", "STS12-16, STS-B, SICK-R (DistilCSE)", {"paper-dcse"}, _dcse, "all pairs of a year in one list"),
-    ("lxs_mldoc", "MLDoc, zero-shot accuracy (LXS)", {"paper-lxs"}, _mldoc, "ours: mean of five runs"),
-    ("lxs_xsr", "XSR, P@1 (LXS)", {"paper-lxs"}, _xsr, XSR_NOTE),
-    ("lxs_ablations", "Ablations on MLDoc and XSR (LXS)", {"paper-lxs"}, _lxs_ablations, XSR_NOTE),
-)
-
-
-def paper_tables(words: Iterable[str], by_model: dict[str, Scores]) -> list[dict[str, Any]]:
+def paper_tables(words: Iterable[str], by_model: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """The published tables of the paper suites among `words`, our models' rows after the published ones.
 
-    `by_model` maps a model's label to its results by set name. A cell without data is None; so is a mean over
-    columns of which one is missing.
+    `by_model` maps a model's label to its results by set name. A cell without data is None.
     """
-    wanted = set(words)
     out = []
-    for file, title, suites, fill, note in TABLES:
-        if not wanted & {"paper", *suites}:
+    for file, title, suites, sets, means, note in TABLES:
+        if {"paper", *suites}.isdisjoint(words):
             continue
         source, (_, *columns), published = read_published(file)
         rows: list[dict[str, Any]] = []
@@ -119,7 +92,7 @@ def paper_tables(words: Iterable[str], by_model: dict[str, Scores]) -> list[dict
             values = {c: float(row[c]) if row[c].strip() else None for c in columns}
             rows.append({"system": row["system"], "published": True, "values": values})
         for label, scores in by_model.items():
-            cells = fill(scores)
+            cells = _cells(scores, sets, means)
             rows.append({"system": label, "published": False, "values": {c: cells.get(c) for c in columns}})
         table = {"title": title, "source": source, "columns": columns, "rows": rows}
         out.append(table | ({"note": note} if note else {}))

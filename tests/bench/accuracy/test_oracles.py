@@ -3,7 +3,7 @@
 import numpy as np
 import places
 import pytest
-from accuracy_models import QUICKSTART, Table, WordBag, write_pairs
+from accuracy_models import QUICKSTART, WordBag, write_pairs
 from scipy.stats import pearsonr, rankdata, spearmanr
 
 from msdc.bench.accuracy import evaluate
