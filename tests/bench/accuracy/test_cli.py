@@ -4,8 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from functools import partial
 from html.parser import HTMLParser
 
@@ -128,11 +126,6 @@ def test_a_page_is_whole_and_escaped(card):
     assert not open_tags
 
 
-def test_help_imports_no_torch():
-    code = "import sys, msdc.bench.evaluate_cli; assert not {'torch', 'sklearn', 'scipy'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_against_another_model(tiny_student, tiny_bundle):
     tasks = ["graded-pairs", f"drift={QUICKSTART / 'golden_texts.txt'}"]
     document = evaluated(tiny_bundle, tasks, runtime="onnx", against=tiny_student, resamples=40)
@@ -179,16 +172,6 @@ def test_mistakes_are_one_line_and_exit_2(capsys, monkeypatch, tmp_path, tiny_st
     code, _, err = command(capsys, "evaluate", tiny_student, "--quiet", *(a.format(empty=tmp_path) for a in arguments))
     line = [row for row in err.splitlines() if row.startswith("error: ")]
     assert code == 2 and len(line) == 1 and message in line[0]
-
-
-def test_nothing_is_overwritten(capsys, tmp_path, tiny_student):
-    (tmp_path / "r.md").write_text("mine", encoding="utf-8")
-    arguments = ["evaluate", tiny_student, "--tasks", "graded-pairs", "--resamples", "0", "--quiet"]
-    arguments += ["-o", tmp_path / "r.md"]
-    code, _, err = command(capsys, *arguments)
-    assert code == 2 and "exists already" in err and (tmp_path / "r.md").read_text("utf-8") == "mine"
-    assert command(capsys, *arguments, "--force")[0] == 0
-    assert (tmp_path / "r.md").read_text("utf-8").startswith("# Accuracy")
 
 
 def test_card_exports_and_finds_the_training_text_by_itself(tiny_student, tmp_path, monkeypatch):

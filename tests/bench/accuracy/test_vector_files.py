@@ -1,12 +1,9 @@
 """Vectors of other encoders from files: the same scores as the encoder itself, and what does not fit is refused."""
 
-import json
-
 import numpy as np
 import pytest
 from accuracy_models import QUICKSTART, evaluated
 
-from msdc import cli
 from msdc.bench.accuracy import evaluate
 from msdc.bench.accuracy.parallel import read_parallel
 from msdc.bench.accuracy.vectors import VectorFiles
@@ -27,7 +24,7 @@ def sides():
     return {code: parallel.sides[code][:59] for code in ("en", "de")}
 
 
-def test_files_score_as_the_encoder_that_wrote_them(tmp_path, tiny_student, sides):
+def test_files_score_as_the_encoder_that_wrote_them(tmp_path, tiny_student, sides, capsys):
     """The tiny student's vectors, written to files, get the tiny student's own accuracy, beside it in one document."""
     import msdc
 
@@ -45,17 +42,8 @@ def test_files_score_as_the_encoder_that_wrote_them(tmp_path, tiny_student, side
     assert scores["laser", f"tatoeba={pairs}"]["accuracy"] == pytest.approx(own["accuracy"], abs=1e-9)
     assert own["accuracy"] < 100
     # It holds no vectors of the graded pairs: these are scored for the model alone.
+    assert "laser: graded-pairs is not scored" in capsys.readouterr().err
     assert ("laser", "graded-pairs") not in scores and ("tiny-student", "graded-pairs") in scores
-
-
-def test_on_the_command_line(tmp_path, tiny_student, sides, capsys):
-    folder = write_vectors(tmp_path / "muse", sides, lambda texts: np.ones((len(texts), 3), np.float32))
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["evaluate", str(tiny_student), "--tasks", "graded-pairs", "--vectors", str(folder), "--quiet",
-                  "--resamples", "0", "--json"])  # fmt: skip
-    out, err = capsys.readouterr()
-    assert not stop.value.code and "muse: graded-pairs is not scored" in err
-    assert [model["label"] for model in json.loads(out)["models"]] == ["tiny-student", "muse"]
 
 
 def test_a_text_is_found_whatever_the_file(tmp_path):
