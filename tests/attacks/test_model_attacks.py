@@ -46,18 +46,14 @@ def bad_headers(raw: bytes) -> dict[str, bytes]:
     }
 
 
-KINDS = ["cut", "empty", "header only", "header longer than the file", "tensor beyond the end", "overlapping",
-         "huge shape", "unknown dtype", "a pickle"]  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_damaged_safetensors(model, kind, tmp_path):
+def test_damaged_safetensors(model, tmp_path):
     path = model / "model.safetensors"
-    path.write_bytes(bad_headers(path.read_bytes())[kind])
-    assert "model.safetensors" in one_line(lambda: read_arrays(path))
-    one_line(lambda: load_student(model))
-    one_line(lambda: export(str(model), target="web", out=tmp_path / "out"))
-    assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".out*"))
+    for kind, raw in bad_headers(path.read_bytes()).items():
+        path.write_bytes(raw)
+        assert "model.safetensors" in one_line(lambda: read_arrays(path)), kind
+        one_line(lambda: load_student(model))
+        one_line(lambda: export(str(model), target="web", out=tmp_path / "out"))
+        assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".out*"))
 
 
 def test_oversized_weights_are_refused_before_memory_is_taken(model):

@@ -80,20 +80,11 @@ def test_the_bombs_are_json():
 @pytest.mark.parametrize("target", TARGETS)
 def test_costs_grow_with_the_file_alone(target, tmp_path):
     """Small and larger files of every shape that once cost too much, or is made to."""
-    tries = 0
     for size in (1000, 40_000):
         files = written(tmp_path, target, size)
         statuses = dict(zip(files, assert_bounded(target, list(files.values())), strict=True))
-        tries += len(files)
     assert [name for name in REFUSED.get(target, []) if statuses[name] != 2] == []
     assert statuses.get("small", 0) == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("target", TARGETS)
-def test_costs_of_large_files(target, tmp_path):
-    files = list(written(tmp_path, target, 900_000).values())
-    assert_bounded(target, files)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -136,5 +127,4 @@ def test_a_minute_of_fuzzing(target, fuzzer, seeds, tmp_path):
     assert done.returncode == 0, done.stderr[-4000:]
     lines = [line.removeprefix("stat::") for line in done.stderr.splitlines() if line.startswith("stat::")]
     stats = dict(line.split(":", 1) for line in lines)
-    tries = int(stats["number_of_executed_units"])
-    assert tries > len(seeds[target])
+    assert int(stats["number_of_executed_units"]) > len(seeds[target])

@@ -100,7 +100,7 @@ def test_damaged_tokenizers(driver, model, tmp_path):
     assert all(line for status, line in answers if status != 0)
 
 
-@pytest.mark.parametrize("kind", ["bert", "mpnet", "qwen", "gemma", "xlm-r, e5", "chain nfkc"])
+@pytest.mark.parametrize("kind", ["mpnet", "gemma", "xlm-r, e5", "chain nfkc"])
 def test_damaged_compiled_tokenizers(driver, kind, tmp_path):
     """Truncations, flipped bits and hostile numbers in every table, the description and the header most often."""
     chosen = random.Random(5)

@@ -1,5 +1,6 @@
 """Nothing in the working directory runs as code or stands in for a shipped model, whatever the verb."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from msdc.bench.devices.host import PythonDevice
 from msdc.bench.measure import BenchSettings
 from msdc.bench.system_programs import find, run_tool
 from msdc.bench.toolchain.sdk import download_wheel
+from msdc.encoders.encoder import open_model
 from msdc.encoders.folder import SHIPPED, locate_model
 from msdc.errors import InputError, MsdcError
 from msdc.processes import python_child, run_program
@@ -40,12 +42,6 @@ def ran(desk: Path) -> str:
     return mark.read_text() if mark.exists() else ""
 
 
-def command_line(*arguments: str) -> subprocess.CompletedProcess:
-    # As the installed script: the working directory is not on the path of this process itself.
-    command = [sys.executable, "-P", "-m", "msdc.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-
-
 def test_the_trap_works(hostile):
     subprocess.run([sys.executable, "-c", "import secrets"], check=True, timeout=60)
     assert "secrets" in ran(hostile)
@@ -53,8 +49,6 @@ def test_the_trap_works(hostile):
 
 def test_measuring_process(hostile, tiny_bundle, monkeypatch):
     # An empty entry of PYTHONPATH stands for the working directory.
-    import os
-
     monkeypatch.setenv("PYTHONPATH", ":" + os.environ.get("PYTHONPATH", ""))
     settings = BenchSettings(runtimes=("onnx",), lengths=(4,), runs=2, warmup=0)
     assert PythonDevice().run(tiny_bundle, settings)[0].parity.ids_equal
@@ -69,29 +63,36 @@ def test_wheel_download(hostile, tmp_path, monkeypatch):
     assert ran(hostile) == ""
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("encode", "STUDENT", "one"),
-        ("compare", "BUNDLE", "one", "two"),
-        ("doctor",),
-        ("inspect", "BUNDLE"),
-        ("bench", "BUNDLE", "--device", "python", "--runs", "2", "--warmup", "0", "--lengths", "4"),
-        pytest.param(("export", "STUDENT", "--target", "linux", "-o", "out"), marks=pytest.mark.slow),
-        pytest.param(("compress", "int8", "STUDENT", "-o", "small"), marks=pytest.mark.slow),
-        pytest.param(("evaluate", "STUDENT", "--tasks", "graded-pairs"), marks=pytest.mark.slow),
-        pytest.param(("bench", "BUNDLE", "--device", "host", "--runs", "2", "--lengths", "4"), marks=pytest.mark.slow),
-        pytest.param(("search", "lines.txt", "one", "--model", "STUDENT"), marks=pytest.mark.slow),
-    ],
-    ids=lambda arguments: "-".join(word for word in arguments[:4] if word.islower()),
-)
-def test_verbs(hostile, tiny_bundle, tiny_student, arguments):
+VERBS = {
+    "encode STUDENT one": True,
+    "compare BUNDLE one two": True,
+    "search lines.txt one --model STUDENT": True,
+    "inspect BUNDLE": True,
+    "bench BUNDLE --device python --runs 2 --warmup 0 --lengths 4": True,
+    "doctor": False,  # something may be missing here
+}
+DRIVER = """
+import sys
+from msdc.cli import main
+for words in sys.argv[1:]:
+    try:
+        main(["--debug", *words.split()])
+    except SystemExit as ended:
+        print("ENDED", ended.code or 0)
+"""
+
+
+def test_verbs(hostile, tiny_bundle, tiny_student):
+    """One process for all, in which the working directory is not on the path, as of the installed script."""
     (hostile / "lines.txt").write_text("one\ntwo\n")
-    stands = {"BUNDLE": str(tiny_bundle), "STUDENT": str(tiny_student)}
-    done = command_line(*(stands.get(word, word) for word in arguments))
+    words = [line.replace("BUNDLE", str(tiny_bundle)).replace("STUDENT", str(tiny_student)) for line in VERBS]
+    command = [sys.executable, "-P", "-c", DRIVER, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert ran(hostile) == "", done.stderr
-    # Every one of them reached its work (doctor may find something missing).
-    assert done.returncode == 0 or arguments[0] == "doctor", done.stderr
+    codes = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("ENDED")]
+    assert len(codes) == len(VERBS), done.stderr
+    # Every one of them reached its work.
+    assert all(code == "0" for code, works in zip(codes, VERBS.values(), strict=True) if works), done.stderr
 
 
 def test_programs_of_relative_path_entries_are_not_found(hostile, monkeypatch):
@@ -145,8 +146,6 @@ def test_a_folder_never_stands_in_for_a_shipped_model(hostile, capsys):
 
 
 def test_a_bundle_never_stands_in_for_a_shipped_model(hostile, tiny_bundle):
-    from msdc.encoders.encoder import open_model
-
     (hostile / "msdc-mini").symlink_to(tiny_bundle)
     assert open_model("msdc-mini").width == 384
     assert open_model("./msdc-mini").width == msdc.load_bundle(tiny_bundle).width != 384

@@ -1,18 +1,23 @@
-"""A process killed before any of its write events loses nothing: doing the same again ends with the same result.
+"""A process killed before a write event loses nothing: doing the same again ends with the same result.
 
-The default suite kills in the windows that once lost a run, and in a sample of the others; the slow suite in every one.
+Killed are the windows that once lost a run, and a sample of the others.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
 
-import audited_work as work
 import pytest
 import torch
-from audited_work import attempt, differences
-from write_events import windows
+from write_events import contents, differences, no_clock, recipe_tree, run_until, stage, verb
+
+from msdc.bench.quickstart import prepare
+from msdc.distill import distill
+from msdc.distill.sweep import sweep
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked child; this system has no fork")
 
@@ -23,39 +28,52 @@ def _no_home(tmp_path, monkeypatch):
     torch.set_num_threads(1)
 
 
-def distill(kind, root, tiny_teacher, tiny_student):
-    if kind == "sweep":
-        return work.sweep(root, tiny_teacher)
-    named = kind == "named student"
-    recipe = work.named_student(root, tiny_teacher, tiny_student) if named else work.patience(root, tiny_teacher)
-    return work.one_run(root, recipe)
+def whole_files(name) -> bool:
+    # A killed writer leaves its hidden folder beside the target; the next one removes it when it is a day old.
+    return any(part.startswith(".") and part.endswith((".partial", ".old")) for part in name.parts)
 
 
-def audit(audited, root, sample=None, where=None):
-    """Kill in windows (all, a sample, or those that `where` finds in the list of events); nothing may be lost."""
-    # Once in this process: the children inherit what is imported lazily.
-    attempt(audited, root, None, here=True)
-    whole, expected = attempt(audited, root, None)
-    assert not whole.failed and expected
-    points = windows(len(whole.events), sample) if where is None else where(list(whole.events))
-    lost = []
-    for point in points:
-        try:
-            ended, got = attempt(audited, root, point)
-        except AssertionError as error:
-            lost.append((point, whole.events[point], str(error)))
-            continue
-        assert ended.killed, (point, len(whole.events))
-        if wrong := differences(expected, got):
-            lost.append((point, whole.events[point], wrong[:5]))
-    print(f"{len(points)} kills in {len(whole.events)} windows, {len(lost)} lost")
-    assert not lost, lost[:10]
+@dataclass(frozen=True)
+class Work:
+    """`work` in a folder that `before` fills; `again` as a user repeats it; `kept` is asked after every kill."""
+
+    work: Callable[[], object]
+    again: Callable[[], object]
+    before: Callable[[], object] = lambda: None
+    kept: Callable[[], object] = lambda: None
+    leave: Callable[..., bool] = whole_files
+
+    def audit(self, root, windows: Callable[[list[str]], list[int]]) -> None:
+        """Kill in the windows chosen from the write events; each time the result is that of no kill."""
+
+        def start():
+            shutil.rmtree(root, ignore_errors=True)
+            root.mkdir(parents=True)
+            self.before()
+
+        start()
+        self.work()  # once here: the children inherit what is imported lazily
+        start()
+        events = run_until(self.work, root)
+        expected = contents(root, self.leave)
+        assert expected
+        for number in windows(events):
+            start()
+            run_until(self.work, root, number)
+            self.kept()
+            run_until(self.again, root)
+            assert differences(expected, contents(root, self.leave)) == [], (number, events[number])
 
 
 def first(events, text, after=""):
     """The first event that holds `text` after the one that holds `after`."""
     start = next(n for n, event in enumerate(events) if after in event)
     return next(n for n, event in enumerate(events) if n > start and text in event)
+
+
+def sample(count):
+    """`count` windows, evenly spread, with the first and the last."""
+    return lambda events: sorted({round(i * (len(events) - 1) / (count - 1)) for i in range(count)})
 
 
 # What was lost once: before the recipe is written, between the student and result.json, inside a copy into its final
@@ -77,77 +95,61 @@ ONCE_LOST = {
 @pytest.mark.parametrize("kind", ONCE_LOST)
 def test_distill_in_the_windows_that_lost_a_run(kind, tmp_path, tiny_teacher, tiny_student):
     root = tmp_path / "root"
-    audit(distill(kind, root, tiny_teacher, tiny_student), root, where=ONCE_LOST[kind])
+    if kind == "sweep":
+        stages = [stage("one", train="assistant", steps=2), stage("two", steps=3)]
+        file = tmp_path / "sweep.yaml"
+        file.write_text(json.dumps(recipe_tree(root, tiny_teacher, stages=stages, report=[])), encoding="utf-8")
+
+        def work():
+            sweep(str(file), "stages.two.learning_rate=0.001,0.002", root / "sweep")
+
+        again = work
+    else:
+        one = {"assistant": None, "student": str(tiny_student), "stages": [stage("one", steps=2)], "report": []}
+        tree = recipe_tree(root, tiny_teacher, **(one if kind == "named student" else {}))
+
+        def work():
+            distill(tree, root / "run")
+
+        def again():
+            distill(tree, root / "run", resume=True)
+
+    Work(work, again, leave=no_clock).audit(root, ONCE_LOST[kind])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ONCE_LOST)
-def test_distill_in_every_window(kind, tmp_path, tiny_teacher, tiny_student):
+def test_a_folder_that_is_replaced_is_the_old_or_the_new_one(tmp_path, tiny_student):
+    """With --force, at every moment; between two renames the old one has a hidden name."""
     root = tmp_path / "root"
-    audit(distill(kind, root, tiny_teacher, tiny_student), root)
-
-
-# --- the other verbs -----------------------------------------------------------------------------------------------
-
-
-def cut(model, out, *words):
-    return ("compress", "student", model, "-o", out, "--unit", "1", *words)
-
-
-def over_another(root, model):
-    """A student over one of another length."""
+    out, words = root / "out", ("compress", "student", tiny_student, "-o", root / "out", "--unit", "1")
+    whole = []
 
     def before():
-        work.verb(*cut(model, root / "out", "--max-length", "16"))
+        verb(*words, "--max-length", "16")
+        whole.append(contents(out))
 
-    return work.replaces(root, "out", before, *cut(model, root / "out"))
+    def work():
+        verb(*words, "--force")
+        whole.append(contents(out))
+
+    def kept():
+        found = out if os.path.lexists(out) else next(root.glob(".out.*.old"), None)
+        assert found is not None and contents(found) in whole
+
+    Work(work, work, before, kept).audit(root, sample(5))
 
 
-def search(root, model):
-    lines = root.parent / "lines.txt"
+def test_search_over_a_killed_index(tmp_path, tiny_student):
+    lines, root = tmp_path / "lines.txt", tmp_path / "root"
     lines.write_text("\n".join(f"line number {n}" for n in range(40)))
-    return work.repeats(root, "search", lines, "a query", "-m", model)
 
+    def work():
+        verb("search", lines, "a query", "-m", tiny_student)
 
-VERBS = {
-    "student": lambda root, model, ask: work.makes(root, "out", *cut(model, root / "out")),
-    "student --force": lambda root, model, ask: over_another(root, model),
-    "vocabulary": lambda root, model, ask: work.makes(
-        root, "out", "compress", "vocabulary", model, "-o", root / "out", "--size", "200"
-    ),
-    "quantize": lambda root, model, ask: work.makes(
-        root, "out", "compress", "quantize", model, "-o", root / "out"
-    ),
-    "search": lambda root, model, ask: search(root, model),
-    "export": lambda root, model, ask: work.makes(
-        root, "out", "export", model, "--target", "linux", "--runtime", "onnx", "--no-gates", "-o", root / "out"
-    ),
-}  # fmt: skip
-# Those of seconds: a sample of their windows.
-LONG = {"export": 40}
-
-
-def audit_verb(name, tmp_path, request, sample=None):
-    root = tmp_path / "root"
-    ask = request.getfixturevalue
-    audit(VERBS[name](root, ask("tiny_student"), ask), root, sample)
-
-
-@pytest.mark.parametrize(("name", "sample"), [("student", 3), ("student --force", 5), ("search", 4)])
-def test_a_sample_of_the_windows_of_other_verbs(name, sample, tmp_path, request):
-    audit_verb(name, tmp_path, request, sample)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", VERBS)
-def test_other_verbs_in_every_window(name, tmp_path, request):
-    audit_verb(name, tmp_path, request, LONG.get(name))
+    Work(work, work).audit(root, sample(4))
 
 
 def test_quickstart_again_over_a_finished_run(tmp_path):
     """Killed while --force removes the old run: the folder is the old run or none, never a part of it."""
-    from msdc.bench.quickstart import prepare
-
     root = tmp_path / "root"
     folder = root / "quick"
 
@@ -159,14 +161,9 @@ def test_quickstart_again_over_a_finished_run(tmp_path):
     def kept():
         assert not folder.exists() or len([p for p in folder.rglob("*") if p.is_file()]) == 4
 
-    def again():
+    def work():
         if folder.exists():
             prepare(folder, True)
-        shutil.rmtree(folder, ignore_errors=True)
         (root / "end").write_text("x")
 
-    def first():
-        prepare(folder, True)
-        (root / "end").write_text("x")
-
-    audit(work.Audited(first, again, work.same(root), finished, kept), root)
+    Work(work, work, finished, kept).audit(root, lambda events: range(len(events)))

@@ -13,19 +13,10 @@ from paper_rows import msd_students, read_table
 from weights import same_weights
 
 from msdc.distill import distill
-from msdc.distill.catalog import RECIPES, load_recipe, shipped, variants_of
+from msdc.distill.catalog import RECIPES, load_recipe, variants_of
 from msdc.distill.cli import command
 from msdc.distill.sweep import points
 from msdc.errors import InputError
-
-
-def test_every_variant_is_a_valid_recipe(tmp_path):
-    for name in shipped():
-        for variant in variants_of(name):
-            recipe = load_recipe(f"{name}:{variant}", data=tmp_path)
-            assert recipe.name == f"{name}-{variant}"
-            if "small" in variants_of(name) and variant not in ("small", "dictionary"):
-                load_recipe(f"{name}:small+{variant}", data=tmp_path)
 
 
 def test_rows_of_the_papers_have_a_name_and_their_numbers():

@@ -116,7 +116,9 @@ def test_departures_are_listed():
 def test_names_of_corpora_and_models_are_known(tmp_path):
     """A misspelled OPUS or hub name is found here, not after hours of downloads."""
     for name in shipped():
-        for label in (name, *(f"{name}:{variant}" for variant in variants_of(name))):
+        variants = variants_of(name)
+        small = [f"small+{one}" for one in variants if "small" in variants and one not in ("small", "dictionary")]
+        for label in (name, *(f"{name}:{variant}" for variant in (*variants, *small))):
             recipe = load_recipe(label, data=tmp_path)
             corpora = [*recipe.corpora, *(c for stage in recipe.stages for c in stage.corpora or ())]
             for corpus in corpora:

@@ -14,7 +14,6 @@ from msdc.bench.quickstart import weight_bytes
 from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.model_card import license_of
-from msdc.errors import InputError
 
 TEXTS = ["A cat sleeps.", "Wo ist der Bahnhof?", ""]
 
@@ -78,10 +77,3 @@ def test_without_a_twin_only_this_package_opens_it(tiny_tree, tmp_path):
     student = distill({**tiny_tree, "stages": [stage], "stock_twin": False}, tmp_path / "run").student
     assert not (student / "stock").exists() and "SentenceTransformer" not in (student / "README.md").read_text()
     assert msdc.load_encoder(student).encode(["x"]).shape[0] == 1
-
-
-def test_a_bare_name_is_a_shipped_model_or_refused_with_a_hint():
-    with pytest.raises(InputError, match="no shipped model; did you mean 'msdc-mini'"):
-        msdc.load_encoder("msdc-mimi")
-    with pytest.raises(InputError, match=r"A folder is written ./bert-base, a model of the hub OWNER/bert-base"):
-        msdc.load_encoder("bert-base")

@@ -143,26 +143,6 @@ def test_tensorboard_has_the_rows_of_the_metrics(tiny_tree, tmp_path):
     assert events.Scalars("four/evaluation/heldout_accuracy")
 
 
-@pytest.mark.parametrize("name", ["wandb", "trackio", "mlflow"])
-def test_other_trackers_take_a_run_where_they_are_installed(name, tiny_tree, tmp_path, monkeypatch):
-    pytest.importorskip(name)
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file:{tmp_path / 'mlruns'}")
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # its other stores need a database
-    folder = tmp_path / "run"
-    distill(short(tiny_tree), folder, trackers=[name])
-    distill(short(tiny_tree), folder, True, trackers=[name])
-    assert (folder / "trackers.json").is_file() and (folder / "student").is_dir()
-    if name == "mlflow":
-        import mlflow
-
-        (kept,) = mlflow.search_runs(search_all_experiments=True, output_format="list")  # the resumed run is the same
-        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        last = [row["loss"] for row in rows if "loss" in row][-1]
-        assert last == pytest.approx(next(v for k, v in kept.data.metrics.items() if k.endswith("/loss")), rel=1e-6)
-
-
 def test_a_tracker_that_cannot_open_a_run_is_one_line(tmp_path, monkeypatch):
     def refuse(*facts):
         raise OSError("no login\nfor this place")

@@ -15,8 +15,10 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+import msdc.cli
+from msdc.text import quickstart
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CHANGES = {
@@ -26,15 +28,6 @@ CHANGES = {
 }  # fmt: skip
 # Numbers of time and memory, which no two runs share.
 CLOCK = ("seconds", "steps_per_second", "minutes_per_10000_steps", "peak_mib", "created", "hours")
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a child ended: killed by the harness or by itself, and the write events that it reached."""
-
-    killed: bool
-    failed: bool
-    events: tuple[str, ...]
 
 
 def _changes(event: str, args: tuple, root: str) -> bool:
@@ -55,8 +48,8 @@ def _changes(event: str, args: tuple, root: str) -> bool:
     return relative or any(os.path.abspath(name).startswith(root) for name in names)
 
 
-def run_until(work: Callable[[], object], root: Path, kill_at: int | None = None) -> Ended:
-    """Run `work` in a forked child and kill it before write event `kill_at` (from 0) below `root`; None: never."""
+def run_until(work: Callable[[], object], root: Path, kill_at: int | None = None) -> list[str]:
+    """The write events below `root` of `work`, which is run in a forked child and killed before event `kill_at`."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -84,9 +77,9 @@ def run_until(work: Callable[[], object], root: Path, kill_at: int | None = None
             os._exit(code)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        events = tuple(pipe.read().decode().splitlines())
-    status = os.waitpid(child, 0)[1]
-    return Ended(os.WIFSIGNALED(status), status != 0 and not os.WIFSIGNALED(status), events)
+        events = pipe.read().decode().splitlines()
+    assert os.waitpid(child, 0)[1] == (0 if kill_at is None else signal.SIGKILL), events[-1:]
+    return events
 
 
 def _timeless(value: object) -> object:
@@ -101,21 +94,52 @@ def contents(folder: Path, leave: Callable[[Path], bool] = lambda path: False) -
     `leave` says of a path relative to `folder` that it is not compared.
     """
     found = {}
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        name = path.relative_to(folder)
-        if leave(name):
-            continue
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and not leave(p.relative_to(folder))):
         raw = path.read_bytes()
         if path.suffix == ".json":
             raw = json.dumps(_timeless(json.loads(raw))).encode()
         elif path.suffix == ".jsonl":
             raw = "\n".join(json.dumps(_timeless(json.loads(line))) for line in raw.splitlines()).encode()
-        found[str(name)] = hashlib.sha256(raw).hexdigest()
+        found[str(path.relative_to(folder))] = hashlib.sha256(raw).hexdigest()
     return found
 
 
-def windows(count: int, sample: int | None) -> list[int]:
-    """Numbers of the events to be killed at: all, or `sample` of them, evenly spread, with the first and the last."""
-    if sample is None or sample >= count:
-        return list(range(count))
-    return sorted({round(i * (count - 1) / (sample - 1)) for i in range(sample)})
+def no_clock(name: Path) -> bool:
+    """A student's card tells how long the run took, reports have seconds, the teacher's cache is a cache."""
+    return name.parts[0] == "guides" or name.parts[-2:] == ("student", "README.md") or name.name in (
+        "report.html", "table.md")  # fmt: skip
+
+
+def differences(expected: dict, got: dict) -> list[str]:
+    """Names that are missing, new, or of other content."""
+    return sorted(name for name in expected.keys() | got.keys() if expected.get(name) != got.get(name))
+
+
+def verb(*words: object) -> None:
+    """The command line in this process, without its handler of errors."""
+    msdc.cli.msdc.main([str(word) for word in words], standalone_mode=False)
+
+
+def stage(name: str, **changes) -> dict:
+    common = {"name": name, "train": "student", "guide": "teacher", "objective": "multilingual_mse", "batch": 8}
+    return {**common, "max_length": 20, "learning_rate": 1e-3, "evaluate_every": 2, **changes}
+
+
+def recipe_tree(root: Path, teacher: Path, **changes) -> dict:
+    """A tiny recipe whose stage stops early (nothing improves after its first validation), with a report."""
+    return {
+        "name": "tiny",
+        "teacher": str(teacher),
+        "assistant": {"vocabulary": {"train": 500, "sentences_per_language": 60}, "rows": "cooccurrence",
+                      "max_length": 20},
+        "student": {"bottleneck": 8, "unit": 1, "repeats": 2, "max_length": 20, "dropout": 0.1},
+        "corpora": [{"path": str(quickstart.PARALLEL), "languages": ["de", "es"], "limit": 16}],
+        "heldout": {"pairs": 3, "share": 0.1},
+        "threads": 1,
+        "precision": "float32",
+        "cache": str(root / "guides"),
+        "report": [str(quickstart.GRADED_PAIRS)],
+        "stages": [stage("one", train="assistant", steps=2),
+                   stage("two", epochs=12, patience=1, learning_rate=1e-12)],
+        **changes,
+    }  # fmt: skip

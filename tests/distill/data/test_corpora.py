@@ -5,13 +5,12 @@ import csv
 import gzip
 import io
 import json
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from msdc.distill.data.corpora import BY_KIND, ONE_LANGUAGE, find_reader, open_corpora, open_corpus
+from msdc.distill.data.corpora import BY_KIND, ONE_LANGUAGE, open_corpora, open_corpus
 from msdc.distill.recipe import KINDS, Corpus
 from msdc.errors import InputError
 
@@ -248,27 +247,6 @@ def test_labelled_pairs_become_triples(tmp_path):
     assert source.bad == 1 and "no entailment or no contradiction" in source.first_bad
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "reader"),
-    [
-        ("a.en-de.tsv.gz", "auto", "read_table"),
-        ("a.tsv", "triples", "read_table"),
-        ("a.txt.gz", "auto", "read_text"),
-        ("a.txt", "pairs", "read_table"),
-        ("a.tsv", "text", "read_text"),
-        ("a.po", "pairs", "read_gettext"),
-        ("a.mo.txt", "gettext", "read_gettext"),
-        ("a.po", "dictionary", "read_dictionary"),
-        ("a.parquet", "nli", "read_nli"),
-        ("a.csv", "scored", "read_scored"),
-        ("a.csv", "text", "read_table"),
-        ("a.tmx.gz", "pairs", "read_tmx"),
-    ],
-)
-def test_kind_and_suffix_choose_the_reader(name, kind, reader):
-    assert find_reader(Path(name), kind).__name__ == reader
-
-
 def test_the_kinds_of_the_schema_are_those_of_the_readers():
     assert set(KINDS) == {"auto", "pairs", *ONE_LANGUAGE, *BY_KIND}
 
@@ -281,11 +259,6 @@ def test_the_language_is_in_the_name_of_the_file(tmp_path, name):
     path = made(tmp_path / name, "A cat.\tEine Katze.\n  A   dog.\tEin Hund.\n")
     found = [("A cat.", "Eine Katze.", "de"), ("A dog.", "Ein Hund.", "de")]
     assert rows(path=path) == rows(path=path, languages=["de"]) == found
-
-
-def test_gzip_bom_and_windows_line_ends(tmp_path):
-    path = made(tmp_path / "set.en-fr.tsv.gz", gzip.compress("\ufeffA cat.\tUn chat.\r\nYes.\tOui.\r\n".encode()))
-    assert rows(path=path) == [("A cat.", "Un chat.", "fr"), ("Yes.", "Oui.", "fr")]
 
 
 def test_limit_and_longest_sentence(tmp_path):

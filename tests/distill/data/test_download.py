@@ -1,11 +1,15 @@
 """OPUS over a real HTTP server on the loopback, the hub by its own cache; what a run downloads is recorded."""
 
+import functools
 import hashlib
+import http.server
+import io
 import json
 import shutil
+import threading
+import zipfile
 
 import pytest
-from opus_server import opus, write_zip  # noqa: F401 (a fixture)
 
 from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
@@ -17,7 +21,32 @@ from msdc.encoders.folder import locate_model
 from msdc.errors import InputError
 
 
-def test_opus_pair_is_fetched_once_and_read(opus):  # noqa: F811
+@pytest.fixture
+def opus(tmp_path, monkeypatch):
+    """A loopback server laid out as OPUS is; yields its folder."""
+    folder = tmp_path / "served"
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    base = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setattr(remote, "OPUS_URL", base + "/OPUS-{name}/{version}/moses/{pair}.txt.zip")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    moses = folder / "OPUS-Talks" / "v1" / "moses"
+    moses.mkdir(parents=True)
+    yield moses
+    server.shutdown()
+    server.server_close()
+
+
+def write_zip(path, files):
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    path.write_bytes(data.getvalue())
+
+
+def test_opus_pair_is_fetched_once_and_read(opus):
     write_zip(
         opus / "de-en.txt.zip", {"Talks.de-en.en": "Yes.\nNo.\n", "Talks.de-en.de": "Ja.\nNein.\n", "README": "x"}
     )
@@ -31,7 +60,7 @@ def test_opus_pair_is_fetched_once_and_read(opus):  # noqa: F811
         (opus / "de-en.txt.zip").unlink(missing_ok=True)
 
 
-def test_opus_names_that_are_not_there_or_not_archives(opus):  # noqa: F811
+def test_opus_names_that_are_not_there_or_not_archives(opus):
     with pytest.raises(InputError, match="cannot be fetched"):
         open_corpus(Corpus(opus="Talks/v9", languages=["de"]))
     (opus / "en-fr.txt.zip").write_bytes(b"not a zip")
@@ -44,16 +73,12 @@ def test_opus_names_that_are_not_there_or_not_archives(opus):  # noqa: F811
         open_corpus(Corpus(opus="Talks", languages=["nl"]))
 
 
-def test_an_opus_pair_that_is_not_there_is_skipped_with_a_warning(opus, capsys):  # noqa: F811
+def test_an_opus_pair_that_is_not_there_is_skipped_with_a_warning(opus, capsys, monkeypatch):
     write_zip(opus / "de-en.txt.zip", {"Talks.de-en.en": "Yes.\n", "Talks.de-en.de": "Ja.\n"})
     (source,) = open_corpus(Corpus(opus="Talks/v1", languages=["de", "tr"]))
     assert source.language == "de"
     assert "warning: OPUS corpus Talks/v1 en-tr: cannot be fetched" in capsys.readouterr().err
-
-
-def test_an_opus_server_that_does_not_answer_is_an_error(opus, monkeypatch):  # noqa: F811
-    write_zip(opus / "de-en.txt.zip", {"Talks.de-en.en": "Yes.\n", "Talks.de-en.de": "Ja.\n"})
-    open_corpus(Corpus(opus="Talks/v1", languages=["de"]))
+    # A server that does not answer at all is an error.
     monkeypatch.setattr(remote, "OPUS_URL", "http://127.0.0.1:9/{name}/{version}/{pair}")
     with pytest.raises(InputError, match="en-tr: cannot be fetched"):
         open_corpus(Corpus(opus="Talks/v1", languages=["de", "tr"]))
@@ -76,7 +101,7 @@ def sha(text):
 
 
 @pytest.fixture
-def talks(opus):  # noqa: F811
+def talks(opus):
     english = "".join(f"Sentence number {n}.\n" for n in range(40))
     german = "".join(f"Satz Nummer {n}.\n" for n in range(40))
     write_zip(opus / "de-en.txt.zip", {"Talks.de-en.en": english, "Talks.de-en.de": german})

@@ -35,15 +35,6 @@ def test_first_in_first_out(size: int, batches: list[int]) -> None:
             assert bank.bank_KD[int(bank.pointer), 0].item() == oracle[0]
 
 
-def test_default_size_and_memory() -> None:
-    bank = MemoryBank(width=4)
-    assert bank.bank_KD.shape == (65_536, 4)
-    assert bank.bank_KD.dtype == torch.float32
-    assert not list(bank.parameters())
-    assert len(bank) == 0
-    assert bank.vectors().shape == (0, 4)
-
-
 def test_state_goes_on_where_it_was(tmp_path: Path) -> None:
     batches = [torch.randn(n, 3, generator=torch.Generator().manual_seed(n)) for n in (4, 5, 6, 7, 3)]
     straight, before = MemoryBank(3, 10), MemoryBank(3, 10)
@@ -59,15 +50,6 @@ def test_state_goes_on_where_it_was(tmp_path: Path) -> None:
     for name, value in straight.state_dict().items():
         assert torch.equal(value, resumed.state_dict()[name]), name
     assert set(straight.state_dict()) == {"bank_KD", "pointer", "filled"}
-
-
-def test_state_through_safetensors_and_inside_a_module() -> None:
-    from safetensors.torch import load, save
-
-    outer, other = torch.nn.ModuleDict({"bank": MemoryBank(2, 4)}), torch.nn.ModuleDict({"bank": MemoryBank(2, 4)})
-    outer["bank"].push(torch.arange(6.0).view(3, 2))
-    other.load_state_dict(load(save(outer.state_dict())))
-    assert torch.equal(other["bank"].vectors(), outer["bank"].vectors())
 
 
 @pytest.mark.parametrize(("pointer", "filled"), [(4, 4), (-1, 4), (2, 1), (0, 3), (0, 5), (0, -1)])
@@ -125,18 +107,12 @@ def test_every_objective_is_registered_with_its_source() -> None:
         if inspect.isfunction(getattr(objectives, name))
         and name not in ("find_objective", "layer_subset", "domain_prototypes")
     }
-    mse, metakd = objectives.OBJECTIVES["multilingual_mse"], objectives.OBJECTIVES["metakd"]
-    assert mse.inputs == ("teacher_source_BD", "student_source_BD", "student_target_BD")
-    assert (mse.optional, mse.options) == (("teacher_target_BD",), ("reduction",))
-    assert (metakd.optional, metakd.options) == (("teacher_states_BLH", "student_states_BLH"), ("own_share",))
 
 
 def test_unknown_objective_lists_the_known_ones() -> None:
     with pytest.raises(InputError) as caught:
         objectives.find_objective("multilingual_msse")
-    for name in objectives.OBJECTIVES:
-        assert name in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert all(name in str(caught.value) for name in objectives.OBJECTIVES)
 
 
 def test_calls_by_name() -> None:
@@ -157,17 +133,3 @@ def test_optional_inputs_are_used_where_given() -> None:
     assert objective(batch).item() == 1.0
     assert objective({**batch, "teacher_target_BD": zeros}).item() == 0.0
     assert objective({**batch, "teacher_target_BD": None}).item() == 1.0
-
-
-def test_the_generative_names_fix_their_task() -> None:
-    batch = {
-        "logits_BV": torch.randn(2, 5, generator=torch.Generator().manual_seed(0)),
-        "masked_token_B": torch.tensor([1, 2]),
-        "masked_here_B": torch.tensor([True, False]),
-        "partner_ids_BT": torch.tensor([[3, 4], [0, 1]]),
-        "partner_mask_BT": torch.ones(2, 2),
-    }
-    for name, task in (("unified_generative", "ugt"), ("xtr", "xtr"), ("smlm", "smlm")):
-        direct = objectives.unified_generative(**batch, task=task)
-        assert torch.equal(objectives.find_objective(name)(batch), direct)
-    assert len({objectives.find_objective(name)(batch).item() for name in ("unified_generative", "xtr", "smlm")}) == 3

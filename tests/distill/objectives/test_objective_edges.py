@@ -19,23 +19,6 @@ def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> to
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
-def test_perfect_student_has_no_loss() -> None:
-    teacher = normal(4, 5)
-    assert objectives.multilingual_mse(teacher, teacher, teacher).item() == 0
-    assert objectives.kd(teacher, teacher).item() == 0
-    assert objectives.multilingual_contrastive(teacher, teacher, teacher).item() == pytest.approx(0, abs=1e-15)
-    assert objectives.sentence_similarity(teacher, teacher).item() == 0
-    states = normal(4, 2, 3)
-    assert objectives.pkd(states, 3 * states).item() == pytest.approx(0, abs=1e-15)
-    assert objectives.embedding_alignment(states, states, torch.ones(4, 2)).item() == 0
-
-
-def test_eq_4_uses_the_guides_own_target_vectors() -> None:
-    source, target = normal(3, 4), normal(3, 4, seed=1)
-    assert objectives.multilingual_mse(source, source, target, target).item() == 0
-    assert objectives.multilingual_mse(source, source, target).item() > 0
-
-
 # --- equal sentences
 
 
@@ -54,17 +37,6 @@ def test_equal_sentences_are_positive_for_hard_labels() -> None:
     assert named.item() == pytest.approx(loss.item(), rel=1e-12)
     apart = objectives.multilingual_contrastive(noisy, source, target, labels="hard")
     assert apart.item() != pytest.approx(loss.item(), rel=1e-3)
-
-
-def test_a_batch_of_one_sentence_repeated() -> None:
-    row = normal(1, 6).expand(4, 6)
-    batch = math.log(4)
-    assert objectives.multilingual_contrastive(row, row, row, labels="hard").item() == pytest.approx(0, abs=1e-15)
-    assert objectives.contrastive_distillation(row, row, row[:0]).item() == pytest.approx(batch)
-    assert objectives.contrastive_distillation(row, row, row).item() == pytest.approx(math.log(8))
-    assert objectives.supervised_contrastive(row, row, row).item() == pytest.approx(math.log(8))
-    assert objectives.contrastive_cross_entropy(row, row, row).item() == pytest.approx(16 * batch)
-    assert objectives.sentence_alignment(row, row).item() == pytest.approx(8 * batch)
 
 
 # --- vectors without a direction, saturation
@@ -150,12 +122,6 @@ def test_nothing_but_padding(pooled: bool) -> None:
     assert not student.grad.any()
 
 
-def test_full_mask_is_mse_loss() -> None:
-    guide, student = normal(3, 4, 2), normal(3, 4, 2, seed=1)
-    loss = objectives.embedding_alignment(guide, student, torch.ones(3, 4, dtype=torch.bool))
-    assert loss.item() == pytest.approx(torch.nn.functional.mse_loss(student, guide).item(), rel=1e-12)
-
-
 # --- generative tasks
 
 
@@ -173,12 +139,6 @@ def test_repeated_tokens_are_renormalised() -> None:
         assert generative(partner, mask, here=False, logits=elsewhere).item() == pytest.approx(0, abs=1e-12)
         both = torch.tensor([[0.5, 0, 0, 0.25, 0.25, 0]], dtype=torch.float64).log()
         assert generative(partner, mask, here=True, logits=both).item() == pytest.approx(0, abs=1e-12)
-
-
-def test_masked_token_inside_the_translation() -> None:
-    """Its share of the translation's half is added to its own half: 1/2 + 1/4 and 1/4."""
-    exact = torch.tensor([[0.75, 0, 0, 0, 0.25, 0]], dtype=torch.float64).log()
-    assert generative([0, 4, 0], [1, 1, 1], masked=0, logits=exact).item() == pytest.approx(0, abs=1e-12)
 
 
 def test_translation_of_nothing_but_padding() -> None:
@@ -265,29 +225,8 @@ def test_layer_subset_follows_the_paper() -> None:
     assert [t for t, _ in objectives.layer_subset(12, 6)] == [2, 4, 6, 8, 10]
     assert [t for t, _ in objectives.layer_subset(12, 6, "last")] == [7, 8, 9, 10, 11]
     assert objectives.layer_subset(24, 4) == ((6, 1), (12, 2), (18, 3))
-    for teacher in range(2, 25):
-        for student in range(2, teacher + 1):
-            for how in ("skip", "last"):
-                pairs = objectives.layer_subset(teacher, student, how)
-                assert [s for _, s in pairs] == list(range(1, student))
-                assert sorted({t for t, _ in pairs}) == [t for t, _ in pairs]
-                assert all(1 <= t < teacher for t, _ in pairs)
     for bad in ((12, 1), (4, 6)):
         with pytest.raises(InputError, match="pkd"):
             objectives.layer_subset(*bad)
     with pytest.raises(InputError, match="skip or last"):
         objectives.layer_subset(4, 2, "first")
-
-
-def test_gathered_halves_have_the_gradient_of_the_whole_batch() -> None:
-    """Two processes that gather the batch and each keep a graph of their own rows get the rows of one gradient."""
-    teacher, source, target = normal(6, 4), normal(6, 4, seed=1).requires_grad_(), normal(6, 4, seed=2)
-    (whole,) = torch.autograd.grad(objectives.multilingual_contrastive(teacher, source, target), source)
-    halves = []
-    for mine in (slice(0, 3), slice(3, 6)):
-        local = source.detach()[mine].clone().requires_grad_()
-        gathered = [source.detach()[:3], source.detach()[3:]]
-        gathered[mine.start // 3] = local
-        loss = objectives.multilingual_contrastive(teacher, torch.cat(gathered), target)
-        halves.append(torch.autograd.grad(loss, local)[0])
-    assert torch.allclose(torch.cat(halves), whole, rtol=1e-12, atol=1e-14)

@@ -14,19 +14,15 @@ from msdc.errors import InputError
 
 @pytest.fixture
 def tree(tiny_recipe_tree) -> dict:
-    student = tiny_recipe_tree["student"] | {"dropout": 0.0}
-    return tiny_recipe_tree | {"student": student, "stages": [tiny_recipe_tree["stages"][3] | {"steps": 6}]}
+    # One layer and one objective: what is compiled costs most of the time.
+    student = tiny_recipe_tree["student"] | {"dropout": 0.0, "repeats": 1}
+    stage = tiny_recipe_tree["stages"][3] | {"steps": 4, "objective": "multilingual_mse", "source_share": 0.0}
+    return tiny_recipe_tree | {"student": student, "stages": [stage]}
 
 
-# The errors are those of a few steps of Adam, which divides by the size of the gradient: rounding of small gradients
-# moves a weight by up to the learning rate (1e-3) a step. bfloat16 rounds to 8 bits, float32 to 24.
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")
-@pytest.mark.parametrize(
-    ("precision", "rtol", "atol"),
-    [("float32", 1e-3, 1e-4), pytest.param("bfloat16", 2e-2, 8e-3, marks=pytest.mark.slow)],
-)
-def test_a_compiled_student_learns_the_same(tree, tmp_path, precision, rtol, atol):
-    tree = tree | {"precision": precision}
+def test_a_compiled_student_learns_the_same(tree, tmp_path):
+    """The errors are those of a few steps of Adam, which divides by the size of the gradient."""
     compiled: list[bool] = []
     true_compile = torch.nn.Module.compile
 
@@ -44,7 +40,7 @@ def test_a_compiled_student_learns_the_same(tree, tmp_path, precision, rtol, ato
     expected, got = load_file(plain.student / "model.safetensors"), load_file(other.student / "model.safetensors")
     assert any(not torch.equal(expected[name], start[name]) for name in expected)
     for name in expected:
-        torch.testing.assert_close(got[name], expected[name], rtol=rtol, atol=atol, msg=name)
+        torch.testing.assert_close(got[name], expected[name], rtol=1e-3, atol=1e-4, msg=name)
 
 
 def test_without_a_compiler_it_says_so(tree, tmp_path, monkeypatch):
