@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import onnx
@@ -13,7 +11,6 @@ from refusals import one_line
 
 from msdc.errors import MsdcError
 from msdc.export.bundle import load_bundle
-from msdc.export.executorch.program import read_pte
 from msdc.export.golden import read_golden
 from msdc.export.inspect import inspect_file, inspect_path
 from msdc.export.manifest import MANIFEST_FILE, check_files, list_files, read_manifest, write_manifest
@@ -90,35 +87,6 @@ def damage(data: bytes, generator: np.random.Generator) -> bytes:
         number = 2**32 - 1 if kind == 3 else int(generator.integers(0, 2**31))
         changed[at : at + 4] = number.to_bytes(4, "little")
     return bytes(changed)
-
-
-def test_damage_in_a_resealed_program(copy, tmp_path):
-    """With recomputed hashes: a program is run in a child of the loading process, and may crash there.
-
-    The loading process itself is a child of this test and must end by itself. More programs, and those known to
-    crash ExecuTorch: test_program_origin.py.
-    """
-    data = (copy / "model.pte").read_bytes()
-    head = read_pte(copy / "model.pte").flatbuffer_bytes
-    generator = np.random.default_rng(1)
-    folders = []
-    for number in range(2):
-        folder = tmp_path / f"b{number}"
-        shutil.copytree(copy, folder)
-        (folder / "model.pte").write_bytes(damage(data[:head], generator) + data[head:])
-        reseal(folder)
-        folders.append(str(folder))
-    code = (
-        "import sys\nfrom msdc.export.bundle import load_bundle\nfrom msdc.export.inspect import inspect_path\n"
-        "from msdc.errors import MsdcError\n"
-        "calls = [lambda folder=folder: load_bundle(folder, 'executorch') for folder in sys.argv[1:]]\n"
-        "for call in (*calls, lambda: inspect_path(sys.argv[1])):\n"
-        "    try: call(); print('read')\n"
-        "    except MsdcError as error: print('refused', str(error)[:80])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code, *folders], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, (done.returncode, done.stdout[-500:], done.stderr[-500:])
-    assert len(done.stdout.strip().splitlines()) == 3 and "refused" in done.stdout
 
 
 def test_program_that_is_not_what_the_manifest_says(copy):

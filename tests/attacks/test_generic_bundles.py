@@ -57,19 +57,6 @@ def test_tampered_tokenizers(copy, core_library):
         assert refused.value.status == 2 and "\n" not in refused.value.line
 
 
-def test_truncated_programs(copy):
-    for runtime in read_manifest(copy).runtimes:
-        path = copy / read_manifest(copy).program_files(runtime)[0]
-        whole = path.read_bytes()
-        for raw in (whole[: len(whole) // 2], b""):
-            path.write_bytes(raw)
-            reseal(copy)
-            assert path.name in one_line(lambda: load_bundle(copy, runtime=runtime))  # noqa: B023
-        path.write_bytes(whole)
-        reseal(copy)
-        load_bundle(copy, runtime=runtime)
-
-
 def test_a_manifest_that_tells_of_another_way(copy):
     """Methods and inputs are those of the program, whatever the manifest says of prompts and styles."""
     includes = read_manifest(copy).include_prompt

@@ -63,14 +63,13 @@ def test_wheel_download(hostile, tmp_path, monkeypatch):
     assert ran(hostile) == ""
 
 
-VERBS = {
-    "encode STUDENT one": True,
-    "compare BUNDLE one two": True,
-    "search lines.txt one --model STUDENT": True,
-    "inspect BUNDLE": True,
-    "bench BUNDLE --device python --runs 2 --warmup 0 --lengths 4": True,
-    "doctor": False,  # something may be missing here
-}
+VERBS = (
+    "encode STUDENT one",
+    "compare BUNDLE one two",
+    "search lines.txt one --model STUDENT",
+    "inspect BUNDLE",
+    "bench BUNDLE --device python --runs 2 --warmup 0 --lengths 4",
+)
 DRIVER = """
 import sys
 from msdc.cli import main
@@ -89,10 +88,8 @@ def test_verbs(hostile, tiny_bundle, tiny_student):
     command = [sys.executable, "-P", "-c", DRIVER, *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert ran(hostile) == "", done.stderr
-    codes = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("ENDED")]
-    assert len(codes) == len(VERBS), done.stderr
     # Every one of them reached its work.
-    assert all(code == "0" for code, works in zip(codes, VERBS.values(), strict=True) if works), done.stderr
+    assert done.stdout.count("ENDED 0") == len(VERBS), done.stderr
 
 
 def test_programs_of_relative_path_entries_are_not_found(hostile, monkeypatch):

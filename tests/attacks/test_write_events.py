@@ -76,13 +76,14 @@ def sample(count):
     return lambda events: sorted({round(i * (len(events) - 1) / (count - 1)) for i in range(count)})
 
 
-# What was lost once: before the recipe is written, between the student and result.json, inside a copy into its final
-# place (a named student, a stage that a sweep takes over).
+# What was lost once: before the recipe is written, between the student and result.json, after the checkpoint at which
+# a stage stopped early, inside a copy into its final place (a named student, a stage that a sweep takes over).
 ONCE_LOST = {
     "patience": lambda events: [
         first(events, "os.rename .recipe.yaml"),
         first(events, "open .result.json", "os.rename .student"),
         first(events, "remove step-", "os.rename .done.json"),
+        max(n for n, event in enumerate(events) if "os.rename .done.json" in event),
     ],
     "named student": lambda events: [first(events, "open config.json", "os.mkdir .student-start")],
     "sweep": lambda events: [

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -158,24 +155,18 @@ NUMBERS = {"entailment": 0, "neutral": 1, "contradiction": 2, "-": -1}
 def write_table(folder, form: str) -> Path:
     """The pairs, among other columns, as people have them."""
     path = folder / f"pairs.{form}"
-    if form.startswith("csv"):
-        path = folder / "pairs.csv"
+    if form == "csv":
         with open(path, "w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(["id", "sentence1", "sentence2", "gold_label"])
             writer.writerows([i, premise, hypothesis, label] for i, (label, premise, hypothesis) in enumerate(PAIRS))
-    elif form == "parquet":
-        columns = {"premise": [p for _, p, _ in PAIRS], "hypothesis": [h for *_, h in PAIRS]}
-        pq.write_table(pa.table(columns | {"label": [NUMBERS[label] for label, *_ in PAIRS]}), path)
     else:
         lines = [{"label": NUMBERS[a], "premise": b, "hypothesis": c, "genre": "x"} for a, b, c in PAIRS]
-        opened = gzip.open if form.endswith("gz") else open
-        with opened(path, "wt", encoding="utf-8") as file:
-            file.writelines(json.dumps(line) + "\n" for line in lines)
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return path
 
 
-@pytest.mark.parametrize("form", ["csv", "jsonl", "jsonl.gz", "parquet"])
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_labelled_pairs_in_tables(tmp_path, form):
     path = write_table(tmp_path, form)
     (source,) = open_corpora((Corpus(path=str(path), kind="nli-pairs"),))

@@ -5,7 +5,6 @@ The children are forked after the imports, so that ten kills cost seconds; nothi
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -118,26 +117,3 @@ def test_a_run_folder_is_never_silently_reused(recipe, tiny_tree, tmp_path):
         distill(recipe, folder)
     with pytest.raises(InputError, match=r"started with another recipe: seed: 1 then, 2 now\. Resume with"):
         distill({**tiny_tree, "seed": 2}, folder, True)
-
-
-def test_killed_after_the_checkpoint_that_stopped_early(tiny_tree, tmp_path, monkeypatch):
-    """The stop is part of the state: a resumed run does not train past it."""
-    monkeypatch.setattr("msdc.distill.training.trainer.CHECKPOINT_SECONDS", 0.0)
-    # Nothing improves after the first validation.
-    tiny_tree["stages"] = [{**tiny_tree["stages"][0], "learning_rate": 1e-12, "epochs": 6, "patience": 1}]
-    tiny_tree["stages"][0].pop("steps", None)
-    tiny_tree["stages"][0]["evaluate_every"] = 2
-    recipe = parse_recipe(tiny_tree, "tiny")
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    assert in_child(recipe, whole, None, False) == 0
-    steps = [json.loads(line).get("step", 0) for line in (whole / "metrics.jsonl").read_text().splitlines()]
-    with monkeypatch.context() as patch:
-        patch.setattr("msdc.distill.run.save_student", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
-        patch.setattr("msdc.distill.run_folder.StageFolder.finish", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-        assert in_child(recipe, broken, None, False) == signal.SIGKILL
-    (stage,) = (broken / "stages").iterdir()
-    assert list((stage / "checkpoints").glob("step-*.pt")) and not (stage / "done.json").exists()
-    assert in_child(recipe, broken, None, True) == 0
-    after = [json.loads(line).get("step", 0) for line in (broken / "metrics.jsonl").read_text().splitlines()]
-    assert max(after) == max(steps)
-    assert same_weights(next(whole.glob("stages/*/model")), next(broken.glob("stages/*/model")))

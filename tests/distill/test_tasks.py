@@ -16,13 +16,10 @@ from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.data import Row
 from msdc.distill.data.batches import Batch
-from msdc.distill.data.corpora import open_corpora
-from msdc.distill.data.stream import TextStream
 from msdc.distill.objectives import MemoryBank, find_objective, sentence_similarity
-from msdc.distill.recipe import Corpus, HeldOut, Stage
+from msdc.distill.recipe import Stage
 from msdc.distill.tasks import make_task
 from msdc.distill.tasks.generative import GenerativeTask, inside, mask_many, mask_one
-from msdc.distill.tasks.hidden_states import prototypes
 from msdc.distill.tasks.sentence import encode_sides
 from msdc.distill.teacher_cache import CachedTeacher
 from msdc.encoders.encoder import load_encoder
@@ -149,20 +146,6 @@ def test_states_of_the_guide_come_from_the_store(tiny_teacher, tmp_path):
     assert CachedTeacher(plain, tmp_path, 20).outputs(texts).states_NLH is None
 
 
-def test_prototypes_are_mean_directions_by_corpus(tiny_teacher, tmp_path):
-    for name in ("one", "two"):
-        (tmp_path / f"{name}.txt").write_text("".join(f"{name} sentence {i}\n" for i in range(30)))
-    sources = open_corpora(tuple(Corpus(path=str(tmp_path / f"{n}.txt")) for n in ("one", "two")))
-    stream = TextStream(sources, 1, HeldOut(share=0.1))
-    guide = CachedTeacher(load_encoder(tiny_teacher), tmp_path / "cache", 20)
-    found = prototypes(stream, guide)
-    for number, source in enumerate(sources):
-        texts = [row.source for row in source.read() if not stream.is_heldout(row.source)]
-        mean = guide.vectors(texts)
-        mean /= np.linalg.norm(mean, axis=1, keepdims=True)
-        np.testing.assert_allclose(found[number].numpy(), mean.mean(0), atol=1e-5)
-
-
 def plain_recipe(tiny_teacher, parallel_tsv, tmp_path, objective, **more) -> dict:
     """A student of another width than its teacher, on plain text of two domains."""
     sentences = [line.split("\t")[0] for line in parallel_tsv.read_text(encoding="utf-8").splitlines()[1:160]]
@@ -235,19 +218,6 @@ def test_a_step_of_one_side_has_the_objectives_that_need_one():
     # Its teacher vectors are negatives of the next step.
     task.after_step()
     assert len(task.bank) == 7
-
-
-def test_supervised_stage_reads_labelled_pairs(tiny_teacher, parallel_tsv, tmp_path):
-    (tmp_path / "nli.tsv").write_text(
-        "".join(
-            f"{label}\ta man number {i} walks\tsentence {label} {i}\n"
-            for i in range(60)
-            for label in ("neutral", "entailment", "contradiction")
-        )
-    )
-    tree = plain_recipe(tiny_teacher, parallel_tsv, tmp_path, "supervised_contrastive", guide=None)
-    tree["stages"][0]["corpora"] = [{"path": str(tmp_path / "nli.tsv"), "kind": "nli"}]
-    assert distill(tree, tmp_path / "run").student.is_dir()
 
 
 def test_states_need_a_guide_and_enough_layers(tiny_teacher, parallel_tsv, tmp_path):

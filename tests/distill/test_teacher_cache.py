@@ -28,13 +28,6 @@ def test_equal_to_the_encoder_and_computed_once(guide, monkeypatch):
     assert calls == []
 
 
-def test_another_process_reads_what_the_first_wrote(guide, tiny_teacher, tmp_path):
-    first = guide.vectors(TEXTS)
-    other = CachedTeacher(load_encoder(tiny_teacher), tmp_path / "cache", 20)
-    assert other.store.count == 3
-    np.testing.assert_array_equal(other.vectors(TEXTS), first)
-
-
 @pytest.fixture(scope="module")
 def filled(tiny_teacher, tmp_path_factory):
     """A store of three blocks (the encoder is opened once), and what it answers."""

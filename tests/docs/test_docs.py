@@ -127,20 +127,6 @@ def test_figures_of_the_readme_are_in_the_linked_pages():
     assert checked >= 8
 
 
-def test_tatoeba_is_quoted_as_measured_and_no_pair_is_in_the_training_text():
-    page = (ROOT / "docs/results/msdc-mini.md").read_text(encoding="utf-8")
-    card = (ROOT / "msdc/models/msdc-mini/README.md").read_text(encoding="utf-8")
-    for code in ("de", "es"):
-        row, unseen = (
-            re.search(rf"^\| tatoeba/{code}{found} \| [^|]+ \| ([^|]+) \| [^|]+ \| (\d+) \|", page, re.MULTILINE)
-            for found in ("", ", unseen pairs")
-        )
-        quoted = re.search(rf"^\| Tatoeba .* {code} \| [^|]*\| ([^|]+) \|", card, re.MULTILINE)
-        assert row and unseen and quoted
-        assert quoted[1] == row[1] and unseen.groups() == row.groups(), f"{code}: the page has {row[1]}"
-    assert "holds no sentence of these sets" in (ROOT / "README.md").read_text(encoding="utf-8")
-
-
 def test_results_are_listed_and_say_where_they_come_from():
     index = (ROOT / "docs/results/README.md").read_text(encoding="utf-8")
     for page in ROOT.glob("docs/results/**/*.md"):

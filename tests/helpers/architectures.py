@@ -11,7 +11,8 @@ VOCABULARY = 120
 EOS = 2
 
 
-def _configs(hidden: int, layers: int):
+def configurations(hidden: int, layers: int):
+    """Makers of models with random weights, by architecture."""
     import transformers as T
 
     c = {"vocab_size": VOCABULARY, "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": 4,
@@ -58,7 +59,7 @@ def architecture_modules(name: str, hidden: int = 64, layers: int = 2, seed: int
         bag = type("StaticEmbedding", (torch.nn.Module,), {"forward": _look_up})()
         bag.embedding = torch.nn.EmbeddingBag(VOCABULARY, hidden)
         return [bag, Normalize()]
-    body = _configs(hidden, layers)[name]().eval()
+    body = configurations(hidden, layers)[name]().eval()
     with torch.no_grad():
         for parameter in body.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.05)
@@ -109,7 +110,7 @@ def save_bert_like(folder: Path, name: str) -> Path:
     torch.manual_seed(0)
     body = folder.with_name(f"{folder.name}-body")
     body.mkdir(parents=True)
-    _configs(64, 2)[name]().save_pretrained(body)
+    configurations(64, 2)[name]().save_pretrained(body)
     write_wordpiece(body)
     SentenceTransformer(
         modules=[Transformer(str(body), max_seq_length=40), Pooling(64, "mean"), Normalize()], device="cpu"

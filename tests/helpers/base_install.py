@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import subprocess
-import sys
 import tomllib
 import venv
 from collections.abc import Iterable, Sequence
@@ -68,60 +67,35 @@ def _write_metadata(site: Path) -> None:
 
 @dataclass(frozen=True)
 class BaseInstall:
-    """The environment, and a cache of its own."""
+    """The environment's folder."""
 
     folder: Path
 
-    @property
-    def python(self) -> Path:
-        """Its interpreter."""
-        return self.folder / "bin" / "python"
+    def run(self, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+        """`msdc WORDS...` in the folder `cwd`, as the installed script runs it; it ends with code 0."""
+        return self.call([str(self.folder / "bin" / "msdc"), *words], cwd)
 
-    @property
-    def environment(self) -> dict[str, str]:
-        """Variables of its processes: a cache of its own, no hub, no path from outside."""
-        kept = {
-            name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "MSDC_", "VIRTUAL"))
-        }
-        return kept | {
-            "XDG_CACHE_HOME": str(self.folder / "cache"),
-            "HF_HUB_OFFLINE": "1",
-            "OMP_NUM_THREADS": "1",
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
-
-    def run(
-        self, *words: str, cwd: Path, stdin: str | None = None, code: int | None = 0, timeout_s: float = 300
-    ) -> subprocess.CompletedProcess[str]:
-        """`msdc WORDS...` in the folder `cwd`, as the installed script runs it."""
-        return self.call([str(self.folder / "bin" / "msdc"), *words], cwd, stdin, code, timeout_s)
-
-    def script(self, source: str, cwd: Path, code: int | None = 0) -> subprocess.CompletedProcess[str]:
+    def script(self, source: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         """Python source in the folder `cwd`."""
-        return self.call([str(self.python), "-c", source], cwd, None, code, 300)
+        return self.call([str(self.folder / "bin" / "python"), "-c", source], cwd)
 
-    def call(
-        self, command: Sequence[str], cwd: Path, stdin: str | None, code: int | None, timeout_s: float
-    ) -> subprocess.CompletedProcess[str]:
-        """A program with the environment's variables; its exit code is `code`, unless that is None."""
+    def call(self, command: Sequence[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+        """A program with the environment's variables: a cache of its own, no hub, no path from outside."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "MSDC_", "VIRTUAL"))}
+        own = {"XDG_CACHE_HOME": str(self.folder / "cache"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1",
+               "PYTHONDONTWRITEBYTECODE": "1"}  # fmt: skip
         done = subprocess.run(
-            command, cwd=cwd, env=self.environment, input=stdin or "", capture_output=True, text=True,
-            timeout=timeout_s, check=False,
-        )  # fmt: skip
-        assert code is None or done.returncode == code, (
-            command,
-            done.returncode,
-            done.stdout[-2000:],
-            done.stderr[-2000:],
+            command, cwd=cwd, env=kept | own, input="", capture_output=True, text=True, timeout=300, check=False
         )
+        assert done.returncode == 0, (command, done.returncode, done.stdout[-2000:], done.stderr[-2000:])
         return done
 
 
-def make(folder: Path, extra_requirements: Iterable[str] = ()) -> BaseInstall:
-    """The environment in `folder`, with further requirements if wanted."""
+def make(folder: Path) -> BaseInstall:
+    """The environment in `folder`."""
     venv.create(folder, with_pip=False, symlinks=True)
     (site,) = (folder / "lib").glob("python*/site-packages")
-    for distribution in closure([*project()["dependencies"], *extra_requirements]).values():
+    for distribution in closure(project()["dependencies"]).values():
         _link_distribution(distribution, site)
     (site / "msdc").symlink_to(ROOT / "msdc")
     _write_metadata(site)
@@ -129,7 +103,3 @@ def make(folder: Path, extra_requirements: Iterable[str] = ()) -> BaseInstall:
     script.write_text(f"#!{folder / 'bin' / 'python'}\n{ENTRY}", encoding="utf-8")
     script.chmod(0o755)
     return BaseInstall(folder)
-
-
-if __name__ == "__main__":
-    print(make(Path(sys.argv[1])).folder)

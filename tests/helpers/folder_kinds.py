@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import torch
+from architectures import configurations
 from stock_models import stock_model, write_wordpiece
 
 
@@ -18,54 +19,19 @@ def _transformer(folder: Path, model, roberta: bool = False, max_length: int | N
     return Transformer(str(folder), max_seq_length=max_length, **settings)
 
 
-def _random(model):
-    torch.manual_seed(7)
+# Kinds that are not of the student's families, by name in `architectures`.
+OTHERS = {"mpnet": "mpnet", "modernbert": "modernbert", "deberta": "deberta-v3", "t5": "t5", "instructor": "t5",
+          "qwen3": "qwen3", "gemma3": "embedding-gemma"}  # fmt: skip
+
+
+def _other(name: str):
+    """A tiny random model of a class that is not one of the student's families."""
+    torch.manual_seed(3)
+    model = configurations(32, 2)[name]()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
     return model.eval()
-
-
-def _other(kind: str):
-    """A tiny random model of a class that is not one of the student's families."""
-    import transformers as T
-
-    torch.manual_seed(3)
-    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
-    make = {
-        "mpnet": lambda: T.MPNetModel(T.MPNetConfig(vocab_size=120, max_position_embeddings=42, **shape)),
-        "modernbert": lambda: T.ModernBertModel(
-            T.ModernBertConfig(vocab_size=120, max_position_embeddings=64, pad_token_id=0, bos_token_id=2,
-                               eos_token_id=3, cls_token_id=2, sep_token_id=3, **shape)
-        ),
-        "deberta": lambda: T.DebertaV2Model(
-            T.DebertaV2Config(vocab_size=120, max_position_embeddings=40, relative_attention=True,
-                              pos_att_type=["p2c", "c2p"], **shape)
-        ),
-        "t5": lambda: T.T5EncoderModel(
-            T.T5Config(vocab_size=120, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4)
-        ),
-        "qwen3": lambda: T.Qwen3Model(
-            T.Qwen3Config(vocab_size=120, head_dim=8, num_key_value_heads=2, max_position_embeddings=64, pad_token_id=0,
-                          **shape)
-        ),
-        "gemma3": lambda: T.Gemma3TextModel(
-            T.Gemma3TextConfig(vocab_size=120, head_dim=8, num_key_value_heads=2, max_position_embeddings=64,
-                               use_bidirectional_attention=True, **shape)
-        ),
-    }  # fmt: skip
-    return _random(make[kind]())
-
-
-def _clip():
-    import transformers as T
-
-    text = {"vocab_size": 120, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
-            "num_attention_heads": 4, "max_position_embeddings": 30, "bos_token_id": 2, "eos_token_id": 3,
-            "pad_token_id": 0}  # fmt: skip
-    vision = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4,
-              "image_size": 16, "patch_size": 8}  # fmt: skip
-    return _random(T.CLIPModel(T.CLIPConfig(text_config=text, vision_config=vision, projection_dim=20)))
 
 
 PROMPTS = {"query": "the dog: ", "passage": "house, ", "plain": ""}
@@ -177,14 +143,14 @@ def write_folder(place: Path, kind: str) -> Path:
         settings_of_images = {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 16},
                               "crop_size": {"height": 16, "width": 16}}  # fmt: skip
         (raw / "preprocessor_config.json").write_text(json.dumps(settings_of_images))
-        modules = [_transformer(raw, _clip())]
+        modules = [_transformer(raw, _other("clip-text"))]
     elif kind.startswith("static"):
         modules = [_static(raw, 12 if "truncation" in kind else None), *after]
     else:
         if kind in ("roberta", "distilbert", "albert"):
             model = stock_model(kind)
-        elif kind in ("mpnet", "modernbert", "deberta", "t5", "qwen3", "gemma3", "instructor"):
-            model = _other("t5" if kind == "instructor" else kind)
+        elif kind in OTHERS:
+            model = _other(OTHERS[kind])
         else:
             model = stock_model("bert")
         if kind == "no modules.json":

@@ -8,6 +8,8 @@ import json
 import subprocess
 from pathlib import Path
 
+import sentencepiece
+
 from msdc.files import PACKAGE
 
 CORE = PACKAGE / "export" / "native"
@@ -31,53 +33,31 @@ def seal(manifest: dict) -> str:
     return text.replace(f'"seal": "{"0" * 64}"', f'"seal": "{digest}"', 1)
 
 
-def write_piece_bundle(
-    folder: Path, model: bytes, *, max_length: int = 1 << 20, size: int | None = None, **changes
-) -> Path:
-    """A bundle that holds only a tokenizer."""
-    import sentencepiece
-
+def _write_bundle(folder: Path, file: str, raw: bytes, settings: dict) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "tokenizer.model").write_bytes(model)
-    ids = {"bos_id": 2, "eos_id": 3, "pad_id": 0, "unk_id": 1}
+    (folder / file).write_bytes(raw)
+    manifest = {
+        "format": 1, "seal": "", "name": "tokenizer", "width": 4, "max_length": 1 << 20,
+        "programs": {"executorch": None, "onnx": None},
+        "files": {file: {"sha256": hashlib.sha256(raw).hexdigest(), "bytes": len(raw)}},
+    }  # fmt: skip
+    (folder / "bundle.json").write_text(seal(manifest | settings), encoding="utf-8")
+    return folder
+
+
+def write_piece_bundle(folder: Path, model: bytes, *, size: int | None = None, **changes) -> Path:
+    """A bundle that holds only a SentencePiece model of `size` pieces."""
     if size is None:
-        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        size = processor.get_piece_size()
-    manifest = {
-        "format": 1,
-        "seal": "",
-        "name": "pieces",
-        "width": 4,
-        "max_length": max_length,
-        "vocabulary": size,
-        "tokenizer": {"kind": "sentencepiece", "file": "tokenizer.model", **ids},
-        "programs": {"executorch": None, "onnx": None},
-        "files": {"tokenizer.model": {"sha256": hashlib.sha256(model).hexdigest(), "bytes": len(model)}},
-    }
-    (folder / "bundle.json").write_text(seal(manifest | changes), encoding="utf-8")
-    return folder
+        size = sentencepiece.SentencePieceProcessor(model_proto=model).get_piece_size()
+    tokenizer = {"kind": "sentencepiece", "file": "tokenizer.model", "bos_id": 2, "eos_id": 3, "pad_id": 0, "unk_id": 1}
+    return _write_bundle(folder, "tokenizer.model", model, {"vocabulary": size, "tokenizer": tokenizer} | changes)
 
 
-def write_compiled_bundle(
-    folder: Path, compiled: bytes, *, size: int = 1 << 20, max_length: int = 1 << 20, **changes
-) -> Path:
+def write_compiled_bundle(folder: Path, compiled: bytes, **changes) -> Path:
     """A bundle that holds only a compiled tokenizer.json."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "tokenizer.bin").write_bytes(compiled)
-    ids = {"bos_id": None, "eos_id": None, "pad_id": 0, "unk_id": None}
-    manifest = {
-        "format": 1,
-        "seal": "",
-        "name": "compiled",
-        "width": 4,
-        "max_length": max_length,
-        "vocabulary": size,
-        "tokenizer": {"kind": "tokenizer-json", "file": "tokenizer.json", "compiled": "tokenizer.bin", **ids},
-        "programs": {"executorch": None, "onnx": None},
-        "files": {"tokenizer.bin": {"sha256": hashlib.sha256(compiled).hexdigest(), "bytes": len(compiled)}},
-    }
-    (folder / "bundle.json").write_text(seal(manifest | changes), encoding="utf-8")
-    return folder
+    tokenizer = {"kind": "tokenizer-json", "file": "tokenizer.json", "compiled": "tokenizer.bin",
+                 "bos_id": None, "eos_id": None, "pad_id": 0, "unk_id": None}  # fmt: skip
+    return _write_bundle(folder, "tokenizer.bin", compiled, {"vocabulary": 1 << 20, "tokenizer": tokenizer} | changes)
 
 
 class CoreTokenizer:

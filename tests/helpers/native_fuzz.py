@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import shutil
 import subprocess
@@ -11,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from native_core import CORE, core_sources
-from tiny_models import once
 
+from msdc.bench.toolchain.packages import cached_folder
 from msdc.files import PACKAGE
 
 FUZZ = Path(__file__).resolve().parents[1] / "fuzz"
@@ -34,7 +35,6 @@ def _call(*command: str | Path) -> None:
 
 
 def _build(folder: Path) -> None:
-    folder.mkdir()
     sources = [*core_sources(), RUNNER / "request.cpp", FUZZ / "targets.cpp"]
     objects = [folder / f"{Path(source).stem}.o" for source in sources]
     for source, target in zip(sources, objects, strict=True):
@@ -46,13 +46,17 @@ def _build(folder: Path) -> None:
 
 @functools.cache
 def sanitized() -> Path:
-    """A folder with `core.a`, `counters.o` and `loop`, made by g++ once for all processes of a test run.
+    """A folder with `core.a`, `counters.o` and `loop`, made by g++ and kept until a source changes.
 
-    The objects count basic blocks (`-fsanitize-coverage=trace-pc`): the same number on every machine, unlike a time.
+    Skips the test where there is no compiler.
     """
     if shutil.which("g++") is None:
         pytest.skip("g++ is not installed: apt-get install g++")
-    return once("sanitized", _build)
+    digest = hashlib.sha256()
+    for path in sorted([*CORE.rglob("*.cpp"), *CORE.rglob("*.h"), *RUNNER.glob("request.*"), *FUZZ.glob("*.[ch]*")]):
+        digest.update(path.read_bytes())
+    flags = [flag for flag in SANITIZE if not flag.startswith("-I")]
+    return cached_folder("sanitized", {"flags": flags, "sources": digest.hexdigest(), "format": 1}, _build)
 
 
 def link(source: Path, target: Path) -> Path:

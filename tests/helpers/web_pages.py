@@ -5,12 +5,8 @@ from __future__ import annotations
 import contextlib
 import http.server
 import json
-import os
 import queue
 import shutil
-import signal
-import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,15 +14,10 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from browser import CHROMIUM
 
 from msdc.bench.devices.web.browser import engine_of, opened
 from msdc.errors import MsdcError
 
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
-)  # fmt: skip
 TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript", ".mjs": "text/javascript", ".json":
          "application/json", ".wasm": "application/wasm"}  # fmt: skip
 ANSWER_S = 900  # only a page that hangs waits for so long; a busy machine may need minutes
@@ -99,7 +90,7 @@ def site(**folders: Path) -> Iterator[Site]:
 
 
 def answer_of_engine(site: Site, path: str, name: str) -> Any:
-    """As `answer_of_page`, in the browser called `name`; skips the test where it is not installed."""
+    """What the page at `path` posts, in a fresh profile of the browser called `name`; an object with `error` fails."""
     engine = engine_of(name)
     try:
         engine.program()
@@ -107,28 +98,6 @@ def answer_of_engine(site: Site, path: str, name: str) -> Any:
         pytest.skip(str(error))
     with opened(engine, site.url(path)):
         answer = site.answers.get(timeout=ANSWER_S)
-    assert "error" not in answer, answer["error"]
-    return answer
-
-
-def answer_of_page(site: Site, path: str) -> Any:
-    """What the page at `path` posts, opened in a fresh profile of Chromium; an object with `error` fails the test."""
-    if CHROMIUM is None:
-        pytest.skip("no Chromium: apt-get install chromium")
-    with tempfile.TemporaryDirectory(prefix="msdc-chromium-", ignore_cleanup_errors=True) as profile:
-        command = [CHROMIUM, *FLAGS, f"--user-data-dir={profile}", site.url(path)]
-        # A group of its own: its children end with it.
-        with open(Path(profile) / "errors.txt", "w+") as errors:
-            browser = subprocess.Popen(command, stdout=errors, stderr=errors, start_new_session=True)
-            try:
-                answer = site.answers.get(timeout=ANSWER_S)
-            except queue.Empty:
-                errors.seek(0)
-                pytest.fail(f"no answer from {path} in {ANSWER_S} s: {errors.read()[-800:]}")
-            finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(browser.pid, signal.SIGKILL)
-                browser.wait()
     assert "error" not in answer, answer["error"]
     return answer
 

@@ -1,6 +1,5 @@
-"""The command line in real processes: exit codes, and one line per error."""
+"""The command line: exit codes, and one line per error."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -8,24 +7,26 @@ import sys
 import pytest
 import yaml
 
-from msdc.cli import VERBS
+from msdc.cli import VERBS, main
 
 
-def msdc(*arguments, **settings):
-    return subprocess.run(
-        [sys.executable, "-m", "msdc.cli", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        **settings,
-    )
+@pytest.fixture
+def fails(capsys):
+    """What a command says on standard error; it ends with code 2 and without a traceback."""
+
+    def call(*words: object) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        shown = capsys.readouterr().err
+        assert ended.value.code == 2 and "Traceback" not in shown, shown
+        return shown
+
+    return call
 
 
-def one_error_line(done, code):
-    assert done.returncode == code, done.stderr
-    lines = [line for line in done.stderr.splitlines() if line.startswith("error:")]
-    assert len(lines) == 1 and "Traceback" not in done.stderr, done.stderr
-    return lines[0]
+def one_error_line(shown: str) -> str:
+    (line,) = [line for line in shown.splitlines() if line.startswith("error:")]
+    return line
 
 
 def test_help_of_every_verb_imports_no_torch():
@@ -43,53 +44,34 @@ for words in [[], *([verb] for verb in {list(VERBS)!r})]:
     assert done.stdout.count("Usage: msdc") == 1 + len(VERBS) and all(verb in done.stdout for verb in VERBS)
 
 
-def test_a_folder_that_is_no_model_and_a_name_nobody_knows(tmp_path):
-    assert "not a model folder" in one_error_line(msdc("encode", tmp_path, "x"), 2)
-    assert "no such model folder" in one_error_line(msdc("encode", tmp_path / "none", "x"), 2)
+def test_a_process_ends_with_one_line_and_its_code(tmp_path):
+    command = [sys.executable, "-m", "msdc.cli", "encode", str(tmp_path), "x"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2 and "not a model folder" in one_error_line(done.stderr), done.stderr
 
 
-def test_usage_errors_exit_2():
-    done = msdc("distill")
-    assert done.returncode == 2 and "RECIPE" in done.stderr
-    assert msdc("nonsense").returncode == 2
-
-
-def test_empty_and_one_column_corpora_and_unknown_keys(tmp_path, tiny_recipe_tree):
-    corpus = tmp_path / "set.en-de.tsv"
-    recipe = tmp_path / "r.yaml"
-
-    def run(tree):
-        recipe.write_text(yaml.safe_dump(tree))
-        return one_error_line(msdc("distill", recipe, "-o", tmp_path / "run"), 2)
-
-    tree = tiny_recipe_tree | {"corpora": [{"path": str(corpus)}]}
-    corpus.write_text("")
-    assert "no usable sentence" in run(tree)
-    assert not (tmp_path / "run").exists()  # checked before any work
-    corpus.write_text("one column\nand no more\n")
-    assert "line 1: 1 columns, expected 2" in run(tree)
-    assert "unknown key 'colour'" in run(tree | {"colour": "red"})
-
-
-def test_a_truncated_safetensors_file(tmp_path, tiny_recipe_tree):
+def test_names_and_files_that_are_no_model(fails, tiny_teacher, tmp_path):
+    assert "no such model folder" in one_error_line(fails("encode", tmp_path / "none", "x"))
     folder = tmp_path / "model"
-    shutil.copytree(tiny_recipe_tree["teacher"], folder)
+    shutil.copytree(tiny_teacher, folder)
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-64])
-    assert "damaged or not a safetensors file" in one_error_line(msdc("encode", folder, "x"), 2)
+    assert "damaged or not a safetensors file" in one_error_line(fails("encode", folder, "x"))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small tmpfs needs root")
-def test_a_full_disk_leaves_one_line_and_nothing_half_written(tmp_path, tiny_recipe_tree):
-    small = tmp_path / "small"
-    small.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=320k", "tmpfs", str(small)], capture_output=True).returncode:
-        pytest.skip("this system does not let tests mount a tmpfs")
-    try:
-        recipe = tmp_path / "r.yaml"
-        recipe.write_text(yaml.safe_dump(tiny_recipe_tree))
-        line = one_error_line(msdc("distill", recipe, "-o", small / "run"), 1)
-        assert "disk full" in line
-        assert not list(small.rglob("*.partial")) and not (small / "run" / "student").exists()
-    finally:
-        subprocess.run(["umount", "-l", str(small)], check=True)
+def test_usage_errors(fails):
+    assert "RECIPE" in fails("distill") and "nonsense" in fails("nonsense")
+
+
+def test_empty_and_one_column_corpora_and_unknown_keys(fails, tmp_path, tiny_recipe_tree):
+    corpus, recipe = tmp_path / "set.en-de.tsv", tmp_path / "r.yaml"
+    tree = tiny_recipe_tree | {"corpora": [{"path": str(corpus)}]}
+    for text, more, said in (
+        ("", {}, "no usable sentence"),
+        ("one column\nand no more\n", {}, "line 1: 1 columns, expected 2"),
+        ("", {"colour": "red"}, "unknown key 'colour'"),
+    ):
+        corpus.write_text(text)
+        recipe.write_text(yaml.safe_dump(tree | more))
+        assert said in one_error_line(fails("distill", recipe, "-o", tmp_path / "run"))
+        assert not (tmp_path / "run").exists()  # checked before any work

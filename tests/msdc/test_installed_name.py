@@ -71,13 +71,9 @@ def run(python: Path, desk: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def test_the_wheel_installs_one_name(wheel):
-    names = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
-    assert {name for name in names if not name.endswith(".dist-info")} == {"msdc"}
-
-
-def test_the_wheel_holds_every_tracked_file(wheel):
+def test_the_wheel_installs_one_name_with_every_tracked_file(wheel):
     held = set(zipfile.ZipFile(wheel).namelist())
+    assert {name.split("/")[0] for name in held if ".dist-info/" not in name} == {"msdc"}
     files = [name for name in tracked(*PACKAGES) if not (ROOT / name).is_symlink()]
     wanted = {name if name.startswith("msdc/") else f"msdc/{name}" for name in files}
     assert not wanted - held
@@ -86,25 +82,20 @@ def test_the_wheel_holds_every_tracked_file(wheel):
     assert "msdc/export/mobile/android/check_page_size.py" in held
 
 
-def test_a_bundle_loads_beside_modules_of_the_same_names(python, desk):
-    code = (
-        "import sys; sys.path.insert(0, ''); import msdc\n"
-        f"bundle = msdc.load_bundle({str(tiny.bundle())!r}, 'onnx')\n"
-        "print(bundle.encode(['a sentence']).shape); print(msdc.__file__)"
-    )
-    shape, file = run(python, desk, "-c", code).splitlines()
-    assert shape == "(1, 32)" and Path(file).is_relative_to(python.parents[1])
-
-
-def test_every_verb_starts_beside_them(python, desk):
+def test_bundles_and_verbs_beside_modules_of_the_same_names(python, desk):
     verbs = ("distill", "compress", "export", "bench", "evaluate", "report", "inspect")
-    calls = "".join(
-        f"try: main([{verb!r}, '--help'])\nexcept SystemExit as ended: assert not ended.code\n" for verb in verbs
-    )
-    done = run(python, desk, "-c", f"import sys; sys.path.insert(0, ''); from msdc.cli import main\n{calls}")
-    assert done.count("Usage: msdc") == len(verbs)
-
-
-def test_the_installed_command_encodes(python, desk):
-    script = python.parent / "msdc"
-    assert len(run(script, desk, "encode", "msdc-mini", "one", "two").splitlines()) == 2
+    code = f"""
+import sys; sys.path.insert(0, "")
+import msdc
+from msdc.cli import main
+print(msdc.load_bundle({str(tiny.bundle())!r}, "onnx").encode(["a sentence"]).shape, msdc.__file__, sep="\\n")
+for verb in {verbs}:
+    try:
+        main([verb, "--help"])
+    except SystemExit as ended:
+        assert not ended.code
+"""
+    shape, file, *shown = run(python, desk, "-c", code).splitlines()
+    assert shape == "(1, 32)" and Path(file).is_relative_to(python.parents[1])
+    assert sum(line.startswith("Usage: msdc") for line in shown) == len(verbs)
+    assert len(run(python.parent / "msdc", desk, "encode", "msdc-mini", "one", "two").splitlines()) == 2

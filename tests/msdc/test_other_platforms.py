@@ -11,11 +11,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 import tiny_models as tiny
 import yaml
 from other_platform.sitecustomize import GONE, POSIX_ONLY, SIGNALS
 from places import ROOT
+
+import msdc
 
 SYSTEM = ("os", "signal", "fcntl", "resource", "pwd", "grp", "pty", "termios")
 HIDE = Path(__file__).parents[1] / "helpers" / "other_platform"
@@ -105,8 +106,6 @@ def usual_verbs() -> dict[str, list[str]]:
 
 def check_usual(found: dict[str, list], folder: Path) -> dict:
     """The answers are those of this system; returns the result of bench."""
-    import msdc
-
     expected_ND = msdc.load_encoder("msdc-mini").encode(TEXTS.splitlines())
     np.testing.assert_allclose(np.load(folder / "texts.npy"), expected_ND, atol=1e-5)
     first, again = json.loads(found["search"][1]), json.loads(found["again"][1])
@@ -122,23 +121,14 @@ def check_usual(found: dict[str, list], folder: Path) -> dict:
     return result
 
 
-def text_files(folder: Path) -> list[Path]:
-    kinds = (".json", ".md", ".txt", ".yaml", ".h", ".kt", ".jsonl", ".html")
-    return [path for path in folder.rglob("*") if path.suffix in kinds and path.is_file()]
-
-
-def test_without_what_macos_lacks(tmp_path, tiny_student, tiny_recipe_tree):
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_recipe_tree), encoding="utf-8")
-    verbs = usual_verbs() | {
-        "export": ["export", str(tiny_student), "--target", "linux", "--runtime", "onnx", "--no-gates", "-o", "b"],
-        "distill": ["distill", "tiny.yaml", "-o", "run"],
-        "doctor": ["doctor", "--json"],
-    }
-    found = run("macos", tmp_path, verbs)
-    result = check_usual(found, tmp_path)
+def test_without_what_macos_lacks(tmp_path, tiny_recipe_tree):
+    tree = tiny_recipe_tree | {"stages": tiny_recipe_tree["stages"][3:]}
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    words = {"distill": ["distill", "tiny.yaml", "-o", "run"], "doctor": ["doctor", "--json"]}
+    run("macos", tmp_path, words | {"bench": usual_verbs()["bench"]})
+    (result,) = json.loads((tmp_path / "runs.json").read_text(encoding="utf-8"))["runs"]
     assert result["device"]["os"].startswith("macOS")
     assert (tmp_path / "run" / "result.json").is_file() and (tmp_path / "run" / "student" / "config.json").is_file()
-    assert (tmp_path / "b" / "model.onnx").is_file()
 
 
 def test_without_what_windows_lacks(tmp_path, tiny_student):
@@ -151,26 +141,8 @@ def test_without_what_windows_lacks(tmp_path, tiny_student):
     found = run("windows", tmp_path, verbs)
     result = check_usual(found, tmp_path)
     assert result["device"]["os"].startswith("Windows")
-    texts = text_files(tmp_path / "b")
+    kinds = (".json", ".md", ".txt", ".yaml", ".h", ".kt", ".jsonl", ".html")
+    texts = [path for path in (tmp_path / "b").rglob("*") if path.suffix in kinds and path.is_file()]
     assert len(texts) > 5
     # A bundle is checked by the hashes of its files: they must not depend on where it was written.
     assert not [path for path in texts if b"\r" in path.read_bytes()]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("platform", ["macos", "windows"])
-def test_executorch_without_what_others_lack(platform, tmp_path, tiny_student):
-    words = ["export", str(tiny_student), "--target", "ios", "--runtime", "executorch", "--no-gates", "-o", "b"]
-    run(platform, tmp_path, {"export": words, "encode": ["encode", "./b", "--json", "Hallo"]})
-    assert (tmp_path / "b" / "model.pte").is_file()
-
-
-@pytest.mark.slow
-def test_training_without_what_windows_lacks(tmp_path, tiny_recipe_tree):
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_recipe_tree), encoding="utf-8")
-    verbs = {
-        "distill": ["distill", "tiny.yaml", "-o", "run"],
-        "resume": ["distill", "tiny.yaml", "-o", "run", "--resume"],
-    }
-    run("windows", tmp_path, verbs)
-    assert (tmp_path / "run" / "result.json").is_file()

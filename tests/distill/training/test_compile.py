@@ -16,7 +16,7 @@ from msdc.errors import InputError
 def tree(tiny_recipe_tree) -> dict:
     # One layer and one objective: what is compiled costs most of the time.
     student = tiny_recipe_tree["student"] | {"dropout": 0.0, "repeats": 1}
-    stage = tiny_recipe_tree["stages"][3] | {"steps": 4, "objective": "multilingual_mse", "source_share": 0.0}
+    stage = tiny_recipe_tree["stages"][3] | {"steps": 4, "objective": "multilingual_mse", "source_share": 1.0}
     return tiny_recipe_tree | {"student": student, "stages": [stage]}
 
 

@@ -1,14 +1,9 @@
 """metrics.jsonl stays readable and says everything once, whatever was killed while it was written."""
 
-import json
-
 import pytest
 from refusals import one_line
 
-from msdc.bench.report.inputs import read_training
-from msdc.distill import distill
-from msdc.distill.catalog import parse_recipe
-from msdc.distill.run_folder import CLOCKS, Metrics
+from msdc.distill.run_folder import Metrics
 
 
 def rows(*steps, stage="one"):
@@ -48,40 +43,3 @@ def test_damaged_line_is_named(metrics, line):
         handle.write(line + "\n")
     metrics.append(rows(5)[0])
     assert "metrics.jsonl, line 4" in one_line(metrics.rows)
-
-
-def test_resumed_after_a_torn_line(tiny_tree, tmp_path, monkeypatch):
-    """A row half-written (a full disk, a power cut), then resumed: the rows are those of an uninterrupted run."""
-    monkeypatch.setattr("msdc.distill.training.trainer.CHECKPOINT_SECONDS", 0.0)
-    tiny_tree["stages"] = tiny_tree["stages"][:2]
-    recipe = parse_recipe({**tiny_tree, "student": {**tiny_tree["student"], "dropout": 0.0}}, "tiny")
-    distill(recipe, tmp_path / "whole")
-
-    class Cut(Exception):
-        pass
-
-    def stop(self, row):
-        append(self, row)
-        if row.get("stage") == "two" and row.get("step") == 3:
-            with open(self.path, "ab") as handle:
-                handle.write(b'{"stage": "two", "step"')
-            raise Cut
-
-    append = Metrics.append
-    with monkeypatch.context() as patch:
-        patch.setattr(Metrics, "append", stop)
-        with pytest.raises(Cut):
-            distill(recipe, tmp_path / "cut")
-    distill(recipe, tmp_path / "cut", resume=True)
-
-    def timeless(folder):
-        found = Metrics(folder / "metrics.jsonl").rows()
-        for row in found:
-            for part in (row, row.get("done", {})):
-                for name in CLOCKS:
-                    part.pop(name, None)
-        return found
-
-    assert timeless(tmp_path / "cut") == timeless(tmp_path / "whole")
-    assert [stage.name for stage in read_training(tmp_path / "cut")] == ["one", "two"]
-    assert json.loads((tmp_path / "cut" / "result.json").read_text())["stages"].keys() == {"one", "two"}

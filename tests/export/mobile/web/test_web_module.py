@@ -15,7 +15,7 @@ import tiny_models as tiny
 from prompt_bundles import UNPOOLED, kind_bundle
 from small_tokenizers import fuzz_texts
 from stock_models import write_stock
-from web_pages import answer_of_page, node, site
+from web_pages import answer_of_engine, node, site
 
 from msdc.encoders.folder import EncodeDefaults, with_prompt
 from msdc.errors import MsdcError
@@ -69,7 +69,7 @@ def found(bundle, tmp_path_factory) -> dict:
             return content[:-7] if name.startswith("short") else content + b"7" if name.startswith("long") else content
 
         opened.change = change
-        answer = answer_of_page(opened, "page/page.html#checks")
+        answer = answer_of_engine(opened, "page/page.html#checks", "chromium")
     return answer | {"texts": texts}
 
 
@@ -137,7 +137,7 @@ def test_search_page_answers_as_one_types(bundle):
     script, worker = re.findall(r"`((?:script|worker)-src [^`]*)`", (bundle / "web/README.md").read_text())
     with site(page=HERE, bundle=bundle) as opened:
         opened.headers["bundle"] = {"Content-Security-Policy": f"{script}; {worker}"}
-        answer = answer_of_page(opened, "page/page.html#demo")
+        answer = answer_of_engine(opened, "page/page.html#demo", "chromium")
     assert answer["notes"] == 16 and answer["indexed"].startswith("16 notes indexed")
     assert len(answer["found"]) == 8 and answer["first"] == answer["typed"] and answer["searched"].startswith("8 of 16")
     assert answer["edited"] == ["only one note"] and answer["overflow"] <= 0
