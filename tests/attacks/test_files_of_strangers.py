@@ -13,6 +13,7 @@ import msdc
 from msdc import cli
 from msdc.distill.catalog import apply_overrides, read_tree
 from msdc.errors import MsdcError
+from msdc.export.readme import CardFacts, read_card
 from msdc.files import read_json, user_cache
 from msdc.text.text_files import iterate_lines, read_lines
 from msdc.text.tokenizer import FastTokenizer, PieceTokenizer
@@ -109,3 +110,18 @@ def test_panic_reaches_the_command_line_as_one_line(monkeypatch, capsys):
         cli.main(["doctor"])
     shown = capsys.readouterr().err
     assert caught.value.code == 1 and shown.startswith("error: PanicException: called") and shown.count("\n") == 1
+
+
+# Ten times ten times ten ...: a kilobyte that expands to 10^9 strings.
+LAUGHS = "a0: &a0 [lol]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 10))
+CODE = "name: !!python/object/apply:os.system ['touch owned']\n"
+
+
+@pytest.mark.parametrize("text", [LAUGHS, CODE, "a: [" * 5000, "\udcff"])
+def test_model_card(tmp_path, text, monkeypatch):
+    """An export reads the card of any model folder: a bad block gives no facts and runs no code."""
+    monkeypatch.chdir(tmp_path)
+    card = f"---\n{text}---\n# x\n".encode("utf-8", "surrogateescape")
+    (tmp_path / "README.md").write_bytes(card)
+    assert read_card(tmp_path) == CardFacts()
+    assert not (tmp_path / "owned").exists()

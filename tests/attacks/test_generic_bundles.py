@@ -7,11 +7,11 @@ import shutil
 import pytest
 from native_core import CORE, CoreError, CoreTokenizer, compile_cpp, core_sources
 from prompt_bundles import UNPOOLED, kind_bundle
-from refusals import one_line
+from refusals import one_line, reseal
 from tiny_models import once
 
 from msdc.export.bundle import load_bundle
-from msdc.export.manifest import MANIFEST_FILE, list_files, read_manifest, write_manifest
+from msdc.export.manifest import read_manifest
 
 
 @pytest.fixture(params=["static", UNPOOLED])
@@ -29,15 +29,6 @@ def core_library():
         pytest.skip("g++ is not installed: apt-get install g++")
     arguments = ("-std=c++17", "-O1", "-shared", "-fPIC", f"-I{CORE / 'include'}", *core_sources())
     return once("libmsdc_core_plain.so", lambda target: compile_cpp(target, *arguments))
-
-
-def reseal(folder, **changes) -> None:
-    """Hashes and seal anew, as whoever can write the folder can make them."""
-    manifest = read_manifest(folder)
-    parts = {name: getattr(manifest, name).model_copy(update=value) if isinstance(value, dict) else value
-             for name, value in changes.items()}  # fmt: skip
-    (folder / MANIFEST_FILE).unlink()
-    write_manifest(folder, manifest.model_copy(update={"files": list_files(folder), **parts}))
 
 
 def test_tampered_tokenizers(copy, core_library):

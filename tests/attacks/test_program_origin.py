@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from refusals import one_line
+from refusals import one_line, reseal
 
 from msdc.export import origin
 from msdc.export.bundle import load_bundle
-from msdc.export.manifest import MANIFEST_FILE, list_files, read_manifest, write_manifest
+from msdc.export.manifest import read_manifest
 from msdc.files import user_cache
 
 
@@ -28,9 +28,7 @@ def resealed(bundle: Path, folder: Path, program: bytes) -> Path:
     """A copy of `bundle` with another program, its hashes and seal made right: anybody can do that."""
     shutil.copytree(bundle, folder)
     (folder / "model.pte").write_bytes(program)
-    manifest = read_manifest(bundle).model_copy(update={"files": list_files(folder)})
-    (folder / MANIFEST_FILE).unlink()
-    write_manifest(folder, manifest)
+    reseal(folder)
     return folder
 
 

@@ -47,6 +47,11 @@ def test_list_shows_the_papers_rows():
     assert "msd:bool" in shown.output and "[table 5: Bool (hard labels)]  cross 79.0" in shown.output
     rows = json.loads(CliRunner().invoke(command, ["--list", "--json"]).output)
     assert {"name", "row", "tables", "paper", "about", "differs"} == set(rows[0])
+    differs = {row["name"]: row["differs"] for row in rows}
+    assert any(text.startswith("meta-teacher: its domains") for text in differs["distilcse:metakd"])
+    assert any(text.startswith("corpora:") for text in differs["distilcse:kd"]) and not differs["distilcse:small"]
+    shown = CliRunner().invoke(command, ["--list", "lightweight"]).output
+    assert shown.count("differs: vocabulary: SentencePiece unigram") == 1
 
 
 @pytest.fixture

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner
 from places import ROOT
 
-from msdc.distill.catalog import listing, load_recipe, recipe_facts, shipped, variants_of
-from msdc.distill.cli import command
+from msdc.distill.catalog import load_recipe, recipe_facts, shipped, variants_of
 from msdc.distill.recipe import TEACHER, Recipe, StudentShape, model_name
 
 HERE = Path(__file__).parent
@@ -74,16 +72,6 @@ def test_a_test_set_is_no_training_text():
         read = [name for key, names in facts.items() if key.endswith(".corpora") for name in names]
         assert read and not any(name.startswith(kept_out) for name in read), label
     assert any(name.startswith("Tatoeba") for name in recipe_facts(load_recipe("mkd"))["stages.teach.corpora"])
-
-
-def test_departures_are_listed():
-    shown = CliRunner().invoke(command, ["--list", "lightweight"]).output
-    assert "differs: vocabulary: SentencePiece unigram" in shown
-    rows = {row["name"]: row for row in listing("distilcse")}
-    assert any(text.startswith("meta-teacher: its domains") for text in rows["distilcse:metakd"]["differs"])
-    assert any(text.startswith("corpora:") for text in rows["distilcse:kd"]["differs"])
-    assert not rows["distilcse:small"]["differs"]
-    assert CliRunner().invoke(command, ["--list", "lightweight"]).output.count("differs: vocabulary") == 1
 
 
 def test_names_of_corpora_and_models_are_known(tmp_path):

@@ -37,17 +37,23 @@ SIGNALS = {"SIGKILL", "SIGHUP", "SIGQUIT", "SIGALRM", "SIGUSR1", "SIGUSR2", "SIG
 listdir, plain_open = os.listdir, open
 
 
+def name_of(frame):
+    """The name of a frame's module, of the one that `python -m` runs too."""
+    name = str(frame.f_globals.get("__name__"))
+    return getattr(frame.f_globals.get("__spec__"), "name", name) if name == "__main__" else name
+
+
 def ours():
     """Whether msdc asks, directly or through the standard library's file modules."""
     frame = sys._getframe(2)
-    while frame is not None and frame.f_globals.get("__name__") in PASSING:
+    while frame is not None and name_of(frame) in PASSING:
         frame = frame.f_back
-    return frame is not None and str(frame.f_globals.get("__name__")).split(".")[0] == "msdc"
+    return frame is not None and name_of(frame).split(".")[0] == "msdc"
 
 
 def direct():
     """Whether the code that reads an attribute is msdc's."""
-    return str(sys._getframe(2).f_globals.get("__name__")).split(".")[0] == "msdc"
+    return name_of(sys._getframe(2)).split(".")[0] == "msdc"
 
 
 def hide(module, names, others=()):
