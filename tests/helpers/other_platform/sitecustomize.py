@@ -168,6 +168,7 @@ def take_away():
     for module in (builtins, io):
         wrap(module, "open", opened)
     wrap(os, "listdir", lambda a, o: visible(a, o) if a else (a, o))
+    wrap(os, "stat", visible)
     import fcntl
 
     import psutil  # the one of this system needs what is taken away here
