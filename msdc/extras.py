@@ -94,11 +94,7 @@ def missing(package: str, what: str) -> MissingExtra:
 
 
 def require(package: str, what: str) -> None:
-    """Fail early where a package is not installed.
-
-    Raises:
-        MissingExtra: it is not.
-    """
+    """Fail early where a package is not installed."""
     if not installed(package):
         raise missing(package, what)
 
@@ -110,9 +106,6 @@ def named_extras(what: str, verb: str = "") -> Iterator[None]:
     Args:
         what: the subject of the line.
         verb: of the command line, whose extra is named where it holds the package.
-
-    Raises:
-        MissingExtra: the body imported a package that is not installed.
     """
     outer = _verb.set(verb or _verb.get())
     try:

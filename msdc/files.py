@@ -44,11 +44,7 @@ def _full(target: Path) -> MsdcError:
 
 @contextlib.contextmanager
 def disk_errors(target: Path) -> Iterator[None]:
-    """Turn a full disk or a missing permission under `target` into one line.
-
-    Raises:
-        MsdcError: the disk is full or `target` cannot be written.
-    """
+    """Turn a full disk or a missing permission under `target` into one line."""
     try:
         yield
     except OSError as error:
@@ -130,11 +126,7 @@ def write_json(target: str | os.PathLike[str], value: Any) -> None:
 
 
 def regular_size(path: str | os.PathLike[str]) -> int:
-    """Bytes of a regular file; a link is followed.
-
-    Raises:
-        InputError: missing, unreadable, or a folder, device, pipe or socket, which may have no end.
-    """
+    """Bytes of a regular file; a link is followed."""
     try:
         status = os.stat(path)
     except FileNotFoundError as error:
@@ -203,11 +195,7 @@ def read_json(path: str | os.PathLike[str], max_bytes: int = MAX_JSON_BYTES) -> 
 
 
 def user_cache() -> Path:
-    """`$XDG_CACHE_HOME/msdc`; without that variable `~/.cache/msdc`, on every system.
-
-    Raises:
-        MsdcError: the user has no home folder.
-    """
+    """`$XDG_CACHE_HOME/msdc`; without that variable `~/.cache/msdc`, on every system."""
     base = os.environ.get("XDG_CACHE_HOME") or ""
     try:
         # The XDG specification requires that relative paths are ignored.
@@ -217,11 +205,7 @@ def user_cache() -> Path:
 
 
 def refuse_existing(target: Path, force: bool) -> None:
-    """Refuse to overwrite `target` without `force`.
-
-    Raises:
-        InputError: `target` exists and `force` is false.
-    """
+    """Refuse to overwrite `target` without `force`."""
     if target.exists() and not force:
         raise InputError(f"{target} exists already: choose another path or pass --force")
 

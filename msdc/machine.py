@@ -54,11 +54,7 @@ def usable_cores() -> frozenset[int]:
 
 
 def pin(cores: Sequence[int]) -> None:
-    """Run this process, and the threads that it starts, on these processors only.
-
-    Raises:
-        InputError: this system has no such restriction (macOS), or refuses these numbers.
-    """
+    """Run this process, and the threads that it starts, on these processors only."""
     try:
         psutil.Process().cpu_affinity(list(cores))
     except (AttributeError, ValueError, OSError, psutil.Error) as error:

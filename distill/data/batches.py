@@ -195,11 +195,7 @@ class BatchFeed:
                 yield chunk.batch(at, source[at - first], target[at - first])
 
     def batches(self) -> Iterator[Batch]:
-        """Batches without end; the position moves past each batch before it is yielded.
-
-        Raises:
-            MsdcError: the corpora give no batch.
-        """
+        """Batches without end; the position moves past each batch before it is yielded."""
         while True:
             start = self.position.chunk
             found = False

@@ -132,9 +132,6 @@ def find_columns(table: Table, corpus: Corpus, what: str, known: Sequence[tuple[
     """The columns that the corpus names, those of one set of known names, all columns, or all with text.
 
     `what` names the columns for messages; plain text may have several.
-
-    Raises:
-        InputError: the corpus names what is not there, or it cannot be told which are meant.
     """
     wanted = len(known[0])
     if corpus.columns:
@@ -179,11 +176,7 @@ def _languages(table: Table, corpus: Corpus) -> list[Pair] | None:
 
 
 def find_pairs(table: Table, corpus: Corpus, language: str | None) -> list[Pair]:
-    """The pairs of columns to read; `language` is that of the second column where its name does not tell.
-
-    Raises:
-        InputError: no two columns can be told, or no language.
-    """
+    """The pairs of columns to read; `language` is that of the second column where its name does not tell."""
     if not corpus.columns and (pairs := _languages(table, corpus)) is not None:
         return pairs
     one, two = find_columns(table, corpus, "pairs (source, target)", PAIR_NAMES)

@@ -119,11 +119,7 @@ class Source:
         return self.without.keep(key, self.rows())
 
     def read(self) -> Iterator[Row]:
-        """Rows cleaned and filtered by the corpus' limits.
-
-        Raises:
-            InputError: no usable row in the whole source.
-        """
+        """Rows cleaned and filtered by the corpus' limits."""
         taken = 0
         self.too_long, self.reasons = 0, {}
         longest, limit = self.corpus.max_characters, self.corpus.limit
@@ -145,11 +141,7 @@ class Source:
 
 
 def refuse_test_set(path: Path, what: str) -> None:
-    """Graded pairs of a test set neither train nor choose; `what` says what the file was named for.
-
-    Raises:
-        InputError: the file's name says that it is a test set.
-    """
+    """Graded pairs of a test set neither train nor choose; `what` says what the file was named for."""
     if TEST_SET_IN_NAME.search(path.name.lower()):
         raise InputError(f"{path}: a test set must not {what}")
 
@@ -191,11 +183,7 @@ def _open_table(path: Path, corpus: Corpus) -> Table:
 
 
 def table_sources(table: Table, corpus: Corpus, language: str | None) -> list[Source]:
-    """The sources of a table: pairs, triples or plain text, by the corpus' kind.
-
-    Raises:
-        InputError: it cannot be told which columns are meant, or which language.
-    """
+    """The sources of a table: pairs, triples or plain text, by the corpus' kind."""
 
     def make(columns: Sequence[int], code: str, of: int, part: object, row: Callable[..., Row]) -> Source:
         def entries() -> Iterator[Row | Bad]:
@@ -497,11 +485,7 @@ def _read_file(path: Path, corpus: Corpus) -> list[Source]:
 
 
 def open_corpus(corpus: Corpus) -> list[Source]:
-    """The sources of one corpus entry.
-
-    Raises:
-        InputError: nothing is there, nothing in the wanted languages, or a language that is not known.
-    """
+    """The sources of one corpus entry."""
     if corpus.files is not None:
         first, second = (Path(name).expanduser() for name in corpus.files)
         for path in (first, second):

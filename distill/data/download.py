@@ -42,9 +42,6 @@ def fetch_opus(corpus: Corpus) -> list[tuple[Path, Path, str]]:
 
     A pair that the server does not have is skipped with a warning. A server that does not answer is an error: the same
     recipe would else be trained on other text from one day to the next.
-
-    Raises:
-        InputError: no version given, no pair found, no connection, or an archive that is not OPUS' pair of text files.
     """
     name, _, version = str(corpus.opus).partition("/")
     if not name or not version:
@@ -106,9 +103,6 @@ def fetch_hub(corpus: Corpus) -> list[Path]:
 
     `NAME@REVISION` takes the files of a commit, branch or tag. Empty where its files are not named by language pair, or
     it is no such name: then the `datasets` library opens it (`hub_tables`).
-
-    Raises:
-        InputError: it cannot be downloaded.
     """
     name, _, revision = str(corpus.hub).partition("@")
     if not corpus.languages or corpus.subset is not None or Path(name).is_dir():
@@ -217,11 +211,7 @@ def _load_hub(corpus: Corpus) -> list[tuple[Any, str | None]]:
 
 
 def hub_tables(corpus: Corpus) -> list[tuple[Table, str | None]]:
-    """Tables of a hub data set with the target language of each.
-
-    Raises:
-        InputError: it cannot be opened, holds no text, or it is not said which part or configuration is meant.
-    """
+    """Tables of a hub data set with the target language of each."""
     return [(_table(Path(f"hub:{corpus.hub}"), data, "data set"), code) for data, code in _load_hub(corpus)]
 
 
@@ -252,11 +242,7 @@ def _hub_entry(corpus: Corpus) -> dict[str, Any]:
 
 
 def find_downloads(recipe: Recipe) -> dict[str, Any]:
-    """Files and hashes, by name, of corpora from the hub and OPUS, and of models in the hub's cache.
-
-    Raises:
-        InputError: something cannot be fetched.
-    """
+    """Files and hashes, by name, of corpora from the hub and OPUS, and of models in the hub's cache."""
     found: dict[str, Any] = {}
 
     def add(name: str, entry: dict[str, Any]) -> None:
@@ -284,11 +270,7 @@ def find_downloads(recipe: Recipe) -> dict[str, Any]:
 
 
 def record_downloads(recipe: Recipe, folder: Path) -> None:
-    """Write downloads.json into a run folder, where the recipe downloads anything; say what changed since then.
-
-    Raises:
-        InputError: something cannot be fetched, or the record is damaged.
-    """
+    """Write downloads.json into a run folder, where the recipe downloads anything; say what changed since then."""
     file = folder / "downloads.json"
     now = find_downloads(recipe)
     if now and not file.is_file():

@@ -23,11 +23,7 @@ FIRST_BATCH, BATCH = 64, 4096
 
 
 def excluded_files(patterns: Sequence[str]) -> list[Path]:
-    """The files that paths or globs name, each once.
-
-    Raises:
-        InputError: one that names no file.
-    """
+    """The files that paths or globs name, each once."""
     found: dict[Path, None] = {}
     for pattern in patterns:
         whole = str(Path(pattern).expanduser())
@@ -42,9 +38,6 @@ def sentences_of(path: Path) -> set[str]:
     """Normal forms of a file's texts: of its lines, the cells of its tab-separated lines, or of a .csv file.
 
     Cells without a letter (scores, numbers) are no sentences.
-
-    Raises:
-        InputError: the file cannot be read, or holds no text.
     """
     if suffix_of(path) == ".csv":
         cells = (cell for _, row in read_csv_rows(path)[1] for cell in row)
@@ -97,9 +90,5 @@ class Exclusion:
 
 
 def read_exclusion(patterns: Sequence[str]) -> Exclusion | None:
-    """What the `exclude` of a recipe names; None where it names nothing.
-
-    Raises:
-        InputError: a file that is missing, unreadable, or without text.
-    """
+    """What the `exclude` of a recipe names; None where it names nothing."""
     return Exclusion(excluded_files(patterns)) if patterns else None

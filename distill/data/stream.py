@@ -158,11 +158,7 @@ class TextStream:
         Thread(target=read, name="read-corpora", daemon=True).start()
 
     def chunks(self, epoch: int, size: int, skip: int = 0) -> Iterator[list[Row]]:
-        """Lists of `size` rows; the first `skip` chunks are read and dropped.
-
-        Raises:
-            InputError: no sentence to train on, or a source cannot be read.
-        """
+        """Lists of `size` rows; the first `skip` chunks are read and dropped."""
         started, self._started = self._started, None
         early = started is not None and not skip and started[0] == (epoch, size)
         return started[1] if started is not None and early else self._chunks(epoch, size, skip)

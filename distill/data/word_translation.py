@@ -109,11 +109,7 @@ def learn_dictionary(rows: Sequence[Row]) -> Dictionary:
 
 
 def put_into_words(sources: Sequence[Source], dictionary: Dictionary) -> list[Source]:
-    """`sources` with each English-only one that asks for it as one parallel source per language.
-
-    Raises:
-        InputError: a language that the parallel text does not hold.
-    """
+    """`sources` with each English-only one that asks for it as one parallel source per language."""
 
     def make(source: Source, code: str) -> Source:
         if code not in dictionary.by_language:

@@ -71,12 +71,7 @@ def _names_a_model(word: str) -> bool:
 
 
 def model_and_texts(words: Sequence[str]) -> tuple[str, list[str]]:
-    """The model and the texts of `[MODEL] [TEXT]...`: the first word is the model if it names one.
-
-    Raises:
-        InputError: a first word that is a shipped model's name but for a typo (its vector would be that of a text); a
-            text that is a file's name, or is not UTF-8.
-    """
+    """The model and the texts of `[MODEL] [TEXT]...`: the first word is the model if it names one."""
     texts, model = list(words), DEFAULT_MODEL
     if texts and _names_a_model(texts[0]):
         model = texts.pop(0)
@@ -98,33 +93,20 @@ def model_and_texts(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def given_texts(texts: Sequence[str]) -> list[str]:
-    """Texts of the command line, or one per line from standard input.
-
-    Raises:
-        click.UsageError: no text, and standard input is a terminal.
-        InputError: a text is not UTF-8.
-    """
+    """Texts of the command line, or one per line from standard input."""
     if not texts:
         require_piped()
     return list(texts) or [text for _, text in stdin_texts()]
 
 
 def require_piped() -> None:
-    """Refuse to wait for texts that nobody pipes.
-
-    Raises:
-        click.UsageError: standard input is a terminal.
-    """
+    """Refuse to wait for texts that nobody pipes."""
     if sys.stdin.isatty():
         raise click.UsageError("give at least one TEXT, a file with -i, or pipe texts, one per line")
 
 
 def require_utf8(texts: Sequence[str], what: str) -> list[str]:
-    """Arguments of the command line, which Python decodes with surrogates where they are not UTF-8.
-
-    Raises:
-        InputError: one is not UTF-8.
-    """
+    """Arguments of the command line, which Python decodes with surrogates where they are not UTF-8."""
     for number, text in enumerate(texts, 1):
         try:
             text.encode("utf-8")

@@ -162,11 +162,7 @@ def check_tools() -> list[Check]:
 
 
 def require_packages() -> None:
-    """Fail before the first of the quickstart's minutes where a package is not installed.
-
-    Raises:
-        MissingExtra: it is not.
-    """
+    """Fail before the first of the quickstart's minutes where a package is not installed."""
     for package in QUICKSTART_PACKAGES:
         require(package, "msdc quickstart")
 

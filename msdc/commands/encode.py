@@ -94,32 +94,20 @@ def _objects(texts: Sequence[str], vectors_ND: np.ndarray) -> Iterator[str]:
 
 
 def encode_stream(model: SentenceEncoder, texts: Iterator[str], chunk: int | None = None) -> Blocks:
-    """Texts with their vectors, float32 [N, D], `chunk` texts at a time.
-
-    Raises:
-        InputError: a vector that is not finite.
-    """
+    """Texts with their vectors, float32 [N, D], `chunk` texts at a time."""
     while block := list(islice(texts, chunk or CHUNK)):
         yield block, require_finite(model.encode(block), model.name)
 
 
 def require_writable(target: Path, force: bool) -> None:
-    """Fail early where no vectors can be written.
-
-    Raises:
-        InputError: no suffix of `WRITERS`, or an existing file without `force`.
-    """
+    """Fail early where no vectors can be written."""
     if target.suffix not in WRITERS:
         raise InputError(f"{target}: vectors are written as {', '.join(WRITERS)}")
     refuse_existing(target, force)
 
 
 def encode_to_file(model: SentenceEncoder, texts: Iterator[str], target: Path, force: bool = False) -> int:
-    """Write the vectors of texts to a .npy, .jsonl or .parquet file, whole or not at all; the number of texts.
-
-    Raises:
-        InputError: another suffix, an existing file without `force`, or no text.
-    """
+    """Write the vectors of texts to a .npy, .jsonl or .parquet file, whole or not at all; the number of texts."""
     require_writable(target, force)
     texts = iter(texts)
     first = next(texts, None)

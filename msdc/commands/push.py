@@ -20,11 +20,7 @@ IGNORED = [".*", "**/.*", "*.partial", "**/*.partial", "checkpoints/**", "snapsh
 
 
 def pushable(folder: Path) -> Path:
-    """The folder to upload: a model or a bundle; of a run its finished student.
-
-    Raises:
-        InputError: it is neither, or has no card.
-    """
+    """The folder to upload: a model or a bundle; of a run its finished student."""
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
     if (folder / "student" / "config.json").is_file() and (folder / "recipe.yaml").is_file():

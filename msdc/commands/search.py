@@ -81,11 +81,7 @@ def nearest(vectors_ND: np.ndarray, query_D: np.ndarray, top: int) -> tuple[np.n
 
 
 def distinct_lines(file: Path, column: str | None = None) -> dict[str, int]:
-    """Distinct non-empty lines, or cells of a table's column, and the number of each one's first occurrence.
-
-    Raises:
-        InputError: missing, more than 1 GiB, not UTF-8, without text, or see `iterate_texts`.
-    """
+    """Distinct non-empty lines, or cells of a table's column, and the number of each one's first occurrence."""
     found: dict[str, int] = {}
     size = 0
     for number, line in iterate_texts(file, column):
@@ -113,9 +109,6 @@ class Index:
         lines: what `distinct_lines(file, column)` returned, if it was called already.
         query_model: what encodes queries, where they take another prompt; None: `model`.
         column: column of a table (csv, tsv, jsonl, parquet).
-
-    Raises:
-        InputError: see `distinct_lines`; a folder that is no index.
     """
 
     def __init__(
@@ -232,9 +225,6 @@ class Index:
             query: the text, in any of the model's languages.
             top: at most so many hits.
             threshold: hits have at least this cosine.
-
-        Raises:
-            InputError: an empty query, or `top` under 1; the file, which has changed, cannot be read any more.
         """
         if not query.strip():
             raise InputError("a query is empty")

@@ -61,11 +61,7 @@ class SentenceEncoder:
         return self.defaults.width(self.full_width)
 
     def fingerprint(self) -> str:
-        """Hash of everything that decides a vector: the key under which this model's outputs are cached.
-
-        Raises:
-            InputError: the model was not loaded from a folder.
-        """
+        """Hash of everything that decides a vector: the key under which this model's outputs are cached."""
         own = self._fingerprint()
         return hashlib.sha256(f"{own}{self._mark}".encode()).hexdigest() if self._mark else own
 
@@ -198,11 +194,7 @@ Model = TypeVar("Model", bound=SentenceEncoder)
 def configured(
     model: Model, prompt_name: str | None = None, prompt: str | None = None, truncate_dim: int | None = None
 ) -> Model:
-    """`model` with other defaults of `encode`; what is not named stays.
-
-    Raises:
-        InputError: the model has no such prompt, or no such width.
-    """
+    """`model` with other defaults of `encode`; what is not named stays."""
     if prompt_name is None and prompt is None and truncate_dim is None:
         return model
     defaults, first = model.defaults, model.defaults.prompt(prompt, prompt_name)
@@ -320,9 +312,6 @@ def open_model(
         prompt_name: prompt that `encode` uses by default, by name.
         prompt: the same, as text.
         truncate_dim: width of the vectors of `encode`.
-
-    Raises:
-        InputError: an unknown prompt or width; as `load_encoder` and `msdc.load_bundle`.
     """
     model: SentenceEncoder
     if not is_reserved(name) and (Path(name) / "bundle.json").is_file():

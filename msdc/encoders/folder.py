@@ -101,11 +101,7 @@ def _snapshot(hub_id: str, *, local: bool = False) -> Path:
 
 
 def find_offline(name: str) -> Path | None:
-    """Folder of a model of the hub that opens without a network: from a package, or from the hub's cache.
-
-    Raises:
-        InputError: the package's weights are damaged.
-    """
+    """Folder of a model of the hub that opens without a network: from a package, or from the hub's cache."""
     try:
         return _offline(name) or _snapshot(name, local=True)
     except MsdcError:
@@ -232,9 +228,6 @@ def read_layout(folder: str | Path) -> Layout:
 
     A folder with a bare transformer (a config.json and no modules.json) gets the pooling that sentence-transformers
     gives it.
-
-    Raises:
-        InputError: not a model folder, or a module of an unsupported kind.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -272,11 +265,7 @@ def _check_weights(path: Path) -> None:
 
 
 def check_layout(layout: Layout) -> None:
-    """Check weights and settings of all modules before anything is loaded.
-
-    Raises:
-        InputError: no safetensors, damaged weights, or a setting that leads out of the folder.
-    """
+    """Check weights and settings of all modules before anything is loaded."""
     body = layout.body
     for file in (*body.glob("*.json"), *body.glob("*.model"), *body.glob("*.txt")):
         if (size := file.stat().st_size) > MAX_TOKENIZER_BYTES:
@@ -316,9 +305,6 @@ class EncodeDefaults:
         Args:
             prompt: the text itself; "" switches the default prompt off.
             prompt_name: name of one of the model's prompts.
-
-        Raises:
-            InputError: both are given, or the model has no prompt of that name.
         """
         if prompt is not None and prompt_name is not None:
             raise InputError("give either prompt or prompt_name, not both")
@@ -331,11 +317,7 @@ class EncodeDefaults:
         return self.prompts[name]
 
     def width(self, width: int, truncate_dim: int | None = None) -> int:
-        """Numbers of a vector, given the model's own `width` and what the caller asks for.
-
-        Raises:
-            InputError: `truncate_dim` is not 1 to `width`.
-        """
+        """Numbers of a vector, given the model's own `width` and what the caller asks for."""
         if truncate_dim is not None and not 1 <= truncate_dim <= width:
             raise InputError(f"truncate_dim {truncate_dim}: the model's vectors have {width} numbers")
         return min(truncate_dim or self.truncate_dim or width, width)
@@ -349,11 +331,7 @@ class EncodeDefaults:
 
 
 def read_defaults(folder: Path, include_prompt: bool = True) -> EncodeDefaults:
-    """The defaults of a model folder; a folder without the file has none.
-
-    Raises:
-        InputError: the file is damaged, or its default prompt is not among its prompts.
-    """
+    """The defaults of a model folder; a folder without the file has none."""
     path = folder / DEFAULTS_FILE
     if not path.is_file():
         return EncodeDefaults(include_prompt=include_prompt)

@@ -122,22 +122,14 @@ class StaticModel(nn.Module):
 
 
 def folder_modules(module: Any, where: str) -> list[nn.Module]:
-    """The modules of the folder as sentence-transformers made them.
-
-    Raises:
-        InputError: a model that only this project loads.
-    """
+    """The modules of the folder as sentence-transformers made them."""
     if not isinstance(module, SentenceModel | StaticModel):
         raise InputError(f"{where}: not a model of sentence-transformers' own modules")
     return [module.first[0], *module.after]
 
 
 def open_sentence_transformer(layout: Layout, trust_remote_code: bool = False) -> SentenceTransformer:
-    """The folder as sentence-transformers loads it, in float32 on the CPU, after `check_layout`.
-
-    Raises:
-        InputError: weights that are not safetensors, damaged files, or an architecture that needs remote code.
-    """
+    """The folder as sentence-transformers loads it, in float32 on the CPU, after `check_layout`."""
     require("sentence_transformers", f"{layout.folder.name}, a stock model,")
     check_layout(layout)
     from sentence_transformers import SentenceTransformer
@@ -159,11 +151,7 @@ def open_sentence_transformer(layout: Layout, trust_remote_code: bool = False) -
 
 
 def wrap(model: SentenceTransformer, where: str) -> SentenceModel | StaticModel:
-    """The torch module of a loaded model.
-
-    Raises:
-        InputError: a model that gives no sentence vector, or is no text model.
-    """
+    """The torch module of a loaded model."""
     first, *after = list(model)
     width = model.get_embedding_dimension()
     if type(first).__name__ == "StaticEmbedding":
@@ -211,9 +199,6 @@ def pool_as_told(
 
     Returns:
         The seed if the head was drawn, else None.
-
-    Raises:
-        InputError: the transformer gives sentence vectors itself, or the folder holds no head and there is no seed.
     """
     from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 
@@ -335,11 +320,7 @@ def _pieces(folder: Path, fast: FastTokenizer) -> PieceTokenizer | None:
 
 
 def stock_tokenizer(folder: Path, first: Any) -> Tokenizer:
-    """The tokenizer of the first module of a sentence-transformers model in `folder`.
-
-    Raises:
-        InputError: a tokenizer that the `tokenizers` library does not run.
-    """
+    """The tokenizer of the first module of a sentence-transformers model in `folder`."""
     static = type(first).__name__ == "StaticEmbedding"
     source = first.tokenizer
     backend = source if static else getattr(source, "backend_tokenizer", None)

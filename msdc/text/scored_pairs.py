@@ -117,11 +117,7 @@ def _find_layout(cells: list[str]) -> _Layout | None:
 
 
 def parse_gold(text: str, limits: tuple[float, float], fail: Callable[[str], InputError]) -> float:
-    """A gold score within `limits`.
-
-    Raises:
-        InputError: made by `fail`, when the text is not a number or the number is outside `limits`.
-    """
+    """A gold score within `limits`."""
     if not _is_number(text):
         raise fail(f"the score {text[:20]!r} is not a number")
     low, high = limits

@@ -198,9 +198,6 @@ def arrow_table(path: Path, form: str, schema: Any, batches: Callable[[list[str]
         schema: Arrow schema.
         batches: (names of columns) -> tables or record batches that hold them.
         size: approximate bytes of text.
-
-    Raises:
-        InputError: without a column of text, or damaged.
     """
     import pyarrow as pa
 
@@ -268,10 +265,6 @@ def iterate_texts(file: Path, column: str | None = None) -> Iterator[tuple[int, 
     Args:
         file: the file; a table is told by its suffix.
         column: name of the column, or its number from 1. Empty cells are empty texts, so that rows stay aligned.
-
-    Raises:
-        InputError: missing, not UTF-8 (with line and byte offset), no such column, a table without `column`, or a row
-            that is none.
     """
     if column is None:
         if suffix_of(file) in NEEDS_COLUMN:
@@ -295,11 +288,7 @@ def iterate_texts(file: Path, column: str | None = None) -> Iterator[tuple[int, 
 
 
 def stdin_texts(column: str | None = None) -> Iterator[tuple[int, str]]:
-    """(number from 1, text) of standard input: its lines, or a column of the table (csv or JSON lines) that it is.
-
-    Raises:
-        InputError: not UTF-8 (with line and byte offset), or see `iterate_texts`.
-    """
+    """(number from 1, text) of standard input: its lines, or a column of the table (csv or JSON lines) that it is."""
     if column is None:
         for number, line in enumerate(decode_lines(sys.stdin.buffer, "standard input"), start=1):
             yield number, (line.removeprefix("\ufeff") if number == 1 else line).removesuffix("\r")

@@ -64,11 +64,7 @@ def unpacked(raw: BinaryIO) -> BinaryIO:
 
 
 def decode_lines(raw_lines: Iterable[bytes], name: object, encoding: str = "utf-8") -> Iterator[str]:
-    """Lines with their byte order mark and carriage returns, without line feeds; `name` is for messages.
-
-    Raises:
-        InputError: a line is not in `encoding`, with its number and the byte offset in the unpacked text.
-    """
+    """Lines with their byte order mark and carriage returns, without line feeds; `name` is for messages."""
     offset = 0
     for number, raw in enumerate(raw_lines, start=1):
         try:
@@ -97,12 +93,7 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
 
 
 def iterate_lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    """Stream (line number from 1, line without its end) of a file, plain or gzip.
-
-    Raises:
-        InputError: missing, damaged gzip, or not UTF-8 (with line number and byte offset). Raised at the line where it
-            is found; earlier lines have been yielded by then.
-    """
+    """Stream (line number from 1, line without its end) of a file, plain or gzip."""
     path = Path(path)
     for number, line in enumerate(decode_lines(_raw_lines(path), path), start=1):
         line = line.removesuffix("\r")
@@ -110,11 +101,7 @@ def iterate_lines(path: str | Path) -> Iterator[tuple[int, str]]:
 
 
 def read_lines(path: str | Path, encoding: str = "utf-8") -> Lines:
-    """Every line of a file, with its provenance and notes on what was normalized.
-
-    Raises:
-        InputError: as `iterate_lines`, or an empty file, or a NUL character.
-    """
+    """Every line of a file, with its provenance and notes on what was normalized."""
     path = Path(path)
     notes: list[str] = []
     lines = list(decode_lines(_raw_lines(path), path, encoding))
@@ -148,11 +135,7 @@ def csv_rows(lines: Iterable[str], delimiter: str = ",") -> Iterator[tuple[int, 
 
 
 def read_csv_rows(path: str | Path) -> tuple[Lines, list[tuple[int, list[str]]]]:
-    """Rows of an RFC 4180 file with the number of the line that each one starts on.
-
-    Raises:
-        InputError: as `read_lines`, or a quote that is never closed.
-    """
+    """Rows of an RFC 4180 file with the number of the line that each one starts on."""
     source = read_lines(path)
     rows: list[tuple[int, list[str]]] = []
     for start, row in csv_rows(source.lines):

@@ -42,11 +42,7 @@ MOST_UNKNOWN = 0.5
 
 
 def require_texts(texts: Sequence[str]) -> None:
-    """Refuse what `encode` cannot take.
-
-    Raises:
-        InputError: `texts` is one string, or a value in it is not a string.
-    """
+    """Refuse what `encode` cannot take."""
     if isinstance(texts, str):
         raise InputError("encode takes a list of texts, not one string")
     if not all(isinstance(text, str) for text in texts):
@@ -87,11 +83,7 @@ def _bounded(path: Path) -> Path:
 
 @contextlib.contextmanager
 def _refused(path: Path, what: str) -> Iterator[None]:
-    """Any error of a tokenizer library as one line; a panic of Rust is a BaseException that no handler would catch.
-
-    Raises:
-        InputError: the body failed.
-    """
+    """Any error of a tokenizer library as one line; a panic of Rust is a BaseException that no handler would catch."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit, GeneratorExit, MsdcError):
@@ -161,11 +153,7 @@ class FastTokenizer:
 
 
 def load_tokenizer(folder: str | Path, pad_id: int = 0) -> Tokenizer:
-    """The tokenizer of a model folder: `tokenizer.model` if it exists, else `tokenizer.json`.
-
-    Raises:
-        InputError: neither exists, or it is damaged.
-    """
+    """The tokenizer of a model folder: `tokenizer.model` if it exists, else `tokenizer.json`."""
     folder = Path(folder)
     # What is there but no regular file is refused by the reader, not passed over.
     if (folder / MODEL_FILE).exists():
@@ -203,9 +191,6 @@ def write_fast_copy(model_file: Path, target: Path) -> None:
 
     SentencePiece's C++ and the `tokenizers` library differ in a few cases of white space. The golden texts of an export
     compare both, and the export's gate fails where they differ.
-
-    Raises:
-        InputError: the `.model` is not a unigram model.
     """
     proto = pb.ModelProto()
     proto.ParseFromString(Path(model_file).read_bytes())
