@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from msdc.commands import quiet_option
-from msdc.distill.data.corpora import Source, open_corpus
-from msdc.distill.data.exclusion import Exclusion, read_exclusion
+from msdc.distill.catalog import load_recipe
+from msdc.distill.data.corpora import Source, open_corpora
+from msdc.distill.data.exclusion import read_exclusion
 from msdc.distill.recipe import KINDS, Corpus, parse
 from msdc.errors import InputError, printable
 
@@ -36,45 +37,31 @@ class Reading:
     error: str = ""
 
 
-def read_source(source: Source, examples: int = 3, most: int | None = None) -> Reading:
+def _read_source(source: Source, examples: int, most: int | None) -> Reading:
     """Read a source as training does, at most `most` rows of it."""
     found = Reading(source.name, source.form, source.language)
     before = source.without.count() if source.without is not None else 0
-    rows = source.read()
-    try:
-        for row in rows:
-            found.rows += 1
-            if len(found.examples) < examples:
-                found.examples.append([text for text in (row.source, row.target, row.third) if text])
-            if found.rows == most:
-                found.all_rows = False
-                break
-    except InputError as error:
-        found.error = str(error)
-    rows.close()  # type: ignore[attr-defined]
-    dropped: list[tuple[str, int, int | None]] = [(why, count, line) for why, (count, line) in source.reasons.items()]
-    limit = source.corpus.max_characters
-    dropped.append((f"longer than {limit} characters (max_characters)", source.too_long, None))
+    with closing(source.read()) as rows:
+        try:
+            for found.rows, row in enumerate(rows, start=1):
+                if len(found.examples) < examples:
+                    found.examples.append([text for text in (row.source, row.target, row.third) if text])
+                if found.rows == most:
+                    found.all_rows = False
+                    break
+        except InputError as error:
+            found.error = str(error)
     excluded = 0 if source.without is None else source.without.count() - before
-    dropped.append(("holds an excluded sentence (exclude)", excluded, None))
+    dropped: list[tuple[str, int, int | None]] = [
+        *((why, count, line) for why, (count, line) in source.reasons.items()),
+        (f"longer than {source.corpus.max_characters} characters (max_characters)", source.too_long, None),
+        ("holds an excluded sentence (exclude)", excluded, None),
+    ]
     found.dropped = [{"why": why, "rows": count, "line": line} for why, count, line in dropped if count]
     return found
 
 
-def read_corpus(
-    corpus: Corpus, examples: int = 3, most: int | None = None, without: Exclusion | None = None
-) -> Iterator[Reading]:
-    """What is read from each part of a corpus; one that cannot be opened has an `error`."""
-    try:
-        for source in open_corpus(corpus):
-            source.without = without
-            yield read_source(source, examples, most)
-    except InputError as error:
-        yield Reading(corpus.origin, error=str(error))
-
-
-def to_text(one: Reading) -> str:
-    """For a terminal."""
+def _to_text(one: Reading) -> str:
     if one.error and not one.rows:
         lines = [f"{one.name}: {one.error.removeprefix(f'{one.name}: ')}"]
     else:
@@ -88,17 +75,6 @@ def to_text(one: Reading) -> str:
     if one.error and one.rows:
         lines.append(f"  stops: {one.error}")
     return printable("\n".join(lines))
-
-
-def _corpora(file: str, settings: dict[str, Any], data: Path | None) -> tuple[list[Corpus], tuple[str, ...]]:
-    """The corpora that an argument stands for, and the files whose sentences stay out."""
-    if Path(file).suffix in (".yaml", ".yml"):
-        from msdc.distill.catalog import load_recipe
-
-        recipe = load_recipe(file, data=data)
-        own = [corpus for stage in recipe.stages for corpus in stage.corpora or ()]
-        return list(dict.fromkeys([*recipe.corpora, *own])), recipe.exclude
-    return [parse(Corpus, {"path": file, **settings}, file)], ()
 
 
 @click.command()
@@ -145,10 +121,16 @@ def command(
     }
     readings: list[Reading] = []
     for file in files:
-        corpora, exclude = _corpora(file, settings, data)
-        without = read_exclusion(exclude)
-        readings += [one for corpus in corpora for one in read_corpus(corpus, examples, rows, without)]
+        corpora, without = [parse(Corpus, {"path": file, **settings}, file)], None
+        if Path(file).suffix in (".yaml", ".yml"):
+            recipe = load_recipe(file, data=data)
+            corpora, without = list(dict.fromkeys(recipe.all_corpora)), read_exclusion(recipe.exclude)
+        for corpus in corpora:
+            try:
+                readings += [_read_source(source, examples, rows) for source in open_corpora([corpus], without)]
+            except InputError as error:
+                readings.append(Reading(corpus.origin, error=str(error)))
     shown = json.dumps([asdict(one) for one in readings], ensure_ascii=False)
-    click.echo(shown if as_json else "\n".join(map(to_text, readings)))
+    click.echo(shown if as_json else "\n".join(map(_to_text, readings)))
     if any(one.error for one in readings):
         context.exit(InputError.exit_code)

@@ -18,7 +18,7 @@ from msdc.errors import InputError
 from msdc.export.manifest import Manifest, check_files, read_manifest
 from msdc.export.runtimes import RUNTIMES, Runner
 from msdc.export.signature import verify_signature
-from msdc.extras import names_extras
+from msdc.extras import named_extras
 from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, Tokenizer
 
 __all__ = ["Bundle", "load_bundle"]
@@ -102,7 +102,7 @@ def open_tokenizer(folder: Path, manifest: Manifest) -> Tokenizer:
     return tokenizer
 
 
-@names_extras
+@named_extras("msdc.load_bundle")
 def load_bundle(
     folder: str | Path,
     runtime: str | None = None,

@@ -15,6 +15,11 @@ def printable(text: str) -> str:
     return _UNSAFE.sub("\ufffd", text)
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's message, or its type."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'corpora'?` for a word that resembles a known one, else what is known; empty without any."""
     words = list(dict.fromkeys(known))

@@ -10,9 +10,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import TypeVar
 
 from msdc.errors import InputError
 
@@ -55,8 +54,6 @@ ALL = "all"
 # The verb that the command line runs now.
 _verb: ContextVar[str] = ContextVar("verb", default="")
 
-Function = TypeVar("Function", bound=Callable[..., object])
-
 
 class MissingExtra(InputError):
     """Something needs a package that is not installed. Exit code 2."""
@@ -84,12 +81,7 @@ def extra_of(package: str) -> str | None:
 
 
 def missing(package: str, what: str) -> MissingExtra:
-    """`WHAT needs PyTorch: pip install 'msdc[train]'`, to be raised.
-
-    Args:
-        package: import name, one of `PACKAGES`.
-        what: the subject of the sentence.
-    """
+    """`WHAT needs PyTorch: pip install 'msdc[train]'`, to be raised; `package` is an import name of `PACKAGES`."""
     return MissingExtra(f"{what} needs {PACKAGES[package][0]}: pip install 'msdc[{extra_of(package)}]'")
 
 
@@ -101,11 +93,9 @@ def require(package: str, what: str) -> None:
 
 @contextlib.contextmanager
 def named_extras(what: str, verb: str = "") -> Iterator[None]:
-    """Turn the missing import of a package of an extra into one line; any other error passes.
+    """Turn the missing import of a package of an extra into one line; any other error passes. Also a decorator.
 
-    Args:
-        what: the subject of the line.
-        verb: of the command line, whose extra is named where it holds the package.
+    `what` is the subject of the line; the extra of `verb` is named where it holds the package.
     """
     outer = _verb.set(verb or _verb.get())
     try:
@@ -117,14 +107,3 @@ def named_extras(what: str, verb: str = "") -> Iterator[None]:
         raise missing(package, what) from error
     finally:
         _verb.reset(outer)
-
-
-def names_extras(function: Function) -> Function:
-    """`named_extras` around a function of the Python interface."""
-
-    @functools.wraps(function)
-    def call(*arguments: object, **options: object) -> object:
-        with named_extras(f"msdc.{function.__name__}"):
-            return function(*arguments, **options)
-
-    return call  # type: ignore[return-value]

@@ -5,6 +5,7 @@ Linux tells more, in /proc and /sys; elsewhere psutil answers, and what it does 
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import platform
@@ -94,7 +95,7 @@ def parse_cpuinfo(text: str) -> tuple[str, tuple[str, ...]]:
             fields.setdefault(key.strip().lower(), value.strip())
     flags = set((fields.get("flags") or fields.get("features") or "").split())
     notable = NOTABLE_X86 if "flags" in fields else NOTABLE_ARM
-    name = fields.get("model name") or fields.get("hardware") or fields.get("cpu model") or ""
+    name = fields.get("model name") or fields.get("hardware") or ""
     if not name and "cpu part" in fields:
         name = f"arm implementer {fields.get('cpu implementer', '?')} part {fields['cpu part']}"
     return " ".join(name.split()), tuple(flag for flag in notable if flag in flags)
@@ -170,20 +171,16 @@ def read_heat(sys_root: str = "/sys") -> dict[str, Any]:
     }
 
 
-PACKAGES = (
-    *("msdc", "torch", "torchao", "executorch", "transformers", "tokenizers", "sentencepiece"),
-    *("onnx", "onnxruntime", "numpy"),
-)
+PACKAGES = ("msdc", "torch", "torchao", "executorch", "transformers", "tokenizers", "sentencepiece", "onnx",
+            "onnxruntime", "numpy")  # fmt: skip
 
 
 def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
     """Versions of Python and of those of `packages` that are installed."""
     found = {"python": platform.python_version()}
     for name in packages:
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return found
 
 

@@ -66,12 +66,9 @@ def _kill(processes: Sequence[psutil.Process]) -> None:
 
 
 def kill_tree(process: subprocess.Popen[bytes], *, group: bool) -> None:
-    """Kill a program and all below it.
+    """Kill a program and all below it, which are known only while it lives.
 
-    Args:
-        process: the program; its children are known only while it lives.
-        group: it was started in a session of its own, whose processes end with it, whoever their parent is. Windows has
-            no such groups.
+    `group`: it was started in a session of its own, whose processes end with it, whoever their parent is (not Windows).
     """
     children = _descendants(process.pid) if process.poll() is None else []
     if group and hasattr(os, "killpg"):

@@ -12,13 +12,9 @@ Item = TypeVar("Item")
 
 
 def track(items: Iterable[Item], label: str, *, enabled: bool = True, total: int | None = None) -> Iterator[Item]:
-    """Iterate with a progress bar on standard error; silent if disabled or without a terminal.
+    """Iterate with a progress bar on standard error; silent if not `enabled` or without a terminal.
 
-    Args:
-        items: what to iterate over.
-        label: text in front of the bar.
-        enabled: whether to show the bar at all.
-        total: number of items, where `items` has no length.
+    `label` is the text in front of the bar; `total` the number of items, where `items` has no length.
     """
     if not enabled or not in_terminal():
         yield from items

@@ -47,43 +47,6 @@ class Batch:
         return [row.language for row in self.rows]
 
 
-@dataclass
-class Chunk:
-    """A tokenized chunk and its cut into batches."""
-
-    rows: list[Row]
-    source_ids: list[list[int]]
-    target_ids: list[list[int]] | None
-    third_ids: list[list[int]] | None
-    cuts: list[np.ndarray]
-    pad_id: int
-
-    def batch(
-        self, number: int, guide_source: TeacherOutput | None = None, guide_target: TeacherOutput | None = None
-    ) -> Batch:
-        """Batch `number` as tensors, with what the guide says of its sources and targets."""
-        pick = self.cuts[number]
-
-        def side(ids: list[list[int]] | None) -> tuple[Tensor, Tensor] | None:
-            return None if ids is None else pad([ids[i] for i in pick], self.pad_id)
-
-        def vectors(guide: TeacherOutput | None) -> Tensor | None:
-            return None if guide is None else torch.from_numpy(guide.sentence_ND)
-
-        source = side(self.source_ids)
-        assert source is not None
-        states = None if guide_source is None else guide_source.states_NLH
-        return Batch(
-            [self.rows[i] for i in pick],
-            source,
-            side(self.target_ids),
-            side(self.third_ids),
-            vectors(guide_source),
-            vectors(guide_target),
-            None if states is None else torch.from_numpy(states),
-        )
-
-
 def cut(lengths: np.ndarray, batch: int, batch_tokens: int | None, rng: np.random.Generator) -> list[np.ndarray]:
     """Indices cut into batches of near-equal length, in random order.
 
@@ -106,34 +69,51 @@ def cut(lengths: np.ndarray, batch: int, batch_tokens: int | None, rng: np.rando
     return [cuts[i] for i in rng.permutation(len(cuts))]
 
 
-def make_chunk(
-    rows: list[Row],
-    tokenizer: Tokenizer,
-    max_length: int,
-    batch: int,
-    batch_tokens: int | None,
-    rng: np.random.Generator,
-    prompt: str = "",
-) -> Chunk:
-    """Tokenize and cut one chunk; `prompt` is put before every text."""
+class Chunk:
+    """A tokenized chunk, cut into batches (see `cut`); `prompt` is put before every text."""
 
-    def ids(texts: Sequence[str]) -> list[list[int]] | None:
-        return tokenizer.encode(with_prompt(prompt, texts), max_length) if any(texts) else None
+    def __init__(
+        self,
+        rows: list[Row],
+        tokenizer: Tokenizer,
+        max_length: int,
+        batch: int,
+        batch_tokens: int | None,
+        rng: np.random.Generator,
+        prompt: str = "",
+    ) -> None:
+        self.rows, self._pad_id = rows, tokenizer.pad_id
 
-    source_ids = tokenizer.encode(with_prompt(prompt, [row.source for row in rows]), max_length)
-    target_ids = ids([row.target for row in rows])
-    if target_ids is not None:
+        def ids(texts: Sequence[str]) -> list[list[int]] | None:
+            return tokenizer.encode(with_prompt(prompt, texts), max_length) if any(texts) else None
+
+        self.source_ids = tokenizer.encode(with_prompt(prompt, [row.source for row in rows]), max_length)
         # English-only text among pairs counts as its own translation.
-        target_ids = [
-            own if row.target else source for own, source, row in zip(target_ids, source_ids, rows, strict=True)
-        ]
-    third_ids = ids([row.third for row in rows])
-    lengths = np.array([len(row) for row in source_ids])
-    for side in (target_ids, third_ids):
-        if side is not None:
-            lengths = np.maximum(lengths, [len(row) for row in side])
-    cuts = cut(lengths, batch, batch_tokens, rng)
-    return Chunk(rows, source_ids, target_ids, third_ids, cuts, tokenizer.pad_id)
+        self.target_ids = ids([row.target or row.source for row in rows]) if any(row.target for row in rows) else None
+        self.third_ids = ids([row.third for row in rows])
+        sides = (self.source_ids, self.target_ids, self.third_ids)
+        lengths = np.max([[len(row) for row in side] for side in sides if side is not None], axis=0)
+        self.cuts = cut(lengths, batch, batch_tokens, rng)
+
+    def batch(
+        self, number: int, guide_source: TeacherOutput | None = None, guide_target: TeacherOutput | None = None
+    ) -> Batch:
+        """Batch `number` as tensors, with the teacher's outputs for its sources and targets."""
+        pick = self.cuts[number]
+
+        def side(ids: list[list[int]] | None) -> tuple[Tensor, Tensor] | None:
+            return None if ids is None else pad([ids[i] for i in pick], self._pad_id)
+
+        states = None if guide_source is None else guide_source.states_NLH
+        return Batch(
+            [self.rows[i] for i in pick],
+            pad([self.source_ids[i] for i in pick], self._pad_id),
+            side(self.target_ids),
+            side(self.third_ids),
+            None if guide_source is None else torch.from_numpy(guide_source.sentence_ND),
+            None if guide_target is None else torch.from_numpy(guide_target.sentence_ND),
+            None if states is None else torch.from_numpy(states),
+        )
 
 
 @dataclass
@@ -144,10 +124,6 @@ class Position:
     epoch: int = 0
     chunk: int = 0
     batch: int = 0
-
-    def as_list(self) -> list[int]:
-        """The four numbers, for a checkpoint."""
-        return [self.step, self.epoch, self.chunk, self.batch]
 
 
 @dataclass
@@ -171,7 +147,7 @@ class BatchFeed:
         """The tokenized chunk `number` of an epoch; how it is cut follows from the seed."""
         rng = np.random.default_rng([self.seed, epoch, number, 2])
         stage = self.stage
-        return make_chunk(rows, self.tokenizer, stage.max_length, stage.batch, stage.batch_tokens, rng, self.prompt)
+        return Chunk(rows, self.tokenizer, stage.max_length, stage.batch, stage.batch_tokens, rng, self.prompt)
 
     def _guided(self, chunk: Chunk, start: int) -> Iterator[Batch]:
         """Batches of a chunk from `start` on; guide outputs are computed for a window of batches at a time.

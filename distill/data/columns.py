@@ -78,11 +78,6 @@ def unnamed_language(name: object) -> InputError:
     )
 
 
-def unknown_format(name: object, seen: str) -> InputError:
-    """The one error for files in none of the known formats."""
-    return InputError(f"{name}: not in a known form: {seen}. Known: {KNOWN_FORMATS}")
-
-
 def base_code(code: str) -> str:
     """A language code in lower case without its region: `zh` of `zh_CN`."""
     return re.split("[_-]", code.strip().lower())[0]
@@ -152,8 +147,8 @@ def find_columns(table: Table, corpus: Corpus, what: str, known: Sequence[tuple[
     for columns in (list(range(table.width)), _text_columns(table)):
         if len(columns) == wanted:
             return columns
-    hint = ", ".join("ABC"[:wanted])
-    raise unknown_format(table.path, f"{table.seen()}; which {what} are meant: `columns: [{hint}]`")
+    asked = f"which {what} are meant: `columns: [{', '.join('ABC'[:wanted])}]`"
+    raise InputError(f"{table.path}: not in a known form: {table.seen()}; {asked}. Known: {KNOWN_FORMATS}")
 
 
 def _languages(table: Table, corpus: Corpus) -> list[Pair] | None:

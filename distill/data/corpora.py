@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,17 +25,16 @@ from msdc.distill.data.columns import (
     find_columns,
     find_pairs,
     is_header,
-    unknown_format,
     unnamed_language,
 )
 from msdc.distill.data.download import fetch_hub, fetch_opus, hub_tables, is_saved, saved_table
 from msdc.distill.data.exclusion import Exclusion
 from msdc.distill.recipe import Corpus
-from msdc.errors import InputError
+from msdc.errors import InputError, first_line
 from msdc.extras import require
 from msdc.files import regular_size
 from msdc.text.scored_pairs import GOLD_RANGE, read_pairs
-from msdc.text.tabular import JSON_LINES, Table, first_line, open_table, suffix_of, text_bytes
+from msdc.text.tabular import JSON_LINES, Table, open_table, suffix_of, text_bytes
 from msdc.text.text_files import DAMAGED, iterate_lines, unpacked
 from msdc.text.tokenizer import clean
 
@@ -44,15 +44,6 @@ LANGUAGE_AT_END = re.compile(r"(?:^|[._-])(?!po\b|gz\b)([a-z]{2})(?:\.(?:txt|po|
 ONE_LANGUAGE = ("nli", "nli-pairs", "scored", "text", "triples")  # kinds without a target language
 NLI_CLASSES = ("contradiction", "entailment", "neutral")  # in the order of the numbers that we train on
 HUB_CLASSES = ("entailment", "neutral", "contradiction")  # the numbers of snli, multi_nli, all-nli and anli on the hub
-# First bytes of files that are often taken for text
-BINARY = {
-    b"PK\x03\x04": "a zip archive or an Office document",
-    b"%PDF": "PDF",
-    b"\xd0\xcf\x11\xe0": "an old Office document",
-    b"BZh": "bzip2",
-    b"\xfd7zXZ": "xz",
-    b"\x28\xb5\x2f\xfd": "zstd",
-}
 XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 # Elements inside a segment whose content is code of the original document, not text
 XML_CODE = frozenset(["bpt", "ept", "ph", "it", "ut", "sub", "x", "bx", "ex", "sc", "ec", "cp"])
@@ -67,27 +58,18 @@ class Bad(NamedTuple):
 
 @dataclass
 class Source:
-    """One readable part of a corpus.
-
-    Attributes:
-        bytes: approximate size of the text, for its weight.
-        entries: reads it from the start.
-        form: what it was read as, for messages.
-        made: no person wrote the targets: they are never held out and no vocabulary is trained on them.
-        without: sentences whose rows are left out.
-        too_long: rows left out for their length, in the last reading.
-        reasons: bad lines of the last reading by what is wrong with them: how many, and the first one's number.
-    """
+    """One readable part of a corpus; `without` are sentences whose rows are left out."""
 
     name: str
     language: str
-    bytes: int
+    bytes: int  # approximate size of the text, for its weight
     corpus: Corpus
-    entries: Callable[[], Iterator[Row | Bad]]
-    form: str = ""
+    entries: Callable[[], Iterator[Row | Bad]]  # reads it from the start
+    form: str = ""  # what it was read as, for messages
     domain: int = 0
-    made: bool = False
+    made: bool = False  # no person wrote the targets: never held out, and no vocabulary is trained on them
     without: Exclusion | None = None
+    # Of the last reading: rows left out for their length; bad lines by what is wrong: how many, the first one's number.
     too_long: int = field(default=0, init=False, repr=False)
     reasons: dict[str, tuple[int, int]] = field(default_factory=dict, init=False, repr=False)
 
@@ -118,7 +100,7 @@ class Source:
         key = (self.name, self.language, corpus.kind, corpus.columns, corpus.tokenized)
         return self.without.keep(key, self.rows())
 
-    def read(self) -> Iterator[Row]:
+    def read(self) -> Generator[Row, None, None]:
         """Rows cleaned and filtered by the corpus' limits."""
         taken = 0
         self.too_long, self.reasons = 0, {}
@@ -134,10 +116,10 @@ class Source:
                 break
         if not taken:
             long = f"{self.too_long} of more than {longest} characters (max_characters)" if self.too_long else ""
-            reason = "; ".join(filter(None, (self.first_bad, long)))
             empty = " (empty)" if self.without is None else " (empty, or every sentence is excluded)"
-            form = f"; read as {self.form}" if self.form else ""
-            raise InputError(f"{self.name}: no usable sentence{f'; {reason}' if reason else empty}{form}")
+            reasons = filter(None, (self.first_bad, long, self.form and f"read as {self.form}"))
+            none = "no usable sentence" + (empty if not self.first_bad and not long else "")
+            raise InputError("; ".join((f"{self.name}: {none}", *reasons)))
 
 
 def refuse_test_set(path: Path, what: str) -> None:
@@ -171,13 +153,6 @@ def read_table(path: Path, corpus: Corpus, language: str | None) -> list[Source]
 
 
 def _open_table(path: Path, corpus: Corpus) -> Table:
-    regular_size(path)
-    with open(path, "rb") as handle:
-        first = handle.read(8)
-    if binary := next((name for mark, name in BINARY.items() if first.startswith(mark)), None):
-        raise unknown_format(path, binary)
-    if suffix_of(path) in JSON_LINES and next((s for _, line in iterate_lines(path) if (s := line.strip())), "") == "[":
-        raise unknown_format(path, "one JSON list; write one object per line (jq -c '.[]')")
     any_names = suffix_of(path) == ".csv"
     return open_table(path, lambda cells, rows: is_header(corpus, cells, rows, any_names))
 
@@ -198,7 +173,7 @@ def table_sources(table: Table, corpus: Corpus, language: str | None) -> list[So
                     yield row(*cells)
 
         name = f"{table.path}:{part}" if of > 1 else str(table.path)
-        return Source(name, code, table.size // of, corpus, entries, _form(table, columns))
+        return Source(name, code, table.size // of, corpus, entries, table.described(columns))
 
     if corpus.kind == "triples":
         triple = find_columns(table, corpus, "triples", TRIPLE_NAMES)
@@ -208,14 +183,7 @@ def table_sources(table: Table, corpus: Corpus, language: str | None) -> list[So
         return [make([at], corpus.source, len(texts), at + 1, lambda text: _plain(text, corpus)) for at in texts]
     pairs = find_pairs(table, corpus, language)
 
-    def pair(code: str) -> Callable[..., Row]:
-        return lambda one, two: Row(one, two, code)
-
-    return [make([one, two], code, len(pairs), code, pair(code)) for one, two, code in pairs]
-
-
-def _form(table: Table, columns: Sequence[int]) -> str:
-    return f"{table.form}, columns {' + '.join(table.names[c] if table.names else str(c + 1) for c in columns)}"
+    return [make([one, two], code, len(pairs), code, partial(Row, language=code)) for one, two, code in pairs]
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
@@ -316,7 +284,7 @@ def _labelled(path: Path, corpus: Corpus) -> tuple[str, Callable[[], Iterator[tu
             else:
                 yield number, [_nli_class(cells[0]), *cells[1:]]
 
-    return _form(table, columns), read
+    return table.described(columns), read
 
 
 def read_nli(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
@@ -367,10 +335,8 @@ def read_gettext(path: Path, corpus: Corpus, language: str | None) -> list[Sourc
 
     The language is the corpus', that of the file's name, or the one in the catalogue's header.
     """
-    code = language or language_of(path, corpus, at_end=True)
-    if code is None:
-        head = (re.search(r'^"Language: *([a-z]{2,3})', line) for _, line in islice(iterate_lines(path), 100))
-        code = next((match[1] for match in head if match), None)
+    head = (re.search(r'^"Language: *([a-z]{2,3})', line) for _, line in islice(iterate_lines(path), 100))
+    code = language or language_of(path, corpus, at_end=True) or next((match[1] for match in head if match), None)
     if code is None:
         raise unnamed_language(path)
     quoted = re.compile(r'^(?:(msgid|msgstr|msgctxt|msgid_plural|msgstr\[\d+\])\s+)?"(.*)"\s*$')

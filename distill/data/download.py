@@ -16,13 +16,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
+
 from msdc.distill.recipe import TEACHER, Corpus, NamedModel, Recipe, model_name
 from msdc.encoders.folder import locate_model
-from msdc.errors import InputError
+from msdc.errors import InputError, first_line
 from msdc.extras import require
-from msdc.files import atomic_path, disk_errors, read_json, sha256_file, user_cache, write_json
+from msdc.files import atomic_path, read_json, sha256_file, user_cache, write_json
 from msdc.progress import say, warn
-from msdc.text.tabular import BATCH_ROWS, Table, arrow_table, first_line
+from msdc.text.tabular import BATCH_ROWS, Table, arrow_table
 
 OPUS_URL = "https://object.pouta.csc.fi/OPUS-{name}/{version}/moses/{pair}.txt.zip"
 # Files of a model folder that its numbers depend on.
@@ -75,12 +77,7 @@ def _opus_pair(name: str, version: str, source: str, code: str) -> tuple[Path, P
                 if len(wanted) != 1:
                     raise InputError(f"{url}: does not hold one {path.suffix} text file")
                 # Written under our own name, never under the archive's: nothing leaves the folder.
-                with (
-                    disk_errors(path),
-                    atomic_path(path) as part,
-                    content.open(wanted[0]) as text,
-                    open(part, "wb") as out,
-                ):
+                with atomic_path(path) as part, content.open(wanted[0]) as text, open(part, "wb") as out:
                     shutil.copyfileobj(text, out)
     except (urllib.error.URLError, TimeoutError) as error:
         said = f"OPUS corpus {name}/{version} {pair}: cannot be fetched ({error})"
@@ -114,9 +111,11 @@ def fetch_hub(corpus: Corpus) -> list[Path]:
         for kind in ("parquet", "tsv.gz", "tsv")
     ]
     try:
-        from huggingface_hub import snapshot_download
-
-        folder = Path(snapshot_download(name, repo_type="dataset", revision=revision or None, allow_patterns=patterns))
+        folder = Path(
+            huggingface_hub.snapshot_download(
+                name, repo_type="dataset", revision=revision or None, allow_patterns=patterns
+            )
+        )
     except Exception as error:
         raise InputError(f"hub corpus {name}: cannot be fetched ({first_line(error)})") from error
     return link_by_language(folder, corpus)
@@ -128,15 +127,15 @@ def link_by_language(folder: Path, corpus: Corpus) -> list[Path]:
     for code in corpus.languages:
         pair = f"{corpus.source}-{code}"
         for path in sorted(folder.rglob("*train*")):
-            if path.is_file() and pair in path.relative_to(folder).as_posix():
-                target = corpus_cache() / "hub" / str(corpus.hub).replace("/", "--") / f"{pair}.{path.name}"
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.unlink(missing_ok=True)
-                try:
-                    target.symlink_to(path.absolute())  # through the snapshot, whose name is the commit
-                except OSError:  # Windows, to users without that right
-                    shutil.copy2(path, target)
-                found.append(target)
+            if not path.is_file() or pair not in path.relative_to(folder).as_posix():
+                continue
+            found.append(corpus_cache() / "hub" / str(corpus.hub).replace("/", "--") / f"{pair}.{path.name}")
+            found[-1].parent.mkdir(parents=True, exist_ok=True)
+            found[-1].unlink(missing_ok=True)
+            try:
+                found[-1].symlink_to(path.absolute())  # through the snapshot, whose name is the commit
+            except OSError:  # Windows, to users without that right
+                shutil.copy2(path, found[-1])
     return found
 
 
@@ -249,7 +248,7 @@ def find_downloads(recipe: Recipe) -> dict[str, Any]:
         old = found.setdefault(name, {"files": {}})
         found[name] = old | entry | {"files": old["files"] | entry["files"]}
 
-    for corpus in dict.fromkeys([*recipe.corpora, *(c for stage in recipe.stages for c in stage.corpora or ())]):
+    for corpus in dict.fromkeys(recipe.all_corpora):
         if corpus.hub is not None:
             add(f"hub {corpus.hub}", _hub_entry(corpus))
         elif corpus.opus is not None:
@@ -257,10 +256,11 @@ def find_downloads(recipe: Recipe) -> dict[str, Any]:
             add(f"opus {corpus.opus}", {"files": {path.name: sha256_file(path) for path in paths}})
     # An assistant that is a copy of the teacher is no model of its own.
     assistant = None if recipe.assistant == TEACHER else recipe.assistant
-    named = [m for m in (recipe.teacher, assistant, recipe.student) if isinstance(m, (str, NamedModel))]
-    guides = [stage.guide for stage in recipe.stages if stage.guide is not None]
-    own = [guide for guide in guides if guide.split(".")[0] not in ("teacher", "assistant")]
-    for name in dict.fromkeys([*map(model_name, named), *own]):
+    named = [model_name(m) for m in (recipe.teacher, assistant, recipe.student) if isinstance(m, (str, NamedModel))]
+    guides = [guide for stage in recipe.stages if (guide := stage.guide) is not None]
+    for name in dict.fromkeys(
+        named + [guide for guide in guides if guide.split(".")[0] not in ("teacher", "assistant")]
+    ):
         folder = locate_model(name)
         if revision := _revision(folder):
             paths = [p for p in sorted(folder.rglob("*")) if p.is_file() and _MODEL_FILES.match(p.name)]
@@ -273,15 +273,13 @@ def record_downloads(recipe: Recipe, folder: Path) -> None:
     """Write downloads.json into a run folder, where the recipe downloads anything; say what changed since then."""
     file = folder / "downloads.json"
     now = find_downloads(recipe)
-    if now and not file.is_file():
-        write_json(file, now)
     if not now:
         return
+    if not file.is_file():
+        write_json(file, now)
     before = read_json(file)
-    if not isinstance(before, dict):
-        raise InputError(f"{file}: not a record of downloads; remove it to have it written again")
     for name, entry in now.items():
-        old = (before.get(name) or {}).get("files", {})
+        old = before.get(name, {}).get("files", {})
         changed = sorted(n for n in entry["files"].keys() | old.keys() if entry["files"].get(n) != old.get(n))
         if changed:
             warn(f"warning: {name}: changed since this run began: {', '.join(changed)[:300]} (see {file})")

@@ -26,11 +26,10 @@ def excluded_files(patterns: Sequence[str]) -> list[Path]:
     """The files that paths or globs name, each once."""
     found: dict[Path, None] = {}
     for pattern in patterns:
-        whole = str(Path(pattern).expanduser())
-        files = [Path(name) for name in sorted(glob.glob(whole, recursive=True)) if Path(name).is_file()]
-        if not files:
+        paths = map(Path, sorted(glob.glob(str(Path(pattern).expanduser()), recursive=True)))
+        if not (files := dict.fromkeys(path for path in paths if path.is_file())):
             raise InputError(f"exclude: {pattern}: no such file")
-        found |= dict.fromkeys(files)
+        found |= files
     return list(found)
 
 

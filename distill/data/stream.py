@@ -38,10 +38,8 @@ def weights(sources: list[Source], balance: str) -> np.ndarray:
     if balance == "sources":
         alike = np.array([s.corpus.weight for s in sources])
         return alike / alike.sum()
-    size = np.array(
-        [max(1, s.bytes if s.corpus.limit is None else min(s.bytes, s.corpus.limit * 80)) for s in sources], float
-    )
-    size *= np.array([s.corpus.weight for s in sources])
+    most = [s.bytes if s.corpus.limit is None else min(s.bytes, s.corpus.limit * 80) for s in sources]
+    size = np.maximum(most, 1.0) * np.array([s.corpus.weight for s in sources])
     power = {"proportional": 1.0, "root": 0.5, "equal": 0.0}[balance]
     languages = [s.language for s in sources]
     total = {code: sum(z for z, c in zip(size, languages, strict=True) if c == code) for code in set(languages)}
@@ -165,13 +163,14 @@ class TextStream:
 
     def _chunks(self, epoch: int, size: int, skip: int) -> Iterator[list[Row]]:
         rows = self.rows(epoch)
-        chunks = iter(lambda: list(islice(rows, size)), [])
-        return islice(chunks, skip, None)
+        return islice(iter(lambda: list(islice(rows, size)), []), skip, None)
 
     def heldout_rows(self) -> dict[str, list[Row]]:
         """Up to `heldout.pairs` held-out rows per language, the first ones of each source."""
         found: dict[str, list[Row]] = {}
-        for source in (source for source in self.sources if not source.made):
+        for source in self.sources:
+            if source.made:
+                continue
             rows = found.setdefault(source.language, [])
             seen = {(row.source, row.target) for row in rows}
             for number, row in enumerate(source.read()):

@@ -1,13 +1,10 @@
 """English-only text for every language: translated word by word with a dictionary aligned from the parallel text.
 
-Parallel text for small models is mostly short and everyday. English text of other kinds is easy to get; its sentences,
-translated word by word (the word order stays English), add words of that kind to the language, and the teacher's vector
-of the English sentence is still the right target. The idea is the code-switching of
-Qin et al. 2020 (CoSDA-ML), with a dictionary that is not given but aligned (IBM Model 1,
-msdc.distill.vocabulary_transfer).
+Parallel text for small models is mostly short and everyday; English text of other kinds adds words of that kind to the
+language, and the teacher's vector of the English sentence is still the right target. The idea is the code-switching of
+Qin et al. 2020 (CoSDA-ML), with a dictionary that is aligned (IBM Model 1, msdc.distill.vocabulary_transfer).
 
-`recombine` replaces some words of the English sentence by others first. The sentence need not make sense: the teacher
-still has a vector for it, and the student sees combinations of words that no corpus has.
+`recombine` replaces some words of the English sentence by others first: the sentence need not make sense.
 """
 
 from __future__ import annotations

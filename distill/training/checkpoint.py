@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ class TrainState:
             "optimizer": self.optimizer.state_dict(),
             "average": self.average,
             "random": random_states(),
-            "position": self.feed.position.as_list(),
+            "position": list(astuple(self.feed.position)),
             "plain": json.dumps({name: getattr(self, name) for name in PLAIN}),
         }
 

@@ -15,7 +15,6 @@ import msdc
 from msdc.encoders.folder import bare_names, is_reserved
 from msdc.errors import InputError
 from msdc.progress import be_quiet, say
-from msdc.text.tabular import stdin_texts
 
 Command = TypeVar("Command", bound=Callable[..., object])
 DEFAULT_MODEL = "msdc-mini"
@@ -90,13 +89,6 @@ def model_and_texts(words: Sequence[str]) -> tuple[str, list[str]]:
                 f"{text}: this is a file; -i {text} reads its lines (a text of this name goes through standard input)"
             )
     return model, require_utf8(texts, "TEXT")
-
-
-def given_texts(texts: Sequence[str]) -> list[str]:
-    """Texts of the command line, or one per line from standard input."""
-    if not texts:
-        require_piped()
-    return list(texts) or [text for _, text in stdin_texts()]
 
 
 def require_piped() -> None:

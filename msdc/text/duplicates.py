@@ -4,9 +4,7 @@ Two sentences are near when the Jaccard similarity of their sets of character 5-
 have the same minimum under a random order is that similarity; BANDS bands of ROWS minima each find a pair at 0.7 with
 probability 0.9995 and an unrelated one almost never. Candidates are confirmed by the exact similarity.
 
-5-grams are processed by numpy for thousands of sentences at once: a training corpus has millions of sentences, and an
-object per 5-gram would take a hundred times as long. Shapes: N sentences, G 5-grams of all of
-them, P = BANDS x ROWS orders.
+Shapes: N sentences, G 5-grams of all of them, P = BANDS x ROWS orders.
 """
 
 from __future__ import annotations

@@ -59,14 +59,8 @@ class ScoredPairs:
     def spread(self, limit: int) -> ScoredPairs:
         """At most `limit` pairs, evenly spread over the file."""
         rows = slice(None, None, -(-len(self) // limit) or 1)
-        return replace(
-            self,
-            first=self.first[rows],
-            second=self.second[rows],
-            gold_N=self.gold_N[rows],
-            subsets=self.subsets[rows],
-            lines=self.lines[rows],
-        )
+        columns = ("first", "second", "gold_N", "subsets", "lines")
+        return replace(self, **{name: getattr(self, name)[rows] for name in columns})
 
 
 class _Layout(NamedTuple):
@@ -104,8 +98,9 @@ def _find_layout(cells: list[str]) -> _Layout | None:
     names = [cell.strip().lower() for cell in cells]
 
     def find(*candidates: tuple[str, ...]) -> list[int]:
-        found = (next((names.index(name) for name in known if name in names), None) for known in candidates)
-        return [place for place in found if place is not None]
+        """The first column of each set of names that is there."""
+        found = ([names.index(name) for name in known if name in names] for known in candidates)
+        return [places[0] for places in found if places]
 
     width = len(cells)
     if len(places := find(SCORE_NAMES, FIRST_NAMES, SECOND_NAMES)) == 3:

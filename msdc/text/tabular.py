@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from msdc.errors import InputError
+from msdc.errors import InputError, first_line
 from msdc.extras import require
 from msdc.files import regular_size
 from msdc.text.text_files import csv_rows, decode_lines, iterate_lines
@@ -36,31 +36,25 @@ Numbered = tuple[int, "list[Any] | str"]
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of named or numbered columns.
-
-    Attributes:
-        path: for messages.
-        form: what it was read as, for messages.
-        names: of the columns; empty without a header.
-        width: number of columns.
-        sample: the first rows, by which columns are chosen.
-        read: (indices of columns) -> their cells, row by row.
-        size: approximate bytes of text, for the weights of corpora.
-    """
+    """Rows of named or numbered columns; `form` is what it was read as, for messages."""
 
     path: Path
     form: str
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # empty without a header
     width: int
-    sample: list[list[Any]]
-    read: Callable[[Sequence[int]], Iterator[Numbered]]
-    size: int
+    sample: list[list[Any]]  # the first rows, by which columns are chosen
+    read: Callable[[Sequence[int]], Iterator[Numbered]]  # indices of columns -> their cells, row by row
+    size: int  # approximate bytes of text, for the weights of corpora
 
     def seen(self) -> str:
         """What was found, for an error message."""
         first = [str(cell)[:30] for cell in (self.sample[0] if self.sample else [])]
         named = f" ({', '.join(self.names)[:120]})" if self.names else ""
         return f"{self.form} of {self.width} columns{named}, first row {first[:6]}"
+
+    def described(self, columns: Sequence[int]) -> str:
+        """What is read of it, for messages: `csv, columns en + de`."""
+        return f"{self.form}, columns {' + '.join(self.names[c] if self.names else str(c + 1) for c in columns)}"
 
     def columns(self) -> str:
         """The columns that there are, for an error message."""
@@ -103,8 +97,8 @@ def _choose_delimiter(lines: list[str]) -> str:
             found = list(csv.reader((line + "\n" for line in lines), delimiter=delimiter))
         except csv.Error:
             return 0, 0
-        widths = Counter(len(cells) for cells in found if len(cells) > 1).most_common(1)
-        return (widths[0][1], widths[0][0]) if widths else (0, 0)
+        ((width, count),) = Counter(len(cells) for cells in found if len(cells) > 1).most_common(1) or [(0, 0)]
+        return count, width
 
     return max(DELIMITERS, key=fit)
 
@@ -152,14 +146,11 @@ def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | list[Any] | s
             yield number, "not JSON"
             continue
         if isinstance(value, dict):
-            flat: dict[str, Any] = {}
-            for key, inner in value.items():
-                flat |= (
-                    {f"{key}.{name}": cell for name, cell in inner.items()} if isinstance(inner, dict) else {key: inner}
-                )
-            yield number, flat
-        else:
-            yield number, value if isinstance(value, list) else "neither a JSON object nor a list"
+            pairs = [
+                (f"{key}.", inner) if isinstance(inner, dict) else ("", {key: inner}) for key, inner in value.items()
+            ]
+            value = {f"{outer}{name}": cell for outer, inner in pairs for name, cell in inner.items()}
+        yield number, value if isinstance(value, (dict, list)) else "neither a JSON object nor a list"
 
 
 def open_json_lines(path: Path) -> Table:
@@ -184,33 +175,20 @@ def open_json_lines(path: Path) -> Table:
     return Table(path, "JSON lines", names, width, sample, read, text_bytes(path))
 
 
-def first_line(error: BaseException) -> str:
-    """The first line of an exception's message, or its type."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-
-
 def arrow_table(path: Path, form: str, schema: Any, batches: Callable[[list[str]], Iterator[Any]], size: int) -> Table:
     """The columns of text and of numbers of an Arrow schema, those inside a struct as `outer.inner`.
 
-    Args:
-        path: for messages.
-        form: what is read, for messages.
-        schema: Arrow schema.
-        batches: (names of columns) -> tables or record batches that hold them.
-        size: approximate bytes of text.
+    `batches` gives for names of columns the tables or record batches that hold them; the rest as of `Table`.
     """
     import pyarrow as pa
 
-    def holds(kind: Any, *tests: Callable[[Any], bool]) -> bool:
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        return any(test(kind) for test in tests)
-
-    text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
     fields = list(schema.empty_table().flatten().schema)
-    if not any(holds(field.type, *text) for field in fields):
+    kinds = [field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in fields]
+    text = [str(kind) in ("string", "large_string", "string_view") for kind in kinds]
+    if not any(text):
         raise InputError(f"{path}: {form} without a column of text (has {', '.join(schema.names)[:200]})")
-    numbers = (pa.types.is_integer, pa.types.is_floating)
-    names = tuple(field.name for field in fields if holds(field.type, *text, *numbers))
+    number = [pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in kinds]
+    names = tuple(field.name for field, *fits in zip(fields, text, number, strict=True) if any(fits))
 
     def read(columns: Sequence[int]) -> Iterator[Numbered]:
         number = 0

@@ -24,7 +24,7 @@ from sentencepiece import sentencepiece_model_pb2
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Backend
 
-from msdc.errors import InputError, MsdcError
+from msdc.errors import InputError, MsdcError, first_line
 from msdc.files import disk_errors, regular_size
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ def _refused(path: Path, what: str) -> Iterator[None]:
     except (KeyboardInterrupt, SystemExit, GeneratorExit, MsdcError):
         raise
     except BaseException as error:
-        word = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{path}: {what} ({word[:200]})") from error
+        raise InputError(f"{path}: {what} ({first_line(error)})") from error
 
 
 class PieceTokenizer:
@@ -114,10 +113,9 @@ class PieceTokenizer:
     def encode(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """See `Tokenizer`."""
         room = max_length - 2
-        # A list goes through a thread pool that is created per call: for a few texts that costs more than it saves.
-        few = len(texts) < 32
         encode = self.processor.encode
-        rows = [encode(text, out_type=int) for text in texts] if few else encode(list(texts), out_type=int)
+        # A list goes through a thread pool that is created per call: for a few texts that costs more than it saves.
+        rows = [encode(t, out_type=int) for t in texts] if len(texts) < 32 else encode(list(texts), out_type=int)
         return [[self.bos_id, *row[:room], self.eos_id] for row in rows]
 
     def pieces(self, text: str) -> list[str]:
@@ -233,15 +231,9 @@ def write_tokenizer_folder(model_file: Path, folder: Path, max_length: int) -> N
         target.write_bytes(Path(model_file).read_bytes())
     write_fast_copy(target, folder / JSON_FILE)
     tokenizer = PieceTokenizer(target)
-    name = tokenizer.processor.id_to_piece
-    special = {
-        "bos_token": name(tokenizer.bos_id),
-        "eos_token": name(tokenizer.eos_id),
-        "cls_token": name(tokenizer.bos_id),
-        "sep_token": name(tokenizer.eos_id),
-        "unk_token": name(tokenizer.unk_id),
-        "pad_token": name(tokenizer.pad_id),
-    }
+    bos, eos, unk, pad = tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id, tokenizer.pad_id
+    ids = {"bos": bos, "eos": eos, "cls": bos, "sep": eos, "unk": unk, "pad": pad}
+    special = {f"{role}_token": tokenizer.processor.id_to_piece(id_) for role, id_ in ids.items()}
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": max_length,
@@ -307,9 +299,5 @@ class Reader:
         """For each text whether more than half of its tokens stand for unknown characters, bool [N]."""
         if not self._unknown:
             return np.zeros(len(texts), dtype=np.bool_)
-        rows = self._tokenizer.encode(texts, self._max_length)
-        return np.array([self._mostly_unknown(row) for row in rows], np.bool_)
-
-    def _mostly_unknown(self, row: Sequence[int]) -> bool:
-        tokens = [token for token in row if token not in self._special]
-        return sum(token in self._unknown for token in tokens) > MOST_UNKNOWN * len(tokens)
+        rows = [[i for i in row if i not in self._special] for row in self._tokenizer.encode(texts, self._max_length)]
+        return np.array([sum(i in self._unknown for i in row) > MOST_UNKNOWN * len(row) for row in rows], np.bool_)

@@ -12,7 +12,7 @@ from refusals import one_line
 from msdc.bench.measure import BenchSettings, parity_failures
 from msdc.bench.result import read_result
 from msdc.cli import msdc as cli
-from msdc.commands.encode import similarities
+from msdc.commands.encode import encode_stream
 from msdc.commands.search import Index
 from msdc.errors import MsdcError
 from msdc.export.golden import FP32, INT8, decode_vectors, encode_vectors, measure, shortfalls
@@ -114,7 +114,7 @@ def test_search_and_compare_refuse_a_model_of_nan(tmp_path):
     (tmp_path / "lines.txt").write_text("one\ntwo\n")
     assert "broken: the vector of text 2" in one_line(lambda: Index(Broken(), tmp_path / "lines.txt", tmp_path / "i"))
     assert not (tmp_path / "i").exists()
-    assert "NaN" in one_line(lambda: similarities(Broken(), ["one", "two"]))
+    assert "NaN" in one_line(lambda: next(encode_stream(Broken(), iter(["one", "two"]))))
 
 
 @pytest.mark.parametrize("changes", [{"timeout_s": np.inf}, {"timeout_s": np.nan}, {"cooldown_s": np.inf}])

@@ -284,8 +284,8 @@ def test_bad_lines_are_counted_and_the_first_named(tmp_path):
         ("set.en-de.tsv.gz", gzip.compress(b"A.\tB.\n" * 5000)[:-12], r"damaged gzip file after line \d"),
         ("latin.en-de.tsv", "A.\tä".encode("latin-1"), r"line 1: not valid UTF-8 .* at byte 3"),
         ("set.en-fr.tsv", "A.\tB.\n", "nothing in the wanted languages"),
-        ("a.xlsx", b"PK\x03\x04....", "a zip archive or an Office document. Known: csv, tab-separated"),
-        ("a.json", b"[\n{}\n]\n", "one JSON list; write one object per line"),
+        ("a.xlsx", b"PK\x03\x04\xff...", "line 1: not valid UTF-8"),
+        ("a.json", b"[\n1\n]\n", "no usable sentence; line 1: not JSON"),
         (
             "a.csv",
             b"alpha beta,gamma,delta eps\nx y,zeta,k l\n",

@@ -11,7 +11,7 @@ import pytest
 import msdc
 from msdc.distill.assistant import sample_rows
 from msdc.distill.data import Row
-from msdc.distill.data.batches import make_chunk
+from msdc.distill.data.batches import Chunk
 from msdc.distill.data.corpora import join_punctuation, open_corpora, open_corpus
 from msdc.distill.data.stream import TextStream
 from msdc.distill.data.word_translation import learn_dictionary, put_into_words
@@ -81,10 +81,10 @@ def test_text_becomes_pairs_that_are_never_held_out_nor_learnt_from(tmp_path: Pa
 def test_english_only_rows_among_pairs_stand_for_their_own_translation() -> None:
     tokenizer = msdc.load_encoder("msdc-mini").tokenizer
     rows = [Row("a dog runs", "ein hund", "de"), Row("a cat sleeps", "", "en")]
-    chunk = make_chunk(rows, tokenizer, 16, 2, None, np.random.default_rng(0))
+    chunk = Chunk(rows, tokenizer, 16, 2, None, np.random.default_rng(0))
     assert chunk.target_ids is not None
     assert chunk.target_ids[0] != chunk.source_ids[0] and chunk.target_ids[1] == chunk.source_ids[1]
-    alone = make_chunk(rows[1:], tokenizer, 16, 2, None, np.random.default_rng(0))
+    alone = Chunk(rows[1:], tokenizer, 16, 2, None, np.random.default_rng(0))
     assert alone.target_ids is None
 
 
