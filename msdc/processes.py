@@ -93,7 +93,7 @@ def end_of_signal(code: int) -> str:
 
 def run_program(
     command: Sequence[str], *, timeout_s: float, cwd: Path | None = None, env: Mapping[str, str] | None = None,
-    group: bool = False, limit: int = MAX_OUTPUT_BYTES, grows: tuple[Path, int] | None = None,
+    group: bool = False, grows: tuple[Path, int] | None = None,
 ) -> Finished | None:  # fmt: skip
     """Run to the end without input; None when it ran past `timeout_s` and was killed.
 
@@ -103,7 +103,6 @@ def run_program(
         cwd: working directory; None for a private empty one.
         env: environment; None for this process's.
         group: start it in a session of its own, which is killed with it, also where the program has ended.
-        limit: bytes that it may print to each stream.
         grows: a file that the program writes, and the bytes that it may have.
 
     Raises:
@@ -126,8 +125,8 @@ def run_program(
         try:
             while running:
                 running = process.poll() is None
-                if any(os.fstat(stream.fileno()).st_size > limit for stream in streams):
-                    raise MsdcError(f"{name} printed more than {limit / 2**20:g} MiB; stopped")
+                if any(os.fstat(stream.fileno()).st_size > MAX_OUTPUT_BYTES for stream in streams):
+                    raise MsdcError(f"{name} printed more than {MAX_OUTPUT_BYTES / 2**20:g} MiB; stopped")
                 if grows is not None and grows[0].exists() and grows[0].stat().st_size > grows[1]:
                     raise MsdcError(f"{name} wrote more than {grows[1] / 2**20:g} MiB; stopped")
                 if running and time.monotonic() >= end:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError
@@ -60,14 +59,6 @@ KNOWN_FORMATS = (
     "source and target, or by `columns: [A, B]`; JSON lines, also with a `translation` object; folders of "
     "datasets.save_to_disk; TMX, gettext; two aligned files (`files: [A, B]`); lines of text (`kind: text`)"
 )
-
-
-class Pair(NamedTuple):
-    """Two columns of a table, and the language of the second."""
-
-    source: int
-    target: int
-    language: str
 
 
 def unnamed_language(name: object) -> InputError:
@@ -151,7 +142,7 @@ def find_columns(table: Table, corpus: Corpus, what: str, known: Sequence[tuple[
     raise InputError(f"{table.path}: not in a known form: {table.seen()}; {asked}. Known: {KNOWN_FORMATS}")
 
 
-def _languages(table: Table, corpus: Corpus) -> list[Pair] | None:
+def _languages(table: Table, corpus: Corpus) -> list[tuple[int, int, str]] | None:
     """Pairs of columns named by languages; None where they are not."""
     empty = [c for c in range(table.width) if not any(row[c] for row in table.sample if c < len(row))]
     texts = (*_text_columns(table), *empty)
@@ -166,12 +157,15 @@ def _languages(table: Table, corpus: Corpus) -> list[Pair] | None:
     for column, code in codes.items():
         wanted = next((language for language in corpus.languages if _is_language(code, language)), None)
         if column not in sources and (wanted is not None or not corpus.languages):
-            pairs.append(Pair(sources[0], column, wanted or code))
+            pairs.append((sources[0], column, wanted or code))
     return pairs
 
 
-def find_pairs(table: Table, corpus: Corpus, language: str | None) -> list[Pair]:
-    """The pairs of columns to read; `language` is that of the second column where its name does not tell."""
+def find_pairs(table: Table, corpus: Corpus, language: str | None) -> list[tuple[int, int, str]]:
+    """(source column, target column, language of the second) of the pairs to read.
+
+    `language` is that of the second column where its name does not tell.
+    """
     if not corpus.columns and (pairs := _languages(table, corpus)) is not None:
         return pairs
     one, two = find_columns(table, corpus, "pairs (source, target)", PAIR_NAMES)
@@ -179,4 +173,4 @@ def find_pairs(table: Table, corpus: Corpus, language: str | None) -> list[Pair]
         language = code_of(table.names[two]) or language
     if language is None:
         raise unnamed_language(table.path)
-    return [Pair(one, two, language)]
+    return [(one, two, language)]

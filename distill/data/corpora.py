@@ -232,7 +232,7 @@ def aligned_files(first: Path, second: Path, corpus: Corpus, language: str) -> l
             filled = one[1].strip() and two[1].strip()
             yield Row(one[1], two[1], language) if filled else Bad(one[0], "an empty side")
 
-    size = first.stat().st_size + second.stat().st_size
+    size = regular_size(first) + regular_size(second)
     return [Source(f"{first} + {second.name}", language, size, corpus, entries)]
 
 
@@ -454,9 +454,6 @@ def open_corpus(corpus: Corpus) -> list[Source]:
     """The sources of one corpus entry."""
     if corpus.files is not None:
         first, second = (Path(name).expanduser() for name in corpus.files)
-        for path in (first, second):
-            if not path.is_file():
-                raise InputError(f"{path}: no such corpus file")
         language = corpus.languages[0] if corpus.languages else language_of(second, corpus, at_end=True)
         if language is None:
             raise unnamed_language(second)

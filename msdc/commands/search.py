@@ -98,17 +98,12 @@ def distinct_lines(file: Path, column: str | None = None) -> dict[str, int]:
 class Index:
     """The lines of a file, or texts in memory, under one model.
 
-    `encoded` is the number of lines that had to be encoded, `open_s` the seconds until the index was ready, `unread`
-    the number of lines that the model cannot read, which no search finds. A file that changed since is read again by
-    the next search, and its new lines are encoded.
+    Made by `open_index`. `encoded` is the number of lines that had to be encoded, `open_s` the seconds until the index
+    was ready, `unread` the number of lines that the model cannot read, which no search finds. A file that changed since
+    is read again by the next search, and its new lines are encoded.
 
-    Args:
-        model: what encodes the lines.
-        file: the file; None for `lines` in memory, of which nothing is written.
-        folder: where the index is kept; None: in the user's cache.
-        lines: what `distinct_lines(file, column)` returned, if it was called already.
-        query_model: what encodes queries, where they take another prompt; None: `model`.
-        column: column of a table (csv, tsv, jsonl, parquet).
+    `lines` is what `distinct_lines(file, column)` returned, if it was called already, or texts in memory, of which
+    nothing is written; `query_model` encodes queries, where they take another prompt.
     """
 
     def __init__(

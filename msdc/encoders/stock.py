@@ -50,10 +50,8 @@ class SentenceModel(nn.Module):
 
     def __init__(self, transformer: nn.Module, after: Sequence[nn.Module], width: int) -> None:
         super().__init__()
-        self.transformer = transformer
-        self.first = (transformer,)
+        self.transformer, self.first, self.width = transformer, (transformer,), width
         self.after = nn.ModuleList(after)
-        self.width = width
 
     @property
     def body(self) -> Any:
