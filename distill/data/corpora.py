@@ -279,10 +279,10 @@ def _labelled(path: Path, corpus: Corpus) -> tuple[str, Callable[[], Iterator[tu
 
     def read() -> Iterator[tuple[int, list[str] | str]]:
         for number, cells in table.read(columns):
-            if isinstance(cells, str) or not all(isinstance(cell, str) for cell in cells[1:]):
-                yield number, cells if isinstance(cells, str) else "not text"
-            else:
-                yield number, [_nli_class(cells[0]), *cells[1:]]
+            if not isinstance(cells, str):
+                text = all(isinstance(cell, str) for cell in cells[1:])
+                cells = [_nli_class(cells[0]), *cells[1:]] if text else "not text"
+            yield number, cells
 
     return table.described(columns), read
 

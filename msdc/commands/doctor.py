@@ -7,7 +7,6 @@ import importlib.metadata
 import json
 import logging
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +17,9 @@ from pathlib import Path
 from typing import Literal
 
 import click
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from msdc.commands import json_option
 from msdc.encoders.folder import OFFLINE_ID, find_offline
@@ -68,11 +69,8 @@ def _check(group: str, name: str, met: bool, found: str, remedy: str, needed: bo
 def requirements() -> dict[str, str]:
     """Version rules of the installed metadata: name -> specifier (`==2.13.0`), of the base install and of extras."""
     rules: dict[str, str] = {}
-    for line in importlib.metadata.requires("msdc") or []:
-        match = re.match(r"^([A-Za-z0-9._-]+)\s*(.*)$", line.split(";")[0].strip())
-        if match:
-            name = re.sub(r"[-_.]+", "-", match.group(1)).lower()
-            rules.setdefault(name, match.group(2).strip("() "))
+    for rule in map(Requirement, importlib.metadata.requires("msdc") or []):
+        rules.setdefault(canonicalize_name(rule.name), str(rule.specifier))
     return rules
 
 

@@ -13,7 +13,7 @@ from huggingface_hub.utils import filter_repo_objects
 
 import msdc
 from msdc.commands import json_option, quiet_option
-from msdc.errors import InputError, MsdcError, first_line
+from msdc.errors import InputError, MsdcError
 
 # What no reader of a repository needs, or must not see.
 IGNORED = [".*", "**/.*", "*.partial", "**/*.partial", "checkpoints/**", "snapshot/**"]
@@ -62,7 +62,8 @@ def push(folder: Path, hub_id: str, *, private: bool = False) -> str:
         raise MsdcError(f"{hub_id}: the hub refuses: {' '.join(str(error).split())[:200]}") from error
     except Exception as error:
         # The library's transport has errors of its own.
-        raise MsdcError(f"{hub_id}: the hub cannot be reached ({first_line(error)})") from error
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise MsdcError(f"{hub_id}: the hub cannot be reached ({reason})") from error
     return str(done.commit_url)
 
 
