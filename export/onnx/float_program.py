@@ -5,8 +5,7 @@ Shapes: N texts, D sentence width, H hidden.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -82,10 +81,6 @@ class ProgramEncoder(Encoder):
         config = program.weights.config
         super().__init__(_WithoutTorch(config.width), tokenizer, config.positions, name, folder, defaults)
         self.program = program
-
-    @contextlib.contextmanager
-    def _evaluating(self) -> Iterator[None]:
-        yield
 
     def _run(self, rows: Sequence[Sequence[int]], skip: int, precision: str) -> NDArray[np.float32]:
         if precision != "float32":

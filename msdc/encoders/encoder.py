@@ -160,18 +160,17 @@ class Encoder(SentenceEncoder):
     ) -> NDArray[np.float32]:
         vectors_ND = np.zeros((len(rows), self.full_width), dtype=np.float32)
         batches = pack_by_length([len(row) for row in rows], batch_tokens)
-        was_training = self.module.training
-        self.module.eval()
         for batch in track(batches, f"encode with {self.name}", enabled=progress):
             # A stock model's width is its `truncate_dim` where it has one; its module gives all numbers.
             vectors_ND[batch] = self._run([rows[i] for i in batch], skip, precision)[:, : self.full_width]
-        self.module.train(was_training)
         return vectors_ND
 
     def _run(self, rows: Sequence[Sequence[int]], skip: int, precision: str) -> NDArray[np.float32]:
         """Vectors [B, D] of one batch."""
         import torch
 
+        was_training = self.module.training
+        self.module.eval()
         with torch.inference_mode():
             device = next(self.module.parameters()).device
             ids_BT, mask_BT = pad(rows, self.tokenizer.pad_id)
@@ -179,6 +178,7 @@ class Encoder(SentenceEncoder):
                 ids_BT, mask_BT = ids_BT.to(device), mask_BT.to(device)
                 sentence_BD = self.module(ids_BT, mask_BT, skip) if skip else self.module(ids_BT, mask_BT)
             vectors_BD: NDArray[np.float32] = sentence_BD.float().cpu().numpy()
+        self.module.train(was_training)
         return vectors_BD
 
 
