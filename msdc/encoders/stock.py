@@ -68,12 +68,6 @@ class SentenceModel(nn.Module):
         hidden_BTH: Tensor = self.body(input_ids=ids_BT, attention_mask=mask_BT.long()).last_hidden_state
         return hidden_BTH
 
-    def states(self, ids_BT: Tensor, mask_BT: Tensor) -> tuple[Tensor, ...]:
-        """Hidden states after the embedding and after every layer, each [B, T, H]."""
-        output = self.body(input_ids=ids_BT, attention_mask=mask_BT.long(), output_hidden_states=True)
-        states: tuple[Tensor, ...] = output.hidden_states
-        return states
-
     def _finish(self, features: dict[str, Any], skip: int = 0) -> Tensor:
         if skip:
             features["prompt_length"] = skip
