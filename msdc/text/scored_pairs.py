@@ -52,6 +52,10 @@ class ScoredPairs:
         row, side = position % len(self), 1 + position // len(self)
         return f"{self.name} line {self.lines[row]} (sentence {side})"
 
+    def renamed(self, name: str) -> ScoredPairs:
+        """The same pairs under another name."""
+        return replace(self, name=name)
+
     def spread(self, limit: int) -> ScoredPairs:
         """At most `limit` pairs, evenly spread over the file."""
         rows = slice(None, None, -(-len(self) // limit) or 1)
