@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,12 +36,12 @@ from msdc.export.golden import (
     write_golden,
 )
 from msdc.export.manifest import Manifest, ModelPart, Programs, TokenizerPart, list_files, read_manifest, write_manifest
-from msdc.export.mobile.module import check_runtime, check_sample, require_module, write_native_module
+from msdc.export.mobile.module import check_module_options, require_module, write_native_module
 from msdc.export.mobile.web.transformers_js import stock_folder
-from msdc.export.onnx.float_program import ProgramEncoder
+from msdc.export.onnx.float_program import FloatProgram, ProgramEncoder
 from msdc.export.readme import CardFacts, bundle_readme, read_card
-from msdc.export.runtimes import MANIFEST_FILE, RUNTIMES, TARGETS, Style, WrittenProgram, expand
-from msdc.export.smoothing import FloatModel, Smoothed, TorchModel, calibration_texts, smooth
+from msdc.export.runtimes import MANIFEST_FILE, RUNTIMES, TARGETS, Style, expand
+from msdc.export.smoothing import TorchModel, calibration_texts, smooth
 from msdc.export.tokenizer.compile import COMPILED_FILE, compile_tokenizer
 from msdc.extras import installed
 from msdc.files import read_json, sha256_files, staged_folder, user_cache, write_text
@@ -98,42 +98,36 @@ class Ready:
     """A model that an exporter made ready.
 
     `vectors` gives the float vectors [N, D] of rows of ids, the reference of all gates; the first tokens of each row,
-    as many as its second argument says, are not pooled. `write` writes the program of one runtime into a folder.
+    as many as its second argument says, are not pooled. `made` is what runtimes write under `plan`, computed once.
     """
 
     width: int
     vocabulary: int
     max_length: int
     normalized: bool
-    precision: str
+    plan: PrecisionPlan | str
     wanted: Thresholds
-    part: ModelPart
+    counts: dict[str, int]
+    config: dict[str, Any]
+    source_sha256: str
     vectors: Callable[[Sequence[Sequence[int]], int], np.ndarray]
-    write: Callable[[str, Path], WrittenProgram]
+    made: Callable[[], Any]
+
+    @property
+    def precision(self) -> str:
+        """Name of the plan."""
+        return self.plan if isinstance(self.plan, str) else self.plan.precision
 
 
 def export_model(
-    model: str | Path,
-    target: str,
-    runtime: str | None,
-    precision: str | PrecisionPlan | None,
-    out: str | Path | None,
-    style: Style,
-    max_length: int | None,
-    way: str | None,
-    gates: bool,
-    module: bool,
-    sample: bool,
-    with_runtime: bool,
-    force: bool,
-) -> Exported:
+    model: str | Path, target: str, runtime: str | None, precision: str | PrecisionPlan | None,
+    out: str | Path | None, style: Style, max_length: int | None, way: str | None, gates: bool, module: bool,
+    sample: bool, with_runtime: bool, force: bool,
+) -> Exported:  # fmt: skip
     """What `msdc.export.export` does; its docstring has the arguments."""
     # What can fail at once fails before minutes of work.
     runtimes = expand(runtime) if runtime else TARGETS[target].runtimes
-    if sample:
-        check_sample(target)
-    if with_runtime:
-        check_runtime(target, module)
+    check_module_options(target, module, sample, with_runtime)
     out = Path(out or f"{Path(model).name}-{target}")
     precision = load_precision(precision) if isinstance(precision, str) else precision
     if out.exists() and not force:
@@ -164,21 +158,12 @@ def export_model(
         plan = precision or (encoder.folder and read_plan(encoder.folder)) or "int8"
         ready = canonical(student, encoder.tokenizer, replace(options, max_length=longest, precision=plan))
 
-    def own(texts: Sequence[str], prompt: str) -> np.ndarray | None:
-        return None if isinstance(encoder, ProgramEncoder) else own_vectors(encoder, texts, ready.max_length, prompt)
-
-    manifest = write_ready(
-        ready, encoder.tokenizer, out, name=encoder.name, options=options, force=force, say=say, own=own
-    )
-    return Exported(out, manifest)
+    own = None if isinstance(encoder, ProgramEncoder) else encoder
+    return Exported(out, _write(ready, encoder.tokenizer, out, encoder.name, options, force, own=own))
 
 
 def load_precision(text: str) -> str | PrecisionPlan:
-    """The name of a precision, or a plan from a JSON file that `msdc compress quantize` wrote.
-
-    Raises:
-        InputError: neither, or not such a plan.
-    """
+    """The name of a precision, or a plan from a JSON file that `msdc compress quantize` wrote."""
     if text in PRECISIONS:
         return text
     if not text.endswith(".json"):
@@ -191,12 +176,8 @@ def load_precision(text: str) -> str | PrecisionPlan:
         raise InputError(f"{text}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
-def float_model(encoder: Encoder) -> FloatModel:
-    """The student of an encoder, as what an export runs.
-
-    Raises:
-        InputError: a model that no student can be made from.
-    """
+def float_model(encoder: Encoder) -> TorchModel | FloatProgram:
+    """The student of an encoder, as what an export runs; an `InputError` where no student can be made from it."""
     if isinstance(encoder, ProgramEncoder):
         return encoder.program
     from msdc.compress.student.stock import to_student
@@ -228,19 +209,8 @@ def canonical_obstacle(encoder: Encoder) -> str | None:
     return None
 
 
-def _part(counts: dict[str, int], config: dict[str, Any], source_sha256: str) -> ModelPart:
-    return ModelPart(
-        parameters=counts["total"], embedding_parameters=counts["embedding"], encoder_parameters=counts["encoder"],
-        config=config, source_sha256=source_sha256,
-    )  # fmt: skip
-
-
-def canonical(model: FloatModel, tokenizer: Tokenizer, options: BundleOptions) -> Ready:
-    """The canonical exporter.
-
-    Raises:
-        InputError: the student, the tokenizer and the options do not fit each other.
-    """
+def canonical(model: TorchModel | FloatProgram, tokenizer: Tokenizer, options: BundleOptions) -> Ready:
+    """The canonical exporter; an `InputError` where the student and the options do not fit each other."""
     config = model.weights.config
     max_length = options.max_length or config.positions
     if max_length > config.positions:
@@ -248,34 +218,18 @@ def canonical(model: FloatModel, tokenizer: Tokenizer, options: BundleOptions) -
     plan = options.precision if isinstance(options.precision, PrecisionPlan) else plan_for(config, options.precision)
     check_plan(config, plan)
 
-    @functools.cache
-    def smoothed() -> Smoothed:
-        return smooth(model, plan, tokenizer, max_length)
-
-    def write(runtime: str, folder: Path) -> WrittenProgram:
-        return RUNTIMES[runtime].write(
-            folder, smoothed(), plan, max_length=max_length, target=options.target, style=options.style
-        )
-
     return Ready(
-        width=config.width,
-        vocabulary=config.vocabulary,
-        max_length=max_length,
-        normalized=config.normalize,
-        precision=plan.precision,
+        config.width, config.vocabulary, max_length, config.normalize, plan,
         wanted=options.thresholds or thresholds_for(set(plan.weights.values())),
-        part=_part(parameter_counts(config), config.model_dump(), options.source_sha256 or model.weights.sha256()),
+        counts=parameter_counts(config), config=config.model_dump(),
+        source_sha256=options.source_sha256 or model.weights.sha256(),
         vectors=lambda rows, prompt_tokens: model.vectors(rows),
-        write=write,
-    )
+        made=functools.cache(lambda: smooth(model, plan, tokenizer, max_length)),
+    )  # fmt: skip
 
 
 def generic(encoder: Encoder, options: BundleOptions) -> Ready:
-    """The generic exporter, for a model that sentence-transformers loads.
-
-    Raises:
-        InputError: a module or an option that it does not have.
-    """
+    """The generic exporter, for a model that sentence-transformers loads; an `InputError` for what it cannot write."""
     from msdc.encoders.stock import folder_modules
     from msdc.export.generic import model as models
 
@@ -288,75 +242,39 @@ def generic(encoder: Encoder, options: BundleOptions) -> Ready:
     max_length = options.max_length or min(encoder.max_length, GENERIC_LONGEST)
 
     @functools.cache
-    def smoothed() -> models.GenericModel:
-        return models.smooth_generic(model, tokenizer.encode(calibration_texts(), max_length))
-
-    def write(runtime: str, folder: Path) -> WrittenProgram:
-        made = smoothed() if precision == "int8" else model
-        return RUNTIMES[runtime].write_generic(
-            folder, made, precision, max_length=max_length, target=options.target, pad_id=tokenizer.pad_id
-        )
+    def made() -> models.GenericModel:
+        rows = tokenizer.encode(calibration_texts(), max_length)
+        return models.smooth_generic(model, rows) if precision == "int8" else model
 
     return Ready(
-        width=model.width,
-        vocabulary=model.vocabulary,
-        max_length=max_length,
-        normalized=model.normalized,
-        precision=precision,
+        model.width, model.vocabulary, max_length, model.normalized, precision,
         wanted=options.thresholds or thresholds_for({precision}),
-        part=_part(
-            models.parameter_counts(model), {"way": GENERIC, "architecture": model.architecture}, encoder.fingerprint()
-        ),
-        vectors=lambda rows, prompt_tokens: models.reference_vectors(modules, rows, prompt_tokens),
-        write=write,
-    )
-
-
-def _silent(message: str) -> None:
-    del message
+        counts=models.parameter_counts(model), config={"way": GENERIC, "architecture": model.architecture},
+        source_sha256=encoder.fingerprint(),
+        vectors=lambda rows, prompt_tokens: models.reference_vectors(modules, rows, prompt_tokens), made=made,
+    )  # fmt: skip
 
 
 def write_bundle(
-    student: Student,
-    tokenizer: Tokenizer,
-    out: Path,
-    *,
-    name: str | None = None,
-    options: BundleOptions | None = None,
-    force: bool = False,
-    say: Say = _silent,
-) -> Manifest:
-    """Export `student` into the bundle folder `out`; see `write_ready`.
+    student: Student, tokenizer: Tokenizer, out: Path, *, name: str | None = None,
+    options: BundleOptions | None = None, force: bool = False, say: Say = lambda message: None,
+) -> Manifest:  # fmt: skip
+    """Export `student` into the bundle folder `out`, which appears complete, with all gates passed, or not at all.
 
     Raises:
-        InputError: the student, tokenizer and options do not fit each other.
+        InputError: student, tokenizer and options do not fit each other, or `out` exists without force.
+        GateError: a gate failed (see `msdc.export.golden`); nothing is left on disk.
     """
     options = options or BundleOptions()
     ready = canonical(TorchModel(student), tokenizer, options)
-    return write_ready(ready, tokenizer, out, name=name or out.name, options=options, force=force, say=say)
+    return _write(ready, tokenizer, out, name or out.name, options, force, say)
 
 
-def write_ready(
-    ready: Ready,
-    tokenizer: Tokenizer,
-    out: Path,
-    *,
-    name: str,
-    options: BundleOptions,
-    force: bool,
-    say: Say,
-    own: Callable[[Sequence[str], str], np.ndarray | None] = lambda texts, prompt: None,
-) -> Manifest:
-    """Write the bundle folder `out`; it appears complete, with all gates passed, or not at all.
-
-    `own` gives the vectors [N, D] of texts after a prompt as the model itself encodes them; None where no other
-    library can.
-
-    Raises:
-        InputError: `out` exists without force, or the target's module cannot be written.
-        GateError: a gate failed (see `msdc.export.golden`); nothing is left on disk.
-        MsdcError: a step failed.
-    """
+def _write(
+    ready: Ready, tokenizer: Tokenizer, out: Path, name: str, options: BundleOptions, force: bool, say: Say = say,
+    own: Encoder | None = None,
+) -> Manifest:  # fmt: skip
+    """Write the bundle folder `out`; `own` is the model as another library runs it, whose vectors are the reference."""
     if tokenizer.size > ready.vocabulary:
         raise InputError(f"the tokenizer has {tokenizer.size} ids, the model's table {ready.vocabulary} rows")
     defaults, max_length = options.defaults, ready.max_length
@@ -373,7 +291,8 @@ def write_ready(
         rows = [row for row in rows if row]
         skip = 0 if defaults.include_prompt else prompt_tokens(tokenizer, prompt, max_length)
         float_ND = ready.vectors(rows, skip)
-        own_ND = own([text[len(prompt) :] for text in texts], prompt)
+        bare = [text[len(prompt) :] for text in texts]
+        own_ND = None if own is None else own_vectors(own, bare, max_length, prompt)
         if own_ND is not None:
             # Names of special ids in a text are the one intended difference.
             apart = [i for i, (text, row) in enumerate(zip(texts, rows, strict=True)) if _special(tokenizer, text, row)]
@@ -387,7 +306,10 @@ def write_ready(
         vectors, parity, programs = {"float": float_ND}, {}, {}
         for runtime in runtimes:
             say(f"{runtime}: lower {ready.precision} for {options.target}, lengths 1 to {max_length}")
-            written = ready.write(runtime, stage)
+            written = RUNTIMES[runtime].write(
+                stage, ready.made(), ready.plan, max_length=max_length, target=options.target, style=options.style,
+                pad_id=tokenizer.pad_id,
+            )  # fmt: skip
             programs[runtime], vectors[runtime] = written.part, written.runner.run(rows, skip)
             found = measure(float_ND, vectors[runtime], written.low_bit_share)
             say(f"{runtime}: mean cosine {found.mean_cosine:.6f}, min {found.min_cosine:.6f}, max abs {found.max_abs}")
@@ -399,34 +321,22 @@ def write_ready(
             # Windows renames no folder with an open file, and the runner maps its file.
             del written
         write_golden(stage, texts, rows, vectors)
+        counts = {("" if name == "total" else f"{name}_") + "parameters": n for name, n in ready.counts.items()}
         manifest = Manifest(
-            name=name,
-            target=options.target,
-            width=ready.width,
-            truncate_dim=defaults.truncate_dim,
-            max_length=max_length,
-            vocabulary=ready.vocabulary,
-            languages=list(options.card.languages),
-            precision=ready.precision,
-            normalized=ready.normalized,
-            gates="passed" if options.gates else "skipped",
-            prompts=dict(defaults.prompts),
-            default_prompt=defaults.default_prompt,
-            include_prompt=defaults.include_prompt,
-            tokenizer=part,
-            programs=Programs.model_validate(programs),
-            model=ready.part,
-            parity=parity,
-            files=list_files(stage),
-            versions=_versions(),
-            licenses=list(options.card.licenses),
+            name=name, target=options.target, width=ready.width, truncate_dim=defaults.truncate_dim,
+            max_length=max_length, vocabulary=ready.vocabulary, languages=list(options.card.languages),
+            precision=ready.precision, normalized=ready.normalized, gates="passed" if options.gates else "skipped",
+            prompts=dict(defaults.prompts), default_prompt=defaults.default_prompt,
+            include_prompt=defaults.include_prompt, tokenizer=part, programs=Programs.model_validate(programs),
+            model=ModelPart(**counts, config=ready.config, source_sha256=ready.source_sha256), parity=parity,
+            files=list_files(stage), versions=_versions(), licenses=list(options.card.licenses),
             data_sources=list(options.card.data_sources),
-        )
+        )  # fmt: skip
         folders: tuple[str, ...] = ()
         if options.module:
             folders = write_native_module(
-                stage, options.target, manifest, sample=options.sample, with_runtime=options.with_runtime,
-                stock=options.stock, say=say,
+                stage, options.target, manifest,
+                sample=options.sample, with_runtime=options.with_runtime, stock=options.stock,
             )  # fmt: skip
         write_text(stage / "README.md", bundle_readme(manifest, folders))
         write_manifest(stage, manifest.model_copy(update={"files": list_files(stage)}))
@@ -435,13 +345,8 @@ def write_ready(
 
 
 def _versions() -> dict[str, str]:
-    found = {}
-    for name in (*BEFORE, *(package for runtime in RUNTIMES for package in runtime.made_with), *AFTER):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+    names = (*BEFORE, *(package for runtime in RUNTIMES for package in runtime.made_with), *AFTER)
+    return {name: version(name) for name in names if any(distributions(name=name))}
 
 
 def _write_tokenizer(tokenizer: Tokenizer, max_length: int, stage: Path, texts: list[str], say: Say) -> TokenizerPart:
@@ -481,20 +386,13 @@ def _special(tokenizer: Tokenizer, text: str, row: Sequence[int]) -> bool:
 
     A SentencePiece model takes such a name as ordinary text; RoBERTa gives the pad id inside a text no position.
     """
-    if tokenizer.pad_id in row:
-        return True
-    if not isinstance(tokenizer, PieceTokenizer):
-        return False
-    processor: Any = tokenizer.processor
-    return any(processor.id_to_piece(i) in text for i in range(tokenizer.size) if processor.is_control(i))
+    processor: Any = tokenizer.processor if isinstance(tokenizer, PieceTokenizer) else None
+    controls = (i for i in range(tokenizer.size) if processor and processor.is_control(i))
+    return tokenizer.pad_id in row or any(processor.id_to_piece(i) in text for i in controls)
 
 
 def shipped_bundle(name: str = "msdc-mini") -> Path:
-    """The Linux bundle of a shipped model, from the user's cache or exported now; for commands that are given none.
-
-    Raises:
-        InputError: it cannot be exported.
-    """
+    """The Linux bundle of a shipped model, from the user's cache or exported now; for commands that are given none."""
     # Another version of the package may export otherwise.
     mark = sha256_files([path for path in locate_model(name).iterdir() if path.is_file()])[:16]
     # Without ExecuTorch the bundle holds the ONNX program alone.

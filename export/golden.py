@@ -54,11 +54,7 @@ def encode_vectors(sentence_ND: np.ndarray) -> str:
 
 
 def decode_vectors(text: str, count: int, width: int) -> np.ndarray:
-    """float32 [N, D] of what `encode_vectors` wrote.
-
-    Raises:
-        InputError: not base64, not `count` rows of `width`, or a number that is not finite.
-    """
+    """float32 [N, D] of what `encode_vectors` wrote."""
     try:
         raw = base64.b64decode(text, validate=True)
     except (ValueError, TypeError) as error:
@@ -75,21 +71,13 @@ def write_golden(
     folder: Path, texts: Sequence[str], ids: Sequence[Sequence[int]], vectors: dict[str, np.ndarray]
 ) -> None:
     """Write `golden.json`; `vectors` has "float" and one entry per runtime, each [N, D]."""
-    value = {
-        "texts": list(texts),
-        "ids": [list(row) for row in ids],
-        "width": next(iter(vectors.values())).shape[1],
-        "vectors": {name: encode_vectors(sentence_ND) for name, sentence_ND in vectors.items()},
-    }
-    write_json(folder / GOLDEN_FILE, value)
+    encoded = {name: encode_vectors(sentence_ND) for name, sentence_ND in vectors.items()}
+    value = {"texts": list(texts), "ids": [list(row) for row in ids], "width": vectors["float"].shape[1]}
+    write_json(folder / GOLDEN_FILE, value | {"vectors": encoded})
 
 
 def read_golden(folder: str | Path) -> dict[str, Any]:
-    """`texts`, `ids`, `width` and `vectors` (name -> float32 [N, D]) of a bundle.
-
-    Raises:
-        InputError: missing or damaged.
-    """
+    """`texts`, `ids`, `width` and `vectors` (name -> float32 [N, D]) of a bundle."""
     path = Path(folder) / GOLDEN_FILE
     value = read_json(path)
     try:
@@ -146,10 +134,10 @@ def measure(reference_ND: np.ndarray, found_ND: np.ndarray, low_bit_share: float
 def shortfalls(parity: Parity, wanted: Thresholds) -> list[str]:
     """Thresholds that are not met, in words; empty when the gate passes. Comparisons are such that NaN never passes."""
     found = []
-    if wanted.mean_cosine is not None and not parity.mean_cosine >= wanted.mean_cosine:
-        found.append(f"mean cosine {parity.mean_cosine:.6f} below {wanted.mean_cosine}")
-    if wanted.min_cosine is not None and not parity.min_cosine >= wanted.min_cosine:
-        found.append(f"min cosine {parity.min_cosine:.6f} below {wanted.min_cosine}")
+    for name in ("mean_cosine", "min_cosine"):
+        least, value = getattr(wanted, name), getattr(parity, name)
+        if least is not None and not value >= least:
+            found.append(f"{name.replace('_', ' ')} {value:.6f} below {least}")
     if wanted.max_abs is not None and not parity.max_abs <= wanted.max_abs:
         found.append(f"max abs {parity.max_abs:.2e} above {wanted.max_abs:.0e}")
     if parity.low_bit_share is not None and not parity.low_bit_share >= MIN_LOW_BIT_SHARE:

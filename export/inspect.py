@@ -63,15 +63,9 @@ def inspect_path(path: str | Path) -> dict[str, Any]:
 
 
 def inspect_file(path: Path, is_pte: bool) -> dict[str, Any]:
-    """Report of one program, made in this process.
-
-    Raises:
-        InputError: damaged or refused.
-    """
-    return _pte_report(path) if is_pte else _onnx_report(path)
-
-
-def _pte_report(path: Path) -> dict[str, Any]:
+    """Report of one program, made in this process; an `InputError` where it is damaged."""
+    if not is_pte:
+        return _onnx_report(path)
     program = read_pte(path)
     backends = {delegate["backend"] for method in program.methods for delegate in method["delegates"]}
     return {
@@ -167,15 +161,11 @@ def _tensor_figures(constants: Sequence[Constant]) -> dict[str, Any]:
     for constant in constants:
         sizes[constant.dtype] += constant.bytes
         groups[constant.sha256].append(constant)
-    duplicates = [
-        {"names": [c.name for c in group], "wasted_bytes": sum(c.bytes for c in group[1:])}
-        for group in groups.values()
-        if len(group) > 1
-    ]
+    wasted = [(sum(c.bytes for c in group[1:]), [c.name for c in group]) for group in groups.values() if group[1:]]
     return {
         "payload_bytes": sizes.total(),
         "bytes_by_dtype": dict(sizes.most_common()),
-        "duplicates": sorted(duplicates, key=lambda entry: -int(str(entry["wasted_bytes"]))),
+        "duplicates": [{"names": names, "wasted_bytes": n} for n, names in sorted(wasted, key=lambda w: -w[0])],
         "tensors": [c._asdict() for c in sorted(constants, key=lambda c: (-c.bytes, c.name))],
     }
 

@@ -134,10 +134,9 @@ class Manifest(Section):
     @model_validator(mode="after")
     def _files_are_listed(self) -> Manifest:
         programs = [name for runtime in self.runtimes for name in self.program_files(runtime)]
-        named = [self.tokenizer.file, *filter(None, [self.tokenizer.native_file]), GOLDEN_FILE, *programs]
-        for name in named:
-            if name not in self.files:
-                raise ValueError(f"{name} is referenced but not listed under files")
+        named = (self.tokenizer.file, self.tokenizer.native_file, GOLDEN_FILE, *programs)
+        if absent := [name for name in filter(None, named) if name not in self.files]:
+            raise ValueError(f"{absent[0]} is referenced but not listed under files")
         if self.default_prompt is not None and self.default_prompt not in self.prompts:
             raise ValueError(f"default_prompt {self.default_prompt!r} is not among the prompts")
         if self.truncate_dim is not None and self.truncate_dim > self.width:
@@ -199,8 +198,7 @@ def read_manifest(folder: str | Path) -> Manifest:
         raise InputError(f"{path}: {path.stat().st_size} bytes, more than the {MAX_MANIFEST_BYTES} allowed")
     raw = path.read_bytes()
     try:
-        value = parse_json(raw.decode("utf-8"))
-        manifest = Manifest.model_validate(value)
+        manifest = Manifest.model_validate(parse_json(raw.decode("utf-8")))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "manifest"
@@ -228,8 +226,7 @@ def check_files(folder: str | Path, manifest: Manifest) -> None:
             raise InputError(f"{path}: leads outside the bundle")
         if not path.is_file():
             raise InputError(f"{folder}: {name} is missing; copy the whole bundle again")
-        size = path.stat().st_size
-        if size != record.bytes:
+        if (size := path.stat().st_size) != record.bytes:
             raise InputError(f"{path}: {size} bytes where the manifest says {record.bytes}; copy the bundle again")
         if sha256_file(path) != record.sha256:
             raise InputError(f"{path}: sha256 differs from the manifest; copy or export the bundle again")

@@ -11,7 +11,6 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -31,11 +30,7 @@ _known: set[str] = set()
 
 
 def ask_child(module: str, path: Path, what: str, **request: Any) -> Any:
-    """What `answer` of `module` says of a file, in a child process of bounded time and memory.
-
-    Raises:
-        InputError: the child crashed, did not end, or refused the file; `what` it did is in the message.
-    """
+    """What `answer` of `module` says of a file, in a child process of bounded time and memory."""
     path = path.absolute()
     command, environment = python_child(module, json.dumps({"path": str(path), **request}))
     done = run_program(command, timeout_s=TIMEOUT_S, env=environment, group=True)
@@ -71,14 +66,9 @@ def answer(function: Callable[..., Any]) -> int:
     return 0
 
 
-@cache
-def _runtime() -> str:
-    return version("executorch")
-
-
 def _place(sha256: str) -> Path:
     # Another release may crash where this one does not.
-    return user_cache() / "programs" / f"{sha256}-{_runtime()}.json"
+    return user_cache() / "programs" / f"{sha256}-{version('executorch')}.json"
 
 
 def is_known(sha256: str) -> bool:
@@ -97,7 +87,7 @@ def remember(sha256: str, why: str) -> None:
         records = sorted(place.parent.glob("*.json"), key=lambda path: path.stat().st_mtime)
         for old in records[: max(len(records) - MAX_RECORDS + 1, 0)]:
             old.unlink(missing_ok=True)
-        write_json(place, {"sha256": sha256, "executorch": _runtime(), "why": why})
+        write_json(place, {"sha256": sha256, "executorch": version("executorch"), "why": why})
 
 
 def remember_exported(path: Path) -> None:
@@ -109,9 +99,6 @@ def require_known(path: Path, sha256: str, said: dict[str, Any]) -> None:
     """Return once a program with this hash is known; an unknown one is loaded and run in a child process first.
 
     `said` is what the manifest says of it, as `ExecutorchRunner` takes it.
-
-    Raises:
-        InputError: the child crashed, did not end, or ExecuTorch refused the program.
     """
     if not is_known(sha256):
         if ask_child("msdc.export.origin", path, "trial run", said=said) != "ran":

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -15,8 +14,7 @@ MAX_CARD_BYTES = 1024 * 1024
 MAX_ENTRIES = 200
 
 
-@dataclass(frozen=True)
-class CardFacts:
+class CardFacts(NamedTuple):
     """Languages, licenses and data sources of a model; empty where its card states none."""
 
     languages: tuple[str, ...] = ()

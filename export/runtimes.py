@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from msdc.compress.quantization.plan import PrecisionPlan
-    from msdc.export.generic.model import GenericModel
     from msdc.export.manifest import Manifest
-    from msdc.export.smoothing import Smoothed
 
 MANIFEST_FILE = "bundle.json"
 Small = Annotated[int, Field(gt=0, le=2**24)]
@@ -72,7 +70,6 @@ class Runner(Protocol):
         The first `prompt_tokens` of each row are not pooled; only programs of models with `include_prompt: false` take
         the number, others pool every token.
         """
-        ...
 
 
 @dataclass(frozen=True)
@@ -123,23 +120,17 @@ class Runtime(ABC):
 
     @abstractmethod
     def write(
-        self, folder: Path, smoothed: Smoothed, plan: PrecisionPlan, *, max_length: int, target: str, style: Style
-    ) -> WrittenProgram:
-        """Write the program of a student (canonical export) into `folder`, check it, and open it."""
+        self, folder: Path, model: Any, plan: PrecisionPlan | str, *, max_length: int, target: str, style: Style,
+        pad_id: int,
+    ) -> WrittenProgram:  # fmt: skip
+        """Write a program into `folder`, check it, and open it.
 
-    def write_generic(
-        self, folder: Path, model: GenericModel, precision: str, *, max_length: int, target: str, pad_id: int
-    ) -> WrittenProgram:
-        """The same for a model of any architecture (generic export), `fp32` or `int8`."""
-        raise InputError(f"runtime {self.name} cannot run {model.architecture} models: it has no generic exporter")
+        `model` is a `Smoothed` student under a plan (canonical export), or a `GenericModel` and `plan` fp32 or int8.
+        """
 
     @abstractmethod
     def check(self, folder: Path, manifest: Manifest) -> None:
-        """Check the program against the manifest without running it in this process.
-
-        Raises:
-            InputError: damaged, or not the program that the manifest describes.
-        """
+        """Raise an `InputError` where the program, not run in this process, is not the one the manifest describes."""
 
     @abstractmethod
     def start(self, threads: int) -> None:
@@ -172,27 +163,21 @@ class ExecutorchRuntime(Runtime):
         """What the manifest says of the program, as `ExecutorchRunner` takes it."""
         part: Any = manifest.part("executorch")
         constants = {name: getattr(manifest, name) for name in ("width", "max_length", "vocabulary")}
-        return {
-            "style": part.style,
-            "constants": {"repeats": part.repeats, **constants},
-            "takes_prompt": not manifest.include_prompt,
-        }
+        constants["repeats"] = part.repeats
+        return {"style": part.style, "constants": constants, "takes_prompt": not manifest.include_prompt}
 
     def write(
-        self, folder: Path, smoothed: Smoothed, plan: PrecisionPlan, *, max_length: int, target: str, style: Style
-    ) -> WrittenProgram:
-        """See `Runtime`."""
+        self, folder: Path, model: Any, plan: PrecisionPlan | str, *, max_length: int, target: str, style: Style,
+        pad_id: int,
+    ) -> WrittenProgram:  # fmt: skip
+        """See `Runtime`; the program of a generic model is one `forward`."""
+        if isinstance(plan, str):
+            from msdc.export.generic.programs import write_generic_executorch
+
+            return write_generic_executorch(model, plan, folder / "model.pte", max_length=max_length)
         from msdc.export.executorch.lower import write_executorch
 
-        return write_executorch(smoothed, plan, folder / "model.pte", max_length=max_length, style=style)
-
-    def write_generic(
-        self, folder: Path, model: GenericModel, precision: str, *, max_length: int, target: str, pad_id: int
-    ) -> WrittenProgram:
-        """See `Runtime`; the program is one `forward`."""
-        from msdc.export.generic.programs import write_generic_executorch
-
-        return write_generic_executorch(model, precision, folder / "model.pte", max_length=max_length)
+        return write_executorch(model, plan, folder / "model.pte", max_length=max_length, style=style)
 
     def check(self, folder: Path, manifest: Manifest) -> None:
         """A program of unknown origin is loaded and run in a child process; `open` compares it with the manifest."""
@@ -261,21 +246,18 @@ class OnnxRuntime(Runtime):
     made_with, runs_with, engine = ("onnx", "onnxruntime"), ("onnxruntime",), "engine_onnx.cpp"
 
     def write(
-        self, folder: Path, smoothed: Smoothed, plan: PrecisionPlan, *, max_length: int, target: str, style: Style
-    ) -> WrittenProgram:
+        self, folder: Path, model: Any, plan: PrecisionPlan | str, *, max_length: int, target: str, style: Style,
+        pad_id: int,
+    ) -> WrittenProgram:  # fmt: skip
         """See `Runtime`."""
+        path = folder / "model.onnx"
+        if isinstance(plan, str):
+            from msdc.export.generic.programs import write_generic_onnx
+
+            return write_generic_onnx(model, plan, path, max_length=max_length, target=target, pad_id=pad_id)
         from msdc.export.onnx.write import write_onnx
 
-        return write_onnx(smoothed, plan, folder / "model.onnx", max_length=max_length, target=target)
-
-    def write_generic(
-        self, folder: Path, model: GenericModel, precision: str, *, max_length: int, target: str, pad_id: int
-    ) -> WrittenProgram:
-        """See `Runtime`."""
-        from msdc.export.generic.programs import write_generic_onnx
-
-        path = folder / "model.onnx"
-        return write_generic_onnx(model, precision, path, max_length=max_length, target=target, pad_id=pad_id)
+        return write_onnx(model, plan, path, max_length=max_length, target=target)
 
     def check(self, folder: Path, manifest: Manifest) -> None:
         """See `Runtime`."""
@@ -318,25 +300,16 @@ class OnnxRuntime(Runtime):
         ]
 
 
-@dataclass(frozen=True)
-class NativeModule:
-    """A target's native module.
+class NativeModule(NamedTuple):
+    """A target's module for apps."""
 
-    Attributes:
-        template: its template folder in export/mobile, and its folder in a bundle.
-        core: path of the core's sources in it; None: a port of the core, which has a writer of its own.
-        runtimes: runtimes it can call, in order of preference.
-        sample: template folder of an app that uses it, and the app's folder in a bundle.
-    """
-
-    template: str
-    core: str | None
-    runtimes: tuple[str, ...]
-    sample: str | None = None
+    template: str  # its template folder in export/mobile, and its folder in a bundle
+    core: str | None  # path of the core's sources in it; None: a port of the core, which has a writer of its own
+    runtimes: tuple[str, ...]  # that it can call, in order of preference
+    sample: str | None = None  # template folder of an app that uses it, and the app's folder in a bundle
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """One target: value of `--target`, default runtimes, whether ONNX programs may use operators of the `com.microsoft`
     domain, and the module for apps that is written into the bundle, if any."""
 
@@ -346,12 +319,7 @@ class Target:
     module: NativeModule | None = None
 
 
-class _Named(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-_R = TypeVar("_R", bound=_Named)
+_R = TypeVar("_R", Runtime, Target)
 
 
 class Registry(Generic[_R]):
@@ -359,7 +327,7 @@ class Registry(Generic[_R]):
 
     def __init__(self, kind: str, records: Iterable[_R]) -> None:
         self.kind = kind
-        self._records = {record.name: record for record in records}
+        self._records: dict[str, _R] = {record.name: record for record in records}
 
     def add(self, record: _R) -> None:
         """Append a record. Schemas and option lists are built on import: add before importing other modules."""

@@ -7,9 +7,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from msdc.errors import InputError, printable
 from msdc.export.manifest import MANIFEST_FILE, check_files, read_manifest
@@ -26,27 +27,22 @@ _TRUSTED = "trusted comment: "
 
 
 def _lines(path: Path) -> list[str]:
-    try:
+    with contextlib.suppress(OSError, UnicodeDecodeError):
         if regular_size(path) <= _MAX_BYTES:
             return path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        pass
     raise InputError(f"{path}: cannot be read as a key or a signature of minisign")
 
 
 def _decoded(text: str, size: int, kinds: tuple[bytes, ...], what: str) -> bytes:
     """`size` bytes in base64 that begin with one of `kinds`."""
-    try:
+    with contextlib.suppress(ValueError):
         raw = base64.b64decode(text, validate=True)
-    except ValueError:
-        raw = b""
-    if len(raw) != size or not raw.startswith(kinds):
-        raise InputError(f"{what}: not of minisign's format")
-    return raw
+        if len(raw) == size and raw.startswith(kinds):
+            return raw
+    raise InputError(f"{what}: not of minisign's format")
 
 
-@dataclass(frozen=True)
-class PublicKey:
+class PublicKey(NamedTuple):
     """A public key of minisign: its number, and the 32 bytes of Ed25519."""
 
     number: bytes
@@ -75,12 +71,7 @@ class PublicKey:
 
 
 def verify_message(message: bytes, lines: list[str], key: PublicKey, where: str = SIGNATURE_FILE) -> str:
-    """The trusted comment of minisign's signature `lines` of `message`.
-
-    Raises:
-        InputError: not of minisign's format, made with another key, or of something else.
-        MissingExtra: `cryptography` is not installed.
-    """
+    """The trusted comment of minisign's signature `lines` of `message`; an `InputError` where it is not one."""
     if len(lines) < 4 or not lines[2].startswith(_TRUSTED):
         raise InputError(f"{where}: not of minisign's format")
     raw, whole = _decoded(lines[1], 74, (_PLAIN, _HASHED), where), _decoded(lines[3], 64, (b"",), where)

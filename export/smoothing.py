@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from msdc.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from msdc.compress.student.model import Student
+    from msdc.export.onnx.float_program import FloatProgram
 
 Scale = NDArray[np.float32]
 # float64 [H] per layer: the size of each channel at a layer's input, and at its feed-forward input.
@@ -44,20 +45,6 @@ POWER = 8
 ALPHA = 0.65
 # Scales are eighth powers of two, so that another machine's last bits almost never change an artifact.
 GRID = 8
-
-
-class FloatModel(Protocol):
-    """A float student that can be run."""
-
-    @property
-    def weights(self) -> StudentWeights:
-        """Its weights."""
-
-    def vectors(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
-        """Sentence vectors [N, D] of rows of ids."""
-
-    def channel_sizes(self, rows: Sequence[Sequence[int]]) -> Sizes:
-        """Power means of |x| per channel."""
 
 
 class PowerMean:
@@ -81,14 +68,14 @@ class PowerMean:
 
 
 class TorchModel:
-    """A `Student` as a `FloatModel`, run by PyTorch one row at a time, without padding."""
+    """A float `Student`, run by PyTorch one row at a time, without padding."""
 
     def __init__(self, student: Any) -> None:
         self.student = student.eval()
         self.weights: StudentWeights = student.numbers()
 
     def vectors(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
-        """See `FloatModel`."""
+        """Sentence vectors [N, D] of rows of ids."""
         return np.stack([self._run(row) for row in rows])
 
     def _run(self, row: Sequence[int]) -> NDArray[np.float32]:
@@ -100,16 +87,17 @@ class TorchModel:
         return vector_D
 
     def channel_sizes(self, rows: Sequence[Sequence[int]]) -> Sizes:
-        """See `FloatModel`."""
+        """Power means of |x| per channel."""
         entry, middle = ([PowerMean() for _ in self.student.layers] for _ in range(2))
 
         def watch(mean: PowerMean) -> Any:
             return lambda module, inputs: mean.add(inputs[0].numpy())
 
-        hooks = []
-        for layer, at_entry, at_middle in zip(self.student.layers, entry, middle, strict=True):
-            hooks.append(layer.query.register_forward_pre_hook(watch(at_entry)))
-            hooks.append(layer.up.register_forward_pre_hook(watch(at_middle)))
+        readers = [layer.query for layer in self.student.layers] + [layer.up for layer in self.student.layers]
+        hooks = [
+            reader.register_forward_pre_hook(watch(mean))
+            for reader, mean in zip(readers, [*entry, *middle], strict=True)
+        ]
         try:
             self.vectors(rows)
         finally:
@@ -166,7 +154,7 @@ def scales_for(activation_H: NDArray[np.float64], weights: Sequence[NDArray[Any]
     return np.clip(np.exp2(steps_H / GRID), SMALLEST, LARGEST).astype(np.float32)
 
 
-def smooth(model: FloatModel, plan: PrecisionPlan, tokenizer: Tokenizer, max_length: int) -> Smoothed:
+def smooth(model: TorchModel | FloatProgram, plan: PrecisionPlan, tokenizer: Tokenizer, max_length: int) -> Smoothed:
     """Smooth the inputs of the int8 products of a student; the float function stays the same.
 
     Left as they are: inputs of float and of 4-bit products (a student for those was trained against its own groups).

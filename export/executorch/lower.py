@@ -32,7 +32,7 @@ from msdc.export.executorch.program import ExecutorchRunner, quiet, read_pte
 from msdc.export.golden import run_once
 from msdc.export.origin import remember_exported
 from msdc.export.runtimes import ExecutorchPart, Style, WrittenProgram
-from msdc.export.smoothing import Scale, Smoothed
+from msdc.export.smoothing import Smoothed
 from msdc.files import atomic_path
 
 # Outside the delegate these run on slow portable kernels; a float linear there also doubles its bytes.
@@ -42,11 +42,6 @@ INDICES = ("int16", "int32", "int64")
 # Stored by this package's own modules; torchao quantizes the linears alone.
 OWN_MODULES = (TABLE, CODE, POSITION)
 QUANTIZED = ("quantize", "dequantize", "choose_qparams")
-
-
-def as_tensor(scale_H: Scale | None) -> Tensor | None:
-    """A scale of `msdc.export.smoothing` as a tensor."""
-    return None if scale_H is None else torch.from_numpy(scale_H)
 
 
 class TableInt8(nn.Module):
@@ -161,9 +156,7 @@ class ExportLayer(nn.Module):
     entry: Tensor | None
     middle: Tensor | None
 
-    def __init__(
-        self, layer: Layer, heads: int, hidden: int, entry_H: Tensor | None = None, middle_H: Tensor | None = None
-    ) -> None:
+    def __init__(self, layer: Layer, heads: int, hidden: int, entry_H: Tensor | None, middle_H: Tensor | None) -> None:
         super().__init__()
         self.layer = layer
         # What the residuals multiply a smoothed hidden state by.
@@ -195,13 +188,12 @@ class ExportLayer(nn.Module):
 class ExportUnit(nn.Module):
     """One pass through the recurring unit, [1, T, H] -> [1, T, H]."""
 
-    def __init__(self, student: Student, smoothed: Smoothed | None = None) -> None:
+    def __init__(self, student: Student, smoothed: Smoothed) -> None:
         super().__init__()
         config = student.config
         self.hidden = config.hidden
-        nothing: list[Tensor | None] = [None] * config.unit
-        entry = nothing if smoothed is None else [as_tensor(scale_H) for scale_H in smoothed.entry]
-        middle = nothing if smoothed is None else [as_tensor(scale_H) for scale_H in smoothed.middle]
+        scales = (smoothed.entry, smoothed.middle)
+        entry, middle = ([None if s is None else torch.from_numpy(s) for s in kind] for kind in scales)
         layers = [layer for layer in student.layers if isinstance(layer, Layer)]
         self.layers = nn.ModuleList(
             ExportLayer(layer, config.heads, config.hidden, entry[i], middle[i]) for i, layer in enumerate(layers)
@@ -221,10 +213,10 @@ class ExportPool(nn.Module):
 
     end: Tensor | None
 
-    def __init__(self, student: Student, smoothed: Smoothed | None = None) -> None:
+    def __init__(self, student: Student, smoothed: Smoothed) -> None:
         super().__init__()
         self.how = student.config.pooling
-        self.register_buffer("end", None if smoothed is None else as_tensor(smoothed.end))
+        self.register_buffer("end", None if smoothed.end is None else torch.from_numpy(smoothed.end))
         self.dense = student.dense
         self.dense_activation = ACTIVATIONS[student.config.dense_activation]
         self.normalize = student.config.normalize
@@ -247,9 +239,7 @@ class ExportPool(nn.Module):
 class ExportForward(nn.Module):
     """The whole encoder in one method, ids [1, T] -> [1, D]."""
 
-    def __init__(
-        self, student: Student, parts: dict[str, Integers], max_length: int, smoothed: Smoothed | None = None
-    ) -> None:
+    def __init__(self, student: Student, parts: dict[str, Integers], max_length: int, smoothed: Smoothed) -> None:
         super().__init__()
         self.embed = ExportEmbed(student, parts, max_length)
         self.unit = ExportUnit(student, smoothed)
@@ -289,9 +279,7 @@ def outside_delegate(graph_module: torch.fx.GraphModule) -> list[str]:
     """Heavy operators that stayed outside the delegate, each as "operator at module path"."""
     offenders = []
     for node in graph_module.graph.nodes:
-        if node.op != "call_function":
-            continue
-        short = operator_name(node)
+        short = operator_name(node) if node.op == "call_function" else ""
         if short in HEAVY or short.startswith(QUANTIZED):
             stack = node.meta.get("nn_module_stack") or {}
             paths = [str(path) for path, _ in stack.values() if path]
@@ -388,14 +376,10 @@ def low_bit_share(path: Path, student: Student, max_length: int) -> float:
     Positions, biases, norms and scales are not weights of a product and are not counted; nor are a code's indices.
     """
     positions = (max_length, student.embedding.position.weight.shape[1])
-    low = total = 0
-    for constant in read_pte(path).constants:
-        if constant.dtype in INDICES:
-            continue
-        # float16 is the type of a 4-bit table's scales alone; one column holds one scale per row.
-        scale = constant.dtype == "float16" or constant.shape[-1:] == (1,)
-        if len(constant.shape) < 2 or constant.shape == positions or scale:
-            continue
-        total += constant.bytes
-        low += constant.bytes if constant.dtype in LOW_BIT else 0
-    return low / total if total else 0.0
+    # float16 is the type of a 4-bit table's scales alone; one column holds one scale per row.
+    weights = [
+        constant for constant in read_pte(path).constants
+        if constant.dtype not in (*INDICES, "float16") and len(constant.shape) > 1
+        and constant.shape != positions and constant.shape[-1] != 1
+    ]  # fmt: skip
+    return sum(c.bytes for c in weights if c.dtype in LOW_BIT) / max(1, sum(c.bytes for c in weights))

@@ -21,7 +21,6 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,11 +35,10 @@ _MAX_KEPT = 64 * 1024
 _threads: int | None = None
 
 
-@dataclass
 class Captured:
     """What was written to standard error while it was captured."""
 
-    text: str = ""
+    text = ""
 
     def last_line(self) -> str:
         """The last line that says something; empty when nothing was written."""
@@ -104,22 +102,14 @@ class ExecutorchRunner:
         constants: of the manifest, which its constant methods must give; `repeats` says how often `unit` is applied.
         threads: of XNNPACK, for the whole process; None keeps what is set.
         takes_prompt: its one method `forward` has a second input, the number of tokens that are not pooled.
-
-    Raises:
-        InputError: ExecuTorch refuses the program, or it is not the one that the manifest describes.
     """
 
     name = "executorch"
 
     def __init__(
-        self,
-        path: Path,
-        *,
-        style: str,
-        constants: Mapping[str, int],
-        threads: int | None = None,
+        self, path: Path, *, style: str, constants: Mapping[str, int], threads: int | None = None,
         takes_prompt: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         import torch
 
         self._torch, self.repeats, self.takes_prompt = torch, constants["repeats"], takes_prompt
@@ -164,11 +154,7 @@ class ExecutorchRunner:
         return self.methods["pool"].execute([hidden_1TH])[0].numpy()[0]
 
     def run(self, rows: Sequence[Sequence[int]], prompt_tokens: int = 0) -> np.ndarray:
-        """float32 [N, D] of ragged rows of ids; see `Runner.run`.
-
-        Raises:
-            MsdcError: the program failed at run time.
-        """
+        """float32 [N, D] of ragged rows of ids; see `Runner.run`."""
         try:
             return np.stack([self._one(row, prompt_tokens) for row in rows]).astype(np.float32, copy=False)
         except RuntimeError as error:
@@ -204,11 +190,7 @@ FLOATS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "pfp32": "fl
 
 
 def read_pte(path: Path) -> PteFile:
-    """The content of a program, without running it. In this process: a stranger's file is read by `inspect_path`.
-
-    Raises:
-        InputError: truncated, damaged, or not an ExecuTorch program.
-    """
+    """The content of a program, without running it. In this process: a stranger's file is read by `inspect_path`."""
     with quiet():
         from executorch.exir._serialize._program import _get_extended_header, deserialize_pte_binary
 

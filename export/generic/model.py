@@ -100,15 +100,6 @@ def mask(
     return (1.0 - allowed.to(torch.float32)) * NEGATIVE
 
 
-def register() -> None:
-    """Make `attn_implementation="msdc"` known to transformers."""
-    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-
-    ALL_ATTENTION_FUNCTIONS.register(NAME, attention)
-    ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, mask)
-
-
 def pool_after(mode: str, hidden_BTH: Tensor, mask_BT: Tensor | None, prompt_B: Tensor) -> Tensor:
     """[B, H] of one pooling mode over the tokens after the first `prompt_B` of each text."""
     T = hidden_BTH.shape[1]
@@ -277,10 +268,13 @@ def _step(module: nn.Module, first: bool, name: str) -> nn.Module:
 def generic_model(modules: Sequence[nn.Module], name: str = "model") -> GenericModel:
     """Copies of the modules of a SentenceTransformer as a `GenericModel`: float32, attention that exports.
 
-    Raises:
-        InputError: a module that cannot be exported.
+    Attention and masks are made known to transformers as `attn_implementation="msdc"`.
     """
-    register()
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    ALL_ATTENTION_FUNCTIONS.register(NAME, attention)
+    ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, mask)
     steps = [_step(module, i == 0, name) for i, module in enumerate(copy.deepcopy(list(modules)))]
     model = GenericModel(steps, name)
     body = model.body

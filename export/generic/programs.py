@@ -92,11 +92,7 @@ def _low_bit_share(model: GenericModel, path: Path) -> float:
 
 
 def exported(model: GenericModel, max_length: int) -> onnx.ModelProto:
-    """The float graph as torch's exporter writes it, weights inside.
-
-    Raises:
-        MsdcError: the exporter failed.
-    """
+    """The float graph as torch's exporter writes it, weights inside."""
     ids_BT = torch.full((2, min(7, max_length)), 3, dtype=torch.int64)
     dims = {0: torch.export.Dim("batch", min=1, max=4096), 1: torch.export.Dim("length", min=1, max=max_length)}
     inputs: list[tuple[str, torch.Tensor, Any]] = [
@@ -213,26 +209,22 @@ class _Rewriter:
         drop_unused(self.graph)
 
     def _replaced(self, node: onnx.NodeProto) -> bool:
-        if node.op_type == "Gather" and node.input[0] in self.constants:
+        kind = node.op_type
+        if kind == "Gather" and node.input[0] in self.constants:
             table = self.matrix(node.input[0])
             if table is not None and table.shape == self.table_shape:
                 self.look_up(node, table)
                 return True
-        if node.op_type == "MatMul":
-            weight_KN = self.matrix(node.input[1])
-            if weight_KN is not None:
-                self.product(node, node.input[0], weight_KN)
-                return True
-        if node.op_type == "Gemm":
-            options = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-            weight_KN = self.matrix(node.input[1])
-            plain = not options.get("transA") and options.get("alpha", 1.0) == options.get("beta", 1.0) == 1.0
-            if weight_KN is not None and plain:
-                weight_KN = weight_KN.T if options.get("transB") else weight_KN
-                self.product(node, node.input[0], weight_KN, node.input[2] if len(node.input) > 2 else "")
-                return True
-            self.float_bytes += 0 if weight_KN is None else 4 * weight_KN.size
-        return False
+        weight_KN = self.matrix(node.input[1]) if kind in ("MatMul", "Gemm") else None
+        if weight_KN is None:
+            return False
+        options = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        if options.get("transA") or not options.get("alpha", 1.0) == options.get("beta", 1.0) == 1.0:
+            self.float_bytes += 4 * weight_KN.size
+            return False
+        weight_KN = weight_KN.T if options.get("transB") else weight_KN
+        self.product(node, node.input[0], weight_KN, node.input[2] if len(node.input) > 2 else "")
+        return True
 
 
 def drop_unused(graph: onnx.GraphProto) -> None:
@@ -256,12 +248,7 @@ def drop_unused(graph: onnx.GraphProto) -> None:
 def write_generic_onnx(
     model: GenericModel, precision: str, target_file: Path, *, max_length: int, target: str, pad_id: int
 ) -> WrittenProgram:
-    """Write `target_file` and its `.data` beside it; full check, one run at lengths 1, 2 and longest.
-
-    Raises:
-        GateError: onnx.checker refuses it, or a run gives no finite vector.
-        MsdcError: the exporter failed.
-    """
+    """Write `target_file` and its `.data` beside it; see `msdc.export.onnx.write.save_program`."""
     made = exported(model, max_length)
     graph, uses_microsoft, share = made.graph, False, None
     if precision == "int8":

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from msdc.errors import InputError
 from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE, Manifest, TokenizerPart
 from msdc.export.mobile.sizes import app_sizes
+from msdc.export.mobile.web.npm import runtime_folder
+from msdc.export.mobile.web.write import write_web_module
 from msdc.export.runtimes import EVERY, RUNTIMES, TARGETS
 from msdc.files import PACKAGE
 
@@ -49,11 +51,7 @@ def _values(stage: Path, manifest: Manifest, names: tuple[str, ...]) -> dict[str
 
 
 def require_module(target: str, tokenizer: TokenizerPart, runtimes: Sequence[str]) -> None:
-    """Fail before minutes of work where the target has a module and it cannot be written for these runtimes' programs.
-
-    Raises:
-        InputError: with the reason, and how to export without a module.
-    """
+    """Fail before minutes of work where the target has a module and it cannot be written for these runtimes."""
     module = TARGETS[target].module
     reason = None
     if module is not None and tokenizer.native_file is None:
@@ -61,7 +59,7 @@ def require_module(target: str, tokenizer: TokenizerPart, runtimes: Sequence[str
     elif module is not None and not set(module.runtimes) & set(runtimes):
         titles = " or ".join(RUNTIMES[name].title for name in module.runtimes)
         reason = f"the module runs {titles} programs and this bundle would hold none; pass --runtime {EVERY}"
-    if reason is not None:
+    if reason:
         raise InputError(f"no {target} module: {reason} (--no-module writes the rest of the bundle)")
 
 
@@ -74,61 +72,36 @@ def _write_template(template: str, out: Path, values: dict[str, str]) -> None:
         path.write_text(text, encoding="utf-8", newline="\n")
 
 
-def check_sample(target: str) -> None:
-    """Check that `target` has a sample app.
-
-    Raises:
-        InputError: it has none; names the targets that have one.
-    """
-    module = TARGETS[target].module
-    if module is None or module.sample is None:
+def check_module_options(target: str, module: bool, sample: bool, with_runtime: bool) -> None:
+    """Fail before minutes of work where the target has no sample app, or a runtime that cannot be copied or fetched."""
+    record = TARGETS[target].module
+    if sample and (record is None or record.sample is None):
         known = ", ".join(record.name for record in TARGETS if record.module and record.module.sample)
         raise InputError(f"target {target} has no sample app; targets that have one: {known}")
-
-
-def check_runtime(target: str, module: bool) -> None:
-    """Check that a runtime can be copied into a bundle for `target`, and fetch it before minutes of work.
-
-    Raises:
-        InputError: the target's runtime is not copied, or the module that runs in it is not written.
-        MsdcError: the runtime cannot be fetched.
-    """
-    record = TARGETS[target].module
-    if record is None or record.core is not None:
-        raise InputError(f"--with-runtime copies onnxruntime-web, which {target} does not run")
-    if not module:
-        raise InputError("--with-runtime copies onnxruntime-web, which nothing uses with --no-module")
-    from msdc.export.mobile.web.npm import runtime_folder
-
-    runtime_folder()
+    if with_runtime:
+        if record is None or record.core is not None or not module:
+            user = "nothing uses with --no-module" if not module else f"{target} does not run"
+            raise InputError(f"--with-runtime copies onnxruntime-web, which {user}")
+        runtime_folder()
 
 
 def write_native_module(
     stage: Path, target: str, manifest: Manifest, *, sample: bool = False, with_runtime: bool = False,
-    stock: Path | None = None, say: Callable[[str], None] = lambda message: None,
+    stock: Path | None = None,
 ) -> tuple[str, ...]:  # fmt: skip
-    """Write `stage`/android, /ios or /web; nothing for targets without a module.
+    """Write `stage`/android, /ios or /web, before the bundle's files are listed; nothing for targets without a module.
 
     `sample` adds the target's sample app, `with_runtime` the runtime of a page; `stock` is the folder of a stock model,
-    whose files other libraries of the target may read.
-
-    Called before the bundle's files are listed, so that the module's are hashed with them. Returns the names of the
-    folders that hold a module and a sample app.
-
-    Raises:
-        InputError: a sample app is asked for and the target has none, or the core cannot run the bundle.
+    whose files other libraries of the target may read. Returns the names of the folders that were written.
     """
-    if sample:
-        check_sample(target)
+    check_module_options(target, True, sample, False)
     module = TARGETS[target].module
     if module is None:
         return ()
     out = stage / module.template
     require_module(target, manifest.tokenizer, manifest.runtimes)
     if module.core is None:
-        from msdc.export.mobile.web.write import write_web_module
-
-        write_web_module(stage, manifest, with_runtime=with_runtime, stock=stock, say=say)
+        write_web_module(stage, manifest, with_runtime=with_runtime, stock=stock)
         return (module.template,)
     names = tuple(name for name in module.runtimes if name in manifest.runtimes)  # in the module's order
     values = _values(stage, manifest, names)

@@ -27,7 +27,7 @@ LARGEST = 2**31 - 2**24
 
 
 class FloatProgram:
-    """The float ONNX program of a student, run by ONNX Runtime; see `msdc.export.smoothing.FloatModel`."""
+    """The float ONNX program of a student, run by ONNX Runtime; see `msdc.export.smoothing.TorchModel`."""
 
     def __init__(self, weights: StudentWeights) -> None:
         self.weights = weights
@@ -47,7 +47,7 @@ class FloatProgram:
         return self.runner.run(rows)
 
     def channel_sizes(self, rows: Sequence[Sequence[int]]) -> Sizes:
-        """See `FloatModel`."""
+        """Power means of |x| per channel."""
         config = self.weights.config
         taps = Taps([[] for _ in range(config.unit)], [[] for _ in range(config.unit)])
         session = OnnxRunner(self._program(taps), pad_id=config.pad_id).session
@@ -89,11 +89,7 @@ class ProgramEncoder(Encoder):
 
 
 def load_program_encoder(folder: Path, name: str) -> Encoder:
-    """The float model in a folder of ours, as an encoder that needs no PyTorch.
-
-    Raises:
-        InputError: damaged weights or tokenizer, or a model too large for a program in memory.
-    """
+    """The float model in a folder of ours, as an encoder that needs no PyTorch."""
     weights = read_weights(folder)
     tokenizer = load_tokenizer(folder, weights.config.pad_id)
     return ProgramEncoder(FloatProgram(weights), tokenizer, name, folder, read_defaults(folder))

@@ -75,12 +75,9 @@ class GraphBuilder:
 
     def rename(self, old: str, new: str) -> str:
         """Give the output `old` of the last node that makes it the name `new` (graph outputs have fixed names)."""
-        for node in reversed(self.nodes):
-            for index, output in enumerate(node.output):
-                if output == old:
-                    node.output[index] = new
-                    return new
-        raise KeyError(old)
+        node = next(node for node in reversed(self.nodes) if old in node.output)
+        node.output[list(node.output).index(old)] = new
+        return new
 
 
 def save_external(model: onnx.ModelProto, target: Path, data_name: str) -> None:
@@ -126,10 +123,8 @@ class Weights:
 
     def pair(self, g: GraphBuilder, name: str) -> tuple[str, str]:
         """Initializers of a norm: its weight and its bias."""
-        return (
-            g.const(f"{name}.weight", self.state[f"{name}.weight"]),
-            g.const(f"{name}.bias", self.state[f"{name}.bias"]),
-        )
+        weight, bias = (g.const(f"{name}.{part}", self.state[f"{name}.{part}"]) for part in ("weight", "bias"))
+        return weight, bias
 
     def unsmoothed(self, g: GraphBuilder, kind: str, index: int, value: str) -> str:
         """A hidden state multiplied back to its full scale; `kind` is entry or middle."""
@@ -211,27 +206,15 @@ class Weights:
         return product if bias_N is None else str(g.op("Add", product, g.const(f"{label}.bias", bias_N)))
 
     def _product(
-        self,
-        g: GraphBuilder,
-        label: str,
-        names: list[str],
-        value: str,
-        *,
-        factor: np.ndarray | None = None,
-        floor: float | None = None,
-        shared: Quantized | None = None,
-    ) -> str:
+        self, g: GraphBuilder, label: str, names: list[str], value: str, *, factor: np.ndarray | None = None,
+        floor: float | None = None, shared: Quantized | None = None,
+    ) -> str:  # fmt: skip
         """x W^T of the linears `names`, side by side; `factor` multiplies the outputs, `shared` is x quantized."""
         kinds = {self.plan.dtype(f"{name}.weight") for name in names}
         if len(kinds) > 1:
             # A mixed plan: each map on its own, then side by side again.
-            width = self.config.hidden
-            parts = [
-                self._product(
-                    g, name, [name], value, factor=None if factor is None else factor[i * width : (i + 1) * width]
-                )
-                for i, name in enumerate(names)
-            ]
+            factors = [None] * len(names) if factor is None else np.split(factor, len(names))
+            parts = [self._product(g, name, [name], value, factor=f) for name, f in zip(names, factors, strict=True)]
             return str(g.op("Concat", *parts, axis=-1))
         kind = kinds.pop()
         if kind == "fp32":
@@ -256,15 +239,9 @@ class Weights:
         return self._zeros_of[zero]
 
     def _int8(
-        self,
-        g: GraphBuilder,
-        label: str,
-        names: list[str],
-        value: str,
-        factor: np.ndarray | None,
-        floor: float | None,
-        shared: Quantized | None = None,
-    ) -> str:
+        self, g: GraphBuilder, label: str, names: list[str], value: str, factor: np.ndarray | None,
+        floor: float | None, shared: Quantized | None,
+    ) -> str:  # fmt: skip
         parts = [self.quantized[f"{name}.weight"] for name in names]
         weight_NK = np.concatenate([self.state[f"{name}.weight"] for name in names])
         values_NK, scale_N = pair_safe(weight_NK, np.concatenate([part.scale for part in parts])[:, 0])
@@ -290,9 +267,8 @@ class Weights:
         scale_NG = scale_NG if factor is None else scale_NG * factor[:, None]
         (N, K), group = values_NK.shape, parts[0].group
         # Stored as bfloat16, as they were chosen; converted once when a session is created.
-        stored = helper.make_tensor(
-            f"{label}.scale", TensorProto.BFLOAT16, (N, K // group), _bfloat16(scale_NG), raw=True
-        )
+        half = scale_NG.astype("bfloat16").view("<u2").tobytes()
+        stored = helper.make_tensor(f"{label}.scale", TensorProto.BFLOAT16, (N, K // group), half, raw=True)
         scale = g.outer.op("Cast", g.raw(stored), name="scale", to=TensorProto.FLOAT)
         if self.microsoft:
             self.uses_microsoft = True
@@ -347,11 +323,6 @@ class Weights:
             rows = g.op("GatherBlockQuantized", g.raw(packed), ids, scale, name="table", domain=MICROSOFT, **options)
             return str(g.op("Cast", rows, to=TensorProto.FLOAT))
         unsigned_VE = (part.values + 8).astype(np.uint8)
-        return self._unpacked_rows(g, ids, unsigned_VE, scale_VG, part.group)
-
-    def _unpacked_rows(
-        self, g: GraphBuilder, ids: str, unsigned_VE: np.ndarray, scale_VG: np.ndarray, group: int
-    ) -> str:
         # Low half-bytes hold the first half of the columns, high ones the second: joined without interleaving.
         half = unsigned_VE.shape[1] // 2
         packed = g.op("Gather", g.const(TABLE, unsigned_VE[:, :half] | (unsigned_VE[:, half:] << 4)), ids, name="table")
@@ -359,7 +330,7 @@ class Weights:
         high = g.op("BitShift", packed, g.const("four_bits", np.asarray(4, np.uint8)), direction="RIGHT")
         values = g.op("Cast", g.op("Concat", low, high, axis=-1), to=TensorProto.FLOAT)
         centred = g.op("Sub", values, g.const("eight", np.float32(8.0)))
-        grouped = g.op("Reshape", centred, g.const("grouped", [0, 0, scale_VG.shape[1], group]))
+        grouped = g.op("Reshape", centred, g.const("grouped", [0, 0, scale_VG.shape[1], part.group]))
         scales = g.op("Cast", g.op("Gather", g.const(f"{TABLE}.scale", scale_VG), ids), to=TensorProto.FLOAT)
         scaled = g.op("Mul", grouped, g.op("Unsqueeze", scales, g.const("axis_last", [-1])))
         return str(g.op("Reshape", scaled, g.const("ungrouped", [0, 0, unsigned_VE.shape[1]])))
@@ -379,11 +350,6 @@ def _pack_pairs(half_bytes: np.ndarray) -> np.ndarray:
     """Two 4-bit numbers per byte, the first in the low half; uint8, flat."""
     flat = half_bytes.reshape(-1)
     return (flat[0::2] | (flat[1::2] << 4)).astype(np.uint8)
-
-
-def _bfloat16(numbers: np.ndarray) -> bytes:
-    """float32 numbers as bfloat16, rounded to nearest, little-endian."""
-    return numbers.astype("bfloat16").view("<u2").tobytes()
 
 
 def pair_safe(weight_NK: np.ndarray, scale_N: np.ndarray, levels: int = LEVELS) -> tuple[np.ndarray, np.ndarray]:

@@ -37,11 +37,7 @@ def tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
 
 
 def external_files(model: onnx.ModelProto, path: Path) -> set[str]:
-    """Names of the external data files of a model, each held to be a plain file inside the model's own folder.
-
-    Raises:
-        InputError: a location outside the folder, a missing file, or a tensor beyond the end of its file.
-    """
+    """Names of the external data files of a model, each held to be a plain file inside the model's own folder."""
     names: set[str] = set()
     root = path.parent.resolve()
     for tensor in tensors(model.graph):
@@ -64,12 +60,7 @@ def external_files(model: onnx.ModelProto, path: Path) -> set[str]:
 
 
 def check_onnx_file(path: Path, full: bool = False, most_bytes: int = MAX_ONNX_BYTES) -> onnx.ModelProto:
-    """The graph of a file without its external data, checked; `full` adds strict shape inference.
-
-    Raises:
-        InputError: missing, too large, truncated, with data outside its folder or operators of another domain, or
-            refused by onnx.checker.
-    """
+    """The graph of a file without its external data, checked; `full` adds strict shape inference."""
     if not path.is_file():
         raise InputError(f"{path}: no such file")
     if path.stat().st_size > most_bytes:
@@ -118,11 +109,7 @@ class OnnxRunner:
         self.takes_prompt = any(value.name == "prompt_tokens" for value in self.session.get_inputs())
 
     def run(self, rows: Sequence[Sequence[int]], prompt_tokens: int = 0) -> np.ndarray:
-        """float32 [N, D] of ragged rows of ids; see `Runner.run`.
-
-        Raises:
-            MsdcError: the model failed at run time.
-        """
+        """float32 [N, D] of ragged rows of ids; see `Runner.run`."""
         vectors: dict[int, np.ndarray] = {}
         order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
         while order:

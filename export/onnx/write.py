@@ -10,8 +10,8 @@ Shapes: B batch, T tokens, E table width, H hidden, N heads, D sentence width.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -35,20 +35,22 @@ NEGATIVE = -1e9
 LOW_BIT = {TensorProto.INT8, TensorProto.UINT8, TensorProto.INT4, TensorProto.UINT4}
 
 
-@dataclass
-class Taps:
+class Taps(NamedTuple):
     """Names of the states at each layer's input and at its feed-forward input, as often as the layer is applied."""
 
     entry: list[list[str]]
     middle: list[list[str]]
 
 
-@dataclass(frozen=True)
-class Mask:
+class Mask(NamedTuple):
     """What is added to the scores, [B, 1, 1, T], and whether there is nothing to add (bool scalar; empty: unknown)."""
 
     bias: str
     all_real: str = ""
+
+
+def _info(name: str, shape: list[Any], kind: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, shape)
 
 
 def make_mask(g: GraphBuilder, weights: Weights, mask_BT: str) -> Mask:
@@ -61,12 +63,8 @@ def make_mask(g: GraphBuilder, weights: Weights, mask_BT: str) -> Mask:
     return Mask(bias, g.op("Cast", g.op("ReduceMin", mask_BT, keepdims=0), name="all_real", to=TensorProto.BOOL))
 
 
-def _attention(g: GraphBuilder, weights: Weights, qkv: list[str], mask: Mask) -> str:
-    """Attention of [B, T, H] queries (already scaled), keys and values: [B, T, H]."""
-    return (_transposed if weights.microsoft else _standard)(g, weights, qkv, mask)
-
-
 def _standard(g: GraphBuilder, weights: Weights, qkv: list[str], mask: Mask) -> str:
+    """Attention of [B, T, H] queries (already scaled), keys and values: [B, T, H]."""
     config = weights.config
     shape_in = g.const("split_heads", [0, 0, config.heads, config.hidden // config.heads])
     shape_out = g.const("join_heads", [0, 0, config.hidden])
@@ -92,13 +90,12 @@ def _transposed(g: GraphBuilder, weights: Weights, qkv: list[str], mask: Mask) -
     ]
     scores_BNTT = g.op("FusedMatMul", query_BNdT, key_BNdT, domain=MICROSOFT, transA=1)
 
-    def real(branch: GraphBuilder) -> str:
-        return str(branch.op("Softmax", scores_BNTT, axis=-1))
-
-    def padded(branch: GraphBuilder) -> str:
-        return str(branch.op("Softmax", branch.op("Add", scores_BNTT, mask.bias), axis=-1))
-
-    weight_BNTT = g.choose(mask.all_real, real, padded, ["batch", config.heads, "length", "length"])
+    weight_BNTT = g.choose(
+        mask.all_real,
+        lambda real: str(real.op("Softmax", scores_BNTT, axis=-1)),
+        lambda padded: str(padded.op("Softmax", padded.op("Add", scores_BNTT, mask.bias), axis=-1)),
+        ["batch", config.heads, "length", "length"],
+    )
     context_BNdT = g.op("FusedMatMul", value_BNdT, weight_BNTT, name="attention", domain=MICROSOFT, transB=1)
     return str(g.op("Transpose", g.op("Reshape", context_BNdT, shape_out), perm=[0, 2, 1]))
 
@@ -107,7 +104,7 @@ def _layer(g: GraphBuilder, weights: Weights, index: int, hidden: str, mask: Mas
     config = weights.config
     name = f"layers.{index}"
     residual = weights.unsmoothed(g, "entry", index, hidden)
-    context = _attention(g, weights, weights.qkv(g, index, hidden), mask)
+    context = (_transposed if weights.microsoft else _standard)(g, weights, weights.qkv(g, index, hidden), mask)
     attended = _add_norm(g, weights, f"{name}.attention_norm", weights.output(g, index, context), residual)
     if taps is not None:
         taps.entry[index].append(hidden)
@@ -161,19 +158,16 @@ def _recurrence(g: GraphBuilder, weights: Weights, hidden: str, mask: Mask, taps
     result = _unit(body, weights, "unit/hidden_in", mask)
     body.op("Identity", "unit/go_on", name="go_on")
     condition = body.nodes[-1].output[0]
-    inside: list[str | int | None] = ["batch", "length", config.hidden]
+    inside = ["batch", "length", config.hidden]
     graph = helper.make_graph(
         body.nodes,
         "unit",
         [
-            helper.make_tensor_value_info("unit/step", TensorProto.INT64, []),
-            helper.make_tensor_value_info("unit/go_on", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("unit/hidden_in", TensorProto.FLOAT, inside),
+            _info("unit/step", [], TensorProto.INT64),
+            _info("unit/go_on", [], TensorProto.BOOL),
+            _info("unit/hidden_in", inside),
         ],
-        [
-            helper.make_tensor_value_info(condition, TensorProto.BOOL, []),
-            helper.make_tensor_value_info(result, TensorProto.FLOAT, inside),
-        ],
+        [_info(condition, [], TensorProto.BOOL), _info(result, inside)],
     )
     trips, start = g.const("repeats", np.int64(config.repeats)), g.const("go_on", np.bool_(True))
     return str(g.op("Loop", trips, start, hidden, name="recurrence", body=graph))
@@ -196,19 +190,15 @@ def _pool(g: GraphBuilder, weights: Weights, hidden: str, mask_BT1: str) -> str:
     config = weights.config
     middle = g.const("axis_1", [1])
     if config.pooling == "cls":
-        first = g.op("Gather", hidden, g.const("zero_index", np.int64(0)), axis=1)
-        return _head(g, weights, first)
-    if config.pooling == "max":
+        sentence = g.op("Gather", hidden, g.const("zero_index", np.int64(0)), axis=1)
+    elif config.pooling == "max":
         padding = g.op("Sub", g.const("one", np.float32(1.0)), mask_BT1)
         lowest = g.op("Mul", padding, g.const("lowest", np.float32(-3.0e38)))
-        return _head(g, weights, g.op("ReduceMax", g.op("Add", hidden, lowest), middle, keepdims=0))
-    total = g.op("ReduceSum", g.op("Mul", hidden, mask_BT1), middle, keepdims=0)
-    count = g.op("Max", g.op("ReduceSum", mask_BT1, middle, keepdims=0), g.const("tiny_count", np.float32(1e-9)))
-    return _head(g, weights, g.op("Div", total, count))
-
-
-def _head(g: GraphBuilder, weights: Weights, sentence: str) -> str:
-    config = weights.config
+        sentence = g.op("ReduceMax", g.op("Add", hidden, lowest), middle, keepdims=0)
+    else:
+        total = g.op("ReduceSum", g.op("Mul", hidden, mask_BT1), middle, keepdims=0)
+        count = g.op("Max", g.op("ReduceSum", mask_BT1, middle, keepdims=0), g.const("tiny_count", np.float32(1e-9)))
+        sentence = g.op("Div", total, count)
     sentence = weights.unsmoothed(g, "entry", 0, sentence)
     if config.dense is not None:
         sentence = weights.activate(g, config.dense_activation, weights.linear(g, "dense", sentence))
@@ -221,14 +211,9 @@ def _head(g: GraphBuilder, weights: Weights, sentence: str) -> str:
 
 
 def build_onnx(
-    smoothed: Smoothed,
-    plan: PrecisionPlan,
-    max_length: int,
-    target: str,
-    taps: Taps | None = None,
-    *,
+    smoothed: Smoothed, plan: PrecisionPlan, max_length: int, target: str, taps: Taps | None = None, *,
     tokens: bool = False,
-) -> onnx.ModelProto:
+) -> onnx.ModelProto:  # fmt: skip
     """The model with its weights inside.
 
     With `taps` the states that they name (filled here) are outputs too; with `tokens` what is pooled, as
@@ -248,25 +233,15 @@ def build_onnx(
     hidden = _embed(g, weights, max_length)
     hidden = _recurrence(g, weights, hidden, make_mask(g, weights, mask_BT), taps)
     weights.row_shape = ""
-    shape: list[str | int | None] = ["batch", "length", config.hidden]
-    more = []
-    if tokens:
-        state = g.rename(g.op("Identity", weights.unsmoothed(g, "entry", 0, hidden)), TOKENS)
-        more.append(helper.make_tensor_value_info(state, TensorProto.FLOAT, shape))
+    more = [g.rename(g.op("Identity", weights.unsmoothed(g, "entry", 0, hidden)), TOKENS)] if tokens else []
     _pool(g, weights, hidden, mask_BT1)
     states = [] if taps is None else [name for names in (*taps.entry, *taps.middle) for name in names]
+    outputs = [_info(name, ["batch", "length", config.hidden]) for name in (*dict.fromkeys(states), *more)]
     graph = helper.make_graph(
         g.nodes,
         "sentence_encoder",
-        [
-            helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "length"]),
-            helper.make_tensor_value_info("attention_mask", TensorProto.INT64, ["batch", "length"]),
-        ],
-        [
-            helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["batch", config.width]),
-            *(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in dict.fromkeys(states)),
-            *more,
-        ],
+        [_info(name, ["batch", "length"], TensorProto.INT64) for name in ("input_ids", "attention_mask")],
+        [_info("sentence_embedding", ["batch", config.width]), *outputs],
         list(g.initializers.values()),
     )
     opsets = [helper.make_opsetid("", OPSET)]
@@ -280,25 +255,18 @@ def low_bit_share(model: onnx.ModelProto) -> float:
 
     Positions, biases, norms and scales are not weights of a product and are not counted; nor are a code's indices.
     """
-    low = total = 0
-    for tensor in model.graph.initializer:
-        if len(tensor.dims) < 2 or tensor.name in (POSITION, INDEX) or tensor.name.endswith(".scale"):
-            continue
-        size = len(tensor.raw_data)
-        total += size
-        low += size if tensor.data_type in LOW_BIT else 0
-    return low / total if total else 0.0
+    weights = [
+        tensor for tensor in model.graph.initializer
+        if len(tensor.dims) > 1 and tensor.name not in (POSITION, INDEX) and not tensor.name.endswith(".scale")
+    ]  # fmt: skip
+    low = sum(len(tensor.raw_data) for tensor in weights if tensor.data_type in LOW_BIT)
+    return low / max(1, sum(len(tensor.raw_data) for tensor in weights))
 
 
 def write_onnx(
     smoothed: Smoothed, plan: PrecisionPlan, target_file: Path, *, max_length: int, target: str
 ) -> WrittenProgram:
-    """Write `target_file` and its `.data` beside it; full check, one run at lengths 1, 2 and longest.
-
-    Raises:
-        GateError: onnx.checker refuses it, or a run gives no finite vector.
-        InputError: unknown target.
-    """
+    """Write `target_file` and its `.data` beside it, for the export target `target`; see `save_program`."""
     config = smoothed.weights.config
     model = build_onnx(smoothed, plan, max_length, target)
     quantized = any(dtype != "fp32" for dtype in plan.weights.values())
@@ -310,16 +278,14 @@ def write_onnx(
 
 
 def save_program(
-    model: onnx.ModelProto,
-    target_file: Path,
-    share: float | None,
-    *,
-    vocabulary: int,
-    width: int,
-    max_length: int,
+    model: onnx.ModelProto, target_file: Path, share: float | None, *, vocabulary: int, width: int, max_length: int,
     pad_id: int,
-) -> WrittenProgram:
-    """Write a model and its external data, check both, run it at lengths 1, 2 and longest, and open it."""
+) -> WrittenProgram:  # fmt: skip
+    """Write a model and its external data, check both, run it at lengths 1, 2 and longest, and open it.
+
+    Raises:
+        GateError: onnx.checker refuses it, or a run gives no finite vector.
+    """
     data = f"{target_file.name}.data"
     save_external(model, target_file, data)
     try:

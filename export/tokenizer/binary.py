@@ -38,11 +38,7 @@ def _words(values: Iterable[int]) -> bytes:
 
 
 def _layout(home_N: np.ndarray, slots: int) -> tuple[np.ndarray, np.ndarray, int, int]:
-    """Order and slots (int64 [N]) of a linear-probing table without wrap-around, number of slots and longest probe.
-
-    Raises:
-        InputError: too many entries fall on one slot.
-    """
+    """Order and slots (int64 [N]) of a linear-probing table without wrap-around, number of slots and longest probe."""
     if not len(home_N):
         return home_N, home_N, slots, 0
     order_N, count_N = np.argsort(home_N, kind="stable"), np.arange(len(home_N))
@@ -59,19 +55,11 @@ def _home(mixed_N: np.ndarray, slots: int) -> np.ndarray:
 
 
 def text_table(texts: Sequence[bytes | None]) -> bytes:
-    """A hash table from texts to their positions; None leaves a position without text.
-
-    Raises:
-        InputError: too many texts, or one too long.
-    """
-    if len(texts) > MAX_TEXTS:
-        raise InputError(f"the tokenizer has {len(texts)} tokens; the native core reads at most {MAX_TEXTS}")
+    """A hash table from texts to their positions; None leaves a position without text."""
     raw = [text or b"" for text in texts]
     longest = max((len(text) for text in raw), default=0)
-    if longest > MAX_TEXT_BYTES:
-        raise InputError(
-            f"the tokenizer has a token of {longest} bytes; the native core reads at most {MAX_TEXT_BYTES}"
-        )
+    if len(texts) > MAX_TEXTS or longest > MAX_TEXT_BYTES:
+        raise unsupported(f"more than {MAX_TEXTS} tokens or {MAX_TEXT_BYTES} bytes of one: {len(texts)}, {longest}")
     length_N = np.asarray([len(text) for text in raw], dtype=np.int64)
     offset_N = np.concatenate([[0], np.cumsum(length_N)]).astype(np.int64)
     joined = np.frombuffer(b"".join(raw) + b"\0", dtype=np.uint8)
@@ -177,25 +165,17 @@ class Tables:
     """
 
     def __init__(self) -> None:
-        self._blobs: list[bytes] = [b""]
-        self._places: dict[bytes, int] = {}
+        self._places: dict[bytes, int] = {}  # of the description, table 0, none yet
         self._sets: list[int] = []
         self._maps: list[int] = []
         self._patterns: list[int] = []
 
     def add(self, blob: bytes) -> int:
         """Number of the table with this content."""
-        if blob not in self._places:
-            self._places[blob] = len(self._blobs)
-            self._blobs.append(blob)
-        return self._places[blob]
+        return self._places.setdefault(blob, len(self._places) + 1)
 
     def add_short(self, text: str) -> int:
-        """Number of the table of a text that the native core puts before or in place of parts of a text.
-
-        Raises:
-            InputError: longer than the core reads, so that no text grows without end.
-        """
+        """Number of the table of a text that replaces parts of a text; bounded, so that no text grows without end."""
         raw = text.encode()
         if len(raw) > MAX_TEXT_BYTES:
             raise unsupported(f"a replacement or prefix of {len(raw)} bytes")
@@ -225,10 +205,10 @@ class Tables:
 
     def write(self, description: Sequence[int]) -> bytes:
         """The whole file."""
-        self._blobs[0] = _words(description)
-        head = len(MAGIC) + 12 + 8 * len(self._blobs)
+        blobs = [_words(description), *self._places]
+        head = len(MAGIC) + 12 + 8 * len(blobs)
         records, body = b"", bytearray()
-        for blob in self._blobs:
+        for blob in blobs:
             records += struct.pack("<II", head + len(body), len(blob))
             body += blob + bytes(-len(blob) % 4)
-        return MAGIC + struct.pack("<III", VERSION, len(self._blobs), head + len(body)) + records + bytes(body)
+        return MAGIC + struct.pack("<III", VERSION, len(blobs), head + len(body)) + records + bytes(body)

@@ -11,23 +11,13 @@ import base64
 import json
 import math
 import struct
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from msdc.errors import InputError
-from msdc.export.tokenizer import probe
-from msdc.export.tokenizer.binary import (
-    MAX_STEPS,
-    NONE,
-    Tables,
-    character_map,
-    character_set,
-    number_map,
-    pair_table,
-    ranges_of,
-    text_table,
-    unsupported,
-)
+from msdc.export.tokenizer import binary, probe
+from msdc.export.tokenizer.binary import NONE, Tables, character_map, pair_table, text_table, unsupported
 from msdc.export.tokenizer.pattern import Node, literal, one_of, parse, program
 
 COMPILED_FILE = "tokenizer.bin"
@@ -45,13 +35,13 @@ _BYTE_LEVEL = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+
 Spec = dict[str, Any]  # of a component, as in the file
 
 
+@dataclass
 class _Steps:
     """Normalizer rules or splitting steps, in order, as words of the description."""
 
-    def __init__(self, tables: Tables) -> None:
-        self.tables = tables
-        self.words: list[int] = []
-        self.count = 0
+    tables: Tables
+    words: list[int] = field(default_factory=list)
+    count: int = 0
 
     def step(self, *words: int) -> None:
         self.words += words
@@ -60,11 +50,7 @@ class _Steps:
 
 class _Normalizers(_Steps):
     def add(self, spec: Spec) -> None:
-        """Append a normalizer.
-
-        Raises:
-            InputError: the native core does not have it.
-        """
+        """Append a normalizer; an `InputError` where the native core does not have it."""
         kind, tables = spec["type"], self.tables
         if kind == "Sequence":
             for one in spec["normalizers"]:
@@ -102,7 +88,9 @@ class _Normalizers(_Steps):
         changes = probe.changed_by(json.dumps({"type": decomposition}))
         letters = {code: new for code, new in changes.items() if not 0xAC00 <= code < 0xD7A4}
         pairs = {pair: (0, code) for pair, code in probe.compositions().items()} if compose else {}
-        maps = [self.tables.map(made) for made in (character_map(letters), number_map(probe.combining_classes()))]
+        maps = [
+            self.tables.map(made) for made in (character_map(letters), binary.number_map(probe.combining_classes()))
+        ]
         self.step(_FORM, *maps, self.tables.add(pair_table(pairs)) if compose else NONE)
 
     def _bert(self, spec: Spec) -> None:
@@ -121,11 +109,7 @@ class _Normalizers(_Steps):
 
 class _PreTokenizers(_Steps):
     def add(self, spec: Spec, first: bool) -> None:
-        """Append a pre-tokenizer; `first`: nothing comes before it.
-
-        Raises:
-            InputError: the native core does not have it.
-        """
+        """Append a pre-tokenizer; an `InputError` for one the core does not have. `first`: nothing comes before it."""
         kind = spec["type"]
         if kind == "Sequence":
             for one in spec["pretokenizers"]:
@@ -181,22 +165,15 @@ class _PreTokenizers(_Steps):
             self._split(one_of(probe.cut_out_by(specification)), "Isolated")
 
 
-def _bytes(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise unsupported(f"the token {text!r}, which is no Unicode text") from error
-
-
 def _added(tokens: list[dict[str, Any]], names: list[str], tables: Tables) -> list[int]:
     texts: dict[bytes, tuple[int, int]] = {}
     for token, name in zip(tokens, names, strict=True):
         flags = _SINGLE_WORD * token["single_word"] | _STRIP_LEFT * token["lstrip"] | _STRIP_RIGHT * token["rstrip"]
         if not name:
             raise unsupported(f"the added token {token['content']!r}, which its normalizer makes empty")
-        texts.setdefault(_bytes(name), (token["id"], flags))
+        texts.setdefault(name.encode(), (token["id"], flags))
     records = struct.pack(f"<{2 * len(texts)}I", *(number for pair in texts.values() for number in pair))
-    starts = character_set(ranges_of(ord(name[0]) for name in names))
+    starts = binary.character_set(binary.ranges_of(ord(name[0]) for name in names))
     return [tables.add(text_table(list(texts))), tables.add(records), tables.add(starts)]
 
 
@@ -206,7 +183,7 @@ def _added_tokens(whole: dict[str, Any], tables: Tables) -> list[int]:
     word = probe.word_characters() if any(token["single_word"] for token in tokens) else ()
     strips = any(token["lstrip"] or token["rstrip"] for token in tokens)
     space = probe.white_space()
-    out = [tables.add(character_set(word)), tables.add(character_set(space if strips else []))]
+    out = [tables.add(binary.character_set(word)), tables.add(binary.character_set(space if strips else []))]
     raw = [token for token in tokens if not token["normalized"]]
     out += _added(raw, [token["content"] for token in raw], tables)
     late = [token for token in tokens if token["normalized"]]
@@ -217,7 +194,7 @@ def _added_tokens(whole: dict[str, Any], tables: Tables) -> list[int]:
 def _by_id(vocabulary: dict[str, int]) -> list[bytes | None]:
     out: list[bytes | None] = [None] * (max(vocabulary.values(), default=-1) + 1)
     for text, number in vocabulary.items():
-        out[number] = _bytes(text)
+        out[number] = text.encode()
     return out
 
 
@@ -246,11 +223,8 @@ def _bpe(model: dict[str, Any], tables: Tables) -> list[int]:
     unknown = vocabulary.get(model["unk_token"]) if model.get("unk_token") is not None else None
     if model.get("unk_token") is not None and unknown is None:
         raise unsupported("a BPE model whose unknown token is not in its vocabulary")
-    flags = (
-        _FUSE_UNKNOWN * bool(model.get("fuse_unk"))
-        | _WHOLE_WORDS * bool(model.get("ignore_merges"))
-        | _BYTES * bool(model.get("byte_fallback"))
-    )
+    known = {"fuse_unk": _FUSE_UNKNOWN, "ignore_merges": _WHOLE_WORDS, "byte_fallback": _BYTES}
+    flags = sum(flag for name, flag in known.items() if model.get(name))
     return [
         tables.add(text_table(_by_id(vocabulary))), _BPE, tables.add(pair_table(merges)),
         NONE if unknown is None else unknown, flags, tables.add_short(prefix),
@@ -261,7 +235,7 @@ def _bpe(model: dict[str, Any], tables: Tables) -> list[int]:
 def _unigram(model: dict[str, Any], tables: Tables) -> list[int]:
     pieces = model["vocab"]
     places = {text: i for i, (text, _) in enumerate(pieces)}  # of two equal pieces the later one counts
-    texts = [_bytes(text) if places[text] == i else None for i, (text, _) in enumerate(pieces)]
+    texts = [text.encode() if places[text] == i else None for i, (text, _) in enumerate(pieces)]
     scores = [float(score) for _, score in pieces]
     if not all(math.isfinite(score) for score in scores):
         raise unsupported("a unigram score that is not finite")
@@ -277,11 +251,7 @@ _MODELS = {"WordPiece": _word_piece, "BPE": _bpe, "Unigram": _unigram}
 
 
 def special_ids(post: dict[str, Any] | None) -> tuple[list[int], list[int]]:
-    """Ids that a post-processor (the library's JSON) adds before and after a single text.
-
-    Raises:
-        InputError: a post-processor that the native core does not have.
-    """
+    """Ids that a post-processor (the library's JSON) adds before and after a single text."""
     if post is None or post["type"] == "ByteLevel":
         return [], []
     if post["type"] in ("BertProcessing", "RobertaProcessing"):
@@ -309,11 +279,7 @@ def special_ids(post: dict[str, Any] | None) -> tuple[list[int], list[int]]:
 
 
 def compile_tokenizer(source: str | Path) -> bytes:
-    """The compiled form of a `tokenizer.json`.
-
-    Raises:
-        InputError: not a tokenizer.json, or one with a component that the native core does not have; names it.
-    """
+    """The compiled form of a `tokenizer.json`."""
     from tokenizers import Tokenizer
 
     try:
@@ -331,8 +297,8 @@ def compile_tokenizer(source: str | Path) -> bytes:
         rules.add(whole["normalizer"])
     if whole["pre_tokenizer"]:
         splits.add(whole["pre_tokenizer"], first=not rules.count)
-    if max(rules.count, splits.count) > MAX_STEPS:
-        raise unsupported(f"more than {MAX_STEPS} normalizers or pre-tokenizers")
+    if max(rules.count, splits.count) > binary.MAX_STEPS:
+        raise unsupported(f"more than {binary.MAX_STEPS} normalizers or pre-tokenizers")
     words = _MODELS[model["type"]](model, tables)
     ids = [*backend.get_vocab(with_added_tokens=True).values()]
     before, after = special_ids(whole["post_processor"])

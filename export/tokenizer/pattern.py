@@ -259,11 +259,7 @@ class _Emitter:
 
 
 def parse(source: str) -> Node:
-    """A regular expression in the syntax of the `tokenizers` library.
-
-    Raises:
-        InputError: it uses something that the core's matcher does not have.
-    """
+    """A regular expression of the `tokenizers` library; an `InputError` for what the core's matcher does not have."""
     parser = _Parser(source)
     node = parser.choice(False)
     if parser.at != len(source):

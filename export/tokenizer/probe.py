@@ -39,11 +39,7 @@ def complement(ranges: list[Range]) -> list[Range]:
 
 @functools.cache
 def matched_by(pattern: str) -> tuple[Range, ...]:
-    """Code points that a pattern of one character matches.
-
-    Raises:
-        Exception: the library does not know the pattern.
-    """
+    """Code points that a pattern of one character matches."""
     kept = pre_tokenizers.Split(Regex(f"(?:{pattern})+"), "removed").pre_tokenize_str(_every())
     return _absent(kept)
 

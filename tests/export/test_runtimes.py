@@ -50,12 +50,10 @@ TARGETS.add(Target("toaster", ("toy",)))
 
 from pathlib import Path
 from click.testing import CliRunner
-from pydantic import ValidationError
-from msdc.errors import InputError
 from msdc.bench import measure, result
 from msdc.cli import msdc
 from msdc.export.bundle import load_bundle
-from msdc.export.manifest import Manifest, list_files, read_manifest, write_manifest
+from msdc.export.manifest import Manifest, list_files, write_manifest
 from msdc.export.readme import bundle_readme
 
 def values(verb, name="runtime"):
@@ -69,9 +67,8 @@ assert list(schema["$defs"]["Programs"]["properties"]) == names and schema["prop
 assert result.Artifact.model_json_schema()["properties"]["runtime"]["enum"] == names
 assert list(measure.BenchSettings(runtimes=("toy",)).runtimes) == ["toy"]
 
-# An older bundle opens; one of the new runtime opens and runs.
+# A bundle of the new runtime opens and runs.
 old, folder = Path(sys.argv[1]), Path(sys.argv[2])
-assert read_manifest(old).runtimes == ["executorch", "onnx"]
 value = json.loads((old / "bundle.json").read_text())
 for name in (value["tokenizer"]["file"], "golden.json"):
     (folder / name).write_bytes((old / name).read_bytes())
@@ -86,21 +83,7 @@ bundle = load_bundle(folder)
 assert bundle.manifest.runtimes == ["toy"] and bundle.runtime == "toy"
 assert manifest.program_files("toy") == ["model.toy", "model.table"] and manifest.program_bytes("toy") == 8
 assert bundle.encode(["a", "b"]).shape == (2, manifest.width)
-readme = bundle_readme(manifest)
-assert "## Toy Runtime" in readme and "`model.toy` + `model.table`" in readme
-
-for wrong, said in (
-    (lambda: RUNTIMES["coreml"], "runtime 'coreml' is unknown; known: executorch, onnx, toy"),
-    (lambda: TARGETS["fridge"], "target 'fridge' is unknown; known: " + ", ".join(targets)),
-    (lambda: load_bundle(folder, "onnx"), "it holds: toy"),
-    (lambda: Manifest.model_validate(value | {"target": "fridge"}), "toaster"),
-):
-    try:
-        wrong()
-    except (InputError, ValidationError) as error:
-        assert said in str(error), error
-    else:
-        raise AssertionError(said)
+assert "`model.toy` + `model.table`" in bundle_readme(manifest)
 assert "toaster" in CliRunner().invoke(msdc.get_command(None, "export"), ["x", "--target", "fridge"]).output
 """
 

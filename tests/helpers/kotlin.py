@@ -6,6 +6,7 @@ import functools
 import shutil
 import subprocess
 import tarfile
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -41,14 +42,35 @@ def libraries() -> str:
     return ":".join(str(kotlin_home() / f"{name}.jar") for name in LIBRARIES)
 
 
-def compile_kotlin(sources: list[Path], class_path: str, out: Path) -> None:
-    """Compile `sources` as Android's plugin does (JVM 11), every warning an error."""
+# One process for all compilations: the second finds the compiler warm.
+DRIVER = """
+import java.util.*;
+class Driver {
+    public static void main(String[] words) {
+        List<String> one = new ArrayList<>();
+        for (String word : words) {
+            if (!word.equals("--")) { one.add(word); continue; }
+            var compiler = new org.jetbrains.kotlin.cli.jvm.K2JVMCompiler();
+            int code = compiler.exec(System.err, one.toArray(new String[0])).getCode();
+            if (code != 0) System.exit(code);
+            one.clear();
+        }
+    }
+}
+"""
+
+
+def compile_kotlin(*parts: tuple[list[Path], str, Path]) -> None:
+    """Compile parts (sources, class path, folder) as Android's plugin does (JVM 11), every warning an error."""
     home = kotlin_home()
     jars = ":".join(str(home / f"{name}.jar") for name in (*COMPILER, *LIBRARIES))
-    command = [
-        "java", "-Xmx1g", "-XX:TieredStopAtLevel=1", "-cp", jars,
-        "org.jetbrains.kotlin.cli.jvm.K2JVMCompiler", "-Werror", "-no-stdlib", "-no-reflect", "-jvm-target", "11",
-        "-classpath", f"{class_path}:{libraries()}", "-d", str(out), *map(str, sources),
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    words: list[str] = []
+    for sources, class_path, out in parts:
+        words += ["-Werror", "-no-stdlib", "-no-reflect", "-jvm-target", "11", "-d", str(out), *map(str, sources)]
+        words += ["-classpath", f"{class_path}:{libraries()}", "--"]
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "Driver.java")
+        source.write_text(DRIVER, encoding="utf-8")
+        command = ["java", "-Xmx1g", "-XX:TieredStopAtLevel=1", "-cp", jars, str(source), *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-3000:]}"

@@ -19,21 +19,11 @@ PT_LOAD = 1
 
 def least_alignment(library: bytes) -> int | None:
     """Smallest alignment of the loaded segments of a 64-bit ELF library, None for anything else."""
-    if library[:4] != b"\x7fELF" or len(library) < 64 or library[4] != 2:
+    if library[:6] != b"\x7fELF\x02\x01":  # little-endian, as all of Android's
         return None
-    order = "<" if library[5] == 1 else ">"
-    (offset,) = struct.unpack_from(f"{order}Q", library, 32)
-    size, count = struct.unpack_from(f"{order}HH", library, 54)
-    found = []
-    for i in range(count):
-        start = offset + i * size
-        if start + 56 > len(library):
-            return None
-        (kind,) = struct.unpack_from(f"{order}I", library, start)
-        (alignment,) = struct.unpack_from(f"{order}Q", library, start + 48)
-        if kind == PT_LOAD:
-            found.append(alignment)
-    return min(found) if found else None
+    (offset,), (size, count) = struct.unpack_from("<Q", library, 32), struct.unpack_from("<HH", library, 54)
+    headers = [struct.unpack_from("<I44xQ", library, offset + i * size) for i in range(count)]
+    return min((alignment for kind, alignment in headers if kind == PT_LOAD), default=None)
 
 
 def libraries(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -52,12 +42,8 @@ def libraries(path: Path) -> Iterator[tuple[str, bytes]]:
 
 def misaligned(path: Path) -> list[str]:
     """One line for each library whose segments are aligned to less than 16 KB."""
-    found = []
-    for name, content in libraries(path):
-        alignment = least_alignment(content)
-        if alignment is not None and alignment < PAGE:
-            found.append(f"{name}: aligned to {alignment} bytes, not to {PAGE}")
-    return found
+    found = ((name, least_alignment(content)) for name, content in libraries(path))
+    return [f"{name}: aligned to {size} bytes, not to {PAGE}" for name, size in found if size and size < PAGE]
 
 
 if __name__ == "__main__":

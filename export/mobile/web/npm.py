@@ -37,17 +37,8 @@ FILES = {
 }
 
 
-def runtime_folder() -> Path:
-    """The folder that holds `FILES`; see `release_folder`."""
-    return release_folder(PACKAGE, VERSION, FILES)
-
-
-def release_folder(package: str, version: str, files: Mapping[str, PackageFile]) -> Path:
-    """A folder that holds `files` of a release.
-
-    Raises:
-        MsdcError: npm is absent or cannot fetch the package, or the package holds other files than the pinned ones.
-    """
+def runtime_folder(package: str = PACKAGE, version: str = VERSION, files: Mapping[str, PackageFile] = FILES) -> Path:
+    """A folder that holds `files` of a release."""
 
     def intact(folder: Path) -> bool:
         return all((folder / name).is_file() and sha256_file(folder / name) == f.sha256 for name, f in files.items())
@@ -61,21 +52,14 @@ def release_folder(package: str, version: str, files: Mapping[str, PackageFile])
     with staged_folder(target, force=True) as stage, tempfile.TemporaryDirectory(prefix="msdc-npm-") as temporary:
         command = ["npm", "pack", "--silent", f"{package}@{version}"]
         try:
-            done = subprocess.run(
-                command, cwd=temporary, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-            )
-        except subprocess.TimeoutExpired as error:
-            raise MsdcError(f"npm did not deliver {release} in {TIMEOUT_S:g} s") from error
-        archives = list(Path(temporary).glob("*.tgz"))
-        if done.returncode != 0 or not archives:
-            lines = done.stderr.strip().splitlines() or ["no message"]
-            raise MsdcError(f"npm cannot fetch {release}: {lines[-1][:200]}")
-        with tarfile.open(archives[0]) as packed:
-            for name in files:
-                member = packed.extractfile(f"package/dist/{name}")
-                if member is None:
-                    raise MsdcError(f"{release}: no {name} in the package")
-                (stage / name).write_bytes(member.read())
+            subprocess.run(command, cwd=temporary, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+            (archive,) = Path(temporary).glob("*.tgz")
+        except (subprocess.SubprocessError, ValueError) as error:
+            lines = (getattr(error, "stderr", None) or str(error)).strip().splitlines() or ["no message"]
+            raise MsdcError(f"npm cannot fetch {release}: {lines[-1][:200]}") from error
+        with tarfile.open(archive) as packed:
+            for name in {f"package/dist/{name}" for name in files} & set(packed.getnames()):
+                (stage / Path(name).name).write_bytes(packed.extractfile(name).read())  # type: ignore[union-attr]
         if not intact(stage):
             raise MsdcError(f"{release}: the package's files are not those that this release of msdc pins")
     return target

@@ -28,18 +28,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msdc.compress.quantization.plan import plan_for, read_plan
 from msdc.compress.vocabulary.train import read_character_map
+from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import GateError, InputError, MsdcError
-from msdc.export.golden import golden_texts, read_golden
+from msdc.export.golden import golden_texts, measure, read_golden, shortfalls, thresholds_for
 from msdc.export.manifest import Manifest
-from msdc.export.mobile.web.npm import PackageFile, release_folder
+from msdc.export.mobile.web.npm import PackageFile, runtime_folder
+from msdc.export.smoothing import smooth
 from msdc.files import read_json, staged_folder, write_text
 from msdc.progress import say
 from msdc.text.tokenizer import JSON_FILE, MAX_TOKENIZER_BYTES, MODEL_FILE, FastTokenizer, Tokenizer, write_fast_copy
 
 if TYPE_CHECKING:
     from msdc.compress.student.config import StudentConfig
-    from msdc.encoders.encoder import Encoder
 
 HERE = Path(__file__).resolve().parent
 PACKAGE, VERSION, LIBRARY = "@huggingface/transformers", "4.3.1", "transformers.node.min.mjs"
@@ -83,13 +85,9 @@ def stock_folder(folder: Path | None) -> Path | None:
 
 
 def library(folder: Path) -> Path:
-    """transformers.js in `folder` beside its empty dependencies; returns the file to import.
-
-    Raises:
-        MsdcError: it cannot be fetched.
-    """
+    """transformers.js in `folder` beside its empty dependencies; returns the file to import."""
     target = folder / LIBRARY
-    shutil.copyfile(release_folder(PACKAGE, VERSION, FILES) / LIBRARY, target)
+    shutil.copyfile(runtime_folder(PACKAGE, VERSION, FILES) / LIBRARY, target)
     for name, source in STUBS.items():
         package = folder / "node_modules" / name
         package.mkdir(parents=True)
@@ -99,11 +97,7 @@ def library(folder: Path) -> Path:
 
 
 def ids_of(folder: Path, texts: Sequence[str], tokenizer: Path | None = None) -> list[list[int]]:
-    """Ids that transformers.js gives `texts` with a model folder, `tokenizer` in place of its tokenizer.json if given.
-
-    Raises:
-        MsdcError: no Node, no transformers.js, or it does not read the tokenizer.
-    """
+    """Ids that transformers.js gives `texts` with a model folder, or with `tokenizer` in place of its own."""
     node = shutil.which("node")
     if node is None:
         raise MsdcError("node, which runs transformers.js, is not installed (apt-get install nodejs npm)")
@@ -135,27 +129,18 @@ def differing(
     """
     other = []
     for text, own, theirs in zip(texts, ids, found, strict=True):
-        kept = own
-        if len(own) == max_length and len(theirs) > len(own) and own[-1:] == [eos_id]:
-            kept = own[:-1]
+        cut = len(own) == max_length and len(theirs) > len(own) and own[-1:] == [eos_id]
+        kept = own[:-1] if cut else own
         if (theirs if len(theirs) <= max_length else theirs[: len(kept)]) != kept:
             other.append(text)
     return other
 
 
 def _other_ids(
-    folder: Path,
-    texts: Sequence[str],
-    ids: Sequence[list[int]],
-    max_length: int,
-    eos_id: int | None,
+    folder: Path, texts: Sequence[str], ids: Sequence[list[int]], max_length: int, eos_id: int | None,
     tokenizer: Path | None = None,
-) -> str | None:
-    """What transformers.js does to the golden texts with the tokenizer of `folder`; None where it gives our ids.
-
-    Raises:
-        MsdcError: see `ids_of`.
-    """
+) -> str | None:  # fmt: skip
+    """What transformers.js does to the golden texts with the tokenizer of `folder`; None where it gives our ids."""
     other = differing(texts, ids, ids_of(folder, texts, tokenizer), max_length, eos_id)
     if not other:
         return None
@@ -210,12 +195,7 @@ token. It does not compare files with the manifest; `msdc.js` does."""
 def _write_tokenizer(
     folder: Path, tokenizer: Tokenizer, texts: Sequence[str], rows: list[list[int]], length: int
 ) -> None:
-    """Keep the folder's tokenizer.json where transformers.js gives our ids with it, else write one that it reads.
-
-    Raises:
-        GateError: it gives other ids with either.
-        MsdcError: no Node, or transformers.js cannot be fetched.
-    """
+    """Keep the folder's tokenizer.json where transformers.js gives our ids with it, else write one that it reads."""
     say(f"transformers.js: compare its tokenizer on {len(texts)} golden texts")
     ends = tokenizer.encode([""], 8)[0]
     eos_id = ends[-1] if ends else None
@@ -239,18 +219,10 @@ def _write_tokenizer(
 
 
 def _write_programs(encoder: Encoder, stage: Path, rows: list[list[int]], length: int) -> None:
-    """Write both programs, each in one file.
-
-    Raises:
-        GateError: vectors of a program are not those of the model.
-        InputError: the model is too large for one file.
-    """
-    from msdc.compress.quantization.plan import plan_for, read_plan
+    """Write both programs, each in one file; the gates are those of an export."""
     from msdc.export.exporters import float_model
-    from msdc.export.golden import measure, shortfalls, thresholds_for
     from msdc.export.onnx.program import OnnxRunner, check_onnx_file
     from msdc.export.onnx.write import build_onnx
-    from msdc.export.smoothing import smooth
 
     model = float_model(encoder)
     config = model.weights.config
@@ -320,20 +292,19 @@ def add_transformers_js(folder: Path, hub_id: str = "OWNER/NAME") -> None:
         GateError: a gate failed.
         MsdcError: no Node, or transformers.js cannot be fetched.
     """
-    from msdc.encoders.encoder import load_encoder
     from msdc.export.exporters import canonical_obstacle, float_model
 
     encoder = load_encoder(str(folder.resolve()))
-    obstacle = canonical_obstacle(encoder)
-    if obstacle is not None:
-        raise InputError(f"{folder}: no files for transformers.js ({obstacle})")
-    if not encoder.defaults.include_prompt:
-        raise InputError(f"{folder}: no files for transformers.js (it does not count a prompt's tokens)")
     # A tokenizer.json is written where there is a SentencePiece `.model`.
     given = {JSON_FILE} if (folder / MODEL_FILE).is_file() else set()
     lacking = [name for name in READ if name not in given and not (folder / name).is_file()]
-    if lacking:
-        raise InputError(f"{folder}: no files for transformers.js (it lacks {', '.join(lacking)})")
+    obstacles = (
+        canonical_obstacle(encoder),
+        not encoder.defaults.include_prompt and "it does not count a prompt's tokens",
+        lacking and f"it lacks {', '.join(lacking)}",
+    )
+    if obstacle := next(filter(None, obstacles), None):
+        raise InputError(f"{folder}: no files for transformers.js ({obstacle})")
     prompt = encoder.defaults.prompt()
     texts = [prompt + text for text in golden_texts()]
     config = float_model(encoder).weights.config

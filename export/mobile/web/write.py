@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 from msdc import __version__
@@ -17,6 +16,7 @@ from msdc.export.mobile.sizes import size_table
 from msdc.export.mobile.web.npm import FILES, PACKAGE, SCRIPT, VERSION, WASM, runtime_folder
 from msdc.export.mobile.web.transformers_js import about_bundle, write_transformers_js
 from msdc.files import write_text
+from msdc.progress import say
 
 HERE = Path(__file__).resolve().parent
 SOURCES, TEMPLATE = HERE / "src", HERE / "template"
@@ -56,20 +56,10 @@ def _about_runtime(carried: bool) -> str:
     )
 
 
-def write_web_module(
-    stage: Path,
-    manifest: Manifest,
-    *,
-    with_runtime: bool = False,
-    stock: Path | None = None,
-    say: Callable[[str], None] = lambda message: None,
-) -> None:
+def write_web_module(stage: Path, manifest: Manifest, *, with_runtime: bool = False, stock: Path | None = None) -> None:
     """Write `stage`/web for the bundle in `stage`, whose tokenizer, programs and golden vectors are written already.
 
     `stock` is the folder of a stock model, whose files are copied for transformers.js where it gives our ids.
-
-    Raises:
-        MsdcError: the runtime is asked for and cannot be fetched.
     """
     out = stage / "web"
     out.mkdir()

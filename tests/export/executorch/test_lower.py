@@ -18,6 +18,7 @@ from msdc.export.smoothing import TorchModel, not_smoothed, smooth
 
 
 def test_int8_multi_method_program():
+    """Its vectors, its methods, and a token table that is exactly the integers."""
     bundle = load_bundle(tiny.bundle(), "executorch")
     wanted, found = TorchModel(tiny.student()).vectors(tiny.rows()), bundle.encode_ids(tiny.rows())
     assert (wanted * found).sum(1).mean() > 0.998
@@ -25,11 +26,6 @@ def test_int8_multi_method_program():
     constants = {name: method["constant"] for name, method in methods.items() if method["constant"] is not None}
     assert constants == {"repeats": 2, "width": 32, "max_length": tiny.MAX_LENGTH, "vocabulary": tiny.tokenizer().size}
     assert set(methods) - set(constants) == {"embed", "unit", "pool"}
-
-
-def test_token_table_is_exactly_the_integers():
-    """`embed` alone, against the table, positions and norm by hand; the bottleneck map is the only rounded part."""
-    bundle = load_bundle(tiny.bundle(), "executorch")
     student = tiny.student()
     part = integers(student, plan_for(student, "int8"))["embedding.table.weight"]
     stored = [c for c in read_pte(bundle.folder / "model.pte").constants if c.shape == (tiny.tokenizer().size, 32)]

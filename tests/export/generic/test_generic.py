@@ -38,15 +38,17 @@ def test_eager_model_equals_the_untouched_one(name):
         np.testing.assert_allclose(found, reference, atol=2e-5, rtol=1e-3)
 
 
-QUICK_ONNX, QUICK_EXECUTORCH = ("mpnet", "qwen3", "static"), ("static",)
+# One of each kind: relative positions, shared keys and RMS norms, a table alone.
+QUICK_ONNX = {("mpnet", "int8"), ("qwen3", "fp32"), ("static", "fp32"), ("static", "int8")}
+QUICK_EXECUTORCH = {("static", "int8")}
 
 
 def _cases(quick):
-    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in ARCHITECTURES]
+    cases = [(name, precision) for name in ARCHITECTURES for precision in ("fp32", "int8")]
+    return [case if case in quick else pytest.param(*case, marks=pytest.mark.slow) for case in cases]
 
 
-@pytest.mark.parametrize("precision", ["fp32", "int8"])
-@pytest.mark.parametrize("name", _cases(QUICK_ONNX))
+@pytest.mark.parametrize(("name", "precision"), _cases(QUICK_ONNX))
 def test_onnx_program(name, precision, tmp_path):
     model, reference = _models(name, precision)
     path = tmp_path / "model.onnx"
@@ -68,8 +70,7 @@ def test_heads_that_share_a_key_export_at_every_length():
         np.testing.assert_allclose(found.numpy(), model(torch.tensor([row])).numpy(), atol=1e-5)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "int8"])
-@pytest.mark.parametrize("name", _cases(QUICK_EXECUTORCH))
+@pytest.mark.parametrize(("name", "precision"), _cases(QUICK_EXECUTORCH))
 def test_executorch_program(name, precision, tmp_path):
     model, reference = _models(name, precision)
     written = write_generic_executorch(model, precision, tmp_path / "model.pte", max_length=48)

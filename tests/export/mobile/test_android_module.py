@@ -95,9 +95,9 @@ def classes(stage, tmp_path_factory) -> dict[str, str]:
     module, sample = stage / "android/src", stage / "android-sample/app/src/main/kotlin"
     folders = (module / "main/kotlin", module / "executorch/kotlin", sample)
     sources = [path for folder in folders for path in sorted(folder.rglob("*.kt"))]
-    kotlin.compile_kotlin([*sources, JVM / "Check.kt"], str(out), out)
     # The one class that differs; found before the other one of its name.
-    kotlin.compile_kotlin(sorted((module / "onnx/kotlin").rglob("*.kt")), str(out), onnx)
+    other = sorted((module / "onnx/kotlin").rglob("*.kt"))
+    kotlin.compile_kotlin(([*sources, JVM / "Check.kt"], str(out), out), (other, str(out), onnx))
     return {"executorch": f"{out}:{libraries}", "onnx": f"{onnx}:{out}:{libraries}"}
 
 

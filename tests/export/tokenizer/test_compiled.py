@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
+import itertools
 from pathlib import Path
 
 import places
@@ -51,22 +51,11 @@ def pair(core_library, tmp_path_factory):
     return find
 
 
-def flores(lines: int) -> list[str]:
-    files = sorted(((places.data_folder() or Path("/nonexistent")) / "flores200" / "dev").glob("*.gz"))
-    if not files:
-        pytest.skip("../shared/data/flores200 is not here")
-    texts = []
-    for file in files:
-        with gzip.open(file, "rt", encoding="utf-8") as rows:
-            texts += [row.rstrip("\n") for row, _ in zip(rows, range(lines), strict=False)]
-    return texts
-
-
 TEXTS = {
     "golden and fuzz": lambda: golden_texts() + fuzz_texts(300, seed=11),
-    "real": lambda: flores(5),
+    "real": lambda: places.flores(5),
     "many fuzz": lambda: fuzz_texts(5000, seed=5),
-    "many real": lambda: flores(2000),
+    "many real": places.flores,
     "every character between letters": every_character,
 }
 
@@ -149,8 +138,6 @@ def test_other_components_are_refused_by_name(tmp_path, line):
 
 def test_patterns_match_as_in_the_library(core_library, tmp_path):
     """Every construct of the pattern compiler, on texts of few letters, where most matches touch."""
-    import itertools
-
     patterns = [
         "ab|a", "a|ab", "(?:ab)+", "(?:ab)*c", "a{2}", "a{2,}b?", "a{1,2}", "a{,2}b", "[ab]+?c", "a+?", "(?:a|b)+?c",
         "[^a]", "[a[bc]]", "a(?=b)", "a(?!b)", "(?!ab)[ab]", "\\Aa", "c\\z", "(?i:AB)|c", "a*+b", "a?+b", ".b",

@@ -27,6 +27,6 @@ def library() -> None:
     """transformers.js can be run."""
     node()
     try:
-        transformers_js.release_folder(transformers_js.PACKAGE, transformers_js.VERSION, transformers_js.FILES)
+        transformers_js.runtime_folder(transformers_js.PACKAGE, transformers_js.VERSION, transformers_js.FILES)
     except MsdcError as error:
         pytest.skip(str(error))

@@ -73,14 +73,11 @@ def found(bundle, tmp_path_factory) -> dict:
     return answer | {"texts": texts}
 
 
-def test_ids_are_those_of_the_library(found, bundle):
-    rows = load_bundle(bundle).tokenize(found["texts"])
-    assert found["rows"] == rows
-
-
-def test_vectors_are_those_of_the_program(found, bundle):
+def test_ids_and_vectors_are_those_of_the_library(found, bundle):
+    loaded = load_bundle(bundle)
+    assert found["rows"] == loaded.tokenize(found["texts"])
     vectors = np.asarray(found["vectors"], dtype=np.float32)
-    own = load_bundle(bundle).encode(found["texts"][: len(vectors)], prompt="")
+    own = loaded.encode(found["texts"][: len(vectors)], prompt="")
     cosines = cosine_rows(own, vectors)
     assert cosines.mean() > 0.999 and cosines.min() > 0.99
     assert found["selfTest"]["passed"] and found["selfTest"]["idsEqual"] == found["selfTest"]["texts"]
