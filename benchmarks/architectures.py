@@ -39,7 +39,9 @@ def measure(name: str, runtime: str, precision: str, layers: int) -> dict[str, A
     if precision == "int8":
         model = smooth_generic(model, rows())
     with tempfile.TemporaryDirectory() as place:
-        written = RECORDS[runtime].write_generic(Path(place), model, precision, max_length=64, target="linux", pad_id=0)
+        written = RECORDS[runtime].write(
+            Path(place), model, precision, max_length=64, target="linux", style="forward", pad_id=0
+        )
         cosines = cosine_rows(reference, written.runner.run(rows()))
         size = sum(file.stat().st_size for file in Path(place).iterdir())
     return {

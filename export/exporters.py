@@ -1,7 +1,7 @@
 """From a float model to a bundle folder: the two exporters, then programs, golden vectors, gates and the manifest.
 
 An exporter makes a model `Ready`: `canonical` takes a student, whose programs are written by hand; `generic` takes any
-architecture that sentence-transformers loads, through `torch.export`. `write_ready` does the rest for both.
+architecture that sentence-transformers loads, through `torch.export`. `_write` does the rest for both.
 
 Shapes: N texts, D sentence width.
 """
@@ -391,8 +391,12 @@ def _special(tokenizer: Tokenizer, text: str, row: Sequence[int]) -> bool:
     return tokenizer.pad_id in row or any(processor.id_to_piece(i) in text for i in controls)
 
 
-def shipped_bundle(name: str = "msdc-mini") -> Path:
-    """The Linux bundle of a shipped model, from the user's cache or exported now; for commands that are given none."""
+def bundle_or_shipped(given: Path | None) -> Path:
+    """The bundle folder that a user named; for none, or a shipped model's name, its Linux bundle in the user's cache,
+    which is exported once."""
+    name = "msdc-mini" if given is None else str(given)
+    if given is not None and name not in shipped_names():
+        return given
     # Another version of the package may export otherwise.
     mark = sha256_files([path for path in locate_model(name).iterdir() if path.is_file()])[:16]
     # Without ExecuTorch the bundle holds the ONNX program alone.
@@ -402,10 +406,3 @@ def shipped_bundle(name: str = "msdc-mini") -> Path:
         say(f"no bundle given: exporting {name} to {folder} (once)")
         export(name, target="linux", runtime=runtime, out=folder, force=True)
     return folder
-
-
-def bundle_or_shipped(given: Path | None) -> Path:
-    """The bundle folder that a user named; that of the shipped model for none, or for its name."""
-    if given is None:
-        return shipped_bundle()
-    return shipped_bundle(str(given)) if str(given) in shipped_names() else given

@@ -176,15 +176,6 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     write_text(folder / MANIFEST_FILE, text.replace(f'"seal": "{_UNSEALED}"', f'"seal": "{seal}"', 1))
 
 
-def how_to_export(name: str | Path) -> str:
-    """How to make a bundle of what is a model and no bundle; empty for anything else."""
-    folder = Path(name)
-    if not is_reserved(str(name)) and not any((folder / file).is_file() for file in ("config.json", "modules.json")):
-        return ""
-    out = f"{folder.name}-linux"
-    return f"; it is a model: `msdc export {name} --target linux -o {out}` makes a bundle of it"
-
-
 def read_manifest(folder: str | Path) -> Manifest:
     """The manifest of a bundle folder: bounded, sealed, and of this schema.
 
@@ -193,7 +184,10 @@ def read_manifest(folder: str | Path) -> Manifest:
     """
     path = Path(folder) / MANIFEST_FILE
     if not path.is_file():
-        raise InputError(f"{folder}: not a bundle (no {MANIFEST_FILE}){how_to_export(folder)}")
+        model = is_reserved(str(folder)) or any((path.parent / n).is_file() for n in ("config.json", "modules.json"))
+        command = f"msdc export {folder} --target linux -o {path.parent.name}-linux"
+        hint = f"; it is a model: `{command}` makes a bundle of it" if model else ""
+        raise InputError(f"{folder}: not a bundle (no {MANIFEST_FILE}){hint}")
     if path.stat().st_size > MAX_MANIFEST_BYTES:
         raise InputError(f"{path}: {path.stat().st_size} bytes, more than the {MAX_MANIFEST_BYTES} allowed")
     raw = path.read_bytes()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from msdc.errors import InputError, MsdcError, printable
-from msdc.files import sha256_file, user_cache, write_json
+from msdc.files import user_cache, write_json
 from msdc.processes import end_of_signal, python_child, run_program
 
 TIMEOUT_S = 300.0
@@ -88,11 +88,6 @@ def remember(sha256: str, why: str) -> None:
         for old in records[: max(len(records) - MAX_RECORDS + 1, 0)]:
             old.unlink(missing_ok=True)
         write_json(place, {"sha256": sha256, "executorch": version("executorch"), "why": why})
-
-
-def remember_exported(path: Path) -> None:
-    """Note a program that msdc has just written."""
-    remember(sha256_file(path), "exported")
 
 
 def require_known(path: Path, sha256: str, said: dict[str, Any]) -> None:

@@ -173,20 +173,16 @@ def smooth(model: TorchModel | FloatProgram, plan: PrecisionPlan, tokenizer: Tok
         for index in layers:
             names = [f"layers.{index}.{part}.weight" for part in readers]
             wanted = int8[state][index]
-            scales[state].append(scales_for(sizes[state][index], [arrays[name] for name in names]) if wanted else None)
-            _multiply_inputs(arrays, names, scales[state][index])
+            scale_H = scales_for(sizes[state][index], [arrays[name] for name in names]) if wanted else None
+            scales[state].append(scale_H)
+            if scale_H is not None:
+                arrays |= {name: arrays[name] * scale_H for name in names}
     for index in layers:
         _divide_outputs(arrays, f"layers.{index}.attention_norm", scales["middle"][index])
         _divide_outputs(arrays, f"layers.{index}.output_norm", scales["entry"][(index + 1) % len(layers)])
     projected = weights.config.place == "embedding" and weights.config.bottleneck is not None
     _divide_outputs(arrays, "embedding.project" if projected else "embedding.norm", scales["entry"][0])
     return Smoothed(replace(weights, arrays=arrays), scales["entry"], scales["middle"])
-
-
-def _multiply_inputs(arrays: dict[str, NDArray[Any]], names: Sequence[str], scale_H: Scale | None) -> None:
-    if scale_H is not None:
-        for name in names:
-            arrays[name] = arrays[name] * scale_H
 
 
 def _divide_outputs(arrays: dict[str, NDArray[Any]], module: str, scale_H: Scale | None) -> None:

@@ -30,10 +30,10 @@ from msdc.compress.student.model import ACTIVATIONS, Layer, Student
 from msdc.errors import GateError, MsdcError
 from msdc.export.executorch.program import ExecutorchRunner, quiet, read_pte
 from msdc.export.golden import run_once
-from msdc.export.origin import remember_exported
+from msdc.export.origin import remember
 from msdc.export.runtimes import ExecutorchPart, Style, WrittenProgram
 from msdc.export.smoothing import Smoothed
-from msdc.files import atomic_path
+from msdc.files import atomic_path, sha256_file
 
 # Outside the delegate these run on slow portable kernels; a float linear there also doubles its bytes.
 HEAVY = ("linear", "addmm", "mm", "bmm", "matmul", "softmax", "scaled_dot_product_attention", "gelu", "convolution")
@@ -366,7 +366,7 @@ def save_program(
         program.write_to_file(handle)
     runner = ExecutorchRunner(target, style=style, constants=constants, takes_prompt=takes_prompt)
     run_once(runner.run, constants["vocabulary"], constants["width"], constants["max_length"], target.name)
-    remember_exported(target)
+    remember(sha256_file(target), "exported")
     return runner
 
 
