@@ -36,24 +36,19 @@ def test_twin_equals_student(shape, smoothed):
     torch.testing.assert_close(vectors(twin, masked=False), vectors(student, masked=True), atol=2e-6, rtol=2e-5)
 
 
-def test_smoothing_leaves_the_student_alone():
+def test_smoothing_spares_float_and_4_bit_and_the_student():
     student = tiny.student()
     before = {name: value.clone() for name, value in student.state_dict().items()}
-    smooth(TorchModel(student), plan_for(student, "int8"), tiny.tokenizer(), tiny.MAX_LENGTH)
-    for name, value in student.state_dict().items():
-        assert torch.equal(value, before[name]), name
-
-
-def test_smoothing_spares_float_and_4_bit():
-    student = tiny.student()
     model = TorchModel(student)
     for precision in ("fp32", "int4-embed4"):
         made = smooth(model, plan_for(student, precision), tiny.tokenizer(), tiny.MAX_LENGTH)
         assert made.weights is model.weights and made.end is None
-    mixed = plan_for(tiny.student(), "int8")
+    mixed = plan_for(student, "int8")
     mixed = mixed.model_copy(update={"weights": {**mixed.weights, "layers.0.key.weight": "fp32"}})
-    made = smooth(TorchModel(tiny.student()), mixed, tiny.tokenizer(), tiny.MAX_LENGTH)
+    made = smooth(model, mixed, tiny.tokenizer(), tiny.MAX_LENGTH)
     assert made.entry[0] is None and made.middle[0] is not None
+    for name, value in student.state_dict().items():
+        assert torch.equal(value, before[name]), name
 
 
 def test_an_int8_folder_is_smoothed_and_its_table_keeps_its_integers(tmp_path):
