@@ -12,7 +12,6 @@ Besides the page, `export/mobile/runtime_sizes.json` is written, from which the 
 
 from __future__ import annotations
 
-import argparse
 import json
 import platform
 import shutil
@@ -23,7 +22,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from results_page import add_write_option, table, write_page
+from results_page import options_for, table, write_page
 
 from msdc.bench.toolchain.packages import cached_folder
 from msdc.bench.toolchain.sdk import native_sdk
@@ -50,30 +49,19 @@ def onnx_aar() -> Path:
 
 def entry(what: str, source: str, paths: list[Path]) -> dict[str, Any]:
     """One line of the table."""
-    return {
-        "what": what,
-        "source": source,
-        "bytes": sum(path.stat().st_size for path in paths),
-        "compressed": deflated(paths),
-    }
+    size = sum(path.stat().st_size for path in paths)
+    return {"what": what, "source": source, "bytes": size, "compressed": deflated(paths)}
 
 
 def measure_onnx(aar: Path, work: Path) -> dict[str, Any]:
     """The archive's own library; its Java binding's library is not called by the module but is packaged too."""
     with zipfile.ZipFile(aar) as archive:
-        names = [
-            name for name in archive.namelist() if name.startswith(f"jni/{ARCHITECTURE}/") and name.endswith(".so")
-        ]
+        folder = f"jni/{ARCHITECTURE}/"
+        names = [name for name in archive.namelist() if name.startswith(folder) and name.endswith(".so")]
         paths = [Path(archive.extract(name, work)) for name in names]
         header = archive.read("headers/onnxruntime_c_api.h").decode()
     api = next(line.split()[-1] for line in header.splitlines() if line.startswith("#define ORT_API_VERSION"))
     return entry("runtime", f"ONNX Runtime 1.{api}, libraries of its Android archive", paths)
-
-
-def measure_executorch() -> dict[str, Any]:
-    """The aarch64 wheel's libraries."""
-    sdk = native_sdk("executorch", "aarch64", platform.machine())
-    return entry("runtime", f"ExecuTorch {sdk.version}, libraries of its aarch64 wheel", list(sdk.libraries))
 
 
 def measure_core(work: Path) -> dict[str, Any]:
@@ -94,24 +82,22 @@ def measure_core(work: Path) -> dict[str, Any]:
 
 def main() -> None:
     """Measure, write the JSON and the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_for(__doc__, "app-size")
     parser.add_argument("--onnx-aar", type=Path, help="ONNX Runtime's Android archive")
-    add_write_option(parser, "app-size")
-    arguments = parser.parse_args()
+    options = parser.parse_args()
+    sdk = native_sdk("executorch", "aarch64", platform.machine())
+    source = f"ExecuTorch {sdk.version}, libraries of its aarch64 wheel"
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         found = {
-            "executorch": measure_executorch(),
-            "onnx": measure_onnx(arguments.onnx_aar or onnx_aar(), work),
+            "executorch": entry("runtime", source, list(sdk.libraries)),
+            "onnx": measure_onnx(options.onnx_aar or onnx_aar(), work),
             "core": measure_core(work),
         }
     MEASURED.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     rows = [(part["what"], part["source"], f"{part['bytes']:,}", f"{part['compressed']:,}") for part in found.values()]
-    text = table(["part", "source", "bytes", "bytes compressed"], rows)
-    print(text)
-    if arguments.write:
-        write_page(arguments.write, "What an Android app grows by", "none; libraries only", text,
-                   libraries=["executorch", "onnxruntime"])  # fmt: skip
+    write_page(options.write, "What an Android app grows by", "none; libraries only",
+               table(["part", "source", "bytes", "bytes compressed"], rows), "executorch onnxruntime")  # fmt: skip
 
 
 if __name__ == "__main__":

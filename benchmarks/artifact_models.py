@@ -6,12 +6,24 @@ them.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+import torch
+from results_page import run_json
+
+from msdc.compress.student.model import Student, StudentConfig
+from msdc.compress.student.stock import to_student
+from msdc.compress.texts import quickstart_texts
+from msdc.compress.vocabulary.train import train_vocabulary
+from msdc.encoders.encoder import load_encoder
+from msdc.encoders.folder import locate_model
+from msdc.export import export
+from msdc.export.exporters import BundleOptions, write_bundle
+from msdc.export.golden import golden_texts, write_golden
+from msdc.export.manifest import Manifest, list_files, write_manifest
+from msdc.files import staged_folder
+from msdc.text.tokenizer import PieceTokenizer
+
 # 3 stored layers, applied 4 times, on a table 128 wide: a 12-layer model in a quarter of the layers.
 UNIT = {"vocabulary": 250_002, "bottleneck": 128, "unit": 3, "repeats": 4, "positions": 512, "pad_id": 1}
 STUDENTS = {
@@ -20,45 +32,41 @@ STUDENTS = {
 }
 TEACHER, SHIPPED = "all-MiniLM-L6-v2", "msdc-mini"
 PEER, TEACHER_PEER = "peer-minilm-l12", "peer-all-minilm-l6"
+# peer -> what artifact_peer.py is told to export, and its pieces
+PEERS = {PEER: ("minilm-l12", 250_002), TEACHER_PEER: (TEACHER, 30_522)}
 
 
 def tokenizer_file(work: Path) -> Path:
     """A small vocabulary for the random shapes: the size of the table matters, not the tokenizer."""
-    from msdc.compress.texts import quickstart_texts
-    from msdc.compress.vocabulary.train import train_vocabulary
-
     path = work / "tokenizer.model"
     return path if path.is_file() else train_vocabulary(quickstart_texts(), path, 2000, threads=1)
 
 
-def make_random(work: Path, name: str, precision: str) -> Path:
-    """A bundle of a random student with both runtimes."""
-    import torch
-
-    from msdc.compress.student.model import Student, StudentConfig
-    from msdc.export.exporters import BundleOptions, write_bundle
-    from msdc.text.tokenizer import PieceTokenizer
-
-    out = work / f"{name}-{precision}"
+def make_student(work: Path, name: str, precision: str) -> Path:
+    """A bundle with both runtimes and the stand-in tokenizer: of a random student, or of the teacher's own weights."""
+    out = work / f"{name}-{precision}{'-stand-in' * (name == TEACHER)}"
     if not out.is_dir():
+        work.mkdir(parents=True, exist_ok=True)
         torch.manual_seed(0)
-        student = Student(StudentConfig(**STUDENTS[name])).eval()
-        with torch.no_grad():
-            for parameter in student.parameters():
-                # Equal tensors are stored once: fresh biases, all zero, would make the file smaller than a trained one.
-                parameter.add_(torch.randn_like(parameter) * 0.02)
+        if name == TEACHER:
+            student = to_student(load_encoder(TEACHER))
+        else:
+            student = Student(StudentConfig(**STUDENTS[name])).eval()
+            with torch.no_grad():
+                for parameter in student.parameters():
+                    # Equal tensors are stored once: fresh biases, all zero, would make the file too small.
+                    parameter.add_(torch.randn_like(parameter) * 0.02)
         options = BundleOptions(precision=precision, runtimes=("executorch", "onnx"), gates=False)
         write_bundle(student, PieceTokenizer(tokenizer_file(work)), out, name=name, options=options, say=print)
     return out
 
 
-def make_model(work: Path, name: str, precision: str | None) -> Path:
-    """A bundle of a model by name with both runtimes."""
-    from msdc.export import export
-
-    out = work / f"{name}-{precision or 'own'}"
+def make_model(work: Path, name: str, precision: str | None, target: str = "linux") -> Path:
+    """A bundle of a model by name with both runtimes; None: its own precision."""
+    out = work / f"{name}-{target}-{precision or 'own'}"
     if not out.is_dir():
-        export(name, target="linux", runtime="both", precision=precision, out=out)
+        work.mkdir(parents=True, exist_ok=True)
+        export(name, target=target, runtime="both", precision=precision, out=out)
     return out
 
 
@@ -96,30 +104,21 @@ def pooled(source: Path, target: Path, width: int) -> int:
     return next(used.version for used in model.opset_import if used.domain in ("", "ai.onnx"))
 
 
-def make_peer(
-    work: Path, name: str, model: str, python: str, vocabulary: int, configuration: str | None = None
-) -> Path:
+def make_peer(work: Path, name: str, python: str, configuration: str | None = None) -> Path:
     """The peer's file as a bundle, for the same runner; `configuration` None: that of this processor."""
-    from msdc.encoders.folder import locate_model
-    from msdc.export.golden import golden_texts, write_golden
-    from msdc.export.manifest import Manifest, list_files, write_manifest
     from msdc.export.onnx.program import OnnxRunner
-    from msdc.files import staged_folder
-    from msdc.text.tokenizer import PieceTokenizer
 
     out = work / name
     if out.is_dir():
         return out
-    teacher = locate_model(TEACHER)
-    raw = work / f"{name}-raw"
-    command = [python, str(HERE / "artifact_peer.py"), str(raw), model if model != TEACHER else str(teacher)]
-    command += [str(teacher), *([configuration] if configuration else [])]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"the peer could not be exported: {done.stderr.strip().splitlines()[-1]}")
-    said = json.loads(done.stdout.strip().splitlines()[-1])
-    tokenizer = PieceTokenizer(tokenizer_file(work))
-    texts = golden_texts()
+    work.mkdir(parents=True, exist_ok=True)
+    model, vocabulary = PEERS[name]
+    teacher, raw = locate_model(TEACHER), work / f"{name}-raw"
+    said = run_json(
+        Path(__file__).with_name("artifact_peer.py"), raw, teacher if model == TEACHER else model, teacher,
+        *([configuration] if configuration else []), python=python,
+    )  # fmt: skip
+    tokenizer, texts = PieceTokenizer(tokenizer_file(work)), golden_texts()
     with staged_folder(out, False) as stage:
         opset = pooled(raw / "model.onnx", stage / "model.onnx", 384)
         (stage / "tokenizer.model").write_bytes(tokenizer_file(work).read_bytes())

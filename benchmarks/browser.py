@@ -13,9 +13,7 @@ ones.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import gzip
 import json
 import os
 import statistics
@@ -27,23 +25,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from results_page import ROOT, add_write_option, model_version, table, write_page
+import numpy as np
+from development_sets import FLORES, flores
+from results_page import ROOT, model_version, options_for, spread, table, write_page
+
+from msdc.bench import bench
+from msdc.export import export
+from msdc.export.bundle import load_bundle
+from msdc.export.manifest import read_manifest
 
 sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 MODEL, TASK = "msdc-mini", "sts17/en-en"
-LANGUAGES = ("eng_Latn", "deu_Latn", "spa_Latn", "fra_Latn", "ita_Latn", "nld_Latn", "tur_Latn", "arb_Arab")
 LINES, QUERIES, PASSES, BEST = 1000, 20, 2, 8
 LENGTHS, RUNS = (8, 32, 128), 30
 
 
-def flores(data: Path, part: str, count: int) -> list[str]:
+def lines_of(data: Path, split: str, count: int) -> list[str]:
     """`count` lines of FLORES, the languages in turn."""
-    rows = []
-    for language in LANGUAGES:
-        with gzip.open(data / "flores200" / part / f"{language}.{part}.gz", "rt", encoding="utf-8") as file:
-            rows.append([line.strip() for line in file][: count // len(LANGUAGES)])
-    return [line for group in zip(*rows, strict=True) for line in group]
+    sides = flores(data, FLORES, split, -(-count // len(FLORES))).values()
+    return [line for group in zip(*sides, strict=True) for line in group][:count]
 
 
 def packed(path: Path) -> int:
@@ -53,37 +54,26 @@ def packed(path: Path) -> int:
 
 def size_rows(bundle: Path) -> list[tuple[str, str, str]]:
     """What a page downloads, in bytes, plain and compressed."""
-    from msdc.export.manifest import read_manifest
     from msdc.export.mobile.web.npm import SCRIPT, WASM
-    from msdc.export.mobile.web.write import module_source
 
     manifest, web = read_manifest(bundle), bundle / "web"
     tokenizer = manifest.tokenizer.native_file
     assert tokenizer is not None
-    parts = [
-        ("module `msdc.js`, SentencePiece", [web / "msdc.js"]),
-        ("search page with the module", [web / "demo.html", web / "demo.js", web / "msdc.js"]),
-        ("onnxruntime-web", [web / "runtime" / SCRIPT, web / "runtime" / WASM]),
-        ("program", [bundle / name for name in manifest.program_files("onnx")]),
-        ("tokenizer", [bundle / tokenizer]),
-    ]
-    rows = [
-        (what, f"{sum(p.stat().st_size for p in paths):,}", f"{sum(map(packed, paths)):,}") for what, paths in parts
-    ]
-    other = module_source("tokenizer-json").encode("utf-8")
+    parts = {
+        "module `msdc.js`, SentencePiece": [web / "msdc.js"],
+        "search page with the module": [web / "demo.html", web / "demo.js", web / "msdc.js"],
+        "onnxruntime-web": [web / "runtime" / SCRIPT, web / "runtime" / WASM],
+        "program": [bundle / name for name in manifest.program_files("onnx")],
+        "tokenizer": [bundle / tokenizer],
+    }
     return [
-        rows[0],
-        ("module `msdc.js`, tokenizer.json", f"{len(other):,}", f"{len(zlib.compress(other, 9)):,}"),
-        *rows[1:],
+        (what, f"{sum(p.stat().st_size for p in paths):,}", f"{sum(map(packed, paths)):,}")
+        for what, paths in parts.items()
     ]
 
 
 def native_round(bundle: Path, lines: Sequence[str], queries: Sequence[str]) -> dict[str, Any]:
     """The search page's work in Python with native ONNX Runtime."""
-    import numpy as np
-
-    from msdc.export.bundle import load_bundle
-
     encoder = load_bundle(bundle, runtime="onnx")
     index_ms, cpu_ms, key_ms = [], [], []
     for _ in range(PASSES):
@@ -138,22 +128,6 @@ def browser_round(name: str, bundle: Path, lines: Sequence[str], queries: Sequen
     return {**answer, "cpu_ms": cpu_ms}
 
 
-def device_round(name: str | None, bundle: Path, data: Path, tasks: tuple[str, ...]) -> Any:
-    """One device run: the named browser, or Python's native ONNX Runtime."""
-    from msdc.bench.devices.host import PythonDevice
-    from msdc.bench.devices.web.browser import BrowserDevice
-    from msdc.bench.measure import BenchSettings
-
-    settings = BenchSettings(runtimes=("onnx",), runs=RUNS, lengths=LENGTHS, tasks=tasks, data=data)
-    (run,) = (PythonDevice() if name is None else BrowserDevice(name)).run(bundle, settings)
-    return run
-
-
-def spread(values: Sequence[float], digits: int = 1) -> str:
-    """Median and range."""
-    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
-
-
 def figures(answer: dict[str, Any], run: Any) -> dict[str, float]:
     """The figures of one round."""
     found = {
@@ -168,84 +142,38 @@ def figures(answer: dict[str, Any], run: Any) -> dict[str, float]:
     return found | {"load": run.load}
 
 
-def main() -> None:
-    """Measure and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="data folder with flores200 and sts17")
-    parser.add_argument("--browsers", default="chromium", help="names of engines, comma-separated")
-    parser.add_argument("--rounds", type=int, default=3)
-    add_write_option(parser, "browser")
-    given = parser.parse_args()
-    from msdc.export import export
-
-    names = given.browsers.split(",")
-    lines = flores(given.data, "dev", LINES)
-    queries = [line[:40].rsplit(" ", 1)[0] for line in flores(given.data, "devtest", 8 * -(-QUERIES // 8))[:QUERIES]]
-    rounds: dict[str, list[dict[str, float]]] = {name: [] for name in ("native", *names)}
-    first: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(prefix="msdc-browser-page-") as folder:
-        work = Path(folder)
-        bundle, _ = export(MODEL, target="web", out=work / "bundle", with_runtime=True)
-        sizes = size_rows(bundle)
-        for number in range(given.rounds):
-            tasks = (TASK,) if number == 0 else ()
-            for name in rounds:
-                native = name == "native"
-                answer = (
-                    native_round(bundle, lines, queries)
-                    if native
-                    else browser_round(name, bundle, lines, queries, work)
-                )
-                run = device_round(None if native else name, bundle, given.data, tasks)
-                first.setdefault(name, run)
-                rounds[name].append(figures(answer, run))
-                print(f"round {number + 1}, {name}: {rounds[name][-1]}", file=sys.stderr)
-    print(body := page_body(sizes, rounds, first))
-    if given.write:
-        measured = f"{model_version(MODEL)}, exported with `--target web`, int8"
-        write_page(given.write, "In browsers", measured, body, libraries=["onnxruntime"])
-
-
 def page_body(
     sizes: list[tuple[str, str, str]], rounds: dict[str, list[dict[str, float]]], first: dict[str, Any]
 ) -> str:
     """The page's tables."""
-    names = [name for name in rounds if name != "native"]
-    whats = list(rounds["native"][0])
-    titles = {name: f"{first[name].browser.engine} {first[name].browser.version or ''}".strip() for name in names}
-    ratio_rows = [
-        [
-            what,
-            *(
-                spread([b[what] / n[what] for b, n in zip(rounds[name], rounds["native"], strict=True)])
-                for name in names
-            ),
-        ]
-        for what in whats
-    ]
-    time_rows = [[what, *(spread([one[what] for one in rounds[name]]) for name in rounds)] for what in whats]
-    accuracy_rows = []
-    native = first["native"].accuracy[0].spearman
-    for name in names:
-        run = first[name]
-        golden = run.parity
+    native = rounds["native"]
+    titles = {
+        name: f"{first[name].browser.engine} {first[name].browser.version or ''}".strip()
+        for name in rounds if name != "native"
+    }  # fmt: skip
+    ratio_rows, time_rows, accuracy_rows = [], [], []
+    for what in native[0]:
+        time_rows.append([what, *(spread([one[what] for one in rounds[name]], 1) for name in rounds)])
+        ratios = {name: [b[what] / n[what] for b, n in zip(rounds[name], native, strict=True)] for name in titles}
+        ratio_rows.append([what, *(spread(values, 1) for values in ratios.values())])
+    here = first["native"].accuracy[0].spearman
+    for name, title in titles.items():
+        golden, browser, score = first[name].parity, first[name].browser, first[name].accuracy[0].spearman
         accuracy_rows.append([
-            titles[name], f"{native:.2f}", f"{run.accuracy[0].spearman:.2f}",
-            f"{run.accuracy[0].spearman - native:+.2f}",
-            "equal" if golden.ids_equal else "other", f"{golden.mean_cosine:.6f}", run.browser.golden_sha256[:12],
-            f"{run.browser.heap_warm_mib:.0f}",
-            "unknown" if run.browser.renderer_pss_mib is None else f"{run.browser.renderer_pss_mib:.0f}",
+            title, f"{here:.2f}", f"{score:.2f}", f"{score - here:+.2f}", "equal" if golden.ids_equal else "other",
+            f"{golden.mean_cosine:.6f}", browser.golden_sha256[:12], f"{browser.heap_warm_mib:.0f}",
+            "unknown" if browser.renderer_pss_mib is None else f"{browser.renderer_pss_mib:.0f}",
         ])  # fmt: skip
-    count = len(rounds["native"])
-    parts = [
+    return "\n\n".join([
         "## Bytes to download",
         table(["part", "bytes", "bytes compressed"], sizes),
         "## Browser beside native",
-        f"Time in the browser divided by that of native ONNX Runtime (`onnxruntime` in Python) in the same round; one "
-        f"thread, the same program; median (range) of {count} rounds. Inference and load are those of `msdc bench`.",
-        table(["", *(titles[name] for name in names)], ratio_rows),
+        "Time in the browser divided by that of native ONNX Runtime (`onnxruntime` in Python) in the same round; one "
+        f"thread, the same program; median [range] of {len(native)} rounds. Inference and load are those of "
+        "`msdc bench`.",
+        table(["", *titles.values()], ratio_rows),
         "Milliseconds of this machine, shared with other work:",
-        table(["ms", "native", *(titles[name] for name in names)], time_rows),
+        table(["ms", "native", *titles.values()], time_rows),
         "## Accuracy and parity",
         f"Spearman x 100 on {TASK} of native vectors and of the browser's own; golden texts against the export's "
         "vectors; the hash is that of the golden vectors' bytes, to compare browsers. Memory in MiB: the runtime's "
@@ -254,8 +182,37 @@ def page_body(
             ["browser", "native", "here", "difference", "golden ids", "mean cosine", "golden vectors", "heap", "PSS"],
             accuracy_rows,
         ),
-    ]
-    return "\n\n".join(parts)
+    ])  # fmt: skip
+
+
+def main() -> None:
+    """Measure and write the page."""
+    parser = options_for(__doc__, "browser")
+    parser.add_argument("--data", type=Path, required=True, help="data folder with flores200 and sts17")
+    parser.add_argument("--browsers", default="chromium", help="names of engines, comma-separated")
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    lines = lines_of(given.data, "dev", LINES)
+    queries = [line[:40].rsplit(" ", 1)[0] for line in lines_of(given.data, "devtest", QUERIES)]
+    rounds: dict[str, list[dict[str, float]]] = {name: [] for name in ("native", *given.browsers.split(","))}
+    first: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="msdc-browser-page-") as folder:
+        work = Path(folder)
+        bundle, _ = export(MODEL, target="web", out=work / "bundle", with_runtime=True)
+        sizes = size_rows(bundle)
+        for number in range(given.rounds):
+            for name in rounds:
+                if name == "native":
+                    device, answer = "python", native_round(bundle, lines, queries)
+                else:
+                    device, answer = f"browser:{name}", browser_round(name, bundle, lines, queries, work)
+                (run,) = bench(bundle, device=device, runtime="onnx", tasks="none" if number else TASK, data=given.data,
+                               runs=RUNS, lengths=LENGTHS).results.runs  # fmt: skip
+                first.setdefault(name, run)
+                rounds[name].append(figures(answer, run))
+                print(f"round {number + 1}, {name}: {rounds[name][-1]}", file=sys.stderr)
+    write_page(given.write, "In browsers", f"{model_version(MODEL)}, exported with `--target web`, int8",
+               page_body(sizes, rounds, first), "onnxruntime")  # fmt: skip
 
 
 if __name__ == "__main__":

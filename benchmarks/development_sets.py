@@ -7,23 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
+from msdc.bench.accuracy.sets import flores_code
 from msdc.scores import cosine_rows, nearest_accuracy, spearman
-from msdc.text.scored_pairs import ScoredPairs, read_pairs
+from msdc.text.scored_pairs import read_pairs
 from msdc.text.text_files import iterate_lines
 
 LANGUAGES = ("en", "de", "es", "fr", "it", "nl", "tr")  # of STSb dev
-FLORES = {
-    "en": "eng_Latn", "de": "deu_Latn", "es": "spa_Latn", "fr": "fra_Latn", "it": "ita_Latn", "nl": "nld_Latn",
-    "tr": "tur_Latn", "ar": "arb_Arab",
-}  # fmt: skip
+FLORES = (*LANGUAGES, "ar")
 SENTENCES = 400  # of FLORES dev
-
-
-def graded_pairs(data: Path) -> dict[str, ScoredPairs]:
-    """STSb dev by language; the same rows in the same order."""
-    files = {code: data / f"stsb-multi-mt/stsb-{code}-dev.csv.gz" for code in LANGUAGES}
-    files |= {"en": data / "stsb/sts-dev.tsv.gz", "tr": data / "stsb-tr/stsb_tr_dev.tsv.gz"}
-    return {code: read_pairs(file) for code, file in files.items()}
 
 
 def genres(data: Path) -> list[str]:
@@ -31,18 +22,21 @@ def genres(data: Path) -> list[str]:
     return [line.split("\t")[0] for _, line in iterate_lines(data / "stsb/sts-dev.tsv.gz")]
 
 
-def flores(data: Path, languages: Iterable[str]) -> dict[str, list[str]]:
-    """The first sentences of FLORES dev by language; line by line translations of each other."""
-    files = {code: data / f"flores200/dev/{FLORES[code]}.dev.gz" for code in languages}
-    return {code: [line for _, line in iterate_lines(file)][:SENTENCES] for code, file in files.items()}
+def flores(data: Path, languages: Iterable[str], split: str = "dev", count: int = SENTENCES) -> dict[str, list[str]]:
+    """The first sentences of FLORES by language; line by line translations of each other."""
+    files = {code: data / f"flores200/{split}/{flores_code(code)}.{split}.gz" for code in languages}
+    return {code: [line.strip() for _, line in iterate_lines(file)][:count] for code, file in files.items()}
 
 
 class DevelopmentSets:
     """STSb dev by language and FLORES dev, read once; `languages` of FLORES are compared with English."""
 
-    def __init__(self, data: Path, languages: Iterable[str] = tuple(FLORES), rows: int | None = None) -> None:
-        self.graded = {code: (pairs.first[:rows], pairs.second[:rows]) for code, pairs in graded_pairs(data).items()}
-        self.gold = {code: pairs.gold_N[:rows] for code, pairs in graded_pairs(data).items()}
+    def __init__(self, data: Path, languages: Iterable[str] = FLORES, rows: int | None = None) -> None:
+        files = {code: data / f"stsb-multi-mt/stsb-{code}-dev.csv.gz" for code in LANGUAGES}
+        files |= {"en": data / "stsb/sts-dev.tsv.gz", "tr": data / "stsb-tr/stsb_tr_dev.tsv.gz"}
+        pairs = {code: read_pairs(file) for code, file in files.items()}
+        self.graded = {code: (one.first[:rows], one.second[:rows]) for code, one in pairs.items()}
+        self.gold = {code: one.gold_N[:rows] for code, one in pairs.items()}
         self.flores = flores(data, dict.fromkeys(("en", *languages)))
 
     def scores(

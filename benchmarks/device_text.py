@@ -9,64 +9,41 @@ the score beside is that of the same bundle in Python on this machine.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
-from results_page import add_write_option, model_version, table, write_page
+from artifact_models import TEACHER, make_model
+from results_page import model_version, options_for, table, write_page
 
-from msdc.bench.devices.emulator import EmulatorDevice
-from msdc.bench.measure import BenchSettings, collect
-from msdc.bench.result import DeviceRun
-from msdc.export.bundle import load_bundle
+from msdc import load_bundle
+from msdc.bench import bench, evaluate
 
-MODEL, TASK = "all-MiniLM-L6-v2", "sts17/en-en"
-
-
-def make_bundle(work: Path) -> Path:
-    """The Android bundle of the model with both programs; made once."""
-    from msdc.export import export
-
-    out = work / f"{MODEL}-android"
-    if not out.is_dir():
-        export(MODEL, target="android", runtime="both", precision="int8", out=out)
-    return out
-
-
-def report(runs: list[DeviceRun], scores: dict[str, float]) -> str:
-    """The table; `scores` are those of Python by runtime."""
-    cells = []
-    for run in runs:
-        assert run.parity is not None
-        golden, (accuracy,) = run.parity, run.accuracy
-        cells.append((
-            run.artifact.runtime, golden.texts, "yes" if golden.ids_equal else f"{len(golden.ids_differ)} differ",
-            f"{golden.mean_cosine:.6f}", f"{golden.min_cosine:.6f}", accuracy.pairs,
-            f"{accuracy.spearman:.2f}", f"{scores[run.artifact.runtime]:.2f}",
-        ))  # fmt: skip
-    header = ("runtime", "golden texts", "ids equal", "mean cosine", "min cosine", "STS2017 en-en pairs",
-              "Spearman on the device", "Spearman in Python")  # fmt: skip
-    return f"On {runs[0].device.name}; cosine to the export's own golden vectors.\n\n{table(header, cells)}"
+TASK = "sts17/en-en"
+HEADER = ("runtime", "golden texts", "ids equal", "mean cosine", "min cosine", "STS2017 en-en pairs",
+          "Spearman on the device", "Spearman in Python")  # fmt: skip
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_for(__doc__, "device_text")
     parser.add_argument("--data", type=Path, help="folder of the data sets; default: MSDC_DATA")
     parser.add_argument("--work", type=Path, default=Path("artifacts-work"), help="folder for the bundle")
-    add_write_option(parser, "device_text")
     options = parser.parse_args()
-    options.work.mkdir(parents=True, exist_ok=True)
-    bundle = make_bundle(options.work)
-    settings = BenchSettings(lengths=(8,), runs=1, warmup=0, tasks=(TASK,), data=options.data, timeout_s=7200)
-    tasks, runs, scores = collect(settings), EmulatorDevice("a76").run(bundle, settings), {}
-    for run in runs:
-        (accuracy,) = tasks.score(load_bundle(bundle, runtime=run.artifact.runtime))
-        assert accuracy.spearman is not None
-        scores[run.artifact.runtime] = accuracy.spearman
-    text = report(runs, scores)
-    if options.write:
-        write_page(options.write, "From text to vector on the emulated phone", model_version(MODEL), text,
-                   libraries=("torch", "executorch", "onnxruntime", "tokenizers"))  # fmt: skip
-    print(text)
+    bundle = make_model(options.work, TEACHER, "int8", "android")
+    done = bench(bundle, device="emulator:a76", tasks=TASK, data=options.data, lengths=(8,), runs=1, warmup=0,
+                 timeout_s=7200)  # fmt: skip
+    cells = []
+    for run in done.results.runs:
+        assert run.parity is not None
+        golden, (accuracy,), runtime = run.parity, run.accuracy, run.artifact.runtime
+        here = evaluate(load_bundle(bundle, runtime=runtime), TASK, data=options.data, resamples=0)["spearman"]
+        cells.append((
+            runtime, golden.texts, "yes" if golden.ids_equal else f"{len(golden.ids_differ)} differ",
+            f"{golden.mean_cosine:.6f}", f"{golden.min_cosine:.6f}", accuracy.pairs, f"{accuracy.spearman:.2f}",
+            f"{here:.2f}",
+        ))  # fmt: skip
+    name = done.results.runs[0].device.name
+    text = f"On {name}; cosine to the export's own golden vectors.\n\n{table(HEADER, cells)}"
+    write_page(options.write, "From text to vector on the emulated phone", model_version(TEACHER), text,
+               "torch executorch onnxruntime tokenizers")  # fmt: skip
 
 
 if __name__ == "__main__":

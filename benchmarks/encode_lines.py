@@ -21,11 +21,9 @@ import contextlib
 import importlib.util
 import io
 import json
-import os
 import random
 import shutil
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -33,7 +31,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from results_page import add_write_option, model_version, table, write_page
+from results_page import model_version, options_for, run_json, spread, table, write_page
+
+import msdc
+from msdc.encoders.folder import locate_model
+from msdc.machine import peak_mib
+from msdc.scores import cosine_rows
+from msdc.text.quickstart import parallel_table
 
 TEACHER = "all-MiniLM-L6-v2"
 # way -> (group, what it is, the way that it is compared with)
@@ -51,20 +55,10 @@ WAYS = {
 CHECKED = 200  # lines whose vectors are compared
 
 
-def make_lines(count: int, seed: int, source: Path | None) -> list[str]:
-    """`count` different lines: those of a file, or one to three sentences of the embedded corpus, in its languages."""
-    if source is not None:
-        from msdc.text.text_files import iterate_lines
-
-        given = [line for _, line in iterate_lines(source) if line.strip()]
-        lines = list(dict.fromkeys(given))[:count]
-        if len(lines) < count:
-            raise SystemExit(f"{source}: {len(lines)} different lines, {count} are needed")
-        return lines
-    from msdc.text.quickstart import parallel_table
-
+def make_lines(count: int) -> list[str]:
+    """`count` different lines: one to three sentences of the embedded corpus, in its languages."""
     _, rows = parallel_table()
-    chance, found = random.Random(seed), dict[str, None]()
+    chance, found = random.Random(0), dict[str, None]()
     while len(found) < count:
         language = chance.randrange(len(rows[0]))
         found.setdefault(" ".join(chance.choice(rows)[language] for _ in range(chance.choice((1, 1, 2, 3)))))
@@ -77,7 +71,6 @@ def prepare(work: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
     from msdc.compress.student.io import add_stock_twin
-    from msdc.encoders.folder import locate_model
     from msdc.export import export
 
     if not (work / "twin").is_dir():
@@ -93,9 +86,6 @@ def prepare(work: Path) -> None:
 
 def opened(way: str, work: Path) -> Callable[[Sequence[str]], np.ndarray]:
     """The encoding function of a way, its model loaded."""
-    import msdc
-    from msdc.encoders.folder import locate_model
-
     kind, _, how = way.partition("-")
     name = "msdc-mini" if kind == "mini" else TEACHER
     if how == "python":
@@ -125,83 +115,58 @@ def opened(way: str, work: Path) -> Callable[[Sequence[str]], np.ndarray]:
     return lambda texts: model.encode(list(texts), show_progress_bar=False)
 
 
-def child(arguments: argparse.Namespace) -> None:
-    """One way on one number of lines, in this process; prints seconds, peak memory and where the vectors are."""
-    import torch
-
-    from msdc.machine import peak_mib
-
-    torch.set_num_threads(arguments.threads)
-    way, out = arguments.child, arguments.work / f"{arguments.child}.npy"
-    lines_file = arguments.work / f"lines-{arguments.count}.txt"
+def child(way: str, count: int, work: Path, started: float) -> dict[str, float]:
+    """One way on `count` lines, in this process: seconds, seconds until then, peak memory; vectors go to a file."""
+    lines_file, out = work / f"lines-{count}.txt", work / f"{way}.npy"
+    load = 0.0
     if way.endswith("-command"):
         from msdc.cli import main as msdc_main
 
         out.unlink(missing_ok=True)
         name = "msdc-mini" if way.startswith("mini") else TEACHER
-        words = ["encode", name, "-i", str(lines_file), "-o", str(out), "--quiet"]
         with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
-            msdc_main(words)
-        seconds = time.time() - arguments.started
-        load = 0.0
+            msdc_main(["encode", name, "-i", str(lines_file), "-o", str(out), "--quiet"])
+        seconds = time.time() - started
     else:
         lines = lines_file.read_text(encoding="utf-8").splitlines()
-        encode = opened(way, arguments.work)
+        encode = opened(way, work)
         encode(lines[:64])
-        load = time.time() - arguments.started
-        begun = time.perf_counter()
+        load, begun = time.time() - started, time.perf_counter()
         vectors_ND = encode(lines)
         seconds = time.perf_counter() - begun
         np.save(out, vectors_ND[:CHECKED])
-    print(json.dumps({"seconds": seconds, "load": load, "peak_mib": peak_mib()}))
+    return {"seconds": seconds, "rate": count / seconds, "load": load, "peak_mib": peak_mib()}
 
 
-def measure(way: str, count: int, arguments: argparse.Namespace) -> dict[str, float]:
-    """Run `child` in a fresh process on the given cores."""
-    environment = dict(os.environ) | dict.fromkeys(
-        ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"), str(arguments.threads)
-    )
-    command = [sys.executable, __file__, "--child", way, "--count", str(count), "--work", str(arguments.work)]
-    command += ["--threads", str(arguments.threads), "--started", repr(time.time())]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, encoding="utf-8", check=False)
-    if done.returncode:
-        raise SystemExit(f"{way} failed:\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+def closeness(way: str, work: Path) -> str:
+    """Lowest cosine of the first lines' vectors by a way and by the one of the same model that it is compared with."""
+    against = WAYS[way][2]
+    if way == against or way.split("-")[0] != against.split("-")[0] or not (work / f"{against}.npy").is_file():
+        return ""
+    return f"{cosine_rows(*(np.load(work / f'{name}.npy')[:CHECKED] for name in (way, against))).min():.5f}"
 
 
-def closeness(way: str, other: str, work: Path) -> float:
-    """Lowest cosine of the first lines' vectors by two ways of one model."""
-    one, two = (np.load(work / f"{name}.npy")[:CHECKED].astype(np.float64) for name in (way, other))
-    norms = np.linalg.norm(one, axis=1) * np.linalg.norm(two, axis=1)
-    return float(((one * two).sum(axis=1) / norms).min())
-
-
-def spread(values: Sequence[float], digits: int = 2) -> str:
-    return f"{statistics.median(values):.{digits}f} [{min(values):.{digits}f}, {max(values):.{digits}f}]"
-
-
-def page_body(found: list[dict[str, Any]], arguments: argparse.Namespace, words: float) -> str:
+def page_body(found: list[dict[str, Any]], options: argparse.Namespace, words: float) -> str:
     """What was run, and the table."""
-    small, large = arguments.counts
+    small, large = options.counts
     rows = []
-    for way, (group, title, against) in WAYS.items():
+    for way in dict.fromkeys(one["way"] for one in found):
+        group, title, against = WAYS[way]
         mine = [one for one in found if one["way"] == way]
-        if not mine:
-            continue
         big = [one for one in mine if one["count"] == large]
         base = {(one["round"], one["count"]): one["rate"] for one in found if one["way"] == against}
-        ratios = [one["rate"] / base[one["round"], one["count"]] for one in mine]
+        ratios = [one["rate"] / base[one["round"], one["count"]] for one in mine] if base else []
         peaks = [statistics.median(one["peak_mib"] for one in mine if one["count"] == n) for n in (small, large)]
-        same = "" if against.split("-")[0] != way.split("-")[0] or way == against else f"{big[-1]['cosine']:.5f}"
-        load = "in the time" if way.endswith("-command") else f"{statistics.median(o['load'] for o in big):.1f}"
+        load = "in the time" if way.endswith("-command") else f"{statistics.median(one['load'] for one in big):.1f}"
         rate = f"{statistics.median(one['rate'] for one in big):,.0f}"
-        ratio = "1" if way == against else spread(ratios)
+        ratio = "1" if way == against else spread(ratios) if ratios else ""
+        same = closeness(way, options.work)
         rows.append([group, title, rate, ratio, load, *(f"{peak:,.0f}" for peak in peaks), same])
     header = ("model", "way", "lines/s", "ratio to SentenceTransformer", "start s", f"peak MiB, {small:,} lines",
               f"peak MiB, {large:,} lines", "lowest cosine to it")  # fmt: skip
     return (
-        f"{large:,} different lines of {words:.1f} words on average, {arguments.threads} thread(s), "
-        f"{arguments.rounds} rounds of {small:,} lines, {arguments.large_rounds} of {large:,}; lines/s of the latter; "
+        f"{large:,} different lines of {words:.1f} words on average, {options.threads} thread(s), "
+        f"{options.rounds} rounds of {small:,} lines, {options.large_rounds} of {large:,}; lines/s of the latter; "
         "medians, and ratios with the lowest and highest round. A ratio compares lines per second with "
         "SentenceTransformer.encode on the same model (static: on msdc-mini) in the same round. The "
         "command's time is that of the whole command, from Python's start to the written file; it streams, so that "
@@ -210,67 +175,52 @@ def page_body(found: list[dict[str, Any]], arguments: argparse.Namespace, words:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, required=True, help="folder for models and lines; kept")
+    parser = options_for(__doc__, "encode")
+    parser.add_argument("--work", type=Path, help="folder for models and lines; kept")
     parser.add_argument("--counts", type=lambda text: tuple(map(int, text.split(","))), default=(10_000, 100_000))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--large-rounds", type=int, default=1, help="rounds of the larger number of lines (default: 1)")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--texts", type=Path, help="a file of lines; default: made of the embedded corpus")
     parser.add_argument("--ways", type=lambda text: text.split(","), help=f"some of {', '.join(WAYS)}")
-    add_write_option(parser, "encode")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    parser.add_argument("--count", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--started", type=float, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    arguments.work = arguments.work.resolve()
-    if arguments.child:
-        child(arguments)
+    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        import torch
+
+        way, count, work, started = options.child
+        torch.set_num_threads(options.threads)
+        print(
+            json.dumps(child(way, int(count), Path(work), float(started)) if way != "prepare" else prepare(Path(work)))
+        )
         return
-    if len(arguments.counts) != 2:
-        raise SystemExit("--counts: two numbers of lines, for the memory of a small and a large file")
-    arguments.work.mkdir(parents=True, exist_ok=True)
-    lines = make_lines(max(arguments.counts), arguments.seed, arguments.texts)
-    for count in arguments.counts:
-        text = "\n".join(lines[:count]) + "\n"
-        (arguments.work / f"lines-{count}.txt").write_text(text, encoding="utf-8", newline="\n")
-    # In a process of its own: this one stays small and holds no library.
-    code = f"import sys; sys.path[:0] = [{str(Path(__file__).parent)!r}]; import encode_lines, pathlib; "
-    code += f"encode_lines.prepare(pathlib.Path({str(arguments.work)!r}))"
-    subprocess.run([sys.executable, "-c", code], check=True)
-    ways = [way for way in WAYS if arguments.ways is None or way in arguments.ways]
+    if options.work is None or len(options.counts) != 2:
+        parser.error("--work is needed, and --counts are two: the lines of a small and of a large file")
+    work = options.work = options.work.resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    lines = make_lines(max(options.counts))
+    for count in options.counts:
+        (work / f"lines-{count}.txt").write_text("\n".join(lines[:count]) + "\n", encoding="utf-8", newline="\n")
+
+    def run(way: str, count: int) -> Any:
+        # In a process of its own: this one stays small and holds no model.
+        return run_json(__file__, "--threads", options.threads, "--child", way, count, work, repr(time.time()),
+                        threads=options.threads)  # fmt: skip
+
+    run("prepare", 0)
+    ways = [way for way in WAYS if options.ways is None or way in options.ways]
     if importlib.util.find_spec("model2vec") is None:
         ways = [way for way in ways if way != "static-model2vec"]
     found: list[dict[str, Any]] = []
-    for number in range(arguments.rounds):
-        for count in arguments.counts if number < arguments.large_rounds else arguments.counts[:1]:
+    for number in range(options.rounds):
+        for count in options.counts if number < options.large_rounds else options.counts[:1]:
             for way in ways:
-                one = measure(way, count, arguments) | {"way": way, "count": count, "round": number}
-                one["rate"] = count / one["seconds"]
-                found.append(one)
-                rate, peak = f"{one['rate']:9,.0f} lines/s", f"{one['peak_mib']:7,.0f} MiB"
-                print(f"{number} {count:>7} {way:18} {rate} {peak}", flush=True)
-            for one in found[-len(ways) :]:
-                against = WAYS[one["way"]][2]
-                if one["way"].split("-")[0] == against.split("-")[0] and against in ways:
-                    one["cosine"] = closeness(one["way"], against, arguments.work)
-    body = page_body(found, arguments, statistics.fmean(len(line.split()) for line in lines))
-    print(body)
-    if arguments.write:
-        libraries = (
-            "sentence-transformers",
-            "model2vec",
-            "torch",
-            "onnxruntime",
-            "transformers",
-            "tokenizers",
-            "numpy",
-        )
-        write_page(
-            arguments.write, "Encoding many lines", f"{model_version('msdc-mini')}; {model_version(TEACHER)}", body,
-            libraries=libraries,
-        )  # fmt: skip
+                found.append(run(way, count) | {"way": way, "count": count, "round": number})
+                print(json.dumps(found[-1]), file=sys.stderr, flush=True)
+    write_page(
+        options.write, "Encoding many lines", f"{model_version('msdc-mini')}; {model_version(TEACHER)}",
+        page_body(found, options, statistics.fmean(len(line.split()) for line in lines)),
+        "sentence-transformers model2vec torch onnxruntime transformers tokenizers numpy",
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

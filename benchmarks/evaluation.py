@@ -8,26 +8,18 @@ header with model version, date and machine.
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from results_page import add_write_option, model_version, write_page
-
-
-def without_title(text: str) -> str:
-    """The document below its own first heading, which the page replaces."""
-    first, _, rest = text.lstrip().partition("\n")
-    return rest if first.startswith("# ") else text
+from results_page import model_version, options_for, write_page
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_for(__doc__, "msdc-mini")
     parser.add_argument("model", help="shipped name or folder")
     parser.add_argument("--title", help="heading of the page; default: accuracy of MODEL")
-    add_write_option(parser, "msdc-mini")
     options, passed = parser.parse_known_args()
     with tempfile.TemporaryDirectory() as folder:
         document = Path(folder) / "document.md"
@@ -35,12 +27,11 @@ def main() -> None:
         done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
         if done.returncode:
             raise SystemExit(done.returncode)
-        text = document.read_text(encoding="utf-8")
-    if options.write:
-        write_page(options.write, options.title or f"Accuracy of {options.model}", model_version(options.model),
-                   without_title(text), libraries=("torch", "executorch", "onnxruntime", "numpy"))  # fmt: skip
-    else:
-        print(text)
+        # The page has a heading of its own.
+        text = document.read_text(encoding="utf-8").lstrip()
+    text = text.partition("\n")[2] if text.startswith("# ") else text
+    title = options.title or f"Accuracy of {options.model}"
+    write_page(options.write, title, model_version(options.model), text, "torch executorch onnxruntime numpy")
 
 
 if __name__ == "__main__":

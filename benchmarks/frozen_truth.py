@@ -35,12 +35,14 @@ def msdc(*arguments: str | Path) -> str:
     return done.stdout
 
 
+def sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
 def hashes(folder: Path) -> dict[str, str]:
     """sha256 of the programs and tokenizers of a bundle."""
     names = ("model.pte", "model.onnx", "model.onnx.data", "tokenizer.model", "tokenizer.msdc")
-    return {
-        name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names if (folder / name).is_file()
-    }
+    return {name: sha256(folder / name) for name in names if (folder / name).is_file()}
 
 
 def golden_cosines(bundle: Path, model: str) -> dict[str, list[float]]:
@@ -94,8 +96,7 @@ def measure(work: Path, data: Path, emulator: bool) -> dict[str, Any]:
     few = [part for stage in FEW_STEPS for part in ("--set", f"stages.{stage}.steps=4")]
     msdc("quickstart", "-o", work / "quick", "--runs", "5", *few)
     truth["programs"]["quickstart, 4 steps per stage"] = hashes(work / "quick" / "bundle")
-    weights = work / "quick" / "student" / "model.safetensors"
-    truth["quickstart student"] = hashlib.sha256(weights.read_bytes()).hexdigest()
+    truth["quickstart student"] = sha256(work / "quick" / "student" / "model.safetensors")
 
     for name in ("executorch", "onnx"):
         tasks = ("--tasks", "sts17,stsb-dev,tatoeba", "--data", data, "--resamples", "0", "--languages", "en,de,es")
@@ -124,20 +125,21 @@ def measure(work: Path, data: Path, emulator: bool) -> dict[str, Any]:
     outputs["inspect"] = msdc("inspect", mini / "model.onnx", "--json")
     outputs["inspect pte"] = msdc("inspect", mini / "model.pte", "--json")
     truth["compare"] = json.loads(outputs["compare"])
-    truth["small"] = hashlib.sha256((small / "model.safetensors").read_bytes()).hexdigest()
-    truth["int8"] = hashlib.sha256((work / "int8" / "model.safetensors").read_bytes()).hexdigest()
+    truth["small"] = sha256(small / "model.safetensors")
+    truth["int8"] = sha256(work / "int8" / "model.safetensors")
     truth["json"] = {verb: shape(json.loads(text)) for verb, text in outputs.items()}
     return truth
 
 
 def instructions(result: dict[str, Any]) -> dict[str, int]:
     """Fewest thousands of instructions per inference, by runtime and length; the emulated clock wavers below that."""
-    found = {}
-    for run in result["runs"]:
-        for row in run["latency"]:
-            samples = row["timing"]["samples"] if "timing" in row else row["samples_instructions"]
-            found[f"{run['artifact']['runtime']} {row['length']}"] = round(min(samples) / 1000)
-    return found
+    return {
+        f"{run['artifact']['runtime']} {row['length']}": round(
+            min(row.get("samples") or row["samples_instructions"]) / 1000
+        )
+        for run in result["runs"]
+        for row in run["latency"]
+    }
 
 
 def differences(before: Any, after: Any, path: str = "") -> Iterator[str]:

@@ -8,20 +8,19 @@ brings CUDA libraries of several gigabytes). Sizes do not depend on how busy the
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from results_page import ROOT, add_write_option, table, write_page
+from results_page import ROOT, KeptRows, options_for, table, write_page
 
-from msdc.text.quickstart import PARALLEL
+from msdc.export import export
+from msdc.text.quickstart import parallel_table
 
 TORCH = "torch==2.13.0"
 BASE = (
@@ -48,8 +47,7 @@ stages:
 """
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """One installation: its extra, whether it holds torch, and commands that must work there."""
 
     extra: str
@@ -71,12 +69,6 @@ KINDS = (
 )  # fmt: skip
 
 
-def site_packages(folder: Path) -> Path:
-    """Where a virtual environment keeps its packages."""
-    (site,) = (folder / "lib").glob("python*/site-packages")
-    return site
-
-
 def tree_bytes(folder: Path) -> int:
     """Bytes of the files below a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
@@ -88,13 +80,10 @@ def user_folder(place: Path, bundle: Path | None) -> Path:
     for name in ("export", "bench", "distill", "compress"):
         (place / f"{name}.py").write_text("raise SystemExit('a module of the working directory was imported')\n")
     (place / "notes.txt").write_text("The car is on level 2.\nDas Wetter ist schön.\n", encoding="utf-8")
-    unit = "".join(
-        f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in (("en", "A car"), ("de", "Auto"))
-    )
+    unit = "<tuv xml:lang='en'><seg>A car</seg></tuv><tuv xml:lang='de'><seg>Auto</seg></tuv>"
     (place / "t.tmx").write_text(f"<tmx version='1.4'><body><tu>{unit}</tu></body></tmx>", encoding="utf-8")
-    rows = [line.split("\t") for line in PARALLEL.read_text(encoding="utf-8").splitlines()]
-    columns = [rows[0].index(code) for code in ("en", "de")]
-    pairs = ["\t".join(row[column] for column in columns) + "\n" for row in rows[1:]]
+    codes, rows = parallel_table()
+    pairs = [f"{row[codes.index('en')]}\t{row[codes.index('de')]}\n" for row in rows]
     (place / "mine.en-de.tsv").write_text("".join(pairs), encoding="utf-8")
     (place / "mine.yaml").write_text(RECIPE, encoding="utf-8")
     if bundle is not None:
@@ -113,46 +102,36 @@ def run(command: str | Sequence[str | Path], cwd: Path, cache: Path | None = Non
         raise SystemExit(f"{words}: exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
 
 
-def install(kind: Kind, wheel: Path, bundle: Path | None, work: Path, torch_index: str | None) -> dict[str, object]:
+def install(kind: Kind, wheel: Path, bundle: Path, work: Path, torch_index: str | None) -> dict[str, Any]:
     """Install one kind into an empty environment, measure it and run its commands."""
-    folder = work / f"venv-{kind.extra or 'base'}"
+    name = kind.extra or "base"
+    folder = work / f"venv-{name}"
     run([sys.executable, "-m", "venv", folder], work)
-    pip, site = folder / "bin" / "pip", site_packages(folder)
+    pip, (site,) = folder / "bin" / "pip", (folder / "lib").glob("python*/site-packages")
     empty = tree_bytes(site)
     if kind.torch and torch_index:
         run([pip, "install", "-q", TORCH, "--index-url", torch_index], work)
-    target = f"{wheel}[{kind.extra}]" if kind.extra else str(wheel)
-    run([pip, "install", "-q", target], work)
+    run([pip, "install", "-q", f"{wheel}[{kind.extra}]" if kind.extra else wheel], work)
     size = tree_bytes(site) - empty
     packages = len(list(site.glob("*.dist-info"))) - 2  # pip and setuptools, or pip and this package
-    user, cache = user_folder(work / f"user-{kind.extra or 'base'}", bundle), folder / "cache"
+    user = user_folder(work / f"user-{name}", bundle if "bundle" in " ".join(kind.commands).split() else None)
     for words in kind.commands:
-        run(f"{folder / 'bin' / 'msdc'} {words}", user, cache)
-    torch_bytes = sum(
-        tree_bytes(path) for path in site.glob("torch*") if path.name.split("-")[0] in ("torch", "torchgen")
-    )
+        run(f"{folder / 'bin' / 'msdc'} {words}", user, folder / "cache")
+    parts = [path for path in site.glob("torch*") if path.name.split("-")[0] in ("torch", "torchgen")]
+    torch = sum(map(tree_bytes, parts))
     shutil.rmtree(folder)
-    print(
-        f"{kind.extra or 'base'}: {size / 1e6:.0f} MB, {packages} packages, {len(kind.commands)} commands", flush=True
-    )
-    return {
-        "extra": kind.extra,
-        "bytes": size,
-        "packages": packages,
-        "torch_bytes": torch_bytes,
-        "commands": list(kind.commands),
-    }
+    return {"extra": kind.extra, "bytes": size, "packages": packages, "torch_bytes": torch,
+            "commands": list(kind.commands)}  # fmt: skip
 
 
-def page(found: list[dict[str, object]], wheel_bytes: int) -> str:
+def page(found: Sequence[dict[str, Any]], wheel_bytes: int) -> str:
     """The tables of the page."""
-    rows = []
+    rows, commands = [], []
     for row in found:
         name = f"`msdc[{row['extra']}]`" if row["extra"] else "`msdc`"
-        size, torch = int(str(row["bytes"])), int(str(row["torch_bytes"]))
-        rows.append((name, f"{size / 1e6:.0f}", f"{torch / 1e6:.0f}" if torch else "", row["packages"]))
-    commands = [(f"`msdc[{row['extra']}]`" if row["extra"] else "`msdc`", f"`msdc {words}`")
-                for row in found for words in row["commands"]]  # type: ignore[attr-defined]  # fmt: skip
+        torch = f"{row['torch_bytes'] / 1e6:.0f}" if row["torch_bytes"] else ""
+        rows.append((name, f"{row['bytes'] / 1e6:.0f}", torch, row["packages"]))
+        commands += [(name, f"`msdc {words}`") for words in row["commands"]]
     return (
         f"Megabytes (10^6 bytes) of site-packages after `pip install`, without pip itself; the wheel of msdc, "
         f"{wheel_bytes / 1e6:.1f} MB with the weights of msdc-mini, is part of each. torch is its CPU build.\n\n"
@@ -165,39 +144,26 @@ def page(found: list[dict[str, object]], wheel_bytes: int) -> str:
 
 def main() -> None:
     """Build the wheel, install each kind, write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_for(__doc__, "install")
     parser.add_argument("--torch-index", help="index of torch's CPU wheels")
     parser.add_argument("--only", help="comma-separated extras; base for none")
-    parser.add_argument("--keep", type=Path, help="JSON file to write the figures to, and to continue from")
-    add_write_option(parser, "install")
-    arguments = parser.parse_args()
-    wanted = arguments.only.split(",") if arguments.only else [kind.extra or "base" for kind in KINDS]
-    known: list[dict[str, object]] = []
-    if arguments.keep and arguments.keep.is_file():
-        known = json.loads(arguments.keep.read_text(encoding="utf-8"))
-    done = {row["extra"] for row in known}
+    parser.add_argument("--keep", type=Path, help="file of figures as JSON lines: rows found there are kept")
+    options = parser.parse_args()
+    rows = KeptRows(options.keep)
     with tempfile.TemporaryDirectory(prefix="msdc-install-") as temporary:
         work = Path(temporary)
         source = work / "source"
         run(["git", "checkout-index", "-a", f"--prefix={source}/"], ROOT)
         run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", work, source], work)
         (wheel,) = work.glob("*.whl")
-        chosen = [kind for kind in KINDS if (kind.extra or "base") in wanted and kind.extra not in done]
-        bundle = None
-        if any("bundle" in words.split() for kind in chosen for words in kind.commands):
-            bundle = work / "bundle"
-            run(
-                [sys.executable, "-P", "-m", "msdc.cli", "export", "msdc-mini", "--target", "linux", "-o", bundle], work
-            )
-        for kind in chosen:
-            known.append(install(kind, wheel, bundle, work, arguments.torch_index))
-            if arguments.keep:
-                arguments.keep.write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
-        text = page(known, wheel.stat().st_size)
-    print(text)
-    if arguments.write:
-        write_page(arguments.write, "What an installation takes", "msdc-mini, shipped", text,
-                   libraries=["torch", "onnxruntime", "executorch"])  # fmt: skip
+        bundle, _ = export("msdc-mini", target="linux", out=work / "bundle")
+        for kind in KINDS:
+            if not rows.has(extra=kind.extra) and (
+                not options.only or (kind.extra or "base") in options.only.split(",")
+            ):
+                rows.add(install(kind, wheel, bundle, work, options.torch_index))
+        text = page(rows, wheel.stat().st_size)
+    write_page(options.write, "What an installation takes", "msdc-mini, shipped", text, "torch onnxruntime executorch")
 
 
 if __name__ == "__main__":

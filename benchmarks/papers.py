@@ -11,8 +11,6 @@ anything: checkpoints are chosen on held-out pairs and STSb dev. The page is ren
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
 from pathlib import Path
@@ -20,19 +18,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from results_page import add_write_option, code_version, write_page
+from results_page import KeptRows, code_version, options_for, write_page
 from small_page import RowResult, page
-from small_sets import TestSet, read_sets
+from small_sets import TestSet, read_set
 from small_tables import TABLES, Row, Table
 
+from msdc.bench.accuracy.vectors import VectorStore
 from msdc.distill.catalog import load_recipe
 from msdc.distill.recipe import Recipe, Stage
 from msdc.distill.run import Run
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import MsdcError
 from msdc.files import read_json, write_json
-
-BENCH_THREADS = 1
 
 
 class TimedRun(Run):
@@ -49,22 +46,17 @@ class TimedRun(Run):
         return done
 
 
-def stage_times(run: Run) -> dict[str, float]:
-    """Processor seconds of each stage by name."""
-    files = {stage.name: run.folder.stage(n, stage).path / "cpu.json" for n, stage in enumerate(run.recipe.stages)}
-    return {name: float(read_json(file)["seconds"]) for name, file in files.items() if file.is_file()}
-
-
 def train(row: Row, recipe: Recipe, folder: Path, beside: Path) -> tuple[Encoder, dict[str, Any]]:
     """Train a row in `folder`, or continue; stages that a run in `beside` shares are taken from there."""
     others = sorted(path.parent for path in beside.glob("*/recipe.yaml") if path.parent != folder)
     run = TimedRun(recipe, folder, (folder / "recipe.yaml").is_file(), others)
     result = run.run()
+    files = {stage.name: run.folder.stage(n, stage).path / "cpu.json" for n, stage in enumerate(recipe.stages)}
     last = result.stages[recipe.stages[-1].name]
     facts = {
         "steps": {stage.name: stage.steps for stage in recipe.stages},
         "pairs": sum((stage.steps or 0) * stage.batch for stage in recipe.stages),
-        "cpu_seconds": stage_times(run),
+        "cpu_seconds": {name: float(read_json(file)["seconds"]) for name, file in files.items() if file.is_file()},
         "shares": {key.removeprefix("share_"): value for key, value in last.items() if key.startswith("share_")},
         "precision": run.precision,
         "dev": last.get("graded", last.get("heldout_accuracy")),
@@ -72,12 +64,9 @@ def train(row: Row, recipe: Recipe, folder: Path, beside: Path) -> tuple[Encoder
     return load_encoder(result.student), facts
 
 
-def score(encoder: Encoder, sets: list[TestSet], file: Path) -> dict[str, float]:
-    """Scores x 100 on each test set; the answers per item go to `file` for intervals."""
-    answers = {one.name: one.answers(encoder) for one in sets}
-    file.parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(file, **{name: values_N.astype(np.float32) for name, values_N in answers.items()})
-    return {one.name: one.score(answers[one.name]) for one in sets}
+def answers_file(work: Path, row: dict[str, Any]) -> Path:
+    """Where a row's answers on the test sets are, for intervals."""
+    return work / "answers" / f"{row['table']}-{row['row']}-{row['seed']}.npz"
 
 
 def run_row(table: Table, row: Row, seed: int, work: Path, data: Path, sets: list[TestSet]) -> dict[str, Any]:
@@ -89,71 +78,61 @@ def run_row(table: Table, row: Row, seed: int, work: Path, data: Path, sets: lis
     else:
         recipe = load_recipe(row.recipe, row.settings(table, work, data, seed), data)
         encoder, facts = train(row, recipe, folder / row.name, folder)
-    scores = score(encoder, sets, work / "answers" / f"{table.name}-{row.name}-{seed}.npz")
-    return {
+    store = VectorStore(encoder)
+    found = {one.name: one.score(store) for one in sets}
+    done = {
         "table": table.name,
         "row": row.name,
         "seed": seed,
-        "scores": scores,
-        "items": {one.name: len(one) for one in sets},
+        "scores": {name: score for name, (score, _) in found.items()},
         "notes": {one.name: one.note for one in sets},
         "minutes": round((time.monotonic() - began) / 60, 1),
         "cpu_minutes": round((time.process_time() - cpu) / 60, 2),
         "code": code_version(),
         **facts,
     }
+    file = answers_file(work, done)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(file, **{name: answers_N.astype(np.float32) for name, (_, answers_N) in found.items()})
+    return done
 
 
-def read_rows(work: Path) -> list[RowResult]:
+def with_answers(rows: KeptRows, work: Path) -> list[RowResult]:
     """The rows of WORK/rows.jsonl with their answers; of a row that was measured twice, the later one."""
-    file = work / "rows.jsonl"
-    found: dict[tuple[str, str, int], RowResult] = {}
-    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
-        raw = json.loads(line)
-        with np.load(work / "answers" / f"{raw['table']}-{raw['row']}-{raw['seed']}.npz") as stored:
-            answers = {name: stored[name].astype(np.float64) for name in stored.files}
-        found[raw["table"], raw["row"], raw["seed"]] = RowResult(raw, answers)
-    return list(found.values())
+    found = {(row["table"], row["row"], row["seed"]): row for row in rows}
+    results = []
+    for row in found.values():
+        with np.load(answers_file(work, row)) as stored:
+            results.append(RowResult(row, {name: stored[name].astype(np.float64) for name in stored.files}))
+    return results
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_for(__doc__, "papers")
     parser.add_argument("--data", type=Path, required=True, help="data folder (docs/guides/data.md)")
     parser.add_argument("--work", type=Path, default=Path("runs/papers"), help="folder of runs, rows and answers")
     parser.add_argument("--tables", default=",".join(table.name for table in TABLES), help="default: all")
-    parser.add_argument("--rows", help="names of rows of benchmarks/small_tables.py; default: all")
     parser.add_argument("--seeds", default="1,2,3", help="default: 1,2,3")
     parser.add_argument("--no-run", action="store_true", help="train nothing, render the page only")
-    add_write_option(parser, "papers")
     options = parser.parse_args()
-    wanted = options.tables.split(",")
-    chosen = None if options.rows is None else options.rows.split(",")
-    torch.set_num_threads(BENCH_THREADS)
-    options.work.mkdir(parents=True, exist_ok=True)
-    done = {one.key for one in read_rows(options.work)}
-    for seed in () if options.no_run else [int(part) for part in options.seeds.split(",")]:
-        for table in (table for table in TABLES if table.name in wanted):
-            rows = [row for row in table.rows if (table.name, row.name, seed) not in done and row.wants(seed)]
-            rows = [row for row in rows if chosen is None or row.name in chosen]
-            sets = read_sets(table.sets, options.data) if rows else []
-            for row in rows:
+    torch.set_num_threads(1)
+    kept = KeptRows(options.work / "rows.jsonl")
+    for seed in () if options.no_run else map(int, options.seeds.split(",")):
+        for table in (table for table in TABLES if table.name in options.tables.split(",")):
+            for row in (row for row in table.rows if seed <= row.seeds):
+                if kept.has(table=table.name, row=row.name, seed=seed):
+                    continue
                 print(f"{table.name}, {row.name}, seed {seed}", file=sys.stderr, flush=True)
+                sets = [read_set(name, options.data) for name in table.sets]
                 try:
-                    result = run_row(table, row, seed, options.work, options.data, sets)
+                    kept.add(run_row(table, row, seed, options.work, options.data, sets))
                 except MsdcError as error:
                     print(f"{table.name}, {row.name}, seed {seed}: {error}", file=sys.stderr, flush=True)
-                    continue
-                with open(options.work / "rows.jsonl", "a", encoding="utf-8") as handle:
-                    handle.write(json.dumps(result, ensure_ascii=False) + "\n")
-    results = read_rows(options.work)
+    results = with_answers(kept, options.work)
     measured = [table for table in TABLES if any(one.key[0] == table.name for one in results)]
-    gold = {one.name: one.gold_N for table in measured for one in read_sets(table.sets, options.data)}
-    text = page(measured, results, gold)
-    if options.write:
-        write_page(options.write, "The papers' tables at small size", "students taught in these runs", text,
-                   libraries=("torch", "transformers"))  # fmt: skip
-    else:
-        print(text)
+    gold = {name: read_set(name, options.data).gold_N for table in measured for name in table.sets}
+    write_page(options.write, "The papers' tables at small size", "students taught in these runs",
+               page(measured, results, gold), "torch transformers")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -11,8 +11,7 @@ Shapes: N items, R resamples.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from results_page import table as markdown
@@ -25,8 +24,7 @@ SEED = 0
 Gold = Mapping[str, np.ndarray | None]
 
 
-@dataclass(frozen=True)
-class RowResult:
+class RowResult(NamedTuple):
     """One line of rows.jsonl, and the row's answers by test set."""
 
     raw: dict[str, Any]
@@ -52,8 +50,7 @@ class RowResult:
         return np.mean(parts, axis=0)
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     """A number with its interval over items and its values by seed."""
 
     mean: float
@@ -94,21 +91,15 @@ def difference(
 def verdict(found: Estimate, published: float | None) -> str:
     """What can be said of an ordering; `published` is the paper's difference, where it has both rows."""
     inside = found.low <= 0 <= found.high
+    side = "above" if found.mean > 0 else "below"
     if len(found.by_seed) < 2 and not inside:
-        side = "above" if found.mean > 0 else "below"
         return f"{side} beyond the interval of the items, but in one seed only: not separated"
     if not found.separated:
         why = "the interval holds zero" if inside else "the seeds do not agree"
-        paper = "" if published is None else f" (the paper: {published:+.1f})"
-        return f"not separated, {why}{paper}"
-    side = "above" if found.mean > 0 else "below"
-    if published is None:
-        return f"separated, {side}; the paper has no such pair"
-    if published == 0:
-        return f"separated, {side}; equal in the paper"
-    if (published > 0) == (found.mean > 0):
-        return f"separated, {side}, as in the paper ({published:+.1f})"
-    return f"separated, {side}, against the paper ({published:+.1f})"
+        return f"not separated, {why}" + ("" if published is None else f" (the paper: {published:+.1f})")
+    if not published:
+        return f"separated, {side}; " + ("equal in the paper" if published == 0 else "the paper has no such pair")
+    return f"separated, {side}, {'as in' if published * found.mean > 0 else 'against'} the paper ({published:+.1f})"
 
 
 def _cell(found: Estimate) -> str:
@@ -116,24 +107,12 @@ def _cell(found: Estimate) -> str:
     return f"{found.mean:.1f} [{found.low:.1f}, {found.high:.1f}]{spread}"
 
 
-def _published(table: Table, first: str, second: str) -> float | None:
-    key = next(measure.paper for measure in table.measures if measure.paper)
-    mine, theirs = (table.row(name).paper(key) for name in (first, second))
-    return None if mine is None or theirs is None else mine - theirs
-
-
-def _mean_of(results: Sequence[RowResult], value: Any) -> float:
-    return float(np.mean([value(one.raw) for one in results]))
-
-
 def _scores(table: Table, by_row: Mapping[str, list[RowResult]], gold: Gold) -> str:
     heads = ["row", "seeds"]
     for measure in table.measures:
         heads += [f"paper: {measure.of}"] * bool(measure.paper) + [measure.name]
     lines = []
-    for row in table.rows:
-        if row.name not in by_row:
-            continue
+    for row in (row for row in table.rows if row.name in by_row):
         cells = [row.label, str(len(by_row[row.name]))]
         for measure in table.measures:
             if measure.paper:
@@ -147,22 +126,35 @@ def _scores(table: Table, by_row: Mapping[str, list[RowResult]], gold: Gold) -> 
 def _costs(table: Table, by_row: Mapping[str, list[RowResult]]) -> str:
     lines = []
     for row in table.rows:
-        results = [one for one in by_row.get(row.name, ()) if "steps" in one.raw]
-        if results:
-            raw = results[0].raw
-            last = list(raw["steps"])[-1]
-            cpu = [one.raw["cpu_seconds"][last] for one in results if last in one.raw["cpu_seconds"]]
-            shares = ", ".join(
-                f"{name} {100 * _mean_of(results, lambda r, name=name: r['shares'][name]):.1f} %"
-                for name in raw["shares"]
-            )
-            steps = " + ".join(str(count) for count in raw["steps"].values())
-            lines.append([
-                row.label, steps, f"{raw['pairs']:,}", f"{np.mean(cpu):.0f}" if cpu else "-",
-                f"{_mean_of(results, lambda r: r['cpu_minutes']):.1f}", shares,
-            ])  # fmt: skip
+        raws = [one.raw for one in by_row.get(row.name, ()) if "steps" in one.raw]
+        if not raws:
+            continue
+        steps, last = raws[0]["steps"], list(raws[0]["steps"])[-1]
+        cpu = [raw["cpu_seconds"][last] for raw in raws if last in raw["cpu_seconds"]]
+        shares = {name: 100 * np.mean([raw["shares"][name] for raw in raws]) for name in raws[0]["shares"]}
+        lines.append([
+            row.label, " + ".join(map(str, steps.values())), f"{raws[0]['pairs']:,}",
+            f"{np.mean(cpu):.0f}" if cpu else "-", f"{np.mean([raw['cpu_minutes'] for raw in raws]):.1f}",
+            ", ".join(f"{name} {share:.1f} %" for name, share in shares.items()),
+        ])  # fmt: skip
     heads = ["row", "steps by stage", "pairs seen", "CPU s, last stage", "CPU min, row", "loss shares, last stage"]
     return markdown(heads, lines)
+
+
+def _orderings(table: Table, by_row: Mapping[str, list[RowResult]], gold: Gold) -> str:
+    paper = next(measure.paper for measure in table.measures if measure.paper)
+    lines = []
+    for rows in (tuple(map(table.row, pair)) for pair in table.orderings):
+        found = difference(*(by_row.get(row.name, ()) for row in rows), table.measures[0], gold)
+        if found is not None:
+            mine, theirs = (row.paper(paper) for row in rows)
+            published = None if mine is None or theirs is None else mine - theirs
+            seeds = ", ".join(f"{value:+.1f}" for value in found.by_seed)
+            lines.append(
+                f"* **{rows[0].label}** against **{rows[1].label}**: {found.mean:+.1f} [{found.low:+.1f}, "
+                f"{found.high:+.1f}], by seed {seeds}: {verdict(found, published)}."
+            )
+    return "\n".join(lines)
 
 
 def _section(table: Table, results: Sequence[RowResult], gold: Gold) -> str:
@@ -170,46 +162,32 @@ def _section(table: Table, results: Sequence[RowResult], gold: Gold) -> str:
     for one in sorted(results, key=lambda one: one.key):
         by_row.setdefault(one.key[1], []).append(one)
     notes = results[0].raw["notes"]
-    main = table.measures[0]
-    lines = [f"## {table.title}", "", table.note, "", _scores(table, by_row, gold), ""]
-    lines.append("Test sets: " + "; ".join(f"{name}: {notes[name]}" for name in table.sets) + ".")
-    lines += ["", f"### Orderings, by {main.name}", ""]
-    for first, second in table.orderings:
-        found = difference(by_row.get(first, ()), by_row.get(second, ()), main, gold)
-        if found is not None:
-            seeds = ", ".join(f"{value:+.1f}" for value in found.by_seed)
-            lines.append(
-                f"* **{table.row(first).label}** against **{table.row(second).label}**: {found.mean:+.1f} "
-                f"[{found.low:+.1f}, {found.high:+.1f}], by seed {seeds}: "
-                f"{verdict(found, _published(table, first, second))}."
-            )
     absent = [row.label for row in table.rows if row.name not in by_row]
-    if absent:
-        lines += ["", f"Not measured: {', '.join(absent)}."]
-    lines += ["", "### Cost", "", _costs(table, by_row), ""]
-    return "\n".join(lines)
+    return "\n\n".join([
+        f"## {table.title}",
+        table.note,
+        _scores(table, by_row, gold),
+        "Test sets: " + "; ".join(f"{name}: {notes[name]}" for name in table.sets) + ".",
+        f"### Orderings, by {table.measures[0].name}",
+        _orderings(table, by_row, gold),
+        *([f"Not measured: {', '.join(absent)}."] if absent else []),
+        "### Cost",
+        _costs(table, by_row),
+    ])  # fmt: skip
 
 
 def page(tables: Sequence[Table], results: Sequence[RowResult], gold: Gold) -> str:
     """The page below its header, of the tables of which there are rows."""
-    trained = [one for one in results if "steps" in one.raw]
     code = sorted({one.raw["code"].partition(", with")[0] for one in results})
-    precision = sorted({one.raw["precision"] for one in trained})
-    minutes = sum(one.raw["minutes"] for one in results)
-    cpu = sum(one.raw["cpu_minutes"] for one in results)
-    lines = [
+    precision = sorted({one.raw["precision"] for one in results if "steps" in one.raw})
+    minutes, cpu = (sum(one.raw[key] for one in results) for key in ("minutes", "cpu_minutes"))
+    return "\n\n".join([
         f"{len(results)} rows, trained by {'; '.join(code)} in {', '.join(precision)} on one thread: {cpu:.0f} minutes "
         f"of processor time, {minutes:.0f} by the clock of a busy machine. The smallest of students after a few "
         "hundred steps: compare orders, not the papers' figures, which are of other data, sizes and test sets.",
-        "",
         "A cell is the mean over seeds, in brackets the 95 % bootstrap interval over the test items, then the least "
         "and the largest score of a seed. An ordering is called separated only if the interval of the paired "
         "difference leaves out zero and every seed has the same sign; otherwise nothing is claimed. Test sets were "
         "scored once per finished student and chose nothing; checkpoints were chosen on held-out pairs and STSb dev.",
-        "",
-    ]
-    for table in tables:
-        mine = [one for one in results if one.key[0] == table.name]
-        if mine:
-            lines.append(_section(table, mine, gold))
-    return "\n".join(lines)
+        *(_section(table, [one for one in results if one.key[0] == table.name], gold) for table in tables),
+    ])  # fmt: skip

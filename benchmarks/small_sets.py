@@ -1,22 +1,21 @@
-"""Test sets of benchmarks/papers.py: what a finished student is scored on, once, and never chosen by.
-
-Shapes: N items of a set, M candidates of a retrieval pool.
-"""
+"""Test sets of benchmarks/papers.py: what a finished student is scored on, once, and never chosen by."""
 
 from __future__ import annotations
 
 import functools
-import gzip
 import unicodedata
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from msdc.bench.accuracy.neighbours import gold_ranks
-from msdc.encoders.encoder import Encoder
-from msdc.scores import cosine_rows, spearman, unit_rows
-from msdc.text.scored_pairs import ScoredPairs, read_pairs
+from msdc.bench.accuracy.parallel import Parallel
+from msdc.bench.accuracy.retrieval import RETRIEVAL as RETRIEVAL_TASK
+from msdc.bench.accuracy.similarity import STS
+from msdc.bench.accuracy.task import Settings, Task
+from msdc.bench.accuracy.vectors import VectorStore
+from msdc.text.scored_pairs import read_pairs
+from msdc.text.text_files import iterate_lines
 
 ANY_SCORE = (-np.inf, np.inf)
 QUERIES = 2000  # of the paper's sentence retrieval
@@ -35,74 +34,20 @@ RETRIEVAL = {"XSR en-de": ("opus-tatoeba-test/opus-tatoeba-test.en-de.tsv.gz", F
 LEARNED = ("tatoeba/tatoeba.en-de.tsv.gz", "multi30k/multi30k.en-de.tsv.gz")
 
 
-@dataclass(frozen=True)
-class GradedSet:
-    """Pairs with gold scores: the answers are cosines, the score Spearman x 100."""
+class TestSet(NamedTuple):
+    """A task and what it scores; retrieval has no gold scores, since an answer is right or wrong by itself."""
 
     name: str
-    pairs: ScoredPairs
+    note: str
+    task: Task
+    content: Any
+    gold_N: np.ndarray | None = None
 
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    @property
-    def gold_N(self) -> np.ndarray | None:
-        """Gold scores."""
-        return self.pairs.gold_N
-
-    @property
-    def note(self) -> str:
-        """What the set is."""
-        return f"Spearman x 100, {len(self)} pairs"
-
-    def answers(self, encoder: Encoder) -> np.ndarray:
-        """Cosine per pair [N]."""
-        texts = list(dict.fromkeys(self.pairs.texts()))
-        place = {text: number for number, text in enumerate(texts)}
-        vectors_UD = encoder.encode(texts)
-        sides = ([place[text] for text in side] for side in (self.pairs.first, self.pairs.second))
-        first, second = (vectors_UD[rows] for rows in sides)
-        return cosine_rows(first, second)
-
-    def score(self, answers_N: np.ndarray) -> float:
-        """Spearman x 100; of a collapsed student zero."""
-        return 0.0 if np.ptp(answers_N) == 0 else spearman(answers_N, self.pairs.gold_N)
-
-
-@dataclass(frozen=True)
-class RetrievalSet:
-    """Queries, each with one translation among M candidates: the answer is 1 where it is the nearest."""
-
-    name: str
-    queries: list[str]
-    candidates: list[str]
-
-    def __len__(self) -> int:
-        return len(self.queries)
-
-    @property
-    def gold_N(self) -> np.ndarray | None:
-        """None: the answers are right or wrong by themselves."""
-        return None
-
-    @property
-    def note(self) -> str:
-        """What the set is."""
-        return f"P@1, {len(self)} queries, {len(self.candidates)} candidates"
-
-    def answers(self, encoder: Encoder) -> np.ndarray:
-        """1 / the number of candidates that share the first place with the right one, else 0 [N]."""
-        queries_ND = unit_rows(encoder.encode(self.queries))
-        candidates_MD = unit_rows(encoder.encode(self.candidates))
-        above_N, level_N = gold_ranks(queries_ND, candidates_MD, np.arange(len(self)), threads=1)
-        return np.where(above_N == 0, 1.0 / (1 + level_N), 0.0)
-
-    def score(self, answers_N: np.ndarray) -> float:
-        """P@1 x 100."""
-        return 100.0 * float(answers_N.mean())
-
-
-TestSet = GradedSet | RetrievalSet
+    def score(self, store: VectorStore) -> tuple[float, np.ndarray]:
+        """Spearman or P@1 x 100, and the answers: cosine of each pair, or 1 where the translation is the nearest."""
+        found = self.task.score(store, self.content, Settings(resamples=0, queries=QUERIES, threads=1))
+        assert found.items is not None
+        return float(found.scores[self.task.main]), found.items.values_N
 
 
 def plain(text: str) -> str:
@@ -112,10 +57,9 @@ def plain(text: str) -> str:
 
 
 def read_columns(path: Path) -> list[tuple[str, str]]:
-    """The first two columns of a gzipped table."""
-    with gzip.open(path, "rt", encoding="utf-8") as handle:
-        rows = (line.rstrip("\r\n").split("\t") for line in handle)
-        return [(row[0], row[1]) for row in rows if len(row) >= 2]
+    """The first two columns of a table."""
+    rows = (line.split("\t") for _, line in iterate_lines(path))
+    return [(row[0], row[1]) for row in rows if len(row) >= 2]
 
 
 def unseen_pairs(rows: list[tuple[str, str]], learned: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -133,23 +77,19 @@ def unseen_pairs(rows: list[tuple[str, str]], learned: list[tuple[str, str]]) ->
 
 
 @functools.cache
-def _retrieval_rows(data: Path, file: str) -> list[tuple[str, str]]:
-    learned = [row for name in LEARNED for row in read_columns(data / name)]
-    return unseen_pairs(read_columns(data / file), learned)
-
-
-@functools.cache
-def _read_set(name: str, data: Path) -> TestSet:
+def read_set(name: str, data: Path) -> TestSet:
+    """A test set by name, from the data folder."""
     if name in RETRIEVAL:
         file, turned = RETRIEVAL[name]
-        rows = _retrieval_rows(data, file)
-        rows = [(second, first) for first, second in rows] if turned else rows
-        return RetrievalSet(name, [first for first, _ in rows[:QUERIES]], [second for _, second in rows])
+        learned = [row for part in LEARNED for row in read_columns(data / part)]
+        queries, answers = map(list, zip(*unseen_pairs(read_columns(data / file), learned), strict=True))
+        if turned:
+            queries, answers = answers, queries
+        asked = queries[:QUERIES]
+        pairs = Parallel(name, {"query": asked, "answer": answers[:QUERIES]}, list(range(1, len(asked) + 1)), [])
+        note = f"P@1, {len(asked)} queries, {len(answers)} candidates"
+        return TestSet(name, note, RETRIEVAL_TASK, (pairs, answers[QUERIES:]))
     file, limit = GRADED[name]
     pairs = read_pairs(data / file, name, ANY_SCORE, skip_bad=True)
-    return GradedSet(name, pairs if limit is None else pairs.spread(limit))
-
-
-def read_sets(names: tuple[str, ...], data: Path) -> list[TestSet]:
-    """The test sets by name, from the data folder."""
-    return [_read_set(name, data) for name in names]
+    pairs = pairs if limit is None else pairs.spread(limit)
+    return TestSet(name, f"Spearman x 100, {len(pairs)} pairs", STS, pairs, pairs.gold_N)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from results_page import KeptRows
 from safetensors.torch import load_file, save_file
 
 from msdc.compress.student.stock import to_student, write_stock
@@ -44,18 +45,12 @@ class Row:
     seeds: int = 9
     published: bool = True
 
-    def wants(self, seed: int) -> bool:
-        """Whether the row is run with this seed."""
-        return seed <= self.seeds
-
     def paper(self, key: str) -> float | None:
         """The paper's figure of the row, as the recipe's variant states it."""
         base, _, chosen = self.recipe.partition(":")
-        variants = variants_of(base) if base else {}
-        figures: dict[str, float] = {}
-        for part in filter(None, chosen.split("+")):
-            figures |= variants[part].paper
-        return figures.get(key) if self.published else None
+        figures = [variants_of(base)[part].paper for part in chosen.split("+") if part] if base else []
+        found = [one[key] for one in figures if key in one]
+        return found[-1] if found and self.published else None
 
     def settings(self, table: Table, work: Path, data: Path, seed: int) -> tuple[str, ...]:
         """Overrides of the recipe, common ones first."""
@@ -177,26 +172,16 @@ def msd_settings(work: Path, data: Path) -> Settings:
     }
 
 
-def stage_seconds(work: Path, row: str, stage: str) -> float:
-    """Processor seconds of a stage of an MSD row with the first seed, which was measured before."""
-    lines = (work / "rows.jsonl").read_text(encoding="utf-8").splitlines()
-    found = [one for one in map(json.loads, lines) if (one["table"], one["row"], one["seed"]) == ("msd", row, 1)]
-    return float(found[-1]["cpu_seconds"][stage])
-
-
 def equal_time(work: Path) -> Settings:
     """As many more steps of stages 3 and 4 for the unit applied once as make up its shorter steps.
 
     Measured with the first seed in the last stage, in which both rows find the teacher's vectors in the cache.
     """
-    share = stage_seconds(work, "ours", "contrast") / stage_seconds(work, "no-recurrence", "contrast")
-    steps = math.ceil(120 * max(1.0, share))
-    return {
-        "stages.teach-student.steps": steps,
-        "stages.teach-student.evaluate_every": steps,
-        "stages.contrast.steps": steps,
-        "stages.contrast.evaluate_every": steps,
-    }
+    rows = {row["row"]: row for row in KeptRows(work / "rows.jsonl") if (row["table"], row["seed"]) == ("msd", 1)}
+    once, ours = (float(rows[name]["cpu_seconds"]["contrast"]) for name in ("no-recurrence", "ours"))
+    steps = math.ceil(120 * max(1.0, ours / once))
+    keys = ("steps", "evaluate_every")
+    return {f"stages.{stage}.{key}": steps for stage in ("teach-student", "contrast") for key in keys}
 
 
 SINGLE = {"stages.contrast.steps": 300, "stages.contrast.evaluate_every": 300}
@@ -242,25 +227,30 @@ MSD = Table(
 # --- DistilCSE: a [CLS] + MLP teacher made here ------------------------------------------------------------------
 
 
+def write_bare(folder: Path, tokenizer: Path, config: Path, state: dict[str, Any], **changes: Any) -> Path:
+    """A transformer as a bare folder, without modules.json: weights, config.json and tokenizer files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in TOKENIZER_FILES:
+        if (tokenizer / name).is_file():
+            shutil.copyfile(tokenizer / name, folder / name)
+    save_file(state, str(folder / "model.safetensors"), metadata={"format": "pt"})
+    write_json(folder / "config.json", read_json(config / "config.json") | changes)
+    return folder
+
+
 def bare_folder(folder: Path, layers: tuple[int, ...] | None = None) -> Path:
-    """The published teacher's transformer as a bare folder: without modules.json; of `layers` without its pooler."""
+    """The published teacher's transformer as a bare folder; of `layers` without its pooler."""
     if (folder / "config.json").is_file():
         return folder
     source = locate_model(TEACHER)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in TOKENIZER_FILES:
-        if (source / name).is_file():
-            shutil.copyfile(source / name, folder / name)
-    config, state = read_json(source / "config.json"), load_file(source / "model.safetensors")
-    if layers is not None:
-        body = {name: value for name, value in state.items() if not name.startswith(("encoder.layer.", "pooler."))}
-        for new, old in enumerate(layers):
-            start = f"encoder.layer.{old}."
-            body |= {f"encoder.layer.{new}.{k.removeprefix(start)}": v for k, v in state.items() if k.startswith(start)}
-        config, state = config | {"num_hidden_layers": len(layers)}, body
-    save_file(state, str(folder / "model.safetensors"), metadata={"format": "pt"})
-    write_json(folder / "config.json", config)
-    return folder
+    state = load_file(source / "model.safetensors")
+    if layers is None:
+        return write_bare(folder, source, source, state)
+    body = {name: value for name, value in state.items() if not name.startswith(("encoder.layer.", "pooler."))}
+    for new, old in enumerate(layers):
+        start = f"encoder.layer.{old}."
+        body |= {f"encoder.layer.{new}.{k.removeprefix(start)}": v for k, v in state.items() if k.startswith(start)}
+    return write_bare(folder, source, source, body, num_hidden_layers=len(layers))
 
 
 def cls_teacher(work: Path, data: Path) -> Path:
@@ -284,13 +274,7 @@ def cls_teacher(work: Path, data: Path) -> Path:
     state = {name: value for name, value in state.items() if not name.startswith("pooler.")}
     dense = load_file(stock / "2_Dense" / "model.safetensors")
     state |= {f"mlp.dense.{name.removeprefix('linear.')}": value for name, value in dense.items()}
-    folder.mkdir()
-    for name in TOKENIZER_FILES:
-        if (start / name).is_file():
-            shutil.copyfile(start / name, folder / name)
-    save_file(state, str(folder / "model.safetensors"), metadata={"format": "pt"})
-    write_json(folder / "config.json", read_json(stock / "config.json"))
-    return folder
+    return write_bare(folder, start, stock, state)
 
 
 def distilcse_settings(work: Path, data: Path) -> Settings:

@@ -12,24 +12,22 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
-import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from results_page import add_write_option, plot_by_bytes, table, write_page
+from results_page import options_for, plot_by_bytes, table, write_page
 
+from msdc.bench import evaluate
 from msdc.encoders.folder import locate_model
 from msdc.errors import InputError
 from msdc.export.manifest import read_manifest
-from msdc.files import write_text
+from msdc.files import read_json, write_json, write_text
 
-TASKS = "sts17,stsb,stsb-cross,flores,tatoeba"
-LANGUAGES = "en,de,es,fr,it,nl,tr,ar"
+TASKS = ("sts17", "stsb", "stsb-cross", "flores", "tatoeba")
+LANGUAGES = ("en", "de", "es", "fr", "it", "nl", "tr", "ar")
 SCORES = {
     "STS2017 en-en": ("sts17/en-en",), "es-es": ("sts17/es-es",), "es-en": ("sts17/en-es",), "STSb": ("stsb",),
     "STSb en-de": ("stsb-cross/en-de",), "en-es": ("stsb-cross/en-es",),
@@ -43,13 +41,12 @@ LEGEND = (
 )
 
 
-@dataclass
-class Part:
-    """One table: what its students are, and name and model of each."""
+class Part(NamedTuple):
+    """One table: its title, then what its students are, and the students."""
 
     title: str
-    note: str = ""
-    students: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[str]
+    students: list[tuple[str, str]]
 
 
 class AddPart(argparse.Action):
@@ -60,17 +57,17 @@ class AddPart(argparse.Action):
     ) -> None:
         """Begin a part, or add to the last one."""
         parts: list[Part] = namespace.parts
+        name, equals, model = values.partition("=")
         if option_string == "--part":
-            parts.append(Part(values))
+            parts.append(Part(values, [], []))
         elif not parts:
             parser.error(f"{option_string} stands behind a --part")
         elif option_string == "--note":
-            parts[-1].note = values
-        else:
-            name, equals, model = values.partition("=")
-            if not equals:
-                parser.error(f"--student {values}: NAME=MODEL")
+            parts[-1].notes.append(values)
+        elif equals:
             parts[-1].students.append((name, model))
+        else:
+            parser.error(f"--student {values}: NAME=MODEL")
 
 
 def identity(folder: Path) -> str:
@@ -82,32 +79,23 @@ def identity(folder: Path) -> str:
     return found.hexdigest()
 
 
-def program_bytes(folder: Path) -> tuple[int, int] | None:
-    """Bytes of a bundle's ExecuTorch program and of its tokenizer; None of a folder of weights."""
-    try:
-        part = read_manifest(folder).part("executorch")
-    except InputError:
-        return None
-    return sum((folder / name).stat().st_size for name in part.files()), (folder / "tokenizer.model").stat().st_size
-
-
 def measure(model: str, data: Path, work: Path) -> dict[str, Any]:
-    """Scores by task name, and bytes of a bundle; measured once per model."""
+    """Scores by task name, and bytes of a bundle's program and tokenizer; measured once per model."""
     folder = locate_model(model)
     kept = work / f"{identity(folder)[:24]}.json"
     if kept.is_file():
-        return json.loads(kept.read_text(encoding="utf-8"))
-    size = program_bytes(folder)
-    command = [sys.executable, "-m", "msdc.cli", "evaluate", str(folder), "--tasks", TASKS, "--languages", LANGUAGES]
-    command += ["--data", str(data), "--resamples", "0", "--threads", "1", "--json", "--quiet"]
-    command += ["--runtime", "executorch"] if size else []
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=False, encoding="utf-8")
-    if done.returncode:
-        raise SystemExit(done.returncode)
-    results = json.loads(done.stdout)["results"]
-    row = {"bytes": size, "scores": {result["name"]: result[result["main"]] for result in results}}
+        return read_json(kept)
+    try:
+        part = read_manifest(folder).part("executorch")
+    except InputError:
+        size, runtime = None, None
+    else:
+        program = sum((folder / name).stat().st_size for name in part.files())
+        size, runtime = (program, (folder / "tokenizer.model").stat().st_size), "executorch"
+    found = evaluate(folder, TASKS, runtime=runtime, data=data, languages=LANGUAGES, resamples=0, threads=1)
+    row = {"bytes": size, "scores": {one.name: one.value for one in found.results}}
     work.mkdir(parents=True, exist_ok=True)
-    write_text(kept, json.dumps(row))
+    write_json(kept, row)
     return row
 
 
@@ -120,25 +108,23 @@ def cells(row: dict[str, Any]) -> Iterator[str]:
 
 def main() -> None:
     """Measure what is new and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_for(__doc__, "students")
     parser.add_argument("--data", type=Path, required=True, help="the data folder")
     parser.add_argument("--work", type=Path, required=True, help="scores are kept here")
     parser.add_argument("--part", action=AddPart, dest="parts", default=[], metavar="TITLE")
     parser.add_argument("--note", action=AddPart, dest="parts", metavar="TEXT")
     parser.add_argument("--student", action=AddPart, dest="parts", metavar="NAME=MODEL")
-    add_write_option(parser, "students")
     options = parser.parse_args()
     text, bundles = [LEGEND], []
     for part in options.parts:
         rows = []
         for name, model in part.students:
             row = measure(model, options.data, options.work)
-            print(name, *cells(row), flush=True)
+            print(name, *cells(row), file=sys.stderr, flush=True)
             rows.append((name, *cells(row)))
             if row["bytes"] and name not in [known for known, _ in bundles]:
                 bundles.append((name, row))
-        text += [f"## {part.title}", *([part.note] if part.note else [])]
-        text.append(table(("student", "program", "tokenizer", *SCORES), rows))
+        text += [f"## {part.title}", *part.notes, table(("student", "program", "tokenizer", *SCORES), rows)]
     if options.write:
         image = options.write.parent.parent / "images" / "students.svg"
         sets = [name for names in SCORES.values() for name in names if name.startswith("sts")]
@@ -146,8 +132,8 @@ def main() -> None:
                   for name, row in bundles]  # fmt: skip
         write_text(image, plot_by_bytes(points, "Spearman x 100, mean of six sets"))
         text.append(f"![Spearman x 100 by bytes](../images/{image.name})")
-        write_page(options.write, "Students side by side", "as named in the tables", "\n\n".join(text),
-                   libraries=("torch", "executorch", "numpy"))  # fmt: skip
+    write_page(options.write, "Students side by side", "as named in the tables", "\n\n".join(text),
+               "torch executorch numpy")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -10,18 +10,15 @@ stored. Rows are kept in WORK/rows.jsonl: a later call goes on with what is miss
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from development_sets import DevelopmentSets
-from results_page import add_write_option, plot_by_bytes, table, write_page
+from results_page import KeptRows, options_for, plot_by_bytes, table, write_page
 from scipy import sparse
 
 from msdc.bench.report.charts import pareto_line
@@ -61,8 +58,7 @@ LEGEND = (
 )
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(NamedTuple):
     """One student: pieces (and word parts), links per piece, base rows (0: all used), bottleneck, precision."""
 
     pieces: str
@@ -86,25 +82,13 @@ class Sweep:
         self.teacher = load_named(recipe.teacher)
         self.sets = DevelopmentSets(data, rows=PAIRS)
         work.mkdir(parents=True, exist_ok=True)
-        self.file = work / "rows.jsonl"
+        self.rows = KeptRows(work / "rows.jsonl")
 
     def scores(self, student: Student, tokenizer: PieceTokenizer) -> dict[str, float]:
         """The three means."""
         encoder = Encoder(student.eval(), tokenizer, 64, "untaught")
         precision = resolve_precision("auto", torch.device("cpu"))
         return self.sets.scores(lambda texts: encoder.encode(texts, precision=precision))
-
-    def rows(self) -> dict[str, dict[str, Any]]:
-        """What was measured, by key."""
-        if not self.file.is_file():
-            return {}
-        return {row["key"]: row for row in map(json.loads, self.file.read_text(encoding="utf-8").splitlines())}
-
-    def add(self, key: str, row: dict[str, Any]) -> None:
-        """Keep a measured row."""
-        with self.file.open("a", encoding="utf-8") as handle:
-            handle.write(json.dumps({"key": key, **row}) + "\n")
-        print(key, row, flush=True)
 
     @cached_property
     def text(self) -> list[Any]:
@@ -137,15 +121,13 @@ class Sweep:
     def measure(self, cut: Cut) -> None:
         """One student, and the assistant of its vocabulary where that is missing."""
         tokenizer, score, frequency = self.transplant(cut.pieces)
-        size = tokenizer.path.stat().st_size
-        known = self.rows()
-        if (key := f"{cut.pieces}") not in known:
+        facts = {"vocabulary": cut.pieces, "pieces": tokenizer.size}
+        if not self.rows.has(key=cut.pieces):
             assistant = with_table(self.teacher, tokenizer, 128, score, 5)
-            self.add(key, {"vocabulary": cut.pieces, "pieces": tokenizer.size, **self.scores(assistant, tokenizer)})
-        if (key := repr(cut)) in known:
+            self.rows.add({"key": cut.pieces, **facts, **self.scores(assistant, tokenizer)})
+        if self.rows.has(key=repr(cut)):
             return
-        base = cut.base_rows or None
-        assistant = with_table(self.teacher, tokenizer, 128, score, cut.links, base, frequency)
+        assistant = with_table(self.teacher, tokenizer, 128, score, cut.links, cut.base_rows or None, frequency)
         student = shrink(
             assistant, layers=[0, 4, 5], repeats=1, bottleneck=cut.bottleneck, frequency_V=torch.from_numpy(frequency)
         )
@@ -153,19 +135,9 @@ class Sweep:
         rounded = {name: torch.from_numpy(part.dequantize()) for name, part in integers(student, plan).items()}
         student.load_state_dict(rounded, strict=False)
         program = size_plan("student", student.config).bytes[cut.precision]["executorch"]
-        numbers = {
-            "vocabulary": cut.pieces,
-            "pieces": tokenizer.size,
-            "base_rows": student.config.base_rows,
-            "program": program,
-            "tokenizer": size,
-        }
-        self.add(key, {**vars(cut), **numbers, **self.scores(student, tokenizer)})
-
-
-def students(rows: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of students, by bytes."""
-    return sorted((row for row in rows.values() if "program" in row), key=lambda row: row["program"] + row["tokenizer"])
+        facts |= {"base_rows": student.config.base_rows, "program": program,
+                  "tokenizer": tokenizer.path.stat().st_size}  # fmt: skip
+        self.rows.add({"key": repr(cut), **cut._asdict(), **facts, **self.scores(student, tokenizer)})
 
 
 def total_mb(row: dict[str, Any]) -> float:
@@ -185,54 +157,47 @@ def name(row: dict[str, Any]) -> str:
     return f"{pieces_of(row)} pieces, {table}, {row['precision']}"
 
 
-def body(rows: dict[str, dict[str, Any]], plots: Sequence[str]) -> Iterator[str]:
-    """The page."""
+def body(whole: Sequence[dict[str, Any]], students: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The page's tables: assistants by pieces, students by bytes."""
+    scores = ("within", "across", "flores")
     yield LEGEND
     yield "## Assistants\n\nSix layers, full rows (each a sum of five of the teacher's), float: what the words allow."
-    whole = sorted((row for row in rows.values() if "program" not in row), key=lambda row: row["pieces"])
-    yield table(
-        ("pieces", "within", "across", "FLORES dev"),
-        [(pieces_of(row), *(f"{row[key]:.1f}" for key in ("within", "across", "flores"))) for row in whole],
-    )
+    rows = [(pieces_of(row), *(f"{row[key]:.1f}" for key in scores)) for row in whole]
+    yield table(("pieces", "within", "across", "FLORES dev"), rows)
     yield "## Students by bytes\n\nMarked: no other is smaller and at least as good across."
-    found = students(rows)
-    best = set(pareto_line([(total_mb(row), row["across"]) for row in found]))
+    best = set(pareto_line([(total_mb(row), row["across"]) for row in students]))
     yield table(
         ("pieces", "links", "base rows", "bottleneck", "precision", "program", "tokenizer", "MB in all", "within",
          "across", "FLORES dev", ""),
         [(pieces_of(row), row["links"], f"{row['base_rows']:,}", row["bottleneck"], row["precision"],
-          f"{row['program']:,}", f"{row['tokenizer']:,}", f"{total_mb(row):.2f}", f"{row['within']:.1f}",
-          f"{row['across']:.1f}", f"{row['flores']:.1f}", "x" if i in best else "") for i, row in enumerate(found)],
+          f"{row['program']:,}", f"{row['tokenizer']:,}", f"{total_mb(row):.2f}",
+          *(f"{row[key]:.1f}" for key in scores), "x" if i in best else "") for i, row in enumerate(students)],
     )  # fmt: skip
-    yield from plots
 
 
 def main() -> None:
     """Measure what is missing and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_for(__doc__, "vocabulary")
     parser.add_argument("--data", type=Path, required=True, help="the data folder")
     parser.add_argument("--work", type=Path, required=True, help="vocabularies, links and rows are kept here")
     parser.add_argument("--recipe", default="msdc-mini", help="whose text, teacher and seed (default: msdc-mini)")
     parser.add_argument("--students", nargs="*", default=list(DEFAULT), metavar="PIECES,LINKS,BASE,WIDTH,PRECISION")
-    add_write_option(parser, "vocabulary")
     options = parser.parse_args()
     torch.set_num_threads(1)
     sweep = Sweep(load_recipe(options.recipe, data=options.data), options.data, options.work)
     for text in options.students:
         sweep.measure(Cut.parse(text))
-    rows = sweep.rows()
-    if options.write:
-        plots = []
-        for measure, title in (
-            ("across", "Spearman x 100, across languages"),
-            ("flores", "FLORES dev, accuracy x 100"),
-        ):
-            image = options.write.parent.parent / "images" / f"vocabulary-{measure}.svg"
-            points = [(total_mb(row), row[measure], name(row), f"{pieces_of(row)} pieces") for row in students(rows)]
+    whole = sorted((row for row in sweep.rows if "program" not in row), key=lambda row: row["pieces"])
+    students = sorted((row for row in sweep.rows if "program" in row), key=total_mb)
+    parts = list(body(whole, students))
+    for key, title in (("across", "Spearman x 100, across languages"), ("flores", "FLORES dev, accuracy x 100")):
+        if options.write:
+            image = options.write.parent.parent / "images" / f"vocabulary-{key}.svg"
+            points = [(total_mb(row), row[key], name(row), f"{pieces_of(row)} pieces") for row in students]
             write_text(image, plot_by_bytes(points, title))
-            plots.append(f"![{title}, by bytes](../images/{image.name})")
-        write_page(options.write, "Vocabularies by bytes, before training", f"none; {options.recipe}'s text",
-                   "\n\n".join(body(rows, plots)), libraries=("torch", "sentencepiece", "scipy"))  # fmt: skip
+            parts.append(f"![{title}, by bytes](../images/{image.name})")
+    write_page(options.write, "Vocabularies by bytes, before training", f"none; {options.recipe}'s text",
+               "\n\n".join(parts), "torch sentencepiece scipy")  # fmt: skip
 
 
 if __name__ == "__main__":
