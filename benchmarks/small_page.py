@@ -44,7 +44,7 @@ class RowResult(NamedTuple):
         parts = []
         for name in measure.sets:
             gold_N = gold[name]
-            items = Items("mean" if gold_N is None else "correlation", self.answers[name], gold_N)
+            items = Items(self.answers[name], gold_N)
             # A student that gives every pair of a resample the same cosine ranks nothing.
             parts.append(np.nan_to_num(resampled_scores([items], RESAMPLES, SEED)[0]))
         return np.mean(parts, axis=0)

@@ -1,9 +1,9 @@
 """Memory as the kernel counts it: parsed right, and moving as allocations do."""
 
+import json
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 from msdc.bench.devices.python_worker import read_memory
@@ -25,12 +25,18 @@ def test_fields_and_units(tmp_path):
 
 @pytest.mark.parametrize("by_psutil", [False, True])
 def test_a_touched_array_is_anonymous_memory(tmp_path, by_psutil):
-    before = read_memory(*[tmp_path] * by_psutil)
-    block = np.ones(64 * 2**20 // 8)
-    after = read_memory(*[tmp_path] * by_psutil)
-    assert after.anon_mib - before.anon_mib == pytest.approx(64, abs=4) and block[0] == 1
-    assert by_psutil or abs(after.file_mib - before.file_mib) < 4
-    assert (after.pss_mib is None) == by_psutil and after.vmhwm_mib >= after.anon_mib
+    """In a process of its own: what earlier tests have freed must not move the figures."""
+    code = (
+        "import sys, json, numpy as np; from pathlib import Path; from msdc.bench.devices.python_worker import *\n"
+        "place = [Path(word) for word in sys.argv[1:]]; before = read_memory(*place)\n"
+        "block = np.ones(64 * 2**20 // 8); after = read_memory(*place)\n"
+        "print(json.dumps([before.model_dump(), after.model_dump()]))"
+    )
+    command = [sys.executable, "-c", code, *[str(tmp_path)] * by_psutil]
+    before, after = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert after["anon_mib"] - before["anon_mib"] == pytest.approx(64, abs=4)
+    assert by_psutil or abs(after["file_mib"] - before["file_mib"]) < 4
+    assert (after["pss_mib"] is None) == by_psutil and after["vmhwm_mib"] >= after["anon_mib"]
 
 
 def test_the_peak_starts_again():
