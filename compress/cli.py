@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 import msdc
+from msdc import compress
 from msdc.commands import quiet_option
 from msdc.tables import Column, Table, megabytes, to_text
 
@@ -54,10 +55,8 @@ def plan(budget: str | None, runtime: str, show_all: bool, as_json: bool, **opti
 
     MODEL is a shipped name, a folder or a hub id; --shape needs no model at all.
     """
-    from msdc.compress import plan, plan_budget
-
     if budget is None:
-        sizes = plan(**options)
+        sizes = compress.plan(**options)
         if as_json:
             click.echo(sizes.model_dump_json(indent=2))
             return
@@ -70,7 +69,7 @@ def plan(budget: str | None, runtime: str, show_all: bool, as_json: bool, **opti
         rows = [(name, *map(megabytes, row.values())) for name, row in sizes.bytes.items()]
         _table("predicted bytes, MB", ["precision", *sizes.bytes["fp32"]], rows)
         return
-    found = plan_budget(budget, runtime=runtime, **options)
+    found = compress.plan_budget(budget, runtime=runtime, **options)
     shown = [row for row in found if show_all or row.pareto]
     if as_json:
         click.echo(json.dumps([row.model_dump() for row in shown], indent=2))
@@ -105,9 +104,7 @@ def plan(budget: str | None, runtime: str, show_all: bool, as_json: bool, **opti
 @quiet_option
 def vocabulary(languages: str, as_json: bool, **options: Any) -> None:
     """Remove unused pieces and table rows, and verify that nothing else changed."""
-    from msdc.compress import trim
-
-    report = trim(languages=[code.strip() for code in languages.split(",") if code.strip()], **options)
+    report = compress.trim(languages=[code.strip() for code in languages.split(",") if code.strip()], **options)
     if as_json:
         click.echo(report.model_dump_json(indent=2))
         return
@@ -140,13 +137,11 @@ def vocabulary(languages: str, as_json: bool, **options: Any) -> None:
 @quiet_option
 def student(layers: str | None, as_json: bool, **options: Any) -> None:
     """Cut a student out of any encoder: layers of the recurring unit, and a bottleneck from the SVD of its table."""
-    from msdc.compress import cut_student
-
     try:
         picked = None if layers is None else [int(index) for index in layers.split(",")]
     except ValueError:
         raise click.BadParameter(f"{layers!r} is not a list of numbers such as 0,2,5", param_hint="--layers") from None
-    report = cut_student(layers=picked, **options)
+    report = compress.cut_student(layers=picked, **options)
     if as_json:
         click.echo(report.model_dump_json(indent=2))
         return
@@ -172,9 +167,7 @@ def student(layers: str | None, as_json: bool, **options: Any) -> None:
 @quiet_option
 def code(as_json: bool, **options: Any) -> None:
     """Code a model's token table: each row becomes a weighted sum of a few rows of a small base table."""
-    from msdc.compress import code_table
-
-    report = code_table(**options)
+    report = compress.code_table(**options)
     if as_json:
         click.echo(report.model_dump_json(indent=2))
         return
@@ -201,9 +194,7 @@ def code(as_json: bool, **options: Any) -> None:
 @quiet_option
 def quantize(as_json: bool, **options: Any) -> None:
     """Store a model as integers and scales, and report what each weight cost."""
-    from msdc.compress import quantize
-
-    report = quantize(**options)
+    report = compress.quantize(**options)
     if as_json:
         click.echo(report.model_dump_json(indent=2))
         return
