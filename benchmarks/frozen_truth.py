@@ -3,6 +3,8 @@
     python benchmarks/frozen_truth.py --data DATA -o before.json
     python benchmarks/frozen_truth.py --data DATA -o after.json --compare before.json
 
+benchmarks/frozen_truth.json holds the values of one machine (named in it); on another one measure before and after.
+
 Everything goes through the command line and the stable Python interface, so the same script measures both sides of a
 rewrite. Hashes and scores repeat exactly on one machine; they may differ between processors, so both sides run on the
 same one. Exit code 1 if a value changed. Not here: the bit-equality of a resumed run (tests/distill/test_resume.py) and
@@ -20,6 +22,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from msdc.machine import read_machine
 
 FEW_STEPS = ("teach-assistant", "align-bottleneck", "teach-student", "contrast")
 TEXTS = ("Where is the station?", "Wo ist der Bahnhof?")
@@ -105,7 +109,7 @@ def measure(work: Path, data: Path, emulator: bool) -> dict[str, Any]:
     if emulator:
         device = ("--device", "emulator:a76", "--runs", "2", "--warmup", "1", "--json", "-")
         outputs["bench emulator"] = msdc("bench", mini, "--lengths", "8,32", *device)
-        truth["thousand instructions"] = instructions(json.loads(outputs["bench emulator"]))
+        truth["million instructions"] = instructions(json.loads(outputs["bench emulator"]))
 
     texts = work / "texts.tsv"
     texts.write_text("\n".join("\t".join(TEXTS) for _ in range(8)) + "\n", encoding="utf-8")
@@ -128,15 +132,14 @@ def measure(work: Path, data: Path, emulator: bool) -> dict[str, Any]:
     truth["small"] = sha256(small / "model.safetensors")
     truth["int8"] = sha256(work / "int8" / "model.safetensors")
     truth["json"] = {verb: shape(json.loads(text)) for verb, text in outputs.items()}
+    truth["machine"] = read_machine().cpu
     return truth
 
 
-def instructions(result: dict[str, Any]) -> dict[str, int]:
-    """Fewest thousands of instructions per inference, by runtime and length; the emulated clock wavers below that."""
+def instructions(result: dict[str, Any]) -> dict[str, float]:
+    """Fewest millions of instructions per inference, by runtime and length; the emulated clock wavers below that."""
     return {
-        f"{run['artifact']['runtime']} {row['length']}": round(
-            min(row.get("samples") or row["samples_instructions"]) / 1000
-        )
+        f"{run['artifact']['runtime']} {row['length']}": round(min(row["samples"]) / 1e6, 1)
         for run in result["runs"]
         for row in run["latency"]
     }
