@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
-import re
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 import click
 
 import msdc
-from msdc.encoders.folder import bare_names, is_reserved
 from msdc.errors import InputError
-from msdc.progress import be_quiet, say
+from msdc.progress import be_quiet
 
 Command = TypeVar("Command", bound=Callable[..., object])
 DEFAULT_MODEL = "msdc-mini"
@@ -58,43 +53,6 @@ encode_options = _together(
 def runtime_option(command: Command) -> Command:
     """--runtime: one of the registry above this package."""
     return click.option("--runtime", type=click.Choice(msdc.RUNTIMES.names()), help="Runtime of a bundle.")(command)
-
-
-def _names_a_model(word: str) -> bool:
-    """Whether the first word of a command line is a model: a known name, a folder, a path, or like a hub id."""
-    path = Path(word)
-    if is_reserved(word) or word.startswith(("./", "../", "~")):
-        return True
-    hub_id = re.fullmatch(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", word)
-    return not re.search(r"\s", word) and (path.is_dir() or path.is_absolute() or hub_id is not None)
-
-
-def model_and_texts(words: Sequence[str]) -> tuple[str, list[str]]:
-    """The model and the texts of `[MODEL] [TEXT]...`: the first word is the model if it names one."""
-    texts, model = list(words), DEFAULT_MODEL
-    if texts and _names_a_model(texts[0]):
-        model = texts.pop(0)
-    elif texts:
-        word = texts[0]
-        near = difflib.get_close_matches(word.lower(), [name.lower() for name in bare_names()], n=1, cutoff=0.75)
-        if near and not re.search(r"\s", word):
-            raise InputError(
-                f"{word}: no model of this name; did you mean {near[0]!r}? As a text it goes after a model: "
-                f"{DEFAULT_MODEL} {word} ..."
-            )
-        say(f"model: {DEFAULT_MODEL} (another one goes before the texts)")
-    for text in texts:
-        if len(text) < 256 and not re.search(r"\s", text) and Path(text).is_file():
-            raise InputError(
-                f"{text}: this is a file; -i {text} reads its lines (a text of this name goes through standard input)"
-            )
-    return model, require_utf8(texts, "TEXT")
-
-
-def require_piped() -> None:
-    """Refuse to wait for texts that nobody pipes."""
-    if sys.stdin.isatty():
-        raise click.UsageError("give at least one TEXT, a file with -i, or pipe texts, one per line")
 
 
 def require_utf8(texts: Sequence[str], what: str) -> list[str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import json
-from collections.abc import Callable, Iterator
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -11,8 +14,9 @@ from typing import Any, BinaryIO
 import click
 import numpy as np
 
-from msdc.commands import encode_options, json_option, model_and_texts, quiet_option, require_piped, runtime_option
+from msdc.commands import DEFAULT_MODEL, encode_options, json_option, quiet_option, require_utf8, runtime_option
 from msdc.encoders.encoder import SentenceEncoder, open_model
+from msdc.encoders.folder import bare_names, is_reserved
 from msdc.errors import InputError
 from msdc.extras import require
 from msdc.files import atomic_path, refuse_existing
@@ -22,6 +26,43 @@ from msdc.text.tabular import iterate_texts, stdin_texts
 
 CHUNK = 4096  # texts held at a time
 Blocks = Iterator[tuple[list[str], np.ndarray]]
+
+
+def _names_a_model(word: str) -> bool:
+    """Whether the first word of a command line is a model: a known name, a folder, a path, or like a hub id."""
+    path = Path(word)
+    if is_reserved(word) or word.startswith(("./", "../", "~")):
+        return True
+    hub_id = re.fullmatch(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", word)
+    return not re.search(r"\s", word) and (path.is_dir() or path.is_absolute() or hub_id is not None)
+
+
+def model_and_texts(words: Sequence[str]) -> tuple[str, list[str]]:
+    """The model and the texts of `[MODEL] [TEXT]...`: the first word is the model if it names one."""
+    texts, model = list(words), DEFAULT_MODEL
+    if texts and _names_a_model(texts[0]):
+        model = texts.pop(0)
+    elif texts:
+        word = texts[0]
+        near = difflib.get_close_matches(word.lower(), [name.lower() for name in bare_names()], n=1, cutoff=0.75)
+        if near and not re.search(r"\s", word):
+            raise InputError(
+                f"{word}: no model of this name; did you mean {near[0]!r}? As a text it goes after a model: "
+                f"{DEFAULT_MODEL} {word} ..."
+            )
+        say(f"model: {DEFAULT_MODEL} (another one goes before the texts)")
+    for text in texts:
+        if len(text) < 256 and not re.search(r"\s", text) and Path(text).is_file():
+            raise InputError(
+                f"{text}: this is a file; -i {text} reads its lines (a text of this name goes through standard input)"
+            )
+    return model, require_utf8(texts, "TEXT")
+
+
+def require_piped() -> None:
+    """Refuse to wait for texts that nobody pipes."""
+    if sys.stdin.isatty():
+        raise click.UsageError("give at least one TEXT, a file with -i, or pipe texts, one per line")
 
 
 def _write_npy(file: BinaryIO, blocks: Blocks, width: int) -> int:
