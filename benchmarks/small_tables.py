@@ -99,7 +99,6 @@ class Table:
 
 # --- LXS: generative and sentence losses, from scratch ------------------------------------------------------------
 
-ALIGN = {"name": "sentence_alignment", "weight": 2.0, "options": {"reduction": "mean"}}
 SIM = {"name": "sentence_similarity", "weight": 2.0, "options": {"reduction": "rows"}}
 
 

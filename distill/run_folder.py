@@ -37,8 +37,6 @@ from msdc.progress import say
 INDEPENDENT = {"name", "about", "paper", "differs", "report", "student", "stages", "data_sources", "licenses",
                "stock_twin"}  # fmt: skip
 METRICS_FILE = "metrics.jsonl"
-# Columns of time and memory in it, which no two runs share.
-CLOCKS = ("seconds", "steps_per_second", "minutes_per_10000_steps", "peak_mib")
 
 
 class Metrics:

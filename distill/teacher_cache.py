@@ -170,6 +170,7 @@ class OutputStore:
         with disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         self._parts: list[_Part] = []
+        self._starts = np.zeros(0, np.int64)  # first row of each part
         self._names: set[str] = set()
         self._rows = 0
         self._recent: dict[int, int] = {}
@@ -191,6 +192,7 @@ class OutputStore:
             if path.name not in self._names:
                 self._names.add(path.name)
                 self._open(path)
+        self._starts = np.array([part.start for part in self._parts], np.int64)
 
     def _open(self, path: Path) -> None:
         try:
@@ -237,7 +239,7 @@ class OutputStore:
                 return rows
 
     def _part_of(self, rows: np.ndarray) -> np.ndarray:
-        return np.searchsorted([part.start for part in self._parts], rows, side="right") - 1
+        return np.searchsorted(self._starts, rows, side="right") - 1
 
     def _check(self, part: _Part) -> bool:
         """Compare a part's vectors with their hash, once; a damaged part is deleted and its rows are forgotten."""

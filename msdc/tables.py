@@ -129,12 +129,12 @@ def aligned(values: Sequence[float | None], digits: int = 3, most: int = 4) -> l
 
 def megabytes(count: float | None) -> str:
     """Bytes in MB (10^6) with two decimals, the unit of app stores and download limits."""
-    return NONE if count is None else fixed(count / 1e6, 2)
+    return millions(count)
 
 
-def millions(count: float | None) -> str:
-    """A count in millions with two decimals."""
-    return NONE if count is None else fixed(count / 1e6, 2)
+def millions(count: float | None, decimals: int = 2) -> str:
+    """A count in millions."""
+    return NONE if count is None else fixed(count / 1e6, decimals)
 
 
 def percent(value: float | None, decimals: int = 1) -> str:

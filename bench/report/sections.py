@@ -47,10 +47,6 @@ WEB, ANDROID = "web page", "Android app, arm64"
 EVIDENCE = 2.0
 
 
-def _millions(count: float | None) -> str:
-    return NONE if count is None else fixed(count / MEGA, 3)
-
-
 def tiles(data: Data) -> list[Tile]:
     """Smallest program, fastest median, best accuracy of an artifact, lowest parity."""
     found = []
@@ -196,7 +192,7 @@ def devices(data: Data) -> Section | None:
         (f"{median}, ms", lambda run: number(data.latency(run))),
         ("load, ms", lambda run: number(run.load)),
     ]
-    counts: list[Figures] = [(f"{median}, million instructions", lambda run: _millions(data.latency(run)))]
+    counts: list[Figures] = [(f"{median}, million instructions", lambda run: millions(data.latency(run), 3))]
     tables = (
         _by_place("Measured in time", data.timed, timed + common),
         _by_place("Counted in instructions", data.counted, counts + common),
@@ -434,9 +430,9 @@ def counted(data: Data) -> Section | None:
     for run, style in data.counted:
         for name, count in (("load", run.load), ("first run", run.first)):
             if count is not None:
-                rows.append((style.name, name, _millions(count), NONE, NONE, "1"))
+                rows.append((style.name, name, millions(count, 3), NONE, NONE, "1"))
         for name, t in [*((f"{t.length} tokens", t) for t in run.latency), *_from_text(run)]:
-            counts = map(_millions, (t.p50, t.minimum, max(t.samples)))
+            counts = (millions(value, 3) for value in (t.p50, t.minimum, max(t.samples)))
             rows.append((style.name, name, *counts, str(len(t.samples))))
     series = [
         (style, [(t.length, t.p50 / MEGA, t.p90 / MEGA) for t in run.latency if t.length is not None])
