@@ -35,7 +35,11 @@ from msdc.distill.training.progress import TRACKERS
     "--dry-run", "dry", is_flag=True, help="Check the recipe, count rows and steps, try a few steps; train nothing."
 )
 @click.option(
-    "--sweep", "over", metavar="KEY=A,B,C", help="One run per value; table=N or variant=A,B for rows of a paper."
+    "--sweep",
+    "over",
+    multiple=True,
+    metavar="KEY=A,B,C",
+    help="One run per value (table=N or variant=A,B: rows of a paper); repeat it for every combination.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @quiet_option
@@ -49,7 +53,7 @@ def command(
     extendable: bool,
     list_recipes: bool,
     dry: bool,
-    over: str | None,
+    over: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Train a student with RECIPE: a file or the name of a shipped recipe; RECIPE:VARIANT for a row of its paper.
@@ -65,9 +69,9 @@ def command(
         return
     if recipe is None:
         raise click.UsageError("name a RECIPE, or pass --list to see the shipped ones")
-    if dry and over is not None:
+    if dry and over:
         raise click.UsageError("--dry-run is for one recipe: name a point of the sweep")
-    if over is not None:
+    if over:
         from msdc.distill.sweep import sweep
 
         # Loaded by name: reports are written on the floor above, which imports this one.

@@ -105,6 +105,7 @@ class Corpus(Strict):
     # Of a table: the text, the pair (source, target), the triple, or for nli (label, premise, hypothesis); numbers from
     # 1, or names.
     columns: tuple[int | str, ...] = ()
+    scale: tuple[float, float] | None = None  # scored: lowest and highest similarity; None: 0 and 5
     subset: str | None = None  # hub: the configuration of the data set
     tokenized: bool = False  # tokenized text: blanks before punctuation are removed
     # text: languages to translate it into, word by word, with the dictionary of the parallel corpora
@@ -132,6 +133,8 @@ class Corpus(Strict):
             raise ValueError("tokenized and word_by_word require `kind: text`")
         if self.subset is not None and self.hub is None:
             raise ValueError("subset is the configuration of a hub data set: it requires hub")
+        if self.scale is not None and (self.kind != "scored" or not self.scale[0] < self.scale[1]):
+            raise ValueError("scale requires `kind: scored`, and is [lowest, highest] similarity, such as [0, 1]")
         if self.recombine and not self.word_by_word:
             raise ValueError("recombine requires word_by_word")
         return self

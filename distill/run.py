@@ -38,7 +38,7 @@ from msdc.distill.training import parallel
 from msdc.distill.training.checkpoint import checkpoints, step_of
 from msdc.distill.training.progress import StageProgress, Trackers, require_trackers
 from msdc.distill.training.trainer import Trainer
-from msdc.distill.training.validation import Validator, read_graded
+from msdc.distill.training.validation import Validator, read_graded, scored_heldout
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import InputError
 from msdc.files import sha256_file, staged_folder, write_json, write_text
@@ -248,7 +248,10 @@ class Run:
         both_sides = (stage.guide or "").split(".")[0] == "assistant"
         keep_end = self.extendable and number == len(self.recipe.stages) - 1
         feed = BatchFeed(stage, reading, learner.tokenizer, self.recipe.seed, cached, both_sides, prompt)
-        validator = Validator(stream.heldout_rows(), graded, task.guide, stage.choose, task.project_for_mse())
+        rows = stream.heldout_rows()
+        if not graded:
+            graded, rows = scored_heldout(rows, self.recipe.corpora_of(stage))
+        validator = Validator(rows, graded, task.guide, stage.choose, task.project_for_mse())
         trainer = Trainer(
             task, stage, feed, validator, folder.checkpoints, steps,
             precision=self.precision, device=self.device, keep_end=keep_end,

@@ -1,7 +1,7 @@
 """A recipe run otherwise than once: in several settings, with one table of results, or not at all (a dry run).
 
 Points of a sweep come from `table=5` (all variants of a paper's table), `variant=one,two`, or `KEY=a,b,c` (the keys of
-`--set`). Stages that two points share are trained once (msdc.distill.run_folder). A sweep that was stopped continues
+`--set`), or from every combination of several of them. Stages that two points share are trained once (msdc.distill.run_folder). A sweep that was stopped continues
 where it stopped. It writes table.json and table.md; `msdc report SWEEP_FOLDER` draws them.
 
 A dry run tells what a run would do, from a few steps of every stage on a sample of the text: the same models,
@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -93,12 +94,13 @@ def table_of(sweep: SweepTable) -> Table:
     measured = list(dict.fromkeys(key for row in sweep.rows for key in row.ours))
     columns = [(key, kind) for key in measured for kind in ("paper", "ours") if kind == "ours" or key in published]
     columns += [(key, "paper") for key in published if key not in measured]
+    named = any(row.row for row in sweep.rows)
     rows = []
     for row in sweep.rows:
         figures = {"paper": row.paper, "ours": row.ours}
         cells = [fixed(figures[kind][key], 1) if key in figures[kind] else "" for key, kind in columns]
-        rows.append((row.label, row.row, *cells, fixed(row.seconds, 0)))
-    heads = (Column("setting", align="left"), Column("the paper's row", align="left"))
+        rows.append((row.label, *([row.row] if named else []), *cells, fixed(row.seconds, 0)))
+    heads = (Column("setting", align="left"), *([Column("the paper's row", align="left")] if named else []))
     numbers = tuple(Column(f"{key}, {kind}") for key, kind in columns)
     return Table(f"{sweep.recipe}, {sweep.sweep}", (*heads, *numbers, Column("seconds")), tuple(rows), NOTE)
 
@@ -106,27 +108,44 @@ def table_of(sweep: SweepTable) -> Table:
 # --- a sweep ----------------------------------------------------------------------------------------------------------
 
 
-def points(recipe: str, over: str, overrides: Sequence[str] = (), data: str | Path | None = None) -> dict[str, Recipe]:
-    """The recipes of a sweep by label."""
+def points(
+    recipe: str, over: str | Sequence[str], overrides: Sequence[str] = (), data: str | Path | None = None
+) -> dict[str, Recipe]:
+    """The recipes of a sweep by label: every combination of the values of its axes."""
+    axes = [over] if isinstance(over, str) else list(over)
+    keys = [axis.partition("=")[0] for axis in axes]
+    if twice := next((key for key in keys if key != "variant" and keys.count(key) > 1), None):
+        raise InputError(f"--sweep names {twice} twice; give all its values at once: {twice}=VALUE,VALUE")
+    found = {}
+    for combination in product(*(_axis(recipe, axis) for axis in axes)):
+        changes = [value for value in combination if "=" in value]
+        name = recipe
+        for variant in (value for value in combination if "=" not in value):
+            name += f"+{variant}" if ":" in name else f":{variant}"
+        found[" ".join(combination)] = load_recipe(name, (*overrides, *changes), data)
+    return found
+
+
+def _axis(recipe: str, over: str) -> list[str]:
+    """The points of one axis: names of variants, or changes `KEY=VALUE`."""
     key, _, value = over.partition("=")
     values = [part.strip() for part in value.split(",") if part.strip()]
     if not values:
         raise InputError(f"--sweep {over!r}: expected table=NUMBER, variant=NAME,NAME or KEY=VALUE,VALUE")
-    if key not in ("table", "variant"):
-        return {f"{key}={one}": load_recipe(recipe, (*overrides, f"{key}={one}"), data) for one in values}
-    if key == "table":
-        variants = variants_of(recipe)
-        values = [name for name, variant in variants.items() if set(values) & set(variant.tables)]
-        if not values:
-            tables = sorted({table for variant in variants.values() for table in variant.tables})
-            raise InputError(f"{recipe} has no variants of table {value}; it has tables {', '.join(tables)}")
-    join = "+" if ":" in recipe else ":"
-    return {name: load_recipe(f"{recipe}{join}{name}", overrides, data) for name in values}
+    if key == "variant":
+        return values
+    if key != "table":
+        return [f"{key}={one}" for one in values]
+    variants = variants_of(recipe)
+    if names := [name for name, variant in variants.items() if set(values) & set(variant.tables)]:
+        return names
+    tables = sorted({table for variant in variants.values() for table in variant.tables})
+    raise InputError(f"{recipe} has no variants of table {value}; it has tables {', '.join(tables)}")
 
 
 def sweep(
     recipe: str,
-    over: str,
+    over: str | Sequence[str],
     output: str | Path | None = None,
     *,
     overrides: Sequence[str] = (),
@@ -137,7 +156,7 @@ def sweep(
 
     Args:
         recipe: a name or file, as of `distill`.
-        over: the points: `table=5`, `variant=one,two`, or `KEY=a,b,c`.
+        over: the points: `table=5`, `variant=one,two`, or `KEY=a,b,c`; of several, every combination.
         output: the folder; None: runs/NAME-sweep.
         overrides: changes of all points, as of `--set`.
         data: the folder that `{data}` in the recipe stands for.
@@ -163,7 +182,8 @@ def sweep(
         rank = run.rank
     if rank == 0:
         rows = tuple(_row(label, recipes[label], folders[label]) for label in recipes)
-        table = SweepTable(recipe=recipe, sweep=over, rows=rows)
+        axes = over if isinstance(over, str) else " x ".join(over)
+        table = SweepTable(recipe=recipe, sweep=axes, rows=rows)
         write_json(folder / TABLE_FILE, table.model_dump(mode="json"))
         shown = table_of(table)
         write_text(folder / "table.md", f"# {escape_line(shown.caption)}\n\n{to_markdown(shown)}\n\n{shown.note}\n")
@@ -183,7 +203,7 @@ def _row(label: str, recipe: Recipe, folder: Path) -> SweepRow:
         "cross": [report[name] for name, (one, two) in pairs.items() if one != two],
         "avg": list(report.values()),
         "dev": [done["graded"]] if "graded" in done else [],
-        "accuracy": [done["heldout_accuracy"]],
+        "accuracy": [done["heldout_accuracy"]] if "heldout_accuracy" in done else [],
         "mse x 1000": [1000 * done["heldout_mse"]] if "heldout_mse" in done else [],
     }
     metrics = [row for row in Metrics(folder / METRICS_FILE).rows() if row.get("stage") == last.name]
@@ -191,7 +211,7 @@ def _row(label: str, recipe: Recipe, folder: Path) -> SweepRow:
     curve = tuple(
         CurvePoint(
             x=row["step"] if last.steps else row["step"] / steps * last.epochs,
-            score=row["evaluation"].get("graded", row["evaluation"]["heldout_accuracy"]),
+            score=row["evaluation"].get("graded", row["evaluation"].get("heldout_accuracy", 0.0)),
         )
         for row in metrics
         if "evaluation" in row

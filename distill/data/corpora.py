@@ -254,15 +254,27 @@ def read_dictionary(path: Path, corpus: Corpus, language: str | None) -> list[So
 
 
 def read_scored(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
-    """Pairs with gold similarities 0 .. 5 in any layout of msdc.text.scored_pairs, scaled to 0 .. 1, for regression."""
+    """Pairs with gold similarities in any layout of msdc.text.scored_pairs, for regression.
+
+    Similarities of the corpus' `scale` (0 .. 5) become 0 .. 1. A file that has none above 1 must say its scale.
+    """
     refuse_test_set(path, "be trained on; name the training part")
+    low, high = corpus.scale or GOLD_RANGE
+    pairs = read_pairs(path, limits=(low, high))
+    least, most = float(pairs.gold_N.min()), float(pairs.gold_N.max())
+    if corpus.scale is None and most <= 1:
+        raise InputError(
+            f"{path}: no score is above {most:g}: set `scale: [0, 1]` if 1 means equal, or `scale: [0, 5]` if all of "
+            "these pairs are as different as that"
+        )
 
     def entries() -> Iterator[Row]:
-        pairs = read_pairs(path)
-        for first, second, gold in zip(pairs.first, pairs.second, pairs.gold_N.tolist(), strict=True):
-            yield Row(first, second, corpus.source, label=gold / GOLD_RANGE[1])
+        for first, second, label in zip(pairs.first, pairs.second, labels, strict=True):
+            yield Row(first, second, corpus.source, label=label)
 
-    return [Source(str(path), corpus.source, text_bytes(path), corpus, entries, "scored")]
+    labels = ((pairs.gold_N - low) / (high - low)).tolist()
+    form = f"pairs with scores {least:g} to {most:g}, of {low:g} to {high:g}"
+    return [Source(str(path), corpus.source, text_bytes(path), corpus, entries, form)]
 
 
 def _nli_class(cell: object) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from msdc.distill.data import Row
 from msdc.distill.data.corpora import refuse_test_set
+from msdc.distill.recipe import Corpus
 from msdc.distill.teacher_cache import CachedTeacher
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
@@ -39,6 +40,24 @@ def read_graded(path: str, choosing: bool = True, limit: int | None = None) -> S
     if len(pairs) < 2:
         raise InputError(f"{path}: one graded pair, at least two are required")
     return pairs if limit is None else pairs.spread(limit)
+
+
+def scored_heldout(
+    heldout: dict[str, list[Row]], corpora: Sequence[Corpus]
+) -> tuple[list[ScoredPairs], dict[str, list[Row]]]:
+    """Held-out rows of scored corpora as one graded set, and the other rows by language.
+
+    Nearest neighbours say nothing about pairs that are alike to a degree; their correlation with the scores does.
+    """
+    scored = [row for rows in heldout.values() for row in rows if corpora[row.domain].kind == "scored"]
+    if len({row.label for row in scored}) < 2:
+        return [], heldout
+    gold_N = np.array([row.label for row in scored])
+    numbers = list(range(1, len(scored) + 1))
+    first, second = [row.source for row in scored], [row.target for row in scored]
+    pairs = ScoredPairs("heldout", first, second, gold_N, ["heldout"] * len(scored), numbers, [])
+    others = {code: [row for row in rows if corpora[row.domain].kind != "scored"] for code, rows in heldout.items()}
+    return [pairs], {code: rows for code, rows in others.items() if rows}
 
 
 @dataclass
@@ -89,7 +108,7 @@ def chosen_by(choose: str, width: int, error: float | None, accuracy: float | No
 
     `error` is the mean squared error per number of vectors of `width`; what was not measured is None.
     """
-    if choose == "heldout":
+    if choose == "heldout" and (error is not None or accuracy is not None):
         graded = None
     if error is not None and (choose != "graded" or graded is None):
         distance = 100.0 * float(np.sqrt(error * width))

@@ -94,13 +94,27 @@ def test_points_of_a_sweep(recipe_file, tmp_path):
     assert [r.student.bottleneck for r in widths.values()] == [4, None]
     assert [s.name for s in points(str(recipe_file), "variant=short")["short"].stages] == ["one", "two"]
     assert points("msd:small", "table=5", ("seed=7",), tmp_path)["bool"].seed == 7
+    both = points(str(recipe_file), ("student.bottleneck=4,8", "variant=short,hard", "seed=1,2"))
+    assert len(both) == 8 and both["student.bottleneck=8 short seed=2"].seed == 2
+    assert {(r.student.bottleneck, len(r.stages), r.seed) for r in both.values()} == {
+        (width, stages, seed) for width in (4, 8) for stages in (2, 4) for seed in (1, 2)
+    }
     for words, said in (
+        (("seed=1", "seed=2"), "names seed twice"),
         ("nothing", "expected table="),
         ("table=12", "no variants of table 12"),
         ("variant=x", "no variant"),
     ):
         with pytest.raises(InputError, match=said):
             points(str(recipe_file), words)
+
+
+def test_a_repeated_sweep_option_combines_its_values(recipe_file, monkeypatch, tmp_path):
+    taken = []
+    monkeypatch.setattr("msdc.distill.sweep.points", lambda recipe, over, *rest: taken.append(over) or {})
+    arguments = ["--sweep", "student.bottleneck=4,8", "--sweep", "seed=1,2", "-o", str(tmp_path)]
+    CliRunner().invoke(command, [str(recipe_file), *arguments])
+    assert taken == [("student.bottleneck=4,8", "seed=1,2")]
 
 
 def test_the_data_folder_is_an_argument_and_its_absence_is_one_line(monkeypatch, tmp_path):

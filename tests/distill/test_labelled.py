@@ -49,6 +49,30 @@ def test_labels_are_read_with_their_pairs(files):
     assert all(row.label is None for row in plain.read())
 
 
+def test_scores_of_another_scale_are_said(files):
+    """Scores of 0 to 1, as Sentence Transformers takes them, must not pass for the lowest fifth of 0 to 5."""
+    path = files / "unit.tsv"
+    path.write_text("score\tsentence1\tsentence2\n" + "".join(f"{i / 10}\tA {i}.\tB {i}.\n" for i in range(11)))
+    with pytest.raises(InputError, match=r"no score is above 1: set `scale: \[0, 1\]` if .* or `scale: \[0, 5\]`"):
+        open_corpora((Corpus(path=str(path), kind="scored"),))
+    (unit,) = open_corpora((Corpus(path=str(path), kind="scored", scale=(0, 1)),))
+    assert [row.label for row in unit.read()] == [i / 10 for i in range(11)] and "scores 0 to 1" in unit.form
+    (low,) = open_corpora((Corpus(path=str(path), kind="scored", scale=(0, 5)),))
+    assert [row.label for row in low.read()] == pytest.approx([i / 50 for i in range(11)])
+    for wrong in ({"kind": "text", "scale": (0, 1)}, {"kind": "scored", "scale": (1, 0)}):
+        with pytest.raises(ValueError, match="scale requires `kind: scored`"):
+            Corpus(path=str(path), **wrong)
+
+
+def test_the_held_out_figure_of_a_scored_corpus_is_its_correlation(files, tiny_teacher):
+    tree = sbert(files, tiny_teacher)
+    tree |= {"stages": tree["stages"][1:], "heldout": {"pairs": 20, "share": 0.3}}
+    tree["stages"][0]["choose"] = "heldout"
+    numbers = distill(tree, files / "run").stages["stsb"]
+    assert "heldout_accuracy" not in numbers and -100 <= numbers["graded"] <= 100
+    assert numbers["graded"] == numbers["spearman_heldout"] == numbers["choice"]
+
+
 def sbert(files, tiny_teacher, **stage) -> dict:
     common = {"guide": None, "steps": 12, "batch": 8, "max_length": 20, "learning_rate": 1e-3, "evaluate_every": 6}
     nli = {"name": "nli", "objective": "softmax_classification"} | common | stage
