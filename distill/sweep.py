@@ -1,8 +1,9 @@
 """A recipe run otherwise than once: in several settings, with one table of results, or not at all (a dry run).
 
 Points of a sweep come from `table=5` (all variants of a paper's table), `variant=one,two`, or `KEY=a,b,c` (the keys of
-`--set`), or from every combination of several of them. Stages that two points share are trained once (msdc.distill.run_folder). A sweep that was stopped continues
-where it stopped. It writes table.json and table.md; `msdc report SWEEP_FOLDER` draws them.
+`--set`), or from every combination of several of them. Stages that two points share are trained once
+(msdc.distill.run_folder). A sweep that was stopped continues where it stopped. It writes table.json and table.md;
+`msdc report SWEEP_FOLDER` draws them.
 
 A dry run tells what a run would do, from a few steps of every stage on a sample of the text: the same models,
 objectives and batch sizes, a small vocabulary, in a temporary folder. Time and memory are extrapolated from it.
