@@ -19,6 +19,7 @@ from msdc.export.manifest import Manifest, check_files, read_manifest
 from msdc.export.runtimes import RUNTIMES, Runner
 from msdc.export.signature import verify_signature
 from msdc.extras import named_extras
+from msdc.scores import require_finite
 from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, Tokenizer
 
 __all__ = ["Bundle", "load_bundle"]
@@ -74,9 +75,10 @@ class Bundle(SentenceEncoder):
 
         Raises:
             InputError: a row is empty, longer than `max_length`, or holds an id outside the vocabulary.
+            MsdcError: a vector holds NaN or infinity.
         """
         self._check(rows)
-        return run_rows(self.runner, rows, 0, self.manifest.width)[:, : self.width]
+        return require_finite(run_rows(self.runner, rows, 0, self.manifest.width), self.name)[:, : self.width]
 
     def _check(self, rows: Sequence[Sequence[int]]) -> None:
         for row in rows:

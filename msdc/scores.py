@@ -20,7 +20,7 @@ def unit_rows(vectors_ND: np.ndarray) -> np.ndarray:
 
 
 def require_finite(vectors_ND: np.ndarray, name: str) -> np.ndarray:
-    """`vectors_ND` unchanged."""
+    """`vectors_ND` unchanged; `MsdcError` where one holds NaN or infinity."""
     if not np.isfinite(vectors_ND).all():
         row = int(np.flatnonzero(~np.isfinite(vectors_ND).all(axis=1))[0])
         raise MsdcError(f"{name}: the vector of text {row + 1} holds NaN or infinity; the model is damaged")

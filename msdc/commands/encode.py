@@ -21,7 +21,7 @@ from msdc.errors import InputError
 from msdc.extras import require
 from msdc.files import atomic_path, refuse_existing
 from msdc.progress import say, track
-from msdc.scores import cosine_rows, require_finite
+from msdc.scores import cosine_rows
 from msdc.text.tabular import iterate_texts, stdin_texts
 
 CHUNK = 4096  # texts held at a time
@@ -91,7 +91,7 @@ def _write_jsonl(file: BinaryIO, blocks: Blocks, width: int) -> int:
     """One object per line: text and vector."""
     rows = 0
     for texts, vectors_ND in blocks:
-        file.writelines(line.encode("utf-8", "surrogatepass") + b"\n" for line in _objects(texts, vectors_ND))
+        file.writelines(line.encode() + b"\n" for line in _objects(texts, vectors_ND))
         rows += len(texts)
     return rows
 
@@ -120,7 +120,7 @@ WRITERS: dict[str, Callable[[BinaryIO, Blocks, int], int]] = {
 def encode_stream(model: SentenceEncoder, texts: Iterator[str]) -> Blocks:
     """Texts with their vectors, float32 [N, D], `CHUNK` texts at a time."""
     while block := list(islice(texts, CHUNK)):
-        yield block, require_finite(model.encode(block), model.name)
+        yield block, model.encode(block)
 
 
 def encode_to_file(model: SentenceEncoder, texts: Iterator[str], target: Path) -> int:
@@ -218,7 +218,7 @@ def compare(
     if len(lines) < 2:
         raise click.UsageError("compare needs at least two texts")
     opened = open_model(name, runtime, **encoding)
-    vectors_ND = require_finite(opened.encode(lines), opened.name)
+    vectors_ND = opened.encode(lines)
     cosines: list[float] = cosine_rows(vectors_ND[:1].repeat(len(lines) - 1, axis=0), vectors_ND[1:]).tolist()
     if as_json:
         answer = {"query": lines[0], "texts": lines[1:], "cosine": [round(cosine, 6) for cosine in cosines]}

@@ -27,7 +27,7 @@ from msdc.errors import InputError
 from msdc.extras import named_extras
 from msdc.files import read_json, sha256_file, staged_folder, user_cache, write_json
 from msdc.progress import say, track, warn
-from msdc.scores import require_finite, unit_rows
+from msdc.scores import unit_rows
 from msdc.text.tabular import iterate_texts
 from msdc.text.text_files import MAX_TEXT_BYTES
 from msdc.text.tokenizer import Reader, text_key
@@ -205,7 +205,7 @@ class Index:
         rows_ND = np.zeros((len(texts), self.model.width), np.float32)
         if read.any():
             found_ND = self.model.encode([text for text, known in zip(texts, read, strict=True) if known])
-            rows_ND[read] = unit_rows(require_finite(found_ND, self.model.name))
+            rows_ND[read] = unit_rows(found_ND)
         return rows_ND
 
     def search(self, query: str, top: int = 5, threshold: float | None = None) -> Found:
@@ -228,7 +228,7 @@ class Index:
             warn(f"the query {query!r} is mostly characters that {self.query_model.name} does not know")
             return Found(query, [], 0.0, 0.0)
         began = time.perf_counter()
-        query_1D = unit_rows(require_finite(self.query_model.encode([query]), self.query_model.name))
+        query_1D = unit_rows(self.query_model.encode([query]))
         encoded = time.perf_counter()
         cosines, rows = nearest(self._vectors_ND, query_1D[0], min(top, len(self._places)))
         done = time.perf_counter()

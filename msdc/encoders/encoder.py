@@ -33,6 +33,7 @@ from msdc.errors import InputError
 from msdc.extras import installed, named_extras, require
 from msdc.files import sha256_files
 from msdc.progress import track
+from msdc.scores import require_finite
 from msdc.text.tokenizer import Tokenizer, load_tokenizer, pack_by_length, pad, prompt_tokens, require_texts
 
 BATCH_TOKENS = 4096
@@ -92,8 +93,9 @@ class SentenceEncoder:
             precision: float32, or bfloat16 to run a float model under autocast.
 
         Raises:
-            InputError: `texts` is one string, or holds something that is not text; an unknown prompt; a width that the
-                model does not have; a precision that this model does not run in.
+            InputError: `texts` is one string, or holds something that is no text, or half of a surrogate pair; an
+                unknown prompt; a width that the model does not have; a precision that this model does not run in.
+            MsdcError: a vector holds NaN or infinity.
         """
         require_texts(texts)
         first = self.defaults.prompt(prompt, prompt_name)
@@ -101,7 +103,8 @@ class SentenceEncoder:
         rows = self.tokenize(with_prompt(first, texts))
         # Tokens of the prompt that pooling leaves out.
         skip = 0 if self.defaults.include_prompt else prompt_tokens(self.tokenizer, first, self.max_length)
-        return np.ascontiguousarray(self._vectors(rows, skip, batch_tokens, progress, precision)[:, :width])
+        vectors_ND = require_finite(self._vectors(rows, skip, batch_tokens, progress, precision), self.name)
+        return np.ascontiguousarray(vectors_ND[:, :width])
 
     def _fingerprint(self) -> str:
         raise NotImplementedError

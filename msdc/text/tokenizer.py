@@ -39,6 +39,7 @@ MAX_TOKENIZER_BYTES = 128 * 1024 * 1024
 # them, or pieces for single bytes, little or nothing is common to both, and every text counts as read.
 PROBES = ("\U00012000", "\U000103a0")
 MOST_UNKNOWN = 0.5
+UNTOKENIZED = "the tokenizer fails on a text"
 
 
 def require_texts(texts: Sequence[str]) -> None:
@@ -47,6 +48,12 @@ def require_texts(texts: Sequence[str]) -> None:
         raise InputError("encode takes a list of texts, not one string")
     if not all(isinstance(text, str) for text in texts):
         raise InputError("encode takes texts; a value in the list is not a string")
+    for number, text in enumerate(texts, 1):
+        if not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise InputError(f"text {number} holds half of a surrogate pair at position {error.start}") from error
 
 
 class Tokenizer(Protocol):
@@ -114,13 +121,15 @@ class PieceTokenizer:
         """See `Tokenizer`."""
         room = max_length - 2
         encode = self.processor.encode
-        # A list goes through a thread pool that is created per call: for a few texts that costs more than it saves.
-        rows = [encode(t, out_type=int) for t in texts] if len(texts) < 32 else encode(list(texts), out_type=int)
+        with _refused(self.path, UNTOKENIZED):
+            # A list goes through a thread pool that is made per call: for a few texts that costs more than it saves.
+            rows = [encode(t, out_type=int) for t in texts] if len(texts) < 32 else encode(list(texts), out_type=int)
         return [[self.bos_id, *row[:room], self.eos_id] for row in rows]
 
     def pieces(self, text: str) -> list[str]:
         """See `Tokenizer`."""
-        return list(self.processor.encode(text, out_type=str))
+        with _refused(self.path, UNTOKENIZED):
+            return list(self.processor.encode(text, out_type=str))
 
 
 class FastTokenizer:
@@ -138,14 +147,14 @@ class FastTokenizer:
 
     def encode(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """See `Tokenizer`."""
-        with _refused(self.path, "the tokenizer fails on a text"):
+        with _refused(self.path, UNTOKENIZED):
             self.backend.enable_truncation(max_length)
             return [row.ids for row in self.backend.encode_batch_fast(list(texts))]
 
     def pieces(self, text: str) -> list[str]:
         """See `Tokenizer`."""
         # `encode` leaves its truncation set, which would apply here too.
-        with _refused(self.path, "the tokenizer fails on a text"):
+        with _refused(self.path, UNTOKENIZED):
             self.backend.no_truncation()
             return list(self.backend.encode(text, add_special_tokens=False).tokens)
 

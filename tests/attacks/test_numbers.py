@@ -1,23 +1,28 @@
 """Numbers that are none (NaN, infinity) or beyond any range are refused wherever one enters."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 import tiny_models as tiny
+import torch
 from bench_results import make_file, make_run
 from click.testing import CliRunner
-from refusals import one_line
+from refusals import one_line, spoil
 
 from msdc.bench.measure import BenchSettings, parity_failures
 from msdc.bench.result import read_result
 from msdc.cli import msdc as cli
 from msdc.commands.encode import encode_stream
 from msdc.commands.search import Index
+from msdc.encoders.encoder import Encoder, SentenceEncoder
 from msdc.errors import MsdcError
+from msdc.export.bundle import Bundle, load_bundle
 from msdc.export.golden import FP32, INT8, decode_vectors, encode_vectors, measure, shortfalls
 from msdc.export.manifest import Parity
 from msdc.files import parse_json, read_json
+from msdc.text.tokenizer import FastTokenizer
 
 
 @pytest.mark.parametrize(
@@ -93,28 +98,47 @@ def test_every_number_of_a_result(tmp_path, bad):
     assert checked > 60
 
 
-class Broken:
-    """A model whose vectors hold NaN."""
-
-    name, width, max_length = "broken", 4, 32
-
-    def __init__(self):
-        self.tokenizer = tiny.tokenizer()
-
-    def fingerprint(self):
-        return "0" * 64
-
-    def encode(self, texts):
-        rows = np.ones((len(texts), 4), np.float32)
-        rows[-1, 0] = np.nan
-        return rows
+def broken_encoder(place) -> SentenceEncoder:
+    """A student with a weight that is infinite."""
+    student = tiny.student()
+    with torch.no_grad():
+        student.layers[0].output_norm.bias[3] = np.inf
+    return Encoder(student, tiny.tokenizer(), tiny.MAX_LENGTH, "broken")
 
 
-def test_search_and_compare_refuse_a_model_of_nan(tmp_path):
+def broken_bundle(place) -> SentenceEncoder:
+    """A bundle whose seal is right and whose weights are NaN."""
+    folder = shutil.copytree(tiny.bundle("fp32", ("onnx",)), place / "bundle")
+    spoil(folder, name="broken")
+    return load_bundle(folder)
+
+
+@pytest.mark.parametrize("make", [broken_encoder, broken_bundle])
+def test_a_vector_that_is_none_leaves_no_encoder(make, tmp_path):
+    model = make(tmp_path)
     (tmp_path / "lines.txt").write_text("one\ntwo\n")
-    assert "broken: the vector of text 2" in one_line(lambda: Index(Broken(), tmp_path / "lines.txt", tmp_path / "i"))
+    attempts = [
+        lambda: model.encode(["one", "two"]),
+        lambda: model.encode(["one"], truncate_dim=1),
+        lambda: next(encode_stream(model, iter(["one"]))),
+    ]
+    if isinstance(model, Bundle):
+        attempts.append(lambda: model.encode_ids([[2, 5, 3]]))
+        attempts.append(lambda: Index(model, tmp_path / "lines.txt", tmp_path / "i"))
+    for attempt in attempts:
+        assert "broken: the vector of text 1 holds NaN or infinity" in one_line(attempt)
     assert not (tmp_path / "i").exists()
-    assert "NaN" in one_line(lambda: next(encode_stream(Broken(), iter(["one", "two"]))))
+
+
+@pytest.mark.parametrize("half", ["a\ud800b", "\udfff"])
+def test_half_of_a_surrogate_pair(half):
+    model = Encoder(tiny.student(), tiny.tokenizer(), tiny.MAX_LENGTH, "tiny")
+    assert "text 2 holds half of a surrogate pair" in one_line(lambda: model.encode(["one", half]))
+    fast = FastTokenizer(tiny.student_folder() / "tokenizer.json")
+    for tokenizer in (model.tokenizer, fast):
+        assert "tokenizer fails" in one_line(lambda tokenizer=tokenizer: tokenizer.encode([half] * 40, 8))
+        assert "tokenizer fails" in one_line(lambda tokenizer=tokenizer: tokenizer.pieces(half))
+    assert "tokenizer fails" in one_line(lambda: model.encode(["one"], prompt=half))
 
 
 @pytest.mark.parametrize("changes", [{"timeout_s": np.inf}, {"timeout_s": np.nan}, {"cooldown_s": np.inf}])

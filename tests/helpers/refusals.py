@@ -23,3 +23,10 @@ def reseal(folder: Path, base: Path | None = None, **changes) -> None:
              for name, value in changes.items()}  # fmt: skip
     (folder / MANIFEST_FILE).unlink()
     write_manifest(folder, manifest.model_copy(update={"files": list_files(folder), **parts}))
+
+
+def spoil(folder: Path, **changes) -> None:
+    """Make all weights of an ONNX bundle NaN; hashes and seal are right."""
+    weights = folder / "model.onnx.data"
+    weights.write_bytes(b"\xff" * weights.stat().st_size)
+    reseal(folder, **changes)

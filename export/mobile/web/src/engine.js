@@ -159,7 +159,8 @@ export class Engine {
     return ids.length - (none.length && ids.length && ids.at(-1) === none.at(-1) ? 1 : 0);
   }
 
-  async run(ids, promptTokens = 0) {
+  // `text` is what an error names.
+  async run(ids, promptTokens = 0, text = "a text") {
     // Static embeddings add no special ids: a blank text has none, and the vector zero.
     if (!ids.length) return new Float32Array(this.manifest.width);
     const { Tensor } = this.ort, shape = [1, ids.length];
@@ -171,7 +172,11 @@ export class Engine {
     // A session takes one call at a time; calls take turns text by text, so that a query need not wait for a long list.
     const mine = this.turn.then(() => this.session.run(feeds, ["sentence_embedding"]));
     this.turn = mine.catch(() => {});
-    return (await mine).sentence_embedding.data;
+    const vector = (await mine).sentence_embedding.data;
+    if (!vector.every(Number.isFinite)) {
+      throw new EncoderError(`${this.manifest.name}: the vector of ${text} holds NaN or infinity; the model is damaged`);
+    }
+    return vector;
   }
 
   async tokenize(texts, options) {
@@ -189,7 +194,7 @@ export class Engine {
     let paused = performance.now();
     for (let i = 0; i < texts.length; ++i) {
       signal?.throwIfAborted();
-      values.set((await this.run(this.ids(first + texts[i]), skipped)).subarray(0, width), i * width);
+      values.set((await this.run(this.ids(first + texts[i]), skipped, `text ${i + 1}`)).subarray(0, width), i * width);
       if (performance.now() - paused < PAUSE_MS) continue;
       report({ done: i + 1, total: texts.length });
       await pause();
@@ -212,7 +217,8 @@ export class Engine {
       // Golden texts hold the default prompt already.
       const row = this.ids(golden.texts[i]);
       idsEqual += row.join() === golden.ids[i].join() ? 1 : 0;
-      const cosine = exactCosine(await this.run(golden.ids[i], skipped), expected.subarray(i * width, (i + 1) * width));
+      const found = await this.run(golden.ids[i], skipped, `golden text ${i + 1}`);
+      const cosine = exactCosine(found, expected.subarray(i * width, (i + 1) * width));
       sum += cosine;
       minCosine = Math.min(minCosine, cosine);
       if (i % 8 === 7) await pause();

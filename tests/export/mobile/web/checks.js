@@ -36,6 +36,7 @@ export default async function run() {
     damaged: await refused(() => Encoder.load("/damaged", { cache: false })),
     short: await refused(() => Encoder.load("/short", { cache: false })),
     long: await refused(() => Encoder.load("/long", { cache: false })),
+    spoiled: await refused(async () => (await Encoder.load("/spoiled", { cache: false })).encode(["x"])),
     edited: await refused(() => Encoder.load("/edited", { cache: false })),
   };
   // A list that is cancelled under way, and a call that overlaps with it and is not.

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tiny_models as tiny
 from prompt_bundles import UNPOOLED, kind_bundle
+from refusals import spoil
 from small_tokenizers import fuzz_texts
 from stock_models import write_stock
 from web_pages import answer_of_engine, node, site
@@ -59,7 +60,8 @@ def found(bundle, tmp_path_factory) -> dict:
     edited = tmp_path_factory.mktemp("edited")
     (edited / "bundle.json").write_text((bundle / "bundle.json").read_text().replace('"width": 32', '"width": 31', 1))
     folders = dict.fromkeys(("bundle", "damaged", "short", "long"), bundle)
-    with site(page=HERE, request=request, edited=edited, **folders) as opened:
+    spoil(spoiled := shutil.copytree(bundle, tmp_path_factory.mktemp("spoiled"), dirs_exist_ok=True))
+    with site(page=HERE, request=request, edited=edited, spoiled=spoiled, **folders) as opened:
 
         def change(name: str, content: bytes) -> bytes:
             if not name.endswith("model.onnx.data"):
@@ -109,6 +111,7 @@ def test_refusals_are_one_line(found):
     for name, word in {
         "absent": "status 404", "pinned": "another sha256", "damaged": "sha256 is not the manifest's",
         "short": "bytes: damaged", "long": "more than", "edited": "seal",
+        "spoiled": "the vector of text 1 holds NaN or infinity",
     }.items():  # fmt: skip
         assert refused[name]["known"] and word in refused[name]["message"], (name, refused[name])
         assert "\n" not in refused[name]["message"]
