@@ -69,7 +69,7 @@ fun checkEncoding(encoder: SentenceEncoder) {
     throws<IllegalArgumentException>("ids outside", "is not in the vocabulary") { encoder.encodeIds(intArrayOf(1 shl 20)) }
     throws<IOException>("no bundle", "not a bundle") { SentenceEncoder.fromFolder(File("/nowhere")) }
     passed("prompt", encoder.encodeBlocking("b", "a ").contentEquals(encoder.encodeBlocking("a b", "")))
-    passed("no such prompt", encoder.prompt("no such prompt") == null)
+    throws<IllegalArgumentException>("no such prompt", "is unknown") { encoder.prompt("no such prompt") }
 
     val vectors = encoder.encodeBlocking(NOTES)
     passed("batch", NOTES.indices.all { vectors[it].contentEquals(encoder.encodeBlocking(NOTES[it])) })

@@ -70,9 +70,12 @@ public final class SentenceEncoder: @unchecked Sendable {
     msdc_close(handle)
   }
 
-  /// The prompt that the model holds under `name`, such as "query"; nil where it holds none of that name.
-  public func prompt(named name: String) -> String? {
-    msdc_prompt(handle, name).map { String(cString: $0) }
+  /// The prompt that the model holds under `name`, such as "query". A name that it does not hold is an error.
+  public func prompt(named name: String) throws -> String {
+    guard let found = msdc_prompt(handle, name) else {
+      throw EncoderError.badArgument("prompt \"\(name)\" is unknown")
+    }
+    return String(cString: found)
   }
 
   /// The vector of `text`. Takes milliseconds: call it off the main thread, or `await encoder.vector(of:)`. `prompt` is

@@ -75,8 +75,11 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
         Vectors(if (bytes.isEmpty()) FloatArray(0) else NativeCore.encodeBatch(handle, bytes, first, stop), width)
     }
 
-    /** The prompt that the model holds under [name], such as "query"; null where it holds none of that name. */
-    fun prompt(name: String): String? = open { NativeCore.prompt(handle, utf8(name))?.let { String(it, Charsets.UTF_8) } }
+    /** The prompt that the model holds under [name], such as "query". A name that it does not hold is an error. */
+    fun prompt(name: String): String = open {
+        val found = NativeCore.prompt(handle, utf8(name)) ?: throw IllegalArgumentException("prompt \"$name\" is unknown")
+        String(found, Charsets.UTF_8)
+    }
 
     /** Token ids of [text] with the special ids, at most [maxLength]. */
     fun tokenize(text: String): IntArray = open { NativeCore.tokenize(handle, utf8(text)) }
