@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import http.client
 import json
@@ -42,22 +43,22 @@ class Client:
     def __init__(self, link: str) -> None:
         self.parts = urlsplit(link)
 
+    def connect(self) -> http.client.HTTPConnection:
+        """A connection of several requests."""
+        if self.parts.scheme != "https":
+            return http.client.HTTPConnection(self.parts.netloc, timeout=WAIT_S)
+        trusting = ssl._create_unverified_context()
+        return http.client.HTTPSConnection(self.parts.netloc, timeout=WAIT_S, context=trusting)
+
     def ask(
         self, method: str, path: str, body: bytes | None = None, **headers: str
     ) -> tuple[int, bytes, dict[str, str]]:
         """Status, body and headers for a path below the link, or anywhere with a leading slash."""
         full = path if path.startswith("/") else self.parts.path + path
-        if self.parts.scheme == "https":
-            trusting = ssl._create_unverified_context()
-            connection = http.client.HTTPSConnection(self.parts.netloc, timeout=WAIT_S, context=trusting)
-        else:
-            connection = http.client.HTTPConnection(self.parts.netloc, timeout=WAIT_S)
-        try:
+        with contextlib.closing(self.connect()) as connection:
             connection.request(method, full, body, headers)
             answer = connection.getresponse()
             return answer.status, answer.read(), dict(answer.getheaders())
-        finally:
-            connection.close()
 
     def post(self, path: str, value: Any) -> tuple[int, Any]:
         """Status and JSON of a reply."""
@@ -99,6 +100,7 @@ def link_server(
     accept: Accept | None = None,
     host: str = "127.0.0.1",
     tls: ssl.SSLContext | None = None,
+    token_s: float = WAIT_S,
 ) -> AnswerServer:
     """A server of two files that takes answers of 100 bytes; without `accept` it refuses all."""
 
@@ -106,7 +108,9 @@ def link_server(
         raise MsdcError(f"refused {answer} of {name}")
 
     files = {"index.html": b"<p>", "about.json": b"{}"}
-    return AnswerServer(files, accept or refuse, 100, link=True, expect=expect, host=host, tls=tls, silence_s=silence_s)
+    return AnswerServer(
+        files, accept or refuse, 100, link=True, expect=expect, host=host, tls=tls, silence_s=silence_s, token_s=token_s
+    )
 
 
 class Link:

@@ -42,6 +42,10 @@ HEADERS = {
 }
 SOCKET_S = 30.0
 MAX_CONNECTIONS = 64
+# Connections that have not shown the secret: how long one may take, and how many an address may have. Browsers open six
+# at a time, and phones on cables all come from this machine's own address.
+TOKEN_S = 10.0
+MAX_STRANGERS = 16
 BEAT_BYTES = 1024
 LONGEST_NAME = 60
 # Pages that are opened again take a new seat; strangers with the link shall not fill the memory.
@@ -67,6 +71,15 @@ class Seat:
     line: str = ""
 
 
+@dataclass
+class _Visitor:
+    """A connection: whose, since when, and whether it has shown the secret."""
+
+    address: str
+    since: float = field(default_factory=time.monotonic)
+    known: bool = False
+
+
 class AnswerServer(socketserver.ThreadingTCPServer):
     """Serve `files` (address below the secret path -> a path, or the content) and take `expect` answers, one per page.
 
@@ -81,6 +94,7 @@ class AnswerServer(socketserver.ThreadingTCPServer):
         tls: None for plain HTTP.
         packed: some of the files compressed by gzip, for clients that accept it.
         silence_s: a page that was silent for so long is gone.
+        token_s: a connection that has not shown the secret for so long is closed.
         tell: called with one line when something happens.
     """
 
@@ -101,10 +115,12 @@ class AnswerServer(socketserver.ThreadingTCPServer):
         tls: ssl.SSLContext | None = None,
         packed: Mapping[str, bytes] | None = None,
         silence_s: float = SILENCE_S,
+        token_s: float = TOKEN_S,
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.files, self.packed, self.accept, self.tell = files, packed or {}, accept, tell
-        self.max_answer, self.expect, self.silence_s, self.link = max_answer, expect, silence_s, link
+        self.max_answer, self.expect, self.link = max_answer, expect, link
+        self.silence_s, self.token_s = silence_s, token_s
         self.token = secrets.token_urlsafe(16)
         self.answers: list[Any] = []
         self.seats = [] if link else [Seat("")]
@@ -112,7 +128,8 @@ class AnswerServer(socketserver.ThreadingTCPServer):
         self._open, self._tls = True, tls
         self._lock, self._accepting = threading.Lock(), threading.Lock()
         self._replying, self._idle = 0, threading.Condition()
-        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._visitors: dict[Any, _Visitor] = {}  # connection -> what is known of it, oldest first
+        self._visiting = threading.Lock()
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
         self.port = int(self.server_address[1])
@@ -137,8 +154,19 @@ class AnswerServer(socketserver.ThreadingTCPServer):
         return connection, client
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Start a thread for a connection; more than `MAX_CONNECTIONS` are closed."""
-        if self._free.acquire(blocking=False):
+        """Start a thread for a connection. Where there are too many, the oldest one without the secret gives way."""
+        address = client_address[0]
+        with self._visiting:
+            strangers = [(one, visitor.address) for one, visitor in self._visitors.items() if not visitor.known]
+            own = [one for one, whose in strangers if whose == address]
+            if len(own) >= MAX_STRANGERS:
+                self._turn_out(own[0])
+            elif len(self._visitors) >= MAX_CONNECTIONS and strangers:
+                self._turn_out(strangers[0][0])
+            free = len(self._visitors) < MAX_CONNECTIONS
+            if free:
+                self._visitors[request] = _Visitor(address)
+        if free:
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
@@ -148,16 +176,36 @@ class AnswerServer(socketserver.ThreadingTCPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            with self._visiting:
+                self._visitors.pop(request, None)
+
+    def service_actions(self) -> None:
+        """Close connections that show no secret: a page sends it as soon as it is connected."""
+        before = time.monotonic() - self.token_s
+        with self._visiting:
+            late = [one for one, visitor in self._visitors.items() if not visitor.known and visitor.since < before]
+            for request in late:
+                self._turn_out(request)
+
+    def _turn_out(self, request: Any) -> None:
+        """End a connection, whose thread wakes up and closes it; `_visiting` is held."""
+        del self._visitors[request]
+        with contextlib.suppress(OSError):
+            # Not TLS's own, which another thread may be inside of.
+            socket.socket.shutdown(request, socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A connection that breaks is the browser's business; nothing is logged."""
 
-    def name_of(self, path: str) -> str | None:
+    def name_of(self, path: str, request: Any) -> str | None:
         """The file that `path` asks for, None without the secret."""
         head, _, rest = path.split("?", 1)[0].lstrip("/").partition("/")
-        known = hmac.compare_digest(head.encode("utf-8", "replace"), self.token.encode())
-        return (rest or "index.html") if known else None
+        if not hmac.compare_digest(head.encode("utf-8", "replace"), self.token.encode()):
+            return None
+        with self._visiting:
+            if request in self._visitors:
+                self._visitors[request].known = True
+        return rest or "index.html"
 
     # What pages post
 
@@ -290,11 +338,12 @@ class AnswerServer(socketserver.ThreadingTCPServer):
 class _Handler(http.server.BaseHTTPRequestHandler):
     server: AnswerServer
     timeout = SOCKET_S
+    disable_nagle_algorithm = True  # head and content are written apart: 40 ms per reply
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "msdc", ""
 
     def do_GET(self) -> None:
-        name = self.server.name_of(self.path)
+        name = self.server.name_of(self.path, self.connection)
         source = self.server.files.get(name) if name is not None else None
         if name is None or source is None:
             return self._reply(404)
@@ -305,7 +354,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._reply(200, stream, TYPES.get(Path(name).suffix, "application/octet-stream"), more)
 
     def do_POST(self) -> None:
-        name, length = self.server.name_of(self.path), self.headers.get("Content-Length", "")
+        name, length = self.server.name_of(self.path, self.connection), self.headers.get("Content-Length", "")
         if name is not None and not (length.isascii() and length.isdigit() and len(length) < 20):
             self.close_connection = True
             return self._reply(411)

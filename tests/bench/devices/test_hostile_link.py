@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import http.client
 import json
 import os
 import random
 import socket
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import urlsplit
@@ -21,7 +19,7 @@ import pytest
 from browser import CHROMIUM, dump_dom
 from link_phone import SETTINGS, WAIT_S, Client, Link, link_server, phone_answer, tiny_bundle
 
-from msdc.bench.devices.web.link import browser_of, device_of
+from msdc.bench.devices.web.link import browser_of, device_of, self_signed
 from msdc.bench.devices.web.measurement import Measurement
 from msdc.bench.devices.web.server import MAX_CONNECTIONS, SPARE_SEATS
 from msdc.bench.measure import compare_golden
@@ -204,18 +202,44 @@ def test_noise_on_the_wire_does_not_stop_the_server(server):
         with contextlib.suppress(OSError):
             held[-1].sendall(part)
     assert Client(server.address).ask("GET", "")[0] == 200
-    # More connections than the server takes: the surplus is closed, and room is made as others end.
-    held += [socket.create_connection(("127.0.0.1", server.port)) for _ in range(MAX_CONNECTIONS)]
-    for connection in held:
-        connection.close()
-    end = time.monotonic() + WAIT_S
-    while True:
-        with contextlib.suppress(OSError, http.client.HTTPException):
-            if Client(server.address).ask("GET", "")[0] == 200:
-                break
-        assert time.monotonic() < end
-        time.sleep(0.1)
     assert server.seats == []
+
+
+def loopback(number: int) -> str:
+    return f"127.0.1.{number + 1}"
+
+
+@pytest.mark.parametrize("whose", [lambda number: "127.0.0.1", loopback], ids=["one address", "many addresses"])
+def test_slow_connections_without_the_secret_keep_no_phone_out(server, whose):
+    slow = []
+    for number in range(MAX_CONNECTIONS + 6):
+        slow.append(socket.create_connection(("127.0.0.1", server.port), source_address=(whose(number), 0)))
+        slow[-1].sendall(b"GET /")
+    for _ in range(3):
+        assert Client(server.address).ask("GET", "")[0] == 200
+    for connection in slow:
+        connection.close()
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_connection_must_show_the_secret_in_time(tls):
+    """Silent, slow and wrong ones are closed; one that has shown it may be slow, and is answered without delay."""
+    context = self_signed("127.0.0.1")[0] if tls else None
+    with link_server(token_s=0.3, tls=context) as server:
+        phone = Client(server.address).connect()
+        with contextlib.closing(phone):
+            phone.request("GET", urlsplit(server.address).path)
+            assert phone.getresponse().read() == b"<p>"
+            (held,) = server._visitors
+            assert held.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            for first in (b"", b"GET /", b"GET /wrong/ HTTP/1.1\r\n\r\n"):
+                with socket.create_connection(("127.0.0.1", server.port), timeout=WAIT_S) as stranger:
+                    stranger.sendall(first)
+                    with contextlib.suppress(ConnectionResetError):
+                        while stranger.recv(1 << 16):
+                            pass
+            phone.request("GET", urlsplit(server.address).path)
+            assert phone.getresponse().status == 200
 
 
 class Opened:
