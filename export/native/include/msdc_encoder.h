@@ -1,7 +1,7 @@
 /* C interface of the msdc sentence encoder: text in, vector out, from a bundle folder.
  *
  * Every function that can fail returns a status and, where `error` is not NULL, writes one NUL-terminated line
- * there. Nothing is kept outside the handles. A handle may be shared by threads: calls that run the program wait
+ * there, in whole UTF-8 characters, with U+FFFD for whatever could control a terminal. Nothing is kept outside the handles. A handle may be shared by threads: calls that run the program wait
  * for each other, tokenizing does not. Texts are UTF-8 with an explicit length; malformed bytes become U+FFFD, as
  * in SentencePiece.
  *
@@ -35,7 +35,7 @@ typedef enum msdc_status {
   MSDC_BAD_ARGUMENT = 1, /* by the caller: NULL, a wrong width, a text past 64 MiB */
   MSDC_DAMAGED = 2,      /* in the bundle: missing, truncated, edited, not of this format */
   MSDC_UNSUPPORTED = 3,  /* a bundle this build cannot run; the line says which build can */
-  MSDC_RUNTIME = 4,      /* the inference runtime failed */
+  MSDC_RUNTIME = 4,      /* the inference runtime failed, or gave a vector with NaN or infinity */
   MSDC_MEMORY = 5,
   MSDC_GOLDEN = 6,       /* self-test: the vectors or ids differ from those stored at export */
   MSDC_CANCELLED = 7     /* the caller's msdc_stop stopped a batch */

@@ -10,6 +10,7 @@
 #include "encoder.h"
 #include "failure.h"
 #include "similarity.h"
+#include "utf8.h"
 
 struct msdc_encoder {
   msdc::Encoder encoder;
@@ -24,11 +25,27 @@ namespace {
 // How much further from 1 a single golden cosine may lie than the promised mean.
 constexpr double kSingleSlack = 10;
 
-void write_line(const char* line, char* error, size_t error_size) {
+// What could end the line or control a terminal: control characters, line and paragraph separators, marks of direction.
+bool is_unsafe(uint32_t code) {
+  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x200E || code == 0x200F ||
+         (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+}
+
+// As much of `line` as there is room for, in whole characters. Paths and names in it may be anything: U+FFFD stands for
+// bytes that are not UTF-8, which Java's strings cannot take, and for characters that are unsafe.
+void write_line(std::string_view line, char* error, size_t error_size) {
   if (error == nullptr || error_size == 0) return;
-  const size_t bytes = std::min(std::strlen(line), error_size - 1);
-  std::memcpy(error, line, bytes);
-  error[bytes] = '\0';
+  size_t used = 0;
+  while (!line.empty()) {
+    const size_t bytes = msdc::valid_bytes(line);
+    uint32_t code = 0;
+    if (bytes != 0) msdc::decode_utf8(line, 0, &code);
+    const std::string_view shown = bytes == 0 || is_unsafe(code) ? "\xEF\xBF\xBD" : line.substr(0, bytes);
+    if (shown.size() > error_size - 1 - used) break;
+    used += shown.copy(error + used, shown.size());
+    line.remove_prefix(std::max<size_t>(bytes, 1));
+  }
+  error[used] = '\0';
 }
 
 template <typename Work>
@@ -200,7 +217,11 @@ msdc_status msdc_encode_batch(msdc_encoder* encoder, const char* prompt, const c
         throw msdc::Failure(MSDC_CANCELLED,
                             "stopped after " + std::to_string(i) + " of " + std::to_string(count) + " texts");
       }
-      held.encode(held.tokenize(prompt, view(texts[i], text_sizes[i])), prompt_tokens, vectors + i * width, width);
+      try {
+        held.encode(held.tokenize(prompt, view(texts[i], text_sizes[i])), prompt_tokens, vectors + i * width, width);
+      } catch (const msdc::Failure& failure) {
+        throw msdc::Failure(failure.status, "text " + std::to_string(i + 1) + ": " + failure.what());
+      }
     }
   });
 }
@@ -210,6 +231,7 @@ msdc_status msdc_encode_ids(msdc_encoder* encoder, const int32_t* ids, size_t co
   return guarded(error, error_size, [&] {
     check_width(encoder, vector, width);
     need(ids != nullptr, "no ids");
+    encoder->encoder.check_count(count);
     encoder->encoder.run(std::vector<int32_t>(ids, ids + count), 0, vector, width);
   });
 }

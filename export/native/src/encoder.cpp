@@ -140,11 +140,15 @@ void Encoder::run(const std::vector<int32_t>& ids, size_t prompt_tokens, float* 
   std::memcpy(vector, whole.data(), width * sizeof(float));
 }
 
-void Encoder::run(const std::vector<int32_t>& ids, size_t prompt_tokens, float* vector) {
-  if (ids.empty() || ids.size() > static_cast<size_t>(manifest_.max_length)) {
-    throw Failure(MSDC_BAD_ARGUMENT, std::to_string(ids.size()) + " ids where 1 to " +
-                                         std::to_string(manifest_.max_length) + " fit");
+void Encoder::check_count(size_t ids) const {
+  if (ids == 0 || ids > static_cast<size_t>(manifest_.max_length)) {
+    throw Failure(MSDC_BAD_ARGUMENT,
+                  std::to_string(ids) + " ids where 1 to " + std::to_string(manifest_.max_length) + " fit");
   }
+}
+
+void Encoder::run(const std::vector<int32_t>& ids, size_t prompt_tokens, float* vector) {
+  check_count(ids.size());
   for (const int32_t id : ids) {
     if (id < 0 || id >= manifest_.vocabulary) {
       throw Failure(MSDC_BAD_ARGUMENT, "id " + std::to_string(id) + " is not in the vocabulary");
@@ -152,6 +156,9 @@ void Encoder::run(const std::vector<int32_t>& ids, size_t prompt_tokens, float* 
   }
   const std::lock_guard<std::mutex> lock(running_);
   engine_->run(ids, prompt_tokens, vector, static_cast<size_t>(manifest_.width));
+  if (!std::all_of(vector, vector + manifest_.width, [](float number) { return std::isfinite(number); })) {
+    throw Failure(MSDC_RUNTIME, "the vector holds NaN or infinity; the model is damaged");
+  }
 }
 
 }  // namespace msdc

@@ -35,7 +35,10 @@ class Encoder {
   const Manifest& manifest() const { return manifest_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
 
-  // Throws Failure(MSDC_BAD_ARGUMENT) for no ids, too many, or one outside the vocabulary.
+  // Throws Failure(MSDC_BAD_ARGUMENT) for no ids, or more than fit.
+  void check_count(size_t ids) const;
+
+  // Throws that too, and for an id outside the vocabulary; Failure(MSDC_RUNTIME) for a vector with NaN or infinity.
   void run(const std::vector<int32_t>& ids, size_t prompt_tokens, float* vector);
 
   // The first `width` numbers of the vector. Throws as above, and for a width that is not 1 to the bundle's own.

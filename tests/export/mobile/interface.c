@@ -7,6 +7,7 @@
 #include "msdc_encoder.h"
 
 static int fail_after;
+static float spoil;
 
 /* Stops a batch when `context` rows are ready. */
 static int32_t stop_at(void *context, size_t done) { return done >= *(size_t *)context; }
@@ -16,7 +17,9 @@ static int32_t program(void *context, const int32_t *ids, size_t count, size_t p
   if (fail_after > 0 && --fail_after == 0) return 7;
   /* This bundle pools its prompts. */
   if (prompt_tokens != 0) return 8;
-  return msdc_encode_ids(context, ids, count, vector, width, error, sizeof error);
+  const int32_t code = msdc_encode_ids(context, ids, count, vector, width, error, sizeof error);
+  if (spoil != 0) vector[width - 1] = spoil;
+  return code;
 }
 
 int main(int count, char **arguments) {
@@ -45,6 +48,8 @@ int main(int count, char **arguments) {
   ids[0] = -1;
   if (msdc_encode_ids(encoder, ids, 1, vector, width, error, sizeof error) != MSDC_BAD_ARGUMENT) return 9;
   if (msdc_encode_ids(encoder, ids, 0, vector, width, error, sizeof error) != MSDC_BAD_ARGUMENT) return 10;
+  /* More than fit are not read. */
+  if (msdc_encode_ids(encoder, ids, SIZE_MAX / 8, vector, width, error, sizeof error) != MSDC_BAD_ARGUMENT) return 38;
   /* A second encoder on the same pool, and one that asks for another size of it. */
   if (msdc_open(arguments[1], &options, &outer, error, sizeof error) != MSDC_OK) return printf("%s\n", error), 11;
   msdc_close(outer);
@@ -56,6 +61,20 @@ int main(int count, char **arguments) {
   if (memcmp(vector, other, width * sizeof(float)) != 0) return 15;
   fail_after = 1;
   if (msdc_encode(outer, NULL, "a b", 3, other, width, error, sizeof error) != MSDC_RUNTIME || !strstr(error, "code 7")) return 16;
+  /* Vectors that are none; also where only numbers are kept that are some. */
+  const char *three[] = {"a", "b", "c"};
+  const size_t ones[] = {1, 1, 1};
+  const float none[] = {NAN, INFINITY, -INFINITY};
+  for (int i = 0; i < 3; ++i) {
+    spoil = none[i];
+    if (msdc_encode(outer, NULL, "a b", 3, other, width, error, sizeof error) != MSDC_RUNTIME || !strstr(error, "NaN")) return 40;
+    if (msdc_encode(outer, NULL, "a b", 3, other, 1, error, sizeof error) != MSDC_RUNTIME) return 41;
+    if (msdc_encode_ids(outer, ids + 1, 1, other, width, error, sizeof error) != MSDC_RUNTIME) return 42;
+    if (msdc_encode_batch(outer, NULL, three, ones, 1, other, width, NULL, NULL, error, sizeof error) != MSDC_RUNTIME) return 43;
+    if (!strstr(error, "text 1: the vector holds NaN or infinity")) return 44;
+    if (msdc_self_test(outer, 0.9f, &result, error, sizeof error) != MSDC_RUNTIME) return 45;
+  }
+  spoil = 0;
   msdc_close(outer);
   if (msdc_open_with(arguments[1], NULL, "tflite", program, encoder, &outer, error, sizeof error) != MSDC_UNSUPPORTED) return 17;
   if (msdc_tokenizer_open(arguments[1], 1, &tokenizer, error, sizeof error) != MSDC_OK) return 18;
@@ -89,7 +108,12 @@ int main(int count, char **arguments) {
   msdc_close(encoder);
   msdc_close(NULL);
   if (msdc_open("/nowhere", NULL, &encoder, error, sizeof error) != MSDC_DAMAGED || strchr(error, '\n')) return 20;
-  char little[5];
+  /* A line stays one line of whole characters, whatever the caller names. */
+  if (msdc_open("/a\nb\033[2J\177\302\233\342\200\256\377\303\251", NULL, &encoder, error, sizeof error) != MSDC_DAMAGED) return 35;
+#define MARK "\357\277\275"
+  if (strstr(error, "/a" MARK "b" MARK "[2J" MARK MARK MARK MARK "\303\251: not") != error) return printf("%s\n", error), 36;
+  char little[5], split[4];
+  if (msdc_open("/a\303\251", NULL, &encoder, split, sizeof split) != MSDC_DAMAGED || strcmp(split, "/a") != 0) return 37;
   if (msdc_open("/nowhere", NULL, &encoder, little, sizeof little) != MSDC_DAMAGED || strlen(little) != 4) return 21;
   printf("%s\n", msdc_runtime());
   return 0;

@@ -38,6 +38,7 @@ class Borrowed(private val encoder: SentenceEncoder) : Program {
     val inside = AtomicInteger()
     var crowded = false
     var failing = false
+    var spoiled = false
     var closed = false
     var pauseMs = 0L
 
@@ -46,7 +47,10 @@ class Borrowed(private val encoder: SentenceEncoder) : Program {
         crowded = crowded || inside.incrementAndGet() > 1
         calls.incrementAndGet()
         Thread.sleep(pauseMs)
-        return encoder.encodeIds(ids).also { inside.decrementAndGet() }
+        return encoder.encodeIds(ids).also {
+            inside.decrementAndGet()
+            if (spoiled) it[1] = Float.NaN
+        }
     }
 
     override fun close() {
@@ -100,6 +104,11 @@ fun checkProgram(encoder: SentenceEncoder, bundle: File) {
     throws<IllegalArgumentException>("caller's exception", "the program's own words") { outer.encodeBlocking("x") }
     throws<IllegalArgumentException>("exception in a batch", "the program's own words") { outer.encodeBlocking(NOTES) }
     borrowed.failing = false
+    borrowed.spoiled = true
+    throws<IllegalStateException>("NaN", "the vector holds NaN or infinity") { outer.encodeBlocking("x") }
+    throws<IllegalStateException>("NaN in a batch", "text 1: the vector holds") { outer.encodeBlocking(NOTES) }
+    throws<IOException>("no text of Unicode", "not a bundle") { SentenceEncoder.fromFolder(File("/a\nb\uD83D")) }
+    borrowed.spoiled = false
 
     val expected = outer.encodeBlocking("together")
     val same = AtomicInteger()
