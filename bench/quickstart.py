@@ -7,9 +7,6 @@ whose unit is applied twice. The report is written last; where it exists, the ru
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,7 +30,7 @@ from msdc.errors import GateError, InputError
 from msdc.export.exporters import BundleOptions, write_bundle
 from msdc.export.readme import CardFacts
 from msdc.export.runtimes import RUNTIMES
-from msdc.files import write_json
+from msdc.files import remove_folder, write_json
 from msdc.progress import say
 
 RECIPE = "quickstart"
@@ -51,20 +48,20 @@ class Quickstart:
 
 def prepare(folder: Path, force: bool) -> bool:
     """Prepare the folder of a run; True when it holds an unfinished run to resume. What is no run is never deleted."""
-    if RunFolder(folder).unstarted():
-        return False
-    if not (folder / "recipe.yaml").is_file():
-        raise InputError(f"{folder} exists and is no run folder: choose another with -o")
+    run = RunFolder(folder)
+    with run.held():
+        if run.unstarted():
+            return False
+        if force and not run.started():
+            raise InputError(f"{folder} exists and is no run folder, it is not replaced: choose another with -o")
+        if not force and (folder / REPORT).is_file():
+            report = folder / REPORT
+            raise InputError(f"{folder} holds a finished run, its report is {report}: pass --force to run again")
     if force:
-        # By one rename: what is killed while it deletes leaves no half of a run under this name.
-        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
-        os.rename(folder, aside / "old")
-        shutil.rmtree(aside)
-        return False
-    if (folder / REPORT).is_file():
-        raise InputError(f"{folder} holds a finished run, its report is {folder / REPORT}: pass --force to run again")
-    say(f"{folder}: resuming an unfinished run")
-    return True
+        remove_folder(folder)
+    else:
+        say(f"{folder}: resuming an unfinished run")
+    return not force
 
 
 def _export(
@@ -134,6 +131,11 @@ def run_quickstart(
         MsdcError: a step failed; run again to resume.
     """
     resume = prepare(folder, force)
+    with RunFolder(folder).held():
+        return _run(folder, resume, runs, overrides, told)
+
+
+def _run(folder: Path, resume: bool, runs: int, overrides: tuple[str, ...], told: Callable[[str], None]) -> Quickstart:
     recipe, recurring = load_recipe(RECIPE, overrides), load_recipe(f"{RECIPE}:{TWIN}", overrides)
     seconds: dict[str, float] = {}
     began = time.monotonic()

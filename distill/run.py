@@ -9,6 +9,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -83,6 +84,7 @@ class Run:
         self.recipe, self.folder, self.resume, self.beside = recipe, RunFolder(folder), resume, beside
         self.tracker_names, self.extendable = tuple(trackers), extendable
         self.trackers: Trackers | None = None
+        self.open = ExitStack()  # the folder's lock and the trackers, for as long as the run lasts
         self.device = parallel.start()
         self.rank, _ = parallel.rank_and_world()
         self.precision = resolve_precision(recipe.precision, self.device)
@@ -94,14 +96,11 @@ class Run:
     def run(self) -> RunResult:
         """All stages, then the student's folder with its card."""
         began = time.monotonic()
-        self.prepare()
-        try:
+        with self.open:
+            self.prepare()
             # The student is cut when its first stage begins: from the assistant as the stages before have trained it.
             results = {stage.name: self.run_stage(number, stage) for number, stage in enumerate(self.recipe.stages)}
             return self.finish(results, began)
-        finally:
-            if self.trackers is not None:
-                self.trackers.close()
 
     def log(self, row: dict[str, Any]) -> None:
         """Append one line to metrics.jsonl."""
@@ -113,24 +112,26 @@ class Run:
     # --- prepare --------------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Create or reopen the run folder."""
+        """Create or reopen the run folder, and hold it."""
         compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
         if self.recipe.compile and self.device.type == "cpu" and not compiler:
             raise InputError("compile: true needs a C++ compiler on a CPU (g++), and none is installed")
         require_trackers(self.tracker_names)
+        parallel.first(self._open_folder)
+
+    def _open_folder(self) -> None:
+        self.open.enter_context(self.folder.held())
         self.folder.check(self.recipe, self.resume)
-        parallel.barrier()
-        if self.rank == 0:
-            check_recipe(self.recipe)
-            self.folder.create(self.recipe)
-            record_downloads(self.recipe, self.folder.path)
-            for other in self.beside:
-                if taken := self.folder.take_over(self.recipe, other):
-                    say(f"taken over from {other}: {', '.join(taken)}")
-            if self.tracker_names:
-                settings = dict(leaves(self.recipe.model_dump(mode="json")))
-                self.trackers = Trackers(self.tracker_names, self.folder.path, self.recipe.name, settings)
-        parallel.barrier()
+        check_recipe(self.recipe)
+        self.folder.create(self.recipe)
+        record_downloads(self.recipe, self.folder.path)
+        for other in self.beside:
+            if taken := self.folder.take_over(self.recipe, other):
+                say(f"taken over from {other}: {', '.join(taken)}")
+        if self.tracker_names:
+            settings = dict(leaves(self.recipe.model_dump(mode="json")))
+            self.trackers = Trackers(self.tracker_names, self.folder.path, self.recipe.name, settings)
+            self.open.callback(self.trackers.close)
 
     # --- text -----------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@
     snapshot/            best weights of a stage that still goes on, as a model folder, once somebody has opened it
     student/             the finished student with its model card
     result.json          numbers of all stages and of the `report` files
+    running.json         which process works in the folder, while one does; it holds the lock of the file .lock
 
 Runs of a sweep differ in a few settings; the assistant and often the first stages are the same. A stage is taken over
 from another run when everything that it follows from is equal: models, text, seed, and the stages before it.
@@ -21,6 +22,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ import yaml
 from msdc.distill.catalog import set_paths
 from msdc.distill.recipe import Recipe, Stage, corpus_label
 from msdc.errors import InputError
-from msdc.files import disk_errors, read_json, staged_folder, write_json, write_text
+from msdc.files import HOLDER_FILE, LOCK_FILE, disk_errors, held, read_json, staged_folder, write_json, write_text
 from msdc.machine import environment
 from msdc.progress import say
 
@@ -142,14 +144,23 @@ class RunFolder:
         """Whether it is absent, empty, or holds only what a run leaves that was killed before it wrote its recipe."""
         if not self.path.is_dir():
             return not os.path.lexists(self.path)
-        left = [path for path in self.path.iterdir() if path.name != "environment.json"]
+        early = ("environment.json", LOCK_FILE, HOLDER_FILE)
+        left = [path for path in self.path.iterdir() if path.name not in early]
         return all(path.name.startswith(".") and path.suffix == ".partial" for path in left)
 
+    def started(self) -> bool:
+        """Whether it holds what a run writes first: a recipe alone may be the user's own."""
+        return self.recipe_file.is_file() and (self.path / "environment.json").is_file()
+
+    def held(self) -> AbstractContextManager[None]:
+        """Keep other processes out for as long as this one works in the folder; refuse what is no run's."""
+        if not self.recipe_file.is_file() and not self.unstarted():
+            raise InputError(f"{self.path} exists and is no run folder: choose another with -o")
+        return held(self.path)
+
     def check(self, recipe: Recipe, resume: bool) -> None:
-        """Refuse a folder that this run may not write to."""
+        """Refuse the folder of another run."""
         if not self.recipe_file.is_file():
-            if not self.unstarted():
-                raise InputError(f"{self.path} exists and is no run folder: choose another with -o")
             return
         if not resume:
             raise InputError(f"{self.path} exists already: pass --resume to continue it, or -o another folder")

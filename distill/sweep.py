@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -28,7 +29,7 @@ from msdc.distill.data.stream import weights
 from msdc.distill.recipe import Assistant, Corpus, Recipe, Stage, StudentShape, parse
 from msdc.distill.run_folder import METRICS_FILE, Metrics, read_recipe
 from msdc.errors import InputError
-from msdc.files import read_json, write_json, write_text
+from msdc.files import held, read_json, write_json, write_text
 from msdc.machine import peak_mib
 from msdc.progress import say
 from msdc.tables import Column, Table, escape_line, fixed, to_markdown
@@ -164,32 +165,34 @@ def sweep(
         draw: called with the folder at the end, in the first process only.
     """
     from msdc.distill.run import Run
+    from msdc.distill.training import parallel
 
     recipes = points(recipe, over, overrides, data)
     folder = Path(output) if output is not None else Path("runs") / f"{Path(recipe).stem.replace(':', '-')}-sweep"
     folders = {label: folder / re.sub(r"[^A-Za-z0-9._=+-]", "_", label) for label in recipes}
-    for left in folder.glob(".*.partial"):
-        left.unlink(missing_ok=True)  # of a process that was killed while it wrote a table
-    rank = 0
-    for number, (label, one) in enumerate(recipes.items()):
-        place = folders[label]
-        if (place / "result.json").is_file() and read_recipe(place) == one:
-            continue
-        say(f"sweep {number + 1}/{len(recipes)}: {label}")
-        # Any run of the sweep may have trained a stage that this point shares.
-        beside = sorted(path.parent for path in folder.glob("*/recipe.yaml") if path.parent != place)
-        run = Run(one, place, (place / "recipe.yaml").is_file(), beside)
-        run.run()
-        rank = run.rank
-    if rank == 0:
-        rows = tuple(_row(label, recipes[label], folders[label]) for label in recipes)
-        axes = over if isinstance(over, str) else " x ".join(over)
-        table = SweepTable(recipe=recipe, sweep=axes, rows=rows)
-        write_json(folder / TABLE_FILE, table.model_dump(mode="json"))
-        shown = table_of(table)
-        write_text(folder / "table.md", f"# {escape_line(shown.caption)}\n\n{to_markdown(shown)}\n\n{shown.note}\n")
-        if draw is not None:
-            draw(folder)
+    parallel.start()
+    rank, _ = parallel.rank_and_world()
+    with ExitStack() as stack:
+        parallel.first(lambda: stack.enter_context(held(folder)))
+        for left in folder.glob(".*.partial") if rank == 0 else ():
+            left.unlink(missing_ok=True)  # of a process that was killed while it wrote a table
+        for number, (label, one) in enumerate(recipes.items()):
+            place = folders[label]
+            if (place / "result.json").is_file() and read_recipe(place) == one:
+                continue
+            say(f"sweep {number + 1}/{len(recipes)}: {label}")
+            # Any run of the sweep may have trained a stage that this point shares.
+            beside = sorted(path.parent for path in folder.glob("*/recipe.yaml") if path.parent != place)
+            Run(one, place, (place / "recipe.yaml").is_file(), beside).run()
+        if rank == 0:
+            rows = tuple(_row(label, recipes[label], folders[label]) for label in recipes)
+            axes = over if isinstance(over, str) else " x ".join(over)
+            table = SweepTable(recipe=recipe, sweep=axes, rows=rows)
+            write_json(folder / TABLE_FILE, table.model_dump(mode="json"))
+            shown = table_of(table)
+            write_text(folder / "table.md", f"# {escape_line(shown.caption)}\n\n{to_markdown(shown)}\n\n{shown.note}\n")
+            if draw is not None:
+                draw(folder)
     return folder
 
 

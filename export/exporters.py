@@ -9,6 +9,7 @@ Shapes: N texts, D sentence width.
 from __future__ import annotations
 
 import functools
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import distributions, version
@@ -44,7 +45,7 @@ from msdc.export.runtimes import MANIFEST_FILE, RUNTIMES, TARGETS, Style, expand
 from msdc.export.smoothing import TorchModel, calibration_texts, smooth
 from msdc.export.tokenizer.compile import COMPILED_FILE, compile_tokenizer
 from msdc.extras import installed
-from msdc.files import read_json, sha256_files, staged_folder, user_cache, write_text
+from msdc.files import read_json, refuse_existing, sha256_files, staged_folder, user_cache, write_text
 from msdc.progress import say
 from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, FastTokenizer, PieceTokenizer, Tokenizer, prompt_tokens
 
@@ -130,8 +131,7 @@ def export_model(
     check_module_options(target, module, sample, with_runtime)
     out = Path(out or f"{Path(model).name}-{target}")
     precision = load_precision(precision) if isinstance(precision, str) else precision
-    if out.exists() and not force:
-        raise InputError(f"{out} exists already: choose another folder with -o or pass --force")
+    refuse_existing(out, force, (MANIFEST_FILE,))
     for name in runtimes:
         RUNTIMES[name].require()
 
@@ -279,7 +279,7 @@ def _write(
         raise InputError(f"the tokenizer has {tokenizer.size} ids, the model's table {ready.vocabulary} rows")
     defaults, max_length = options.defaults, ready.max_length
     prompt = defaults.prompt()
-    with staged_folder(out, force) as stage:
+    with staged_folder(out, force, (MANIFEST_FILE,)) as stage:
         texts = with_prompt(prompt, golden_texts())
         runtimes = options.runtimes or TARGETS[options.target].runtimes
         part = _write_tokenizer(tokenizer, max_length, stage, texts, say)
@@ -404,5 +404,6 @@ def bundle_or_shipped(given: Path | None) -> Path:
     folder = user_cache() / "bundles" / "-".join(filter(None, (__version__, mark, runtime))) / name
     if not (folder / MANIFEST_FILE).is_file():
         say(f"no bundle given: exporting {name} to {folder} (once)")
+        shutil.rmtree(folder, ignore_errors=True)  # what is no bundle would not be replaced
         export(name, target="linux", runtime=runtime, out=folder, force=True)
     return folder

@@ -11,14 +11,15 @@ import os
 import re
 import secrets
 import shutil
+import socket
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
+from filelock import BaseFileLock, FileLock, Timeout
 
 from msdc.errors import InputError, MsdcError
 
@@ -30,8 +31,13 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 MAX_DIGITS = 308
 # Younger ones may belong to a process that still writes.
 LEFT_OVER_SECONDS = 24 * 3600
+# Of a folder that a process holds: the lock, and who that is. A lock file of its own, because filelock may empty it.
+LOCK_FILE, HOLDER_FILE = ".lock", "running.json"
 # Errors of a full disk: no space, no quota, a file as large as the file system or the user's limit allows.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# Places that cannot be written to: no permission, a file where a folder should be, a mount point, a name too long.
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EBUSY,
+            errno.EXDEV, errno.ENAMETOOLONG, errno.ELOOP)  # fmt: skip
 # torch, safetensors and tokenizers report them as text, without an errno.
 _FULL_TEXTS = ("No space left", "os error 28", "os error 27", "File too large", "file write failed", "unexpected pos")
 
@@ -44,14 +50,15 @@ def _full(target: Path) -> MsdcError:
 
 @contextlib.contextmanager
 def disk_errors(target: Path) -> Iterator[None]:
-    """Turn a full disk or a missing permission under `target` into one line."""
+    """Turn a full disk, or a place under `target` that cannot be written to, into one line."""
     try:
         yield
     except OSError as error:
         if error.errno in _FULL:
             raise _full(target) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise MsdcError(f"cannot write {target}: {error.strerror}") from error
+        if error.errno in _REFUSED:
+            why = "a part of this path is a file" if error.errno in (errno.EEXIST, errno.ENOTDIR) else error.strerror
+            raise MsdcError(f"cannot write {target}: {why}") from error
         raise
     except MsdcError:
         raise
@@ -107,17 +114,76 @@ def write_text(target: str | os.PathLike[str], text: str) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Hold the lock of the file `path`, which is made where it is missing; waits while another process holds it."""
-    path = Path(path)
+def locked(path: str | os.PathLike[str], busy: Callable[[], str] | None = None) -> Iterator[BaseFileLock]:
+    """Hold the lock of the file `path`, which is made where it is missing; it ends with its process, however that ends.
+
+    While another process or thread holds it: wait, or with `busy` raise an `InputError` with this text. A thread may
+    hold it more than once.
+    """
+    path = Path(os.path.realpath(Path(path).parent)) / Path(path).name
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path)
-        lock.acquire()
+        lock = FileLock(path, is_singleton=True)
+        try:
+            lock.acquire(blocking=busy is None)
+        except Timeout as error:
+            raise InputError("" if busy is None else busy()) from error
     try:
-        yield
+        yield lock
     finally:
         lock.release()
+
+
+@contextlib.contextmanager
+def held(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Keep other processes out of `folder`, and tell them who holds it and since when.
+
+    A missing folder is made, and removed at the end where nothing was put into it.
+
+    Raises:
+        InputError: another process holds it.
+    """
+    real = Path(os.path.realpath(folder))
+    holder = real / HOLDER_FILE
+    made = [place for place in (real, *real.parents) if not place.exists()]
+
+    def busy() -> str:
+        try:
+            who = "process {pid} on {host} since {since}".format(**read_json(holder, 4096))
+        except (InputError, TypeError, KeyError):  # it has not said so yet
+            who = "another process"
+        return f"{folder}: in use by {who}; wait until it ends, or choose another folder"
+
+    try:
+        with locked(real / LOCK_FILE, busy) as lock:
+            outermost = lock.lock_counter == 1
+            try:
+                if outermost:
+                    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+                    with disk_errors(holder):
+                        holder.write_text(
+                            json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
+                        )
+                yield
+            finally:
+                if outermost:
+                    holder.unlink(missing_ok=True)
+    finally:
+        if made and real.is_dir() and {path.name for path in real.iterdir()} <= {LOCK_FILE}:
+            (real / LOCK_FILE).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                for place in made:
+                    place.rmdir()
+
+
+def remove_folder(folder: str | os.PathLike[str]) -> None:
+    """Remove a folder that nobody holds; a process killed meanwhile leaves it whole or gone."""
+    real = Path(os.path.realpath(folder))
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(held(real))
+        if os.name == "nt":  # it renames no folder with an open file
+            stack.close()
+        _discard(real, real)
 
 
 def write_json(target: str | os.PathLike[str], value: Any) -> None:
@@ -204,10 +270,24 @@ def user_cache() -> Path:
         raise MsdcError("this user has no home folder for the cache: set XDG_CACHE_HOME to a folder") from error
 
 
-def refuse_existing(target: Path, force: bool) -> None:
-    """Refuse to overwrite `target` without `force`."""
-    if target.exists() and not force:
+def refuse_existing(target: Path, force: bool, marks: tuple[str, ...] = ()) -> None:
+    """Refuse to overwrite `target` without `force`, and with it what msdc has not written.
+
+    A file replaces a regular file. A folder, which all files `marks` tell as one of ours, replaces such a folder or an
+    empty one, but not the one that the process works in.
+    """
+    with disk_errors(target):
+        if not target.exists():
+            return
+    if not force:
         raise InputError(f"{target} exists already: choose another path or pass --force")
+    if not marks:
+        if not target.is_file():
+            raise InputError(f"{target}: not a regular file, it is not replaced; choose another path")
+    elif not target.is_dir() or (any(target.iterdir()) and not all((target / name).is_file() for name in marks)):
+        raise InputError(f"{target}: no folder with {' and '.join(marks)}, it is not replaced; choose another path")
+    elif Path.cwd().is_relative_to(target.resolve()):
+        raise InputError(f"{target}: the working directory is not replaced; choose another path")
 
 
 def _discard(path: Path, target: Path) -> None:
@@ -215,10 +295,10 @@ def _discard(path: Path, target: Path) -> None:
     doomed = _beside(target, "partial")
     with contextlib.suppress(FileNotFoundError):
         os.rename(path, doomed)
-        shutil.rmtree(doomed) if doomed.is_dir() else doomed.unlink()
+        shutil.rmtree(doomed) if doomed.is_dir() and not doomed.is_symlink() else doomed.unlink()
 
 
-def _put_in_place(stage: Path, target: Path, force: bool) -> None:
+def _put_in_place(stage: Path, target: Path, check: Callable[[], None]) -> None:
     """Rename `stage` to `target`; what is there is renamed away first. Other writers may do the same meanwhile."""
     hidden: list[Path] = []
     for _ in range(100):
@@ -229,7 +309,7 @@ def _put_in_place(stage: Path, target: Path, force: bool) -> None:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise
-        refuse_existing(target, force)
+        check()
         hidden.append(_beside(target, "old"))
         with contextlib.suppress(FileNotFoundError):  # another writer was faster
             os.rename(target, hidden[-1])
@@ -255,16 +335,22 @@ def _clean_left_over(target: Path) -> None:
 
 
 @contextlib.contextmanager
-def staged_folder(target: str | os.PathLike[str], force: bool = False) -> Iterator[Path]:
+def staged_folder(target: str | os.PathLike[str], force: bool = False, marks: tuple[str, ...] = ()) -> Iterator[Path]:
     """Yield an empty folder beside `target`; on success it becomes `target`, on failure it is removed.
 
     With `force` an existing folder is renamed away after the new one is complete; a process killed between the two
-    renames leaves it under a hidden name, and the next writer puts it back. Of several writers the last one wins.
+    renames leaves it under a hidden name, and the next writer puts it back. Of several writers the last one wins. What
+    may be replaced see `refuse_existing`; without `marks` it is anything, in a cache of our own. A link is followed.
     """
-    target = Path(target)
+    shown, target = Path(target), Path(os.path.realpath(target))
+
+    def check() -> None:
+        if marks or not force:
+            refuse_existing(shown, force, marks)
+
     _clean_left_over(target)
-    refuse_existing(target, force)
-    with disk_errors(target):
+    check()
+    with disk_errors(shown):
         target.parent.mkdir(parents=True, exist_ok=True)
         stage = _beside(target, "partial")
         stage.mkdir()
@@ -277,7 +363,7 @@ def staged_folder(target: str | os.PathLike[str], force: bool = False) -> Iterat
                     # Some writers (safetensors) create files that only their owner can read.
                     os.chmod(path, path.stat().st_mode | readable)
             sys.audit("msdc.files.complete", str(stage))
-            _put_in_place(stage, target, force)
+            _put_in_place(stage, target, check)
             _fsync(target.parent)
         finally:
             shutil.rmtree(stage, ignore_errors=True)

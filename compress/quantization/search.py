@@ -21,7 +21,7 @@ from msdc.compress.quantization import plan as plans
 from msdc.compress.quantization import rounding
 from msdc.compress.quantization.plan import Dtype, PrecisionPlan
 from msdc.compress.student.config import CODE, POSITION, TABLE, StudentConfig, matrix_names, tensor_shapes
-from msdc.compress.student.io import save_student, tokenizer_file
+from msdc.compress.student.io import MARKS, save_student, tokenizer_file
 from msdc.compress.student.model import Student
 from msdc.compress.student.stock import to_student
 from msdc.compress.texts import quickstart_texts, read_texts
@@ -224,7 +224,7 @@ def quantize(
     output = Path(output)
     if precision not in (*plans.PRECISIONS, "auto"):
         raise InputError(f"precision {precision!r} is unknown; known: {', '.join((*plans.PRECISIONS, 'auto'))}")
-    refuse_existing(output, force)
+    refuse_existing(output, force, MARKS)
     encoder = load_encoder(model)
     student = to_student(encoder).eval()
     # At most this many from all over, without repeats: equal texts teach nothing about pairs.

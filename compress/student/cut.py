@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from msdc.compress.size import SizePlan, cut_config, default_repeats, size_plan
 from msdc.compress.student.coded_table import ROUNDS, fit_code, kept_variance, row_weights
 from msdc.compress.student.config import CODE, INDEX, POSITION, TABLE, StudentConfig
-from msdc.compress.student.io import save_student, tokenizer_file
+from msdc.compress.student.io import MARKS, save_student, tokenizer_file
 from msdc.compress.student.model import Embedding, Student, with_state
 from msdc.compress.student.stock import decode, to_student
 from msdc.compress.texts import quickstart_texts, row_frequency
@@ -270,7 +270,7 @@ def cut_student(
         force: replace `output` if it exists.
     """
     output = Path(output)
-    refuse_existing(output, force)
+    refuse_existing(output, force, MARKS)
     encoder = load_encoder(model)
     large = to_student(encoder)
     old = large.config
@@ -342,7 +342,7 @@ def code_table(
         force: replace `output` if it exists.
     """
     output = Path(output)
-    refuse_existing(output, force)
+    refuse_existing(output, force, MARKS)
     encoder = load_encoder(model)
     student = to_student(encoder)
     frequency_V, source = row_frequency(encoder, student.config.vocabulary, corpus)

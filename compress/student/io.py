@@ -19,12 +19,15 @@ from msdc.errors import InputError
 from msdc.files import read_json, staged_folder, write_json, write_text
 from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, write_tokenizer_folder
 
+# What tells a model folder of ours, in any of its forms.
+MARKS = ("config.json", "sentence_bert_config.json")
+
 
 @contextmanager
 def _model_folder(folder: Path, tokenizer_file: Path, max_length: int, force: bool) -> Iterator[Path]:
     """A folder that appears whole or not at all, with the tokenizer and the longest input."""
     source = Path(tokenizer_file)
-    with staged_folder(folder, force) as stage:
+    with staged_folder(folder, force, MARKS) as stage:
         if source.suffix == ".json":
             (stage / JSON_FILE).write_bytes(source.read_bytes())
             beside, special = (source.parent / name for name in ("tokenizer_config.json", "special_tokens_map.json"))

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 from msdc.compress.quantization.plan import read_plan
 from msdc.compress.student.coded_table import prune
 from msdc.compress.student.config import CODE, INDEX, TABLE, StudentConfig
-from msdc.compress.student.io import save_student
+from msdc.compress.student.io import MARKS, save_student
 from msdc.compress.student.model import Student, with_state
 from msdc.compress.student.stock import to_student
 from msdc.compress.texts import quickstart_texts, read_texts
@@ -268,7 +268,7 @@ def trim(
         force: replace `output` if it exists.
     """
     output, corpora = Path(output), [Path(path) for path in corpus]
-    refuse_existing(output, force)
+    refuse_existing(output, force, MARKS)
     layout = read_layout(locate_model(model))
     encoder = load_encoder(layout.folder)
     student, tokenizer = to_student(encoder), encoder.tokenizer

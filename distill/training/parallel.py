@@ -8,11 +8,14 @@ process with the global batch, for every objective, contrastive ones included.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+from msdc.errors import InputError, MsdcError
 
 
 def rank_and_world() -> tuple[int, int]:
@@ -38,6 +41,24 @@ def barrier() -> None:
     """Wait for all processes."""
     if rank_and_world()[1] > 1:
         dist.barrier()
+
+
+def first(work: Callable[[], None]) -> None:
+    """Do `work` in the first process while the others wait; what it refuses, all refuse."""
+    rank, world = rank_and_world()
+    refused: MsdcError | None = None
+    if rank == 0:
+        try:
+            work()
+        except MsdcError as error:
+            refused = error
+    if world > 1:
+        said: list[Any] = [refused and (refused.exit_code, str(refused))]
+        dist.broadcast_object_list(said)
+        if rank > 0 and said[0] is not None:
+            refused = (InputError if said[0][0] == InputError.exit_code else MsdcError)(said[0][1])
+    if refused is not None:
+        raise refused
 
 
 def wrap(module: torch.nn.Module) -> Any:

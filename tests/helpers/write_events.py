@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msdc.cli
+from msdc.files import HOLDER_FILE, LOCK_FILE
 from msdc.text import quickstart
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -105,9 +106,10 @@ def contents(folder: Path, leave: Callable[[Path], bool] = lambda path: False) -
 
 
 def no_clock(name: Path) -> bool:
-    """A student's card tells how long the run took, reports have seconds, the teacher's cache is a cache."""
-    return name.parts[0] == "guides" or name.parts[-2:] == ("student", "README.md") or name.name in (
-        "report.html", "table.md")  # fmt: skip
+    """A student's card tells how long the run took, reports have seconds, the teacher's cache is a cache, who held a
+    run is said until the next one does."""
+    timed = ("report.html", "table.md", LOCK_FILE, HOLDER_FILE)
+    return name.parts[0] == "guides" or name.parts[-2:] == ("student", "README.md") or name.name in timed
 
 
 def differences(expected: dict, got: dict) -> list[str]:

@@ -294,6 +294,9 @@ def add_transformers_js(folder: Path, hub_id: str = "OWNER/NAME") -> None:
     """
     from msdc.export.exporters import canonical_obstacle, float_model
 
+    place = folder / FOLDER
+    if others := {path.name for path in place.iterdir()} - {PROGRAM, QUANTIZED} if place.is_dir() else ():
+        raise InputError(f"{place} holds {min(others)}, which msdc has not written: move it away")
     encoder = load_encoder(str(folder.resolve()))
     # A tokenizer.json is written where there is a SentencePiece `.model`.
     given = {JSON_FILE} if (folder / MODEL_FILE).is_file() else set()
@@ -310,7 +313,7 @@ def add_transformers_js(folder: Path, hub_id: str = "OWNER/NAME") -> None:
     config = float_model(encoder).weights.config
     length = min(encoder.max_length, config.positions)
     rows = encoder.tokenizer.encode(texts, length)
-    with staged_folder(folder / FOLDER, force=True) as stage:
+    with staged_folder(place, force=True) as stage:
         _write_programs(encoder, stage, rows, length)
         _write_tokenizer(folder, encoder.tokenizer, texts, rows, length)
         _write_card(folder, about_folder(config, prompt, hub_id))

@@ -1,0 +1,173 @@
+"""A run holds its folder: whoever else comes is refused in one line that names it, and changes nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from weights import same_weights
+
+from msdc.bench.quickstart import prepare
+from msdc.distill import distill
+from msdc.distill.sweep import sweep
+from msdc.distill.training.trainer import Trainer
+from msdc.errors import InputError
+from msdc.files import HOLDER_FILE, held
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked child; this system has no fork")
+IN_USE = (
+    r"^{folder}: in use by process {pid} on {host} since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d UTC; wait until it ends, or "
+)
+
+
+@contextlib.contextmanager
+def live(work, folder: Path):
+    """A forked child that does `work`, stands still in its sixth step, after a checkpoint, and is killed at the end."""
+    child = os.fork()
+    if child == 0:
+        try:
+            torch.set_num_threads(1)
+            step = Trainer._step
+
+            def stand(self, batch):
+                while self.position.step == 5:
+                    time.sleep(1)
+                return step(self, batch)
+
+            Trainer._step = stand
+            work()
+        except BaseException:
+            traceback.print_exc()
+        os._exit(1)
+    try:
+        metrics, holder = folder / "metrics.jsonl", folder / HOLDER_FILE
+        while (
+            not holder.is_file()
+            or not metrics.is_file()
+            or (str(child) not in holder.read_text() or metrics.read_bytes().count(b"\n") < 6)
+        ):
+            assert os.waitpid(child, os.WNOHANG) == (0, 0)
+            time.sleep(0.01)
+        yield child
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def state(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def refused(folder: Path, pid: int, attempt) -> None:
+    with pytest.raises(InputError) as caught:
+        attempt()
+    said = IN_USE.format(folder=re.escape(str(folder)), pid=pid, host=re.escape(socket.gethostname()))
+    assert re.match(said, str(caught.value)) and "\n" not in str(caught.value), str(caught.value)
+    assert "--force" not in str(caught.value)
+
+
+def short(tree: dict) -> dict:
+    return tree | {"stages": tree["stages"][3:]}
+
+
+def test_nobody_works_beside_a_live_run(tiny_tree, tmp_path):
+    """Resumed, started anew, replaced by the quickstart; then killed with SIGKILL: the next one goes on at once."""
+    tree, folder = short(tiny_tree), tmp_path / "run"
+    with live(lambda: distill(tree, folder), folder) as pid:
+        # What it has not yet put into its place.
+        part = folder / "stages" / ".0-four.00000000.partial"
+        part.write_text("half")
+        (tmp_path / "link").symlink_to(folder)
+        before = state(folder)
+        refused(folder, pid, lambda: distill(tree, folder, True))
+        refused(folder, pid, lambda: distill(tree, folder))
+        refused(tmp_path / "link", pid, lambda: distill(tree, tmp_path / "link", True))
+        refused(folder, pid, lambda: prepare(folder, False))
+        refused(folder, pid, lambda: prepare(folder, True))
+        assert state(folder) == before and part.is_file()
+    assert (folder / HOLDER_FILE).is_file()  # of the killed one: it holds nothing
+    distill(tree, folder, True)
+    whole = distill(tree, tmp_path / "whole")
+    rows = [[json.loads(line).get("step") for line in (one / "metrics.jsonl").read_text().splitlines()]
+            for one in (folder, tmp_path / "whole")]  # fmt: skip
+    assert rows[0] == rows[1] and same_weights(folder / "student", whole.student)
+    assert not (folder / HOLDER_FILE).exists()
+
+
+def test_two_sweeps_of_one_folder(tiny_tree, tmp_path):
+    file, folder, point = tmp_path / "tiny.yaml", tmp_path / "sweep", "stages.four.learning_rate=0.001"
+    file.write_text(yaml.safe_dump(short(tiny_tree)))
+    with live(lambda: sweep(str(file), point, folder), folder / point) as pid:
+        (folder / ".table.json.00000000.partial").write_text("half")
+        before = state(folder)
+        refused(folder, pid, lambda: sweep(str(file), point, folder))
+        refused(folder / point, pid, lambda: distill(str(file), folder / point, True, overrides=[point]))
+        assert state(folder) == before
+    # A point that a run of its own trains.
+    with live(lambda: distill(str(file), folder / point, True, overrides=[point]), folder / point) as pid:
+        refused(folder / point, pid, lambda: sweep(str(file), point, folder))
+    sweep(str(file), point, folder)
+    assert (folder / "table.md").is_file()
+
+
+def test_of_two_that_start_together_one_is_told_the_truth(tiny_tree, tmp_path):
+    """Neither finds a folder; the loser hears of the winner, not of options that distill lacks."""
+    tree, folder, said = short(tiny_tree), tmp_path / "run", []
+
+    def attempt():
+        try:
+            distill(tree, folder)
+        except InputError as error:
+            said.append(str(error))
+
+    threads = [threading.Thread(target=attempt) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(said) == 2 and (folder / "result.json").is_file()
+    for text in said:
+        assert f"in use by process {os.getpid()} on" in text or "exists already: pass --resume" in text, text
+
+
+def test_a_refused_run_leaves_no_folder(tiny_tree, tmp_path):
+    with pytest.raises(InputError, match="no such model folder"):
+        distill(short(tiny_tree) | {"teacher": "./nothing"}, tmp_path / "runs" / "run")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").touch()
+    with pytest.raises(InputError, match="no run folder"):
+        distill(short(tiny_tree), tmp_path / "photos")
+    assert [path.name for path in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
+
+
+def test_the_processes_of_one_job_share_the_folder_and_are_refused_together(tiny_tree, tmp_path):
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(short(tiny_tree)))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "msdc.cli",
+               "distill", "tiny.yaml", "-o", "run"]  # fmt: skip
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+
+    def job():
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+
+    with held(tmp_path / "run"):
+        done = job()
+        said = {line for line in done.stderr.splitlines() if line.startswith("error:")}
+        assert done.returncode and "Traceback" not in done.stderr.split("torch/distributed")[0], done.stderr[-3000:]
+        assert len(said) == 1 and f"in use by process {os.getpid()} on" in said.pop()
+        assert [path.name for path in (tmp_path / "run").iterdir() if path.suffix != ".json"] == [".lock"]
+    done = job()
+    assert done.returncode == 0, done.stderr[-3000:]
