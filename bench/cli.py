@@ -53,6 +53,8 @@ class Numbers(click.ParamType):
 @click.option(
     "--cooldown", "cooldown_s", type=float, default=0.0, show_default=True, help="Seconds to pause before each length."
 )
+@click.option("--sustain", "sustain_s", type=float, default=0.0, metavar="SECONDS",
+              help="Also run the middle length without a pause: median per second, heat and battery.")  # fmt: skip
 @click.option("--timeout", "timeout_s", type=float, default=900.0, show_default=True, help="Seconds per artifact.")
 @click.option("--runner", type=click.Path(path_type=Path), help="A native runner that you built.")
 @click.option("--address", metavar="IP[:PORT]",
@@ -64,7 +66,7 @@ class Numbers(click.ParamType):
               help="Build the native runner for this machine and arm64 devices (kept in the cache).")  # fmt: skip
 @click.option("--compare", type=click.Path(path_type=Path), help="Earlier result to compare with.")
 @click.option("--gate", type=click.FloatRange(0, 1e6), metavar="PERCENT",
-              help="Fail when a median is more than PERCENT above --compare's, beyond noise.")  # fmt: skip
+              help="Fail when a time is more than PERCENT above --compare's, beyond noise.")  # fmt: skip
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Report to write: .html, .md or .json.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, allow_dash=True),
               help="Result file to write; - prints it.")  # fmt: skip
@@ -86,8 +88,9 @@ def command(
     `host` is this machine through the native runner, as an app would run the artifact; `python` is this machine
     through Python's bindings and needs no compiler. The emulator's disk is made at its first use.
 
-    Exit code 1 when a device fails, its golden vectors differ from those of the export, or --gate is exceeded;
-    results are written first.
+    Exit code 1 when a device fails, its golden vectors differ from those of the export, or --gate is exceeded; 3 when
+    the gate is inconclusive: the same program, a noisy or a busier machine, also in an automatic second measurement.
+    Results are written first.
     """
     if gate is not None and compare is None:
         raise click.UsageError("--gate needs an earlier result: --compare FILE")

@@ -4,8 +4,8 @@ Medians are compared by a bootstrap over blocks of consecutive samples: neighbou
 (frequency, heat, other work), and resampling single samples would overstate certainty. Where a file
 holds several runs of one artifact on one device, runs are resampled first, then blocks within them. Other work on the
 machine shifts the median but not the fastest runs, so a difference counts only when the fastest tenth moved in the
-same direction, beyond its own interval and by at least 1 %. A machine that was slower throughout cannot be
-distinguished from a slower artifact: measure both in one session.
+same direction, beyond its own interval and by at least 1 %, and a gate looks at the smaller of both changes. A machine
+that was slower throughout cannot be distinguished from a slower artifact: measure both in one session.
 
 Instruction counts need no bootstrap: they are deterministic up to `INSTRUCTION_TOLERANCE`.
 """
@@ -45,17 +45,29 @@ class Difference:
     change: float
     interval: tuple[float, float] | None
     verdict: Verdict
+    # Relative change of the fastest tenth, and in words whose samples say that the machine was noisy.
+    fastest: float | None = None
+    noisy: str = ""
+
+    @property
+    def certain(self) -> float:
+        """The smaller of the changes of median and fastest tenth, at which a gate looks."""
+        return self.change if self.fastest is None else min(self.change, self.fastest, key=abs)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All figures of one artifact on one device. `where` names runtime and device; `title` also both artifacts."""
+    """All figures of one artifact on one device. `where` names runtime and device; `title` also both artifacts.
+
+    `doubts` say why a slower time is not the artifact's: it is the same program, or other work was on the machine.
+    """
 
     where: str
     title: str
     clock: Clock
     differences: tuple[Difference, ...]
     notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
 
 def _blocks(samples: np.ndarray, resamples: int, generator: np.random.Generator) -> np.ndarray:
@@ -108,7 +120,9 @@ def _timing(what: str, old: list[Timing], new: list[Timing], seed: int) -> Diffe
     # Both intervals lie on one side of zero, and the fastest runs moved by what matters.
     moved = min(*interval, *fastest) > 0 or max(*interval, *fastest) < 0
     verdict = _side(interval[0]) if moved and abs(fastest_change) >= MATERIAL else "noise"
-    return Difference(what, unit, before, after, change, interval, verdict)
+    sides = [name for name, timings in (("before", old), ("now", new)) if any(timing.noisy for timing in timings)]
+    noisy = f"noisy {' and '.join(sides)}" if sides else ""
+    return Difference(what, unit, before, after, change, interval, verdict, fastest_change, noisy)
 
 
 def _side(change: float) -> Verdict:
@@ -118,13 +132,18 @@ def _side(change: float) -> Verdict:
 Groups = dict[tuple[str, ...], list[DeviceRun]]
 
 
+def place_key(run: DeviceRun) -> tuple[str, ...]:
+    """Device, harness, runtime, threads and clock: what two results of one artifact share."""
+    return run.device.kind, run.device.name, run.harness, run.artifact.runtime, str(run.threads), run.clock
+
+
 def _groups(*files: BenchFile) -> list[Groups]:
     """Runs by device, runtime, threads and clock; also by precision where a group has several."""
 
     def group(file: BenchFile, precise: bool) -> Groups:
         groups: Groups = {}
         for run in file.runs:
-            key = (run.device.kind, run.device.name, run.harness, run.artifact.runtime, str(run.threads), run.clock)
+            key = place_key(run)
             groups.setdefault((*key, run.artifact.precision) if precise else key, []).append(run)
         return groups
 
@@ -185,34 +204,49 @@ def compare_results(old: BenchFile, new: BenchFile, seed: int = 0) -> list[Compa
     out = []
     for key in shared:
         was, now = before[key][0], after[key][0]
-        notes = []
+        notes, doubts = [], []
         if was.device.cpu != now.device.cpu:
             notes.append(f"the processors differ: {was.device.cpu} and {now.device.cpu}")
         loads = [run.state_before.load_1min if run.state_before else None for run in (was, now)]
         if loads[0] is not None and loads[1] is not None and abs(loads[0] - loads[1]) > BUSIER:
             notes.append(f"other work on the machine differed: load average {loads[0]:.1f}, then {loads[1]:.1f}")
+            doubts += [notes[-1]] if loads[1] > loads[0] else []
         if was.versions != now.versions:
             notes.append("runtime versions differ")
         if was.artifact.sha256 == now.artifact.sha256:
             notes.append("the same artifact in both: a difference is the machine's")
+            doubts.append("it is the same program")
         where = f"{now.artifact.runtime} on {now.device.name}" + (", native" if now.harness == "native" else "")
         differences = tuple(_differences(before[key], after[key], seed))
-        out.append(
-            Comparison(where, f"{where}: {_label(was)}, then {_label(now)}", now.clock, differences, tuple(notes))
-        )
+        title = f"{where}: {_label(was)}, then {_label(now)}"
+        out.append(Comparison(where, title, now.clock, differences, tuple(notes), tuple(doubts)))
     return out
 
 
-def regressions(comparisons: Sequence[Comparison], percent: float) -> list[str]:
-    """One line per timing that is more than `percent` above the earlier result and not noise.
+def slower_timings(one: Comparison, percent: float | None = None) -> tuple[list[str], list[str]]:
+    """Timings that rose by more than a gate of `percent`: those of the artifact, and those that cannot be decided.
 
-    Instruction counts repeat exactly, so on the emulator a busy machine does not trip this gate.
+    A time is decided by the smaller of the changes of median and fastest tenth. It is not decided where either side was
+    noisy, the program is the same or the machine was busier. Instruction counts repeat exactly: they are decided.
+    Without a gate, what rose beyond noise.
     """
-    lines = []
+    certain: list[str] = []
+    undecided: list[str] = []
+    for item in one.differences:
+        slower = item.verdict == "slower" or (percent is not None and item.noisy != "")
+        if item.unit in ("ms", "instructions") and slower and 100 * item.certain > (percent or 0):
+            doubts = [] if item.unit == "instructions" else [*one.doubts, *filter(None, [item.noisy])]
+            now = f"{item.new:,.0f}" if item.unit == "instructions" else f"{item.new:.3g}"
+            rose = f"{item.what} rose by {100 * item.certain:.1f} % to {now} {item.unit}"
+            (undecided if doubts else certain).append(rose + (f" ({', '.join(doubts)})" if doubts else ""))
+    return certain, undecided
+
+
+def regressions(comparisons: Sequence[Comparison], percent: float) -> tuple[list[str], list[str]]:
+    """One line per timing that is more than `percent` above the earlier result, and per one that cannot be decided."""
+    certain: list[str] = []
+    undecided: list[str] = []
     for one in comparisons:
-        for item in one.differences:
-            if item.unit in ("ms", "instructions") and item.verdict == "slower" and 100 * item.change > percent:
-                now = f"{item.new:,.0f}" if item.unit == "instructions" else f"{item.new:.3g}"
-                rose = f"{item.what} rose by {100 * item.change:.1f} % to {now} {item.unit}"
-                lines.append(f"{one.where}: {rose} (gate {percent:g} %)")
-    return lines
+        for found, lines in zip((certain, undecided), slower_timings(one, percent), strict=True):
+            found += [f"{one.where}: {line} (gate {percent:g} %)" for line in lines]
+    return certain, undecided

@@ -47,6 +47,8 @@ class BenchSettings(BaseModel):
         Field(default=USUAL_LENGTHS, min_length=1, description="tokens with special ids")
     )
     runs: int = Field(default=100, ge=1, le=100_000, description="timed runs per length")
+    sustain_s: float = Field(default=0.0, ge=0, le=3600, description="seconds without a pause at the middle length")
+    from_text: bool = Field(default=True, description="also time tokenization and the way from text to vector")
     warmup: int = Field(default=10, ge=0, le=10_000, description="untimed runs before them, per length")
     threads: int = Field(default=1, ge=1, le=256)
     tasks: tuple[str, ...] = Field(default=(), description="graded-pairs, sts17, sts=FILE; scored on device vectors")
@@ -137,6 +139,7 @@ def artifact_of(bundle: Path, manifest: Manifest, runtime: RuntimeName) -> Artif
         bytes=program_bytes,
         sha256=manifest.files[part.file].sha256,
         parameters=manifest.model.parameters,
+        delegated_share=manifest.parity[runtime].delegated_share if runtime in manifest.parity else None,
         bundle_bytes=program_bytes + manifest.files[tokenizer].bytes,
         compressed_bytes=deflated([bundle / name for name in (*manifest.program_files(runtime), tokenizer)]),
     )

@@ -15,7 +15,7 @@ from typing import Literal
 
 from msdc.bench.devices.host import PythonDevice
 from msdc.bench.measure import BenchSettings, Tasks, collect, parity_failures, usual_lengths
-from msdc.bench.report.inputs import Twin
+from msdc.bench.report.model import Twin
 from msdc.bench.report.page import build_report, write_report
 from msdc.bench.result import BenchFile, ModelScores
 from msdc.compress.student.stock import to_student

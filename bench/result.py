@@ -54,6 +54,7 @@ class Artifact(Record):
     parameters: Count | None = None
     bundle_bytes: Count | None = Field(default=None, description="every file of the bundle that the device needs")
     compressed_bytes: Count | None = Field(default=None, description="the same, as stores and web servers compress it")
+    delegated_share: float | None = Field(default=None, ge=0, le=1, description="of operators, inside the delegate")
 
 
 class DeviceInfo(Record):
@@ -78,6 +79,10 @@ class DeviceState(Record):
     thermal_c: dict[str, float] = Field(default_factory=dict)
     cpu_mhz: tuple[float, ...] = ()
     load_1min: float | None = Field(default=None, description="load average: other work on the machine")
+
+
+# Of the median. An idle machine stays under 10 %; other work on it, or heat, spreads them over half of the median.
+NOISY = 0.25
 
 
 def percentile(samples: Sequence[float], percent: float) -> float:
@@ -114,6 +119,30 @@ class Timing(Record):
     def minimum(self) -> float:
         """Smallest sample."""
         return min(self.samples)
+
+    @property
+    def spread(self) -> float:
+        """Distance of the 10th and the 90th percentile, relative to the median; single peaks do not count."""
+        return (self.p90 - percentile(self.samples, 10)) / self.p50 if self.p50 else 0.0
+
+    @property
+    def noisy(self) -> bool:
+        """Does the spread of these times say that the machine was noisy? Counted instructions are not times."""
+        return self.unit == "ms" and self.spread > NOISY
+
+
+class Sustained(Record):
+    """The same input without a pause: heat slows a phone down after seconds. Medians of each second, in ms."""
+
+    length: Positive
+    medians: tuple[Sample, ...] = Field(min_length=1, max_length=100_000)
+    before: DeviceState | None = None
+    after: DeviceState | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """The last full second to the first; None where the first took no time."""
+        return self.medians[-1] / self.medians[0] if self.medians[0] else None
 
 
 class MemoryPhase(Record):
@@ -204,6 +233,8 @@ class DeviceRun(Record):
     parity: Parity | None = None
     browser: BrowserFacts | None = None
     accuracy: tuple[Accuracy, ...] = ()
+    float_accuracy: tuple[Accuracy, ...] = Field(default=(), description="of the float model, as the bundle kept it")
+    sustained: Sustained | None = None
     state_before: DeviceState | None = None
     state_after: DeviceState | None = None
     notes: tuple[str, ...] = ()

@@ -74,7 +74,8 @@ def picture(page: Path, target: Path, width: int, height: int) -> Path:
     """
     if not page.is_file():
         raise InputError(f"{page}: no such report; `make quickstart` writes one")
-    cut = min(last_edge(page, width, height) + 24, height)
+    # Above the rule of the next section.
+    cut = last_edge(page, width, height) - 2
     with tempfile.TemporaryDirectory() as folder:
         shot = Path(folder) / "shot.png"
         _chromium(page, f"--window-size={width},{height}", f"--screenshot={shot}")

@@ -29,6 +29,7 @@ from msdc.export import Exported, export
 from msdc.export.golden import (
     FP32,
     Thresholds,
+    float_scores,
     golden_texts,
     measure,
     shortfalls,
@@ -321,6 +322,11 @@ def _write(
             # Windows renames no folder with an open file, and the runner maps its file.
             del written
         write_golden(stage, texts, rows, vectors)
+
+        def encoded(graded: list[str]) -> np.ndarray:
+            ids = tokenizer.encode(with_prompt(prompt, graded), max_length)
+            return ready.vectors(ids, skip)[:, : defaults.truncate_dim]
+
         counts = {("" if name == "total" else f"{name}_") + "parameters": n for name, n in ready.counts.items()}
         manifest = Manifest(
             name=name, target=options.target, width=ready.width, truncate_dim=defaults.truncate_dim,
@@ -329,6 +335,7 @@ def _write(
             prompts=dict(defaults.prompts), default_prompt=defaults.default_prompt,
             include_prompt=defaults.include_prompt, tokenizer=part, programs=Programs.model_validate(programs),
             model=ModelPart(**counts, config=ready.config, source_sha256=ready.source_sha256), parity=parity,
+            float_scores=float_scores(encoded),
             files=list_files(stage), versions=_versions(), licenses=list(options.card.licenses),
             data_sources=list(options.card.data_sources),
         )  # fmt: skip

@@ -15,10 +15,11 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from msdc.errors import GateError, InputError
-from msdc.export.manifest import GOLDEN_FILE, Parity
+from msdc.export.manifest import GOLDEN_FILE, FloatScore, Parity
 from msdc.files import read_json, write_json
-from msdc.scores import cosine_rows
-from msdc.text.quickstart import golden_lines
+from msdc.scores import cosine_rows, spearman
+from msdc.text.quickstart import GRADED_PAIRS, golden_lines
+from msdc.text.scored_pairs import read_pairs
 from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, FastTokenizer, PieceTokenizer, write_fast_copy
 
 MIN_LOW_BIT_SHARE = 0.95
@@ -86,6 +87,21 @@ def read_golden(folder: str | Path) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{path}: not golden vectors of a bundle ({error})") from error
     return {"texts": texts, "ids": ids, "width": width, "vectors": vectors}
+
+
+def float_scores(vectors: Callable[[list[str]], np.ndarray]) -> list[FloatScore]:
+    """Scores of a float model on the shipped graded pairs, with which a measured artifact is compared.
+
+    `vectors` encodes texts, float32 [N, D]. A model that gives all pairs one cosine has none.
+    """
+    pairs = read_pairs(GRADED_PAIRS, "graded-pairs")
+    sentence_ND = vectors(pairs.texts())
+    cosines_N = cosine_rows(sentence_ND[: len(pairs)], sentence_ND[len(pairs) :])
+    try:
+        score = spearman(cosines_N, pairs.gold_N)
+    except InputError:
+        return []
+    return [FloatScore(task="sts", name=pairs.name, spearman=score, pairs=len(pairs))]
 
 
 class Thresholds(BaseModel):

@@ -93,8 +93,19 @@ class Parity(Section):
     texts: Annotated[int, Field(gt=0)]
     low_bit_share: float | None = Field(default=None, ge=0, le=1, description="share of weight bytes of 8 bits or less")
     passed: bool | None = None
-    delegated_share: float | None = Field(default=None, description="share of operators inside the runtime's delegate")
+    delegated_share: float | None = Field(
+        default=None, ge=0, le=1, description="share of operators inside the runtime's delegate"
+    )
     outside: dict[str, int] | None = Field(default=None, description="operators outside the delegate, by name")
+
+
+class FloatScore(Section):
+    """What the float model scores on a data set that `msdc bench` measures, under the bundle's own prompt and width."""
+
+    task: Annotated[str, Field(max_length=100)]
+    name: Annotated[str, Field(max_length=200)]
+    spearman: Annotated[float, Field(ge=-100.001, le=100.001)]
+    pairs: Annotated[int, Field(gt=0)]
 
 
 class FileRecord(Section):
@@ -126,6 +137,7 @@ class Manifest(Section):
     programs: Programs
     model: ModelPart
     parity: dict[RuntimeName, Parity]
+    float_scores: Annotated[list[FloatScore], Field(max_length=100)] = Field(default_factory=list)
     files: dict[InsidePath, FileRecord]
     versions: dict[str, str]
     licenses: list[str]

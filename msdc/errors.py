@@ -43,3 +43,9 @@ class InputError(MsdcError):
 
 class GateError(MsdcError):
     """A quality gate failed (parity, size, delegation). Exit code 1."""
+
+
+class InconclusiveError(MsdcError):
+    """A gate can neither be passed nor failed: the machine was too noisy to tell. Exit code 3."""
+
+    exit_code = 3

@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 
 from msdc.bench.measure import BenchSettings, Tasks, artifact_of, collect, compare_golden
-from msdc.bench.result import DeviceRun
+from msdc.bench.result import MAX_SAMPLES, Accuracy, DeviceRun, Sustained
 from msdc.encoders.folder import with_prompt
 from msdc.errors import InputError, MsdcError
+from msdc.export.bundle import defaults_of
 from msdc.export.golden import read_golden
 from msdc.export.manifest import Manifest, check_files, read_manifest
 from msdc.export.runtimes import RUNTIMES, RuntimeName
@@ -108,7 +109,16 @@ class Job:
             "artifact": artifact_of(self.bundle, self.manifest, self.runtime),
             "parity": compare_golden(self.golden, self.runtime, ids, golden_ND),
             "accuracy": self.tasks.score_vectors(name, self.texts, vectors_UD[:, :width]),
+            "float_accuracy": self.float_accuracy(),
         }
+
+    def float_accuracy(self) -> tuple[Accuracy, ...]:
+        """Scores of the float model that the bundle holds, where the settings ask for the bundle's prompt and width."""
+        asked, default = self.settings, defaults_of(self.manifest)
+        changed = asked.prompt_text(self.manifest) != default.prompt()
+        if changed or asked.vector_width(self.manifest) != default.width(self.manifest.width):
+            return ()
+        return tuple(Accuracy(**one.model_dump()) for one in self.manifest.float_scores)
 
 
 def open_jobs(bundle: Path, settings: BenchSettings) -> list[Job]:
@@ -171,11 +181,40 @@ def _line(device: Device, error: Exception) -> str:
     return f"{device.spec}: {' '.join(str(error).split())}"
 
 
+def _sustained(device: Device, bundle: Path, settings: BenchSettings, run: DeviceRun) -> DeviceRun:
+    """`run` with medians of each second of a second run without a pause, as long as the settings ask.
+
+    It makes as many calls as fill the time at the first run's median, so it takes longer on a device that slows down.
+    """
+    if not settings.sustain_s or not run.latency or run.clock != "wall":
+        return run
+    timing = run.latency[len(run.latency) // 2]
+    if run.harness == "browser":
+        warn(f"{device.spec}: --sustain is for devices without a browser, whose page measures by its own plan")
+        return run
+    calls = min(MAX_SAMPLES, max(1, round(1000 * settings.sustain_s / max(timing.p50, 1e-3))))
+    again = settings.model_copy(
+        update={
+            "runtimes": (run.artifact.runtime,), "lengths": (timing.length,), "runs": calls, "tasks": (), "warmup": 0,
+            "from_text": False, "cooldown_s": 0.0, "timeout_s": settings.timeout_s + 10 * settings.sustain_s,
+        }
+    )  # fmt: skip
+    (steady,) = device.run(bundle, again)
+    seconds: dict[int, list[float]] = {}
+    for end, ms in zip(np.cumsum(steady.latency[0].samples), steady.latency[0].samples, strict=True):
+        seconds.setdefault(int(end // 1000), []).append(ms)
+    medians = tuple(round(float(np.median(part)), 6) for _, part in sorted(seconds.items()))
+    # The last second is not full.
+    medians = medians[:-1] if len(medians) > 1 else medians
+    load = Sustained(length=timing.length or 1, medians=medians, before=steady.state_before, after=steady.state_after)
+    return run.model_copy(update={"sustained": load})
+
+
 def _run(device: Device, bundle: Path, settings: BenchSettings) -> Outcome:
     """Results of one device; an exception that is not one of ours becomes its `MsdcError`."""
     try:
         with named_extras(f"--device {device.kind}"):
-            return device.run(bundle, settings), []
+            return [_sustained(device, bundle, settings, run) for run in device.run(bundle, settings)], []
     except Incomplete as error:
         return error.runs, [_line(device, error)]
     except MsdcError:

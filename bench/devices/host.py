@@ -172,7 +172,9 @@ def run_python(job: Job, notes: Sequence[str] = ()) -> DeviceRun:
         folder = Path(temporary)
         texts_file, vectors_file = folder / "texts.json", folder / "vectors.npy"
         texts_file.write_text(json.dumps(job.prompted), encoding="utf-8")
-        request = settings.model_dump(include={"lengths", "runs", "warmup", "threads", "cooldown_s", "affinity"}) | {
+        request = settings.model_dump(
+            include={"lengths", "runs", "warmup", "threads", "cooldown_s", "affinity", "from_text"}
+        ) | {
             "bundle": str(job.bundle),
             "runtime": job.runtime,
             "prompt": settings.prompt_text(job.manifest),
@@ -182,8 +184,8 @@ def run_python(job: Job, notes: Sequence[str] = ()) -> DeviceRun:
         answer = _run_child(request, folder, settings.timeout_s)
         vectors_UD = np.load(vectors_file, allow_pickle=False) if job.texts else np.zeros((0, job.manifest.width))
 
-    def timing(samples: Sequence[float], length: int | None = None) -> Timing:
-        return Timing(samples=tuple(samples), warmup=settings.warmup, length=length)
+    def timing(samples: Sequence[float], length: int | None = None) -> Timing | None:
+        return Timing(samples=tuple(samples), warmup=settings.warmup, length=length) if samples else None
 
     memory = Memory.model_validate(answer["memory"])
     told = [*notes, PYTHON_NOTE]
@@ -198,7 +200,7 @@ def run_python(job: Job, notes: Sequence[str] = ()) -> DeviceRun:
         threads=settings.threads,
         load=answer["load_ms"],
         first=answer["first_ms"],
-        latency=tuple(timing(row["samples"], row["length"]) for row in answer["latency"]),
+        latency=tuple(filter(None, (timing(row["samples"], row["length"]) for row in answer["latency"]))),
         tokenize=timing(answer["tokenize"]),
         pipeline=timing(answer["pipeline"]),
         memory=memory,

@@ -77,12 +77,12 @@ def timed_ms(call: Callable[[], Any]) -> float:
 
 def sample_ms(calls: Sequence[Callable[[], Any]], warmup: int, runs: int) -> list[float]:
     """Milliseconds of `runs` calls, cycling through `calls`, after `warmup` untimed ones."""
-    for i in range(warmup):
-        calls[i % len(calls)]()
-    # A garbage collection inside a timed call would count Python's time.
+    # A garbage collection inside a timed call would count Python's time; one after the warm-up would cool the caches.
     gc.collect()
     gc.disable()
     try:
+        for i in range(warmup):
+            calls[i % len(calls)]()
         return [timed_ms(calls[i % len(calls)]) for i in range(runs)]
     finally:
         gc.enable()
@@ -113,14 +113,16 @@ def measure(
     warmup: int,
     threads: int,
     cooldown_s: float,
+    from_text: bool,
     prompt: str,
     texts_file: Path | None,
     vectors_file: Path,
 ) -> dict[str, Any]:
     """Load, time, and read memory; returns the answer as JSON values.
 
-    `texts_file` is a JSON list of texts to embed, whose vectors go to `vectors_file` (.npy). `prompt` is what these
-    texts begin with: programs that do not pool it are told how many tokens it has.
+    `from_text` also times tokenization and the way from text to vector. `texts_file` is a JSON list of texts to embed,
+    whose vectors go to `vectors_file` (.npy). `prompt` is what these texts begin with: programs that do not pool it are
+    told how many tokens it has.
     """
     import numpy as np
 
@@ -156,11 +158,11 @@ def measure(
         if cooldown_s:
             time.sleep(cooldown_s)
         latency.append({"length": length, "samples": sample_ms([functools.partial(runner.run, [row])], warmup, runs)})
-    usual = ordinary_texts(texts, golden["ids"])
+    usual = ordinary_texts(texts, golden["ids"]) if from_text else []
     to_ids = [functools.partial(tokenizer.encode, [text], longest) for text in usual]
-    tokenize = sample_ms(to_ids, warmup, runs)
+    tokenize = sample_ms(to_ids, warmup, runs) if usual else []
     to_vector = [functools.partial(lambda text: runner.run(tokenizer.encode([text], longest)), text) for text in usual]
-    pipeline = sample_ms(to_vector, warmup, runs)
+    pipeline = sample_ms(to_vector, warmup, runs) if usual else []
     memory["warm"] = read_memory().model_dump()
 
     def skipped(prompt: str) -> int:

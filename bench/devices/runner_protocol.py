@@ -53,7 +53,7 @@ def write_request(job: Job, target: Path, bundle: str, folder: str, clock: Clock
         "clock": clock,
         "bundle": bundle,
         "rows": [{"length": n, "ids": row_of_length(golden["ids"], n)} for n in settings.lengths],
-        "texts": ordinary_texts(golden["texts"], golden["ids"]),
+        "texts": ordinary_texts(golden["texts"], golden["ids"]) if settings.from_text else [],
         "runs": settings.runs,
         "warmup": settings.warmup,
         "threads": settings.threads,
@@ -143,7 +143,9 @@ def device_run(
         """Nanoseconds as milliseconds; instructions as they are."""
         return count if clock == "instructions" else round(count / 1e6, 6)
 
-    def timing(samples: list[int], length: int | None = None) -> Timing:
+    def timing(samples: list[int], length: int | None = None) -> Timing | None:
+        if not samples:
+            return None
         figures = tuple(map(figure, samples))
         return Timing(unit=UNITS[clock], samples=figures, warmup=job.settings.warmup, length=length)
 
@@ -157,7 +159,7 @@ def device_run(
         load=figure(value["load"]),
         init=figure(value["init"]),
         first=figure(value["first"]),
-        latency=tuple(timing(row["samples"], row["length"]) for row in value["latency"]),
+        latency=tuple(filter(None, (timing(row["samples"], row["length"]) for row in value["latency"]))),
         tokenize=timing(value["tokenize"]),
         pipeline=timing(value["pipeline"]),
         memory=Memory(**{name: _phase(kib) for name, kib in value["memory"].items()}),

@@ -20,7 +20,8 @@ from msdc.commands import quiet_option
 @click.option(
     "--run", "run_folder", type=click.Path(path_type=Path), help="Run folder of msdc distill: adds its training curves."
 )
-@click.option("--compare", "before", type=click.Path(path_type=Path), help="Earlier result to compare with.")
+@click.option("--compare", "before", multiple=True, type=click.Path(path_type=Path),
+              help="Earlier result, or a folder of them: compares with the latest, draws all; repeatable.")  # fmt: skip
 @click.option("--peers", is_flag=True, help="Show published figures of other systems, with their source.")
 @click.option("--title", help="Title of the page.")
 @click.option("--target-latency", multiple=True, metavar="TIME@TOKENS",
@@ -36,7 +37,7 @@ def command(
     results: tuple[Path, ...],
     output: Path | None,
     run_folder: Path | None,
-    before: Path | None,
+    before: tuple[Path, ...],
     peers: bool,
     title: str | None,
     target_latency: tuple[str, ...],
@@ -53,10 +54,10 @@ def command(
 
     Targets are shown as pass or fail at the top. The exit code is 0 whatever they say, unless --fail is given.
     """
-    from msdc.bench.report.inputs import is_run, read_inputs
+    from msdc.bench.report.model import is_run, read_inputs
     from msdc.bench.report.page import build_report, check_output, write_report
     from msdc.bench.report.targets import parse_targets
-    from msdc.bench.result import read_result
+    from msdc.bench.result import read_result, result_files
     from msdc.errors import GateError
 
     targets = parse_targets(target_latency, target_size, target_memory, target_accuracy)
@@ -71,7 +72,7 @@ def command(
         found.results,
         title=title,
         run_folder=run_folder or found.run,
-        before=read_result(before) if before is not None else None,
+        before=[read_result(file) for file in result_files(before)],
         with_peers=peers,
         evaluations=found.evaluations,
         sweeps=found.sweeps,

@@ -14,6 +14,34 @@ from dataclasses import dataclass
 WIDTH = 400.0
 FONT = 12.0
 SHAPES = ("circle", "square", "triangle", "diamond", "cross", "ring")
+POLYGONS = {
+    "square": ((-1, -1), (1, -1), (1, 1), (-1, 1)),
+    "triangle": ((0, -1.2), (1.15, 0.9), (-1.15, 0.9)),
+    "diamond": ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
+    # Points to what is beyond the scale.
+    "left": ((-1.2, 0), (0.8, -1), (0.8, 1)),
+    "down": ((0, 1.2), (-1, -0.8), (1, -0.8)),
+}
+
+
+@dataclass(frozen=True)
+class Style:
+    """Name, color variable and marker shape of one artifact, model or curve; color alone never tells two apart."""
+
+    name: str
+    color: str = "c1"
+    shape: str = "circle"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """An SVG drawing. `alt` describes it in words; `legend` is text below the drawing: styles and their values."""
+
+    title: str
+    svg: str
+    alt: str
+    caption: str = ""
+    legend: Sequence[tuple[Style, str]] = ()
 
 
 @dataclass(frozen=True)
@@ -172,24 +200,15 @@ class Canvas:
 def marker(shape: str, x: float, y: float, color: str, title: str = "", size: float = 5) -> str:
     """One marker with a rim in the background color of the page, so that overlapping ones stay distinct."""
     rim = f'style="fill:var(--{color});stroke:var(--ground)" stroke-width="1.5"'
+    hollow = f'style="stroke:var(--{color});fill:var(--ground)" stroke-width="2.5"'
     inside = f"<title>{html.escape(title)}</title>" if title else ""
-    s = size
-    if shape == "square":
-        return f'<rect x="{x - s:.1f}" y="{y - s:.1f}" width="{2 * s:g}" height="{2 * s:g}" {rim}>{inside}</rect>'
-    if shape == "triangle":
-        points = f"{x:.1f},{y - 1.2 * s:.1f} {x - 1.15 * s:.1f},{y + 0.9 * s:.1f} {x + 1.15 * s:.1f},{y + 0.9 * s:.1f}"
-        return f'<polygon points="{points}" {rim}>{inside}</polygon>'
-    if shape == "diamond":
-        r = 1.3 * s
-        points = f"{x:.1f},{y - r:.1f} {x + r:.1f},{y:.1f} {x:.1f},{y + r:.1f} {x - r:.1f},{y:.1f}"
+    if shape in POLYGONS:
+        points = " ".join(f"{x + size * dx:.1f},{y + size * dy:.1f}" for dx, dy in POLYGONS[shape])
         return f'<polygon points="{points}" {rim}>{inside}</polygon>'
     if shape == "cross":
-        path = f"M{x - s:.1f} {y - s:.1f}L{x + s:.1f} {y + s:.1f}M{x - s:.1f} {y + s:.1f}L{x + s:.1f} {y - s:.1f}"
-        return f'<path d="{path}" style="stroke:var(--{color})" stroke-width="2.5" fill="none">{inside}</path>'
-    if shape == "ring":
-        ring = f'style="stroke:var(--{color});fill:var(--ground)" stroke-width="2.5"'
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{s:g}" {ring}>{inside}</circle>'
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{s:g}" {rim}>{inside}</circle>'
+        path = "".join(f"M{x - size:.1f} {y - d * size:.1f}L{x + size:.1f} {y + d * size:.1f}" for d in (1, -1))
+        return f'<path d="{path}" {hollow}>{inside}</path>'
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size:g}" {hollow if shape == "ring" else rim}>{inside}</circle>'
 
 
 @dataclass(frozen=True)

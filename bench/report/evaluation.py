@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from msdc.bench.accuracy import document as scored
 from msdc.bench.accuracy.document import Document, Score
 from msdc.bench.report import charts
-from msdc.bench.report.model import Figure, Section
+from msdc.bench.report.drawing import Figure, Style
+from msdc.bench.report.model import Section, numbered_style
 from msdc.tables import NONE, Column, Table, fixed, joined, signed
 
 # task -> headline score, decimals, title of its table
@@ -158,12 +159,13 @@ def _bias(results: Sequence[scored.BiasScore]) -> Details:
         if picture is None or (result.model, picture.source) in drawn:
             continue
         drawn.add((result.model, picture.source))
+        groups = [(numbered_style(name, i), side) for i, (name, side) in enumerate(picture.points.items())]
         first, second = picture.explained
         caption = (
             f"{picture.source}; the two components hold {100 * first:.1f} and {100 * second:.1f} % of the variance; "
             f"the centres of the languages are {picture.gap:.2f} standard deviations apart."
         )
-        figures.append(charts.scatter(f"Two languages in one plane, {result.model}", picture.points, caption))
+        figures.append(charts.scatter(f"Two languages in one plane, {result.model}", groups, caption))
     return [_table("Language bias in detail", ["sets", "model", "joint", "mean", "bias", "p"], rows)], figures
 
 
@@ -187,8 +189,10 @@ def _drift(results: Sequence[scored.DriftScore]) -> Details:
     figures = []
     for result in (result for own in _by(results, "name").values() for result in own):
         labels = [f"{low:g} to {high:g}" for low, high in itertools.pairwise(result.histogram.edges)]
-        title = f"{result.name}: cosine of {result.model} with {result.reference}"
-        figures.append(charts.histogram(title, labels, result.histogram.counts))
+        title, total = f"{result.name}: cosine of {result.model} with {result.reference}", sum(result.histogram.counts)
+        bins = [(Style(label), (float(count),), f"{count} ({100 * count / max(total, 1):.1f} %)")
+                for label, count in zip(labels, result.histogram.counts, strict=True)]  # fmt: skip
+        figures.append(charts.bars(title, bins))
     note = "Cosine with {0.reference}.".format
     return _grids(results, ": mean and lowest cosine", "texts (count)", cells, note), figures
 

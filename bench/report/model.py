@@ -1,39 +1,38 @@
-"""The parts of a report before it is written: sections of tables, figures and notes."""
+"""What a report is made from (`Data`: result files, documents of `msdc evaluate`, sweeps, training runs) and what it is
+made of: sections of tables and figures, each a function of `Data`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
 
-from msdc.bench.accuracy.document import Document
-from msdc.bench.result import BenchFile
+from msdc.bench.accuracy.document import Document, is_document, read_document
+from msdc.bench.compare import Comparison
+from msdc.bench.report.drawing import SHAPES, Figure, Style
+from msdc.bench.result import Accuracy, Artifact, BenchFile, DeviceRun, ModelScores, read_results, result_files
+from msdc.distill.run_folder import METRICS_FILE, Metrics
+from msdc.distill.sweep import TABLE_FILE, SweepTable, is_sweep, read_sweep
+from msdc.errors import InputError
+from msdc.files import read_json
 from msdc.tables import Table
 
-
-@dataclass(frozen=True)
-class Style:
-    """Name, color variable and marker shape of one run or model; color alone never tells two apart."""
-
-    name: str
-    color: str
-    shape: str
-
-
-@dataclass(frozen=True)
-class Figure:
-    """An SVG drawing. `alt` describes it in words; `legend` is text below the drawing: styles and their values."""
-
-    title: str
-    svg: str
-    alt: str
-    caption: str = ""
-    legend: Sequence[tuple[Style, str]] = ()
+MODEL_STYLES = {
+    "teacher": ("m1", "ring"),
+    "assistant": ("m2", "ring"),
+    "student": ("m3", "diamond"),
+    "peer": ("m4", "cross"),
+    "other": ("m4", "triangle"),
+}
 
 
 @dataclass(frozen=True)
 class Section:
-    """One section of the report; `lead` states its main finding in one sentence, generated from the numbers.
+    """One section; `lead` states its main finding. Below an answer it is folded unless `open`.
 
     Figures stand above the tables unless `tables_first`.
     """
@@ -45,29 +44,265 @@ class Section:
     tables: Sequence[Table] = ()
     notes: Sequence[str] = ()
     tables_first: bool = False
+    open: bool = False
 
 
-@dataclass(frozen=True)
-class Tile:
-    """A key figure at the top of the report; `state` colors a verdict."""
-
-    label: str
-    value: str
-    detail: str = ""
-    state: Literal["", "good", "bad"] = ""
+# A sentence in parts, of which every second one is stressed.
+Sentence = Sequence[str]
 
 
 @dataclass(frozen=True)
 class Report:
-    """The whole report. Without `created` (a date and time) no date is shown. `warnings` stand below the title;
-    `missed` has one line per target that is not met; `source` is what the report was made from.
+    """The whole report. Without `created` (a date and time) no date is shown. `warnings` stand at the top, then the
+    sentences of the `answer`; `missed` has one line per target that is not met; `source` is what it was made from.
     """
 
     title: str
     subtitle: str
     created: str = ""
-    tiles: Sequence[Tile] = ()
     sections: Sequence[Section] = ()
     warnings: Sequence[str] = ()
+    answer: Sequence[Sentence] = ()
     missed: Sequence[str] = ()
     source: BenchFile | Document | None = None
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The files of one `msdc report`, read."""
+
+    results: BenchFile
+    evaluations: Sequence[Document] = ()
+    sweeps: Sequence[SweepTable] = ()
+    run: Path | None = None
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder is that of a run of msdc distill, finished or not."""
+    return all((path / name).is_file() for name in ("recipe.yaml", METRICS_FILE))
+
+
+def read_inputs(paths: Sequence[Path]) -> Inputs:
+    """Read files, and folders of them; the folder of a sweep stands for its table, one of a run for its curves."""
+    runs = [path for path in paths if is_run(path)]
+    if len(runs) > 1:
+        raise InputError(f"{runs[1]}: a report has one run; `msdc distill --sweep` makes one page for several")
+    files: list[Path] = []
+    for path in paths:
+        table = path / TABLE_FILE
+        if path not in runs:
+            files += [table] if table.is_file() and is_sweep(read_json(table)) else result_files([path])
+    evaluations, sweeps, results = [], [], []
+    for file in files:
+        raw = read_json(file)
+        if is_document(raw):
+            evaluations.append(read_document(raw, str(file)))
+        elif is_sweep(raw):
+            sweeps.append(read_sweep(raw, str(file)))
+        else:
+            results.append(file)
+    return Inputs(read_results(results) if results else BenchFile(), evaluations, sweeps, runs[0] if runs else None)
+
+
+@dataclass
+class StageLog:
+    """One training stage. `losses` (mean since the previous row) and `validated` (numbers) are by step; `shares` are
+    the parts of the loss by objective, of a finished stage.
+    """
+
+    name: str
+    losses: dict[int, float] = field(default_factory=dict)
+    validated: dict[int, dict[str, float]] = field(default_factory=dict)
+    seconds: float = 0.0
+    shares: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> int:
+        """The last step that was logged."""
+        return max((*self.losses, *self.validated), default=0)
+
+    def chosen(self) -> tuple[int, dict[str, float]] | None:
+        """The validation of the checkpoint that the stage kept, the one with the best `choice`; None without any."""
+        scored = [row for row in self.validated.items() if "choice" in row[1]]
+        return max(scored, key=lambda row: row[1]["choice"]) if scored else None
+
+
+def _numbers(row: dict[str, object]) -> dict[str, float]:
+    return {k: float(v) for k, v in row.items() if isinstance(v, (int, float)) and math.isfinite(v)}
+
+
+def read_training(run_folder: Path) -> list[StageLog]:
+    """The stages of a run in order of first appearance; of a step that was logged again the later row counts."""
+    if not (run_folder / METRICS_FILE).is_file():
+        raise InputError(f"{run_folder}: no {METRICS_FILE}; expected the run folder of msdc distill")
+    stages: dict[str, StageLog] = {}
+    for row in Metrics(run_folder / METRICS_FILE).rows():
+        name, done, numbers = row.get("stage"), row.get("done"), _numbers(row)
+        if isinstance(done, dict) and name in stages:
+            shares = {key.removeprefix("share_"): v for key, v in _numbers(done).items() if key.startswith("share_")}
+            stages[name].shares = shares
+        if name is None or "step" not in row:
+            continue  # the end of a stage, or a remark on the run
+        stage, step = stages.setdefault(name, StageLog(name)), int(row["step"])
+        if "loss" in numbers:
+            stage.losses[step] = numbers["loss"]
+            stage.seconds = max(stage.seconds, numbers.get("seconds", 0.0))
+        if isinstance(row.get("evaluation"), dict):
+            stage.validated[step] = _numbers(row["evaluation"])
+    return list(stages.values())
+
+
+def numbered_style(name: str, i: int) -> Style:
+    """The style of the i-th of several artifacts or curves."""
+    return Style(name, f"c{i % 6 + 1}", SHAPES[(i + i // 6) % 4])
+
+
+@dataclass(frozen=True)
+class Twin:
+    """The student's twin with a recurring unit: name, run folder, and the gate that its int8 export missed, if any."""
+
+    name: str
+    folder: Path
+    missed_gate: str = ""
+
+
+Scored = DeviceRun | ModelScores
+Task = tuple[str, str]
+
+
+def spearmans(accuracy: Sequence[Accuracy]) -> dict[Task, float]:
+    """The scores that are a Spearman, by task and data set."""
+    return {(a.task, a.name): a.spearman for a in accuracy if a.spearman is not None}
+
+
+class Shown(NamedTuple):
+    """A run, the style of its artifact (its name says what tells it from the others), and where it was measured."""
+
+    run: DeviceRun
+    style: Style
+    place: str
+
+
+def _distinct(owners: Sequence[DeviceRun], words: Sequence[Callable[[DeviceRun], str]]) -> list[str]:
+    """Per run the words in which the runs differ, those of the first function always."""
+    told = [one for i, one in enumerate(words) if i == 0 or len({one(run) for run in owners}) > 1]
+    return [" ".join(filter(None, (one(run) for one in told))) for run in owners]
+
+
+def place_of(run: DeviceRun, among: Sequence[DeviceRun]) -> str:
+    """The device of `run`, with what tells it from other ways of running on the same one."""
+    device, same = run.device, [one for one in among if one.device.name == run.device.name]
+    words = [device.name]
+    words += ["emulated"] if device.emulated and "emulated" not in device.name else []
+    if len({one.harness for one in same}) > 1:
+        words.append({"python": "through Python", "native": "native"}.get(run.harness, run.harness))
+    words += [device.kind] if len({(one.device.kind, one.harness == run.harness) for one in same}) > 2 else []
+    words += [f"{run.threads} thread{'s' if run.threads > 1 else ''}"] if len({r.threads for r in same}) > 1 else []
+    return ", ".join(words)
+
+
+@dataclass(frozen=True)
+class Data:
+    """Everything the sections read. `twin` differs from the student only in how often its unit is applied; `earlier`
+    are results before `results`, oldest first, and `comparisons` those with the last of them.
+    """
+
+    results: BenchFile
+    evaluations: Sequence[Document] = ()
+    sweeps: Sequence[SweepTable] = ()
+    earlier: Sequence[BenchFile] = ()
+    comparisons: Sequence[Comparison] = ()
+    stages: Sequence[StageLog] = ()
+    running: bool = False
+    twin: Twin | None = None
+    wanted_length: int | None = None
+
+    @cached_property
+    def runs(self) -> list[Shown]:
+        """The latest run of every artifact in every place; earlier ones are in the history alone."""
+        latest: dict[tuple[str, str, str], DeviceRun] = {}
+        for run in sorted(self.results.runs, key=lambda run: run.created):
+            latest[run.artifact.sha256, run.artifact.bundle, place_of(run, self.results.runs)] = run
+        kept = set(map(id, latest.values()))
+        runs = [run for run in self.results.runs if id(run) in kept]
+        words: list[Callable[[DeviceRun], str]] = [
+            lambda run: run.artifact.runtime, lambda run: run.artifact.bundle, lambda run: run.artifact.precision,
+        ]  # fmt: skip
+        order = (1, 0, 2) if len({run.artifact.bundle for run in runs}) > 1 else (0, 2)
+        names = _distinct(runs, [words[i] for i in order])
+        hashes = {name: {r.artifact.sha256 for r, n in zip(runs, names, strict=True) if n == name} for name in names}
+        names = [name + (f" {run.artifact.sha256[:8]}" if len(hashes[name]) > 1 else "")
+                 for run, name in zip(runs, names, strict=True)]  # fmt: skip
+        styles = {name: numbered_style(name, i) for i, name in enumerate(dict.fromkeys(names))}
+        return [Shown(run, styles[n], place_of(run, runs)) for run, n in zip(runs, names, strict=True)]
+
+    @cached_property
+    def places(self) -> dict[str, list[Shown]]:
+        """The runs that were measured in time, by place."""
+        found: dict[str, list[Shown]] = {}
+        for shown in self.runs:
+            if shown.run.clock == "wall":
+                found.setdefault(shown.place, []).append(shown)
+        return found
+
+    @cached_property
+    def artifacts(self) -> list[Shown]:
+        """One run per artifact, the first with a score."""
+        found: dict[str, Shown] = {}
+        for shown in sorted(self.runs, key=lambda shown: not shown.run.accuracy):
+            found.setdefault(shown.style.name, shown)
+        return [found[name] for name in dict.fromkeys(shown.style.name for shown in self.runs)]
+
+    @cached_property
+    def models(self) -> list[tuple[ModelScores, Style]]:
+        """All float models with their styles, by role."""
+        return [(one, Style(f"{one.role}: {one.name}", *MODEL_STYLES[one.role])) for one in self.results.models]
+
+    @cached_property
+    def tasks(self) -> list[Task]:
+        """(task, data set) of every score with a Spearman, in order of appearance."""
+        owners: list[Scored] = [*self.results.models, *self.results.runs]
+        return list(dict.fromkeys(task for one in owners for task in spearmans(one.accuracy)))
+
+    @cached_property
+    def length(self) -> int | None:
+        """The length in tokens of headline latencies: that of a target, 32, or the middle one of those that all runs
+        measured."""
+        sets = [{t.length for t in shown.run.latency if t.length} for shown in self.runs if shown.run.latency]
+        shared = sorted(set.intersection(*sets)) if sets else []
+        wanted = [length for length in (self.wanted_length, 32) if length in shared]
+        return wanted[0] if wanted else shared[len(shared) // 2] if shared else None
+
+    def latency(self, run: DeviceRun) -> float | None:
+        """Median at `length`, in the unit of the run's clock; None where it was not measured."""
+        return next((timing.p50 for timing in run.latency if self.length and timing.length == self.length), None)
+
+    def mean(self, accuracy: Sequence[Accuracy]) -> float | None:
+        """Mean Spearman over `tasks`; None unless all are there: a mean over fewer sets is a different number."""
+        values = list(spearmans(accuracy).values())
+        return sum(values) / len(values) if values and len(values) == len(self.tasks) else None
+
+    def kept(self, run: DeviceRun) -> tuple[float, float, list[str]] | None:
+        """Mean Spearman of a run and of its float model on the sets that both have, and the sets; None without any.
+
+        The float model is the one that the results name, else what the bundle kept of it at export.
+        """
+        named = [model for model in self.results.models if model.name == run.artifact.bundle]
+        students = [model for model in self.results.models if model.role == "student"]
+        model = named[0] if named else students[0] if len(students) == 1 and len(self.bundles) == 1 else None
+        own, others = spearmans(run.accuracy), spearmans(model.accuracy if model else run.float_accuracy)
+        tasks = [task for task in own if task in others]
+        if not tasks:
+            return None
+        means = [sum(scores[task] for task in tasks) / len(tasks) for scores in (own, others)]
+        return means[0], means[1], [name for _, name in tasks]
+
+    @cached_property
+    def bundles(self) -> list[str]:
+        """Names of the bundles."""
+        return list(dict.fromkeys(run.artifact.bundle for run in self.results.runs))
+
+
+def artifact_key(artifact: Artifact) -> str:
+    """What stays the same when an artifact is made again."""
+    return f"{artifact.bundle} {artifact.runtime} {artifact.precision}"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
+import json
+import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -13,12 +16,12 @@ from msdc import tables
 from msdc.bench.accuracy.document import Document
 from msdc.bench.compare import compare_results
 from msdc.bench.report import sections
+from msdc.bench.report.answer import answer, devices, warnings
 from msdc.bench.report.drawing import marker
 from msdc.bench.report.evaluation import evaluations as evaluation_sections
 from msdc.bench.report.evaluation import parts, subject
-from msdc.bench.report.inputs import Data, StageLog, Twin, read_inputs, read_training
-from msdc.bench.report.model import Report, Section
-from msdc.bench.report.targets import Target, judge, noise_warnings, targets_section
+from msdc.bench.report.model import Data, Report, Section, StageLog, Twin, read_inputs, read_training
+from msdc.bench.report.targets import Target, judge, missed, targets_section
 from msdc.bench.result import BenchFile
 from msdc.distill.sweep import SweepTable
 from msdc.errors import InputError, printable
@@ -30,9 +33,10 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).resolve().parent
 SUFFIXES = (".html", ".md", ".json")
-# A longer title is cut at its colon in the navigation.
-NAVIGATION_LETTERS = 32
-TERMINAL_SECTIONS = ("targets", "artifacts", "accuracy", "comparison", "latency", "instructions")
+TERMINAL_SECTIONS = ("devices", "targets", "comparison")
+TERMINAL_COLUMNS = 6
+# Columns of folded tables that are left out where all rows have the same.
+CONSTANT = ("Device", "Threads")
 
 
 def _training(run_folder: Path, twin: Twin | None) -> list[StageLog]:
@@ -51,67 +55,84 @@ def build_report(
     created: str | None = None,
     title: str | None = None,
     run_folder: Path | None = None,
-    before: BenchFile | None = None,
+    before: Sequence[BenchFile] = (),
     with_peers: bool = False,
     evaluations: Sequence[Document] = (),
     sweeps: Sequence[SweepTable] = (),
     twin: Twin | None = None,
     targets: Sequence[Target] = (),
 ) -> Report:
-    """A report of `results`, with the training run in `run_folder`, a comparison with `before`, documents of `msdc
-    evaluate`, and sweeps when given. `twin` is the reported student with a recurring unit: the report compares the two.
-    `targets` are judged at the top.
+    """A report of `results`, with the training run in `run_folder`, documents of `msdc evaluate`, and sweeps.
+
+    `before` are earlier results: all are in the history, the last is compared with. `twin` is the reported student with
+    a recurring unit: the report compares the two. `targets` are judged at the top.
     """
     if targets and not results.runs:
         raise InputError("targets are for measured artifacts, and the result files hold no run")
     if not (results.runs or results.models or evaluations or sweeps or run_folder is not None):
         raise InputError("the result files hold no run and no model: nothing to report")
+    earlier = sorted(before, key=lambda file: max((run.created for run in file.runs), default=""))
     data = Data(
         results,
         evaluations,
         sweeps,
-        comparisons=compare_results(before, results) if before is not None else (),
+        earlier,
+        comparisons=compare_results(earlier[-1], results) if earlier else (),
         stages=_training(run_folder, twin) if run_folder is not None else (),
         running=run_folder is not None and twin is None and not (run_folder / "result.json").is_file(),
         twin=twin,
+        wanted_length=next((int(target.at) for target in targets if target.kind == "latency"), None),
     )
-    outcomes = judge(data, targets)
+    judged = judge(data, targets)
     found = (
-        targets_section(data, outcomes),
-        sections.artifacts(data),
-        sections.growth(data),
-        sections.devices(data),
-        sections.accuracy(data),
-        sections.trade(data),
-        sections.recurrence(data),
-        *evaluation_sections(evaluations),
+        devices(data, judged),
+        targets_section(data, judged),
         sections.comparison(data),
+        sections.history(data),
+        sections.accuracy(data),
+        sections.artifacts(data),
+        sections.trade(data),
         sections.latency(data),
-        sections.samples(data),
+        sections.over_time(data),
         sections.counted(data),
         sections.memory(data),
-        sections.parameters(data),
+        sections.recurrence(data),
+        *evaluation_sections(evaluations),
         sections.training(data),
         *sections.sweeps(data),
         sections.peers() if with_peers else None,
+        sections.runs(data),
         sections.method(data),
     )
-    named = [run.artifact.bundle for run in results.runs] or [model.name for model in results.models]
+    named = data.bundles or [model.name for model in results.models]
     named = named or [subject(document) for document in evaluations] or [sweep.recipe for sweep in sweeps]
-    devices = list(dict.fromkeys(run.device.name for run in results.runs))
     subtitle = "Size and accuracy" if named else "Training"
+    if data.runs:
+        subtitle = f"Size, accuracy and latency on {joined(list(dict.fromkeys(shown.place for shown in data.runs)))}"
     if run_folder is not None and not named:
         named = [run_folder.resolve().name]
     return Report(
         title=title or joined(list(dict.fromkeys(named))),
-        subtitle=f"Size, accuracy and latency on {joined(devices)}" if devices else subtitle,
+        subtitle=subtitle,
         created=created or datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        tiles=[*(outcome.tile() for outcome in outcomes), *sections.tiles(data)],
-        sections=[section for section in found if section is not None],
-        warnings=noise_warnings(data),
-        missed=[line for outcome in outcomes for line in outcome.missed()],
+        sections=[_without_constants(section) for section in found if section is not None],
+        warnings=warnings(data),
+        answer=answer(data, judged),
+        missed=missed(judged),
         source=results,
     )
+
+
+def _without_constants(section: Section) -> Section:
+    """Without columns that say the same device and threads in every row of a section below the first screen."""
+
+    def table(one: tables.Table) -> tables.Table:
+        kept = [i for i, column in enumerate(one.columns)
+                if i == 0 or column.title not in CONSTANT or len({row[i] for row in one.rows}) > 1]  # fmt: skip
+        cells = [[row[i] for i in kept] for row in one.rows]
+        return replace(one, columns=[one.columns[i] for i in kept], rows=cells)
+
+    return section if section.open else replace(section, tables=list(map(table, section.tables)))
 
 
 def evaluation_report(document: Document) -> Report:
@@ -143,17 +164,16 @@ def _templates() -> Environment:
         drawn = marker(shape, 8, 8, color, size=5)
         return Markup(f'<svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">{drawn}</svg>')
 
-    def short_title(title: str) -> str:
-        return title if len(title) <= NAVIGATION_LETTERS else title.split(":")[0]
-
-    environment.globals.update(swatch=swatch, short_title=short_title)
+    environment.globals.update(swatch=swatch)
     environment.filters["drawing"] = Markup
     return environment
 
 
 def to_html(report: Report) -> str:
-    """One page without scripts that loads nothing from elsewhere."""
-    return _templates().get_template("page.html.j2").render(report=report)
+    """One page without scripts that loads nothing from elsewhere; its JSON is inside."""
+    text = json.dumps(to_json(report), ensure_ascii=False, separators=(",", ":"))
+    data = base64.b64encode(text.encode("utf-8")).decode("ascii")
+    return _templates().get_template("page.html.j2").render(report=report, data=data)
 
 
 def to_markdown(report: Report) -> str:
@@ -163,11 +183,7 @@ def to_markdown(report: Report) -> str:
     subtitle = f"{report.subtitle}. {report.created}." if report.created else report.subtitle
     out = [f"# {line(report.title)}", line(subtitle)]
     out += [f"**Warning:** {line(warning)}" for warning in report.warnings]
-    tiles = []
-    for tile in report.tiles:
-        detail = f" ({line(tile.detail)})" if tile.detail else ""
-        tiles.append(f"* {line(tile.label)}: **{line(tile.value)}**{detail}")
-    out.append("\n".join(tiles))
+    out += [line("".join(sentence)) for sentence in report.answer]
     for section in report.sections:
         out += [f"## {line(section.title)}", line(section.lead)]
         for table in section.tables:
@@ -180,10 +196,15 @@ def to_markdown(report: Report) -> str:
 
 
 def to_text(report: Report) -> str:
-    """The main tables with aligned columns, for a terminal."""
-    shown = (section for section in report.sections if section.id in TERMINAL_SECTIONS)
-    parts = [tables.to_text(table) for section in shown for table in section.tables]
-    return printable("\n\n".join([*parts, *(f"warning: {warning}" for warning in report.warnings)]))
+    """The answer and the main tables with their first columns, for a terminal."""
+    out = [f"warning: {warning}" for warning in report.warnings]
+    out += ["".join(sentence) for sentence in report.answer]
+    out = [textwrap.fill(text, 80, break_long_words=False) for text in out]
+    for section in report.sections:
+        for table in section.tables if section.id in TERMINAL_SECTIONS else ():
+            rows = [row[:TERMINAL_COLUMNS] for row in table.rows]
+            out.append(tables.to_text(replace(table, columns=table.columns[:TERMINAL_COLUMNS], rows=rows)))
+    return printable("\n\n".join(out))
 
 
 def to_json(report: Report) -> dict[str, Any]:
@@ -205,6 +226,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "title": report.title,
         "created": report.created,
         "warnings": list(report.warnings),
+        "answer": ["".join(sentence) for sentence in report.answer],
         "missed": list(report.missed),
         "sections": [section(one) for one in report.sections],
         "results": (report.source or BenchFile()).model_dump(mode="json"),

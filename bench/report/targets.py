@@ -1,4 +1,4 @@
-"""Targets of a report: a limit for latency, size, memory or accuracy, whether each run keeps it, and noisy machines."""
+"""Targets of a report: a limit for latency, size, memory or accuracy, and whether each run keeps it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
 
-from msdc.bench.report.inputs import Data, spearmans
-from msdc.bench.report.model import Section, Style, Tile
-from msdc.bench.result import Accuracy, DeviceRun, ModelScores, Timing, percentile
+from msdc.bench.report.model import Data, Section, Shown, spearmans
+from msdc.bench.result import Accuracy, DeviceRun
 from msdc.errors import InputError
 from msdc.tables import NONE, Column, Table, fixed, number
 
@@ -31,8 +30,6 @@ KINDS: dict[Kind, tuple[str, str, Callable[[float | None], str]]] = {
     "memory": ("peak memory", " MiB", partial(fixed, decimals=1)),
     "accuracy": ("Spearman × 100, {}", "", partial(fixed, decimals=1)),
 }
-# Of the median. An idle machine stays under 10 %; other work on it, or heat, spreads them over half of the median.
-NOISY = 0.25
 
 
 @dataclass(frozen=True)
@@ -53,52 +50,37 @@ class Target:
         """The limit: "at most 20 ms"."""
         return f"at {'least' if self.kind == 'accuracy' else 'most'} {self.limit:.6g}{KINDS[self.kind][1]}"
 
-    def show(self, value: float | None) -> str:
+    def show(self, value: float) -> str:
         """`value` with its unit."""
         _, unit, shown = KINDS[self.kind]
         return shown(value) + unit
 
-    def excess(self, value: float) -> float:
-        """How far `value` is beyond the limit; at most 0 where it keeps it."""
-        return self.limit - value if self.kind == "accuracy" else value - self.limit
+    def verdict(self, value: float | None) -> Verdict:
+        """Whether `value` keeps the limit."""
+        if value is None:
+            return "not measured"
+        return "pass" if (value >= self.limit if self.kind == "accuracy" else value <= self.limit) else "fail"
 
 
 class Judged(NamedTuple):
     """One run and one target. `noisy`: the machine was, so a latency may be too high."""
 
-    style: Style
-    value: float | None
-    verdict: Verdict
-    noisy: bool
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One target and every run of the report."""
-
     target: Target
-    runs: Sequence[Judged]
+    shown: Shown
+    value: float | None
+    noisy: bool = False
 
     @property
-    def title(self) -> str:
-        """What is limited, and the limit."""
-        return f"{self.target.what}, {self.target.bound}"
+    def verdict(self) -> Verdict:
+        """Whether the run keeps the limit."""
+        return self.target.verdict(self.value)
 
-    def tile(self) -> Tile:
-        """Fail where a run fails, else pass; the run that is farthest from keeping the limit."""
-        known = [(self.target.excess(one.value), one) for one in self.runs if one.value is not None]
-        if not known:
-            return Tile(self.title, "not measured")
-        worst = max(known, key=lambda pair: pair[0])[1]
-        detail = f"{self.target.show(worst.value)}, {worst.style.name}{' (noisy)' if worst.noisy else ''}"
-        return Tile(self.title, worst.verdict, detail, "bad" if worst.verdict == "fail" else "good")
-
-    def missed(self) -> list[str]:
-        """One line per run that fails, or one where no run was measured."""
-        if all(one.value is None for one in self.runs):
-            return [f"{self.title}: not measured"]
-        fails = (one for one in self.runs if one.verdict == "fail")
-        return [f"{self.title}: {self.target.show(one.value)} by {one.style.name}" for one in fails]
+    @property
+    def text(self) -> str:
+        """The verdict with the value: "fail, 12.3 ms"."""
+        if self.value is None:
+            return self.verdict
+        return f"{self.verdict}, {self.target.show(self.value)}{', noisy' if self.noisy else ''}"
 
 
 def parse_targets(
@@ -127,46 +109,53 @@ def parse_targets(
     return targets
 
 
-def memory_mib(run: DeviceRun) -> float | None:
-    """Peak of the native runner's process, PSS of a browser's renderer; None where an app's memory is unknown.
-
-    A run from Python includes the interpreter.
+def peak_mib(run: DeviceRun) -> float | None:
+    """Peak of the native runner's process, PSS of a browser's renderer; None where an app's memory is unknown, as of a
+    run from Python, whose peak is the interpreter's.
     """
     if run.browser is not None:
         return run.browser.renderer_pss_mib
     return run.memory.warm.vmhwm_mib if run.memory is not None and run.harness != "python" else None
 
 
-def _accuracy(scored: DeviceRun | ModelScores, data: Data, at: str) -> float | None:
-    """Spearman x 100 of the set `at`, or the mean over the report's sets."""
-    if not at:
-        return data.mean(scored)
-    return next((entry.spearman for (_, name), entry in spearmans(scored).items() if name == at), None)
+def _accuracy(target: Target, accuracy: Sequence[Accuracy], data: Data) -> float | None:
+    """Spearman x 100 of the target's set, or the mean over the report's sets."""
+    if not target.at:
+        return data.mean(accuracy)
+    return next((value for (_, name), value in spearmans(accuracy).items() if name == target.at), None)
 
 
-def _judged(target: Target, run: DeviceRun, style: Style, data: Data) -> Judged:
-    value, noisy = None, False
-    if target.kind == "latency" and run.clock == "wall":  # a count of instructions is no time
-        timing = next((t for t in run.latency if t.length == int(target.at)), None)
-        value, noisy = (timing.p50, is_noisy(timing)) if timing is not None else (None, False)
-    elif target.kind == "size":
-        value = (run.artifact.bundle_bytes or run.artifact.bytes) / 1e6
-    elif target.kind == "memory":
-        value = memory_mib(run)
-    elif target.kind == "accuracy":
-        value = _accuracy(run, data, target.at)
-    verdict: Verdict = "not measured" if value is None else "pass" if target.excess(value) <= 0 else "fail"
-    return Judged(style, value, verdict, noisy)
+def _judged(target: Target, shown: Shown, data: Data) -> Judged:
+    run = shown.run
+    if target.kind == "latency":  # a count of instructions is no time
+        timings = (t for t in run.latency if t.length == int(target.at) and run.clock == "wall")
+        timing = next(timings, None)
+        return Judged(target, shown, None) if timing is None else Judged(target, shown, timing.p50, timing.noisy)
+    if target.kind == "size":
+        return Judged(target, shown, (run.artifact.bundle_bytes or run.artifact.bytes) / 1e6)
+    return Judged(target, shown, peak_mib(run) if target.kind == "memory" else _accuracy(target, run.accuracy, data))
 
 
-def judge(data: Data, targets: Sequence[Target]) -> list[Outcome]:
-    """Every target against every run of `data`."""
-    return [Outcome(target, [_judged(target, run, style, data) for run, style in data.runs]) for target in targets]
+def judge(data: Data, targets: Sequence[Target]) -> list[list[Judged]]:
+    """Every target against every run of `data`, one list per run."""
+    return [[_judged(target, shown, data) for target in targets] for shown in data.runs] if targets else []
+
+
+def missed(judged: Sequence[Sequence[Judged]]) -> list[str]:
+    """Per target one line per run that fails, or one where no run was measured."""
+    lines = []
+    for column in zip(*judged, strict=True):
+        title = f"{column[0].target.what}, {column[0].target.bound}"
+        if all(one.value is None for one in column):
+            lines.append(f"{title}: not measured")
+        lines += [f"{title}: {one.target.show(one.value)} by {one.shown.style.name} on {one.shown.place}"
+                  for one in column if one.verdict == "fail" and one.value is not None]  # fmt: skip
+    return lines
 
 
 def _baselines(data: Data, targets: Sequence[Target]) -> list[list[str]]:
     """Rows of the float model and the teacher; float weights by the number of parameters where no model is known."""
-    models = [(f"{ROLES[m.role]}: {m.name}", m) for m in data.results.models if m.role in ROLES]
+    models = [(f"{ROLES[m.role]}: {m.name}", m.bytes, m.accuracy) for m in data.results.models if m.role in ROLES]
     for document in data.evaluations:
         for record in document.models:
             scores = tuple(
@@ -175,75 +164,42 @@ def _baselines(data: Data, targets: Sequence[Target]) -> list[list[str]]:
                 if score.model == record.label and score.main == "spearman"
             )
             if record.kind == "float" and scores:
-                named = ModelScores(role="other", name=record.label, parameters=0, bytes=record.bytes, accuracy=scores)
-                models.append((f"float: {record.label}", named))
+                models.append((f"float: {record.label}", record.bytes, scores))
     if not any(model.role == "student" for model in data.results.models):
-        counts = {r.artifact.bundle: r.artifact.parameters for r in data.results.runs if r.artifact.parameters}
-        models += [(f"{name} in float32", ModelScores(role="other", name=name, parameters=count, bytes=4 * count))
-                   for name, count in counts.items()]  # fmt: skip
+        runs = {run.artifact.bundle: run for run in data.results.runs if run.artifact.parameters}
+        models += [(f"{name} in float32", 4 * (run.artifact.parameters or 0), run.float_accuracy)
+                   for name, run in runs.items()]  # fmt: skip
     rows = []
-    for name, model in models:
+    for name, size, accuracy in models:
         cells = []
         for target in targets:
-            value = _accuracy(model, data, target.at) if target.kind == "accuracy" else None
-            if target.kind == "size" and model.bytes is not None:
-                value = model.bytes / 1e6
+            value = _accuracy(target, accuracy, data) if target.kind == "accuracy" else None
+            value = size / 1e6 if target.kind == "size" and size is not None else value
             cells.append(NONE if value is None else target.show(value))
-        rows.append([name, "baseline", *cells])
+        rows.append([name, NONE, "baseline", *cells])
     return rows
 
 
-def targets_section(data: Data, outcomes: Sequence[Outcome]) -> Section | None:
+def targets_section(data: Data, judged: Sequence[Sequence[Judged]]) -> Section | None:
     """One row per run, one column per target, rows of baselines; None without targets."""
-    if not outcomes:
+    if not judged:
         return None
     rows, met = [], 0
-    for i, (_, style) in enumerate(data.runs):
-        cells, verdicts = [], set()
-        for target, one in ((outcome.target, outcome.runs[i]) for outcome in outcomes):
-            verdicts.add(one.verdict)
-            noisy = ", noisy" if one.noisy else ""
-            cells.append(one.verdict if one.value is None else f"{one.verdict}, {target.show(one.value)}{noisy}")
+    for row in judged:
+        verdicts = {one.verdict for one in row}
         verdict = "fail" if "fail" in verdicts else "pass" if verdicts == {"pass"} else "incomplete"
         met += verdict == "pass"
-        rows.append([style.name, verdict, *cells])
-    targets = [outcome.target for outcome in outcomes]
+        rows.append([row[0].shown.style.name, row[0].shown.place, verdict, *(one.text for one in row)])
+    targets = [one.target for one in judged[0]]
     named = ((target.what[:1].upper() + target.what[1:], target.bound) for target in targets)
-    columns = [Column(title, unit, "left") for title, unit in (("Artifact", ""), ("Verdict", ""), *named)]
+    heads = (("Artifact", ""), ("Device", ""), ("Verdict", ""), *named)
+    columns = [Column(title, unit, "left") for title, unit in heads]
     notes = [
-        "A target is met when every run that was measured keeps it. Latency is the median in time; counted "
-        "instructions are not judged. Memory is the peak of the native runner's process, or the PSS of a browser's "
-        "renderer; runs from Python include the interpreter and are not judged."
+        "Latency is the median in time; counted instructions are not judged. Memory is the peak of the native runner's "
+        "process, or the PSS of a browser's renderer; runs from Python include the interpreter and are not judged."
     ]
-    if any(one.noisy for outcome in outcomes for one in outcome.runs):
+    if any(one.noisy for row in judged for one in row):
         notes.append("Noisy: the samples spread so far that the median may be too high; measure again.")
-    count = len(data.runs)
-    lead = f"{met} of {count} run{'s' if count != 1 else ''} meet{'s' if met == 1 else ''} all targets."
-    return Section("targets", "Targets", lead, (), [Table("Targets", columns, rows + _baselines(data, targets))], notes)
-
-
-def spread(timing: Timing) -> float:
-    """Distance of the 10th and the 90th percentile, relative to the median; single peaks do not count."""
-    return (timing.p90 - percentile(timing.samples, 10)) / timing.p50 if timing.p50 else 0.0
-
-
-def is_noisy(timing: Timing) -> bool:
-    """Does the spread of these times say that the machine was noisy? Counted instructions are not times."""
-    return timing.unit == "ms" and spread(timing) > NOISY
-
-
-def noise_warnings(data: Data) -> list[str]:
-    """One sentence per device whose runs say that it was busy, hot or throttled: the widest spread, and the load."""
-    worst: dict[str, tuple[float, str]] = {}
-    for run, style in data.timed:
-        load = run.state_before.load_1min if run.state_before is not None else None
-        busy = f"; load average {load:.1f} on {run.device.cores} cores" if load is not None else ""
-        for timing in filter(is_noisy, run.latency):
-            wide = spread(timing)
-            what = f"{style.name} at {timing.length} tokens" if timing.length else style.name
-            found = (wide, f"{what}: spread of {100 * wide:.0f} % of the median{busy}")
-            worst[run.device.name] = max(worst.get(run.device.name, (0.0, "")), found, key=lambda pair: pair[0])
-    return [
-        f"{device} was noisy while it measured ({detail}). Its times may be too high; measure again when it is idle."
-        for device, (_, detail) in worst.items()
-    ]
+    lead = f"{met} of {len(rows)} run{'s' if len(rows) != 1 else ''} meet{'s' if met == 1 else ''} all targets."
+    table = Table("Targets", columns, rows + _baselines(data, targets))
+    return Section("targets", "Targets", lead, (), [table], notes, open=True)

@@ -86,7 +86,7 @@ def fake(monkeypatch):
             def run(self, bundle, settings):
                 if isinstance(answer, Exception):
                     raise answer
-                return answer
+                return answer() if callable(answer) else answer
 
         monkeypatch.setattr(sys.modules[__name__], name, Fake, raising=False)
         monkeypatch.setitem(devices.DEVICES, name, devices.DeviceKind(f"{__name__}:{name}"))
@@ -117,6 +117,26 @@ def test_gate_on_an_earlier_result(tiny_bundle, tmp_path, capsys, fake):
                 tmp_path / "r.json") == 1  # fmt: skip
     assert "rose by 3.0 %" in capsys.readouterr().err and (tmp_path / "r.json").is_file()
     assert call("bench", tiny_bundle, "--gate", 2) == 2
+
+
+def test_an_inconclusive_gate_is_measured_again_and_has_its_own_exit_code(tiny_bundle, tmp_path, capsys, fake):
+    slow, answers = make_run(scale=1.3, seed=4), []
+    before = tmp_path / "before.json"
+    before.write_text(BenchFile(runs=(make_run(),)).model_dump_json())
+
+    def compared(*runs):
+        answers[:] = [[run] for run in runs]
+        fake("twice", lambda: answers.pop(0))
+        target = tmp_path / "r.json"
+        code = call("bench", tiny_bundle, "--device", "twice", "--compare", before, "--gate", 10, "--json", target,
+                    "--force")  # fmt: skip
+        assert not answers, "measured as often as needed"
+        return code, len(json.loads(target.read_text())["runs"]), capsys.readouterr().err
+
+    code, runs, err = compared(slow, slow)
+    assert (code, runs) == (3, 1) and "inconclusive, measured twice: executorch on bench machine" in err
+    assert compared(slow, make_run(seed=2))[:2] == (0, 1)
+    assert compared(make_run(seed=2))[:2] == (0, 1)
 
 
 def test_parity_below_the_gate_fails_after_writing(tiny_bundle, tmp_path, capsys, fake):

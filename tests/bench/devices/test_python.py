@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from msdc.bench.devices import DEVICES, open_devices
+from msdc.bench.devices.base import run_devices
 from msdc.bench.devices.host import PythonDevice, host_info, short_cpu
 from msdc.bench.devices.python_worker import row_of_length, sample_ms
 from msdc.bench.measure import BenchSettings, compare_golden, parity_failures
@@ -137,3 +138,25 @@ def test_device_names():
 def test_the_machines_name_is_its_processor_not_its_host_name():
     assert short_cpu("Intel(R) Xeon(R) Platinum 8488C CPU @ 2.40GHz") == "Intel Xeon Platinum 8488C"
     assert host_info().name != os.uname().nodename
+
+
+def test_no_collection_cools_the_first_timed_sample(monkeypatch):
+    done = []
+    monkeypatch.setattr("gc.collect", lambda: done.append("collected"))
+    sample_ms([lambda: done.append("called")], warmup=2, runs=1)
+    assert done == ["collected", "called", "called", "called"]
+
+
+def test_sustained_load_and_the_float_models_scores(tiny_bundle, tiny_student):
+    from msdc.bench import evaluate
+
+    settings = BenchSettings(lengths=(4, 16), runs=12, warmup=2, runtimes=("onnx",), sustain_s=0.05)
+    (run,), failures = run_devices([PythonDevice()], tiny_bundle, settings)
+    assert not failures and run.sustained.length == 16 and run.sustained.ratio == 1
+    assert 0 < run.sustained.medians[0] < 100 and run.sustained.after.load_1min is not None
+    (kept,) = run.float_accuracy
+    float_model = evaluate(tiny_student, "graded-pairs", resamples=0)
+    assert (kept.name, kept.pairs) == ("graded-pairs", 112)
+    assert kept.spearman == pytest.approx(float_model["spearman"], abs=1e-6)
+    prompted = BenchSettings(lengths=(4,), runs=2, runtimes=("onnx",), prompt="query: ")
+    assert run_devices([PythonDevice()], tiny_bundle, prompted)[0][0].float_accuracy == ()

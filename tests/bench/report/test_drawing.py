@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from msdc.bench.report import charts
-from msdc.bench.report.charts import pareto_line
-from msdc.bench.report.drawing import linear_axis, log_axis
-from msdc.bench.report.model import Style
+from msdc.bench.report.charts import focus, pareto_line
+from msdc.bench.report.drawing import Style, linear_axis, log_axis
 
 numbers = st.floats(-1e9, 1e9, allow_nan=False)
 
@@ -55,15 +54,33 @@ EVIL = 'x"><script>alert(1)</script>&'
 
 STYLES = [Style(EVIL, "c1", "square"), Style("b", "c2", "ring")]
 FIGURES = [
-    charts.bars(EVIL, [(STYLES[0], 5.0, EVIL)]),
-    charts.score_dots(EVIL, [(STYLES[0], 70.0, (60.0, 80.0)), (STYLES[1], 71.0, None)]),
-    charts.trade_off("t", "MB", [(Style(EVIL, "c1", "diamond"), 5.0, 70.0, EVIL)], log=True),
-    charts.latency_lines([(Style(EVIL, "c1", "triangle"), [(8, 1.0, 1.2), (128, 9.0, 9.9)])], "ms", "t"),
+    charts.bars(EVIL, [(STYLES[0], (5.0, 1.0, 0.2), EVIL)]),
+    charts.dots(EVIL, [(STYLES[0], 70.0, (60.0, 80.0), "70"), (STYLES[1], 71.0, None, "71")], EVIL),
+    charts.dots("t", [(STYLES[0], 10.0, (5.0, 20.0), "slower"), (STYLES[1], -9.0, (-20.0, 10.0), "noise")], "",
+                percent=True),
+    charts.trade_off("t", "MB", [(Style(EVIL, "c1", "diamond"), 5.0, 70.0, EVIL)]),
+    charts.lines("t", "tokens", "ms", [(STYLES[0], [(8, 1.0), (128, 90.0)])], upper=[[(8, 2.0), (128, 99.0)]],
+                 log_x=True, x_labels={8: "8", 128: "128"}, zero=True),
+    charts.lines(EVIL, "step", "loss", [(Style(EVIL), [(1, 0.5)])], marks=False),
+    charts.scatter("t", [(STYLES[0], [(0.0, 1.0)]), (STYLES[1], [(2.0, -1.0)])]),
     charts.samples_over_time("t", "ms", [(Style(EVIL, "c1", "cross"), [1.0, 1.1, 50.0] * 700)]),
-    charts.loss_curve(EVIL, [(1, 10.0), (2, 1.0), (3, 0.1)]),
-    charts.loss_curve("one", [(1, 0.5)]),
-    charts.change_intervals("t", [(EVIL, 0.1, (0.05, 0.2), "slower"), ("b", -0.1, (-0.2, 0.1), "noise")]),
-]
+]  # fmt: skip
+
+
+def test_what_lies_far_below_does_not_flatten_the_others():
+    assert focus([74.8, 26.0, 74.3, 74.4]) == 74.3
+    assert focus([70.0]) == 70.0 and focus([75.0, 68.0, 60.0]) == 60.0
+    rows = [(STYLES[1], 74.0, (73.0, 75.0), "74"), (STYLES[0], 26.0, None, "26.0")]
+    figure = charts.dots("t", rows, "")
+    assert ">26.0</text>" in figure.svg and ">72</text>" in figure.svg and ">40</text>" not in figure.svg
+    legend = charts.trade_off("t", "MB", [(STYLES[1], 1.0, 74.0, "a"), (STYLES[0], 2.0, 26.0, "b")]).legend
+    assert [text for _, text in legend] == ["a", "b, below the scale"]
+
+
+def test_an_axis_is_logarithmic_where_lines_lie_far_apart():
+    near, far = ([(STYLES[0], [(1, 1.0)]), (STYLES[1], [(1, top)])] for top in (9.0, 900.0))
+    assert "logarithmic" not in charts.lines("t", "x", "ms", near, zero=True).svg
+    assert "logarithmic" in charts.lines("t", "x", "ms", far, zero=True).svg
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.title[:8])

@@ -10,7 +10,7 @@ from bench_results import make_file
 
 from msdc.bench.accuracy.document import read_document
 from msdc.bench.report.evaluation import evaluations
-from msdc.bench.report.inputs import read_inputs
+from msdc.bench.report.model import read_inputs
 from msdc.bench.report.page import build_report, evaluation_report, to_html, to_markdown
 from msdc.bench.result import BenchFile
 from msdc.errors import InputError

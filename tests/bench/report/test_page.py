@@ -1,5 +1,6 @@
 """The report in a real browser: everything there, nothing from outside, no sideways scrolling on a phone."""
 
+import base64
 import json
 import re
 from html.parser import HTMLParser
@@ -12,7 +13,8 @@ from markdown_it import MarkdownIt
 from PIL import Image
 
 from msdc.bench.report import page as page_module
-from msdc.bench.report.model import Figure, Report, Section, Tile
+from msdc.bench.report.drawing import Figure
+from msdc.bench.report.model import Report, Section
 from msdc.bench.report.page import build_report, to_html, to_json, to_markdown, write_report
 from msdc.bench.report.targets import parse_targets
 from msdc.bench.result import Accuracy, BenchFile
@@ -20,8 +22,8 @@ from msdc.errors import InputError
 from msdc.tables import Column, Table
 
 browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (apt-get install chromium)")
-SECTIONS = ["targets", "artifacts", "growth", "accuracy", "trade-off", "comparison", "latency", "samples",
-            "instructions", "memory", "parameters", "training", "peers", "method"]  # fmt: skip
+SECTIONS = ["devices", "targets", "comparison", "history", "accuracy", "artifacts", "trade-off", "latency", "samples",
+            "instructions", "memory", "training", "peers", "runs", "method"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +39,8 @@ def run_folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def report(run_folder):
-    before = BenchFile(runs=(make_run(scale=1.4, seed=7), make_run("onnx", seed=8)))
+    old = {"created": "2026-01-01T03:04:05+00:00"}
+    before = [BenchFile(runs=(make_run(scale=1.4, seed=7, **old), make_run("onnx", seed=8, **old)))]
     return build_report(
         make_file(), created="2026-01-02 03:04 UTC", title="A <b>student</b> & its artifacts", run_folder=run_folder,
         before=before, with_peers=True,
@@ -48,6 +51,14 @@ def report(run_folder):
 @pytest.fixture(scope="module")
 def page(report, tmp_path_factory):
     return write_report(report, tmp_path_factory.mktemp("page") / "report.html")
+
+
+@pytest.fixture
+def unfolded(page, tmp_path):
+    """The page with all its sections open, as after a reader's clicks."""
+    target = tmp_path / "open.html"
+    target.write_text(page.read_text("utf-8").replace("<details>", "<details open>"), encoding="utf-8")
+    return target
 
 
 class Reader(HTMLParser):
@@ -99,7 +110,7 @@ def test_every_section_table_and_figure_is_named(page):
         if key == "aria-labelledby":
             assert value in ids
     labels = [value for tag, key, value in reader.attributes if tag == "svg" and key == "aria-label"]
-    assert len(labels) >= 15 and all(len(label) > 20 for label in labels)
+    assert len(labels) >= 14 and all(len(label) > 20 for label in labels)
     assert reader.tags.count("table") == [(tag, key) for tag, key, _ in reader.attributes].count(
         ("table", "aria-labelledby")
     )
@@ -122,8 +133,8 @@ def test_instruction_counts_are_never_shown_as_time(report):
             for row in table.rows:
                 if any("cortex-a53" in cell for cell in row):
                     assert all(row[i] == "–" for i in milliseconds)
-    timed = [tile for tile in report.tiles if "ms" in tile.value]
-    assert all("cortex" not in tile.detail for tile in timed)
+    (_, emulated, *_) = (row for row in report.sections[0].tables[0].rows)
+    assert emulated[0] == "cortex-a53, emulated" and emulated[2] == "8.0 M instructions" and emulated[3] == "–"
 
 
 def test_peers_only_where_asked_and_each_with_a_source(report):
@@ -165,7 +176,7 @@ def test_markdown_holds_no_markup_of_names(text):
             Section("a", name, name, tables=(table,), notes=(name, "n")),
             Section("b", name, name, figures=(Figure(name, "", name),)),
         )
-        written = to_markdown(Report(name, name, "", (Tile(name, name, name),), sections, (name,)))
+        written = to_markdown(Report(name, name, "", sections, (name,), [("", name, name)]))
         assert "\x1b" not in written and "\u202e" not in written
         tokens = MarkdownIt("commonmark").enable("table").parse(written)
         inline = {child.type for token in tokens for child in token.children or ()}
@@ -178,19 +189,36 @@ def test_markdown_holds_no_markup_of_names(text):
 def test_a_report_of_little_is_still_a_report():
     bare = make_run(latency=(), memory=None, parity=None, accuracy=(), tokenize=None, pipeline=None, load=None)
     ids = [section.id for section in build_report(BenchFile(runs=(bare,))).sections]
-    assert ids == ["artifacts", "growth", "parameters", "method"]
+    assert ids == ["devices", "artifacts", "runs", "method"]
     assert "<html" in to_html(build_report(BenchFile(models=make_file().models)))
     with pytest.raises(InputError, match="nothing to report"):
         build_report(BenchFile())
 
 
-def test_many_runs_and_sets_do_not_break_it():
+def test_many_artifacts_and_sets_have_names_of_their_own():
     entries = tuple(Accuracy(task="sts", name=f"set-{i}", spearman=50.0 + i, pairs=10) for i in range(12))
-    runs = tuple(make_run("onnx" if i % 2 else "executorch", seed=i, accuracy=entries) for i in range(10))
-    report = build_report(BenchFile(runs=runs))
+    artifact = make_run().artifact
+    runs = [make_run(seed=i, accuracy=entries, artifact={**artifact.model_dump(), "sha256": f"{i:x}" * 64})
+            for i in range(10)]  # fmt: skip
+    report = build_report(BenchFile(runs=tuple(runs)))
     assert len(next(s for s in report.sections if s.id == "accuracy").figures) == 6
-    names = [row[0] for row in report.sections[0].tables[0].rows]
-    assert len(set(names)) == 10
+    names = [row[0] for row in next(s for s in report.sections if s.id == "runs").tables[0].rows]
+    assert len(set(names)) == 10 and names[0] == "executorch 00000000"
+    again = [make_run(seed=i, created=f"2026-01-0{i + 1}T00:00:00+00:00") for i in range(3)]
+    data = build_report(BenchFile(runs=tuple(again)))
+    (table,) = next(s for s in data.sections if s.id == "runs").tables
+    assert len(table.rows) == 1, "of one artifact in one place the latest run counts"
+    (table,) = next(s for s in data.sections if s.id == "history").tables
+    assert len(table.rows) == 3
+
+
+def test_below_an_answer_the_page_is_folded_and_holds_its_json(report, page):
+    text = page.read_text(encoding="utf-8")
+    opened = [section.id for section in report.sections if section.open]
+    assert opened == ["devices", "targets"] and text.count("<details>") == len(SECTIONS) - len(opened)
+    data = re.search(r'href="data:application/json;base64,([^"]+)" download', text)[1]
+    assert json.loads(base64.b64decode(data)) == to_json(report)
+    assert "<details>" not in to_html(build_report(BenchFile(models=make_file().models)))
 
 
 def test_no_file_is_overwritten_without_force(report, tmp_path):
@@ -219,8 +247,9 @@ def contrast(one, two):
 
 @browser
 @pytest.mark.parametrize("width", [390, 1280])
-def test_no_sideways_scrolling_at_any_width(page, tmp_path, width):
-    found = layout(page, tmp_path, width)
+def test_no_sideways_scrolling_at_any_width(unfolded, page, tmp_path, width):
+    assert layout(page, tmp_path, width)["height"] < 3500, "folded"
+    found = layout(unfolded, tmp_path, width)
     assert found["scroll"] == found["client"] == width
     assert found["wide"] == []
     assert found["sections"] == SECTIONS
@@ -231,8 +260,8 @@ def test_no_sideways_scrolling_at_any_width(page, tmp_path, width):
 
 @browser
 @pytest.mark.parametrize(("flags", "dark"), [((), False), (("--blink-settings=preferredColorScheme=0",), True)])
-def test_light_and_dark_have_contrast(page, tmp_path, flags, dark):
-    found = layout(page, tmp_path, 1000, *flags)
+def test_light_and_dark_have_contrast(unfolded, tmp_path, flags, dark):
+    found = layout(unfolded, tmp_path, 1000, *flags)
     assert (luminance(found["ground"]) < 0.2) == dark
     for color in set(found["colors"]):
         assert contrast(color, found["ground"]) >= 4.5, color
@@ -253,8 +282,8 @@ def test_marks_have_contrast_in_both_schemes():
 
 
 @browser
-def test_screenshots_show_ink(page, tmp_path):
-    shot = screenshot(page, tmp_path / "desktop.png", 1280, 2000)
+def test_screenshots_show_ink(unfolded, tmp_path):
+    shot = screenshot(unfolded, tmp_path / "desktop.png", 1280, 2000)
     with Image.open(shot) as image:
         assert image.size == (1280, 2000)
         # More than a blank page: many colours, in the upper and the lower half.

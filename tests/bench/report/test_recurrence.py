@@ -7,7 +7,7 @@ import json
 import pytest
 from bench_results import make_models, make_run
 
-from msdc.bench.report.inputs import Twin
+from msdc.bench.report.model import Twin
 from msdc.bench.report.page import build_report, to_markdown
 from msdc.bench.result import BenchFile
 

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from msdc.bench.report.cli import command
-from msdc.bench.report.inputs import read_inputs
+from msdc.bench.report.model import read_inputs
 from msdc.bench.report.page import build_report, sweep_page, to_html, to_markdown
 from msdc.bench.result import BenchFile
 from msdc.errors import InputError
@@ -29,7 +29,7 @@ def test_a_sweep_is_a_section_with_its_curves_and_table(sweep_folder, tmp_path):
     report = build_report(BenchFile(), sweeps=found.sweeps)
     (section,) = report.sections
     assert report.title == "msd:small" and section.title == "Sweep: msd:small, table=5"
-    assert "full ends highest (69.2)" in section.lead and "full 69.2" in section.figures[0].alt
+    assert "full ends highest (69.2)" in section.lead and "full 67.2 / 68.2 / 69.2" in section.figures[0].alt
     assert "| full | a row | 79.4 | 66.2 | 81.5 | 12 |" in to_markdown(report)
     page = to_html(report)
     assert 'id="sweep"' in page and "<b>hard" not in page and "&lt;b&gt;hard" in page
@@ -42,7 +42,7 @@ def test_the_page_of_a_sweep_draws_every_point(sweep_folder):
     page = sweep_page(sweep_folder)
     assert page == sweep_folder / "report.html"
     text = page.read_text("utf-8")
-    assert "full 69.2" in text and text.count("<polyline") + text.count("<path") >= 2 and "var(--c2)" in text
+    assert "full 67.2 / 68.2 / 69.2" in text and text.count("<polyline") >= 2 and "var(--c2)" in text
 
 
 def test_a_damaged_table_is_named(sweep_folder):

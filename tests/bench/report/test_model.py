@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from msdc.bench.report.inputs import read_training
+from msdc.bench.report.model import read_training
 from msdc.errors import InputError
 
 

@@ -1,0 +1,277 @@
+"""The first screen of a report of invented results: what to take, targets, noise, regressions; sizes and history."""
+
+import json
+
+import numpy as np
+import pytest
+from bench_results import make_file, make_models, make_run
+
+from msdc.bench.accuracy.document import read_document
+from msdc.bench.report.page import build_report, to_html, to_json, to_markdown, to_text
+from msdc.bench.report.targets import parse_targets
+from msdc.bench.result import Accuracy, BenchFile, BrowserFacts, Timing
+from msdc.cli import main
+from msdc.errors import InputError
+from msdc.export.mobile.sizes import measured
+from msdc.tables import megabytes
+
+
+def section(report, name):
+    return next(one for one in report.sections if one.id == name)
+
+
+def rows(report, name, table=0):
+    found = section(report, name).tables[table]
+    return {row[0]: dict(zip([column.title for column in found.columns], row, strict=True)) for row in found.rows}
+
+
+def said(report):
+    return ["".join(sentence) for sentence in report.answer]
+
+
+def facts(**changes):
+    return BrowserFacts(**{
+        "engine": "chromium", "agent": "x", "secure_context": True, "isolated": True, "worker": True,
+        "clock_step_ms": 0.1, "golden_sha256": "ab" * 32, "heap_loaded_mib": 23.0, "heap_warm_mib": 24.0,
+        "renderer_pss_mib": 150.0, **changes,
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"latency": ["20@32"]}, {"latency": ["20ms"]}, {"latency": ["ms@32"]}, {"latency": ["-1ms@32"]},
+        {"latency": ["0ms@32"]}, {"latency": ["20ms@32 ms"]}, {"latency": ["1e9ms@32"]},
+        {"latency": ["9" * 400 + "ms@8"]},
+        {"size": "12"}, {"size": "12 MBit"}, {"memory": "nan MiB"}, {"memory": ""}, {"accuracy": ["good"]},
+        {"accuracy": ["70@"]}, {"accuracy": ["70@x\ny"]}, {"latency": ["٣ms@٣٢"]},
+    ],
+)  # fmt: skip
+def test_what_is_no_limit_is_refused(options):
+    with pytest.raises(InputError, match="expected a limit such as") as stop:
+        parse_targets(**options)
+    assert "\n" not in str(stop.value)
+
+
+def test_units_of_limits():
+    found = parse_targets(["0.02s@32", "20 ms@8"], "12MB", "1GiB", ["70", "71.5@sts17/en-en"])
+    assert [(t.kind, t.limit, t.at) for t in found] == [
+        ("latency", 20.0, "32"), ("latency", 20.0, "8"), ("size", 12.0, ""), ("memory", 1024.0, ""),
+        ("accuracy", 70.0, ""), ("accuracy", 71.5, "sts17/en-en"),
+    ]  # fmt: skip
+
+
+def test_verdicts_stand_at_the_top_and_beside_baselines():
+    runs = (make_run("executorch", harness="native"), make_run("onnx", scale=3.0, seed=1))
+    targets = parse_targets(["5ms@32", "9ms@64"], "9.9MB", "40MiB", ["70"])
+    report = build_report(BenchFile(runs=runs, models=make_models()), targets=targets)
+    found = rows(report, "targets")
+    first, second = (found[name] for name in ("executorch", "onnx"))
+    assert first["Verdict"] == "incomplete" and second["Verdict"] == "fail"
+    assert first["Latency at 32 tokens"].startswith("pass, 4.")
+    assert second["Latency at 32 tokens"].startswith("fail, 12.")
+    assert first["Peak memory"] == "pass, 30.0 MiB"
+    # An interpreter is not an app.
+    assert second["Peak memory"] == "not measured"
+    assert found["teacher: some teacher"]["Program with tokenizer"] == "90.90 MB"
+    assert found["float model: some student"]["Spearman × 100, mean"] == "76.6"
+    assert len(report.missed) == 2 and "12." in report.missed[0] and "not measured" in report.missed[1]
+    assert said(report)[1] == "It does not meet latency at 64 tokens (not measured; at most 9 ms)."
+    assert rows(report, "devices")["bench machine, native"]["Targets"] == "not met: latency at 64 tokens"
+    assert to_json(report)["missed"] == list(report.missed) and "fail, 12." in to_html(report)
+
+
+def test_counted_instructions_are_not_judged_as_time():
+    report = build_report(BenchFile(runs=(make_run(clock="instructions"),)), targets=parse_targets(["1s@32"]))
+    assert rows(report, "targets")["executorch"]["Latency at 32 tokens"] == "not measured"
+    assert "executes 8.0 M instructions at 32 tokens" in said(report)[0] and " ms" not in said(report)[0]
+
+
+def scored(runtime, spearman, low, **changes):
+    entry = Accuracy(task="sts", name="set", spearman=spearman, pairs=9, interval=[low, spearman + 2.0])
+    return make_run(runtime, accuracy=[entry], **changes)
+
+
+@pytest.mark.parametrize(
+    ("other", "taken"),
+    [
+        # Inside the interval there is no winner: the smaller download is taken, though it scores lower.
+        (scored("onnx", 80.9, 78.0), "executorch"),
+        (scored("onnx", 90.0, 88.0), "onnx"),
+        (scored("onnx", 80.0, 78.0, scale=0.1), "executorch"),
+    ],
+)
+def test_the_answer_names_no_winner_inside_the_interval(other, taken):
+    report = build_report(BenchFile(runs=(scored("executorch", 80.0, 78.0), other)))
+    assert said(report)[0].startswith(f"Take tiny {taken} int8: ")
+    assert (len(said(report)) == 3) == (other.latency[1].p50 < 1), "a faster one is named"
+
+
+def test_a_program_that_computes_something_else_is_not_taken():
+    wrong = {"texts": 9, "mean_cosine": 0.8, "min_cosine": 0.5, "ids_equal": True}
+    runs = (make_run(parity=wrong), make_run("onnx"))
+    assert said(build_report(BenchFile(runs=runs)))[0].startswith("Take tiny onnx int8: ")
+    alone = build_report(BenchFile(runs=runs[:1]))
+    assert "It does not compute what was exported" in said(alone)[1]
+    assert rows(alone, "devices")["bench machine"]["Same vectors as exported"] == "no"
+
+
+def test_the_answer_has_every_figure_and_says_where_it_was_measured():
+    artifact = make_run().artifact.model_copy(update={"compressed_bytes": 7_000_000})
+    kept = (Accuracy(task="sts", name="graded-pairs", spearman=80.0, pairs=112),)
+    run = make_run(artifact=artifact.model_dump(), float_accuracy=kept)
+    first, last = said(build_report(BenchFile(runs=(run,))))
+    small = sum(measured()[name]["compressed"] for name in ("executorch", "core"))
+    assert first.startswith(f"Take tiny executorch int8: it adds {(7_000_000 + small) / 1e6:.1f} MB to the download")
+    assert "answers in 4." in first and "at 32 tokens, takes 13.0 MiB of memory" in first
+    assert first.endswith("keeps 98 % of the float model's accuracy (78.4 of 80.0, Spearman × 100 on graded-pairs).")
+    assert last == "Measured on bench machine, not on a phone: its times and memory differ."
+    # The float model that a result names counts before what a bundle kept; without either it is said.
+    assert "keeps 99.1 %" in said(build_report(BenchFile(runs=(run,), models=make_models())))[0]
+    golden = {"texts": 9, "mean_cosine": 1.0, "min_cosine": 1.0, "ids_equal": True, "float_mean_cosine": 0.9951}
+    unknown = said(build_report(BenchFile(runs=(make_run(parity=golden),))))[0]
+    assert "whether it keeps the float model's accuracy is not known" in unknown and "cosine of 0.9951" in unknown
+    phone = make_run(device={"name": "a phone", "kind": "adb", "cores": 8}, harness="native")
+    both = build_report(BenchFile(runs=(run, phone)))
+    assert said(both)[-1] == "Measured on bench machine and a phone."
+    assert list(rows(both, "devices")) == ["a phone", "bench machine"]
+    assert to_text(both).startswith("Take tiny")
+
+
+def test_a_web_page_has_an_answer_of_its_own():
+    web = make_run("onnx", harness="browser", browser=facts(), memory=None)
+    answers = said(build_report(BenchFile(runs=(make_run(), web))))
+    assert answers[0].startswith("Take tiny executorch int8") and answers[1].startswith("In a web page take tiny onnx")
+    assert "takes 24.0 MiB" in answers[1]
+
+
+def test_regressions_and_what_is_undecided_stand_at_the_top():
+    old, slow = make_run(), make_run(scale=1.3, seed=4)
+    built = make_run(scale=1.3, seed=4, artifact={**old.artifact.model_dump(), "sha256": "c" * 64})
+    for new, words in ((slow, "Not decided, executorch"), (built, "Slower than before, executorch")):
+        report = build_report(BenchFile(runs=(new,)), before=[BenchFile(runs=(old,))])
+        (line,) = report.warnings
+        assert line.startswith(words) and "rose by" in line and line in to_markdown(report)
+    assert not build_report(BenchFile(runs=(make_run(seed=2),)), before=[BenchFile(runs=(old,))]).warnings
+
+
+def test_baselines_of_an_evaluation_and_of_parameters_alone():
+    document = read_document({
+        "format": 1, "kind": "accuracy", "models": [{"label": "big model", "kind": "float", "bytes": 470_000_000}],
+        "results": [{"task": "sts", "name": name, "model": "big model", "main": "spearman", "spearman": 80.0}
+                    for name in ("graded-pairs", "sts17/en-es")],
+    })  # fmt: skip
+    targets = parse_targets(size="12MB", accuracy=["70"])
+    found = rows(build_report(BenchFile(runs=(make_run(),)), evaluations=[document], targets=targets), "targets")
+    assert found["float: big model"]["Spearman × 100, mean"] == "80.0"
+    assert found["float: big model"]["Program with tokenizer"] == "470.00 MB"
+    assert found["tiny in float32"]["Program with tokenizer"] == "36.40 MB"
+
+
+def test_targets_without_a_run_are_refused():
+    with pytest.raises(InputError, match="no run"):
+        build_report(BenchFile(models=make_models()), targets=parse_targets(size="12MB"))
+
+
+def test_the_exit_code_says_missed_targets_only_where_asked(tmp_path, capsys):
+    result = tmp_path / "result.json"
+    result.write_text(make_file().model_dump_json())
+
+    target = tmp_path / "r.json"
+
+    def report(*options):
+        with pytest.raises(SystemExit) as left:
+            main(["report", str(result), "-o", str(target), "--force", *options])
+        return left.value.code
+
+    assert report("--target-latency", "1ms@32") == 0
+    assert json.loads(target.read_text())["missed"]
+    target.unlink()
+    assert report("--target-latency", "1ms@32", "--fail") == 1
+    assert "error: latency at 32 tokens, at most 1 ms: 4." in capsys.readouterr().err
+    assert target.is_file()
+    assert report("--target-latency", "1s@32", "--fail") == 0
+    assert report("--target-latency", "1ms", "--fail") == 2
+    assert report("--fail") == 2
+
+
+def noisy_run(**changes):
+    samples = np.where(np.arange(100) % 3 == 0, 9.0, 4.0)
+    return make_run(latency=[Timing(samples=samples.tolist(), warmup=1, length=32)], **changes)
+
+
+def test_a_noisy_machine_is_said_at_the_top():
+    quiet = build_report(BenchFile(runs=(make_run(),)))
+    assert not quiet.warnings
+    state = {"load_1min": 5.25}
+    report = build_report(BenchFile(runs=(noisy_run(state_before=state),)), targets=parse_targets(["5ms@32"]))
+    (warning,) = report.warnings
+    assert "bench machine was noisy" in warning and "spread of 125 % of the median" in warning and "5.2 on 2" in warning
+    assert warning in to_html(report) and "**Warning:** " in to_markdown(report)
+    assert warning in " ".join(to_text(report).split())
+    assert rows(report, "targets")["executorch"]["Latency at 32 tokens"].endswith(", noisy")
+    # One peak in a hundred runs is no noise, and counts are no times.
+    peak = Timing(samples=[4.0] * 99 + [40.0], warmup=1, length=32)
+    assert not build_report(BenchFile(runs=(make_run(latency=[peak]),))).warnings
+    assert not build_report(BenchFile(runs=(make_run(clock="instructions"),))).warnings
+
+
+def test_earlier_results_are_one_history_and_clocks_are_not_mixed():
+    def at(day, **changes):
+        return BenchFile(runs=(make_run(created=f"2026-01-0{day}T10:00:00+00:00", **changes),
+                               make_run(created=f"2026-01-0{day}T10:00:00+00:00", clock="instructions")))  # fmt: skip
+
+    report = build_report(at(3, scale=2.0), before=[at(2, scale=1.5), at(1)])
+    found = section(report, "history")
+    assert found.lead == "3 measurements from 2026-01-01 to 2026-01-03."
+    timed, counted = found.figures
+    assert "million instructions" in counted.alt and " ms" not in counted.svg and "cortex" not in timed.alt
+    dates = [row[1] for row in found.tables[0].rows]
+    assert dates == ["2026-01-01 10:00", "2026-01-02 10:00", "2026-01-03 10:00"] * 2
+    assert "then tiny int8 (aaaaaaaa, 2026-01-03 10:00)" in section(report, "comparison").tables[0].caption
+    assert "2026-01-02 10:00" in section(report, "comparison").tables[0].caption, "the latest of the earlier ones"
+    assert "history" not in [one.id for one in build_report(at(1)).sections]
+
+
+def test_one_panel_per_device_and_one_point_per_artifact():
+    phone = {"name": "a phone", "kind": "adb", "cores": 8}
+    runs = [make_run(name, **place) for name in ("executorch", "onnx")
+            for place in ({}, {"device": phone, "harness": "native", "scale": 9.0})]  # fmt: skip
+    report = build_report(BenchFile(runs=tuple(runs), models=make_models()))
+    sizes, *times = section(report, "trade-off").figures
+    assert sizes.svg.count("<title>") == 2 + 3 and [one.title for one in times] == ["bench machine", "a phone"]
+    assert [one.title for one in section(report, "latency").figures][:2] == ["bench machine", "a phone"]
+    assert len(section(report, "artifacts").tables[0].rows) == 2 + 3
+
+
+def test_what_an_app_and_a_page_grow_by():
+    run = make_run("onnx")
+    artifact = run.artifact.model_copy(update={"compressed_bytes": 7_000_000, "delegated_share": 0.75})
+    web = make_run("onnx", harness="browser", browser=facts(), memory=None, artifact=artifact.model_dump())
+    native = make_run("onnx", artifact=artifact.model_dump())
+    report = build_report(BenchFile(runs=(native, web, make_run("executorch"))))
+    table = section(report, "artifacts").tables[0]
+    app, page, unknown = table.rows
+    assert table.columns[6].title == "Download" and (app[1], page[1]) == ("Android, arm64", "web page")
+    assert app[6] == megabytes(7_000_000 + sum(measured()[name]["compressed"] for name in ("onnx", "core")))
+    assert 10 < float(page[6]) < 12 and app[-1] == "75.0"
+    assert unknown[6] == "–" and float(unknown[5]) > 20
+
+
+def test_the_largest_sample_stands_for_p99_below_500_and_memory_is_a_rise():
+    few, many = make_run(), make_run("onnx", runs=600)
+    columns = [[column.title for column in section(build_report(BenchFile(runs=runs)), "latency").tables[0].columns]
+               for runs in ((few,), (many,), (few, many))]  # fmt: skip
+    assert ["p99" in titles for titles in columns] == [False, True, True]
+    assert ["Max" in titles for titles in columns] == [True, False, True]
+    table = section(build_report(BenchFile(runs=(few,))), "memory").tables[0]
+    rise = [column.title for column in table.columns].index("Rise")
+    assert [row[rise] for row in table.rows] == ["0.0", "7.8", "13.0"]
+
+
+def test_sustained_load_is_a_curve_with_its_ratio():
+    state = {"battery_c": 31.5, "battery_percent": 80.0}
+    load = {"length": 32, "medians": [4.0, 5.0, 6.0], "before": state, "after": {**state, "battery_c": 40.0}}
+    found = section(build_report(BenchFile(runs=(make_run(sustained=load),))), "samples")
+    assert "1.50" in found.tables[0].rows[0] and "battery 80 %, battery 40.0 °C" in found.tables[0].rows[0]
+    assert any(figure.title.startswith("Sustained") for figure in found.figures)
