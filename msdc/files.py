@@ -126,8 +126,10 @@ def locked(path: str | os.PathLike[str], busy: Callable[[], str] | None = None) 
         lock = FileLock(path, is_singleton=True)
         try:
             lock.acquire(blocking=busy is None)
-        except Timeout as error:
-            raise InputError("" if busy is None else busy()) from error
+        except (Timeout, FileNotFoundError) as error:  # the second: its holder has just removed the folder
+            if busy is None:
+                raise
+            raise InputError(busy()) from error
     try:
         yield lock
     finally:
@@ -154,26 +156,23 @@ def held(folder: str | os.PathLike[str]) -> Iterator[None]:
             who = "another process"
         return f"{folder}: in use by {who}; wait until it ends, or choose another folder"
 
-    try:
-        with locked(real / LOCK_FILE, busy) as lock:
-            outermost = lock.lock_counter == 1
-            try:
-                if outermost:
-                    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-                    with disk_errors(holder):
-                        holder.write_text(
-                            json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
-                        )
-                yield
-            finally:
-                if outermost:
-                    holder.unlink(missing_ok=True)
-    finally:
-        if made and real.is_dir() and {path.name for path in real.iterdir()} <= {LOCK_FILE}:
-            (real / LOCK_FILE).unlink(missing_ok=True)
-            with contextlib.suppress(OSError):
-                for place in made:
-                    place.rmdir()
+    with locked(real / LOCK_FILE, busy) as lock:
+        outermost = lock.lock_counter == 1
+        try:
+            if outermost:
+                since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+                with disk_errors(holder):
+                    holder.write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}))
+            yield
+        finally:
+            if outermost:
+                holder.unlink(missing_ok=True)
+                # While it is held: afterwards the file could be another's lock.
+                with contextlib.suppress(OSError):
+                    if made and [path.name for path in real.iterdir()] == [LOCK_FILE]:
+                        (real / LOCK_FILE).unlink()
+                        for place in made:
+                            place.rmdir()
 
 
 def remove_folder(folder: str | os.PathLike[str]) -> None:

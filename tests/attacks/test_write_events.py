@@ -1,6 +1,6 @@
 """A process killed before a write event loses nothing: doing the same again ends with the same result.
 
-Killed are the windows that once lost a run, and a sample of the others.
+Killed are the windows that once lost a run and a sample of the others; the slow tests kill in every window.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ class Work:
         events = run_until(self.work, root)
         expected = contents(root, self.leave)
         assert expected
-        for number in windows(events):
+        chosen = windows(events)
+        print(f"{len(chosen)} kills in {len(events)} windows")
+        for number in chosen:
             start()
             run_until(self.work, root, number)
             self.kept()
@@ -80,6 +82,11 @@ def sample(count):
     return lambda events: sorted({round(i * (len(events) - 1) / (count - 1)) for i in range(count)})
 
 
+def every(events):
+    return range(len(events))
+
+
+ALL = pytest.param(every, id="every window", marks=pytest.mark.slow)
 # What was lost once: before the recipe is written, between the student and result.json, after the checkpoint at which
 # a stage stopped early, inside a copy into its final place (a named student, a stage that a sweep takes over).
 ONCE_LOST = {
@@ -97,8 +104,9 @@ ONCE_LOST = {
 }
 
 
+@pytest.mark.parametrize("windows", [pytest.param(None, id="once lost"), ALL])
 @pytest.mark.parametrize("kind", ONCE_LOST)
-def test_distill_in_the_windows_that_lost_a_run(kind, tmp_path, tiny_teacher, tiny_student):
+def test_distill(kind, windows, tmp_path, tiny_teacher, tiny_student):
     root = tmp_path / "root"
     if kind == "sweep":
         stages = [stage("one", train="assistant", steps=2), stage("two", steps=3)]
@@ -119,10 +127,11 @@ def test_distill_in_the_windows_that_lost_a_run(kind, tmp_path, tiny_teacher, ti
         def again():
             distill(tree, root / "run", resume=True)
 
-    Work(work, again, leave=no_clock).audit(root, ONCE_LOST[kind])
+    Work(work, again, leave=no_clock).audit(root, windows or ONCE_LOST[kind])
 
 
-def test_a_folder_that_is_replaced_is_the_old_or_the_new_one(tmp_path, tiny_student):
+@pytest.mark.parametrize("windows", [pytest.param(sample(5), id="sample"), ALL])
+def test_a_folder_that_is_replaced_is_the_old_or_the_new_one(windows, tmp_path, tiny_student):
     """With --force, at every moment; between two renames the old one has a hidden name."""
     root = tmp_path / "root"
     out, words = root / "out", ("compress", "student", tiny_student, "-o", root / "out", "--unit", "1")
@@ -140,17 +149,30 @@ def test_a_folder_that_is_replaced_is_the_old_or_the_new_one(tmp_path, tiny_stud
         found = out if os.path.lexists(out) else next(root.glob(".out.*.old"), None)
         assert found is not None and contents(found) in whole
 
-    Work(work, work, before, kept).audit(root, sample(5))
+    Work(work, work, before, kept).audit(root, windows)
 
 
-def test_search_over_a_killed_index(tmp_path, tiny_student):
+@pytest.mark.parametrize("windows", [pytest.param(sample(4), id="sample"), ALL])
+def test_search_over_a_killed_index(windows, tmp_path, tiny_student):
     lines, root = tmp_path / "lines.txt", tmp_path / "root"
     lines.write_text("\n".join(f"line number {n}" for n in range(40)))
 
     def work():
         verb("search", lines, "a query", "-m", tiny_student)
 
-    Work(work, work).audit(root, sample(4))
+    Work(work, work).audit(root, windows)
+
+
+@pytest.mark.parametrize("windows", [ALL])
+def test_export(windows, tmp_path, tiny_student):
+    root = tmp_path / "root"
+
+    words = ("export", tiny_student, "--target", "linux", "--runtime", "onnx", "--no-gates", "--force")
+
+    def work():
+        verb(*words, "-o", root / "out")
+
+    Work(work, work).audit(root, windows)
 
 
 def test_quickstart_again_over_a_finished_run(tmp_path):
@@ -172,4 +194,4 @@ def test_quickstart_again_over_a_finished_run(tmp_path):
             prepare(folder, True)
         (root / "end").write_text("x")
 
-    Work(work, work, finished, kept).audit(root, lambda events: range(len(events)))
+    Work(work, work, finished, kept).audit(root, every)

@@ -103,6 +103,30 @@ def test_a_lock_keeps_other_processes_out(tmp_path):
     assert log.read_text().split() == ["in", "out"] * 3
 
 
+def test_a_folder_is_held_by_one_also_while_it_comes_and_goes(tmp_path):
+    """Of many who ask at once for a folder that is not there one has it; the others hear of somebody who had it."""
+    folder, inside, counts, said = tmp_path / "new" / "run", [], [], []
+
+    def ask() -> None:
+        for _ in range(150):
+            try:
+                with files.held(folder), files.held(folder):
+                    inside.append(1)
+                    counts.append(len(inside))
+                    inside.pop()
+            except Exception as error:
+                said.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(counts) == {1} and len(counts) + len(said) == 600
+    assert {type(error) for error in said} <= {InputError} and all("in use by" in str(error) for error in said)
+    assert {path.name for path in tmp_path.rglob("*")} <= {"new", "run", files.LOCK_FILE}
+
+
 def test_where_the_cache_is(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
