@@ -18,7 +18,7 @@ from torch import Tensor
 
 from msdc.compress.student.config import CODE, INDEX, POSITION, TABLE
 from msdc.compress.student.cut import fit_student, shrink
-from msdc.compress.student.io import save_student, tokenizer_file
+from msdc.compress.student.io import save_student
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.stock import decode, to_student
 from msdc.compress.vocabulary.train import train_vocabulary, train_whole_words
@@ -186,7 +186,7 @@ def make_assistant(recipe: Recipe, stream: TextStream, folder: Path) -> Path:
         if student.config.positions > 128:
             student = shrink(student, max_length=128)
         assert encoder.folder is not None
-        return save_student(student, encoder.tokenizer.files[0], folder, defaults=trained_defaults(encoder))
+        return save_student(student, encoder.tokenizer, folder, defaults=trained_defaults(encoder))
     assert isinstance(wanted, Assistant)
     body = load_named(recipe.teacher if wanted.body == "teacher" else wanted.body)
     words = transfer.own_words(body) if wanted.vocabulary.parts is not None else ()
@@ -208,14 +208,16 @@ def make_student(recipe: Recipe, assistant_folder: Path, stream: TextStream, fol
         if to_student(encoder) is encoder.module:
             with staged_folder(folder) as stage:
                 shutil.copytree(encoder.folder, stage, dirs_exist_ok=True)
+                if load_encoder(stage).fingerprint() != encoder.fingerprint():
+                    raise InputError(f"{encoder.folder}: changed while it was copied; run again")
             return folder
         student = to_student(encoder)
-        return save_student(student, encoder.tokenizer.files[0], folder, defaults=trained_defaults(encoder))
+        return save_student(student, encoder.tokenizer, folder, defaults=trained_defaults(encoder))
     assert shape is not None
     if shape.scratch is not None:
         return _from_scratch(shape, stream, folder, recipe.seed)
-    student, file = cut_student(recipe, shape, assistant_folder, stream)
-    return save_student(student, file, folder, defaults=read_defaults(assistant_folder))
+    student, tokenizer = cut_student(recipe, shape, assistant_folder, stream)
+    return save_student(student, tokenizer, folder, defaults=read_defaults(assistant_folder))
 
 
 def trained_defaults(encoder: Encoder) -> EncodeDefaults:
@@ -225,8 +227,8 @@ def trained_defaults(encoder: Encoder) -> EncodeDefaults:
 
 def cut_student(
     recipe: Recipe, shape: StudentShape, assistant_folder: Path, stream: TextStream
-) -> tuple[Student, Path]:
-    """The student cut from an assistant, its bottleneck from the frequency-weighted SVD, and its tokenizer's file."""
+) -> tuple[Student, Tokenizer]:
+    """The student cut from an assistant, its bottleneck from the frequency-weighted SVD, and its tokenizer."""
     encoder = load_encoder(assistant_folder)
     large = to_student(encoder)
     count = len(large.layers)
@@ -247,8 +249,7 @@ def cut_student(
         say(f"student: coding its table, {shape.links} of {shape.base_rows} base rows per piece")
         student, kept = fit_student(student, shape.base_rows, shape.links, frequency)
         say(f"student: the code keeps {kept:.1%} of the table's variance")
-    file = encoder.tokenizer.files[0]
-    return student, file if file.suffix == ".json" else tokenizer_file(assistant_folder)
+    return student, encoder.tokenizer
 
 
 def _from_scratch(shape: StudentShape, stream: TextStream, folder: Path, seed: int) -> Path:

@@ -265,7 +265,7 @@ class Run:
         if self.rank == 0:
             student = task.student if stage.quantize is None else rounding.convert(task.student)
             # A model without done.json is from a run that was killed between the two; this one is equal to it.
-            save_student(student.cpu(), learner.tokenizer.files[0], folder.model, force=True, defaults=learner.defaults)
+            save_student(student.cpu(), learner.tokenizer, folder.model, force=True, defaults=learner.defaults)
             self.log({"stage": stage.name, "done": numbers})
             folder.finish(numbers)
         parallel.barrier()
@@ -376,4 +376,4 @@ def _save_snapshot(start: Path, best: Path, stage: Stage, target: Path) -> None:
         student = rounding.convert(student)
     for old in target.parent.glob("*"):
         shutil.rmtree(old, ignore_errors=True)
-    save_student(student, encoder.tokenizer.files[0], target, force=True, defaults=encoder.defaults)
+    save_student(student, encoder.tokenizer, target, force=True, defaults=encoder.defaults)

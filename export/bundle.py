@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from msdc.encoders.encoder import SentenceEncoder
 from msdc.encoders.folder import EncodeDefaults
 from msdc.errors import InputError
-from msdc.export.manifest import Manifest, check_files, read_manifest
+from msdc.export.manifest import Manifest, check_files, file_states, read_manifest
 from msdc.export.runtimes import RUNTIMES, Runner
 from msdc.export.signature import verify_signature
 from msdc.extras import named_extras
@@ -131,6 +131,7 @@ def load_bundle(
     if public_key is not None:
         verify_signature(folder, public_key)
     manifest = read_manifest(folder)
+    states = file_states(folder, manifest)
     check_files(folder, manifest)
     if not manifest.runtimes:
         raise InputError(f"{folder}: the bundle holds no program")
@@ -141,4 +142,7 @@ def load_bundle(
     record.require()
     tokenizer = open_tokenizer(folder, manifest)
     record.check(folder, manifest)
-    return Bundle(folder, manifest, tokenizer, record.open(folder, manifest, threads))
+    bundle = Bundle(folder, manifest, tokenizer, record.open(folder, manifest, threads))
+    if file_states(folder, manifest) != states:
+        raise InputError(f"{folder}: changed while it was loaded; load it again")
+    return bundle

@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from msdc import __version__
-from msdc.compress.quantization.plan import PRECISIONS, PrecisionPlan, check_plan, plan_for, read_plan
+from msdc.compress.quantization.plan import PRECISIONS, PrecisionPlan, check_plan, plan_for
 from msdc.compress.student.config import parameter_counts
 from msdc.encoders.encoder import Encoder, load_encoder, own_vectors
 from msdc.encoders.folder import EncodeDefaults, locate_model, shipped_names, with_prompt
@@ -48,7 +48,15 @@ from msdc.export.tokenizer.compile import COMPILED_FILE, compile_tokenizer
 from msdc.extras import installed
 from msdc.files import read_json, refuse_existing, sha256_files, staged_folder, user_cache, write_text
 from msdc.progress import say
-from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, FastTokenizer, PieceTokenizer, Tokenizer, prompt_tokens
+from msdc.text.tokenizer import (
+    JSON_FILE,
+    MODEL_FILE,
+    FastTokenizer,
+    PieceTokenizer,
+    Tokenizer,
+    load_tokenizer,
+    prompt_tokens,
+)
 
 if TYPE_CHECKING:
     from msdc.compress.student.model import Student
@@ -156,7 +164,7 @@ def export_model(
         student = float_model(encoder)
         longest = max_length or min(encoder.max_length, student.weights.config.positions)
         # A folder written by `msdc compress quantize` holds its own precision plan.
-        plan = precision or (encoder.folder and read_plan(encoder.folder)) or "int8"
+        plan = precision or student.weights.plan or "int8"
         ready = canonical(student, encoder.tokenizer, replace(options, max_length=longest, precision=plan))
 
     own = None if isinstance(encoder, ProgramEncoder) else encoder
@@ -287,6 +295,8 @@ def _write(
         if options.module:
             require_module(options.target, part, runtimes)
         rows = tokenizer.encode(texts, max_length)
+        if load_tokenizer(stage, tokenizer.pad_id).encode(texts, max_length) != rows:
+            raise GateError(f"{part.file} as it was written gives other ids than the model's own tokenizer")
         # Static embeddings add no special ids: a blank text has no ids and needs no program.
         texts = [text for text, row in zip(texts, rows, strict=True) if row]
         rows = [row for row in rows if row]
@@ -357,23 +367,22 @@ def _versions() -> dict[str, str]:
 
 
 def _write_tokenizer(tokenizer: Tokenizer, max_length: int, stage: Path, texts: list[str], say: Say) -> TokenizerPart:
-    """Copy the tokenizer; a SentencePiece model must agree with its twin, a `tokenizer.json` is compiled."""
-    source, pad_id = tokenizer.files[0], tokenizer.pad_id
+    """Write the tokenizer from memory: a SentencePiece model agrees with its twin, a `tokenizer.json` is compiled."""
+    pad_id = tokenizer.pad_id
     if isinstance(tokenizer, PieceTokenizer):
-        (stage / MODEL_FILE).write_bytes(source.read_bytes())
         say("tokenizer: compare tokenizer.model with its tokenizer.json")
-        tokenizers_agree(source, texts, max_length, stage)
+        tokenizers_agree(tokenizer, texts, max_length, stage)
         (stage / JSON_FILE).unlink(missing_ok=True)
         unk = tokenizer.unk_id if tokenizer.unk_id >= 0 else None
         bos, eos = tokenizer.bos_id, tokenizer.eos_id
         return TokenizerPart(kind="sentencepiece", file=MODEL_FILE, bos_id=bos, eos_id=eos, pad_id=pad_id, unk_id=unk)
     if not isinstance(tokenizer, FastTokenizer):
         raise InputError(f"a tokenizer of kind {type(tokenizer).__name__} cannot be exported")
-    (stage / JSON_FILE).write_bytes(source.read_bytes())
+    (stage / JSON_FILE).write_bytes(tokenizer.content)
     say("tokenizer: compile tokenizer.json for the native core")
     compiled = refused = None
     try:
-        (stage / COMPILED_FILE).write_bytes(compile_tokenizer(source))
+        (stage / COMPILED_FILE).write_bytes(compile_tokenizer(stage / JSON_FILE))
         compiled = COMPILED_FILE
     except InputError as error:
         say(str(error))

@@ -175,20 +175,21 @@ def run_once(
             raise GateError(f"{what}: no finite vector of width {width} at length {length}")
 
 
-def tokenizers_agree(model_file: Path, texts: list[str], max_length: int, scratch: Path) -> None:
-    """The `.model` and its `tokenizer.json` twin give the same ids on all `texts`; the twin is left in `scratch`.
+def tokenizers_agree(tokenizer: PieceTokenizer, texts: list[str], max_length: int, scratch: Path) -> None:
+    """A `.model` and its `tokenizer.json` twin give the same ids on all `texts`; both are left in `scratch`.
 
-    The twin is the one beside `model_file` where there is one, else a fresh one.
+    The twin is the one beside the model's file where there is one, else a fresh one.
 
     Raises:
         GateError: naming the first text on which they differ.
     """
-    twin, beside = scratch / JSON_FILE, model_file.parent / JSON_FILE
+    twin, beside = scratch / JSON_FILE, tokenizer.path.parent / JSON_FILE
+    (scratch / MODEL_FILE).write_bytes(tokenizer.content)
     if beside.is_file():
         twin.write_bytes(beside.read_bytes())
     else:
-        write_fast_copy(model_file, twin)
-    pieces, fast = PieceTokenizer(model_file).encode(texts, max_length), FastTokenizer(twin).encode(texts, max_length)
+        write_fast_copy(scratch / MODEL_FILE, twin)
+    pieces, fast = tokenizer.encode(texts, max_length), FastTokenizer(twin).encode(texts, max_length)
     for text, one, other in zip(texts, pieces, fast, strict=True):
         if one != other:
             raise GateError(f"{MODEL_FILE} and {JSON_FILE} differ on {text[:40]!r}: ids {one[:8]} and {other[:8]}")

@@ -24,7 +24,6 @@ from msdc.bench.accuracy.sets import SETS, SHIPPED, SUITES, DataFolder, DataSet,
 from msdc.bench.accuracy.statistics import Items, interval, paired_test
 from msdc.bench.accuracy.task import Data, Settings, plain
 from msdc.bench.accuracy.vectors import TruncatedVectors, VectorFiles, VectorStore
-from msdc.compress.quantization.plan import read_plan
 from msdc.distill.catalog import shipped
 from msdc.encoders.encoder import configured, open_model
 from msdc.encoders.folder import is_reserved
@@ -114,7 +113,7 @@ class EvaluatedModel:
                 "languages": list(manifest.languages),
                 "data_sources": list(manifest.data_sources),
             }
-        if kind == "float" and self.folder is not None and (plan := read_plan(self.folder)):
+        if plan := getattr(getattr(model, "module", None), "stored_plan", None):
             # The weights of an int8 folder take the values of its integers; computation is in float.
             record["weights_stored_as"] = plan.precision
         return record | ({"sha256": model.fingerprint()} if self.folder is not None else {})

@@ -21,7 +21,7 @@ from msdc.compress.quantization import plan as plans
 from msdc.compress.quantization import rounding
 from msdc.compress.quantization.plan import Dtype, PrecisionPlan
 from msdc.compress.student.config import CODE, POSITION, TABLE, StudentConfig, matrix_names, tensor_shapes
-from msdc.compress.student.io import MARKS, save_student, tokenizer_file
+from msdc.compress.student.io import MARKS, save_student
 from msdc.compress.student.model import Student
 from msdc.compress.student.stock import to_student
 from msdc.compress.texts import quickstart_texts, read_texts
@@ -253,9 +253,8 @@ def quantize(
         f"* on {report['texts']} texts of the {report['calibration']}: similarity ranks lose {report['loss']:.2f} "
         f"points, mean cosine {report['mean_cosine']:.5f}, min {report['min_cosine']:.5f}\n"
     )
-    file = tokenizer_file(encoder.tokenizer.files[0].parent)
     kept: dict[str, Any] = {"plan": plan, "report": {"report": report}, "defaults": encoder.defaults}
-    save_student(student, file, output, card=card, force=force, **kept)
+    save_student(student, encoder.tokenizer, output, card=card, force=force, **kept)
     return QuantizeReport(
         model=encoder.name,
         out=str(output),

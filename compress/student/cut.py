@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from msdc.compress.size import SizePlan, cut_config, default_repeats, size_plan
 from msdc.compress.student.coded_table import ROUNDS, fit_code, kept_variance, row_weights
 from msdc.compress.student.config import CODE, INDEX, POSITION, TABLE, StudentConfig
-from msdc.compress.student.io import MARKS, save_student, tokenizer_file
+from msdc.compress.student.io import MARKS, save_student
 from msdc.compress.student.model import Embedding, Student, with_state
 from msdc.compress.student.stock import decode, to_student
 from msdc.compress.texts import quickstart_texts, row_frequency
@@ -229,8 +229,7 @@ def _save(
     after = Encoder(student, encoder.tokenizer, student.config.positions, output.name, defaults=encoder.defaults)
     cosine = float(cosine_rows(encoder.encode(samples), after.encode(samples)).mean())
     card += f"* mean cosine to {encoder.name} on the embedded sentences, before any training: {cosine:.4f}\n"
-    file = tokenizer_file(encoder.tokenizer.files[0].parent)
-    save_student(student, file, output, card=card, force=force, defaults=encoder.defaults, stock=stock)
+    save_student(student, encoder.tokenizer, output, card=card, force=force, defaults=encoder.defaults, stock=stock)
     sizes = size_plan(output.name, student.config)
     return StudentReport(model=encoder.name, out=str(output), cosine=cosine, sizes=sizes, **found)
 

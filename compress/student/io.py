@@ -13,37 +13,38 @@ from safetensors.torch import save_file
 from msdc.compress.quantization.plan import PLAN_FILE, PrecisionPlan, integers
 from msdc.compress.student.model import Student, student_of
 from msdc.compress.student.stock import from_stock, stock_type, write_stock
-from msdc.compress.student.weights import WEIGHTS_FILE, read_weights
+from msdc.compress.student.weights import WEIGHTS_FILE, ReadBytes, read_weights
 from msdc.encoders.folder import OWN_TYPE, STOCK_FOLDER, EncodeDefaults, read_layout
-from msdc.errors import InputError
 from msdc.files import read_json, staged_folder, write_json, write_text
-from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, write_tokenizer_folder
+from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, Tokenizer, load_tokenizer, write_tokenizer_folder
 
 # What tells a model folder of ours, in any of its forms.
 MARKS = ("config.json", "sentence_bert_config.json")
 
 
 @contextmanager
-def _model_folder(folder: Path, tokenizer_file: Path, max_length: int, force: bool) -> Iterator[Path]:
+def _model_folder(folder: Path, tokenizer: Tokenizer | Path, max_length: int, force: bool) -> Iterator[Path]:
     """A folder that appears whole or not at all, with the tokenizer and the longest input."""
-    source = Path(tokenizer_file)
+    source = tokenizer if isinstance(tokenizer, Path) else tokenizer.files[0]
+    content = source.read_bytes() if isinstance(tokenizer, Path) else tokenizer.content
     with staged_folder(folder, force, MARKS) as stage:
         if source.suffix == ".json":
-            (stage / JSON_FILE).write_bytes(source.read_bytes())
+            (stage / JSON_FILE).write_bytes(content)
             beside, special = (source.parent / name for name in ("tokenizer_config.json", "special_tokens_map.json"))
             settings = read_json(beside) if beside.is_file() else {"tokenizer_class": "PreTrainedTokenizerFast"}
             write_json(stage / beside.name, {**settings, "model_max_length": max_length})
             if special.is_file():
                 write_json(stage / special.name, read_json(special))
         else:
-            write_tokenizer_folder(source, stage, max_length)
+            (stage / MODEL_FILE).write_bytes(content)
+            write_tokenizer_folder(stage / MODEL_FILE, stage, max_length)
         write_json(stage / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
         yield stage
 
 
 def save_student(
     student: Student,
-    tokenizer_file: Path,
+    tokenizer: Tokenizer | Path,
     folder: Path,
     *,
     card: str = "",
@@ -55,14 +56,15 @@ def save_student(
 ) -> Path:
     """Write `folder`: config.json, model.safetensors, the tokenizer, modules.json, model card.
 
-    `tokenizer_file` is a SentencePiece `.model` (its `tokenizer.json` twin is written too) or a `tokenizer.json`, which
-    is kept with the settings beside it. With a `plan` the weights are stored as integers and scales, and precision.json
-    says which; `report` is what else it should say. A float student with `place: embedding`, and with `stock` any
-    float student, is written with stock classes, bottleneck multiplied out and recurrence unrolled where they must be.
+    `tokenizer` is written from memory, or is a file: a SentencePiece `.model` (its `tokenizer.json` twin is written
+    too) or a `tokenizer.json`, which is kept with the settings beside it. With a `plan` the weights are stored as
+    integers and scales, and precision.json says which; `report` is what else it should say. A float student with
+    `place: embedding`, and with `stock` any float student, is written with stock classes, bottleneck multiplied out and
+    recurrence unrolled where they must be.
     `defaults` are the prompts and the width that `encode` uses. The folder appears whole or not at all.
     """
     config = student.config
-    with _model_folder(folder, tokenizer_file, config.positions, force) as stage:
+    with _model_folder(folder, tokenizer, config.positions, force) as stage:
         if plan is None and (stock or stock_type(config) == "albert"):
             write_stock(student, stage)
         else:
@@ -90,7 +92,7 @@ def add_stock_twin(folder: Path) -> None:
     if read_layout(folder).model_type != OWN_TYPE:
         return
     student = load_student(folder)
-    with _model_folder(folder / STOCK_FOLDER, tokenizer_file(folder), student.config.positions, True) as stage:
+    with _model_folder(folder / STOCK_FOLDER, load_tokenizer(folder), student.config.positions, True) as stage:
         write_stock(student, stage)
         modules = read_json(stage / "modules.json")
         (stage / "modules.json").unlink()
@@ -99,19 +101,11 @@ def add_stock_twin(folder: Path) -> None:
     write_json(folder / "modules.json", modules)
 
 
-def load_student(folder: str | Path) -> Student:
+def load_student(folder: str | Path, read: ReadBytes = Path.read_bytes) -> Student:
     """The student in a folder, ours or stock, in eval mode; integers are read as the float numbers they represent.
 
     The scales of a quantized folder stay with the student (`stored_scales`), so that quantizing it again gives the
     same integers.
     """
     own = read_layout(folder).model_type == OWN_TYPE
-    return student_of(read_weights(folder)) if own else from_stock(folder)
-
-
-def tokenizer_file(folder: str | Path) -> Path:
-    """The tokenizer of a model folder: its SentencePiece `.model`, else its `tokenizer.json`."""
-    for name in (MODEL_FILE, JSON_FILE):
-        if (Path(folder) / name).is_file():
-            return Path(folder) / name
-    raise InputError(f"{folder}: no {MODEL_FILE} and no {JSON_FILE}")
+    return student_of(read_weights(folder, read)) if own else from_stock(folder)

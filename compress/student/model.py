@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from msdc.compress.quantization.plan import PrecisionPlan
 from msdc.compress.student.coded_table import Code
 from msdc.compress.student.config import INDEX
 from msdc.compress.student.config import StudentConfig as StudentConfig
@@ -133,8 +134,9 @@ class Student(nn.Module):
     def __init__(self, config: StudentConfig) -> None:
         super().__init__()
         self.config = config
-        # Scales that a quantized folder was read with, [R, G] each; empty for a float student.
+        # Scales, [R, G] each, and plan that a quantized folder was read with; none for a float student.
         self.stored_scales: dict[str, NDArray[np.float32]] = {}
+        self.stored_plan: PrecisionPlan | None = None
         self.embedding = Embedding(config)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.unit))
         self.dense = nn.Linear(config.hidden, config.dense, bias=config.dense_bias) if config.dense else None
@@ -158,7 +160,7 @@ class Student(nn.Module):
             name: (value if name == INDEX else value.float()).detach().cpu().numpy()
             for name, value in self.state_dict().items()
         }
-        return StudentWeights(self.config, arrays, dict(self.stored_scales))
+        return StudentWeights(self.config, arrays, dict(self.stored_scales), self.stored_plan)
 
     def embed(self, ids_BT: Tensor) -> Tensor:
         """Output of the embedding layer, [B, T, H] (what eq. 3 compares)."""
@@ -225,5 +227,5 @@ def student_of(weights: StudentWeights) -> Student:
     # Arrays that are read-only belong to others.
     state = {name: torch.from_numpy(v if v.flags.writeable else v.copy()) for name, v in weights.arrays.items()}
     student = with_state(weights.config, state)
-    student.stored_scales = dict(weights.scales)
+    student.stored_scales, student.stored_plan = dict(weights.scales), weights.plan
     return student

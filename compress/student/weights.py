@@ -10,6 +10,7 @@ Shapes: V vocabulary, k links per piece, R rows, C columns, G groups of a row.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
@@ -18,31 +19,36 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
-from safetensors.numpy import load_file
+from safetensors import deserialize
 
 from msdc.compress.quantization import plan as plans
 from msdc.compress.quantization.plan import PrecisionPlan
 from msdc.compress.student.config import INDEX, StudentConfig, index_bytes, tensor_shapes
 from msdc.encoders.folder import OWN_TYPE
-from msdc.errors import InputError
+from msdc.encoders.source import WEIGHTS_FILE, refuse_other_tensors
+from msdc.errors import InputError, MsdcError, first_line
 from msdc.files import read_json, regular_size
 
-WEIGHTS_FILE = "model.safetensors"
 # Names, shapes and scales around the numbers of a student's weights.
 MAX_HEADER_BYTES = 8 * 1024 * 1024
+# numpy's names of safetensors' types; `plan` makes bfloat16 one of them.
+DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "bfloat16", "I64": "<i8", "I32": "<i4", "I16": "<i2",
+          "I8": "i1", "U8": "u1", "BOOL": "?"}  # fmt: skip
+ReadBytes = Callable[[Path], bytes]
 
 
 @dataclass(frozen=True)
 class StudentWeights:
     """Everything that fixes a student's function: its config, and its tensors by name (those of `state_dict()`).
 
-    `arrays` are float32, the indices of a coded table int16 or int32. `scales` are those that a quantized folder was
-    read with, by weight; empty for a float student.
+    `arrays` are float32, the indices of a coded table int16 or int32. `scales`, by weight, and `plan` are those that a
+    quantized folder was read with; empty and None for a float student.
     """
 
     config: StudentConfig
     arrays: dict[str, NDArray[Any]]
     scales: dict[str, NDArray[np.float32]] = field(default_factory=dict)
+    plan: PrecisionPlan | None = None
 
     def sha256(self) -> str:
         """Hex sha256 over names, shapes and float32 numbers."""
@@ -53,16 +59,24 @@ class StudentWeights:
         return digest.hexdigest()
 
 
-def read_arrays(path: Path, most_bytes: int | None = None) -> dict[str, NDArray[Any]]:
-    """Tensors of a safetensors file, in the types they are stored in; one larger than `most_bytes` is not opened."""
+def read_arrays(
+    path: Path, most_bytes: int | None = None, read: ReadBytes = Path.read_bytes
+) -> dict[str, NDArray[Any]]:
+    """Tensors of a safetensors file, in the types they are stored in; one larger than `most_bytes` is not opened.
+
+    They are parsed from the bytes that `read` gives and own their memory.
+    """
     size = regular_size(path)
     if most_bytes is not None and size > most_bytes:
         raise InputError(f"{path}: {size} bytes where its config.json asks for at most {most_bytes}")
     try:
-        found: dict[str, NDArray[Any]] = load_file(path)
+        # Not safetensors.numpy.load, which does not know bfloat16.
+        stored = dict(deserialize(read(path)))
+        return {n: np.frombuffer(v["data"], DTYPES[v["dtype"]]).reshape(v["shape"]) for n, v in stored.items()}
+    except MsdcError:
+        raise
     except Exception as error:
-        raise InputError(f"{path}: damaged or not a safetensors file ({str(error).splitlines()[0]})") from error
-    return found
+        raise InputError(f"{path}: damaged or not a safetensors file ({first_line(error)})") from error
 
 
 def unpack(
@@ -91,16 +105,8 @@ def unpack(
 
 def _check_arrays(where: Path, config: StudentConfig, arrays: dict[str, NDArray[Any]]) -> None:
     """Refuse tensors that the config does not name, and indices of a code that would read foreign memory."""
-    shapes = tensor_shapes(config)
-    problem = None
-    if missing := shapes.keys() - arrays.keys():
-        problem = f"tensor {min(missing)} is missing"
-    elif unknown := arrays.keys() - shapes.keys():
-        problem = f"unknown tensor {min(unknown)}"
-    elif wrong := [name for name, shape in shapes.items() if arrays[name].shape != shape]:
-        problem = f"{wrong[0]} is {list(arrays[wrong[0]].shape)}, expected {list(shapes[wrong[0]])}"
-    if problem:
-        raise InputError(f"{where.parent}: weights do not fit config.json ({problem})")
+    found = {name: value.shape for name, value in arrays.items()}
+    refuse_other_tensors(where.parent, found, tensor_shapes(config))
     if not config.coded:
         return
     index_Vk, rows = arrays[INDEX], config.table_rows
@@ -111,8 +117,8 @@ def _check_arrays(where: Path, config: StudentConfig, arrays: dict[str, NDArray[
             raise InputError(f"{where}: {INDEX} names base row {index}; the base has rows 0 to {rows - 1}")
 
 
-def read_weights(folder: str | Path) -> StudentWeights:
-    """Read a folder written by `save_student`; integers are read as the float numbers they represent.
+def read_weights(folder: str | Path, read: ReadBytes = Path.read_bytes) -> StudentWeights:
+    """Read a folder written by `save_student`, its tensors by `read`; integers as the float numbers they represent.
 
     The scales of a quantized folder are kept, so that quantizing it again gives the same integers.
     """
@@ -127,8 +133,8 @@ def read_weights(folder: str | Path) -> StudentWeights:
         raise InputError(f"{folder}/config.json: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
     plan, path = plans.read_plan(folder), folder / WEIGHTS_FILE
     most_bytes = 4 * sum(prod(shape) for shape in tensor_shapes(config).values()) + MAX_HEADER_BYTES
-    tensors = read_arrays(path, most_bytes)
+    tensors = read_arrays(path, most_bytes, read)
     arrays, scales = (tensors, {}) if plan is None else unpack(tensors, config, plan, path)
     arrays = {name: v if name == INDEX else v.astype(np.float32, copy=False) for name, v in arrays.items()}
     _check_arrays(path, config, arrays)
-    return StudentWeights(config, arrays, scales)
+    return StudentWeights(config, arrays, scales, plan)

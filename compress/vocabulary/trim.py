@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from msdc.compress.quantization.plan import read_plan
 from msdc.compress.student.coded_table import prune
 from msdc.compress.student.config import CODE, INDEX, TABLE, StudentConfig
 from msdc.compress.student.io import MARKS, save_student
@@ -300,7 +299,7 @@ def trim(
                 f"vectors of the others differ by at most {proof.unchanged_max_abs:.1e}.\n"
             )
         own = layout.model_type == OWN_TYPE
-        plan = read_plan(layout.folder) if own else None
+        plan = student.stored_plan
         save_student(small, file, output, card=card, force=force, plan=plan, defaults=encoder.defaults, stock=not own)
     return TrimReport(
         model=Path(model).name,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from msdc.compress.quantization.plan import PrecisionPlan
-from msdc.compress.student.weights import StudentWeights, read_weights
+from msdc.compress.student.weights import ReadBytes, StudentWeights, read_weights
 from msdc.encoders.encoder import Encoder
 from msdc.encoders.folder import EncodeDefaults, read_defaults
 from msdc.export.onnx.program import OnnxRunner
@@ -65,8 +65,8 @@ class FloatProgram:
 class _WithoutTorch:
     """Stands where an encoder's torch module would be."""
 
-    def __init__(self, width: int) -> None:
-        self.width = width
+    def __init__(self, weights: StudentWeights) -> None:
+        self.width, self.stored_plan = weights.config.width, weights.plan
 
     def __getattr__(self, name: str) -> object:
         raise missing("torch", "the torch module of a model")
@@ -79,7 +79,7 @@ class ProgramEncoder(Encoder):
         self, program: FloatProgram, tokenizer: Tokenizer, name: str, folder: Path, defaults: EncodeDefaults
     ) -> None:
         config = program.weights.config
-        super().__init__(_WithoutTorch(config.width), tokenizer, config.positions, name, folder, defaults)
+        super().__init__(_WithoutTorch(program.weights), tokenizer, config.positions, name, folder, defaults)
         self.program = program
 
     def _run(self, rows: Sequence[Sequence[int]], skip: int, precision: str) -> NDArray[np.float32]:
@@ -88,8 +88,8 @@ class ProgramEncoder(Encoder):
         return self.program.vectors(rows)
 
 
-def load_program_encoder(folder: Path, name: str) -> Encoder:
-    """The float model in a folder of ours, as an encoder that needs no PyTorch."""
-    weights = read_weights(folder)
+def load_program_encoder(folder: Path, name: str, read: ReadBytes = Path.read_bytes) -> Encoder:
+    """The float model in a folder of ours, its weights read by `read`, as an encoder that needs no PyTorch."""
+    weights = read_weights(folder, read)
     tokenizer = load_tokenizer(folder, weights.config.pad_id)
     return ProgramEncoder(FloatProgram(weights), tokenizer, name, folder, read_defaults(folder))

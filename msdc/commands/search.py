@@ -25,7 +25,7 @@ from msdc.commands import DEFAULT_MODEL, encode_options, json_option, quiet_opti
 from msdc.encoders.encoder import SentenceEncoder, configured, open_model
 from msdc.errors import InputError
 from msdc.extras import named_extras
-from msdc.files import read_json, sha256_file, staged_folder, user_cache, write_json
+from msdc.files import parse_json, sha256_file, staged_folder, user_cache, write_json
 from msdc.progress import say, track, warn
 from msdc.scores import unit_rows
 from msdc.text.tabular import iterate_texts
@@ -38,6 +38,7 @@ FORMAT = 2  # of index.json
 # Vectors are kept in memory as float32 up to this size; larger ones as float16, converted block by block per query.
 MOST_FLOAT_BYTES = 2**30
 SHOWN = 5  # numbers of lines in a warning
+TRIES = 100  # of reading an index that other processes keep replacing
 ROWS = 256  # of a block: what the processor's cache holds
 
 
@@ -172,21 +173,33 @@ class Index:
 
     def _stored(self) -> tuple[np.ndarray, np.ndarray] | None:
         """The vectors on disk, float16 [N, D], and their keys; None if there are none or they cannot be used."""
-        if not (self.folder / "index.json").is_file():
-            if self.folder.exists() and any(path.name not in FILES for path in self.folder.iterdir()):
-                raise InputError(f"{self.folder}: exists and is not a search index; choose another folder")
-            return None
-        try:
-            head = read_json(self.folder / "index.json")
-            whole = head["seal"] == _seal(head) and head["format"] == FORMAT
-            if whole and all(head[name] == sha256_file(self.folder / name) for name in FILES):
-                if head["model"] != self._identity:
-                    return None
-                keys_N = np.fromfile(self.folder / KEYS, dtype="<u8")
-                numbers = np.fromfile(self.folder / VECTORS, dtype="<f2")
-                return numbers.reshape(len(keys_N), self.model.width), keys_N
-        except (InputError, OSError, KeyError, TypeError, AttributeError, ValueError):
-            pass
+        tried = None
+        for _ in range(TRIES):
+            try:
+                raw = (self.folder / "index.json").read_bytes()
+            except FileNotFoundError:
+                if self.folder.exists() and any(path.name not in FILES for path in self.folder.glob("*")):
+                    raise InputError(
+                        f"{self.folder}: exists and is not a search index; choose another folder"
+                    ) from None
+                return None
+            except OSError:
+                break
+            if raw == tried:  # no other process has replaced the folder meanwhile
+                break
+            tried = raw
+            try:
+                head = parse_json(raw.decode("utf-8"))
+                # Read once: what is hashed is what is searched.
+                found = {name: (self.folder / name).read_bytes() for name in FILES}
+                whole = head["seal"] == _seal(head) and head["format"] == FORMAT
+                if whole and all(head[name] == hashlib.sha256(found[name]).hexdigest() for name in FILES):
+                    if head["model"] != self._identity:
+                        return None
+                    keys_N, numbers = np.frombuffer(found[KEYS], "<u8"), np.frombuffer(found[VECTORS], "<f2")
+                    return numbers.reshape(len(keys_N), self.model.width), keys_N
+            except (OSError, KeyError, TypeError, AttributeError, ValueError, RecursionError):
+                continue
         warn(f"{self.folder}: the index is damaged or of an earlier version; it is made anew")
         return None
 

@@ -20,18 +20,15 @@ from numpy.typing import NDArray
 import msdc
 from msdc.encoders.folder import (
     OWN_TYPE,
-    STOCK_FOLDER,
     EncodeDefaults,
-    Layout,
     is_reserved,
     locate_model,
     read_defaults,
-    read_layout,
     with_prompt,
 )
+from msdc.encoders.source import Source
 from msdc.errors import InputError
 from msdc.extras import installed, named_extras, require
-from msdc.files import sha256_files
 from msdc.progress import track
 from msdc.scores import require_finite
 from msdc.text.tokenizer import Tokenizer, load_tokenizer, pack_by_length, pad, prompt_tokens, require_texts
@@ -117,7 +114,8 @@ class SentenceEncoder:
 
 
 class Encoder(SentenceEncoder):
-    """A float model. `folder` is where it was loaded from, None for one that lives in memory.
+    """A float model. `folder` is where it was loaded from, None for one that lives in memory; `identity` the hash of
+    the bytes that it was loaded from (`msdc.encoders.source`), which the folder may no longer hold.
 
     `module` is its torch module: `module(ids_BT, mask_BT, skip=0)` gives sentence vectors [B, D] of token ids whose
     mask is 1 on real tokens and whose `skip` first ones are not pooled, `module.width` is D.
@@ -134,7 +132,7 @@ class Encoder(SentenceEncoder):
     ) -> None:
         super().__init__(name, tokenizer, max_length, defaults or EncodeDefaults())
         self.module, self.folder = module, folder
-        self._sha256: str | None = None
+        self.identity: str | None = None
 
     def __repr__(self) -> str:
         return f"Encoder({self.name!r}, width={self.width}, max_length={self.max_length})"
@@ -145,18 +143,9 @@ class Encoder(SentenceEncoder):
         return int(self.module.width)
 
     def _fingerprint(self) -> str:
-        """sha256 over weights, settings and tokenizer."""
-        if self._sha256 is None:
-            if self.folder is None:
-                raise InputError("an encoder that lives only in memory has no fingerprint; save it first")
-            # By whole path: files of the same name (config.json of two modules) keep their order in a copied folder.
-            files = sorted(p for p in self.folder.rglob("*") if p.suffix in (".safetensors", ".json", ".model", ".txt"))
-            if read_layout(self.folder).model_type == OWN_TYPE:
-                # The twin for other libraries, and the list that names it, decide none of our vectors.
-                twin = (STOCK_FOLDER, "modules.json")
-                files = [path for path in files if path.relative_to(self.folder).parts[0] not in twin]
-            self._sha256 = sha256_files(files)
-        return self._sha256
+        if self.identity is None:
+            raise InputError("an encoder that lives only in memory has no fingerprint; save it first")
+        return self.identity
 
     def _vectors(
         self, rows: list[list[int]], skip: int, batch_tokens: int, progress: bool, precision: str
@@ -206,14 +195,13 @@ def configured(
     return changed
 
 
-def _load_own(layout: Layout, name: str) -> Encoder:
+def _load_own(source: Source, name: str) -> Encoder:
     """A student of ours, as a torch module or, without PyTorch, as an ONNX program."""
-    folder = layout.folder
+    folder, config = source.folder, source.layout.config
     if not installed("torch"):
-        return msdc.load_program_encoder(folder, name)
-    student = msdc.load_student(folder)
-    pad_id = int(layout.config.get("pad_token_id") or layout.config.get("pad_id") or 0)
-    tokenizer = load_tokenizer(layout.body, pad_id)
+        return msdc.load_program_encoder(folder, name, source.read)
+    student = msdc.load_student(folder, source.read)
+    tokenizer = load_tokenizer(folder, int(config.get("pad_token_id") or config.get("pad_id") or 0))
     return Encoder(student, tokenizer, int(student.config.positions), name, folder, read_defaults(folder))
 
 
@@ -242,46 +230,43 @@ def load_encoder(
     folder = locate_model(path_or_name)
     if (folder / "bundle.json").is_file():
         raise InputError(f"{folder}: this is an exported bundle; load it with msdc.load_bundle")
-    layout = read_layout(folder)
-    name = Path(str(path_or_name)).name
+    source = Source(folder)
+    layout, name = source.layout, Path(str(path_or_name)).name
     told = pooling is not None or head is not None
     if told and layout.listed:
         raise InputError(f"{folder}: it says how it pools; pooling and head are for folders without modules.json")
     if layout.model_type == OWN_TYPE:
-        return _load_own(layout, name)
-    require("torch", f"{name}, a stock model,")
-    from msdc.encoders import stock
+        encoder = _load_own(source, name)
+    else:
+        require("torch", f"{name}, a stock model,")
+        from msdc.encoders import stock
 
-    model = stock.open_sentence_transformer(layout, trust_remote_code)
-    module = stock.wrap(model, str(folder))
-    drawn = stock.pool_as_told(module, folder, pooling, head, head_seed) if told else None
-    encoder = Encoder(
-        module,
-        stock.stock_tokenizer(layout.body, model[0]),
-        stock.longest_input(model),
-        name,
-        folder,
-        read_defaults(folder, stock.includes_prompt(model)),
-    )
-    if told:
-        # Another reading of the same files is another encoder.
-        encoder._mark = f" pooling={pooling} head={head} drawn={drawn}"
+        model = stock.open_sentence_transformer(source, trust_remote_code)
+        module = stock.wrap(model, str(folder))
+        drawn = stock.pool_as_told(module, source, pooling, head, head_seed) if told else None
+        tokenizer, longest = stock.stock_tokenizer(layout.body, model[0]), stock.longest_input(model)
+        encoder = Encoder(module, tokenizer, longest, name, folder, read_defaults(folder, stock.includes_prompt(model)))
+        if told:
+            # Another reading of the same files is another encoder.
+            encoder._mark = f" pooling={pooling} head={head} drawn={drawn}"
+    encoder.identity = source.identity()
     return encoder
 
 
 def own_vectors(
     encoder: Encoder, texts: Sequence[str], max_length: int, prompt: str = ""
 ) -> NDArray[np.float32] | None:
-    """Vectors [N, D] of `texts` by `SentenceTransformer.encode` of the encoder's folder, at full width.
+    """Vectors [N, D] of `texts` by `SentenceTransformer.encode` of the encoder's modules, at full width.
 
-    `prompt` is put before each of them, and no other one. None for a folder that only this project loads.
+    `prompt` is put before each of them, and no other one. None for a model that only this project loads.
     """
     from msdc.encoders import stock
 
-    if encoder.folder is None or not isinstance(encoder.module, stock.SentenceModel | stock.StaticModel):
+    if not isinstance(encoder.module, stock.SentenceModel | stock.StaticModel):
         return None
-    model = stock.open_sentence_transformer(read_layout(encoder.folder))
-    model.truncate_dim = None
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(modules=stock.folder_modules(encoder.module, encoder.name), device="cpu")
     if isinstance(encoder.module, stock.SentenceModel):
         model.max_seq_length = max_length
     else:

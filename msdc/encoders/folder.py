@@ -16,11 +16,10 @@ from textwrap import shorten
 from typing import Any
 
 import huggingface_hub
-from safetensors import safe_open
 
 import msdc
 from msdc.errors import InputError, MsdcError, did_you_mean, first_line
-from msdc.files import PACKAGE, read_json, regular_size, sha256_file, write_json
+from msdc.files import PACKAGE, read_json, sha256_file, write_json
 from msdc.progress import warn
 from msdc.text.tokenizer import MAX_TOKENIZER_BYTES
 
@@ -33,8 +32,7 @@ OFFLINE_NAMES = (OFFLINE_ID, OFFLINE_ID.split("/")[-1])
 HUB_PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors", "README.md"]
 
 TEXT_MODULES = ("Transformer", "CLIPModel", "StaticEmbedding")
-WITH_WEIGHTS = (*TEXT_MODULES, "Dense", "LayerNorm")
-STOCK = (*WITH_WEIGHTS, "Pooling", "Normalize", "Dropout")
+STOCK = (*TEXT_MODULES, "Dense", "LayerNorm", "Pooling", "Normalize", "Dropout")
 STOCK_PREFIX = "sentence_transformers."
 # RoBERTa's positions start after the pad id, so its first rows are never used.
 POSITIONS_AFTER_PAD = ("roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl", "xmod")
@@ -42,6 +40,11 @@ OWN = "Student"
 OWN_TYPE = "msdc-student"
 # Of a student of ours: the equal model of stock classes, which only others read.
 STOCK_FOLDER = "stock"
+ADAPTER_FILE = "adapter_config.json"
+# Of sentence_bert_config.json: arguments of the libraries' loaders, which could name other files, folders and kernels.
+LOADER_KEYS = ("tokenizer_name_or_path", "model_args", "model_kwargs", "config_args", "config_kwargs",
+               "tokenizer_args", "processor_kwargs")  # fmt: skip
+TASK = "feature-extraction"
 DEFAULTS_FILE = "config_sentence_transformers.json"
 MAX_PROMPT_CHARACTERS = 16_384
 
@@ -242,32 +245,34 @@ def read_layout(folder: str | Path) -> Layout:
     return Layout(folder, paths[0], {} if kinds[0] == "StaticEmbedding" else _config(paths[0]), kinds, paths)
 
 
-def _check_weights(path: Path) -> None:
-    files = sorted(path.glob("*.safetensors"))
-    if not files:
-        raise InputError(f"{path}: no .safetensors weights; other weight files are not read")
-    for file in files:
-        regular_size(file)
-        try:
-            with safe_open(file, framework="pt"):
-                pass
-        except Exception as error:
-            raise InputError(f"{file}: damaged or not a safetensors file ({first_line(error)})") from error
+def _refuse_kernels(file: Path, value: Any) -> None:
+    """Refuse settings that name an implementation of the hub, which `transformers` would fetch and run."""
+    for key, one in value.items() if isinstance(value, dict) else ():
+        names = one.values() if isinstance(one, dict) else [one]
+        if "implementation" in key and any("/" in str(name) for name in names):
+            raise InputError(f"{file}: {key} names code of the hub; it is not loaded")
+        _refuse_kernels(file, one)
 
 
 def check_layout(layout: Layout) -> None:
-    """Check weights and settings of all modules before anything is loaded."""
+    """Check the settings of all modules before anything is loaded."""
     body = layout.body
     for file in (*body.glob("*.json"), *body.glob("*.model"), *body.glob("*.txt")):
         if (size := file.stat().st_size) > MAX_TOKENIZER_BYTES:
             raise InputError(f"{file}: {size} bytes, more than the {MAX_TOKENIZER_BYTES} allowed")
+    for folder in {layout.folder, body}:
+        if (folder / ADAPTER_FILE).exists():
+            raise InputError(f"{folder}: {ADAPTER_FILE}: adapters are not supported; merge it into the model's weights")
+    _refuse_kernels(body / "config.json", layout.config)
     for file in body.glob("sentence_*_config.json"):
         settings = read_json(file)
-        if isinstance(settings, dict) and settings.get("tokenizer_name_or_path") is not None:
-            raise InputError(f"{file}: tokenizer_name_or_path is not supported; keep the tokenizer in the folder")
+        told = {key for key in LOADER_KEYS if settings.get(key)} if isinstance(settings, dict) else ()
+        # Known releases write this one of them, and `transformers` is not told of it.
+        for key in sorted(key for key in told if settings[key] != {"trust_remote_code": True}):
+            raise InputError(f"{file}: {key} is not supported; keep tokenizer and settings in the folder's own files")
+        if (task := settings.get("transformer_task", TASK) if isinstance(settings, dict) else TASK) != TASK:
+            raise InputError(f"{file}: transformer_task {task!r} is not supported, only {TASK!r}")
     for kind, path in zip(layout.modules, layout.paths, strict=True):
-        if kind in WITH_WEIGHTS:
-            _check_weights(path)
         if kind == "Dense":
             activation = str(_config(path).get("activation_function", "torch.nn."))
             if not activation.startswith("torch.nn."):

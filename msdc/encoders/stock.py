@@ -17,14 +17,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import safetensors.torch
 import torch
 import torch.nn.functional as F
-from safetensors import safe_open
 from tokenizers import Tokenizer as Backend
 from torch import Tensor, nn
 
-from msdc.encoders.folder import POSITIONS_AFTER_PAD, Layout, check_layout
-from msdc.errors import InputError, first_line
+from msdc.encoders.folder import POSITIONS_AFTER_PAD, check_layout, read_defaults
+from msdc.encoders.source import Source, refuse_misfit, refuse_other_tensors, weight_files
+from msdc.errors import InputError, MsdcError, first_line
 from msdc.extras import require
 from msdc.files import staged_folder, user_cache
 from msdc.text.quickstart import golden_lines
@@ -37,6 +38,17 @@ if TYPE_CHECKING:
 UNLIMITED = 2**20
 HEAD_NAMES = ("mlp.dense", "pooler.dense")
 START_STD = 0.02
+# Tensors of a static model: the table; or of model2vec, whose table may be smaller than its vocabulary.
+STATIC = ("embedding.weight",)
+MODEL2VEC = ("embeddings", "mapping", "weights")
+# Heads that published encoders carry beside the layers: of masked and causal language models, of ELECTRA, T5's decoder,
+# classifiers, SimCSE's training. And buffers that older releases of `transformers` stored.
+HEADS = (
+    "cls", "lm_head", "mlm_head", "predictions", "lm_predictions", "mask_predictions", "sop_classifier", "head",
+    "decoder", "vocab_transform", "vocab_layer_norm", "vocab_projector", "generator_predictions", "generator_lm_head",
+    "discriminator_predictions", "classifier", "qa_outputs", "score", "pooler", "mlp", "final_logits_bias",
+)  # fmt: skip
+COMPUTED = ("position_ids", "rotary_emb.inv_freq", "token_type_ids")
 # Names under which stock folders hold a SentencePiece model, ours first.
 PIECE_FILES = (MODEL_FILE, "sentencepiece.bpe.model", "spiece.model", "sentencepiece.model")
 SPACES = ["", "  two  spaces ", "no-break\u00a0space and \u3000 more", "\ufb01ne \uff26\uff35 \u2460", "cafe\u0301"]
@@ -120,25 +132,119 @@ def folder_modules(module: Any, where: str) -> list[nn.Module]:
     return [module.first[0], *module.after]
 
 
-def open_sentence_transformer(layout: Layout, trust_remote_code: bool = False) -> SentenceTransformer:
-    """The folder as sentence-transformers loads it, in float32 on the CPU, after `check_layout`."""
+def read_tensors(source: Source, folder: Path) -> dict[str, Tensor]:
+    """All tensors of a folder's weights, from bytes that `source` read and hashed; the tensors own their memory.
+
+    Raises:
+        InputError: no weights under the names of `weight_files`, damaged ones, or not the tensors of their index.
+    """
+    files, listed = weight_files(folder)
+    found: dict[str, Tensor] = {}
+    for file in files:
+        try:
+            found |= safetensors.torch.load(source.read(file))
+        except MsdcError:
+            raise
+        except Exception as error:
+            raise InputError(f"{file}: damaged or not a safetensors file ({first_line(error)})") from error
+    if listed is not None:
+        refuse_misfit(folder, listed - found.keys(), found.keys() - listed, {})
+    return found
+
+
+class _FromSource:
+    """Before a class of sentence-transformers: its weights are those that `source` reads, all and no others."""
+
+    source: Source
+
+    @classmethod
+    def load_torch_weights(cls, model_name_or_path: str, subfolder: str = "", model: Any = None, **_: Any) -> Any:
+        """In place of the loader of Dense, LayerNorm and StaticEmbedding; the last passes no `model`."""
+        where = Path(model_name_or_path) / subfolder
+        tensors = read_tensors(cls.source, where)
+        found = {name: tuple(value.shape) for name, value in tensors.items()}
+        if model is not None:
+            refuse_other_tensors(where, found, {name: tuple(v.shape) for name, v in model.state_dict().items()})
+            model.load_state_dict(tensors)
+            return model
+        (needed, *optional) = STATIC if STATIC[0] in tensors else MODEL2VEC
+        refuse_misfit(where, {needed} - found.keys(), found.keys() - {needed, *optional}, {})
+        return tensors
+
+    def _load_model(self, folder: str, task: str, config: Any, *_: Any, **told: Any) -> Any:
+        """In place of the loader of the model of `transformers`, which would look for other files and for kernels."""
+        from transformers import AutoModel
+
+        where, this, automatic = Path(folder) / told.get("subfolder", ""), cast(Any, self), cast(Any, AutoModel)
+        # None: the library's own choice, whatever config.json says.
+        chosen: dict[str, Any] = {"attn_implementation": None, "experts_implementation": None}
+        reading = {"state_dict": read_tensors(self.source, where), "dtype": torch.float32, **chosen}
+        reading |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
+        found = this._load_encoder_only_model(None, config, **reading)
+        if found is None:
+            with torch.device("meta"):
+                shape = automatic.from_config(config, trust_remote_code=told.get("trust_remote_code"), **chosen)
+            found = type(shape).from_pretrained(None, config=shape.config, **reading)
+        model, report = found
+        prefix = f"{model.base_model_prefix}."
+        # Few models use their pooler, and many were published without one.
+        this.without = {name for name in report["missing_keys"] if name.startswith("pooler.")}
+        unexpected = {name for name in report["unexpected_keys"] if not _unused(name.removeprefix(prefix), model)}
+        shapes = {name: (has, wanted) for name, has, wanted in report["mismatched_keys"]}
+        refuse_misfit(where, report["missing_keys"] - this.without, unexpected, shapes)
+        return model
+
+
+def _unused(name: str, model: nn.Module) -> bool:
+    """Is a tensor that the model lacks one of a head that no sentence vector needs, or a buffer that is computed?"""
+    first = name.split(".")[0]
+    return name.endswith(COMPUTED) or (first in HEADS and not hasattr(model, first))
+
+
+def _is_error(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR
+
+
+def open_sentence_transformer(source: Source, trust_remote_code: bool = False) -> SentenceTransformer:
+    """The folder as sentence-transformers' own modules, in float32 on the CPU, after `check_layout`."""
+    layout, folder = source.layout, str(source.folder)
     require("sentence_transformers", f"{layout.folder.name}, a stock model,")
     check_layout(layout)
     from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer import modules as stock
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()  # type: ignore[no-untyped-call]
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
+    # It prints a table of tensors that do not fit, where a misfit is one line of ours and a head no matter.
+    logging.getLogger("transformers.modeling_utils").addFilter(_is_error)
+    hub: dict[str, Any] = {"local_files_only": True, "trust_remote_code": trust_remote_code}
+    modules: list[Any] = []
     try:
-        return SentenceTransformer(
-            str(layout.folder),
-            device="cpu",
-            trust_remote_code=trust_remote_code,
-            local_files_only=True,
-            model_kwargs={"use_safetensors": True, "dtype": torch.float32},
-        ).eval()
+        for kind, place in zip(layout.modules, source.places, strict=True):
+            loader: Any = type(kind, (_FromSource, getattr(stock, kind)), {"source": source})
+            if layout.listed:
+                part = place.relative_to(source.folder).as_posix()
+                modules.append(loader.load(folder, subfolder="" if part == "." else part, **hub))
+            else:
+                told = {key: dict(hub) for key in ("model_kwargs", "processor_kwargs", "config_kwargs")}
+                modules.append(loader(folder, **told))
+        first = modules[0]
+        if not source.has_weights:
+            raise MsdcError(f"{folder}: this release of sentence-transformers reads weights in another way; use 6.2")
+        if "pooler_output" in str(getattr(first, "modality_config", {}).get("text")):
+            refuse_misfit(layout.body, first.without, (), {})
+        if not layout.listed and first.module_output_name == "token_embeddings":
+            # What sentence-transformers gives a bare transformer.
+            causal = str((first.config.architectures or [""])[0]).endswith("ForCausalLM")
+            last = causal and getattr(first.config, "is_causal", True)
+            modules.append(stock.Pooling(first.get_embedding_dimension(), "lasttoken" if last else "mean"))
+        width = read_defaults(source.folder).truncate_dim
+        return SentenceTransformer(modules=modules, device="cpu", truncate_dim=width, local_files_only=True).eval()
+    except MsdcError:
+        raise
     except Exception as error:
-        raise InputError(f"{layout.folder}: sentence-transformers cannot load it: {first_line(error)}") from error
+        raise InputError(f"{folder}: sentence-transformers cannot load it: {first_line(error)}") from error
 
 
 def wrap(model: SentenceTransformer, where: str) -> SentenceModel | StaticModel:
@@ -181,7 +287,7 @@ def longest_input(model: SentenceTransformer) -> int:
 
 
 def pool_as_told(
-    module: nn.Module, folder: Path, pooling: str | None, head: str | None, seed: int | None
+    module: nn.Module, source: Source, pooling: str | None, head: str | None, seed: int | None
 ) -> int | None:
     """Give a bare transformer the pooling (mean, cls, max) and the head ("mlp") that its caller names.
 
@@ -190,6 +296,7 @@ def pool_as_told(
     """
     from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 
+    folder = source.folder
     found = [part for part in module.after if isinstance(part, Pooling)] if isinstance(module, SentenceModel) else []
     if not isinstance(module, SentenceModel) or len(found) != 1:
         raise InputError(f"{folder}: its transformer gives sentence vectors itself; pooling and head do not apply")
@@ -197,7 +304,7 @@ def pool_as_told(
         found[0].pooling_mode = pooling
     if head is None:
         return None
-    state = _head_weights(folder, module.width)
+    state = _head_weights(read_tensors(source, folder), module.width)
     dense = Dense(module.width, module.width, activation_function=nn.Tanh())
     linear = dense.linear.requires_grad_(False)
     if state is not None:
@@ -212,16 +319,14 @@ def pool_as_told(
     return seed if state is None else None
 
 
-def _head_weights(folder: Path, hidden: int) -> dict[str, Tensor] | None:
-    """Weight and bias of the head in the folder's safetensors; None without one."""
+def _head_weights(tensors: dict[str, Tensor], hidden: int) -> dict[str, Tensor] | None:
+    """Weight and bias of the head among a folder's tensors; None without one."""
     for wanted in HEAD_NAMES:
         found: dict[str, Tensor] = {}
-        for path in sorted(folder.glob("*.safetensors")):
-            with safe_open(path, framework="pt") as tensors:
-                for key in tensors.keys():  # noqa: SIM118 (not a mapping)
-                    layer, _, part = key.rpartition(".")
-                    if f".{layer}".endswith(f".{wanted}") and part in ("weight", "bias"):
-                        found[part] = tensors.get_tensor(key).float()
+        for name, value in tensors.items():
+            layer, _, part = name.rpartition(".")
+            if f".{layer}".endswith(f".{wanted}") and part in ("weight", "bias"):
+                found[part] = value.float()
         if found.keys() == {"weight", "bias"} and found["weight"].shape == (hidden, hidden):
             return found
     return None

@@ -62,6 +62,7 @@ class Tokenizer(Protocol):
     pad_id: int
     size: int
     files: list[Path]
+    content: bytes  # of the first of `files` when it was opened
 
     def encode(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """Ids of each text with special ids, at most `max_length` of them; the last special id is kept."""
@@ -82,10 +83,10 @@ def prompt_tokens(tokenizer: Tokenizer, prompt: str, max_length: int) -> int:
     return len(row) - int(ends)
 
 
-def _bounded(path: Path) -> Path:
+def _content(path: Path) -> bytes:
     if (size := regular_size(path)) > MAX_TOKENIZER_BYTES:
         raise InputError(f"{path}: {size} bytes, more than the {MAX_TOKENIZER_BYTES} allowed")
-    return path
+    return path.read_bytes()
 
 
 @contextlib.contextmanager
@@ -103,11 +104,11 @@ class PieceTokenizer:
     """SentencePiece `.model`: `<s> pieces </s>`, ids are the model's own."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = _bounded(Path(path))
-        self.files = [self.path]
+        self.path = Path(path)
+        self.files, self.content = [self.path], _content(self.path)
         try:
             # From bytes: the C++ loader aborts the process on some truncated files when given a path.
-            self.processor = sentencepiece.SentencePieceProcessor(model_proto=self.path.read_bytes())
+            self.processor = sentencepiece.SentencePieceProcessor(model_proto=self.content)
         except Exception as error:
             raise InputError(f"{path}: not a SentencePiece model ({str(error).splitlines()[0]})") from error
         self.size = self.processor.get_piece_size()
@@ -136,10 +137,10 @@ class FastTokenizer:
     """A `tokenizer.json` as the `tokenizers` library reads it, with the special ids of its own template."""
 
     def __init__(self, path: str | Path, pad_id: int = 0) -> None:
-        self.path = _bounded(Path(path))
-        self.files = [self.path]
+        self.path = Path(path)
+        self.files, self.content = [self.path], _content(self.path)
         with _refused(self.path, "not a tokenizer.json"):
-            self.backend = Backend.from_file(str(self.path))
+            self.backend = Backend.from_buffer(self.content)
             self.backend.no_padding()
             self.backend.no_truncation()
             self.size = self.backend.get_vocab_size()

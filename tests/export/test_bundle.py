@@ -1,5 +1,6 @@
 """A bundle as a user meets it: files, manifest, golden vectors, encode, both runtimes."""
 
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,7 +11,7 @@ import pytest
 import tiny_models as tiny
 
 from msdc.errors import GateError, InputError
-from msdc.export.bundle import load_bundle
+from msdc.export.bundle import load_bundle, open_tokenizer
 from msdc.export.exporters import BundleOptions, write_bundle
 from msdc.export.golden import Thresholds, golden_texts, read_golden
 from msdc.export.manifest import read_manifest
@@ -60,6 +61,20 @@ def test_golden_vectors_and_encode(runtime):
     for ids in ([[]], [[1] * (tiny.MAX_LENGTH + 1)], [[-1]], [[tiny.tokenizer().size]]):
         with pytest.raises(InputError):
             bundle.encode_ids(ids)
+
+
+def test_a_bundle_replaced_while_it_is_loaded_is_refused(tmp_path, monkeypatch):
+    """Checked, then replaced by another one: its program would answer under the first one's hashes."""
+    folder = shutil.copytree(tiny.bundle(), tmp_path / "bundle")
+
+    def replace(*args):
+        shutil.rmtree(folder)
+        shutil.copytree(tiny.bundle(), folder)
+        return open_tokenizer(*args)
+
+    monkeypatch.setattr("msdc.export.bundle.open_tokenizer", replace)
+    with pytest.raises(InputError, match="changed while it was loaded"):
+        load_bundle(folder)
 
 
 def test_runtime_is_chosen_or_refused_and_onnx_needs_no_torch():

@@ -70,8 +70,9 @@ def test_golden_texts_hold_the_corners():
 def test_agreement_gate_names_the_text(tmp_path):
     model = tmp_path / "tokenizer.model"
     model.write_bytes(tiny.tokenizer().path.read_bytes())
+    tokenizer = PieceTokenizer(model)
     (tmp_path / "scratch").mkdir()
-    tokenizers_agree(model, golden_texts(), 64, tmp_path / "scratch")
+    tokenizers_agree(tokenizer, golden_texts(), 64, tmp_path / "scratch")
     # a twin that folds case is not a twin
     from tokenizers import Tokenizer, normalizers
 
@@ -79,7 +80,7 @@ def test_agreement_gate_names_the_text(tmp_path):
     backend.normalizer = normalizers.Lowercase()
     backend.save(str(tmp_path / JSON_FILE))
     with pytest.raises(GateError, match="differ on"):
-        tokenizers_agree(model, golden_texts(), 64, tmp_path / "scratch")
+        tokenizers_agree(tokenizer, golden_texts(), 64, tmp_path / "scratch")
 
 
 @pytest.fixture(scope="module")

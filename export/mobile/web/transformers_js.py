@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msdc.compress.quantization.plan import plan_for, read_plan
+from msdc.compress.quantization.plan import plan_for
 from msdc.compress.vocabulary.train import read_character_map
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import GateError, InputError, MsdcError
@@ -226,8 +226,7 @@ def _write_programs(encoder: Encoder, stage: Path, rows: list[list[int]], length
 
     model = float_model(encoder)
     config = model.weights.config
-    folder = encoder.folder
-    int8 = (folder and read_plan(folder)) or plan_for(config, "int8")
+    int8 = model.weights.plan or plan_for(config, "int8")
     wanted_ND = model.vectors(rows)
     for name, plan in ((PROGRAM, plan_for(config, "fp32")), (QUANTIZED, int8)):
         smoothed = smooth(model, plan, encoder.tokenizer, length)

@@ -13,7 +13,7 @@ from stock_models import TEXTS
 import msdc
 from msdc.compress.quantization.plan import Integers, integers, plan_for, read_plan, unpack_int4, weight_bytes_by_dtype
 from msdc.compress.quantization.rounding import quantize
-from msdc.compress.student.io import add_stock_twin, load_student, save_student, tokenizer_file
+from msdc.compress.student.io import add_stock_twin, load_student, save_student
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.stock import from_stock
 from msdc.encoders.encoder import Encoder, load_encoder
@@ -44,7 +44,7 @@ DENSE = {"dense": 48, "dense_activation": "tanh"}
 @pytest.mark.parametrize("changes", [{}, {"place": "embedding"}, {"bottleneck": None, **DENSE}])
 def test_a_saved_student_comes_back_with_its_word_piece_tokenizer(tmp_path, bert_folder, changes):
     student = student_of(**changes)
-    save_student(student, tokenizer_file(bert_folder), tmp_path / "s")
+    save_student(student, bert_folder / "tokenizer.json", tmp_path / "s")
     back = load_student(tmp_path / "s")
     encoder = msdc.load_encoder(tmp_path / "s")
     oracle = vectors(student, msdc.load_encoder(bert_folder).tokenizer)
@@ -52,7 +52,7 @@ def test_a_saved_student_comes_back_with_its_word_piece_tokenizer(tmp_path, bert
     assert np.abs(vectors(back, encoder.tokenizer) - oracle).max() == 0
     assert np.abs(encoder.encode(TEXTS) - oracle).max() < 1e-6
     with pytest.raises(InputError, match="exists already"):
-        save_student(student, tokenizer_file(bert_folder), tmp_path / "s")
+        save_student(student, bert_folder / "tokenizer.json", tmp_path / "s")
 
 
 @pytest.mark.parametrize("changes", [{}, DENSE, {"pooling": "cls", "normalize": False}, {"activation": "gelu_new"}])
@@ -60,7 +60,7 @@ def test_place_embedding_is_a_stock_albert_folder(tmp_path, bert_folder, changes
     from sentence_transformers import SentenceTransformer
 
     student = student_of(place="embedding", **changes)
-    save_student(student, tokenizer_file(bert_folder), tmp_path / "s")
+    save_student(student, bert_folder / "tokenizer.json", tmp_path / "s")
     oracle = SentenceTransformer(str(tmp_path / "s"), device="cpu")
     assert type(oracle[0].auto_model).__name__ == "AlbertModel"
     ours = vectors(student, msdc.load_encoder(bert_folder).tokenizer)
@@ -74,7 +74,7 @@ def test_a_materialised_student_is_the_equal_plain_bert(tmp_path, bert_folder, c
     from sentence_transformers import SentenceTransformer
 
     student = student_of(**changes)
-    save_student(student, tokenizer_file(bert_folder), tmp_path / "s", stock=True)
+    save_student(student, bert_folder / "tokenizer.json", tmp_path / "s", stock=True)
     oracle = SentenceTransformer(str(tmp_path / "s"), device="cpu")
     body = oracle[0].auto_model
     assert type(body).__name__ == "BertModel" and body.config.num_hidden_layers == 4
@@ -95,7 +95,7 @@ def test_int4_packing_is_lossless():
 def test_a_quantized_folder_holds_the_integers_and_gives_them_back(tmp_path, bert_folder, precision, place):
     student = student_of(place=place)
     plan = plan_for(student, precision)
-    save_student(student, tokenizer_file(bert_folder), tmp_path / "q", plan=plan)
+    save_student(student, bert_folder / "tokenizer.json", tmp_path / "q", plan=plan)
     assert read_plan(tmp_path / "q") == plan
     back = load_student(tmp_path / "q")
     for name, part in integers(student, plan).items():
@@ -117,16 +117,16 @@ def damage(folder, name, value):
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("layers.0.up.weight", None, "layers.0.up.weight is missing"),
+        ("layers.0.up.weight", None, r"missing tensors: 1 \(layers.0.up.weight\)"),
         ("layers.0.up.weight", torch.zeros(96, 64), "not the int8 weight"),
         ("layers.0.up.weight.scale", torch.full((96, 1), float("nan")), "scales of layers.0.up.weight are damaged"),
         ("embedding.table.weight", torch.zeros(5, 32, dtype=torch.int8), "not the int8 weight"),
-        ("stranger", torch.zeros(1), "unknown tensor stranger"),
+        ("stranger", torch.zeros(1), r"unexpected tensors: 1 \(stranger\)"),
     ],
 )
 def test_a_damaged_quantized_folder_is_refused_in_one_line(tmp_path, bert_folder, name, value, said):
     student = student_of()
-    save_student(student, tokenizer_file(bert_folder), tmp_path / "q", plan=plan_for(student, "int8"))
+    save_student(student, bert_folder / "tokenizer.json", tmp_path / "q", plan=plan_for(student, "int8"))
     damage(tmp_path / "q", name, value)
     with pytest.raises(InputError, match=said) as caught:
         load_student(tmp_path / "q")
@@ -136,7 +136,7 @@ def test_a_damaged_quantized_folder_is_refused_in_one_line(tmp_path, bert_folder
 @pytest.mark.parametrize("text", ["{}", "[]", '{"plan": 3}', '{"plan": {"precision": "x", "weights": {"a": "int2"}}}'])
 def test_a_damaged_plan_is_refused(tmp_path, bert_folder, text):
     student = student_of()
-    save_student(student, tokenizer_file(bert_folder), tmp_path / "q", plan=plan_for(student, "int8"))
+    save_student(student, bert_folder / "tokenizer.json", tmp_path / "q", plan=plan_for(student, "int8"))
     (tmp_path / "q/precision.json").write_text(text)
     with pytest.raises(InputError, match=r"precision\.json"):
         load_student(tmp_path / "q")

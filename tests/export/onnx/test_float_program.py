@@ -12,7 +12,7 @@ from msdc.compress.student.io import load_student, save_student
 from msdc.compress.student.weights import read_weights
 from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
-from msdc.export.onnx.float_program import FloatProgram, load_program_encoder
+from msdc.export.onnx.float_program import FloatProgram, ProgramEncoder
 from msdc.export.smoothing import TorchModel, calibration_texts, smooth
 
 
@@ -41,9 +41,12 @@ def test_folders_are_read_as_with_pytorch(precision, tmp_path):
         assert torch.equal(torch.from_numpy(weights.arrays[name].copy()), value), name
 
 
-def test_an_encoder_without_pytorch(tmp_path):
+def test_an_encoder_without_pytorch(tmp_path, monkeypatch):
     folder = save_student(tiny.student(), tiny.tokenizer().path, tmp_path / "s")
-    program, encoder = load_program_encoder(folder, "s"), load_encoder(folder)
+    encoder = load_encoder(folder)
+    monkeypatch.setattr("msdc.encoders.encoder.installed", lambda package: False)
+    program = load_encoder(folder)
+    assert isinstance(program, ProgramEncoder)
     texts = ["one", "zwei Texte", "", "drei " * 50]
     np.testing.assert_allclose(program.encode(texts), encoder.encode(texts), atol=3e-6)
     np.testing.assert_allclose(program.encode(texts, truncate_dim=5), encoder.encode(texts, truncate_dim=5), atol=3e-6)

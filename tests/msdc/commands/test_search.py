@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +101,34 @@ def test_lines_in_an_unknown_script_are_named_and_not_found(model, file, tmp_pat
     assert again.search(unknown[0]).hits == [] and "does not know" in capsys.readouterr().err
     file.write_text("\n".join(unknown) + "\n", encoding="utf-8")
     assert again.search("violon").hits == [] and again.unread == 4
+
+
+def test_an_index_that_others_replace_is_read_whole(model, file, tmp_path, capsys):
+    """Two indexes, of the same lines in another order, take turns in one folder, as beside an updater."""
+    folder, turned = tmp_path / "index", tmp_path / "turned.txt"
+    turned.write_text("\n".join(reversed(LINES)) + "\n", encoding="utf-8")
+    reader, other = Index(model, file, folder), Index(model, turned, tmp_path / "other")
+    (vectors_ND, keys_N), (turned_ND, turned_N) = reader._stored(), other._stored()
+    expected = {key: row.tobytes() for key, row in zip(keys_N.tolist(), vectors_ND, strict=True)}
+    stop = threading.Event()
+
+    def replace():
+        while not stop.is_set():
+            reader._write(turned_ND, turned_N)
+            reader._write(vectors_ND, keys_N)
+
+    capsys.readouterr()
+    updater = threading.Thread(target=replace)
+    updater.start()
+    try:
+        read = [found for _ in range(500) if (found := reader._stored()) is not None]
+    finally:
+        stop.set()
+        updater.join()
+    assert len({tuple(found[1].tolist()) for found in read}) == 2  # both were met
+    for found_ND, found_N in read:
+        assert {key: row.tobytes() for key, row in zip(found_N.tolist(), found_ND, strict=True)} == expected
+    assert capsys.readouterr().err == ""
 
 
 def test_an_index_of_an_earlier_format_is_made_anew(model, file, tmp_path, capsys):

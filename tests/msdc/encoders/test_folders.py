@@ -101,11 +101,11 @@ def test_what_is_not_supported_is_refused_in_one_line(folder, tmp_path):
         "module 'evil.Pooling'": module(1, "evil.Pooling"),
         "takes no text": module(0, "sentence_transformers.models.Normalize"),
         "os.system": edit("2_Dense/config.json", activation_function="os.system"),
-        "no .safetensors weights": lambda copy: (copy / "2_Dense/model.safetensors").unlink(),
+        "no model.safetensors": lambda copy: (copy / "2_Dense/model.safetensors").unlink(),
         "damaged": lambda copy: (copy / "2_Dense/model.safetensors").write_bytes(b"\x80\x04"),
         "tokenizer_name_or_path": edit("sentence_bert_config.json", tokenizer_name_or_path="/elsewhere"),
         "Invalid pooling mode": edit("1_Pooling/config.json", pooling_mode="median"),
-        "Default prompt name": edit("config_sentence_transformers.json", default_prompt_name="absent"),
+        "default_prompt_name 'absent'": edit("config_sentence_transformers.json", default_prompt_name="absent"),
     }
     for number, (expected, change) in enumerate(cases.items()):
         assert expected in _damage(folder, tmp_path / str(number), change)

@@ -1,0 +1,160 @@
+"""A model's folder while it is loaded: which files are its weights, and its identity, the hash of what was read.
+
+A folder may be replaced at any time, by a run that trains it again or by a copy. Weights are therefore read once,
+hashed as they are read, and used from memory; all other files are hashed before and after, and a change is refused.
+Whatever is cached or written under a model's identity comes from these bytes, never from the folder as it is later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from textwrap import shorten
+
+import psutil
+
+from msdc.encoders.folder import OWN_TYPE, read_layout
+from msdc.errors import InputError, printable
+from msdc.files import read_json, regular_size, sha256_file
+
+WEIGHTS_FILE = "model.safetensors"
+INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
+WEIGHTS_SUFFIX = ".safetensors"
+# Of files that decide a vector.
+SUFFIXES = (WEIGHTS_SUFFIX, ".json", ".model", ".txt")
+SHOWN = 3  # names of tensors in an error
+
+Shape = Sequence[int]
+
+
+class Source:
+    """A model folder from before anything of it is read until its model is in memory: `read` all weights, then ask for
+    its `identity`.
+
+    Raises:
+        InputError: not a model folder; see `read_layout`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.layout = folder, read_layout(folder)
+        self._weights: dict[Path, str] = {}
+        self._settings = {path: _hash(path) for path in self._files() if path.suffix != WEIGHTS_SUFFIX}
+
+    @property
+    def places(self) -> list[Path]:
+        """The folders of the model's modules, in their order, as paths below `folder`."""
+        root = self.folder.resolve()
+        return [self.folder / path.resolve().relative_to(root) for path in self.layout.paths]
+
+    def _files(self) -> list[Path]:
+        """The folder's own files and those of its modules: weights, settings and tokenizer, in a fixed order."""
+        places = dict.fromkeys([self.folder, *self.places])
+        found = [path for place in places if place.is_dir() for path in place.iterdir()]
+        # Of a student of ours modules.json is for other libraries; it may name the equal model of stock classes.
+        left_out = "modules.json" if self.layout.model_type == OWN_TYPE else ""
+        return sorted(p for p in found if p.suffix in SUFFIXES and p.name != left_out and not p.is_dir())
+
+    @property
+    def has_weights(self) -> bool:
+        """Were any weights read?"""
+        return bool(self._weights)
+
+    def read(self, path: Path) -> bytes:
+        """The bytes of a file of weights, hashed."""
+        if regular_size(path) > psutil.virtual_memory().total:
+            raise InputError(f"{path}: larger than this machine's memory")
+        try:
+            raw = path.read_bytes()
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+        found = hashlib.sha256(raw).hexdigest()
+        if self._weights.setdefault(path, found) != found:
+            raise self._changed()
+        return raw
+
+    def _changed(self) -> InputError:
+        return InputError(f"{self.folder}: changed while it was loaded; load it again")
+
+    def identity(self) -> str:
+        """Hex sha256 over the names and bytes of all files that decide a vector, as they were read.
+
+        Raises:
+            InputError: the folder changed since this object was made.
+        """
+        try:
+            files = self._files()
+            settings = {path: _hash(path) for path in files if path.suffix != WEIGHTS_SUFFIX}
+            unread = {
+                path: _hash(path) for path in files if path.suffix == WEIGHTS_SUFFIX and path not in self._weights
+            }
+            same = settings == self._settings and read_layout(self.folder) == self.layout
+        except (InputError, OSError):
+            same = False
+        if not same:
+            raise self._changed()
+        hashes = {**settings, **unread, **self._weights}
+        digest = hashlib.sha256()
+        # By name; files of one name (config.json of two modules) keep their order in a copied folder.
+        for path in sorted(sorted(hashes), key=lambda path: path.name):
+            digest.update(f"{path.name}\0{hashes[path]}\n".encode())
+        return digest.hexdigest()
+
+
+def _hash(path: Path) -> str:
+    regular_size(path)
+    try:
+        return sha256_file(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def weight_files(folder: Path) -> tuple[list[Path], set[str] | None]:
+    """The files of a folder's weights, by name: `model.safetensors`, or the parts that its index names.
+
+    Also the tensors that the index lists; None where there is no index. No other file is ever read, whatever its name.
+    """
+    if (folder / WEIGHTS_FILE).exists():
+        return [folder / WEIGHTS_FILE], None
+    index = folder / INDEX_FILE
+    if not index.exists():
+        raise InputError(f"{folder}: no {WEIGHTS_FILE} and no {INDEX_FILE}; other weight files are not read")
+    value = read_json(index)
+    listed = value.get("weight_map") if isinstance(value, dict) else None
+    if not isinstance(listed, dict) or not listed:
+        raise InputError(f"{index}: no weight_map")
+    for name in listed.values():
+        plain = isinstance(name, str) and Path(name).name == name and name.endswith(WEIGHTS_SUFFIX)
+        if not plain or "\\" in name:
+            raise InputError(f"{index}: {shorten(printable(repr(name)), 80)} is no *{WEIGHTS_SUFFIX} file beside it")
+    return [folder / name for name in sorted(set(listed.values()))], set(listed)
+
+
+def refuse_misfit(
+    where: Path, missing: Iterable[str], unexpected: Iterable[str], shapes: Mapping[str, tuple[Shape, Shape]]
+) -> None:
+    """Refuse weights that are not those of their model: a tensor that is missing would be a random one.
+
+    Args:
+        where: of the weights, for the message.
+        missing: tensors that the model has and the file lacks.
+        unexpected: tensors that the file has and the model lacks.
+        shapes: of tensors with another shape: (in the file, in the model).
+    """
+
+    def told(kind: str, names: Iterable[str]) -> list[str]:
+        names = sorted(names)
+        first = ", ".join(shorten(printable(name), 100, placeholder="...") for name in names[:SHOWN])
+        return [f"{kind}: {len(names)} ({first}{', ...' if len(names) > SHOWN else ''})"] if names else []
+
+    wrong = {f"{name} {list(has)}, expected {list(wanted)}" for name, (has, wanted) in shapes.items()}
+    found = told("missing tensors", missing) + told("unexpected tensors", unexpected)
+    if found := found + told("tensors of another shape", wrong):
+        raise InputError(f"{where}: weights do not fit config.json; {'; '.join(found)}")
+
+
+def refuse_other_tensors(where: Path, found: Mapping[str, Shape], wanted: Mapping[str, Shape]) -> None:
+    """`refuse_misfit` of two lists of tensors' shapes by name."""
+    both = found.keys() & wanted.keys()
+    shapes = {name: (found[name], wanted[name]) for name in both if list(found[name]) != list(wanted[name])}
+    refuse_misfit(where, wanted.keys() - found.keys(), found.keys() - wanted.keys(), shapes)
