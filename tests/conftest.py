@@ -63,8 +63,16 @@ def tiny_bundle() -> Path:
     return tiny_models.bundle()
 
 
+@pytest.fixture(scope="session")
+def core_library() -> Path:
+    """The native core without a runtime, as a shared library."""
+    import native_core
+
+    return native_core.build_core()
+
+
 @pytest.fixture
-def tiny_recipe_tree(tiny_teacher, parallel_tsv, tmp_path) -> dict:
+def tiny_tree(tiny_teacher, parallel_tsv, tmp_path) -> dict:
     """A recipe as a mapping: four stages, a few steps each, guide outputs cached inside the test's own folder.
 
     The precision is pinned: `auto` would be bfloat16 on some processors, and numbers would differ between machines.

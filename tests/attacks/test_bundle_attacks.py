@@ -1,21 +1,30 @@
 """Malicious and damaged bundles: each gives a one-line `MsdcError`; nothing crashes, no program runs."""
 
+from __future__ import annotations
+
 import json
+import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 import tiny_models as tiny
+from native_bombs import field
+from native_core import CoreError, CoreTokenizer
+from prompt_bundles import UNPOOLED, kind_bundle
 from refusals import one_line, reseal
 
 from msdc.errors import MsdcError
+from msdc.export import origin
 from msdc.export.bundle import load_bundle
 from msdc.export.golden import read_golden
 from msdc.export.inspect import inspect_file, inspect_path
 from msdc.export.manifest import MANIFEST_FILE, check_files, read_manifest
 from msdc.export.onnx import program as onnx_program
 from msdc.export.onnx.program import check_onnx_file
+from msdc.files import user_cache
 
 
 @pytest.fixture
@@ -146,14 +155,6 @@ def test_onnx_with_foreign_operators_or_too_large(copy, monkeypatch):
     assert "larger than any" in one_line(lambda: load_bundle(copy, "onnx"))
 
 
-def field(number: int, body: bytes) -> bytes:
-    """An encoded length-delimited field of a protobuf message."""
-    length, rest = b"", len(body)
-    while rest >= 128:
-        length, rest = length + bytes([rest & 127 | 128]), rest >> 7
-    return bytes([number << 3 | 2]) + length + bytes([rest]) + body
-
-
 def test_damaged_onnx_never_crashes(tmp_path):
     data = (tiny.bundle() / "model.onnx").read_bytes()
     shutil.copy(tiny.bundle() / "model.onnx.data", tmp_path)
@@ -177,3 +178,118 @@ def test_golden_file_of_a_stranger(copy):
     for change in ({"width": 10**9}, {"vectors": {"float": "!!!"}}, {"ids": "x"}, {"vectors": []}, {"texts": None}):
         (copy / "golden.json").write_text(json.dumps({**value, **change}))
         one_line(lambda: read_golden(copy))
+
+
+@pytest.fixture(params=["static", UNPOOLED])
+def generic(request, tmp_path):
+    _, bundle = kind_bundle(request.param, "both" if request.param == "static" else "onnx")
+    folder = tmp_path / "bundle"
+    shutil.copytree(bundle, folder)
+    return folder
+
+
+def test_tampered_tokenizers(generic, core_library):
+    path = generic / "tokenizer.bin"
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+    assert "tokenizer.bin" in one_line(lambda: load_bundle(generic))
+    with pytest.raises(CoreError, match=r"tokenizer\.bin: sha256 differs"):
+        CoreTokenizer(core_library, generic)
+    # With a new hash it is still no tokenizer once its header or its description is gone.
+    for damaged in (raw[:64], b"\0" * len(raw), raw[: len(raw) // 2]):
+        path.write_bytes(damaged)
+        reseal(generic)
+        with pytest.raises(CoreError) as refused:
+            CoreTokenizer(core_library, generic)
+        assert refused.value.status == 2 and "\n" not in refused.value.line
+
+
+def test_a_manifest_that_tells_of_another_way(generic):
+    """Methods and inputs are those of the program, whatever the manifest says of prompts and styles."""
+    includes = read_manifest(generic).include_prompt
+    reseal(generic, include_prompt=not includes)
+    for runtime in read_manifest(generic).runtimes:
+        wanted = "does not take 2 tensors" if runtime == "executorch" else "the program's inputs are"
+        assert wanted in one_line(lambda: load_bundle(generic, runtime=runtime))  # noqa: B023
+    reseal(generic, include_prompt=includes)
+    part = read_manifest(generic).programs.executorch
+    if part is not None:
+        reseal(generic, programs={"executorch": part.model_copy(update={"style": "multi-method"})})
+        assert "no method embed" in one_line(lambda: load_bundle(generic, runtime="executorch"))
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    """An empty cache, and a process that knows no program."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(origin, "_known", set())
+    return tmp_path / "cache/msdc/programs"
+
+
+def resealed(bundle: Path, folder: Path, program: bytes) -> Path:
+    """A copy of `bundle` with another program, its hashes and seal made right: anybody can do that."""
+    shutil.copytree(bundle, folder)
+    (folder / "model.pte").write_bytes(program)
+    reseal(folder)
+    return folder
+
+
+def test_programs_that_crash_or_are_refused(tiny_bundle, tmp_path, cache):
+    """An operator whose name is not UTF-8: ExecuTorch's message about it ends the process with an abort."""
+    program = (tiny_bundle / "model.pte").read_bytes()
+    at = program.index(b"aten::") + len(b"aten::")
+    folder = resealed(tiny_bundle, tmp_path / "crash", program[:at] + b"\xff" + program[at + 1 :])
+    assert "crashes ExecuTorch (SIGABRT" in one_line(lambda: load_bundle(folder, "executorch"))
+    folder = resealed(tiny_bundle, tmp_path / "refused", b"\0" * 64 + b"ET12" + b"\0" * 4096)
+    assert "refuses the program" in one_line(lambda: load_bundle(folder, "executorch"))
+    folder = resealed(tiny_bundle, tmp_path / "foreign", program.replace(b"XnnpackBackend", b"UnknownBackend"))
+    assert "refuses the program" in one_line(lambda: load_bundle(folder, "executorch"))
+    assert not list(cache.glob("*"))
+
+
+def test_a_program_that_is_unknown_but_sound(tiny_bundle, tmp_path, cache, monkeypatch):
+    program = bytearray((tiny_bundle / "model.pte").read_bytes())
+    program[-64] ^= 1  # a weight
+    folder = resealed(tiny_bundle, tmp_path / "bundle", bytes(program))
+    sha256 = read_manifest(folder).files["model.pte"].sha256
+    with monkeypatch.context() as changed:
+        changed.setattr(origin, "TIMEOUT_S", 0.01)
+        assert "did not end within 0.01 s" in one_line(lambda: load_bundle(folder, "executorch"))
+    assert not origin.is_known(sha256)
+    expected = load_bundle(folder, "executorch").encode(["hello"])
+    assert [path.name.split("-")[0] for path in cache.glob("*.json")] == [sha256]
+
+    def no_child(*args, **options):
+        raise AssertionError("a child for a known program")
+
+    monkeypatch.setattr(origin, "_known", set())
+    monkeypatch.setattr(origin, "run_program", no_child)
+    assert np.array_equal(load_bundle(folder, "executorch").encode(["hello"]), expected)
+
+
+def test_exported_programs_are_known(tiny_bundle, monkeypatch):
+    home = user_cache()
+    home.mkdir(parents=True, exist_ok=True)
+    if not os.access(home, os.W_OK):
+        pytest.skip("the user's cache cannot be written here")
+    monkeypatch.setattr(origin, "_known", set())
+    assert origin.is_known(read_manifest(tiny_bundle).files["model.pte"].sha256)
+
+
+def test_records_are_bounded(cache, monkeypatch):
+    monkeypatch.setattr(origin, "MAX_RECORDS", 3)
+    for i in range(6):
+        origin.remember(f"{i:064d}", "exported")
+        for age, path in enumerate(sorted(cache.glob("*.json"))):
+            os.utime(path, (age, age))
+    assert sorted(int(path.name[:64]) for path in cache.glob("*.json")) == [3, 4, 5]
+
+
+def test_without_a_cache(tmp_path, monkeypatch):
+    """A cache that cannot be made: programs are tried once per process."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(origin, "_known", set())
+    origin.remember("0" * 64, "exported")
+    assert origin.is_known("0" * 64) and not origin.is_known("1" * 64)

@@ -1,7 +1,5 @@
 """Variants of recipes, the paper's rows, and sweeps that teach what they share once."""
 
-from __future__ import annotations
-
 import json
 import re
 from types import SimpleNamespace

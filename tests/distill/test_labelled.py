@@ -1,7 +1,5 @@
 """Stages on labels: SBERT's two, and MetaKD's meta-teacher; from the corpus file to the trained weights."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

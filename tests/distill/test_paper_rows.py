@@ -1,7 +1,5 @@
 """A recipe that carries the name of a paper's row resolves to that row, or says how it differs."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Mistakes in a recipe are met by --dry-run and at the start of a run, which leaves no folder behind."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What a stage computes beyond its objectives: groups of equal length, masks, layer states, triples, domains."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,15 +1,33 @@
-"""Word alignment against IBM Model 1 in plain loops."""
+"""Word alignment against IBM Model 1 in plain loops, and coded tables in recipes: transplant, fit, rates, mistakes."""
 
-from __future__ import annotations
-
+import re
 from collections import defaultdict
 
 import numpy as np
 import pytest
+import torch
+from refusals import one_line
 from scipy import sparse
 
-from msdc.distill import vocabulary_transfer
-from msdc.distill.vocabulary_transfer import align, of_one_kind, with_spelling
+from msdc.compress.student.io import load_student
+from msdc.compress.student.model import Student, StudentConfig
+from msdc.distill import distill, vocabulary_transfer
+from msdc.distill.catalog import parse_recipe
+from msdc.distill.preflight import check_recipe
+from msdc.distill.recipe import Stage
+from msdc.distill.sweep import TRIAL_PIECES, trial_recipe
+from msdc.distill.tasks.sentence import SentenceTask
+from msdc.distill.training.trainer import make_optimizer
+from msdc.distill.vocabulary_transfer import (
+    align,
+    most_used,
+    of_one_kind,
+    strongest,
+    transplant_code,
+    transplant_rows,
+    with_spelling,
+)
+from msdc.errors import InputError
 
 P, W = 12, 9
 
@@ -89,3 +107,126 @@ def test_the_spelling_counts_as_half_a_sentence():
     mixed = with_spelling(weights, np.array([4.5, 0, 9.0]), {0: [1, 2], 1: [2]}, worth=0.5).toarray()
     assert mixed == pytest.approx(np.array([[0.9, 0.05, 0.05], [0, 0, 1.0], [0, 1.0, 0]]))
     assert with_spelling(weights, np.ones(3), {}).toarray() == pytest.approx(weights.toarray())
+
+
+PIECES, WORDS, H = 300, 90, 12
+
+
+def random_scores():
+    """Scores of pieces and wordpieces; some pieces have one link, some none."""
+    rng = np.random.default_rng(4)
+    dense = rng.random((PIECES, WORDS)) * (rng.random((PIECES, WORDS)) < 0.08)
+    dense[::11] = 0
+    dense[5::13, 3:] = 0
+    return sparse.csr_matrix(dense)
+
+
+@pytest.mark.parametrize("links", [2, 4, 5])
+def test_the_code_is_the_transplant_not_multiplied_out(links):
+    table = torch.randn(WORDS, H, generator=torch.Generator().manual_seed(1))
+    weights = strongest(random_scores(), links)
+    own = {0: torch.ones(H), 7: table[3]}
+    code = transplant_code(weights, table, links, own)
+    wanted = transplant_rows(weights, table)
+    wanted[0], wanted[7] = own[0], own[7]
+    assert torch.allclose(code.rows(), wanted, atol=1e-5)
+    used = set(weights.tocsr()[[p for p in range(PIECES) if p not in own]].indices.tolist())
+    # The teacher's rows that pieces use, the mean row, and the rows of their own.
+    assert len(code.base_RE) == len(used) + 1 + len(own)
+    assert code.weight_Vk.shape == (PIECES, links) and code.index_Vk.dtype == torch.int16
+    with pytest.raises(ValueError, match="more than"):
+        transplant_code(strongest(random_scores(), links + 1), table, links, own)
+
+
+def test_the_base_keeps_the_rows_that_are_used_most():
+    frequency = np.arange(PIECES, dtype=float)
+    scores = strongest(random_scores())
+    share = np.array([sum(frequency[p] ** 0.5 * scores[p, w] for p in range(PIECES)) for w in range(WORDS)])
+    kept = set(np.argsort(-share)[:40].tolist())
+    left = most_used(scores, 40, frequency)
+    assert set(left.indices.tolist()) == kept
+    for p in range(PIECES):
+        best = sorted((w for w in range(WORDS) if scores[p, w] and w in kept), key=lambda w: -scores[p, w])[:2]
+        assert set(strongest(left, 2)[p].indices.tolist()) == set(best)
+
+
+def test_a_recipe_keeps_the_code_of_its_transplant(tiny_tree, tmp_path):
+    tiny_tree["assistant"] |= {"links": 3, "base_rows": 100}
+    tiny_tree["stages"] = [tiny_tree["stages"][0] | {"steps": 2}, tiny_tree["stages"][2] | {"steps": 2}]
+    with pytest.raises(InputError, match="set links too"):
+        parse_recipe(tiny_tree | {"assistant": tiny_tree["assistant"] | {"links": None}}, "tiny")
+    done = distill(tiny_tree, tmp_path / "run")
+    start = load_student(tmp_path / "run" / "assistant-start")
+    student = load_student(done.student)
+    assert start.config.links == student.config.links == 3 and student.config.bottleneck == 8
+    assert start.config.base_rows == student.config.base_rows <= 100
+    assert torch.equal(start.embedding.code.index, student.embedding.code.index)
+    # A transplant's rows are means: weights are shares.
+    assert torch.allclose(start.embedding.code.weight.sum(1), torch.ones(start.config.vocabulary), atol=1e-5)
+
+
+def test_a_recipe_fits_a_code_to_a_dense_table(tiny_tree, tmp_path, capsys):
+    tiny_tree["student"] |= {"base_rows": 150, "links": 4, "place": "embedding"}
+    tiny_tree["stages"] = [tiny_tree["stages"][1] | {"steps": 2}, tiny_tree["stages"][2] | {"steps": 2, "start": "svd"}]
+    done = distill(tiny_tree, tmp_path / "run")
+    config = load_student(done.student).config
+    assert (config.base_rows, config.links, config.place) == (150, 4, "embedding")
+    assert "coding its table, 4 of 150 base rows" in capsys.readouterr().err
+
+
+def test_a_student_from_scratch_may_be_coded(tiny_tree, tmp_path):
+    tiny_tree |= {
+        "assistant": None,
+        "student": {
+            "scratch": {"layers": 1, "hidden": 16, "heads": 2, "intermediate": 16, "vocabulary": {"train": 500}},
+            "bottleneck": None, "max_length": 20, "base_rows": 80, "links": 2,
+        },
+        "stages": [tiny_tree["stages"][3] | {"steps": 2, "objective": "multilingual_contrastive"}],
+    }  # fmt: skip
+    done = distill(tiny_tree, tmp_path / "run")
+    assert load_student(done.student).config.base_rows == 80
+
+
+def test_base_and_code_have_learning_rates_of_their_own():
+    config = StudentConfig(
+        vocabulary=60, hidden=16, heads=2, intermediate=16, unit=1, bottleneck=8, positions=8, base_rows=20, links=3
+    )
+    stage = {"name": "one", "guide": None, "objective": "multilingual_contrastive", "learning_rate": 1e-4}
+    for rates, table, code in (
+        ({}, 1e-4, 1e-4),
+        ({"table_learning_rate": 1e-3}, 1e-3, 1e-4),
+        ({"table_learning_rate": 1e-3, "code_learning_rate": 5e-4}, 1e-3, 5e-4),
+    ):
+        task = SentenceTask(Student(config), Stage(**stage, **rates))
+        optimizer = make_optimizer(task, task.stage)
+        found = {
+            id(p): (group["lr"], group["weight_decay"]) for group in optimizer.param_groups for p in group["params"]
+        }
+        embedding = task.student.embedding
+        assert found[id(embedding.table.weight)] == (table, 0.0)
+        assert found[id(embedding.code.weight)] == (code, 0.0)
+        assert found[id(embedding.project.weight)] == (1e-4, 0.01)
+        assert len(found) == len(list(task.parameters()))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (("assistant.links=0",), "assistant.*greater than or equal to 2"),
+        (("assistant.links=6",), "assistant.*less than or equal to 5"),
+        (("assistant.links=3", "assistant.rows=random"), "random rows are no sums"),
+        (("student.links=3",), "set both or neither"),
+        (("student.base_rows=30",), "set both or neither"),
+        (("student.base_rows=500", "student.links=3"), "no smaller than the vocabulary of 500"),
+    ],
+)
+def test_mistakes_are_met_before_any_work(tiny_tree, changes, message):
+    assert re.search(message, one_line(lambda: check_recipe(parse_recipe(tiny_tree, "tiny", changes)), InputError))
+
+
+def test_a_dry_run_tries_a_small_base(tiny_tree, tmp_path):
+    tiny_tree["assistant"]["vocabulary"]["train"] = 90_000
+    recipe = parse_recipe(tiny_tree, "tiny", ("student.base_rows=20000", "student.links=4"))
+    check_recipe(recipe)
+    trial = trial_recipe(recipe, tmp_path)
+    assert trial.student.base_rows < TRIAL_PIECES and trial.student.links == 4

@@ -1,20 +1,22 @@
-"""A bundle as a user meets it: files, manifest, golden vectors, encode, both runtimes."""
+"""A bundle as a user meets it: files, manifest and its seal, golden vectors, encode, both runtimes."""
 
+import hashlib
+import json
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tiny_models as tiny
+from programs import python
+from pydantic import ValidationError
 
 from msdc.errors import GateError, InputError
 from msdc.export.bundle import load_bundle, open_tokenizer
 from msdc.export.exporters import BundleOptions, write_bundle
 from msdc.export.golden import Thresholds, golden_texts, read_golden
-from msdc.export.manifest import read_manifest
+from msdc.export.manifest import MANIFEST_FILE, Manifest, check_files, read_manifest, write_manifest
 from msdc.export.smoothing import TorchModel
 from msdc.files import sha256_file
 
@@ -63,6 +65,16 @@ def test_golden_vectors_and_encode(runtime):
             bundle.encode_ids(ids)
 
 
+def test_runtime_is_chosen_or_refused_and_onnx_needs_no_torch():
+    with pytest.raises(InputError, match="executorch, onnx"):
+        load_bundle(tiny.bundle(), "coreml")
+    code = (
+        "import sys; from msdc.export.bundle import load_bundle; "
+        f"b = load_bundle({str(tiny.bundle())!r}, 'onnx'); b.encode(['a']); print('torch' in sys.modules)"
+    )
+    assert python(code).strip() == "False"
+
+
 def test_a_bundle_replaced_while_it_is_loaded_is_refused(tmp_path, monkeypatch):
     """Checked, then replaced by another one: its program would answer under the first one's hashes."""
     folder = shutil.copytree(tiny.bundle(), tmp_path / "bundle")
@@ -75,17 +87,6 @@ def test_a_bundle_replaced_while_it_is_loaded_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("msdc.export.bundle.open_tokenizer", replace)
     with pytest.raises(InputError, match="changed while it was loaded"):
         load_bundle(folder)
-
-
-def test_runtime_is_chosen_or_refused_and_onnx_needs_no_torch():
-    with pytest.raises(InputError, match="executorch, onnx"):
-        load_bundle(tiny.bundle(), "coreml")
-    code = (
-        "import sys; from msdc.export.bundle import load_bundle; "
-        f"b = load_bundle({str(tiny.bundle())!r}, 'onnx'); b.encode(['a']); print('torch' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
 
 
 def test_a_failed_gate_leaves_nothing_and_no_gates_marks_it(tmp_path):
@@ -128,7 +129,60 @@ def test_two_exports_are_byte_identical(tmp_path):
     here, other = tmp_path / "here", tmp_path / "other"
     # Other processes: hash seeds, import order and addresses differ.
     for out in (here, other):
-        arguments = [str(Path(tiny.__file__).parent), str(tiny.tokenizer().path), str(out)]
-        subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True)
+        python(code, Path(tiny.__file__).parent, tiny.tokenizer().path, out)
     for name in [*read_manifest(here).files, "bundle.json"]:
         assert (here / name).read_bytes() == (other / name).read_bytes(), name
+
+
+@pytest.fixture
+def value() -> dict:
+    return json.loads((tiny.bundle() / MANIFEST_FILE).read_text())
+
+
+def test_round_trip_and_seal(tmp_path):
+    """The seal is the hash of the file with zeros in its place."""
+    write_manifest(tmp_path, read_manifest(tiny.bundle()))
+    raw = (tmp_path / MANIFEST_FILE).read_bytes()
+    assert raw == (tiny.bundle() / MANIFEST_FILE).read_bytes()
+    seal = json.loads(raw)["seal"].encode()
+    assert hashlib.sha256(raw.replace(seal, b"0" * 64)).hexdigest().encode() == seal
+
+
+@pytest.mark.parametrize(
+    ("path", "new"),
+    [
+        (["format"], 2), (["width"], 0), (["width"], "32"), (["width"], 2**40), (["surprise"], 1),
+        (["target"], "toaster"),
+        (["tokenizer", "file"], "../tokenizer.model"), (["tokenizer", "file"], "/etc/passwd"),
+        (["tokenizer", "file"], "a\\b"), (["tokenizer", "file"], "C:x"), (["tokenizer", "kind"], "pickle"),
+        (["tokenizer", "file"], "other.model"), (["programs", "onnx", "data"], "../x"), (["programs", "tflite"], {}),
+        (["files", "../up"], {"sha256": "0" * 64, "bytes": 1}), (["files", "model.pte", "sha256"], "xyz"),
+        (["files", "model.pte", "bytes"], -1), (["files", "model.pte", "bytes"], 2**50),
+        (["files", "bundle.json"], {"sha256": "0" * 64, "bytes": 1}), (["parity", "tflite"], {}),
+        (["normalized"], "yes"), (["languages"], "en"),
+    ],
+)  # fmt: skip
+def test_wrong_values_are_refused(value, path, new):
+    place = value
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = new
+    with pytest.raises(ValidationError):
+        Manifest.model_validate(value)
+
+
+def test_not_a_number_is_not_json(value, tmp_path):
+    text = json.dumps(value).replace(str(value["parity"]["onnx"]["mean_cosine"]), "NaN", 1)
+    (tmp_path / MANIFEST_FILE).write_text(text)
+    with pytest.raises(InputError, match="not valid JSON"):
+        read_manifest(tmp_path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    manifest = read_manifest(tiny.bundle())
+    for name in manifest.files:
+        (tmp_path / name).write_bytes((tiny.bundle() / name).read_bytes())
+    check_files(tmp_path, manifest)
+    (tmp_path / "model.pte").unlink()
+    with pytest.raises(InputError, match=r"model\.pte is missing"):
+        check_files(tmp_path, manifest)

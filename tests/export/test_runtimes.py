@@ -1,14 +1,11 @@
 """A runtime and a target are one record each: options, schemas and error messages follow the registries."""
 
-import subprocess
-import sys
-
 import pytest
 import tiny_models as tiny
+from programs import python
 
 from msdc.compress.size import PROGRAM_BYTES
 from msdc.errors import InputError
-from msdc.export.manifest import read_manifest
 from msdc.export.runtimes import RUNTIMES, TARGETS, Registry, Target, default_runtimes_help, expand
 from msdc.files import PACKAGE
 
@@ -90,9 +87,7 @@ assert "toaster" in CliRunner().invoke(msdc.get_command(None, "export"), ["x", "
 
 def test_a_new_runtime_and_a_new_target_are_one_record_each(tmp_path):
     """Options, schemas, files, README and error messages follow."""
-    arguments = [sys.executable, "-c", TOY, str(tiny.bundle()), str(tmp_path)]
-    done = subprocess.run(arguments, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    python(TOY, tiny.bundle(), tmp_path)
 
 
 def test_the_dictionaries_beside_the_registry_hold_the_same_names():
@@ -118,14 +113,3 @@ def test_names_expand():
     assert default_runtimes_help() == "executorch for android and ios, both for linux, onnx for web"
     with pytest.raises(InputError, match="known: a"):
         Registry("target", [Target("a", ())])["b"]
-
-
-def test_program_files_are_those_of_the_part():
-    manifest = read_manifest(tiny.bundle())
-    assert manifest.program_files("executorch") == ["model.pte"]
-    assert manifest.program_files("onnx") == ["model.onnx", "model.onnx.data"]
-    assert manifest.program_bytes("onnx") == sum(
-        (tiny.bundle() / name).stat().st_size for name in ("model.onnx", "model.onnx.data")
-    )
-    with pytest.raises(InputError, match="it holds: executorch, onnx"):
-        manifest.part("coreml")

@@ -1,8 +1,6 @@
 """Encoders of many architectures with random weights, as sentence-transformers saves them: folders for the tests and
 benchmarks of the generic way. Shapes: `size` multiplies a tiny default."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """A headless Chromium driven through its own pipe: clicks, a phone's screen, lost networks, crashed tabs."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json
@@ -25,7 +23,7 @@ PHONE = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
 class Page:
     """One tab."""
 
-    def __init__(self, browser: Browser, session: str) -> None:
+    def __init__(self, browser: "Browser", session: str) -> None:
         self.browser, self.session = browser, session
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:

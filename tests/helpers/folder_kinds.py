@@ -1,7 +1,5 @@
 """Model folders of many kinds, made with sentence-transformers from tiny random models and saved by its own `save`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

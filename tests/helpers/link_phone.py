@@ -1,7 +1,5 @@
 """A phone without a browser: it speaks to a link's server as the page does, and as no page would."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import http.client

@@ -1,7 +1,5 @@
 """Parts of the Markdown files in the repository: code blocks, links, commands."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Inputs of about n bytes that once cost a native parser more than n times a constant, or are made to."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import struct

@@ -1,7 +1,5 @@
 """Builds of the native parsers for attacks: sanitizers, and hooks that count what an input costs."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json
@@ -12,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from native_core import CORE, core_sources
+from programs import run
 
 from msdc.bench.toolchain.packages import cached_folder
 from msdc.files import PACKAGE
@@ -29,19 +28,14 @@ def limits(target: str) -> list[int]:
     return [bounds[name] for name in ("blocks_per_byte", "blocks", "bytes_per_byte", "bytes")]
 
 
-def _call(*command: str | Path) -> None:
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-
-
 def _build(folder: Path) -> None:
     sources = [*core_sources(), RUNNER / "request.cpp", FUZZ / "targets.cpp"]
     objects = [folder / f"{Path(source).stem}.o" for source in sources]
     for source, target in zip(sources, objects, strict=True):
-        _call("g++", *SANITIZE, "-fsanitize-coverage=trace-pc", "-c", source, "-o", target)
-    _call("g++", *SANITIZE, "-c", FUZZ / "counters.cpp", "-o", folder / "counters.o")
-    _call("ar", "rcs", folder / "core.a", *objects)
-    _call("g++", *SANITIZE, FUZZ / "loop.cpp", folder / "counters.o", folder / "core.a", "-o", folder / "loop")
+        run("g++", *SANITIZE, "-fsanitize-coverage=trace-pc", "-c", source, "-o", target)
+    run("g++", *SANITIZE, "-c", FUZZ / "counters.cpp", "-o", folder / "counters.o")
+    run("ar", "rcs", folder / "core.a", *objects)
+    run("g++", *SANITIZE, FUZZ / "loop.cpp", folder / "counters.o", folder / "core.a", "-o", folder / "loop")
 
 
 @functools.cache
@@ -61,42 +55,31 @@ def sanitized() -> Path:
 
 def link(source: Path, target: Path) -> Path:
     """A program of one source over the sanitized core."""
-    _call("g++", *SANITIZE, source, sanitized() / "counters.o", sanitized() / "core.a", "-o", target)
+    run("g++", *SANITIZE, source, sanitized() / "counters.o", sanitized() / "core.a", "-o", target)
     return target
 
 
 def costs(target: str, files: Sequence[Path]) -> list[tuple[int, int, int, int]]:
     """Of each file: status, bytes, basic blocks executed, bytes held at once."""
-    command = [str(sanitized() / "loop"), "cost", target, *map(str, files)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return [tuple(int(word) for word in line.split()) for line in done.stdout.splitlines()]
+    command = [sanitized() / "loop", "cost", target, *files]
+    return [tuple(map(int, line.split())) for line in run(*command).splitlines()]
 
 
 def loop(target: str, folder: Path, files: Sequence[Path], *, executions: int = 0, seconds: float = 0) -> dict:
     """The mutation loop from `files`; its counts. Its working directory `folder` keeps an input that broke it."""
     words = [executions, seconds, 7, *limits(target), *files]
-    command = [str(sanitized() / "loop"), "fuzz", target, *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
-    assert done.returncode == 0, (folder / "broke", done.stderr[-3000:])
-    return json.loads(done.stdout)
+    return json.loads(run(sanitized() / "loop", "fuzz", target, *words, cwd=folder))
 
 
 def libfuzzer(folder: Path) -> Path | None:
     """The targets under libFuzzer, None where no clang with its runtime is installed."""
-    compiler = next(
-        (found for name in ("clang++", "clang++-14", "clang++-16", "clang++-19") if (found := shutil.which(name))), None
-    )
-    if compiler is None:
-        return None
-    probe = folder / "probe.cpp"
+    names = ("clang++", "clang++-14", "clang++-16", "clang++-19")
+    compiler = next((found for name in names if (found := shutil.which(name))), None)
+    probe, fuzzer = folder / "probe.cpp", ["-fsanitize=fuzzer", *SANITIZE]
     probe.write_text('extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }\n')
-    fuzzer = ["-fsanitize=fuzzer", *SANITIZE]
-    if (
-        subprocess.run([compiler, *fuzzer, str(probe), "-o", str(folder / "probe")], capture_output=True).returncode
-        != 0
-    ):
+    command = [compiler, *fuzzer, str(probe), "-o", str(folder / "probe")]
+    if compiler is None or subprocess.run(command, capture_output=True).returncode != 0:
         return None
     sources = [*core_sources(), RUNNER / "request.cpp", FUZZ / "targets.cpp", FUZZ / "libfuzzer.cpp"]
-    _call(compiler, *fuzzer, *sources, "-o", folder / "fuzzer")
+    run(compiler, *fuzzer, *sources, "-o", folder / "fuzzer")
     return folder / "fuzzer"

@@ -1,162 +1,103 @@
-"""The equations by brute force: plain Python floats (64 bits) and loops, no tensor library.
+"""The equations in numpy with 64 bits, written from the papers; they share no code with the product.
 
-Every argument is a nested list. `None` of this shares code or ideas of vectorisation with the product.
+Every argument is a nested list or an array.
 """
 
-from __future__ import annotations
-
-import math
-
-
-def dot(x, y):
-    return sum(a * b for a, b in zip(x, y, strict=True))
-
-
-def cosine(x, y):
-    lengths = math.sqrt(dot(x, x)) * math.sqrt(dot(y, y))
-    return dot(x, y) / lengths if lengths > 0 else 0.0
+import numpy as np
 
 
 def unit(x):
-    length = math.sqrt(dot(x, x))
-    return [a / length if length > 0 else 0.0 for a in x]
+    """Vectors of length 1; a zero vector stays one."""
+    x = np.asarray(x, dtype=np.float64)
+    length = np.sqrt((x**2).sum(-1, keepdims=True))
+    return np.divide(x, length, out=np.zeros_like(x), where=length > 0)
 
 
-def squared_error(x, y):
-    return sum((a - b) ** 2 for a, b in zip(x, y, strict=True)) / len(x)
+def cosines(x, y):
+    return unit(x) @ unit(y).T
 
 
-def softmax(x):
-    top = max(x)
-    parts = [math.exp(a - top) for a in x]
-    return [part / sum(parts) for part in parts]
+def error(x, y):
+    """Mean squared error over the last axis."""
+    return ((np.asarray(x, dtype=np.float64) - np.asarray(y, dtype=np.float64)) ** 2).mean(-1)
+
+
+def log_softmax(x):
+    x = x - x.max(-1, keepdims=True)
+    return x - np.log(np.exp(x).sum(-1, keepdims=True))
 
 
 def multilingual_mse(teacher, source, target, teacher_target=None):
-    total = 0.0
-    for i in range(len(teacher)):
-        total += squared_error(teacher[i], source[i])
-        total += squared_error((teacher_target or teacher)[i], target[i])
-    return total / len(teacher)
+    return (error(teacher, source) + error(teacher if teacher_target is None else teacher_target, target)).mean()
 
 
 def kd(teacher, student):
-    return sum(squared_error(t, s) for t, s in zip(teacher, student, strict=True)) / len(teacher)
+    return error(teacher, student).mean()
 
 
 def embedding_alignment(guide, student, mask, pooled=False):
-    if not pooled:
-        errors = [
-            squared_error(guide[i][t], student[i][t])
-            for i in range(len(guide))
-            for t in range(len(guide[i]))
-            if mask[i][t]
-        ]
-        return sum(errors) / len(errors) if errors else 0.0
-    errors = []
-    for i in range(len(guide)):
-        real = [t for t in range(len(guide[i])) if mask[i][t]]
-        if real:
-            width = len(guide[i][0])
-            means = [[sum(side[i][t][h] for t in real) / len(real) for h in range(width)] for side in (guide, student)]
-            errors.append(squared_error(*means))
-    return sum(errors) / len(errors) if errors else 0.0
+    guide, student, keep = np.asarray(guide), np.asarray(student), np.asarray(mask, dtype=bool)
+    if pooled:
+        parts = zip(guide, student, keep, strict=True)
+        errors = [error(one[real].mean(0), other[real].mean(0)) for one, other, real in parts if real.any()]
+    else:
+        errors = error(guide[keep], student[keep])
+    return np.mean(errors) if len(errors) else 0.0
 
 
 def multilingual_contrastive(teacher, source, target, labels="soft", sentences=None):
-    total = 0.0
-    for i in range(len(teacher)):
-        for j in range(len(teacher)):
-            if labels == "soft":
-                label = cosine(teacher[i], teacher[j])
-            elif sentences is not None:
-                label = 1.0 if sentences[i] == sentences[j] else 0.0
-            else:
-                label = 1.0 if teacher[i] == teacher[j] else 0.0
-            total += (label - cosine(source[i], target[j])) ** 2
-    return total / len(teacher) ** 2
+    names = sentences or teacher
+    label = cosines(teacher, teacher) if labels == "soft" else [[float(a == b) for b in names] for a in names]
+    return ((label - cosines(source, target)) ** 2).mean()
 
 
 def contrastive_cross_entropy(teacher, source, target, temperature=0.05, reduction="sum"):
-    total = 0.0
-    for i in range(len(teacher)):
-        shares = softmax([cosine(source[i], target[k]) / temperature for k in range(len(target))])
-        for j in range(len(teacher)):
-            total -= cosine(teacher[i], teacher[j]) * math.log(shares[j])
+    total = -(cosines(teacher, teacher) * log_softmax(cosines(source, target) / temperature)).sum()
     return total if reduction == "sum" else total / len(teacher)
 
 
 def contrastive_distillation(student, teacher, bank, temperature=0.05):
-    total = 0.0
-    for i in range(len(student)):
-        others = [cosine(student[i], t) / temperature for t in teacher]
-        others += [cosine(student[i], q) / temperature for q in bank]
-        total -= math.log(softmax(others)[i])
-    return total / len(student)
+    shares = log_softmax(cosines(student, [*teacher, *bank]) / temperature)
+    return -np.trace(shares) / len(student)
 
 
 def similarity_distillation(teacher, target, bank, source=None, temperature=0.05):
-    total = 0.0
     known = [*teacher, *bank]
-    for i in range(len(teacher)):
-        label = softmax([cosine(teacher[i], z) / temperature for z in known])
-        for student in (target, source):
-            if student is not None:
-                found = softmax([cosine(student[i], z) / temperature for z in known])
-                total += sum(p * (math.log(p) - math.log(q)) for p, q in zip(label, found, strict=True))
+    label, total = log_softmax(cosines(teacher, known) / temperature), 0.0
+    for student in (target, source):
+        if student is not None:
+            total += (np.exp(label) * (label - log_softmax(cosines(student, known) / temperature))).sum()
     return total / len(teacher)
 
 
 def supervised_contrastive(anchor, positive, negative, temperature=0.05):
-    total = 0.0
-    for i in range(len(anchor)):
-        denominator = sum(math.exp(cosine(anchor[i], p) / temperature) for p in positive)
-        denominator += sum(math.exp(cosine(anchor[i], n) / temperature) for n in negative)
-        total -= math.log(math.exp(cosine(anchor[i], positive[i]) / temperature) / denominator)
-    return total / len(anchor)
+    return contrastive_distillation(anchor, positive, negative, temperature)
 
 
 def pkd(teacher, student):
-    errors = [
-        squared_error(unit(teacher[i][layer]), unit(student[i][layer]))
-        for i in range(len(teacher))
-        for layer in range(len(teacher[i]))
-    ]
-    return sum(errors) / len(errors)
+    return error(unit(teacher), unit(student)).mean()
 
 
 def metakd(teacher, student, domain, prototypes, teacher_states=None, student_states=None, own_share=0.5):
-    total = 0.0
-    for i in range(len(teacher)):
-        score = cosine(teacher[i], prototypes[domain[i]])
-        if len(prototypes) > 1:
-            rest = [cosine(teacher[i], prototypes[p]) for p in range(len(prototypes)) if p != domain[i]]
-            score = own_share * score + (1 - own_share) * sum(rest) / len(rest)
-        error = squared_error(teacher[i], student[i])
-        if teacher_states is not None:
-            layers = len(teacher_states[i])
-            error += sum(squared_error(teacher_states[i][n], student_states[i][n]) for n in range(layers)) / layers
-        total += (1 + score) / 2 * error
-    return total / len(teacher)
+    near = cosines(teacher, prototypes)
+    score = near[range(len(near)), domain]
+    if len(prototypes) > 1:
+        score = own_share * score + (1 - own_share) * (near.sum(1) - score) / (len(prototypes) - 1)
+    errors = error(teacher, student)
+    if teacher_states is not None:
+        errors = errors + error(teacher_states, student_states).mean(1)
+    return ((1 + score) / 2 * errors).mean()
 
 
 def sentence_alignment(source, target, reduction="sum"):
-    total = 0.0
-    batch = range(len(source))
-    for j in batch:
-        total -= math.log(softmax([dot(source[j], target[k]) for k in batch])[j])
-        total -= math.log(softmax([dot(source[k], target[j]) for k in batch])[j])
+    product = np.asarray(source) @ np.asarray(target).T
+    total = -np.trace(log_softmax(product)) - np.trace(log_softmax(product.T))
     return total if reduction == "sum" else total / len(source)
 
 
 def sentence_similarity(source, target, reduction="sum"):
-    total = 0.0
-    batch = range(len(source))
-    for first in batch:
-        own = softmax([dot(source[first], source[k]) for k in batch])
-        other = softmax([dot(target[first], target[k]) for k in batch])
-        for second in batch:
-            total -= math.log(math.cos(math.pi / 2 * (own[second] - other[second])))
+    own, other = (np.exp(log_softmax(np.asarray(side) @ np.asarray(side).T)) for side in (source, target))
+    total = -np.log(np.cos(np.pi / 2 * (own - other))).sum()
     return total if reduction == "sum" else total / len(source) ** 2
 
 
@@ -167,8 +108,7 @@ def generative_target(masked, here, partner, task):
     if task == "smlm" or (task == "mlm" and here):
         q[masked] = 1.0
     elif task == "xtr" or (task == "ugt" and not here):
-        for token in distinct:
-            q[token] = 1.0 / len(distinct)
+        q = {token: 1.0 / len(distinct) for token in distinct}
     elif task == "ugt":
         q[masked] = 0.5 if distinct else 1.0
         for token in distinct:
@@ -177,38 +117,25 @@ def generative_target(masked, here, partner, task):
 
 
 def unified_generative(logits, masked, here, partner, partner_mask, task="ugt"):
-    total = 0.0
-    for i in range(len(logits)):
+    total, shares = 0.0, log_softmax(np.asarray(logits, dtype=np.float64))
+    for i, share in enumerate(shares):
         real = [token for token, keep in zip(partner[i], partner_mask[i], strict=True) if keep]
         q = generative_target(masked[i], here[i], real, task)
         if q is not None:
             assert abs(sum(q.values()) - 1) < 1e-12
-            p = softmax(logits[i])
-            total += sum(weight * (math.log(weight) - math.log(p[token])) for token, weight in q.items())
-    return total / len(logits)
-
-
-def _log_softmax(x):
-    top = max(x)
-    total = math.log(sum(math.exp(a - top) for a in x)) + top
-    return [a - total for a in x]
+            total += sum(weight * (np.log(weight) - share[token]) for token, weight in q.items())
+    return total / len(shares)
 
 
 def softmax_classification(source, target, classifier, bias, label):
-    total = 0.0
-    for u, v, wanted in zip(source, target, label, strict=True):
-        features = [*u, *v, *(abs(a - b) for a, b in zip(u, v, strict=True))]
-        logits = [dot(row, features) + b for row, b in zip(classifier, bias, strict=True)]
-        total -= _log_softmax(logits)[wanted]
-    return total / len(source)
+    u, v = np.asarray(source), np.asarray(target)
+    return domain_adversarial(np.hstack([u, v, np.abs(u - v)]), classifier, bias, label)
 
 
 def cosine_regression(source, target, score):
-    return sum((cosine(u, v) - y) ** 2 for u, v, y in zip(source, target, score, strict=True)) / len(source)
+    return ((np.diag(cosines(source, target)) - score) ** 2).mean()
 
 
 def domain_adversarial(source, domains, bias, domain):
-    total = 0.0
-    for h, wanted in zip(source, domain, strict=True):
-        total -= _log_softmax([dot(row, h) + b for row, b in zip(domains, bias, strict=True)])[wanted]
-    return total / len(source)
+    shares = log_softmax(np.asarray(source) @ np.asarray(domains).T + np.asarray(bias))
+    return -shares[range(len(shares)), domain].mean()

@@ -1,7 +1,5 @@
 """Rows of the papers' tables that tests compare with, from the tables that ship in bench/accuracy/published."""
 
-from __future__ import annotations
-
 import csv
 import re
 from dataclasses import dataclass

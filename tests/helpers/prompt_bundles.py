@@ -1,7 +1,5 @@
 """Bundles of tiny folders with prompts or static embeddings, made once per test run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from folder_kinds import write_folder

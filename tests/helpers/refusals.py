@@ -8,8 +8,8 @@ from msdc.errors import MsdcError
 from msdc.export.manifest import MANIFEST_FILE, list_files, read_manifest, write_manifest
 
 
-def one_line(attempt) -> str:
-    with pytest.raises(MsdcError) as caught:
+def one_line(attempt, kind: type[MsdcError] = MsdcError) -> str:
+    with pytest.raises(kind) as caught:
         attempt()
     text = str(caught.value)
     assert text and "\n" not in text and len(text) < 1500, text

@@ -1,7 +1,5 @@
 """Small tokenizers of the kinds that published encoders use, and texts to try them on."""
 
-from __future__ import annotations
-
 import functools
 import json
 import random

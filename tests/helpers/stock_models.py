@@ -1,7 +1,5 @@
 """Tiny stock encoders of every family, with random weights and a WordPiece tokenizer."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

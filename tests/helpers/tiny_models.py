@@ -3,8 +3,6 @@
 pytest-xdist's workers share what is on disk: `SCRATCH` is set by tests/conftest.py before they start.
 """
 
-from __future__ import annotations
-
 import fcntl
 import functools
 import os
@@ -105,6 +103,16 @@ def student(seed: int = 3, **changes) -> Student:
         for layer in made.layers:
             layer.output_norm.weight[:2] *= 6
     return made.eval()
+
+
+def shaken(config: StudentConfig, by: float = 0.05) -> Student:
+    """An untrained student whose tensors are all different, as those of a trained one: equal ones are stored once."""
+    torch.manual_seed(0)
+    made = Student(config).eval()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(torch.randn_like(parameter) * by)
+    return made
 
 
 def student_folder() -> Path:

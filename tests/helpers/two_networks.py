@@ -3,8 +3,6 @@
 unshare --net --map-root-user python two_networks.py cable
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

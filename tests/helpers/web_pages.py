@@ -1,12 +1,9 @@
 """Pages in a real headless Chromium that post their answer to a server of the test."""
 
-from __future__ import annotations
-
 import contextlib
 import http.server
 import json
 import queue
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -100,11 +97,3 @@ def answer_of_engine(site: Site, path: str, name: str) -> Any:
         answer = site.answers.get(timeout=ANSWER_S)
     assert "error" not in answer, answer["error"]
     return answer
-
-
-def node() -> str:
-    """The command of Node; skips the test where there is none."""
-    found = shutil.which("node")
-    if found is None:
-        pytest.skip("node is not installed: apt-get install nodejs")
-    return found

@@ -6,8 +6,6 @@ renamed yet). Compiled libraries write to files that Python made or renames, so 
 before and after is among the windows. An audit hook cannot be removed: it is installed in the child only.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A miniature stock XLM-R: sentencepiece.bpe.model, tokenizer.json with fairseq's ids, no modules.json."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Sequence

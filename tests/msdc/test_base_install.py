@@ -1,13 +1,26 @@
-"""`pip install msdc` without extras, used from a folder that holds modules of the user's own."""
+"""`pip install msdc` without extras, used from a folder that holds modules of the user's own.
 
+The virtual environment's packages are links to those of the running one: the closure of pyproject.toml's dependencies.
+So torch and the others are absent for every way of looking for them, and nothing is downloaded.
+"""
+
+import importlib.metadata
 import importlib.util
 import json
+import os
+import tomllib
+import venv
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
 
-import base_install
 import numpy as np
 import pytest
 import tiny_models as tiny
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from places import ROOT
+from programs import run
 
 import msdc
 from msdc.compress.quantization.plan import read_plan
@@ -18,12 +31,93 @@ from msdc.export.smoothing import TorchModel, smooth
 from msdc.extras import EXTRAS, PACKAGES, VERBS, extra_of, named_extras
 from msdc.text.tokenizer import load_tokenizer
 
+ENTRY = "import sys\nfrom msdc.cli import main\nsys.exit(main())\n"
+
+
+def project() -> dict:
+    """The table `project` of pyproject.toml."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def closure(requirements: Iterable[str]) -> dict[str, importlib.metadata.Distribution]:
+    """Installed distributions that the requirements bring, by name."""
+    found: dict[str, importlib.metadata.Distribution] = {}
+    todo = [Requirement(line) for line in requirements]
+    while todo:
+        wanted = todo.pop()
+        name = canonicalize_name(wanted.name)
+        if name in found:
+            continue
+        found[name] = importlib.metadata.distribution(name)
+        for line in found[name].requires or []:
+            needed = Requirement(line)
+            if needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in ("", *wanted.extras)):
+                todo.append(needed)
+    return found
+
+
+def _link_distribution(distribution: importlib.metadata.Distribution, site: Path) -> None:
+    # Top-level names below site-packages; scripts in bin/ are left out.
+    tops = {Path(str(file)).parts[0] for file in distribution.files or []} - {"..", "__pycache__"}
+    for top in tops:
+        source, target = Path(str(distribution.locate_file(top))), site / top
+        if source.exists() and not target.exists():
+            target.symlink_to(source)
+
+
+def _write_metadata(site: Path) -> None:
+    facts = project()
+    folder = site / "msdc-0.0.0.dist-info"
+    folder.mkdir()
+    lines = ["Metadata-Version: 2.1", "Name: msdc", "Version: 0.0.0"]
+    lines += [f"Requires-Dist: {line}" for line in facts["dependencies"]]
+    for extra, listed in facts["optional-dependencies"].items():
+        lines.append(f"Provides-Extra: {extra}")
+        lines += [f'Requires-Dist: {line}; extra == "{extra}"' for line in listed]
+    (folder / "METADATA").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class BaseInstall:
+    """The environment's folder. Programs get a cache of its own, no hub, no path from outside, and end with code 0."""
+
+    folder: Path
+
+    def run(self, *words: str, cwd: Path) -> str:
+        """What `msdc WORDS...` prints in the folder `cwd`, as the installed script runs it."""
+        return self.call("msdc", *words, cwd=cwd)
+
+    def script(self, source: str, cwd: Path) -> str:
+        """What Python source prints in the folder `cwd`."""
+        return self.call("python", "-c", source, cwd=cwd)
+
+    def call(self, program: str, *words: str, cwd: Path) -> str:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "MSDC_", "VIRTUAL"))}
+        own = {"XDG_CACHE_HOME": str(self.folder / "cache"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1",
+               "PYTHONDONTWRITEBYTECODE": "1"}  # fmt: skip
+        return run(self.folder / "bin" / program, *words, cwd=cwd, env=kept | own, input="")
+
+
+def make(folder: Path) -> BaseInstall:
+    """The environment in `folder`."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    (site,) = (folder / "lib").glob("python*/site-packages")
+    for distribution in closure(project()["dependencies"]).values():
+        _link_distribution(distribution, site)
+    (site / "msdc").symlink_to(ROOT / "msdc")
+    _write_metadata(site)
+    script = folder / "bin" / "msdc"
+    script.write_text(f"#!{folder / 'bin' / 'python'}\n{ENTRY}", encoding="utf-8")
+    script.chmod(0o755)
+    return BaseInstall(folder)
+
+
 TEXTS = ["The car is in the garage.", "Das Wetter ist heute schön.", "J'ai faim."]
 
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    return base_install.make(tmp_path_factory.mktemp("base") / "venv")
+    return make(tmp_path_factory.mktemp("base") / "venv")
 
 
 @pytest.fixture(scope="module")
@@ -39,16 +133,16 @@ def folder(tmp_path_factory):
 def test_it_holds_no_package_of_an_extra(base, folder):
     names = [name for name in PACKAGES if name != "cryptography"]
     source = f"import importlib.util as u, json; print(json.dumps([n for n in {names} if u.find_spec(n)]))"
-    assert json.loads(base.script(source, folder).stdout) == []
+    assert json.loads(base.script(source, folder)) == []
     assert all(importlib.util.find_spec(name) for name in names), "not installed here: the test would prove nothing"
 
 
 def test_encode_and_search(base, folder):
     base.run("encode", "-i", "notes.txt", "-o", "v.npy", cwd=folder)
     np.testing.assert_allclose(np.load(folder / "v.npy"), msdc.load_encoder("msdc-mini").encode(TEXTS), atol=1e-5)
-    found = json.loads(base.run("search", "notes.txt", "wo ist das Auto?", "--json", "-k", "2", cwd=folder).stdout)
+    found = json.loads(base.run("search", "notes.txt", "wo ist das Auto?", "--json", "-k", "2", cwd=folder))
     assert found["queries"][0]["hits"][0]["text"] == TEXTS[0]
-    again = json.loads(base.run("search", "notes.txt", "the weather", "--json", cwd=folder).stdout)
+    again = json.loads(base.run("search", "notes.txt", "the weather", "--json", cwd=folder))
     assert again["encoded"] == 0 and again["queries"][0]["hits"][0]["text"] == TEXTS[1]
 
 
@@ -58,7 +152,7 @@ def test_bench_and_inspect_the_program_that_export_writes(base, folder, tmp_path
              cwd=folder)  # fmt: skip
     (run,) = json.loads((folder / "r.json").read_text())["runs"]
     assert run["artifact"]["runtime"] == "onnx" and run["accuracy"][0]["spearman"] > 50
-    report = json.loads(base.run("inspect", "--json", cwd=folder).stdout)
+    report = json.loads(base.run("inspect", "--json", cwd=folder))
     assert list(report["manifest"]["programs"]) and report["manifest"]["name"] == "msdc-mini"
     (bundle,) = (base.folder / "cache").rglob("bundle.json")
     assert "torch" not in json.loads(bundle.read_text())["versions"]
@@ -91,7 +185,7 @@ for call in (lambda: encoder.module.parameters(), lambda: msdc.load_encoder({str
     stock = folder / "stock"
     stock.mkdir()
     (stock / "config.json").write_text('{"model_type": "bert"}')
-    lines = base.script(source, folder).stdout.splitlines()
+    lines = base.script(source, folder).splitlines()
     assert lines[0] == "True" and len(lines) == 3
     assert all(line.endswith("needs PyTorch: pip install 'msdc[train]'") for line in lines[1:]), lines
 
@@ -129,7 +223,7 @@ for words in {[line.split() for line in lines]!r}:
             found.append([error.code, said.getvalue()])
 print(json.dumps(found))
 """
-    return json.loads(base.script(source, folder).stdout.splitlines()[-1])
+    return json.loads(base.script(source, folder).splitlines()[-1])
 
 
 def check_lines(base, folder, lines):
@@ -154,20 +248,19 @@ def test_verbs_name_the_extra_that_they_lack(base, folder):
 def test_a_bundle_with_both_programs_runs_the_one_it_can(base, folder):
     both = tiny.bundle("int8", ("executorch", "onnx"))
     source = f"import msdc; b = msdc.load_bundle({str(both)!r}); print(b.runtime, b.encode(['x']).shape[0])"
-    assert base.script(source, folder).stdout.split() == ["onnx", "1"]
+    assert base.script(source, folder).split() == ["onnx", "1"]
     (folder / "both").symlink_to(both)
     check_lines(base, folder, RUNTIME_LINES)
 
 
 def test_doctor_plans_and_corpora_need_no_extra(base, folder):
-    answer = json.loads(base.run("doctor", "--json", cwd=folder).stdout)
+    answer = json.loads(base.run("doctor", "--json", cwd=folder))
     assert answer["healthy"] is True
     remedies = {check["name"]: check["remedy"] for check in answer["checks"] if check["group"] == "extras"}
     assert remedies["torch"] == "pip install 'msdc[train]'"
     assert remedies["executorch"] == "pip install 'msdc[executorch]'"
-    (plan, planned), (corpus, read) = one_after_another(
-        base, folder, ["compress plan --shape minilm --json", "corpus notes.txt"]
-    )
+    lines = ["compress plan --shape minilm --json", "corpus notes.txt"]
+    (plan, planned), (corpus, read) = one_after_another(base, folder, lines)
     assert (plan, corpus) == (0, 0) and "bytes" in planned and "garage" in read
 
 
@@ -184,7 +277,7 @@ def _expanded(extra: str, listed: dict[str, list[str]]) -> set[str]:
 
 def test_the_table_of_extras_is_that_of_the_project():
     """msdc/extras.py against pyproject.toml; a package has one version rule, and no extra repeats the base install."""
-    facts = base_install.project()
+    facts = project()
     listed = facts["optional-dependencies"]
     for extra, names in EXTRAS.items():
         assert _expanded(extra, listed) == set(names), extra

@@ -4,13 +4,24 @@ Write the file again with `MSDC_WRITE_COMMAND_LINE=1 python -m pytest tests/msdc
 difference before committing it.
 """
 
+from __future__ import annotations
+
 import json
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import click
+import pytest
+import yaml
+from click.shell_completion import shell_complete
+from click.testing import CliRunner
+from programs import python
 
-from msdc.cli import msdc
+from msdc import progress
+from msdc.cli import VERBS, main, msdc
 
 FROZEN = Path(__file__).with_name("command_line.json")
 
@@ -26,23 +37,161 @@ def _parameter(parameter: click.Parameter) -> str:
     return " ".join(words + (["many"] if parameter.nargs != 1 else []))
 
 
-def _tree(command: click.Command, context: click.Context, path: str = "msdc") -> dict[str, list[str]]:
-    """Command path -> its parameters."""
-    found = {path: sorted(_parameter(parameter) for parameter in command.params)}
+def commands(command: click.Command = msdc, path: str = "msdc") -> dict[str, click.Command]:
+    """Every command by its path."""
+    found, context = {path: command}, click.Context(command)
     if isinstance(command, click.Group):
-        children = {name: command.get_command(context, name) for name in command.list_commands(context)}
-        for name, child in children.items():
-            assert child is not None
-            found |= _tree(child, context, f"{path} {name}")
+        for name in command.list_commands(context):
+            found |= commands(command.get_command(context, name), f"{path} {name}")
     return found
 
 
-def current() -> dict[str, list[str]]:
-    return _tree(msdc, click.Context(msdc))
-
-
 def test_the_options_are_the_frozen_ones():
-    text = json.dumps(current(), indent=1, ensure_ascii=False) + "\n"
+    options = {path: sorted(map(_parameter, command.params)) for path, command in commands().items()}
+    text = json.dumps(options, indent=1, ensure_ascii=False) + "\n"
     if os.environ.get("MSDC_WRITE_COMMAND_LINE"):
         FROZEN.write_text(text, encoding="utf-8")
     assert json.loads(text) == json.loads(FROZEN.read_text(encoding="utf-8")), "see the head of this file"
+
+
+# Neither works long nor remarks on anything.
+WITHOUT_REMARKS = {"msdc doctor", "msdc compress plan"}
+
+
+def run(*words: str, code: int = 0, text: str | None = None):
+    done = CliRunner().invoke(msdc, list(words), input=text)
+    assert done.exit_code == code, done.output + repr(done.exception)
+    return done
+
+
+def test_quiet_and_output_are_spelled_the_same():
+    writes = set()
+    for path, verb in commands().items():
+        if isinstance(verb, click.Group):
+            continue
+        spellings = [option for parameter in verb.params for option in parameter.opts]
+        assert ("-q" in spellings and "--quiet" in spellings) == (path not in WITHOUT_REMARKS), path
+        assert ("-o" in spellings) == ("--output" in spellings), path
+        if "-o" in spellings:
+            writes.add(path)
+            shown = verb.get_help(click.Context(verb, info_name=path))
+            assert "--output" in shown and "--out " not in shown, path
+    assert {path.removeprefix("msdc ") for path in writes} == {
+        "quickstart", "distill", "build-data", "compress student", "compress vocabulary", "compress code",
+        "compress quantize", "export", "bench", "evaluate", "report", "encode",
+    }  # fmt: skip
+
+
+def test_quiet_leaves_results_warnings_and_errors(tmp_path):
+    lines = tmp_path / "notes.txt"
+    lines.write_text("Das Haus ist rot.\nThe car is blue.\n", encoding="utf-8")
+    loud, quiet = run("encode", "hello", "--json"), run("encode", "hello", "--json", "-q")
+    assert loud.stderr and not quiet.stderr and loud.stdout == quiet.stdout
+    done = run("encode", "-q", "-i", str(lines), "-o", str(tmp_path / "out.npy"))
+    assert not done.output and (tmp_path / "out.npy").is_file()
+    index = ["--index", str(tmp_path / "index")]
+    assert "2 lines" in run("search", str(lines), "auto", *index).stderr
+    found = run("search", "--quiet", str(lines), "auto", *index)
+    assert not found.stderr and "The car is blue." in found.stdout
+    (tmp_path / "index" / "keys.u64").write_bytes(b"damaged")
+    assert "is damaged" in run("search", "-q", str(lines), "auto", *index).stderr
+    # It holds for one command.
+    assert run("encode", "hello", "--json").stderr == loud.stderr
+
+
+def test_quiet_silences_bars_and_lines(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    progress.be_quiet(True)
+    try:
+        assert not progress.in_terminal() and list(progress.track([1, 2], "label")) == [1, 2]
+        progress.say("a remark")
+        progress.warn("a warning")
+    finally:
+        progress.be_quiet(False)
+    assert capsys.readouterr().err == "a warning\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["exprot", "msdc-mini"], "did you mean 'export'"),
+        (["export", "msdc-mini", "--tagret", "linux"], "--target"),
+        (["compress", "vocabulray", "msdc-mini"], "vocabulary"),
+    ],
+)
+def test_typos_get_what_they_resemble(words, hint):
+    assert hint in run(*words, code=2).output
+
+
+def test_completion_of_verbs_and_options(monkeypatch, capsys):
+    for line, wanted in (("msdc enc", "encode"), ("msdc export --targ", "--target"), ("msdc compress qu", "quantize")):
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(line.count(" ")))
+        assert shell_complete(msdc, {}, "msdc", "_MSDC_COMPLETE", "bash_complete") == 0
+        assert wanted in capsys.readouterr().out.replace(",", "\n").split(), line
+
+
+@pytest.fixture
+def fails(capsys):
+    """What a command says on standard error; it ends with code 2 and without a traceback."""
+
+    def call(*words: object) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        shown = capsys.readouterr().err
+        assert ended.value.code == 2 and "Traceback" not in shown, shown
+        return shown
+
+    return call
+
+
+def one_error_line(shown: str) -> str:
+    (line,) = [line for line in shown.splitlines() if line.startswith("error:")]
+    return line
+
+
+def test_help_of_every_verb_imports_no_torch():
+    code = f"""
+import sys, msdc.cli
+for words in [[], *([verb] for verb in {list(VERBS)!r})]:
+    try:
+        msdc.cli.main([*words, "--help"])
+    except SystemExit as ended:
+        assert ended.code == 0, words
+    assert "torch" not in sys.modules, words
+"""
+    shown = python(code)
+    assert shown.count("Usage: msdc") == 1 + len(VERBS) and all(verb in shown for verb in VERBS)
+
+
+def test_a_process_ends_with_one_line_and_its_code(tmp_path):
+    command = [sys.executable, "-m", "msdc.cli", "encode", str(tmp_path), "x"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2 and "not a model folder" in one_error_line(done.stderr), done.stderr
+
+
+def test_names_and_files_that_are_no_model(fails, tiny_teacher, tmp_path):
+    assert "no such model folder" in one_error_line(fails("encode", tmp_path / "none", "x"))
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_teacher, folder)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-64])
+    assert "damaged or not a safetensors file" in one_error_line(fails("encode", folder, "x"))
+
+
+def test_usage_errors(fails):
+    assert "RECIPE" in fails("distill") and "nonsense" in fails("nonsense")
+
+
+def test_empty_and_one_column_corpora_and_unknown_keys(fails, tmp_path, tiny_tree):
+    corpus, recipe = tmp_path / "set.en-de.tsv", tmp_path / "r.yaml"
+    tree = tiny_tree | {"corpora": [{"path": str(corpus)}]}
+    for text, more, said in (
+        ("", {}, "no usable sentence"),
+        ("one column\nand no more\n", {}, "line 1: 1 columns, expected 2"),
+        ("", {"colour": "red"}, "unknown key 'colour'"),
+    ):
+        corpus.write_text(text)
+        recipe.write_text(yaml.safe_dump(tree | more))
+        assert said in one_error_line(fails("distill", recipe, "-o", tmp_path / "run"))
+        assert not (tmp_path / "run").exists()  # checked before any work

@@ -8,6 +8,7 @@ import venv
 import zipfile
 from pathlib import Path
 
+import programs
 import pytest
 import tiny_models as tiny
 from places import ROOT
@@ -31,8 +32,7 @@ def wheel(tmp_path_factory) -> Path:
             target.symlink_to(os.readlink(ROOT / name))
         else:
             target.write_bytes((ROOT / name).read_bytes())
-    command = [sys.executable, "-m", "pip", "wheel", str(source), "--no-deps", "--no-build-isolation", "-q", "-w", out]
-    subprocess.run(command, check=True, capture_output=True)
+    programs.run(sys.executable, "-m", "pip", "wheel", source, "--no-deps", "--no-build-isolation", "-q", "-w", out)
     (made,) = out.glob("*.whl")
     return made
 
@@ -43,11 +43,8 @@ def python(wheel, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=False)
     python = folder / "bin" / "python"
-    own = subprocess.run(
-        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], capture_output=True, text=True
-    ).stdout.strip()
-    command = [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", "-q", wheel]
-    subprocess.run(command, check=True, capture_output=True)
+    own = programs.run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    programs.run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", "-q", wheel)
     # A folder named in a .pth file has no .pth files of its own read.
     behind = dict.fromkeys([sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
     Path(own, "behind.pth").write_text("\n".join(behind) + "\n")
@@ -66,9 +63,7 @@ def desk(tmp_path) -> Path:
 
 def run(python: Path, desk: Path, *arguments: str) -> str:
     clean = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
-    done = subprocess.run([python, *arguments], cwd=desk, env=clean, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return programs.run(python, *arguments, cwd=desk, env=clean)
 
 
 def test_the_wheel_installs_one_name_with_every_tracked_file(wheel):

@@ -1,11 +1,10 @@
 """What msdc knows about this machine, and about machines that it is not."""
 
 import os
-import subprocess
-import sys
 
 import psutil
 import pytest
+from programs import python
 
 from msdc import machine
 from msdc.errors import InputError
@@ -37,8 +36,7 @@ def test_cores_are_those_of_this_process():
     assert machine.usable_cores() == os.sched_getaffinity(0)
     one = min(machine.usable_cores())
     code = f"from msdc import machine; machine.pin([{one}]); print(sorted(machine.usable_cores()))"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out.strip() == f"[{one}]"
+    assert python(code).strip() == f"[{one}]"
 
 
 def test_a_system_that_pins_nothing(monkeypatch):

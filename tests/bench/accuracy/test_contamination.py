@@ -47,13 +47,7 @@ def test_exact_after_case_and_punctuation(tmp_path, name):
 
 
 def test_near_duplicates(tmp_path):
-    file = corpus(
-        tmp_path,
-        [
-            "The committee will meet again on the last Thursday in November.\ta",
-            "A man is walking a small dog along the river.\tb",
-        ],
-    )
+    file = corpus(tmp_path, [NOVEMBER.format("in") + "\ta", "A man is walking a small dog along the river.\tb"])
     found = check(TESTS, [file]).by_set
     assert (found["two"]["exact"], found["two"]["near"]) == (0, 1)
     assert (found["one"]["exact"], found["one"]["near"]) == (0, 0)
@@ -119,11 +113,8 @@ def test_folders_and_bad_corpora(tmp_path):
 
 
 def test_the_corpora_of_a_recipe_as_it_reads_them(tmp_path):
-    corpus(
-        tmp_path,
-        ["zwei hunde spielen im schnee\teins", "EL NIÑO COME UNA MANZANA\tzwei", "x\t" + "y" * 300],
-        "c.en-de.tsv",
-    )
+    rows = ["zwei hunde spielen im schnee\teins", "EL NIÑO COME UNA MANZANA\tzwei", "x\t" + "y" * 300]
+    corpus(tmp_path, rows, "c.en-de.tsv")
     corpus(tmp_path, ["the committee\tzwei hunde spielen im schnee"], "c.en-fr.tsv")
     recipe = tmp_path / "r.yaml"
     recipe.write_text(

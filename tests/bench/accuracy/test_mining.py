@@ -23,30 +23,18 @@ def clustered(rows: int, width: int, seed: int, noise: float = 0.35) -> tuple[np
 
 def brute_force_miner(x, y, k, kind):
     """Margin mining as the formula says it, one pair at a time."""
-    similarity = [[float(np.dot(a.astype(np.float64), b.astype(np.float64))) for b in y] for a in x]
-    near_x = [sorted(range(len(y)), key=lambda j, i=i: -similarity[i][j])[:k] for i in range(len(x))]
-    near_y = [sorted(range(len(x)), key=lambda i, j=j: -similarity[i][j])[:k] for j in range(len(y))]
-    mean_x = [sum(similarity[i][j] for j in near_x[i]) / k for i in range(len(x))]
-    mean_y = [sum(similarity[i][j] for i in near_y[j]) / k for j in range(len(y))]
-
-    def score(i, j):
-        a, b = similarity[i][j], (mean_x[i] + mean_y[j]) / 2
-        return {"ratio": a / b, "distance": a - b, "absolute": a}[kind]
-
-    found = []
-    for i in range(len(x)):
-        j = max(near_x[i], key=lambda j, i=i: score(i, j))
-        found.append((score(i, j), i, j))
-    for j in range(len(y)):
-        i = max(near_y[j], key=lambda i, j=j: score(i, j))
-        found.append((score(i, j), i, j))
-    found.sort(key=lambda item: -item[0])
+    similarity = x.astype(np.float64) @ y.astype(np.float64).T
+    near_x, near_y = np.argsort(-similarity, 1)[:, :k], np.argsort(-similarity.T, 1)[:, :k]
+    mean = (np.sort(similarity, 1)[:, -k:].mean(1)[:, None] + np.sort(similarity, 0)[-k:].mean(0)) / 2
+    score = {"ratio": similarity / mean, "distance": similarity - mean, "absolute": similarity}[kind]
+    found = [(i, max(near_x[i], key=lambda j, i=i: score[i, j])) for i in range(len(x))]
+    found += [(max(near_y[j], key=lambda i, j=j: score[i, j]), j) for j in range(len(y))]
     used_x, used_y, out = set(), set(), []
-    for value, i, j in found:
+    for i, j in sorted(found, key=lambda pair: -score[pair]):
         if i not in used_x and j not in used_y:
             used_x.add(i)
             used_y.add(j)
-            out.append((i, j, value))
+            out.append((i, j, score[i, j]))
     return out
 
 
@@ -109,8 +97,8 @@ def write_bucc(folder, rows=40, seed=0, width=16, noise=0.25):
         lines = {"de": [], "en": [], "gold": []}
         order = generator.permutation(rows)
         for row in range(rows):
-            vectors[f"{split} quelle {row}"], lines_row = x[row], f"de-{row}\t{split} quelle {row}"
-            lines["de"].append(lines_row)
+            vectors[f"{split} quelle {row}"] = x[row]
+            lines["de"].append(f"de-{row}\t{split} quelle {row}")
         for place, row in enumerate(order):
             vector = y[row] if row < rows // 2 else generator.standard_normal(width)
             vectors[f"{split} target {row}"] = vector
@@ -188,12 +176,11 @@ def test_retrieval_equals_brute_force_and_breaks_ties_fairly(tmp_path):
     (tmp_path / "q.en-de.pool.txt").write_text("".join(f"other {i}\n" for i in range(50)), encoding="utf-8")
     result = evaluate(Table(vectors), task="retrieval", path=tmp_path / "q.en-de.tsv")
     pool = unit_rows(np.concatenate([y, noise]).astype(np.float32)).astype(np.float64)
-    ranks = [
-        1 + int((pool @ x[i].astype(np.float64) > pool[i] @ x[i].astype(np.float64) + 1e-9).sum()) for i in range(30)
-    ]
+    scores = x.astype(np.float64) @ pool.T
+    ranks = 1 + (scores > scores.diagonal()[:, None] + 1e-9).sum(1)
     assert result["candidates"] == 80 and result["queries"] == 30
-    assert result["p_at_1"] == pytest.approx(100 * np.mean([r == 1 for r in ranks]), abs=1e-6)
-    assert result["mrr"] == pytest.approx(100 * np.mean([1 / r for r in ranks]), abs=1e-6)
+    assert result["p_at_1"] == pytest.approx(100 * np.mean(ranks == 1), abs=1e-6)
+    assert result["mrr"] == pytest.approx(100 * np.mean(1 / ranks), abs=1e-6)
     same = evaluate(Constant(), task="retrieval", path=tmp_path / "q.en-de.tsv")
     assert same["p_at_1"] == pytest.approx(100 / 80) and same["tied"] == 30
     assert same["mrr"] == pytest.approx(100 * np.mean(1 / np.arange(1, 81)))

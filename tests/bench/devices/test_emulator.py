@@ -1,4 +1,4 @@
-"""The emulated phone: parity on every processor, counts that repeat, a gate on them, goals of memory."""
+"""The emulated phone: parity on every processor, a gate on counts that repeat, memory; what devices say of heat."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ import tempfile
 import time
 from pathlib import Path
 
+import programs
 import psutil
 import pytest
 
 from msdc.bench.devices import open_devices
-from msdc.bench.devices.adb import AdbDevice
+from msdc.bench.devices.adb import SCRIPT, AdbDevice, parse_state
 from msdc.bench.devices.base import run_devices
 from msdc.bench.devices.emulator import CPUS, NOTE, EmulatorDevice, EmulatorMachine, counted, free_port
 from msdc.bench.devices.emulator_image import INITRD_INIT, write_cpio
 from msdc.bench.measure import BenchSettings, parity_failures
+from msdc.bench.system_programs import last_words
 from msdc.errors import InputError, MsdcError
 
 BASELINE = Path(__file__).with_name("tiny_instructions.json")
@@ -150,3 +152,48 @@ def test_cpio_is_what_the_cpio_program_reads(tmp_path):
     assert (tmp_path / "folder/init").read_text() == INITRD_INIT
     assert (tmp_path / "folder/init").stat().st_mode & 0o777 == 0o755
     assert (tmp_path / "odd").read_bytes() == b"x"
+
+
+PHONE = """
+/sys/class/thermal/thermal_zone0/type=cpu-0-0
+/sys/class/thermal/thermal_zone0/temp=38400
+/sys/class/thermal/thermal_zone1/type=battery
+/sys/class/thermal/thermal_zone1/temp=31
+/sys/class/thermal/thermal_zone2/type=cpu-0-0
+/sys/class/thermal/thermal_zone2/temp=39000
+/sys/class/thermal/thermal_zone3/type=broken
+/sys/class/thermal/thermal_zone3/temp=
+/sys/devices/system/cpu/cpu10/cpufreq/scaling_cur_freq=2400000
+/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq=1800000
+dumpsys.status=4
+dumpsys.level=83
+dumpsys.temperature=312
+dumpsys.AC powered=true
+/proc/loadavg=1.50 1.20 1.00 2/345 6789
+"""
+
+
+def test_a_phone_that_tells_all():
+    state = parse_state(PHONE)
+    assert state.thermal_c == {"cpu-0-0": 38.4, "battery": 31.0, "cpu-0-0 thermal_zone2": 39.0}
+    assert state.cpu_mhz == (1800.0, 2400.0)
+    assert (state.battery_percent, state.battery_c, state.charging, state.load_1min) == (83.0, 31.2, False, 1.5)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "no facts here\n", "/proc/loadavg=\n", "dumpsys.level=full\n", "dumpsys.status=9\n"],
+)
+def test_devices_that_tell_less(text):
+    assert parse_state(text).model_dump(exclude_defaults=True) == {}
+
+
+def test_script_runs_in_a_plain_shell():
+    shown = programs.run("sh", "-c", SCRIPT)
+    assert parse_state(shown).load_1min is not None and "/proc/loadavg=" in shown
+
+
+def test_last_words_prefer_the_error():
+    assert last_words(b"a\nerror: it broke\nmake: *** stop\n") == "error: it broke"
+    assert last_words("one\ntwo\n\n") == "two"
+    assert last_words("") == ""

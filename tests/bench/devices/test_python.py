@@ -1,4 +1,4 @@
-"""The python device on a real, tiny bundle: every figure is there, and the checks bite."""
+"""The python device on a real, tiny bundle: every figure is there, memory as the kernel counts it, checks that bite."""
 
 import json
 import os
@@ -6,13 +6,16 @@ import shutil
 
 import numpy as np
 import pytest
+from programs import python
 
+from msdc.bench.accuracy import evaluate
 from msdc.bench.devices import DEVICES, open_devices
 from msdc.bench.devices.base import run_devices
 from msdc.bench.devices.host import PythonDevice, host_info, short_cpu
-from msdc.bench.devices.python_worker import row_of_length, sample_ms
+from msdc.bench.devices.python_worker import read_memory, row_of_length, sample_ms
 from msdc.bench.measure import BenchSettings, compare_golden, parity_failures
 from msdc.errors import InputError, MsdcError
+from msdc.export.bundle import load_bundle
 
 QUICK = {"lengths": (4, 16), "runs": 12, "warmup": 2}
 
@@ -50,14 +53,8 @@ def test_parity_with_the_golden_vectors(runs):
 
 def test_accuracy_is_the_artifacts_own(runs, tiny_bundle):
     """Equal to scoring the loaded bundle directly, for each runtime."""
-    from accuracy_models import QUICKSTART
-
-    from msdc.bench.accuracy import evaluate
-    from msdc.export.bundle import load_bundle
-
     for run in runs:
-        bundle = load_bundle(tiny_bundle, runtime=run.artifact.runtime)
-        direct = evaluate(bundle, task="sts", path=QUICKSTART / "graded_pairs.tsv", resamples=0)
+        direct = evaluate(load_bundle(tiny_bundle, runtime=run.artifact.runtime), "graded-pairs", resamples=0)
         assert run.accuracy[0].spearman == pytest.approx(direct["spearman"], abs=1e-6)
         assert run.accuracy[0].pairs == direct["pairs"]
 
@@ -148,8 +145,6 @@ def test_no_collection_cools_the_first_timed_sample(monkeypatch):
 
 
 def test_sustained_load_and_the_float_models_scores(tiny_bundle, tiny_student):
-    from msdc.bench import evaluate
-
     settings = BenchSettings(lengths=(4, 16), runs=12, warmup=2, runtimes=("onnx",), sustain_s=0.05)
     (run,), failures = run_devices([PythonDevice()], tiny_bundle, settings)
     assert not failures and run.sustained.length == 16 and run.sustained.ratio == 1
@@ -160,3 +155,44 @@ def test_sustained_load_and_the_float_models_scores(tiny_bundle, tiny_student):
     assert kept.spearman == pytest.approx(float_model["spearman"], abs=1e-6)
     prompted = BenchSettings(lengths=(4,), runs=2, runtimes=("onnx",), prompt="query: ")
     assert run_devices([PythonDevice()], tiny_bundle, prompted)[0][0].float_accuracy == ()
+
+
+STATUS = "Name:\tmsdc\nVmHWM:\t  204800 kB\nVmRSS:\t  102400 kB\nThreads:\t4\n"
+ROLLUP = "55d0-7ffe ---p 00000000 00:00 0  [rollup]\nRss:  102400 kB\nPss:  81920 kB\nAnonymous:  61440 kB\n"
+
+
+def test_fields_and_units(tmp_path):
+    (tmp_path / "status").write_text(STATUS)
+    (tmp_path / "smaps_rollup").write_text(ROLLUP)
+    found = {"vmhwm_mib": 200.0, "pss_mib": 80.0, "anon_mib": 60.0, "file_mib": 40.0}
+    assert read_memory(tmp_path).model_dump() == found
+    (tmp_path / "smaps_rollup").write_text("Rss: 5 kB\n")
+    with pytest.raises(MsdcError, match="memory cannot be measured"):
+        read_memory(tmp_path)
+
+
+@pytest.mark.parametrize("by_psutil", [False, True])
+def test_a_touched_array_is_anonymous_memory(tmp_path, by_psutil):
+    """In a process of its own: what earlier tests have freed must not move the figures."""
+    code = (
+        "import sys, json, numpy as np; from pathlib import Path; from msdc.bench.devices.python_worker import *\n"
+        "place = [Path(word) for word in sys.argv[1:]]; before = read_memory(*place)\n"
+        "block = np.ones(64 * 2**20 // 8); after = read_memory(*place)\n"
+        "print(json.dumps([before.model_dump(), after.model_dump()]))"
+    )
+    before, after = json.loads(python(code, *[tmp_path] * by_psutil))
+    assert after["anon_mib"] - before["anon_mib"] == pytest.approx(64, abs=4)
+    assert by_psutil or abs(after["file_mib"] - before["file_mib"]) < 4
+    assert (after["pss_mib"] is None) == by_psutil and after["vmhwm_mib"] >= after["anon_mib"]
+
+
+def test_the_peak_starts_again():
+    code = (
+        "import numpy as np; from msdc.bench.devices.python_worker import *\n"
+        "np.ones(64 * 2**20 // 8).sum(); before = read_memory(); done = reset_peak(); after = read_memory()\n"
+        "print(int(done), before.vmhwm_mib - after.vmhwm_mib)"
+    )
+    out = python(code).split()
+    if out[0] == "0":
+        pytest.skip("this kernel lets no process reset its peak")
+    assert float(out[1]) > 50

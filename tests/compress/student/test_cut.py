@@ -1,4 +1,4 @@
-"""`compress student`: what is kept is the source's own, a full-width bottleneck loses nothing, stock readers agree."""
+"""`compress student`: what is kept is the source's own, a full-width bottleneck loses nothing, settings stay."""
 
 import json
 
@@ -6,16 +6,19 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from folder_kinds import PROMPTS, write_folder
 from stock_models import TEXTS, write_stock
 
 import msdc
+from msdc.compress import cut_student, quantize, trim
 from msdc.compress.cli import command
-from msdc.compress.student.cut import cut_student, shrink
+from msdc.compress.student.cut import shrink
 from msdc.compress.student.io import load_student
 from msdc.compress.texts import corpus_frequency, own_frequency, quickstart_texts
 from msdc.compress.vocabulary.train import train_vocabulary
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
+from msdc.scores import cosine_rows
 from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, write_fast_copy
 
 
@@ -24,9 +27,9 @@ def run(model, out, **options):
     return report, msdc.load_encoder(out)
 
 
-def test_layers_become_the_unit(bert_folder, tmp_path):
-    report, encoder = run(bert_folder, tmp_path / "s", layers=(2, 0), repeats=2)
-    large, small = load_student(bert_folder), encoder.module
+def test_layers_become_the_unit(tiny_teacher, tmp_path):
+    report, encoder = run(tiny_teacher, tmp_path / "s", layers=(2, 0), repeats=2)
+    large, small = load_student(tiny_teacher), encoder.module
     assert report.layers == [2, 0] and (small.config.unit, small.config.repeats) == (2, 2)
     for index, source in enumerate([2, 0]):
         theirs = large.layers[source].state_dict()
@@ -51,9 +54,9 @@ def test_a_bottleneck_of_full_width_changes_nothing(tmp_path, place, family):
 
 
 @pytest.mark.parametrize("place", ["word", "embedding"])
-def test_a_narrow_bottleneck_is_better_than_a_random_one(bert_folder, place):
-    encoder = msdc.load_encoder(bert_folder)
-    large = load_student(bert_folder)
+def test_a_narrow_bottleneck_is_better_than_a_random_one(tiny_teacher, place):
+    encoder = msdc.load_encoder(tiny_teacher)
+    large = load_student(tiny_teacher)
     texts = quickstart_texts(["en"], limit=60)
     frequency = corpus_frequency(encoder.tokenizer, texts, 120, 24)
     oracle = encoder.encode(texts)
@@ -79,8 +82,8 @@ def test_an_albert_keeps_its_bottleneck_and_cannot_get_another(tmp_path):
         run(folder, tmp_path / "t", bottleneck=8)
 
 
-def test_a_student_is_cut_again(bert_folder, tmp_path):
-    run(bert_folder, tmp_path / "a", bottleneck=16)
+def test_a_student_is_cut_again(tiny_teacher, tmp_path):
+    run(tiny_teacher, tmp_path / "a", bottleneck=16)
     report, _ = run(tmp_path / "a", tmp_path / "b", bottleneck=8, unit=1, max_length=12)
     config = report.sizes.config
     assert (config.bottleneck, config.unit, config.repeats, config.positions) == (8, 1, 3, 12)
@@ -112,15 +115,70 @@ def test_frequencies_of_a_unigram_vocabulary_are_its_own(tmp_path):
         ({"max_length": 99}, "exceeds the 24 positions"),
     ],
 )
-def test_what_does_not_fit_is_refused(bert_folder, tmp_path, options, said):
+def test_what_does_not_fit_is_refused(tiny_teacher, tmp_path, options, said):
     with pytest.raises(InputError, match=said):
-        cut_student(str(bert_folder), output=tmp_path / "s", **options)
+        cut_student(str(tiny_teacher), output=tmp_path / "s", **options)
     assert not (tmp_path / "s").exists()
 
 
-def test_command(bert_folder, tmp_path):
-    arguments = ["student", str(bert_folder), "-o", str(tmp_path / "s"), "--layers", "0,2", "--repeats", "1"]
+def test_command(tiny_teacher, tmp_path):
+    arguments = ["student", str(tiny_teacher), "-o", str(tmp_path / "s"), "--layers", "0,2", "--repeats", "1"]
     result = CliRunner().invoke(command, [*arguments, "--bottleneck", "8", "--json"], catch_exceptions=False)
     assert json.loads(result.stdout)["sizes"]["config"]["bottleneck"] == 8
     assert isinstance(CliRunner().invoke(command, arguments).exception, InputError)
     assert CliRunner().invoke(command, [*arguments[:4], "--layers", "a,b"]).exit_code == 2
+
+
+SAMPLE = [*TEXTS, "The BIG Dog"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A BERT with a default prompt, vectors cut to 20 of 32 numbers."""
+    made = write_folder(tmp_path_factory.mktemp("prompted"), "default prompt")
+    path = made / "config_sentence_transformers.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "truncate_dim": 20}))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("work", "closest"),
+    [
+        ([(cut_student, {"bottleneck": 32})], 0.9999),
+        ([(cut_student, {"materialise": True})], 0.9999),
+        ([(trim, {"size": 60})], 0.9),
+        ([(quantize, {}), (trim, {"size": 60})], 0.9),
+    ],
+)
+def test_compressed_folders_encode_with_the_prompts(folder, tmp_path, work, closest):
+    before, out = msdc.load_encoder(folder), folder
+    for number, (verb, options) in enumerate(work):
+        source, out = out, tmp_path / str(number)
+        verb(str(source), output=out, **options)
+    after = msdc.load_encoder(out)
+    assert after.defaults == before.defaults and {**PROMPTS, **before.defaults.prompts} == before.defaults.prompts
+    # Words that trimming dropped are tokenized differently; what is left of the vocabulary is not.
+    rows = before.tokenize(["the dog: " + text for text in SAMPLE]), after.tokenize(["the dog: " + t for t in SAMPLE])
+    same = [text for text, old, new in zip(SAMPLE, *rows, strict=True) if len(old) == len(new)]
+    assert len(same) > 2
+    for settings in ({}, {"prompt_name": "passage"}, {"prompt": ""}, {"truncate_dim": 9}):
+        old_ND, new_ND = before.encode(same, **settings), after.encode(same, **settings)
+        assert old_ND.shape == new_ND.shape
+        assert cosine_rows(old_ND, new_ND).mean() > closest, settings
+    assert np.abs(after.encode(SAMPLE) - after.encode(SAMPLE, prompt="")).max() > 1e-3
+
+
+def test_a_materialised_folder_has_its_prompts_in_sentence_transformers(folder, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    cut_student(str(folder), output=tmp_path / "out", materialise=True)
+    ours, theirs = msdc.load_encoder(tmp_path / "out"), SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    assert np.abs(ours.encode(SAMPLE) - theirs.encode(SAMPLE)).max() < 1e-5
+
+
+def test_trimming_keeps_the_lower_casing_that_only_the_settings_state(tmp_path):
+    folder = write_folder(tmp_path / "cased", "do_lower_case")
+    trim(str(folder), output=tmp_path / "out", size=60)
+    after = msdc.load_encoder(tmp_path / "out")
+    assert np.abs(after.encode(["The BIG Dog"]) - after.encode(["the big dog"])).max() == 0.0
+    assert after.tokenize(["The BIG Dog"]) == after.tokenize(["the big dog"])

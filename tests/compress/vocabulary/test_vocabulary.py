@@ -136,14 +136,14 @@ def test_xlmr_with_a_step_outside_its_model_keeps_its_tokenizer_json(xlmr, tmp_p
     assert after.tokenizer.encode(["HAUS"], 9) == after.tokenizer.encode(["haus"], 9)
 
 
-def test_word_pieces(bert_folder, tmp_path):
+def test_word_pieces(tiny_teacher, tmp_path):
     from sentence_transformers import SentenceTransformer
 
     text = tmp_path / "texts.txt"
     text.write_text("\n".join(TEXTS[:4]))
-    report, after = trimmed(bert_folder, tmp_path / "out", corpus=(text,))
+    report, after = trimmed(tiny_teacher, tmp_path / "out", corpus=(text,))
     assert report.proofs[1].changed_share == 0.0
-    oracle = SentenceTransformer(str(bert_folder), device="cpu").encode(TEXTS[:4])
+    oracle = SentenceTransformer(str(tiny_teacher), device="cpu").encode(TEXTS[:4])
     stock = SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(TEXTS[:4])
     assert np.abs(stock - oracle).max() < 1e-6 and np.abs(after.encode(TEXTS[:4]) - oracle).max() < 1e-5
     raw = json.loads((tmp_path / "out/tokenizer.json").read_text())

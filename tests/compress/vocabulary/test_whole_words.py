@@ -1,7 +1,5 @@
 """Vocabularies of whole words and word parts; SentencePiece's own normalizer is the oracle."""
 
-from __future__ import annotations
-
 import pytest
 import sentencepiece
 

@@ -1,7 +1,5 @@
 """Test sentences stay out of the training text: equal or near, on either side, in every way that text is read."""
 
-from __future__ import annotations
-
 import gzip
 import threading
 

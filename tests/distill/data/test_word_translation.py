@@ -1,7 +1,5 @@
 """English-only text through the dictionary of the parallel text."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The memory bank against a deque, its state, and the registry of objectives."""
 
-from __future__ import annotations
-
 import collections
 import inspect
 from pathlib import Path
@@ -14,8 +12,6 @@ from hypothesis import strategies as st
 from msdc.distill import objectives
 from msdc.distill.objectives import MemoryBank
 from msdc.errors import InputError
-
-torch.set_num_threads(1)
 
 
 @settings(max_examples=100, deadline=None)

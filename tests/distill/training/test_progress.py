@@ -1,14 +1,26 @@
-"""Progress of a stage on standard error: lines without a terminal, a bar in one, rows while the buffer fills."""
-
-from __future__ import annotations
+"""Watching a run: lines and bars on standard error, metrics.jsonl, trackers, curves, snapshots, more steps later."""
 
 import io
 import json
 import re
+import shutil
 import sys
 
+import pytest
+import torch
+from click.testing import CliRunner
+from refusals import one_line
+from safetensors.torch import load_file
+from weights import same_weights
+
+import msdc
+from msdc.bench.report.cli import command as report
 from msdc.distill import distill
-from msdc.distill.training.progress import StageProgress, _duration
+from msdc.distill.catalog import parse_recipe
+from msdc.distill.run_folder import Metrics
+from msdc.distill.training.progress import TRACKERS, StageProgress, Trackers, _duration, flat_numbers
+from msdc.distill.training.trainer import Trainer
+from msdc.errors import InputError, MsdcError
 
 
 class Clock:
@@ -80,6 +92,184 @@ def test_a_run_tells_loss_and_speed(monkeypatch, capsys, tiny_tree, tmp_path):
         r"[\d,]+ sentences/s, \d+ s left",
         told,
     )
-    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert sum("loss" in row for row in rows) == 9
-    assert all(0 < row["learning_rate"] <= 1e-3 for row in rows if "loss" in row)
+    steps = [row for row in Metrics(tmp_path / "run" / "metrics.jsonl").rows() if "loss" in row]
+    assert len(steps) == 9 and all(0 < row["learning_rate"] <= 1e-3 for row in steps)
+
+
+def rows(*steps, stage="one"):
+    return [{"stage": stage, "step": step, "loss": 1.0} for step in steps]
+
+
+@pytest.fixture
+def metrics(tmp_path):
+    made = Metrics(tmp_path / "metrics.jsonl")
+    for row in rows(1, 2, 3):
+        made.append(row)
+    return made
+
+
+@pytest.mark.parametrize("torn", [b'{"stage": "one", "st', b"{", b'{"stage": "\xc3'])
+def test_torn_last_line(metrics, torn):
+    with open(metrics.path, "ab") as handle:
+        handle.write(torn)
+    assert metrics.rows() == rows(1, 2, 3)
+    metrics.mend()
+    metrics.append(rows(4)[0])
+    assert metrics.rows() == rows(1, 2, 3, 4)
+
+
+def test_rewind_forgets_what_a_stage_says_again(metrics):
+    metrics.append({"stage": "one", "done": {"step": 3.0}})
+    metrics.append(rows(1, stage="two")[0])
+    metrics.rewind("one", 2)
+    assert metrics.rows() == [*rows(1, 2), *rows(1, stage="two")]
+    metrics.rewind("one", -1)
+    assert metrics.rows() == rows(1, stage="two")
+
+
+@pytest.mark.parametrize("line", ["no json", "[1]", "{" * 100_000, '"\\udcff'])
+def test_damaged_line_is_named(metrics, line):
+    with open(metrics.path, "a") as handle:
+        handle.write(line + "\n")
+    metrics.append(rows(5)[0])
+    assert "metrics.jsonl, line 4" in one_line(metrics.rows)
+
+
+class Stop(Exception):
+    """Ends a run like a kill would."""
+
+
+def short(tree, steps=9, **changes):
+    """The last stage of the tiny recipe, on the untrained student."""
+    stage = tree["stages"][3] | {"steps": steps, "schedule": "constant", "warmup_steps": 1} | changes
+    return parse_recipe({**tree, "stages": [stage]}, "tiny")
+
+
+@pytest.fixture
+def stopped(tiny_tree, tmp_path, monkeypatch):
+    """A run that was stopped in its second half, after a validation, and its recipe."""
+    recipe = short(tiny_tree)
+    original = Trainer._step
+
+    def step(self, batch):
+        if self.position.step == 6:
+            raise Stop
+        return original(self, batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_step", step)
+        with pytest.raises(Stop):
+            distill(recipe, tmp_path / "run")
+    return recipe, tmp_path / "run"
+
+
+def test_curves_and_best_weights_of_a_run_that_goes_on(stopped):
+    recipe, folder = stopped
+    for _ in range(2):  # drawn again as it goes on, without --force
+        done = CliRunner().invoke(report, [str(folder)])
+        assert done.exit_code == 0 and done.stdout.strip() == str(folder / "report.html")
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "Training loss of stage four" in page and "The run is not finished" in page
+    encoder = msdc.load_encoder(folder)
+    best = load_file(folder / "stages" / "0-four" / "checkpoints" / "best.safetensors")
+    state = encoder.module.state_dict()
+    assert all(torch.equal(state[name], value) for name, value in best.items())
+    assert encoder.encode(["hello"]).shape == (1, encoder.width)
+    (snapshot,) = (folder / "snapshot").iterdir()
+    stamp = (snapshot / "model.safetensors").stat().st_mtime_ns
+    msdc.load_encoder(folder)
+    assert (snapshot / "model.safetensors").stat().st_mtime_ns == stamp
+    finished = distill(recipe, folder, True)
+    assert msdc.load_encoder(folder).folder == finished.student
+
+
+def test_a_run_without_a_validation_has_no_weights(tiny_tree, tmp_path, monkeypatch):
+    def step(self, batch):
+        raise Stop
+
+    monkeypatch.setattr(Trainer, "_step", step)
+    with pytest.raises(Stop):
+        distill(short(tiny_tree), tmp_path / "run")
+    (tmp_path / "run" / "metrics.jsonl").touch()
+    with pytest.raises(InputError, match="no stage of this run has been validated yet"):
+        msdc.load_encoder(tmp_path / "run")
+
+
+def test_a_stopped_run_goes_on_to_more_steps_and_a_finished_one_if_it_kept_its_state(stopped, tiny_tree, tmp_path):
+    """With a constant rate the longer run is the one that had so many steps from the start."""
+    kept, dropped, longer = tmp_path / "kept", tmp_path / "dropped", short(tiny_tree, 12)
+    distill(short(tiny_tree), kept, extendable=True)
+    shutil.copytree(kept, dropped)
+    (dropped / "stages" / "0-four" / "checkpoints" / "end-00000009.json").unlink()
+    with pytest.raises(InputError, match=r"stage four is finished and its optimizer state was dropped.*--extendable"):
+        distill(longer, dropped, True)
+    assert (dropped / "student").is_dir()
+    with pytest.raises(InputError, match=r"stages.four.steps: 9 then, 5 now"):
+        distill(short(tiny_tree, 5), kept, True)
+    distill(longer, kept, True)
+    assert "steps: 12" in (kept / "recipe.yaml").read_text()
+    whole = distill(longer, tmp_path / "whole").student
+    assert same_weights(whole, kept / "student")
+    assert same_weights(whole, distill(longer, stopped[1], True).student)
+    assert max(row.get("step", 0) for row in Metrics(kept / "metrics.jsonl").rows()) == 12
+    # The same command again changes nothing.
+    assert distill(longer, kept, True).stages == json.loads((kept / "result.json").read_text())["stages"]
+
+
+def test_rows_become_flat_numbers_at_steps_that_go_on(tmp_path, monkeypatch):
+    logged = []
+
+    def memory(folder, name, settings, ident):
+        return lambda numbers, step: logged.append((ident, step, numbers)), lambda: logged.append("closed")
+
+    monkeypatch.setitem(TRACKERS, "memory", memory)
+    trackers = Trackers(["memory"], tmp_path, "run", {})
+    trackers.log({"stage": "one", "step": 3, "loss": 0.5, "shares": {"mse": 1.0}, "text": "x", "bad": float("nan")})
+    trackers.log({"stage": "one", "done": {"seconds": 2}})
+    trackers.log({"stage": "two", "step": 1, "loss": 0.25})
+    trackers.close()
+    again = Trackers(["memory"], tmp_path, "run", {})
+    again.skip(3)
+    again.log({"stage": "two", "step": 2, "loss": 0.2})
+    ident = logged[0][0]
+    assert logged == [
+        (ident, 3, {"one/loss": 0.5, "one/shares/mse": 1.0}),
+        (ident, 3, {"one/done/seconds": 2.0}),
+        (ident, 4, {"two/loss": 0.25}),
+        "closed",
+        (ident, 5, {"two/loss": 0.2}),
+    ]
+    assert flat_numbers({"a": True, "b": 2}) == {"b": 2.0}
+
+
+def test_tensorboard_has_the_rows_of_the_metrics(tiny_tree, tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    folder = tmp_path / "run"
+    distill(short(tiny_tree), folder, trackers=["tensorboard"])
+    events = EventAccumulator(str(folder / "tensorboard"))
+    events.Reload()
+    rows = Metrics(folder / "metrics.jsonl").rows()
+    for name in ("loss", "learning_rate", "multilingual_mse"):
+        shown = [(event.step, event.value) for event in events.Scalars(f"four/{name}")]
+        assert shown == [(row["step"], pytest.approx(row[name], rel=1e-6)) for row in rows if name in row]
+    assert events.Scalars("four/evaluation/heldout_accuracy")
+
+
+def test_a_tracker_that_cannot_open_a_run_is_one_line(tmp_path, monkeypatch):
+    def refuse(*facts):
+        raise OSError("no login\nfor this place")
+
+    closed = []
+    monkeypatch.setitem(TRACKERS, "first", lambda *facts: (None, lambda: closed.append(True)))
+    monkeypatch.setitem(TRACKERS, "refusing", refuse)
+    with pytest.raises(MsdcError, match=r"^--log refusing: no login for this place$"):
+        Trackers(["first", "refusing"], tmp_path, "run", {})
+    assert closed == [True]
+
+
+def test_a_tracker_that_is_not_installed_is_met_before_any_work(tiny_tree, tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="--log no_such_package: not installed; pip install no_such_package"):
+        distill(short(tiny_tree), tmp_path / "run", trackers=["no_such_package"])
+    assert not (tmp_path / "run").exists()

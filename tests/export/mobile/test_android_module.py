@@ -1,19 +1,21 @@
 """The Android module as far as it runs without Android: with the JDK's headers and a current Kotlin, on a JVM."""
 
-from __future__ import annotations
-
+import functools
 import json
 import os
 import platform
 import re
 import shutil
 import subprocess
+import tarfile
+import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
 
-import kotlin
 import pytest
+from programs import run
 
+from msdc.bench.toolchain.packages import cached_folder
 from msdc.bench.toolchain.sdk import native_sdk
 from msdc.errors import InputError
 from msdc.export.manifest import read_manifest
@@ -21,16 +23,70 @@ from msdc.export.mobile.android import check_page_size
 from msdc.export.mobile.module import require_module, write_native_module
 from msdc.export.mobile.sizes import measured
 
+PACKAGE = "kotlin-compiler@2.4.20"
+LIBRARIES = ("kotlin-stdlib", "kotlinx-coroutines-core-jvm")
+COMPILER = ("kotlin-compiler", "kotlin-reflect", "kotlin-script-runtime", "annotations-13.0")
+
+
+def _fetch(stage: Path) -> None:
+    # npm compares the registry's hash.
+    subprocess.run(["npm", "pack", "--silent", PACKAGE], cwd=stage, check=True, stdout=subprocess.DEVNULL)
+    (archive,) = stage.glob("*.tgz")
+    with tarfile.open(archive) as packed:
+        for name in (*LIBRARIES, *COMPILER):
+            packed.extract(f"package/lib/{name}.jar", stage, filter="data")
+    archive.unlink()
+
+
+@functools.cache
+def kotlin_home() -> Path:
+    """Folder of the compiler's jars; skips the test where npm or Java is absent."""
+    absent = [name for name in ("npm", "java", "javac") if shutil.which(name) is None]
+    if absent:
+        pytest.skip(f"{', '.join(absent)} not found: apt-get install npm default-jdk-headless")
+    return cached_folder("kotlin", {"package": PACKAGE, "format": 1}, _fetch) / "package/lib"
+
+
+def kotlin_libraries() -> str:
+    """Class path of Kotlin's own libraries and coroutines."""
+    return ":".join(str(kotlin_home() / f"{name}.jar") for name in LIBRARIES)
+
+
+# One process for all compilations: the second finds the compiler warm.
+DRIVER = """
+import java.util.*;
+class Driver {
+    public static void main(String[] words) {
+        List<String> one = new ArrayList<>();
+        for (String word : words) {
+            if (!word.equals("--")) { one.add(word); continue; }
+            var compiler = new org.jetbrains.kotlin.cli.jvm.K2JVMCompiler();
+            int code = compiler.exec(System.err, one.toArray(new String[0])).getCode();
+            if (code != 0) System.exit(code);
+            one.clear();
+        }
+    }
+}
+"""
+
+
+def compile_kotlin(*parts: tuple[list[Path], str, Path]) -> None:
+    """Compile parts (sources, class path, folder) as Android's plugin does (JVM 11), every warning an error."""
+    home = kotlin_home()
+    jars = ":".join(str(home / f"{name}.jar") for name in (*COMPILER, *LIBRARIES))
+    words: list[str] = []
+    for sources, class_path, out in parts:
+        words += ["-Werror", "-no-stdlib", "-no-reflect", "-jvm-target", "11", "-d", str(out), *map(str, sources)]
+        words += ["-classpath", f"{class_path}:{kotlin_libraries()}", "--"]
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "Driver.java")
+        source.write_text(DRIVER, encoding="utf-8")
+        run("java", "-Xmx1g", "-XX:TieredStopAtLevel=1", "-cp", jars, source, *words)
+
+
 JVM = Path(__file__).with_name("jvm")
 ENGINES = ("executorch", "onnx")
 NATIVE_TOOLS = {"cmake": "cmake", "javac": "default-jdk-headless", "g++": "g++"}
-
-
-def run(*command: object, timeout: float = 300, **options) -> str:
-    words = [str(part) for part in command]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=timeout, check=False, **options)
-    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +145,7 @@ def classes(stage, tmp_path_factory) -> dict[str, str]:
 
     They are compiled against the signatures of Android and of ExecuTorch's library that they use.
     """
-    libraries = kotlin.libraries()
+    libraries = kotlin_libraries()
     out, onnx = tmp_path_factory.mktemp("classes"), tmp_path_factory.mktemp("onnx-classes")
     run("javac", "-d", out, *sorted(JVM.rglob("*.java")))
     module, sample = stage / "android/src", stage / "android-sample/app/src/main/kotlin"
@@ -97,7 +153,7 @@ def classes(stage, tmp_path_factory) -> dict[str, str]:
     sources = [path for folder in folders for path in sorted(folder.rglob("*.kt"))]
     # The one class that differs; found before the other one of its name.
     other = sorted((module / "onnx/kotlin").rglob("*.kt"))
-    kotlin.compile_kotlin(([*sources, JVM / "Check.kt"], str(out), out), (other, str(out), onnx))
+    compile_kotlin(([*sources, JVM / "Check.kt"], str(out), out), (other, str(out), onnx))
     return {"executorch": f"{out}:{libraries}", "onnx": f"{onnx}:{out}:{libraries}"}
 
 

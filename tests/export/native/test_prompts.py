@@ -1,7 +1,5 @@
 """Prompts in the native core: what the C interface passes to a program, and texts without tokens."""
 
-from __future__ import annotations
-
 import ctypes
 
 import numpy as np

@@ -44,12 +44,8 @@ def hub(monkeypatch):
 def model(tmp_path):
     folder = tmp_path / "runs" / "first" / "student"
     (folder / "stock").mkdir(parents=True)
-    for name, text in {
-        "config.json": "{}",
-        "README.md": CARD,
-        "stock/model.safetensors": "w",
-        ".x.partial": "",
-    }.items():
+    files = {"config.json": "{}", "README.md": CARD, "stock/model.safetensors": "w", ".x.partial": ""}
+    for name, text in files.items():
         (folder / name).write_text(text)
     return folder
 
@@ -68,14 +64,15 @@ def test_a_model_is_one_commit_of_its_files(hub, model):
     assert push(model.parent, "me/mine").exit_code == 0 and hub.files.keys() == planned.keys()  # of a run its student
 
 
+def answer(status):
+    return SimpleNamespace(status_code=status, headers={}, request=None)
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (
-            HfHubHTTPError("no", response=SimpleNamespace(status_code=403, headers={}, request=None)),
-            "run `hf auth login`",
-        ),
-        (HfHubHTTPError("full", response=SimpleNamespace(status_code=500, headers={}, request=None)), "refuses: full"),
+        (HfHubHTTPError("no", response=answer(403)), "run `hf auth login`"),
+        (HfHubHTTPError("full", response=answer(500)), "refuses: full"),
         (LocalTokenNotFoundError("no"), "not logged in"),
         (OSError("no\nroute"), "cannot be reached (no route)"),
     ],

@@ -1,21 +1,61 @@
-"""Files for transformers.js: written where the library itself gives our ids, left out with a word elsewhere."""
-
-from __future__ import annotations
+"""transformers.js, run in Node: files of stock bundles and of students' folders, left out with a word elsewhere."""
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import tiny_models as tiny
+from programs import ask_node, node
 from stock_models import write_stock, write_wordpiece
-from transformers_node import run_script
 
+import msdc
+from msdc.cli import main
+from msdc.errors import GateError, InputError, MsdcError
 from msdc.export import export
-from msdc.export.golden import read_golden, write_golden
+from msdc.export.golden import golden_texts, read_golden, write_golden
 from msdc.export.manifest import check_files, read_manifest
 from msdc.export.mobile.web import transformers_js
-from msdc.export.mobile.web.transformers_js import PACKAGE, about_bundle, stock_folder, write_transformers_js
+from msdc.export.mobile.web.npm import SCRIPT, WASM, runtime_folder
+from msdc.export.mobile.web.transformers_js import (
+    PACKAGE,
+    TITLE,
+    about_bundle,
+    about_folder,
+    add_transformers_js,
+    spelled,
+    stock_folder,
+    write_transformers_js,
+)
+from msdc.scores import cosine_rows
+from msdc.text.tokenizer import FastTokenizer
+
+
+@pytest.fixture(scope="module")
+def library() -> None:
+    """transformers.js can be run."""
+    node()
+    try:
+        transformers_js.runtime_folder(transformers_js.PACKAGE, transformers_js.VERSION, transformers_js.FILES)
+    except MsdcError as error:
+        pytest.skip(str(error))
+
+
+def run_script(script: Path, folder: Path, work: Path, **request: object) -> Any:
+    """What `script` prints for the models' folder `folder`; skips the test where the runtime cannot be fetched."""
+    try:
+        runtime = runtime_folder()
+    except MsdcError as error:
+        pytest.skip(str(error))
+    request |= {
+        "library": str(transformers_js.library(work)), "runtime": str(runtime / SCRIPT), "wasm": str(runtime / WASM),
+        "parent": f"{folder.parent}/", "name": folder.name,
+    }  # fmt: skip
+    common = work / "node_modules/onnxruntime-common/index.js"
+    common.write_text('exports.Tensor = globalThis[Symbol.for("onnxruntime")].Tensor;')
+    return ask_node(script, work, request, cwd=work)
+
 
 HERE = Path(__file__).parent
 WRITTEN = {"config.json", "tokenizer_config.json", "tokenizer.json"}
@@ -114,3 +154,81 @@ def test_only_stock_folders_count(tmp_path):
                            ("[]", False), ("not JSON", False)):  # fmt: skip
         (stock / "config.json").write_text(config)
         assert (stock_folder(stock) == stock) == counts, config
+
+
+@pytest.fixture(scope="module")
+def student(library, tmp_path_factory) -> Path:
+    """A trained tokenizer's folder; SentencePiece's rules are in its map."""
+    folder = tmp_path_factory.mktemp("student") / "tiny"
+    shutil.copytree(tiny.student_folder(), folder)
+    (folder / "tokenizer.json").unlink()  # made again from the `.model`
+    add_transformers_js(folder)
+    return folder
+
+
+def run_pipeline(folder: Path, batches: list[list[str]], work: Path) -> dict[str, np.ndarray]:
+    options = {"pooling": "mean", "normalize": True}
+    found = run_script(HERE / "transformers_pipeline.mjs", folder, work, batches=batches, options=options)
+    return {name: np.asarray(rows, dtype=np.float32) for name, rows in found.items()}
+
+
+def test_its_pipeline_gives_the_students_vectors(student, tmp_path):
+    encoder = msdc.load_encoder(student)
+    texts = [text for text in golden_texts() if text.strip()]
+    texts = [text for text, row in zip(texts, encoder.tokenize(texts), strict=True) if len(row) < encoder.max_length]
+    batches = [texts[start : start + 8] for start in range(0, len(texts), 8)]  # padded
+    found = run_pipeline(student, batches, tmp_path)
+    wanted = encoder.encode(texts)
+    assert len(wanted) > 60
+    np.testing.assert_allclose(found["fp32"], wanted, atol=2e-5)
+    assert cosine_rows(wanted, found["q8"]).min() > 0.98
+
+
+def test_the_folder_stays_what_it_was(student):
+    before = tiny.student_folder()
+    texts = golden_texts()
+    assert np.array_equal(msdc.load_encoder(student).encode(texts), msdc.load_encoder(before).encode(texts))
+    own = FastTokenizer(before / "tokenizer.json").encode(texts, 32)
+    assert FastTokenizer(student / "tokenizer.json").encode(texts, 32) == own
+    card = (student / "README.md").read_text()
+    assert card.count(TITLE) == 1 and '"feature-extraction"' in card and 'pooling: "mean", normalize: true' in card
+
+
+def test_again_it_changes_nothing_and_keeps_later_sections(student):
+    card = student / "README.md"
+    card.write_text(card.read_text() + "\n## Data\n\n* mine\n")
+    files = {path: path.read_bytes() for path in student.rglob("*") if path.is_file()}
+    add_transformers_js(student)
+    assert {path: path.read_bytes() for path in student.rglob("*") if path.is_file()} == files
+
+
+def test_a_tokenizer_with_other_ids_changes_nothing(library, tmp_path, monkeypatch):
+    folder = tmp_path / "tiny"
+    shutil.copytree(tiny.student_folder(), folder)
+    files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    monkeypatch.setattr(transformers_js, "spelled", lambda tokenizer: None)
+    with pytest.raises(GateError, match=r"other ids on \d+ of \d+ golden texts"):
+        add_transformers_js(folder)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == files
+
+
+def test_what_it_does_not_take_is_one_line(tmp_path, capsys):
+    folder = tmp_path / "tiny"
+    shutil.copytree(tiny.student_folder(), folder)
+    (folder / "tokenizer_config.json").unlink()
+    with pytest.raises(InputError, match=r"it lacks tokenizer_config.json"):
+        add_transformers_js(folder)
+    with pytest.raises(SystemExit) as ended:
+        main(["push", str(folder), "me/tiny", "--transformers-js", "--dry-run"])
+    assert ended.value.code == 2 and "choose one" in capsys.readouterr().err
+
+
+def test_the_card_of_a_student_that_no_pipeline_pools():
+    config = tiny.student(dense=8).config
+    assert "AutoModel" in about_folder(config, "", "me/x") and "pipeline(" not in about_folder(config, "", "me/x")
+    assert "begins with the prompt `query: `" in about_folder(tiny.student().config, "query: ", "me/x")
+
+
+def test_only_maps_of_sentencepiece_are_spelled_out():
+    for normalizer in (None, {"type": "NFC"}, {"type": "Precompiled", "precompiled_charsmap": ""}):
+        assert spelled({"normalizer": normalizer, "model": {}}) is None

@@ -1,22 +1,20 @@
 """The web module in a real Chromium: ids, vectors, downloads, cancellation, refusals, the search page."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tiny_models as tiny
+from programs import node, run
 from prompt_bundles import UNPOOLED, kind_bundle
 from refusals import spoil
 from small_tokenizers import fuzz_texts
 from stock_models import write_stock
-from web_pages import answer_of_engine, node, site
+from web_pages import answer_of_engine, site
 
 from msdc.encoders.folder import EncodeDefaults, with_prompt
 from msdc.errors import MsdcError
@@ -162,8 +160,7 @@ def test_module_is_one_valid_file_and_its_types_name_what_it_exports(kind, tmp_p
     imports = re.findall(r"\bfrom ['\"]|^import .*", source, re.MULTILINE)
     assert imports == [] and source.count("\nexport ") == 4
     (tmp_path / "msdc.mjs").write_text(source)
-    done = subprocess.run([node(), "--check", tmp_path / "msdc.mjs"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    run(node(), "--check", tmp_path / "msdc.mjs")
     if kind == "sentencepiece":
         assert len(gzip.compress(source.encode(), 9)) < 12_000
     types = (Path(npm.__file__).parent / "template/msdc.d.ts").read_text()
@@ -209,11 +206,8 @@ def encode_in_node(folder: Path, module: Path, texts: list[str], work: Path) -> 
     """Ids and vectors of texts by the module are those of Python."""
     (work / "texts.json").write_text(json.dumps(texts))
     with site(bundle=folder) as opened:
-        command = [node(), HERE / "encode.mjs", opened.url("bundle"), npm.runtime_folder(),
-                   module, work / "texts.json"]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    found, bundle = json.loads(done.stdout), load_bundle(folder, "onnx")
+        words = (opened.url("bundle"), npm.runtime_folder(), module, work / "texts.json")
+        found, bundle = json.loads(run(node(), HERE / "encode.mjs", *words)), load_bundle(folder, "onnx")
     prompted = with_prompt(bundle.defaults.prompt(), texts)
     assert found["rows"] == bundle.tokenize(prompted) and found["selfTest"]["passed"]
     np.testing.assert_allclose(np.asarray(found["vectors"], dtype=np.float32), bundle.encode(texts), atol=1e-4)

@@ -1,6 +1,7 @@
-"""The written .pte: parity in both styles, exact tables, the gate that names what stayed outside the delegate."""
+"""The export twin, smoothing, and the written .pte: parity, exact tables, what stayed outside the delegate."""
 
 import hashlib
+import itertools
 
 import numpy as np
 import pytest
@@ -11,10 +12,11 @@ from torch import nn
 from msdc.compress.quantization.plan import integers, plan_for
 from msdc.compress.size import predict_bytes
 from msdc.compress.student.config import CODE, TABLE
+from msdc.compress.student.io import load_student, save_student
 from msdc.export.bundle import load_bundle
-from msdc.export.executorch.lower import outside_delegate, write_executorch
+from msdc.export.executorch.lower import ExportForward, TableInt4, TableInt8, outside_delegate, write_executorch
 from msdc.export.executorch.program import read_pte
-from msdc.export.smoothing import TorchModel, not_smoothed, smooth
+from msdc.export.smoothing import TorchModel, calibration_texts, not_smoothed, scales_for, smooth
 
 
 def test_int8_multi_method_program():
@@ -108,3 +110,94 @@ def test_gate_names_the_operator_outside_the_delegate():
     found = outside_delegate(graph)
     assert any(text.startswith("linear at inner") for text in found), found
     assert any(text.startswith("softmax") for text in found), found
+
+
+def vectors(module: torch.nn.Module, masked: bool) -> torch.Tensor:
+    with torch.inference_mode():
+        made = []
+        for row in tiny.rows():
+            ids_1T = torch.tensor([row])
+            made.append(module(ids_1T, torch.ones_like(ids_1T)) if masked else module(ids_1T))
+    return torch.cat(made)
+
+
+@pytest.mark.parametrize(("shape", "smoothed"), itertools.product(tiny.SHAPES, [False, True]))
+def test_twin_equals_student(shape, smoothed):
+    student = tiny.student(**tiny.SHAPES[shape])
+    plan = plan_for(student, "int8")
+    model = TorchModel(student)
+    made = smooth(model, plan, tiny.tokenizer(), tiny.MAX_LENGTH) if smoothed else not_smoothed(model.weights)
+    if smoothed:
+        scales = np.concatenate([*made.entry, *made.middle])
+        assert scales.max() > 1.5 and scales.min() < 0.9, "nothing was smoothed: this test would prove nothing"
+    twin = ExportForward(made.student, {}, tiny.MAX_LENGTH, made).eval()
+    torch.testing.assert_close(vectors(twin, masked=False), vectors(student, masked=True), atol=2e-6, rtol=2e-5)
+
+
+def test_smoothing_spares_float_and_4_bit_and_the_student():
+    student = tiny.student()
+    before = {name: value.clone() for name, value in student.state_dict().items()}
+    model = TorchModel(student)
+    for precision in ("fp32", "int4-embed4"):
+        made = smooth(model, plan_for(student, precision), tiny.tokenizer(), tiny.MAX_LENGTH)
+        assert made.weights is model.weights and made.end is None
+    mixed = plan_for(student, "int8")
+    mixed = mixed.model_copy(update={"weights": {**mixed.weights, "layers.0.key.weight": "fp32"}})
+    made = smooth(model, mixed, tiny.tokenizer(), tiny.MAX_LENGTH)
+    assert made.entry[0] is None and made.middle[0] is not None
+    for name, value in student.state_dict().items():
+        assert torch.equal(value, before[name]), name
+
+
+def test_an_int8_folder_is_smoothed_and_its_table_keeps_its_integers(tmp_path):
+    plan = plan_for(tiny.student(), "int8")
+    folder = save_student(tiny.student(), tiny.tokenizer().path, tmp_path / "int8", plan=plan)
+    student = load_student(folder)
+    made = smooth(TorchModel(student), plan, tiny.tokenizer(), tiny.MAX_LENGTH)
+    assert made.end is not None
+    before, after = integers(student, plan)[TABLE], integers(made.student, plan)[TABLE]
+    assert np.array_equal(before.values, after.values) and np.array_equal(before.scale, student.stored_scales[TABLE])
+
+
+def test_smoothing_makes_int8_activations_better():
+    """By hand: per-token symmetric int8 of a layer's input, error of the query product with and without scales."""
+    student = tiny.student()
+    made = smooth(TorchModel(student), plan_for(student, "int8"), tiny.tokenizer(), tiny.MAX_LENGTH)
+    ids = [torch.tensor([row]) for row in tiny.tokenizer().encode(calibration_texts()[:20], tiny.MAX_LENGTH)]
+
+    def error(model, scale_H):
+        total = 0.0
+        with torch.inference_mode():
+            for ids_1T in ids:
+                # The outlier channels are those of the unit's own output.
+                x_TH = student.unit(student.embed(ids_1T))[0]
+                want = x_TH @ student.layers[0].query.weight.T
+                x_TH = x_TH / scale_H
+                step = x_TH.abs().amax(1, keepdim=True) / 127
+                got = (torch.round(x_TH / step) * step) @ model.layers[0].query.weight.T
+                total += float((got - want).square().sum())
+        return total
+
+    assert error(made.student, made.entry[0]) < 0.7 * error(student, torch.ones(32))
+
+
+def test_scales_follow_the_formula():
+    activation, weight = np.array([1.0, 16.0, 1.0]), np.array([[1.0, 1.0, 4.0], [0.5, 1.0, 1.0]], np.float32)
+    got = scales_for(activation, [weight])
+    wanted = np.array([1.0, 16**0.65, 4**-0.35])
+    np.testing.assert_allclose(np.log2(got), np.round(np.log2(wanted) * 8) / 8, atol=1e-6)
+
+
+@pytest.mark.parametrize("precision", ["int8", "int8-embed4"])
+def test_stored_tables_look_up_what_the_integers_say(precision):
+    import executorch.exir  # noqa: F401  (registers the look-up operators)
+
+    student = tiny.student()
+    part = integers(student, plan_for(student, precision))["embedding.table.weight"]
+    table = (TableInt8 if part.dtype == "int8" else TableInt4)(
+        torch.from_numpy(part.values), torch.from_numpy(part.scale)
+    )
+    ids_1T = torch.arange(tiny.tokenizer().size)[None]
+    wanted = torch.from_numpy(part.dequantize())
+    # torch's own 4-bit look-up multiplies in float16; the runtime's kernel does not (tests of the .pte hold it).
+    torch.testing.assert_close(table(ids_1T)[0], wanted, atol=0, rtol=1e-6 if precision == "int8" else 1e-3)

@@ -1,18 +1,20 @@
-"""The paper's student: all four stages on a stock XLM-R, then text in and vector out of the exported bundle."""
-
-from __future__ import annotations
+"""Text in and vector out of whole models: four stages on a stock XLM-R, all-MiniLM-L6-v2; goals of memory. Slow."""
 
 import numpy as np
 import pytest
+from devices import ANON_GOAL_MIB, PEAK_GOAL_MIB, PHONE_MIB, STYLES, on_host, on_phone, student_bundle
+from places import data_folder
 from xlmr_folder import write_xlmr
 
 import msdc
 from msdc.bench.devices import open_devices
 from msdc.bench.devices.base import run_devices
-from msdc.bench.measure import BenchSettings, parity_failures
+from msdc.bench.devices.emulator import EmulatorDevice
+from msdc.bench.measure import BenchSettings, collect, parity_failures
 from msdc.compress.texts import quickstart_texts
 from msdc.distill import distill
 from msdc.export import export
+from msdc.export.bundle import load_bundle
 from msdc.scores import cosine_rows
 from msdc.text.tokenizer import PieceTokenizer
 
@@ -25,9 +27,9 @@ def xlmr(tmp_path):
 
 
 @pytest.fixture
-def student(tiny_recipe_tree, xlmr, tmp_path):
+def student(tiny_tree, xlmr, tmp_path):
     """The student of the four stages."""
-    return distill(tiny_recipe_tree | {"assistant": str(xlmr)}, tmp_path / "run").student
+    return distill(tiny_tree | {"assistant": str(xlmr)}, tmp_path / "run").student
 
 
 @pytest.fixture
@@ -66,3 +68,51 @@ def measured(bundle, device):
 @pytest.mark.slow
 def test_text_in_on_the_emulated_phone(bundle, emulator_image):
     assert measured(bundle, "emulator:a76").device.emulated
+
+
+@pytest.fixture(scope="module")
+def minilm(tmp_path_factory):
+    out = tmp_path_factory.mktemp("minilm") / "bundle"
+    return export("all-MiniLM-L6-v2", target="android", runtime="both", precision="int8", out=out)[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runtime", ["executorch", "onnx"])
+def test_text_to_vector_of_minilm_on_the_phone(minilm, runtime, emulator_image):
+    data = data_folder()
+    if data is None:
+        pytest.skip("STS2017 needs a data folder (MSDC_DATA)")
+    settings = BenchSettings(
+        runtimes=(runtime,), lengths=(8,), runs=1, warmup=0, tasks=("sts17/en-en",), data=data, timeout_s=7200
+    )
+    (run,) = EmulatorDevice("a76").run(minilm, settings)
+    assert run.harness != "python" and run.device.emulated and parity_failures([run]) == []
+    golden = run.parity
+    assert golden.texts >= 100 and golden.ids_equal and golden.mean_cosine >= 0.999
+    (found,), (here,) = run.accuracy, collect(settings).score(load_bundle(minilm, runtime=runtime))
+    assert found.pairs == 250 and abs(found.spearman - here.spearman) < 0.3 and found.spearman > 85
+
+
+@pytest.fixture(scope="module", params=STYLES)
+def mini_shaped(request, tmp_path_factory):
+    return student_bundle(tmp_path_factory.mktemp("student"), request.param)
+
+
+def check(run) -> None:
+    warm = run.memory.warm
+    assert warm.vmhwm_mib <= PEAK_GOAL_MIB, warm
+    assert warm.anon_mib <= ANON_GOAL_MIB, warm
+    assert run.parity.min_cosine >= 0.999 and run.parity.ids_equal
+    assert run.harness == "native"
+
+
+@pytest.mark.slow
+def test_memory_goals_on_this_machine(mini_shaped):
+    check(on_host(mini_shaped))
+
+
+@pytest.mark.slow
+def test_memory_goals_on_a_phone_of_256_mb(mini_shaped, emulator_image):
+    run = on_phone(mini_shaped)
+    assert run.device.memory_mib < PHONE_MIB
+    check(run)

@@ -1,11 +1,13 @@
-"""Our integers are torchao's, the torchao copy is the model torchao makes, plans and bytes add up."""
+"""Integers, plans and training with rounded numbers: all three say the same, and torchao agrees."""
 
 import copy
 
 import numpy as np
 import pytest
+import tiny_models as tiny
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from msdc.compress.quantization.plan import (
     PRECISIONS,
@@ -17,29 +19,38 @@ from msdc.compress.quantization.plan import (
     quantize_columns,
     weight_bytes_by_dtype,
 )
-from msdc.compress.quantization.rounding import quantize, round_trip
+from msdc.compress.quantization.rounding import convert, is_prepared, prepare, quantize, round_trip
 from msdc.compress.quantization.search import sqnr_db
 from msdc.compress.student.config import CODE, POSITION, TABLE, matrix_names, parameter_counts, tensor_shapes
+from msdc.compress.student.io import load_student
 from msdc.compress.student.model import Student, StudentConfig
-from msdc.errors import InputError
+from msdc.distill import distill
+from msdc.distill.catalog import parse_recipe
+from msdc.errors import InputError, MsdcError
+
+CONFIG = {"vocabulary": 97, "hidden": 64, "heads": 4, "intermediate": 96, "unit": 2, "repeats": 2, "positions": 20,
+          "bottleneck": 32, "dropout": 0.0}  # fmt: skip
+
+
+def student_of(**changes) -> Student:
+    return tiny.shaken(StudentConfig(**(CONFIG | changes)))
+
 
 CONFIGS = [
-    StudentConfig(vocabulary=97, hidden=64, heads=4, intermediate=96, unit=2, repeats=2, bottleneck=32, positions=20),
-    StudentConfig(
-        vocabulary=97, hidden=64, heads=4, intermediate=96, unit=1, repeats=3, bottleneck=32, place="embedding",
-        positions=20, dense=48, dense_activation="tanh",
-    ),
-    StudentConfig(vocabulary=97, hidden=64, heads=4, intermediate=96, unit=2, positions=20, dense=32, dense_bias=False),
-]  # fmt: skip
+    StudentConfig(**(CONFIG | changes))
+    for changes in (
+        {},
+        {"unit": 1, "repeats": 3, "place": "embedding", "dense": 48, "dense_activation": "tanh"},
+        {"repeats": 1, "bottleneck": None, "dense": 32, "dense_bias": False},
+    )
+]
 
 
-def build(config: StudentConfig, seed: int = 0) -> Student:
-    torch.manual_seed(seed)
-    student = Student(config).eval()
-    with torch.no_grad():
-        for parameter in student.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.05)
-    return student
+def batch():
+    torch.manual_seed(1)
+    mask = torch.ones(3, 11, dtype=torch.bool)
+    mask[1, 6:] = False
+    return torch.randint(0, 97, (3, 11)), mask
 
 
 def torchao_copy(student: Student, table: torch.dtype, linear: torch.dtype) -> Student:
@@ -100,11 +111,9 @@ def test_short_scales_are_exact_in_their_type_and_torchao_makes_the_same_integer
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_int8_copy_is_the_model_that_torchao_makes(config):
-    student = build(config)
+    student = tiny.shaken(config)
     before = {name: value.clone() for name, value in student.state_dict().items()}
-    ids = torch.randint(0, config.vocabulary, (3, 11))
-    mask = torch.ones(3, 11, dtype=torch.bool)
-    mask[1, 6:] = False
+    ids, mask = batch()
     ours = quantize(student, plan_for(student, "int8"))
     oracle = torchao_copy(student, torch.int8, torch.int8)
     with torch.no_grad():
@@ -118,7 +127,7 @@ def test_int8_copy_is_the_model_that_torchao_makes(config):
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_bytes_by_dtype_are_those_of_the_integers_made(config, precision):
-    student = build(config)
+    student = tiny.shaken(config)
     plan = plan_for(student, precision)
     made = integers(student, plan)
     positions = {POSITION} if precision.endswith("embed4") else set()
@@ -130,7 +139,7 @@ def test_bytes_by_dtype_are_those_of_the_integers_made(config, precision):
 
 
 def test_scales_that_were_stored_are_used_again_and_only_while_they_hold():
-    student = build(CONFIGS[0])
+    student = student_of()
     plan = plan_for(student, "int8")
     first = integers(student, plan)
     student.load_state_dict({name: torch.from_numpy(part.dequantize()) for name, part in first.items()}, strict=False)
@@ -150,7 +159,7 @@ def test_a_plan_that_does_not_fit_is_refused():
     with pytest.raises(InputError, match="40 columns, no multiple of the int4 group of 32"):
         plan_for(narrow, "int8-embed4")
     with pytest.raises(InputError, match="cannot quantize"):
-        integers(build(CONFIGS[0]), PrecisionPlan(precision="x", weights={"layers.9.query.weight": "int8"}))
+        integers(student_of(), PrecisionPlan(precision="x", weights={"layers.9.query.weight": "int8"}))
     with pytest.raises(ValueError, match="positions are fp32 or int8"):
         PrecisionPlan(precision="x", weights={POSITION: "int4"})
 
@@ -175,3 +184,107 @@ def test_training_rounds_to_the_integers_of_the_artifact(name, dtype, group, kin
     assert np.array_equal(round_trip(torch.from_numpy(weight_RC), dtype, group, name), stored)
     code = dequantize_rows(*quantize_columns(weight_RC))
     assert np.array_equal(round_trip(torch.from_numpy(weight_RC), "int8", 0, CODE), code)
+
+
+@pytest.mark.parametrize("precision", ["int8", "int8-embed4", "int4-embed4"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"place": "embedding", "dense": 48}, {"bottleneck": None}, {"base_rows": 40, "links": 3}]
+)
+def test_a_prepared_student_computes_what_it_will_be_quantized_to(precision, changes):
+    student = student_of(**changes)
+    names = list(student.state_dict())
+    plain = copy.deepcopy(student)
+    prepare(student, precision)
+    assert is_prepared(student) and list(student.state_dict()) == names
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+        fake = student(*batch())
+        real = quantize(plain, plan_for(plain, precision))(*batch())
+        back = convert(student)
+        after = quantize(back, plan_for(back, precision))(*batch())
+        assert not is_prepared(back) and torch.equal(back(*batch()), plain(*batch()))
+    # One rounding step of an activation may fall the other way; a wrong scale would be off by 1e-2 and more.
+    assert float((fake - real).abs().max()) < 2e-3 and float((fake * real).sum(1).min()) > 0.99999
+    assert torch.equal(after, real)
+
+
+def test_a_linear_is_torchaos_fake_quantized_linear():
+    from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
+    from torchao.quantization.granularity import PerAxis
+    from torchao.quantization.qat import QATConfig
+
+    student = student_of()
+    oracle = nn.Sequential(copy.deepcopy(student.layers[0].up))
+    base = Int8DynamicActivationIntxWeightConfig(weight_dtype=torch.int8, weight_granularity=PerAxis(0))
+    quantize_(oracle, QATConfig(base, step="prepare"))
+    prepare(student, "int8")
+    hidden = torch.randn(5, 64, requires_grad=True)
+    theirs_in = hidden.detach().clone().requires_grad_()
+    ours, theirs = student.layers[0].up(hidden), oracle(theirs_in)
+    assert torch.allclose(ours, theirs, atol=1e-5)
+    ours.square().sum().backward()
+    theirs.square().sum().backward()
+    assert torch.allclose(hidden.grad, theirs_in.grad, atol=1e-4)
+    # torchao stops the gradient of the one number of a row that is clamped (+127.5 steps to 127); we let it pass.
+    weight = student.layers[0].up.weight
+    steps = weight / (weight.abs().amax(1, keepdim=True) / 127.5)
+    stopped = (oracle[0].weight.grad == 0) & (weight.grad != 0)
+    assert bool(stopped.any()) and float(steps[stopped].detach().min()) > 127.49
+    assert torch.allclose(weight.grad[~stopped], oracle[0].weight.grad[~stopped], atol=1e-5)
+
+
+def test_every_parameter_learns_and_training_lowers_the_loss_of_the_quantized_student():
+    student = student_of()
+    teacher = copy.deepcopy(student)
+    ids, mask = batch()
+    with torch.no_grad():
+        target = teacher(ids, mask)
+        before = quantize(student, plan_for(student, "int4-embed4"))(ids, mask)
+    prepare(student, "int4-embed4")
+    optimizer = torch.optim.Adam(student.parameters(), lr=1e-3)
+    for step in range(60):
+        loss = (student(ids, mask) - target).square().sum(1).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        if step == 0:
+            # A key's bias shifts all scores of a query alike, which softmax does not see.
+            silent = [n for n, p in student.named_parameters() if p.grad is None or not bool(p.grad.abs().sum() > 0)]
+            assert [name for name in silent if not name.endswith("key.bias")] == []
+        optimizer.step()
+    with torch.no_grad():
+        after = quantize(convert(student), plan_for(student, "int4-embed4"))(ids, mask)
+    gain = (before - target).square().sum() / (after - target).square().sum()
+    assert float(gain) > 1.5
+
+
+def test_a_checkpoint_of_a_prepared_student_is_one_of_the_plain_student():
+    student = student_of()
+    prepare(student, "int8")
+    plain = student_of()
+    plain.load_state_dict(student.state_dict())
+    with pytest.raises(InputError, match="prepared for quantization-aware training already"):
+        prepare(student, "int8")
+    with pytest.raises(InputError, match="unknown"):
+        prepare(plain, "int3")
+
+
+def with_stage(tree: dict, precision: str) -> dict:
+    first = {**tree["stages"][0], "steps": 2}
+    last = {**tree["stages"][3], "name": "qat", "steps": 4, "objective": "multilingual_mse", "quantize": precision}
+    return tree | {"stages": [first, last]}
+
+
+def test_stage_trains_with_rounding_and_leaves_float_weights(tiny_tree, tmp_path):
+    recipe = parse_recipe(with_stage(tiny_tree, "int8"), "tiny")
+    distill(recipe, tmp_path / "run")
+    student = load_student(tmp_path / "run" / "student")
+    assert not is_prepared(student) and not student.stored_scales
+    weight_RC = student.layers[0].up.weight.detach().numpy()
+    # Float numbers, which another precision can still be made of: far more values than 255 steps a row.
+    assert all(len(np.unique(row)) == weight_RC.shape[1] for row in weight_RC)
+
+
+def test_a_precision_that_does_not_fit_is_said_in_one_line(tiny_tree, tmp_path):
+    recipe = parse_recipe(with_stage(tiny_tree, "int4-embed4"), "tiny")
+    with pytest.raises(MsdcError, match="int4 group of 32") as caught:
+        distill(recipe, tmp_path / "run")
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,263 @@
+"""A run: killed at any moment and resumed it is the uninterrupted one, bit for bit; where its stages start from; the
+finished student's folder, prompts and card.
+
+Children are forked after the imports, so that ten kills cost seconds; nothing of the kill is simulated.
+"""
+
+import os
+import random
+import signal
+import time
+import traceback
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from folder_kinds import PROMPTS, write_folder
+from programs import python
+from safetensors.torch import load_file
+from weights import same_weights
+
+import msdc
+from msdc.bench.quickstart import weight_bytes
+from msdc.compress.student.io import load_student
+from msdc.distill import distill
+from msdc.distill.catalog import parse_recipe
+from msdc.distill.data.batches import BatchFeed
+from msdc.distill.model_card import license_of
+from msdc.distill.run import Run
+from msdc.distill.teacher_cache import CachedTeacher
+from msdc.errors import InputError, MsdcError
+
+FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked child; this system has no fork")
+
+
+def in_child(recipe, folder: Path, kill_after: int | None, resume: bool) -> int:
+    """Run the recipe in a forked child; SIGKILL it once metrics.jsonl has `kill_after` lines. Wait status."""
+    child = os.fork()
+    if child == 0:
+        try:
+            torch.set_num_threads(1)
+            distill(recipe, folder, resume)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    metrics = folder / "metrics.jsonl"
+    while True:
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            return status
+        if kill_after is not None and metrics.is_file() and metrics.read_bytes().count(b"\n") >= kill_after:
+            os.kill(child, signal.SIGKILL)
+            return os.waitpid(child, 0)[1]
+        time.sleep(0.003)
+
+
+@pytest.fixture
+def recipe(tiny_tree, monkeypatch):
+    # A checkpoint after every step, so that a kill falls before, inside and after writing them.
+    monkeypatch.setattr("msdc.distill.training.trainer.CHECKPOINT_SECONDS", 0.0)
+    return parse_recipe(tiny_tree, "tiny")
+
+
+@FORKS
+def test_killed_at_random_points_and_resumed_equals_uninterrupted(recipe, tmp_path):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert in_child(recipe, whole, None, False) == 0
+    lines = (whole / "metrics.jsonl").read_text().count("\n")
+    assert lines > 30
+    points = sorted(random.Random(11).sample(range(1, lines - 1), 6))
+    for number, point in enumerate(points):
+        status = in_child(recipe, broken, point, number > 0)
+        assert os.WIFSIGNALED(status) or status == 0
+    assert in_child(recipe, broken, None, True) == 0
+    stages = sorted(path.name for path in (whole / "stages").iterdir())
+    assert stages == ["0-one", "1-two", "2-three", "3-four"]
+    for model in ["student", *(f"stages/{name}/model" for name in stages)]:
+        assert same_weights(whole / model, broken / model), model
+    assert not list(broken.rglob("*.partial"))
+
+
+@FORKS
+def test_a_coded_table_resumes_to_the_same_bits(tiny_tree, tmp_path, monkeypatch):
+    """Assistant and student with the transplant's code; base and weights at their own rates; the end fake-quantized."""
+    monkeypatch.setattr("msdc.distill.training.trainer.CHECKPOINT_SECONDS", 0.0)
+    tiny_tree["assistant"] |= {"links": 3}
+    one, *_, last = tiny_tree["stages"]
+    rates = {"table_learning_rate": 3e-3, "code_learning_rate": 2e-3, "steps": 5}
+    tiny_tree["stages"] = [one | rates, last | rates | {"quantize": "int8", "average": 0.5, "start_share": 0.25}]
+    recipe = parse_recipe(tiny_tree, "tiny")
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert in_child(recipe, whole, None, False) == 0
+    lines = (whole / "metrics.jsonl").read_text().count("\n")
+    for number, point in enumerate((lines // 3, 2 * lines // 3)):
+        in_child(recipe, broken, point, number > 0)
+    assert in_child(recipe, broken, None, True) == 0
+    start = load_file(whole / "student-start" / "model.safetensors")
+    assert all(same_weights(whole / model, broken / model) for model in ("student", "stages/0-one/model"))
+    # Base and weights were trained, the support was not.
+    trained = load_file(whole / "student" / "model.safetensors")
+    assert trained["embedding.code.index"].dtype == torch.int16
+    assert torch.equal(trained["embedding.code.index"], start["embedding.code.index"])
+    for name in ("embedding.code.weight", "embedding.table.weight"):
+        assert not torch.equal(trained[name], start[name])
+
+
+@FORKS
+def test_a_damaged_checkpoint_is_named_and_the_good_one_offered(recipe, tmp_path):
+    folder = tmp_path / "run"
+    in_child(recipe, folder, 7, False)
+    kept = sorted((folder / "stages" / "0-one" / "checkpoints").glob("step-*.pt"))
+    assert len(kept) == 2
+    kept[-1].write_bytes(kept[-1].read_bytes()[:-100])
+    with pytest.raises(
+        MsdcError, match=rf"{kept[-1].name}: this checkpoint is damaged; remove .* continue from {kept[0].name}"
+    ):
+        distill(recipe, folder, True)
+    kept[-1].unlink()
+    kept[-1].with_suffix(".json").unlink()
+    distill(recipe, folder, True)
+    assert (folder / "student" / "model.safetensors").is_file()
+
+
+@FORKS
+def test_a_run_folder_is_never_silently_reused(recipe, tiny_tree, tmp_path):
+    folder = tmp_path / "run"
+    in_child(recipe, folder, 3, False)
+    with pytest.raises(InputError, match="pass --resume"):
+        distill(recipe, folder)
+    with pytest.raises(InputError, match=r"started with another recipe: seed: 1 then, 2 now\. Resume with"):
+        distill({**tiny_tree, "seed": 2}, folder, True)
+
+
+def started(tree: dict, folder, start: str, number: int) -> tuple[dict, dict, dict]:
+    """Weights of the learner that stage `number` begins with, of the student before it, and of the first cut."""
+    first = dict(tree["stages"][2], name="first", guide="teacher", steps=4, evaluate_every=4)
+    stages = [first, dict(tree["stages"][3], name="second", start=start)][1 - number :]
+    run = Run(parse_recipe(tree | {"stages": stages}, "tiny"), folder)
+    run.prepare()
+    for earlier in range(number):
+        run.run_stage(earlier, run.recipe.stages[earlier])
+    learner = run.load_learner(number, run.recipe.stages[number]).module.state_dict()
+    folders = run.folder.trained(run.recipe, "student"), run.folder.untrained("student")
+    return learner, *(load_student(path).state_dict() for path in folders)
+
+
+def equal(one: dict, other: dict, part: str) -> bool:
+    names = [name for name in one if name.startswith(part)]
+    assert names
+    return all(torch.equal(one[name], other[name]) for name in names)
+
+
+@pytest.mark.parametrize(("start", "number"), [("keep", 1), ("svd", 1), ("random", 1), ("svd", 0)])
+def test_what_a_stage_starts_from(tiny_tree, tmp_path, start, number):
+    """A later stage goes on from the stage before, a first one from the cut; svd cuts the embedding again."""
+    learner, before, cut = started(tiny_tree, tmp_path, start, number)
+    assert equal(before, cut, "layers.") == equal(before, cut, "embedding.") == (number == 0)
+    assert equal(learner, before, "layers.")
+    assert equal(learner, before, "embedding.") == (start == "keep" or number == 0)
+    assert equal(learner, cut, "embedding.") == (start == "svd")
+
+
+def test_a_start_without_an_assistant_is_told(tiny_tree, tmp_path, capsys):
+    stage = dict(tiny_tree["stages"][0], train="student", start="svd")
+    tree = tiny_tree | {"assistant": None, "student": tiny_tree["teacher"], "stages": [stage]}
+    run = Run(parse_recipe(tree, "tiny"), tmp_path / "run")
+    run.prepare()
+    run.load_learner(0, run.recipe.stages[0])
+    assert "start: svd has no effect" in capsys.readouterr().err
+
+
+TEXTS = ["A cat sleeps.", "Wo ist der Bahnhof?", ""]
+
+
+@pytest.fixture
+def finished(tiny_tree, tmp_path):
+    graded = tmp_path / "small-sts.tsv"
+    graded.write_text("4.0\tA cat.\tA pet.\n1.0\tA cat.\tThe sky is blue today.\n2.5\tTea.\tCoffee.\n")
+    stage = tiny_tree["stages"][3] | {"steps": 4}
+    tree = {**tiny_tree, "stages": [stage], "report": [str(graded)], "licenses": ["CC-BY-4.0: sentences"]}
+    return distill(tree, tmp_path / "run").student
+
+
+def test_plain_sentence_transformers_gives_the_same_vectors(finished, tmp_path):
+    """In a process where this package cannot be imported."""
+    code = (
+        "import sys\nsys.modules['msdc'] = None\nimport numpy as np\n"
+        "from sentence_transformers import SentenceTransformer\n"
+        f"model = SentenceTransformer({str(finished)!r}, device='cpu')\n"
+        f"np.save({str(tmp_path / 'v.npy')!r}, model.encode({TEXTS!r}))\n"
+    )
+    python(code, cwd=tmp_path)
+    encoder = msdc.load_encoder(finished)
+    assert np.abs(np.load(tmp_path / "v.npy") - encoder.encode(TEXTS)).max() < 1e-5
+    # Reports state the student's bytes, without those of its twin.
+    assert weight_bytes(finished) == (finished / "model.safetensors").stat().st_size
+    # This package reads the student itself: its bottleneck and its recurring unit.
+    assert encoder.module.config.repeats == 2 and encoder.module.config.bottleneck == 8
+
+
+def test_the_card_has_what_hubs_read(finished):
+    huggingface_hub = pytest.importorskip("huggingface_hub")
+    card = huggingface_hub.ModelCard.load(finished / "README.md")
+    data = card.data
+    assert data.language == ["en", "de", "es"] and data.license == "cc-by-4.0"
+    assert data.library_name == "sentence-transformers" and data.pipeline_tag == "sentence-similarity"
+    results = {(one.dataset_name, one.dataset_config): one.metric_value for one in data.eval_results}
+    numbers = yaml.safe_load((finished.parent / "result.json").read_text())
+    assert results["small-sts", None] == round(numbers["report"]["small-sts"], 2)
+    for code in ("de", "es"):
+        accuracy = numbers["stages"]["four"][f"accuracy_{code}"]
+        assert results["held-out pairs of the training text", code] == round(accuracy, 2)
+    assert "| four | student | teacher | multilingual_contrastive + multilingual_mse | 4 steps | 8 | 0.001" in card.text
+    assert "parallel.tsv (de, es)" in card.text and str(finished.parent) not in card.content
+
+
+def test_licenses_that_agree_are_named():
+    tree = {"name": "r", "corpora": [{"path": "x"}], "stages": [{"name": "a", "objective": "kd"}]}
+    for lines, expected in ((["CC-BY-4.0", "text B: cc-by-4.0"], "cc-by-4.0"), (["CC-BY-4.0", "Apache-2.0"], "other"),
+                            (["unknown"], "other"), ([], "other")):  # fmt: skip
+        assert license_of(parse_recipe({**tree, "licenses": lines}, "r")) == expected
+
+
+def test_without_a_twin_only_this_package_opens_it(tiny_tree, tmp_path):
+    stage = tiny_tree["stages"][3] | {"steps": 2}
+    student = distill({**tiny_tree, "stages": [stage], "stock_twin": False}, tmp_path / "run").student
+    assert not (student / "stock").exists() and "SentenceTransformer" not in (student / "README.md").read_text()
+    assert msdc.load_encoder(student).encode(["x"]).shape[0] == 1
+
+
+def test_prompts_stay_with_the_student(tiny_tree, tmp_path, monkeypatch):
+    folder = write_folder(tmp_path / "prompted", "default prompt")
+    stage = dict(tiny_tree["stages"][0], train="student", steps=2, evaluate_every=2)
+    recipe = parse_recipe(tiny_tree | {"assistant": None, "student": str(folder), "stages": [stage]}, "tiny")
+    seen: list[list[int]] = []
+    original = BatchFeed.chunk
+
+    def chunk(self, rows, epoch, number):
+        made = original(self, rows, epoch, number)
+        texts = [self.prompt + row.source for row in made.rows]
+        assert made.source_ids == self.tokenizer.encode(texts, self.stage.max_length)
+        seen.extend(made.source_ids)
+        return made
+
+    monkeypatch.setattr(BatchFeed, "chunk", chunk)
+    run = Run(recipe, tmp_path / "run")
+    result = run.run()
+    student = msdc.load_encoder(result.student)
+    assert student.defaults.default_prompt == "query" and student.defaults.prompts["query"] == PROMPTS["query"]
+    first = student.tokenize([PROMPTS["query"]])[0][:-1]
+    assert seen and all(row[: len(first)] == first for row in seen)
+    assert not np.array_equal(student.encode(["a cat"]), student.encode(["a cat"], prompt=""))
+
+
+def test_a_guide_of_states_uses_its_default_prompt(tmp_path):
+    folder = write_folder(tmp_path / "prompted", "default prompt")
+    vectors = msdc.load_encoder(folder).encode(["the cat sleeps"])
+    for layers in ((), (1, 2)):
+        guide = CachedTeacher(msdc.load_encoder(folder), tmp_path / f"cache{len(layers)}", 24, layers=layers)
+        # Stored in half precision.
+        assert np.abs(guide.vectors(["the cat sleeps"]) - vectors).max() < 2e-3

@@ -1,0 +1,188 @@
+"""Training is the same in bfloat16, compiled, in one process and in two; and what a checkpoint is chosen by."""
+
+import dataclasses
+import json
+import os
+import shutil
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+import tiny_models
+import torch
+import yaml
+from programs import run
+from safetensors.torch import load_file
+
+from msdc.compress.student.io import save_student
+from msdc.distill import distill
+from msdc.distill.catalog import parse_recipe
+from msdc.distill.run import Run, resolve_precision
+from msdc.distill.training.validation import chosen_by, read_graded
+from msdc.errors import InputError
+from msdc.machine import read_machine
+
+
+def losses(folder: Path, stage: str) -> list[float]:
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [row["loss"] for row in rows if row.get("stage") == stage and "loss" in row]
+
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
+
+
+@pytest.mark.parametrize(
+    ("isa", "expected"),
+    [
+        (("avx", "avx2"), "float32"),
+        (("asimd", "asimddp", "i8mm"), "float32"),
+        (("avx2", "avx512f", "avx512_bf16"), "bfloat16"),
+        (("avx512f", "amx_tile", "amx_bf16"), "bfloat16"),
+        (("asimd", "bf16"), "bfloat16"),
+    ],
+)
+def test_auto_follows_the_processor(monkeypatch, tiny_tree, tmp_path, isa, expected):
+    machine = dataclasses.replace(read_machine(), isa=isa)
+    monkeypatch.setattr("msdc.distill.run.read_machine", lambda: machine)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert resolve_precision("auto", CPU) == expected
+    assert Run(parse_recipe(tiny_tree | {"precision": "auto"}, "tiny"), tmp_path).precision == expected
+    for named in ("float32", "bfloat16"):
+        assert resolve_precision(named, CPU) == named
+
+
+@pytest.mark.parametrize(("supported", "expected"), [(True, "bfloat16"), (False, "float32")])
+def test_auto_follows_the_gpu(monkeypatch, supported, expected):
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: supported)
+    assert resolve_precision("auto", GPU) == expected
+
+
+def test_bfloat16_training_follows_float32_and_repeats_itself(tiny_tree, tmp_path):
+    """Losses within bfloat16's rounding of the float32 run; the same run twice gives the same losses."""
+    stage = tiny_tree["stages"][3] | {"steps": 6}
+    found = {}
+    for name, precision in (("float", "float32"), ("half", "bfloat16"), ("again", "bfloat16")):
+        tree = tiny_tree | {"precision": precision, "stages": [stage], "cache": str(tmp_path / f"{name}-guides")}
+        distill(tree, tmp_path / name)
+        found[name] = losses(tmp_path / name, "four")
+    assert len(found["float"]) == 6 and found["half"] != found["float"]
+    assert found["half"] == pytest.approx(found["float"], rel=5e-2)
+    assert found["again"] == found["half"]
+
+
+@pytest.fixture
+def tree(tiny_tree) -> dict:
+    # One layer and one objective: what is compiled costs most of the time.
+    student = tiny_tree["student"] | {"dropout": 0.0, "repeats": 1}
+    stage = tiny_tree["stages"][3] | {"steps": 4, "objective": "multilingual_mse", "source_share": 1.0}
+    return tiny_tree | {"student": student, "stages": [stage]}
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")
+def test_a_compiled_student_learns_the_same(tree, tmp_path):
+    """The errors are those of a few steps of Adam, which divides by the size of the gradient."""
+    compiled: list[bool] = []
+    true_compile = torch.nn.Module.compile
+
+    def noted(self, *args, **kwargs):
+        compiled.append(True)
+        return true_compile(self, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.nn.Module, "compile", noted)
+        plain = distill(tree, tmp_path / "plain")
+        assert not compiled
+        other = distill(tree | {"compile": True}, tmp_path / "compiled")
+        assert compiled
+    start = load_file(tmp_path / "plain" / "student-start" / "model.safetensors")
+    expected, got = load_file(plain.student / "model.safetensors"), load_file(other.student / "model.safetensors")
+    assert any(not torch.equal(expected[name], start[name]) for name in expected)
+    for name in expected:
+        torch.testing.assert_close(got[name], expected[name], rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_without_a_compiler_it_says_so(tree, tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(InputError, match=r"compile: true needs a C\+\+ compiler"):
+        distill(tree | {"compile": True}, tmp_path / "run")
+
+
+OBJECTIVES = {
+    "mse": ["multilingual_mse"],
+    "mcl": ["multilingual_contrastive", "multilingual_mse"],
+    "ckd": [{"name": "contrastive_distillation", "options": {"bank": 64}}],
+}
+
+
+def train(tree: dict, tmp_path: Path) -> None:
+    """Train a recipe in this process (`one`) and in two (`two`)."""
+    distill(tree, tmp_path / "one")
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump(tree))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    words = ["--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={port}", "-m", "msdc.cli", "--debug"]
+    run(sys.executable, "-m", "torch.distributed.run", *words, "distill", recipe, "-o", tmp_path / "two",
+        cwd=tmp_path, env=environment)  # fmt: skip
+
+
+def test_two_processes_equal_one(tiny_tree, tmp_path):
+    steps = 16
+    common = tiny_tree["stages"][0] | {"train": "student", "steps": steps, "evaluate_every": steps, "batch": 15}
+    tree = tiny_tree | {
+        "student": tiny_tree["student"] | {"dropout": 0.0},
+        "stages": [common | {"name": name, "objective": objective} for name, objective in OBJECTIVES.items()],
+    }
+    train(tree, tmp_path)
+    for stage in OBJECTIVES:
+        one, two = losses(tmp_path / "one", stage), losses(tmp_path / "two", stage)
+        # The bank fills up, so the contrastive loss may rise; a loss that stands still would prove nothing.
+        assert len(one) == steps and len(set(one)) == steps
+        assert two == pytest.approx(one, rel=1e-5, abs=1e-7), stage
+
+
+def test_a_large_table_has_the_same_optimizer_in_one_and_in_two_processes(tiny_teacher, tiny_tree, tmp_path):
+    # Clipped at every step (the norm of the gradient is far above 0.02), with a rate at which an unclipped or a lazy
+    # optimizer would part from it within a few steps.
+    folder = tmp_path / "large"
+    large = tiny_models.student(vocabulary=120_000, dropout=0.0)
+    save_student(large, tiny_models.tokenizer().path, folder)
+    common = tiny_tree["stages"][0] | {"train": "student", "steps": 12, "evaluate_every": 12, "batch": 15, "clip": 0.02}
+    stage = common | {"name": "mse", "objective": "multilingual_mse", "learning_rate": 0.01}
+    train(tiny_tree | {"assistant": None, "student": str(folder), "stages": [stage]}, tmp_path)
+    one, two = losses(tmp_path / "one", "mse"), losses(tmp_path / "two", "mse")
+    assert len(set(one)) == 12 and two == pytest.approx(one, rel=1e-5)
+    models = [load_file(tmp_path / name / "student" / "model.safetensors") for name in ("one", "two")]
+    table = "embedding.table.weight"
+    assert len(models[0][table]) == 120_000 and not torch.equal(models[0][table], large.embedding.table.weight)
+    for name, value in models[0].items():
+        torch.testing.assert_close(models[1][name], value, atol=2e-4, rtol=1e-3)
+
+
+def write(tmp_path, name, rows=9):
+    path = tmp_path / name
+    path.write_text("".join(f"{i % 6}\tone {i}\ttwo {i}\n" for i in range(rows)))
+    return str(path)
+
+
+@pytest.mark.parametrize("name", ["sts-test.tsv", "STS2017.en-en.tsv", "STS12.MSRpar.tsv", "STSb.en-de.test.tsv"])
+def test_test_sets_may_be_reported_but_never_chosen_by(tmp_path, name):
+    path = write(tmp_path, name)
+    with pytest.raises(InputError, match="a test set must not choose"):
+        read_graded(path)
+    assert read_graded(path, choosing=False).name == name.removesuffix(".tsv")
+
+
+def test_a_limit_takes_pairs_evenly(tmp_path):
+    graded = read_graded(write(tmp_path, "sts-dev.tsv", 30), limit=10)
+    assert graded.first == [f"one {i}" for i in range(0, 30, 3)]
+
+
+@pytest.mark.parametrize(("choose", "expected"), [("graded", 60.0), ("heldout", -20.0), ("auto", 55.0)])
+def test_what_is_chosen_by(choose, expected):
+    assert chosen_by(choose, 4, 0.01, 3.0, 60.0) == pytest.approx(expected)
+    assert chosen_by(choose, 4, None, 3.0, None) == 3.0

@@ -1,0 +1,36 @@
+"""Programs that tests start: compilers, Node, Python in a process of its own."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def run(*words: object, timeout: float = 900, **options: Any) -> str:
+    """What a program prints that must end with code 0."""
+    command = [str(word) for word in words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, **options)
+    assert done.returncode == 0, f"code {done.returncode}: {done.stdout[-2000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+def python(code: str, *words: object, **options: Any) -> str:
+    return run(sys.executable, "-c", code, *words, **options)
+
+
+def node() -> str:
+    """The command of Node; skips the test where there is none."""
+    found = shutil.which("node")
+    if found is None:
+        pytest.skip("node is not installed: apt-get install nodejs")
+    return found
+
+
+def ask_node(script: Path, folder: Path, request: object, **options: Any) -> Any:
+    """The JSON that `script` prints for a request, which it reads from a file in `folder`."""
+    (folder / "request.json").write_text(json.dumps(request))
+    return json.loads(run(node(), script, folder / "request.json", **options))

@@ -1,0 +1,118 @@
+"""Text lines, scored pairs, and texts that a tokenizer has no pieces for."""
+
+import gzip
+import math
+
+import pytest
+from stock_models import write_wordpiece
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+import msdc
+from msdc.errors import InputError
+from msdc.text.quickstart import GRADED_PAIRS
+from msdc.text.scored_pairs import read_pairs
+from msdc.text.text_files import iterate_lines, read_lines
+from msdc.text.tokenizer import FastTokenizer, Reader
+
+
+def write(tmp_path, data: bytes, name="text.txt"):
+    path = tmp_path / name
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_both_readers_give_the_same_lines(tmp_path, pack):
+    data = b"\xef\xbb\xbffirst\r\nsecond \xe2\x80\xa8 half\n\nlast without an end"
+    path = write(tmp_path, pack(data), "name.does.not.matter")
+    lines = ["first", "second \u2028 half", "", "last without an end"]
+    assert list(iterate_lines(path)) == list(enumerate(lines, start=1))
+    read = read_lines(path)
+    assert read.lines == lines
+    assert read.notes == ["line 1: byte order mark removed", "line 1: Windows line end removed (1 lines)"]
+    assert read.source.bytes == path.stat().st_size
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_wrong_byte_is_named_with_line_and_offset(tmp_path, pack):
+    path = write(tmp_path, pack(b"good\nalso good\nbad \xff\n"))
+    rows = iterate_lines(path)
+    assert [next(rows), next(rows)] == [(1, "good"), (2, "also good")]
+    with pytest.raises(InputError, match=r"text\.txt line 3: not valid UTF-8 \(invalid start byte at byte 19\)$"):
+        next(rows)
+
+
+def test_damage_and_absence(tmp_path):
+    packed = gzip.compress(b"line\n" * 5000)
+    with pytest.raises(InputError, match=r"damaged gzip file after line \d+"):
+        list(iterate_lines(write(tmp_path, packed[:-12])))
+    for path, said in [(tmp_path / "none", "no such file"), (tmp_path, "a folder, a file was expected")]:
+        with pytest.raises(InputError, match=said):
+            list(iterate_lines(path))
+    assert list(iterate_lines(write(tmp_path, b""))) == []
+    with pytest.raises(InputError, match="empty file"):
+        read_lines(write(tmp_path, gzip.compress(b"\xef\xbb\xbf")))
+    with pytest.raises(InputError, match="line 2: a NUL character"):
+        read_lines(write(tmp_path, b"a\nb\0\n"))
+
+
+ANY = (-math.inf, math.inf)
+
+
+def test_rows_that_do_not_fit_are_counted_and_the_first_is_named(tmp_path):
+    path = tmp_path / "dev.tsv"
+    path.write_text("a title\n9\ta\tb\nno score\tc\td\n-3\te\tf\n1\tg\t\n", encoding="utf-8")
+    pairs = read_pairs(path, limits=ANY, skip_bad=True)
+    assert (pairs.first, pairs.second, pairs.gold_N.tolist(), pairs.lines) == (["a", "e"], ["b", "f"], [9, -3], [2, 4])
+    assert pairs.notes == ["2 rows left out; the first: line 3: the score 'no score' is not a number"]
+    with pytest.raises(InputError, match="line 1: 1 tab-separated columns without a known layout"):
+        read_pairs(path)
+
+
+def test_graded_pairs_with_and_without_their_header(tmp_path):
+    whole = read_pairs(GRADED_PAIRS)
+    path = tmp_path / "bare.tsv"
+    path.write_text("".join(GRADED_PAIRS.read_text(encoding="utf-8").splitlines(keepends=True)[1:]), encoding="utf-8")
+    bare = read_pairs(path)
+    assert (bare.first, bare.second, bare.subsets) == (whole.first, whole.second, whole.subsets)
+    assert len(set(whole.subsets)) > 1
+
+
+@pytest.mark.parametrize("limit", [1, 7, 50, 500])
+def test_spread_takes_at_most_the_limit(limit):
+    pairs = read_pairs(GRADED_PAIRS)
+    some = pairs.spread(limit)
+    assert 0 < len(some) <= limit and len(some.subsets) == len(some.lines) == len(some.gold_N) == len(some)
+    assert some.first[0] == pairs.first[0]
+
+
+HEBREW = "אני גר בירושלים"
+
+
+def test_sentencepiece_without_bytes():
+    mini = msdc.load_encoder("msdc-mini")
+    reader = Reader(mini.tokenizer, mini.max_length)
+    texts = ["A car.", "Das Auto", "سيارة", "Żółta łódka", "?!", "a", HEBREW, "Ёжик нашёл яблоко.", "08:15 " + HEBREW]
+    assert reader.unread(texts).tolist() == [False] * 6 + [True] * 3
+
+
+def test_wordpiece(tmp_path):
+    write_wordpiece(tmp_path)
+    reader = Reader(FastTokenizer(tmp_path / "tokenizer.json"), 32)
+    assert reader.unread(["a cat", f"a cat {HEBREW[:3]}", HEBREW, ""]).tolist() == [False, False, True, False]
+
+
+@pytest.mark.parametrize("bytes_", ["level", "fallback"])
+def test_pieces_for_bytes_read_everything(tmp_path, bytes_):
+    if bytes_ == "level":
+        backend = Tokenizer(models.BPE())
+        backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        backend.train_from_iterator(["a car"], trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet))
+    else:
+        pieces = [("<unk>", 0.0), ("▁", -1.0), ("a", -2.0), *((f"<0x{byte:02X}>", -9.0) for byte in range(256))]
+        backend = Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=True))
+        backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    backend.save(str(tmp_path / "tokenizer.json"))
+    reader = Reader(FastTokenizer(tmp_path / "tokenizer.json"), 64)
+    assert not reader.unread([HEBREW, "a", "👍", "\U00012000\U00012001", "ⵣ"]).any()
