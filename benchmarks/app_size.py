@@ -10,8 +10,6 @@ module's own library is built with the aarch64 cross compiler, with the C++ libr
 Besides the page, `export/mobile/runtime_sizes.json` is written, from which the README of a bundle takes its figures.
 """
 
-from __future__ import annotations
-
 import json
 import platform
 import shutil

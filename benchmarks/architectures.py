@@ -8,8 +8,6 @@ model (--real) goes both ways, canonical and generic; its programs are timed in 
 are kept, so that an interrupted run can go on.
 """
 
-from __future__ import annotations
-
 import itertools
 import statistics
 import sys

@@ -4,8 +4,6 @@ Each is made once and kept in the work folder. Shapes have random weights: bytes
 them.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

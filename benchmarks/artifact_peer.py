@@ -8,8 +8,6 @@ OUT/model.onnx and prints one line of JSON: file, configuration, versions.
 Imports nothing of this project: optimum's exporter wants transformers below 5.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

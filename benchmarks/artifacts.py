@@ -18,8 +18,6 @@ two minutes).
 Shapes other than msdc-mini and all-MiniLM-L6-v2 have random weights: speed, bytes and memory do not depend on them.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import sys

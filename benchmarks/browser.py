@@ -11,8 +11,6 @@ sample, since other load can only slow them down. Accuracy: STS2017 en-en on the
 ones.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The development sets that benchmarks of vocabularies and of teaching read; nothing is reported on them as a test."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 

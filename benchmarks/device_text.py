@@ -7,8 +7,6 @@ Python's, vectors are compared with the export's own golden vectors, and the pai
 the score beside is that of the same bundle in Python on this machine.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from artifact_models import TEACHER, make_model

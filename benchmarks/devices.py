@@ -10,8 +10,6 @@ of 256 MB that qemu emulates, in which memory is real.
 Goals: peak (VmHWM) at most 40 MiB, anonymous memory at most 1.2 x the unit's bytes + 4 MiB, both after warm-up.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

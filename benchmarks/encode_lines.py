@@ -14,8 +14,6 @@ and the file.
   where model2vec is installed, by its StaticModel (256 numbers); what a model costs without layers
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import importlib.util

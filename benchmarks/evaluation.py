@@ -6,8 +6,6 @@ Everything but `--write` and `--title` goes to `msdc evaluate` as it is; the pag
 header with model version, date and machine.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

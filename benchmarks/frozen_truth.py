@@ -11,8 +11,6 @@ same one. Exit code 1 if a value changed. Not here: the bit-equality of a resume
 teaching speed (benchmarks/training.py).
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -8,8 +8,6 @@ Within a language: both sentences of a pair; across: English with the other lang
 mean over the languages. Only development sets are read.
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 from pathlib import Path

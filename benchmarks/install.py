@@ -6,8 +6,6 @@ commands that it is for, run in a folder that holds modules of the user's own ca
 brings CUDA libraries of several gigabytes). Sizes do not depend on how busy the machine is.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -6,8 +6,6 @@ Nothing is trained. The page is what the recipes say; tests/distill/test_paper_r
 recipes with the papers.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

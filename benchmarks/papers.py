@@ -9,8 +9,6 @@ test sets beside it; rows that are there are not trained again, so a stopped run
 anything: checkpoints are chosen on held-out pairs and STSb dev. The page is rendered from what WORK holds.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

@@ -6,8 +6,6 @@
 The PNG ends after the last section that fits into --height, and takes at most 200 kB (256 colors if it must).
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import re

@@ -4,8 +4,6 @@ A page (docs/results/NAME.md) is generated whole and never edited by hand: title
 sha256), code version, machine, command, then the tables. Scripts write it with `--write docs/results/NAME.md`.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import datetime

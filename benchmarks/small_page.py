@@ -8,8 +8,6 @@ the sign of the mean; with one seed nothing is separated.
 Shapes: N items, R resamples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

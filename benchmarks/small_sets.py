@@ -1,7 +1,5 @@
 """Test sets of benchmarks/papers.py: what a finished student is scored on, once, and never chosen by."""
 
-from __future__ import annotations
-
 import functools
 import unicodedata
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The rows of benchmarks/papers.py: recipes at small size, their settings, and the orderings that are looked at."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil
@@ -52,7 +50,7 @@ class Row:
         found = [one[key] for one in figures if key in one]
         return found[-1] if found and self.published else None
 
-    def settings(self, table: Table, work: Path, data: Path, seed: int) -> tuple[str, ...]:
+    def settings(self, table: "Table", work: Path, data: Path, seed: int) -> tuple[str, ...]:
         """Overrides of the recipe, common ones first."""
         wanted = {**table.common(work, data), **self.set, **(self.more(work) if self.more else {})}
         have = {stage.name for stage in load_recipe(self.recipe, (), data).stages}

@@ -8,8 +8,6 @@
 measures what is new. Nothing here chooses anything.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import sys

@@ -13,8 +13,6 @@ texts are cut to a few, because the emulator is slow. Bundles are kept in --work
 counts repeat exactly, so only programs that changed must be measured again.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from pathlib import Path

@@ -10,8 +10,6 @@ and every code point; the slow tests compare all kinds. (The script is not calle
 library of that name.)
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import json

@@ -9,8 +9,6 @@ teacher's vectors come from the cache; sentence-transformers gets its vectors as
 starts, as in its own example. One-time work (loading, the first epoch) is excluded and reported separately.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

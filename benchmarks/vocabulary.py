@@ -8,8 +8,6 @@ best that its words allow. Students are cut from it as the recipe cuts them, wit
 stored. Rows are kept in WORK/rows.jsonl: a later call goes on with what is missing. Only development sets are read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -68,7 +66,7 @@ class Cut(NamedTuple):
     precision: str
 
     @classmethod
-    def parse(cls, text: str) -> Cut:
+    def parse(cls, text: str) -> "Cut":
         """From `pieces,links,base rows,bottleneck,precision`."""
         pieces, links, base_rows, bottleneck, precision = text.split(",")
         return cls(pieces, int(links), int(base_rows), int(bottleneck), precision)

@@ -1,7 +1,5 @@
 """Malicious and damaged bundles: each gives a one-line `MsdcError`; nothing crashes, no program runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -4,8 +4,6 @@ Work is counted in basic blocks and memory in bytes held at once, by hooks: the 
 in tests/fuzz/bounds.json and stated in docs/security.md.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

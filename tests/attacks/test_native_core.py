@@ -1,7 +1,5 @@
 """Malicious bundles against the native core, with the address and undefined-behaviour sanitizers."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

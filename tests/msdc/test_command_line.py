@@ -4,8 +4,6 @@ Write the file again with `MSDC_WRITE_COMMAND_LINE=1 python -m pytest tests/msdc
 difference before committing it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

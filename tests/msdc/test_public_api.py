@@ -1,7 +1,5 @@
 """What `import msdc` offers: complete, typed without Any, shown by what it is, and strict about keywords."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import sys

@@ -1,7 +1,5 @@
 """A private adb server and one emulated phone for all tests that need a device."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 

@@ -1,7 +1,5 @@
 """The browser device: its server, its page in a real Chromium, ends that are none, and the other engines."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

@@ -1,7 +1,5 @@
 """The emulated phone: parity on every processor, a gate on counts that repeat, memory; what devices say of heat."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

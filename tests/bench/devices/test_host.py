@@ -1,7 +1,5 @@
 """The native runner on this machine, and how it is built."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The link: its address, certificate and QR code, the wait for phones, and the record of an answer."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

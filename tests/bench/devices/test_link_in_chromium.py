@@ -1,7 +1,5 @@
 """The link's page in a real Chromium with the screen of a phone, from an origin that is not secure, and its ends."""
 
-from __future__ import annotations
-
 import os
 from urllib.parse import urlsplit
 

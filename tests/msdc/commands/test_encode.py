@@ -1,7 +1,5 @@
 """`msdc encode`, and the prompt options of every command that encodes: the vectors of the model itself, row for row."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json

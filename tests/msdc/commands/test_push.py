@@ -1,7 +1,5 @@
 """`msdc push`: what is uploaded as one commit, and what a hub that refuses says; the client library is stubbed."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Search over a user's text file with the shipped student."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import threading

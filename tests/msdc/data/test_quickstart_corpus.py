@@ -1,7 +1,5 @@
 """The embedded corpus: complete, well formed, and without overlap between training and test texts."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import unicodedata

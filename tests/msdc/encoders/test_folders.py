@@ -1,7 +1,5 @@
 """What a model folder says counts: our vectors are those of `SentenceTransformer(path).encode(texts)`."""
 
-from __future__ import annotations
-
 import json
 import shutil
 
