@@ -54,10 +54,11 @@ def flores(data: Path, lines: int) -> list[str]:
 
 def build_core(work: Path) -> Path:
     """The core without a runtime, optimized."""
-    from native_core import CORE, compile_cpp, core_sources
+    from native_core import CORE, core_sources
+    from programs import run
 
     library = work / "libmsdc_core.so"
-    compile_cpp(library, "-std=c++17", "-O2", "-shared", "-fPIC", f"-I{CORE / 'include'}", *core_sources())
+    run("g++", "-std=c++17", "-O2", "-shared", "-fPIC", f"-I{CORE / 'include'}", *core_sources(), "-o", library)
     return library
 
 

@@ -43,6 +43,23 @@ stages:
   - {name: teach, train: student, guide: teacher, objective: multilingual_mse, steps: 1}
 """
 
+SETS = f"""
+fairy:
+  license: CC0
+  origins: {{tales: {{github: grimm/tales, commit: "{COMMIT}"}}}}
+  make:
+    - file: "fairy/fairy.en-{{language}}.tsv.gz"
+      languages: {{de: deu, fr: fra}}
+      read: [{{form: aligned, source: text/eng.txt, target: "text/{{code}}.txt"}}]
+words:
+  license: CC0
+  origins: {{zip: {{github: grimm/words, commit: "{COMMIT}"}}}}
+  make:
+    - file: english/words.txt.gz
+      read: [{{form: table, path: "all.zip!in/*.txt", columns: [1], separator: ""}}]
+tests: {{license: CC0, cannot: it is a secret, make: [{{file: tests/test.tsv, read: []}}]}}
+"""
+
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
@@ -51,34 +68,8 @@ def cache(tmp_path, monkeypatch):
 
 def listing(folder: Path, **more) -> dict:
     """A list of sources with one set of pairs, one of text and one test set."""
-    sets = {
-        "fairy": {
-            "license": "CC0",
-            "origins": {"tales": {"github": "grimm/tales", "commit": COMMIT, **more}},
-            "make": [
-                {
-                    "file": "fairy/fairy.en-{language}.tsv.gz",
-                    "languages": {"de": "deu", "fr": "fra"},
-                    "read": [{"form": "aligned", "source": "text/eng.txt", "target": "text/{code}.txt"}],
-                }
-            ],
-        },
-        "words": {
-            "license": "CC0",
-            "origins": {"zip": {"github": "grimm/words", "commit": COMMIT}},
-            "make": [
-                {
-                    "file": "english/words.txt.gz",
-                    "read": [{"form": "table", "path": "all.zip!in/*.txt", "columns": [1], "separator": ""}],
-                }
-            ],
-        },
-        "tests": {
-            "license": "CC0",
-            "cannot": "it is a secret",
-            "make": [{"file": "tests/test.tsv", "read": []}],
-        },
-    }
+    sets = yaml.safe_load(SETS)
+    sets["fairy"]["origins"]["tales"] |= more
     folder.mkdir(exist_ok=True)
     (folder / "list.yaml").write_text(yaml.safe_dump(sets), encoding="utf-8")
     read_sources.cache_clear()
@@ -103,19 +94,20 @@ def copies(tmp_path):
     return folder
 
 
+def built(folder: Path, data: Path, copies: Path | None, recipe: str = RECIPE, **options) -> dict:
+    """What `build` says of each file that a recipe reads."""
+    (folder / "small.yaml").write_text(recipe, encoding="utf-8")
+    loaded = load_recipe(str(folder / "small.yaml"), data=data)
+    found = build(loaded, data, listing(folder / "list"), sources=copies, **options)
+    return {one.file: one for one in found}
+
+
 def lines(file: Path) -> list[str]:
     return gzip.decompress(file.read_bytes()).decode().splitlines()
 
 
 def test_builds_what_a_recipe_reads(tmp_path, copies):
-    recipe = tmp_path / "small.yaml"
-    recipe.write_text(RECIPE, encoding="utf-8")
-    sets = listing(tmp_path / "list")
-    made = {}
-    for data in (tmp_path / "one", tmp_path / "two"):
-        found = build(load_recipe(str(recipe), data=data), data, sets, sources=copies)
-        made[data.name] = {one.file: one for one in found}
-    one = made["one"]
+    one, _ = (built(tmp_path, tmp_path / name, copies) for name in ("one", "two"))
     assert {name: entry.state for name, entry in one.items()} == {
         "fairy/fairy.en-de.tsv.gz": "made",
         "english/words.txt.gz": "made",
@@ -132,34 +124,25 @@ def test_builds_what_a_recipe_reads(tmp_path, copies):
 
 
 def test_keeps_what_is_there_and_leaves_nothing_half_made(tmp_path, copies):
-    recipe = tmp_path / "small.yaml"
-    recipe.write_text(RECIPE.replace("[de]", "[de, fr]"), encoding="utf-8")
-    sets = listing(tmp_path / "list")
-    data = tmp_path / "data"
+    recipe, data = RECIPE.replace("[de]", "[de, fr]"), tmp_path / "data"
     (data / "english").mkdir(parents=True)
     (data / "english" / "words.txt.gz").write_bytes(b"mine")
-    found = {one.file: one for one in build(load_recipe(str(recipe), data=data), data, sets, sources=copies)}
+    found = built(tmp_path, data, copies, recipe)
     assert found["english/words.txt.gz"].state == "there"
     assert (data / "english" / "words.txt.gz").read_bytes() == b"mine"
     # French has fewer lines than English: its file is missing, and the reason says why; German is made all the same.
     assert found["fairy/fairy.en-fr.tsv.gz"].state == "missing"
     assert "lines" in found["fairy/fairy.en-fr.tsv.gz"].why
     assert sorted(path.name for path in (data / "fairy").iterdir()) == ["fairy.en-de.tsv.gz"]
-    again = {one.file: one.state for one in build(load_recipe(str(recipe), data=data), data, sets, sources=copies)}
-    assert again["fairy/fairy.en-de.tsv.gz"] == "there"
+    assert built(tmp_path, data, copies, recipe)["fairy/fairy.en-de.tsv.gz"].state == "there"
     with pytest.raises(InputError, match="reads no such set"):
-        build(load_recipe(str(recipe), data=data), data, sets, only=["nothing"])
+        built(tmp_path, data, None, recipe, only=["nothing"])
 
 
 def test_a_copy_that_is_not_there_is_said(tmp_path, copies):
-    recipe = tmp_path / "small.yaml"
-    recipe.write_text(RECIPE, encoding="utf-8")
     shutil.rmtree(copies / "grimm+tales")
-    data = tmp_path / "data"
-    found = build(load_recipe(str(recipe), data=data), data, listing(tmp_path / "list"), sources=copies)
-    assert next(one for one in found if one.set == "fairy").why.startswith(
-        "github grimm/tales @ 0123456789: no copy in"
-    )
+    found = built(tmp_path, tmp_path / "data", copies)
+    assert found["fairy/fairy.en-de.tsv.gz"].why.startswith("github grimm/tales @ 0123456789: no copy in")
 
 
 def test_a_git_clone_is_read_at_the_commit(tmp_path):

@@ -10,14 +10,14 @@ from msdc.distill.catalog import load_recipe
 ITEMS = 400
 
 
-def results(small_page, row, right):
+def results(papers, row, right):
     """One result per seed whose first `right[seed]` items are right, shuffled in the same way in every row."""
     order = np.random.default_rng(0).permutation(ITEMS)
     made = []
     for seed, count in enumerate(right):
         answers = (order < count).astype(np.float64)
         raw = {"table": "lxs", "row": row, "seed": seed, "scores": {"XSR en-de": 100 * answers.mean()}}
-        made.append(small_page.RowResult(raw, {"XSR en-de": answers}))
+        made.append(papers.RowResult(raw, {"XSR en-de": answers}))
     return made
 
 
@@ -31,12 +31,12 @@ def results(small_page, row, right):
     ],
 )
 def test_only_a_difference_beyond_its_interval_in_every_seed_is_separated(first, second, said):
-    small_page, small_tables = importlib.import_module("small_page"), importlib.import_module("small_tables")
+    papers, small_tables = importlib.import_module("papers"), importlib.import_module("small_tables")
     measure = small_tables.Measure("XSR en-de", ("XSR en-de",), "xsr")
-    one, other = results(small_page, "a", first), results(small_page, "b", second)
-    found = small_page.difference(one, other, measure, {"XSR en-de": None})
+    one, other = results(papers, "a", first), results(papers, "b", second)
+    found = papers.difference(one, other, measure, {"XSR en-de": None})
     assert found.mean == pytest.approx(100 * (np.mean(first) - np.mean(second)) / ITEMS)
-    assert said in small_page.verdict(found, 0.4) and found.separated == said.startswith("separated")
+    assert said in papers.verdict(found, 0.4) and found.separated == said.startswith("separated")
     assert found.low < found.mean < found.high
 
 

@@ -1,24 +1,45 @@
-"""A bundle as a user meets it: files, manifest and its seal, golden vectors, encode, both runtimes."""
+"""A bundle: files, manifest and its seal, golden vectors and their gates, signature, encode in both runtimes."""
 
+import base64
 import hashlib
 import json
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tiny_models as tiny
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from native_core import seal
 from programs import python
 from pydantic import ValidationError
+from refusals import one_line
 
 from msdc.errors import GateError, InputError
 from msdc.export.bundle import load_bundle, open_tokenizer
 from msdc.export.exporters import BundleOptions, write_bundle
-from msdc.export.golden import Thresholds, golden_texts, read_golden
-from msdc.export.manifest import MANIFEST_FILE, Manifest, check_files, read_manifest, write_manifest
+from msdc.export.golden import (
+    FP32,
+    INT4,
+    INT8,
+    Thresholds,
+    decode_vectors,
+    encode_vectors,
+    golden_texts,
+    measure,
+    read_golden,
+    shortfalls,
+    thresholds_for,
+    tokenizers_agree,
+)
+from msdc.export.manifest import MANIFEST_FILE, Manifest, Parity, check_files, read_manifest, write_manifest
+from msdc.export.signature import SIGNATURE_FILE, PublicKey, verify_message, verify_signature
 from msdc.export.smoothing import TorchModel
 from msdc.files import sha256_file
+from msdc.text.tokenizer import JSON_FILE, FastTokenizer, PieceTokenizer, write_fast_copy
 
 RUNTIMES = ["executorch", "onnx"]
 
@@ -186,3 +207,203 @@ def test_a_missing_file_is_named(tmp_path):
     (tmp_path / "model.pte").unlink()
     with pytest.raises(InputError, match=r"model\.pte is missing"):
         check_files(tmp_path, manifest)
+
+
+def test_measure_by_hand():
+    reference = np.array([[3.0, 4.0], [0.6, 0.8]], np.float32)
+    found = np.array([[4.0, 3.0], [0.6, 0.8]], np.float32)
+    parity = measure(reference, found, 0.96)
+    assert parity.mean_cosine == pytest.approx((24 / 25 + 1) / 2, abs=1e-6) and parity.texts == 2
+    assert parity.min_cosine == pytest.approx(24 / 25, abs=1e-6)
+    # the first row has length 5, so its error of 1 counts as 0.2
+    assert parity.max_abs == pytest.approx(0.2)
+
+
+GOOD = {"mean_cosine": 0.9985, "min_cosine": 0.991, "max_abs": 0.02, "texts": 9, "low_bit_share": 0.97}
+EXACT = {"mean_cosine": 1.0, "min_cosine": 1.0, "max_abs": 9e-5, "texts": 1}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "values", "word"),
+    [
+        (INT8, GOOD, None), (INT8, GOOD | {"mean_cosine": 0.997}, "mean"), (INT8, GOOD | {"min_cosine": 0.98}, "min"),
+        (INT8, GOOD | {"low_bit_share": 0.94}, "8-bit"), (FP32, EXACT, None), (FP32, EXACT | {"max_abs": 2e-4}, "max"),
+    ],
+)  # fmt: skip
+def test_gates(wanted, values, word):
+    found = shortfalls(Parity(**values), wanted)
+    assert (word is None and not found) or (len(found) == 1 and word in found[0])
+    never = Parity(**EXACT).model_copy(update={"mean_cosine": float("nan")})
+    assert shortfalls(never, wanted), "NaN must never pass"
+    assert thresholds_for({"fp32"}) is FP32 and thresholds_for({"fp32", "int8"}) is INT8
+    assert thresholds_for({"int8", "int4"}) is INT4
+
+
+def test_vectors_survive_base64():
+    made = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
+    assert (decode_vectors(encode_vectors(made), 3, 5) == made).all()
+    for bad in ("***", encode_vectors(made)[:-8]):
+        with pytest.raises(InputError):
+            decode_vectors(bad, 3, 5)
+
+
+def test_golden_texts_hold_the_corners():
+    texts = golden_texts()
+    assert {"", " "} <= set(texts) and len(texts) == len(set(texts)) > 100
+    assert any(len(text) > 3000 for text in texts) and any("<s>" in text for text in texts)
+
+
+def test_agreement_gate_names_the_text(tmp_path):
+    model = tmp_path / "tokenizer.model"
+    model.write_bytes(tiny.tokenizer().path.read_bytes())
+    (tmp_path / "scratch").mkdir()
+    tokenizer = PieceTokenizer(model)
+    tokenizers_agree(tokenizer, golden_texts(), 64, tmp_path / "scratch")
+    # a twin that folds case is not a twin
+    from tokenizers import Tokenizer, normalizers
+
+    backend = Tokenizer.from_file(str(tmp_path / "scratch" / JSON_FILE))
+    backend.normalizer = normalizers.Lowercase()
+    backend.save(str(tmp_path / JSON_FILE))
+    with pytest.raises(GateError, match="differ on"):
+        tokenizers_agree(tokenizer, golden_texts(), 64, tmp_path / "scratch")
+
+
+@pytest.fixture(scope="module")
+def twins(tmp_path_factory) -> tuple[PieceTokenizer, FastTokenizer]:
+    path = tmp_path_factory.mktemp("twin") / JSON_FILE
+    write_fast_copy(tiny.tokenizer().path, path)
+    return tiny.tokenizer(), FastTokenizer(path)
+
+
+# Surrogates are no text; U+0000 ends a C string inside some tools and is not text either.
+TEXTS = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=60)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.one_of(
+        TEXTS,
+        st.lists(st.sampled_from([*"abe .,\u00fc\u3000\u2581\u200b", "<s>", "</s>", "<unk>", "<pad>", "  "])).map(
+            "".join
+        ),
+    )
+)
+@example("<s")
+@example("<s><s></s>")
+@example("<<s>>")
+@example("\u2581\u2581")
+@example("\x85")
+@example(" \n a \n ")
+def test_twin_segments_any_text_alike(twins, text):
+    pieces, fast = twins
+    assert pieces.encode([text], 500) == fast.encode([text], 500)
+
+
+# minisign 0.11: -G -W, then -S -W -t 'msdc test bundle' of MESSAGE with -l (Ed) and without (ED).
+MESSAGE = b'{"format": 1}\n'
+KEY = "RWTgJ7ktwccS1p8hVwCGbMmZpip+zMnER6NEhctfDhWupLwLiwENnoPe"
+SIGNATURES = {
+    "Ed": [
+        "untrusted comment: signature from minisign secret key",
+        "RWTgJ7ktwccS1ozN41kBhUeskLAwQK0wfNSuilk9awuo6Gd6KFEFO2G4I6Fv1RW0RmEotEbPDWAC/kUFMZBoFjLscNrTxUQuIgM=",
+        "trusted comment: msdc test bundle",
+        "eM9ES77qhh7ipzvnndVLcDcyEvwaRyEXirVmQZ83B1tLEsKqaN84DGRFK8W4bMuBJigxW3Y2HqEtQdoio0mOCQ==",
+    ],
+    "ED": [
+        "untrusted comment: signature from minisign secret key",
+        "RUTgJ7ktwccS1htn2NyQrhJMR9xUXw0ZIK23X0M/uBNdj91lxpsaXLkVAcMyjpLeiAe1T0p+AmD+kCgeCwv92nd/Huv6OmPkMwM=",
+        "trusted comment: msdc test bundle",
+        "g9AkfAtlgkhYxCgTjO5rZaOlFeYgDWc1T5kmfoN+z+5C8t0W51DIJgDqk57Ahfgt0XMftwnQX+m4uBoq2idCCg==",
+    ],
+}
+
+
+def sign(message: bytes, *, hashed: bool = True, comment: str = "by the test") -> tuple[str, str]:
+    """A public key and the text of a signature, put together as minisign's format is described."""
+    ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
+    secret = ed25519.Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+    number = b"8numbers"
+    made = secret.sign(hashlib.blake2b(message).digest() if hashed else message)
+    own = base64.b64encode((b"ED" if hashed else b"Ed") + number + made).decode()
+    whole = base64.b64encode(secret.sign(made + comment.encode())).decode()
+    key = base64.b64encode(b"Ed" + number + secret.public_key().public_bytes_raw()).decode()
+    return key, f"untrusted comment: anything\n{own}\ntrusted comment: {comment}\n{whole}\n"
+
+
+@pytest.fixture
+def signed(tiny_bundle, tmp_path):
+    folder = tmp_path / "bundle"
+    shutil.copytree(tiny_bundle, folder)
+    key, text = sign((folder / "bundle.json").read_bytes())
+    (folder / SIGNATURE_FILE).write_text(text)
+    return folder, key
+
+
+@pytest.mark.parametrize("kind", SIGNATURES)
+def test_what_minisign_writes(kind):
+    pytest.importorskip("cryptography")
+    assert verify_message(MESSAGE, SIGNATURES[kind], PublicKey.read(KEY)) == "msdc test bundle"
+
+
+@pytest.mark.parametrize("kind", SIGNATURES)
+def test_every_change_is_refused(kind):
+    pytest.importorskip("cryptography")
+    key, lines = PublicKey.read(KEY), SIGNATURES[kind]
+    messages = [MESSAGE[:i] + bytes([MESSAGE[i] ^ 1]) + MESSAGE[i + 1 :] for i in range(len(MESSAGE))]
+    for message in messages:
+        assert "not one of this" in one_line(lambda message=message: verify_message(message, lines, key))
+    for row in (1, 3):
+        raw = base64.b64decode(lines[row])
+        for at in range(len(raw)):
+            changed = base64.b64encode(raw[:at] + bytes([raw[at] ^ 4]) + raw[at + 1 :]).decode()
+            altered = [*lines[:row], changed, *lines[row + 1 :]]
+            one_line(lambda altered=altered: verify_message(MESSAGE, altered, key))
+    for altered in ([*lines[:2], lines[2] + "s", lines[3]], lines[:3], [*lines[:2], "comment: x", lines[3]], [""] * 4):
+        one_line(lambda altered=altered: verify_message(MESSAGE, altered, key))
+    other = PublicKey(key.number, bytes([key.key[0] ^ 1]) + key.key[1:])
+    one_line(lambda: verify_message(MESSAGE, lines, other))
+
+
+def test_signed_bundle(signed, tmp_path):
+    folder, key = signed
+    assert verify_signature(folder, key) == "by the test"
+    (tmp_path / "key.pub").write_text(f"untrusted comment: key\n{key}\n")
+    assert load_bundle(folder, "onnx", public_key=tmp_path / "key.pub").width > 0
+    assert "another key" in one_line(lambda: load_bundle(folder, "onnx", public_key=KEY))
+    for wrong in ("RWQ", str(tmp_path / "none"), tmp_path):
+        one_line(lambda wrong=wrong: verify_signature(folder, wrong))
+
+
+def test_a_resealed_bundle_is_not_the_signed_one(signed):
+    folder, key = signed
+    text = (folder / "bundle.json").read_text(encoding="utf-8")
+    changed = json.loads(text)
+    changed["name"] = "other"
+    (folder / "bundle.json").write_text(seal({**changed, "seal": ""}), encoding="utf-8")
+    assert "not one of this bundle.json" in one_line(lambda: load_bundle(folder, "onnx", public_key=key))
+    (folder / "bundle.json").write_text(text, encoding="utf-8")
+    (folder / "golden.json").write_text("{}")
+    assert "golden.json" in one_line(lambda: verify_signature(folder, key))
+    (folder / SIGNATURE_FILE).unlink()
+    assert "not signed" in one_line(lambda: verify_signature(folder, key))
+
+
+@pytest.mark.parametrize("options", [[], ["-l"]])
+def test_minisign_itself(tiny_bundle, tmp_path, options):
+    if shutil.which("minisign") is None:
+        pytest.skip("minisign is not installed: apt-get install minisign")
+    pytest.importorskip("cryptography")
+    folder = tmp_path / "bundle"
+    shutil.copytree(tiny_bundle, folder)
+    public, secret = tmp_path / "key.pub", tmp_path / "key.sec"
+    subprocess.run(["minisign", "-G", "-W", "-p", public, "-s", secret], check=True, capture_output=True)
+    command = ["minisign", "-S", "-W", *options, "-s", secret, "-m", folder / "bundle.json", "-t", "version 7"]
+    subprocess.run(command, check=True, capture_output=True)
+    assert verify_signature(folder, public) == "version 7"
+    # And ours is read by minisign.
+    message = tmp_path / "message"
+    message.write_bytes(MESSAGE)
+    key, text = sign(MESSAGE, hashed=not options)
+    (tmp_path / "message.minisig").write_text(text)
+    subprocess.run(["minisign", "-V", "-P", key, "-m", message], check=True, capture_output=True)

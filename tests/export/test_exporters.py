@@ -16,7 +16,6 @@ from stock_models import TEXTS, write_stock
 
 import msdc
 from msdc import load_bundle, load_encoder
-from msdc.cli import main
 from msdc.compress.quantization.plan import plan_for
 from msdc.compress.student.io import save_student
 from msdc.compress.student.stock import to_student
@@ -221,22 +220,6 @@ def test_card_with_a_bomb_gives_no_facts(tmp_path):
     (tmp_path / "README.md").write_text(f"---\n{bomb}language: en\n---\n")
     assert read_card(tmp_path).languages == ()
     assert read_card(None).licenses == () and read_card(tmp_path / "absent").licenses == ()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ([], "Missing option"),
-        (["x", "--target", "toaster"], "toaster"),
-        (["x", "--target", "web", "--precision", "int3"], "int3"),
-        # Refused before the model is loaded.
-        (["no-such-model", "--target", "linux", "-o", "."], "--force"),
-    ],
-)
-def test_usage_errors(arguments, said, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["export", *arguments])
-    assert stop.value.code == 2 and said in capsys.readouterr().err
 
 
 def test_precision_may_be_a_plan_file(tmp_path):

@@ -105,37 +105,30 @@ def write_folder(place: Path, kind: str) -> Path:
     raw, out = place / "raw", place / "model"
     if kind == "model2vec":
         return _model2vec(out)
-    settings: dict = {}
-    after = [Normalize()]
-    pooling: dict = {"pooling_mode": "mean"}
+    same, prompted = torch.nn.Identity(), {"prompts": PROMPTS, "default_prompt_name": "query"}
+    # (pooling, settings, modules after the pooling)
+    pooling, settings, after = {
+        "default prompt": ({}, prompted, None),
+        # T5, prompts read but not pooled, a dense layer without bias
+        "instructor": ({"include_prompt": False}, prompted, [Dense(32, 24, bias=False, activation_function=same)]),
+        "truncate_dim": ({}, {"truncate_dim": 20, "prompts": PROMPTS}, None),
+        "two dense": ({}, {}, [Dense(32, 48, activation_function=torch.nn.Tanh()),
+                               Dense(48, 16, bias=False, activation_function=torch.nn.SiLU())]),
+        "dense with residual": ({}, {}, [Dense(32, 24, activation_function=same, use_residual=True)]),
+        "layer norm": ({}, {}, [LayerNorm(32)]),
+        "no normalisation": ({}, {}, []),
+        "qwen3": ({"pooling_mode": "lasttoken"}, {}, None),
+        "gemma3": ({}, {}, [Dense(32, 64, bias=False, activation_function=same),
+                            Dense(64, 32, bias=False, activation_function=same)]),
+    }.get(kind, ({}, {}, None))  # fmt: skip
     if kind.startswith("pooling "):
         names = tuple(kind.removeprefix("pooling ").split(" and "))
-        pooling["pooling_mode"] = names if len(names) > 1 else names[0]
-    elif kind == "default prompt":
-        settings = {"prompts": PROMPTS, "default_prompt_name": "query"}
+        pooling = {"pooling_mode": names if len(names) > 1 else names[0]}
     elif kind.startswith("prompt not pooled"):
-        settings = {"prompts": PROMPTS, "default_prompt_name": "query"}
-        pooling |= {"pooling_mode": kind.split(", ")[1], "include_prompt": False}
-    elif kind == "instructor":  # T5, prompts read but not pooled, a dense layer without bias
-        settings = {"prompts": PROMPTS, "default_prompt_name": "query"}
-        pooling |= {"include_prompt": False}
-        after = [Dense(32, 24, bias=False, activation_function=torch.nn.Identity()), Normalize()]
-    elif kind == "truncate_dim":
-        settings = {"truncate_dim": 20, "prompts": PROMPTS}
-    elif kind == "two dense":
-        after = [Dense(32, 48, activation_function=torch.nn.Tanh()),
-                 Dense(48, 16, bias=False, activation_function=torch.nn.SiLU()), Normalize()]  # fmt: skip
-    elif kind == "dense with residual":
-        after = [Dense(32, 24, activation_function=torch.nn.Identity(), use_residual=True)]
-    elif kind == "layer norm":
-        after = [LayerNorm(32)]
-    elif kind == "no normalisation":
-        after = []
-    elif kind == "qwen3":
-        pooling["pooling_mode"] = "lasttoken"
-    elif kind == "gemma3":
-        after = [Dense(32, 64, bias=False, activation_function=torch.nn.Identity()),
-                 Dense(64, 32, bias=False, activation_function=torch.nn.Identity()), Normalize()]  # fmt: skip
+        pooling, settings = {"pooling_mode": kind.split(", ")[1], "include_prompt": False}, prompted
+    pooling = {"pooling_mode": "mean"} | pooling
+    if kind not in ("dense with residual", "layer norm", "no normalisation"):
+        after = [*(after or ()), Normalize()]
     if kind == "clip text":
         raw.mkdir(parents=True)
         settings_of_images = {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 16},

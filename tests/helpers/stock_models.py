@@ -48,33 +48,19 @@ def stock_model(family: str, seed: int = 0, **changes):
     torch.manual_seed(seed)
     common = {"vocab_size": 120, "pad_token_id": 0}
     shape = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
+    short, long = {**shape, "max_position_embeddings": 40}, {**shape, "max_position_embeddings": 42}
     if family in ("roberta", "xlm-roberta", "camembert"):
         common |= {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1}
-    make = {
-        "bert": lambda: T.BertModel(T.BertConfig(**common, **{**shape, "max_position_embeddings": 40, **changes})),
-        "roberta": lambda: T.RobertaModel(
-            T.RobertaConfig(**common, **{**shape, "max_position_embeddings": 42, **changes})
-        ),
-        "xlm-roberta": lambda: T.XLMRobertaModel(
-            T.XLMRobertaConfig(**common, **{**shape, "max_position_embeddings": 42, "layer_norm_eps": 1e-5, **changes})
-        ),
-        "camembert": lambda: T.CamembertModel(
-            T.CamembertConfig(**common, **{**shape, "max_position_embeddings": 42, **changes})
-        ),
-        "distilbert": lambda: T.DistilBertModel(
-            T.DistilBertConfig(
-                **common,
-                **{"dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 40, **changes},
-            )
-        ),
-        "albert": lambda: T.AlbertModel(
-            T.AlbertConfig(
-                **common,
-                **{**shape, "embedding_size": 16, "inner_group_num": 2, "max_position_embeddings": 40, **changes},
-            )
-        ),
-    }
-    model = make[family]().eval()
+    name, own = {
+        "bert": ("Bert", short),
+        "roberta": ("Roberta", long),
+        "xlm-roberta": ("XLMRoberta", long | {"layer_norm_eps": 1e-5}),
+        "camembert": ("Camembert", long),
+        "distilbert": ("DistilBert", {"dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48,
+                                      "max_position_embeddings": 40}),
+        "albert": ("Albert", short | {"embedding_size": 16, "inner_group_num": 2}),
+    }[family]  # fmt: skip
+    model = getattr(T, f"{name}Model")(getattr(T, f"{name}Config")(**common, **(own | changes))).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)

@@ -136,8 +136,8 @@ def fails(capsys):
     def call(*words: object) -> str:
         with pytest.raises(SystemExit) as ended:
             main([str(word) for word in words])
-        shown = capsys.readouterr().err
-        assert ended.value.code == 2 and "Traceback" not in shown, shown
+        out, shown = capsys.readouterr()
+        assert ended.value.code == 2 and "Traceback" not in shown and not out, shown
         return shown
 
     return call
@@ -177,8 +177,29 @@ def test_names_and_files_that_are_no_model(fails, tiny_teacher, tmp_path):
     assert "damaged or not a safetensors file" in one_error_line(fails("encode", folder, "x"))
 
 
-def test_usage_errors(fails):
-    assert "RECIPE" in fails("distill") and "nonsense" in fails("nonsense")
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("distill", "RECIPE"),
+        ("nonsense", "nonsense"),
+        ("export", "Missing option"),
+        ("export x --target toaster", "toaster"),
+        ("export x --target web --precision int3", "int3"),
+        # Refused before the model is loaded.
+        ("export no-such-model --target linux -o .", "--force"),
+        ("compress plan", "error: expected either MODEL or --shape NAME"),
+        ("compress plan --shape huge", "error: shape 'huge' is unknown"),
+        ("compress plan --shape minilm --unit 0", "error: --unit 0: must be at least 1"),
+        ("compress plan --shape minilm --budget 1KB", "error: no student of this model fits 1000 bytes"),
+        ("compress student ./nowhere -o out", "error: ./nowhere: no such model folder"),
+        ("compress quantize", "Missing option '-o'"),
+        ("compress vocabulary x", "Missing option '-o'"),
+    ],
+)
+def test_usage_errors(fails, line, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = fails(*line.split())
+    assert said in shown and sum(row.lower().startswith("error") for row in shown.splitlines()) == 1
 
 
 def test_empty_and_one_column_corpora_and_unknown_keys(fails, tmp_path, tiny_tree):
