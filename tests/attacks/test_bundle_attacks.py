@@ -9,9 +9,9 @@ import numpy as np
 import onnx
 import pytest
 import tiny_models as tiny
+from folder_kinds import UNPOOLED, kind_bundle
 from native_bombs import field
 from native_core import CoreError, CoreTokenizer
-from prompt_bundles import UNPOOLED, kind_bundle
 from refusals import one_line, reseal
 
 from msdc.errors import MsdcError

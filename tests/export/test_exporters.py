@@ -9,9 +9,8 @@ import pytest
 import tiny_models as tiny
 import torch
 from click.testing import CliRunner
-from folder_kinds import MODES, PROMPTS, write_folder
+from folder_kinds import MODES, PROMPTS, kind_bundle, write_folder
 from programs import python
-from prompt_bundles import kind_bundle
 from stock_models import TEXTS, write_stock
 
 import msdc

@@ -6,6 +6,9 @@ from pathlib import Path
 import torch
 from architectures import configurations
 from stock_models import stock_model, write_wordpiece
+from tiny_models import once
+
+from msdc.export import export
 
 
 def _transformer(folder: Path, model, roberta: bool = False, max_length: int | None = 24, **settings):
@@ -32,6 +35,7 @@ def _other(name: str):
     return model.eval()
 
 
+UNPOOLED = "prompt not pooled, mean"
 PROMPTS = {"query": "the dog: ", "passage": "house, ", "plain": ""}
 MODES = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 KINDS = (
@@ -167,3 +171,14 @@ def write_folder(place: Path, kind: str) -> Path:
         file = out / "sentence_bert_config.json"
         file.write_text(json.dumps({**json.loads(file.read_text()), "do_lower_case": True}))
     return out
+
+
+def kind_bundle(kind: str, runtime: str) -> tuple[Path, Path]:
+    """(folder of `folder_kinds.KINDS`, its fp32 bundle for linux)."""
+    name = kind.replace(" ", "-").replace(",", "")
+    folder = once(f"folder-{name}", lambda target: write_folder(target.parent / name, kind).rename(target))
+
+    def make(target: Path) -> None:
+        export(str(folder), target="linux", runtime=runtime, precision="fp32", out=target)
+
+    return folder, once(f"bundle-{name}-{runtime}", make)

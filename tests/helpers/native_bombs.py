@@ -160,14 +160,19 @@ def colliding(count: int) -> list[bytes]:
     return [b"".join(text) for text in itertools.islice(itertools.product(*parts), count)]
 
 
-def _charsmap(units: dict[int, int], replacements: bytes) -> bytes:
-    trie = [units.get(i, 0) for i in range(512)]
-    raw = struct.pack("<I", 2048) + struct.pack("<512I", *trie) + replacements
-    return field(3, field(1, b"custom") + field(2, raw))
-
-
 _X = ord("x")
 _X_NODE = 256 ^ _X
+_LONG = {0: 256 << 10, _X_NODE: _X | 1 << 8 | (_X_NODE ^ 1) << 10, 1: 1 << 31}
+
+
+def _map_of(replacements: bytes, units: dict[int, int] = _LONG) -> bytes:
+    return struct.pack("<513I", 2048, *(units.get(i, 0) for i in range(512))) + replacements
+
+
+def _charsmap(*parts) -> bytes:
+    return field(3, field(1, b"custom") + field(2, _map_of(*parts)))
+
+
 PIECES: dict[str, Maker] = {
     "small": lambda n: _HEAD,
     "distinct": lambda n: _HEAD + _distinct(n),
@@ -183,13 +188,9 @@ PIECES: dict[str, Maker] = {
     "empty-pieces": lambda n: b"\x0a\x00" * (n // 2),
     # Quadratic to open: each insertion walked over all before it.
     "equal-hashes": lambda n: _HEAD + b"".join(piece(text) for text in colliding(max(n // 100, 20))),
-    "long-replacement": lambda n: _HEAD + _charsmap(
-        {0: 256 << 10, _X_NODE: _X | 1 << 8 | (_X_NODE ^ 1) << 10, 1: 1 << 31}, b"r" * n + b"\0"
-    ),
-    "replacement-of-spaces": lambda n: _HEAD + _charsmap(
-        {0: 256 << 10, _X_NODE: _X | 1 << 8 | (_X_NODE ^ 1) << 10, 1: 1 << 31}, b" " * n + b"\0"
-    ),
-    "trie-in-a-circle": lambda n: _HEAD + _charsmap({0: 256 << 10, _X_NODE: _X | _X << 10}, b"\0"),
+    "long-replacement": lambda n: _HEAD + _charsmap(b"r" * n + b"\0"),
+    "replacement-of-spaces": lambda n: _HEAD + _charsmap(b" " * n + b"\0"),
+    "trie-in-a-circle": lambda n: _HEAD + _charsmap(b"\0", {0: 256 << 10, _X_NODE: _X | _X << 10}),
 }  # fmt: skip
 
 
@@ -274,21 +275,10 @@ COMPILED: dict[str, Maker] = {
     "full-probes-added": lambda n: compiled(n, added=_full_probes(128)),
     "long-cluster-map": lambda n: compiled(
         n, sets=lambda t: [t.add(b"")],
-        rules=lambda t: [[7, t.add(_charsmap_raw(b"r" * n + b"\0")), 0, 0, 0, 0]],
+        rules=lambda t: [[7, t.add(_map_of(b"r" * n + b"\0")), 0, 0, 0, 0]],
     ),
 }  # fmt: skip
 
 
-def _charsmap_raw(replacements: bytes) -> bytes:
-    units = {0: 256 << 10, _X_NODE: _X | 1 << 8 | (_X_NODE ^ 1) << 10, 1: 1 << 31}
-    return struct.pack("<I", 2048) + struct.pack("<512I", *[units.get(i, 0) for i in range(512)]) + replacements
-
-
-BOMBS = {
-    "json": JSON,
-    "manifest": MANIFEST,
-    "golden": GOLDEN,
-    "request": REQUEST,
-    "pieces": PIECES,
-    "compiled": COMPILED,
-}
+BOMBS = {"json": JSON, "manifest": MANIFEST, "golden": GOLDEN, "request": REQUEST, "pieces": PIECES,
+         "compiled": COMPILED}  # fmt: skip

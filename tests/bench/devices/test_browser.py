@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import folder_kinds
 import numpy as np
 import places
-import prompt_bundles
 import psutil
 import pytest
 import tiny_models as tiny
@@ -104,7 +104,7 @@ def test_tiny_bundle_in_chromium(chromium):
 
 @pytest.mark.slow
 def test_prompts_that_are_not_pooled(chromium):
-    _, bundle = prompt_bundles.kind_bundle(prompt_bundles.UNPOOLED, "onnx")
+    _, bundle = folder_kinds.kind_bundle(folder_kinds.UNPOOLED, "onnx")
     settings = BenchSettings(runs=3, warmup=0, lengths=(8,), tasks=("graded-pairs",))
     (run,), (native,) = BrowserDevice().run(bundle, settings), PythonDevice().run(bundle, settings)
     assert run.parity is not None and run.parity.min_cosine > 0.9999

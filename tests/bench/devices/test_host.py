@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from prompt_bundles import UNPOOLED, kind_bundle
+from folder_kinds import UNPOOLED, kind_bundle
 
 from msdc.bench.devices.base import Job
 from msdc.bench.devices.host import HostDevice, PythonDevice

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from devices import ANON_GOAL_MIB, PEAK_GOAL_MIB, PHONE_MIB, STYLES, on_host, on_phone, student_bundle
 from places import data_folder
-from xlmr_folder import write_xlmr
+from stock_models import write_xlmr
 
 import msdc
 from msdc.bench.devices import open_devices

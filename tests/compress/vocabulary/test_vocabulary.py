@@ -8,8 +8,7 @@ import pytest
 import tiny_models
 import torch
 from click.testing import CliRunner
-from stock_models import TEXTS, write_stock
-from xlmr_folder import write_xlmr
+from stock_models import TEXTS, write_stock, write_xlmr
 
 import msdc
 from msdc.compress.cli import command

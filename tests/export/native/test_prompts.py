@@ -4,7 +4,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from prompt_bundles import UNPOOLED, kind_bundle
+from folder_kinds import UNPOOLED, kind_bundle
 
 import msdc
 from msdc.export.bundle import Bundle

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from prompt_bundles import kind_bundle
+from folder_kinds import kind_bundle
 
 import msdc
 from msdc.bench.measure import BenchSettings, collect

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny_models as tiny
+from folder_kinds import UNPOOLED, kind_bundle
 from programs import node, run
-from prompt_bundles import UNPOOLED, kind_bundle
 from refusals import spoil
 from small_tokenizers import fuzz_texts
 from stock_models import write_stock
