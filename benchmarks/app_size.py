@@ -33,7 +33,6 @@ ARCHITECTURE = "arm64-v8a"
 
 
 def onnx_aar() -> Path:
-    """ONNX Runtime's Android archive out of the npm package."""
 
     def make(stage: Path) -> None:
         subprocess.run(["npm", "pack", "--silent", AAR_PACKAGE], cwd=stage, check=True, stdout=subprocess.DEVNULL)
@@ -46,7 +45,6 @@ def onnx_aar() -> Path:
 
 
 def entry(what: str, source: str, paths: list[Path]) -> dict[str, Any]:
-    """One line of the table."""
     size = sum(path.stat().st_size for path in paths)
     return {"what": what, "source": source, "bytes": size, "compressed": deflated(paths)}
 
@@ -79,7 +77,6 @@ def measure_core(work: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure, write the JSON and the page."""
     parser = options_for(__doc__, "app-size")
     parser.add_argument("--onnx-aar", type=Path, help="ONNX Runtime's Android archive")
     options = parser.parse_args()

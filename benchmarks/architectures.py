@@ -34,7 +34,6 @@ def share(value: float | None) -> str:
 
 
 def measure(name: str, runtime: str, precision: str, layers: int) -> dict[str, Any]:
-    """One program of one architecture against the untouched model."""
     from architectures import architecture_modules, rows
 
     modules = architecture_modules(name, layers=layers)
@@ -88,7 +87,6 @@ def both_ways(model: str, work: Path, rounds: int) -> list[str]:
 
 
 def report(found: list[dict[str, Any]]) -> list[str]:
-    """The table, and the names of what is not delegated."""
     header = ("architecture", "runtime", "precision", "mean cosine", "min cosine", "operators delegated", "bytes")
     cells = [
         (r["architecture"], r["runtime"], r["precision"], f"{r['mean_cosine']:.6f}", f"{r['min_cosine']:.6f}",

@@ -64,16 +64,13 @@ class Item:
     rounds: list[dict[str, float]] = field(default_factory=list)
 
     def values(self, key: str) -> list[float]:
-        """One figure per round."""
         return [one[key] for one in self.rounds]
 
     def both(self, key: str, least: str = "", digits: int = 1) -> str:
-        """Median / minimum over the rounds."""
         return f"{statistics.median(self.values(key)):.{digits}f} / {min(self.values(least or key)):.{digits}f}"
 
 
 def items_of(folder: Path, name: str) -> list[Item]:
-    """Each program of a bundle."""
     manifest = read_manifest(folder)
     return [Item(name, folder, runtime, manifest.program_bytes(runtime)) for runtime in manifest.runtimes]
 
@@ -114,7 +111,6 @@ def accuracy(folders: dict[str, Path], data: str | None) -> list[str]:
 
 
 def ratios(items: Sequence[Item], peers: dict[str, Item]) -> list[str]:
-    """Our artifacts beside the peer of their size, round by round."""
     rows = []
     for item in (one for one in items if peers and one.name not in peers):
         other = peers[TEACHER_PEER if item.name == SHIPPED else PEER]

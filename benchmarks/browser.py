@@ -46,7 +46,6 @@ def lines_of(data: Path, split: str, count: int) -> list[str]:
 
 
 def packed(path: Path) -> int:
-    """Bytes as a web server compresses them."""
     return len(zlib.compress(path.read_bytes(), 9))
 
 
@@ -100,7 +99,6 @@ def processor_ms(pid: int, renderer: str) -> float:
 
 
 def browser_round(name: str, bundle: Path, lines: Sequence[str], queries: Sequence[str], work: Path) -> dict[str, Any]:
-    """The search page in one browser with a fresh profile."""
     from web_pages import ANSWER_S, site
 
     from msdc.bench.devices.web.browser import engine_of, opened
@@ -127,7 +125,6 @@ def browser_round(name: str, bundle: Path, lines: Sequence[str], queries: Sequen
 
 
 def figures(answer: dict[str, Any], run: Any) -> dict[str, float]:
-    """The figures of one round."""
     found = {
         "1,000 lines indexed, first time, processor time": answer["cpu_ms"][0],
         "1,000 lines indexed, again, processor time": min(answer["cpu_ms"][1:]),
@@ -143,7 +140,6 @@ def figures(answer: dict[str, Any], run: Any) -> dict[str, float]:
 def page_body(
     sizes: list[tuple[str, str, str]], rounds: dict[str, list[dict[str, float]]], first: dict[str, Any]
 ) -> str:
-    """The page's tables."""
     native = rounds["native"]
     titles = {
         name: f"{first[name].browser.engine} {first[name].browser.version or ''}".strip()
@@ -184,7 +180,6 @@ def page_body(
 
 
 def main() -> None:
-    """Measure and write the page."""
     parser = options_for(__doc__, "browser")
     parser.add_argument("--data", type=Path, required=True, help="data folder with flores200 and sts17")
     parser.add_argument("--browsers", default="chromium", help="names of engines, comma-separated")

@@ -77,7 +77,6 @@ def student_bundle(folder: Path, style: str) -> Path:
 
 
 def on_host(bundle: Path) -> DeviceRun:
-    """This machine, through the native runner."""
     (run,) = HostDevice().run(bundle, SETTINGS)
     return run
 
@@ -90,7 +89,6 @@ def on_phone(bundle: Path) -> DeviceRun:
 
 
 def row_of(style: str, where: str, run: DeviceRun) -> dict[str, Any]:
-    """The figures that have a goal."""
     assert run.memory is not None
     phases = {name: getattr(run.memory, name) for name in ("start", "loaded", "warm")}
     row = {"program": style, "device": where, "bytes": run.artifact.bytes}

@@ -83,7 +83,6 @@ def prepare(work: Path) -> None:
 
 
 def opened(way: str, work: Path) -> Callable[[Sequence[str]], np.ndarray]:
-    """The encoding function of a way, its model loaded."""
     kind, _, how = way.partition("-")
     name = "msdc-mini" if kind == "mini" else TEACHER
     if how == "python":
@@ -145,7 +144,6 @@ def closeness(way: str, work: Path) -> str:
 
 
 def page_body(found: list[dict[str, Any]], options: argparse.Namespace, words: float) -> str:
-    """What was run, and the table."""
     small, large = options.counts
     rows = []
     for way in dict.fromkeys(one["way"] for one in found):

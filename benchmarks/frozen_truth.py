@@ -42,7 +42,6 @@ def sha256(file: Path) -> str:
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    """sha256 of the programs and tokenizers of a bundle."""
     names = ("model.pte", "model.onnx", "model.onnx.data", "tokenizer.model", "tokenizer.msdc")
     return {name: sha256(folder / name) for name in names if (folder / name).is_file()}
 
@@ -84,7 +83,6 @@ def scores(document: Any, path: str = "") -> Iterator[tuple[str, float]]:
 
 
 def measure(work: Path, data: Path, emulator: bool) -> dict[str, Any]:
-    """All frozen values."""
     mini, teacher = work / "mini", "all-MiniLM-L6-v2"
     outputs: dict[str, str] = {"export": msdc("export", "msdc-mini", "--target", "linux", "-o", mini, "--json")}
     truth: dict[str, Any] = {"programs": {"msdc-mini": hashes(mini)}, "cosines": {"msdc-mini": None}}
@@ -144,7 +142,6 @@ def instructions(result: dict[str, Any]) -> dict[str, float]:
 
 
 def differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
-    """One line for each value that changed."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in sorted(before.keys() | after.keys()):
             if key not in before or key not in after:

@@ -41,7 +41,6 @@ def scores(folder: str, data: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    """Score the students and write the page."""
     parser = options_for(__doc__, "teaching")
     parser.add_argument("--data", type=Path, required=True, help="the data folder")
     parser.add_argument("--student", action="append", required=True, metavar="NAME=FOLDER")

@@ -68,7 +68,6 @@ KINDS = (
 
 
 def tree_bytes(folder: Path) -> int:
-    """Bytes of the files below a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
 
 
@@ -101,7 +100,6 @@ def run(command: str | Sequence[str | Path], cwd: Path, cache: Path | None = Non
 
 
 def install(kind: Kind, wheel: Path, bundle: Path, work: Path, torch_index: str | None) -> dict[str, Any]:
-    """Install one kind into an empty environment, measure it and run its commands."""
     name = kind.extra or "base"
     folder = work / f"venv-{name}"
     run([sys.executable, "-m", "venv", folder], work)
@@ -123,7 +121,6 @@ def install(kind: Kind, wheel: Path, bundle: Path, work: Path, torch_index: str 
 
 
 def page(found: Sequence[dict[str, Any]], wheel_bytes: int) -> str:
-    """The tables of the page."""
     rows, commands = [], []
     for row in found:
         name = f"`msdc[{row['extra']}]`" if row["extra"] else "`msdc`"
@@ -141,7 +138,6 @@ def page(found: Sequence[dict[str, Any]], wheel_bytes: int) -> str:
 
 
 def main() -> None:
-    """Build the wheel, install each kind, write the page."""
     parser = options_for(__doc__, "install")
     parser.add_argument("--torch-index", help="index of torch's CPU wheels")
     parser.add_argument("--only", help="comma-separated extras; base for none")

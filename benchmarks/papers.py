@@ -85,7 +85,6 @@ def plain(text: str) -> str:
 
 
 def read_columns(path: Path) -> list[tuple[str, str]]:
-    """The first two columns of a table."""
     rows = (line.split("\t") for _, line in iterate_lines(path))
     return [(row[0], row[1]) for row in rows if len(row) >= 2]
 
@@ -106,7 +105,6 @@ def unseen_pairs(rows: list[tuple[str, str]], learned: list[tuple[str, str]]) ->
 
 @functools.cache
 def read_set(name: str, data: Path) -> TestSet:
-    """A test set by name, from the data folder."""
     if name in RETRIEVAL:
         file, turned = RETRIEVAL[name]
         learned = [row for part in LEARNED for row in read_columns(data / part)]
@@ -136,15 +134,12 @@ class RowResult(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Table, row and seed."""
         return self.raw["table"], self.raw["row"], self.raw["seed"]
 
     def value(self, measure: Measure) -> float:
-        """The score, x 100."""
         return float(np.mean([self.raw["scores"][name] for name in measure.sets]))
 
     def resampled(self, measure: Measure, gold: Gold) -> np.ndarray:
-        """The score on every resample of the items [R]."""
         parts = []
         for name in measure.sets:
             gold_N = gold[name]
@@ -176,7 +171,6 @@ def _estimate(values: Sequence[float], resampled: Sequence[np.ndarray]) -> Estim
 
 
 def estimate(results: Sequence[RowResult], measure: Measure, gold: Gold) -> Estimate:
-    """A row's score."""
     return _estimate([one.value(measure) for one in results], [one.resampled(measure, gold) for one in results])
 
 
@@ -330,7 +324,6 @@ def train(row: Row, recipe: Recipe, folder: Path, beside: Path) -> tuple[Encoder
 
 
 def answers_file(work: Path, row: dict[str, Any]) -> Path:
-    """Where a row's answers on the test sets are, for intervals."""
     return work / "answers" / f"{row['table']}-{row['row']}-{row['seed']}.npz"
 
 

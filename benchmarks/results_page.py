@@ -48,11 +48,9 @@ class KeptRows(list[dict[str, Any]]):
         super().__init__(json.loads(line) for _, line in (iterate_lines(file) if file and file.is_file() else ()))
 
     def has(self, **keys: Any) -> bool:
-        """Whether a row with these values was measured."""
         return any(keys.items() <= row.items() for row in self)
 
     def add(self, row: dict[str, Any]) -> None:
-        """Keep a measured row, and show it."""
         self.append(row)
         print(json.dumps(row, ensure_ascii=False), file=sys.stderr, flush=True)
         if self.file:
@@ -73,12 +71,10 @@ def run_json(*words: object, threads: int | None = None, python: str = sys.execu
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:
-    """Median [least, largest]."""
     return f"{statistics.median(values):.{digits}f} [{min(values):.{digits}f}, {max(values):.{digits}f}]"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 

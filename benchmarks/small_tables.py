@@ -51,7 +51,6 @@ class Row:
         return found[-1] if found and self.published else None
 
     def settings(self, table: "Table", work: Path, data: Path, seed: int) -> tuple[str, ...]:
-        """Overrides of the recipe, common ones first."""
         wanted = {**table.common(work, data), **self.set, **(self.more(work) if self.more else {})}
         have = {stage.name for stage in load_recipe(self.recipe, (), data).stages}
         kept = {k: v for k, v in wanted.items() if not k.startswith("stages.") or k.split(".")[1] in have}
@@ -87,11 +86,9 @@ class Table:
 
     @property
     def sets(self) -> tuple[str, ...]:
-        """Names of all test sets."""
         return tuple(dict.fromkeys(name for measure in self.measures for name in measure.sets))
 
     def row(self, name: str) -> Row:
-        """The row of a name."""
         return next(row for row in self.rows if row.name == name)
 
 

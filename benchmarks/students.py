@@ -53,7 +53,6 @@ class AddPart(argparse.Action):
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: Any = None
     ) -> None:
-        """Begin a part, or add to the last one."""
         parts: list[Part] = namespace.parts
         name, equals, model = values.partition("=")
         if option_string == "--part":
@@ -78,7 +77,6 @@ def identity(folder: Path) -> str:
 
 
 def measure(model: str, data: Path, work: Path) -> dict[str, Any]:
-    """Scores by task name, and bytes of a bundle's program and tokenizer; measured once per model."""
     folder = locate_model(model)
     kept = work / f"{identity(folder)[:24]}.json"
     if kept.is_file():
@@ -98,14 +96,12 @@ def measure(model: str, data: Path, work: Path) -> dict[str, Any]:
 
 
 def cells(row: dict[str, Any]) -> Iterator[str]:
-    """Bytes and scores of one line."""
     program, tokenizer = row["bytes"] or (None, None)
     yield from (f"{program:,}", f"{tokenizer:,}") if program else ("–", "–")
     yield from (f"{np.mean([row['scores'][name] for name in names]):.1f}" for names in SCORES.values())
 
 
 def main() -> None:
-    """Measure what is new and write the page."""
     parser = options_for(__doc__, "students")
     parser.add_argument("--data", type=Path, required=True, help="the data folder")
     parser.add_argument("--work", type=Path, required=True, help="scores are kept here")

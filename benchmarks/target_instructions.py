@@ -56,7 +56,6 @@ def shortened(bundle: Path) -> Path:
 
 
 def measure(name: str, bundle: Path, rows: KeptRows) -> None:
-    """Every program of a bundle on the emulated machine."""
     jobs = open_jobs(bundle, BenchSettings(lengths=LENGTHS, runs=3, warmup=1, timeout_s=3000))
     with EmulatorMachine(create_image(), "a76", memory_mib=MEMORY_MIB, disk_mib=DISK_MIB) as machine:
         for run in run_remote(emulated(machine, "a76", ()), jobs):
@@ -67,7 +66,6 @@ def measure(name: str, bundle: Path, rows: KeptRows) -> None:
 
 
 def report(rows: Sequence[dict[str, Any]]) -> str:
-    """Counts and memory, then the ratios to the peers."""
     tokens = [f"{n} tokens" for n in LENGTHS]
     cells = [
         (r["name"], r["runtime"], f"{r['bytes']:,}", *(f"{r[str(n)] / 1e6:,.1f}" for n in LENGTHS),

@@ -98,7 +98,6 @@ def prepare(kind: str, data: Path, work: Path) -> Path:
 
 
 def anonymous_kib() -> int:
-    """Anonymous memory of this process."""
     status = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in status if line.startswith("RssAnon:"))
 
@@ -146,7 +145,6 @@ def child(folder: Path, way: str, library: str, texts_file: Path) -> dict[str, A
 
 
 def speed(kind: str, data: Path, work: Path, library: Path) -> dict[str, Any]:
-    """Rounds of both ways in turn."""
     folder, texts = prepare(kind, data, work), work / "texts.json"
     texts.write_text(json.dumps(flores(data, SENTENCES)), encoding="utf-8")
     rounds: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
@@ -198,7 +196,6 @@ def equality(kind: str, model: bool, data: Path, work: Path, library: Path) -> d
 
 
 def report(found: list[dict[str, Any]]) -> str:
-    """The tables."""
     rows, loads, memory = [], [], []
     for r in (row for row in found if "rounds" in row):
         library, core = (r["rounds"][way] for way in WAYS)
@@ -234,7 +231,6 @@ def report(found: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Measure, keep finished parts in --work, and write the page."""
     parser = options_for(__doc__, "tokenizers")
     parser.add_argument("--data", type=Path, help="folder of the public data sets")
     parser.add_argument("--work", type=Path, help="folder for what is made; finished parts are kept there")

@@ -45,7 +45,6 @@ def read_pairs(paths: list[str], count: int) -> list[list[str]]:
 
 
 def ours(pairs_file: Path, pairs: list[list[str]], options: argparse.Namespace) -> Times:
-    """The pipeline of `msdc distill`; times from its metrics."""
     from msdc.distill.catalog import parse_recipe
     from msdc.distill.run import Run
 
@@ -123,7 +122,6 @@ SIDES: dict[str, Callable[..., Times]] = {"ours": ours, "sentence-transformers":
 
 
 def page_body(options: argparse.Namespace, pairs: int, runs: dict[str, list[dict[str, Any]]]) -> str:
-    """What was run, one row per engine, the ratio; both sides of a pair are sentences."""
     rows, rates, processor = [], {}, {}
     for side, found in runs.items():
         walls, cpus = zip(*(epoch for run in found for epoch in run["epochs"][1:]), strict=True)

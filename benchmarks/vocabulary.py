@@ -67,7 +67,6 @@ class Cut(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Cut":
-        """From `pieces,links,base rows,bottleneck,precision`."""
         pieces, links, base_rows, bottleneck, precision = text.split(",")
         return cls(pieces, int(links), int(base_rows), int(bottleneck), precision)
 
@@ -83,7 +82,6 @@ class Sweep:
         self.rows = KeptRows(work / "rows.jsonl")
 
     def scores(self, student: Student, tokenizer: PieceTokenizer) -> dict[str, float]:
-        """The three means."""
         encoder = Encoder(student.eval(), tokenizer, 64, "untaught")
         precision = resolve_precision("auto", torch.device("cpu"))
         return self.sets.scores(lambda texts: encoder.encode(texts, precision=precision))
@@ -117,7 +115,6 @@ class Sweep:
         return tokenizer, score, found["frequency"]
 
     def measure(self, cut: Cut) -> None:
-        """One student, and the assistant of its vocabulary where that is missing."""
         tokenizer, score, frequency = self.transplant(cut.pieces)
         facts = {"vocabulary": cut.pieces, "pieces": tokenizer.size}
         if not self.rows.has(key=cut.pieces):
@@ -139,7 +136,6 @@ class Sweep:
 
 
 def total_mb(row: dict[str, Any]) -> float:
-    """MB of program and tokenizer."""
     return float(row["program"] + row["tokenizer"]) / 1e6
 
 
@@ -150,13 +146,11 @@ def pieces_of(row: dict[str, Any]) -> str:
 
 
 def name(row: dict[str, Any]) -> str:
-    """A student in words."""
     table = f"{row['links']} of {row['base_rows']:,} x {row['bottleneck']}"
     return f"{pieces_of(row)} pieces, {table}, {row['precision']}"
 
 
 def body(whole: Sequence[dict[str, Any]], students: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """The page's tables: assistants by pieces, students by bytes."""
     scores = ("within", "across", "flores")
     yield LEGEND
     yield "## Assistants\n\nSix layers, full rows (each a sum of five of the teacher's), float: what the words allow."
@@ -174,7 +168,6 @@ def body(whole: Sequence[dict[str, Any]], students: Sequence[dict[str, Any]]) ->
 
 
 def main() -> None:
-    """Measure what is missing and write the page."""
     parser = options_for(__doc__, "vocabulary")
     parser.add_argument("--data", type=Path, required=True, help="the data folder")
     parser.add_argument("--work", type=Path, required=True, help="vocabularies, links and rows are kept here")
