@@ -160,7 +160,7 @@ def trade_off(title: str, x_title: str, rows: Sequence[tuple[Style, float, float
         frame.canvas.marker(shape, *frame.point(cost, y.clamp(gain)), style.color, f"{style.name}: {value}", 6)
     legend = [(style, text + (", below the scale" if gain < least else "")) for style, _, gain, text in rows]
     alt = f"{title}. {_listed(legend)}"
-    return Figure(title, frame.canvas.svg(alt), alt, "Up and to the left is better. Dashed: the Pareto line.", legend)
+    return Figure(title, frame.canvas.svg(alt), alt, "Dashed: the Pareto line.", legend)
 
 
 def scatter(title: str, groups: Sequence[tuple[Style, Points]], caption: str = "") -> Figure:

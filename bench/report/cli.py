@@ -22,7 +22,6 @@ from msdc.commands import quiet_option
 )
 @click.option("--compare", "before", multiple=True, type=click.Path(path_type=Path),
               help="Earlier result, or a folder of them: compares with the latest, draws all; repeatable.")  # fmt: skip
-@click.option("--peers", is_flag=True, help="Show published figures of other systems, with their source.")
 @click.option("--title", help="Title of the page.")
 @click.option("--target-latency", multiple=True, metavar="TIME@TOKENS",
               help="Longest median at a length, 20ms@32; repeatable.")  # fmt: skip
@@ -38,7 +37,6 @@ def command(
     output: Path | None,
     run_folder: Path | None,
     before: tuple[Path, ...],
-    peers: bool,
     title: str | None,
     target_latency: tuple[str, ...],
     target_size: str | None,
@@ -73,7 +71,6 @@ def command(
         title=title,
         run_folder=run_folder or found.run,
         before=[read_result(file) for file in result_files(before)],
-        with_peers=peers,
         evaluations=found.evaluations,
         sweeps=found.sweeps,
         targets=targets,

@@ -59,56 +59,58 @@ def _by(results: Iterable[AnyScore], key: str) -> dict[str, list[AnyScore]]:
     return grouped
 
 
-def _means(results: Sequence[Score], models: Sequence[str], names: Sequence[str], unseen: bool = False) -> list[str]:
-    """Per model the mean over `names` of a task, or of its unseen pairs; a dash unless the model has every one."""
+def _cells(results: Sequence[Score], names: Sequence[str], models: Sequence[str], unseen: bool = False) -> list[str]:
+    """Per model its score with its interval, or the mean over several sets, or of their unseen pairs.
+
+    A mean is a dash unless the model has every one of the sets.
+    """
     cells = []
     for model in models:
         mine = {one.name: one for one in results if one.model == model and one.name in names}.values()
-        scores = [one.value if not unseen else one.unseen.accuracy if one.unseen else None for one in mine]
-        known = [score for score in scores if score is not None]
-        cells.append(_number(results[0].task, sum(known) / len(known) if len(known) == len(names) else None))
+        found = [(one.value, one.interval) for one in mine]
+        if unseen:
+            found = [(one.unseen.accuracy, one.unseen.interval) for one in mine if one.unseen]
+        known = [value for value, _ in found if value is not None]
+        if len(names) == 1 and found:
+            cells.append(_number(results[0].task, *found[0]))
+        else:
+            cells.append(_number(results[0].task, sum(known) / len(known) if len(known) == len(names) else None))
     return cells
 
 
 def _score_table(task: str, results: Sequence[Score]) -> Table:
     """One row per set, one column per model; a set of several parts gets a row with their mean."""
-    models, names = list(_by(results, "model")), list(_by(results, "name"))
-    cells = {(result.name, result.model): result for result in results}
+    models, by_name = list(_by(results, "model")), _by(results, "name")
     checked = any(result.contamination is not None for result in results)
     rows: list[list[str]] = []
-    for name in names:
-        mine = [cells.get((name, model)) for model in models]
-        some = next(result for result in mine if result is not None)
-        row = [name, *(_number(task, one.value, one.interval) if one else NONE for one in mine), str(some.pairs or "")]
+    for name, own in by_name.items():
+        row = [name, *_cells(results, [name], models), str(own[0].pairs or "")]
         if checked:
-            found, text = some.contamination, "not checked"
-            if found is not None:
-                near = "" if found.near is None else f" + {found.near} near"
-                text = f"{found.exact}{near} of {found.sentences}"
-            row.append(text)
+            found = own[0].contamination
+            near = "" if found is None or found.near is None else f" + {found.near} near"
+            row.append("not checked" if found is None else f"{found.exact}{near} of {found.sentences}")
         rows.append(row)
         # The same set without the pairs of which the training text holds a side.
-        unseen = [one and one.unseen for one in mine]
-        if any(unseen):
-            scores = [_number(task, one.accuracy, one.interval) if one else NONE for one in unseen]
-            rows.append([f"{name}, {UNSEEN}", *scores, *(str(one.pairs) for one in unseen if one)][: len(models) + 2])
+        if items := next((str(one.unseen.pairs) for one in own if one.unseen), ""):
+            rows.append([f"{name}, {UNSEEN}", *_cells(results, [name], models, unseen=True), items])
         family = name.split("/")[0]
-        parts = [one for one in names if one.startswith(f"{family}/")]
-        following = names[names.index(name) + 1 :]
-        if len(parts) > 1 and task != "bias" and not (following and following[0].split("/")[0] == family):
-            rows.append([f"{family}, mean of {len(parts)}", *_means(results, models, parts)])
+        parts = [one for one in by_name if one.startswith(f"{family}/")]
+        if len(parts) > 1 and task != "bias" and name == parts[-1]:
+            rows.append([f"{family}, mean of {len(parts)}", *_cells(results, parts, models)])
             if all(result.unseen for result in results if result.name in parts):
-                rows.append([f"{family}, mean of {len(parts)}, {UNSEEN}", *_means(results, models, parts, unseen=True)])
+                mean = f"{family}, mean of {len(parts)}, {UNSEEN}"
+                rows.append([mean, *_cells(results, parts, models, unseen=True)])
     titles = ["set", *models, "items", *(["sentences also in training text"] if checked else [])]
-    notes = ["In brackets: 95 % bootstrap interval."] if any(result.interval for result in results) else []
-    if any(result.unseen for result in results):
-        notes.append(
-            "Unseen pairs: neither side is in the training text, exactly or nearly; candidates: the whole set."
-        )
-    if any("dev" in name.split("/")[0].split("-") for name in names):
-        notes.append("Sets named dev are development data: a recipe may choose its checkpoints on them.")
+    notes = {
+        "In brackets: 95 % bootstrap interval.": any(result.interval for result in results),
+        "Unseen pairs: neither side is in the training text, exactly or nearly; candidates: the whole set.":
+            any(result.unseen for result in results),
+        "Sets named dev are development data: a recipe may choose its checkpoints on them.":
+            any("dev" in name.split("/")[0].split("-") for name in by_name),
+    }  # fmt: skip
     rows = [row + [""] * (len(titles) - len(row)) for row in rows]
-    return _table(TASKS[task][2] if task in TASKS else task, titles, rows, " ".join(notes))
+    title = TASKS[task][2] if task in TASKS else task
+    return _table(title, titles, rows, " ".join(note for note, holds in notes.items() if holds))
 
 
 def _grids(
@@ -227,9 +229,9 @@ def _overview(document: Document) -> Table | None:
         own = [result for result in document.results if result.task == task and result.name in names]
         what = f"{family} ({len(names)} sets)" if len(names) > 1 else next(iter(names))
         measure = TASKS[task][0] if task in TASKS else task
-        rows.append([what, measure, *_means(own, models, list(names))])
-        if any(result.unseen for result in own):
-            rows.append([f"{what}, {UNSEEN}", measure, *_means(own, models, list(names), unseen=True)])
+        for unseen in (False, True) if any(result.unseen for result in own) else (False,):
+            cells = [cell.partition(" [")[0] for cell in _cells(own, list(names), models, unseen)]
+            rows.append([what + (f", {UNSEEN}" if unseen else ""), measure, *cells])
     titles = ["sets", "measure", *models]
     note = "Means over the sets; each set is listed below."
     return _table("Overview", titles, rows, note) if len(families) > 2 else None

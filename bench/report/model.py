@@ -5,7 +5,7 @@ made of: sections of tables and figures, each a function of `Data`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msdc.bench.accuracy.document import Document, is_document, read_document
 from msdc.bench.compare import Comparison
 from msdc.bench.report.drawing import SHAPES, Figure, Style
-from msdc.bench.result import Accuracy, Artifact, BenchFile, DeviceRun, ModelScores, read_results, result_files
+from msdc.bench.result import Accuracy, BenchFile, DeviceRun, ModelScores, read_results, result_files
 from msdc.distill.run_folder import METRICS_FILE, Metrics
 from msdc.distill.sweep import TABLE_FILE, SweepTable, is_sweep, read_sweep
 from msdc.errors import InputError
@@ -183,10 +183,11 @@ class Shown(NamedTuple):
     place: str
 
 
-def _distinct(owners: Sequence[DeviceRun], words: Sequence[Callable[[DeviceRun], str]]) -> list[str]:
-    """Per run the words in which the runs differ, those of the first function always."""
-    told = [one for i, one in enumerate(words) if i == 0 or len({one(run) for run in owners}) > 1]
-    return [" ".join(filter(None, (one(run) for one in told))) for run in owners]
+def artifact_names(runs: Sequence[DeviceRun]) -> list[str]:
+    """Per run the words in which the artifacts differ: bundle, runtime (always), precision."""
+    words = [(run.artifact.bundle, run.artifact.runtime, run.artifact.precision) for run in runs]
+    told = [i for i in range(3) if i == 1 or len({row[i] for row in words}) > 1]
+    return [" ".join(row[i] for i in told) for row in words]
 
 
 def place_of(run: DeviceRun, among: Sequence[DeviceRun]) -> str:
@@ -196,7 +197,8 @@ def place_of(run: DeviceRun, among: Sequence[DeviceRun]) -> str:
     words += ["emulated"] if device.emulated and "emulated" not in device.name else []
     if len({one.harness for one in same}) > 1:
         words.append({"python": "through Python", "native": "native"}.get(run.harness, run.harness))
-    words += [device.kind] if len({(one.device.kind, one.harness == run.harness) for one in same}) > 2 else []
+    kinds = {one.device.kind for one in same if one.harness == run.harness}
+    words += [device.kind] if len(kinds) > 1 else []
     words += [f"{run.threads} thread{'s' if run.threads > 1 else ''}"] if len({r.threads for r in same}) > 1 else []
     return ", ".join(words)
 
@@ -225,11 +227,7 @@ class Data:
             latest[run.artifact.sha256, run.artifact.bundle, place_of(run, self.results.runs)] = run
         kept = set(map(id, latest.values()))
         runs = [run for run in self.results.runs if id(run) in kept]
-        words: list[Callable[[DeviceRun], str]] = [
-            lambda run: run.artifact.runtime, lambda run: run.artifact.bundle, lambda run: run.artifact.precision,
-        ]  # fmt: skip
-        order = (1, 0, 2) if len({run.artifact.bundle for run in runs}) > 1 else (0, 2)
-        names = _distinct(runs, [words[i] for i in order])
+        names = artifact_names(runs)
         hashes = {name: {r.artifact.sha256 for r, n in zip(runs, names, strict=True) if n == name} for name in names}
         names = [name + (f" {run.artifact.sha256[:8]}" if len(hashes[name]) > 1 else "")
                  for run, name in zip(runs, names, strict=True)]  # fmt: skip
@@ -301,8 +299,3 @@ class Data:
     def bundles(self) -> list[str]:
         """Names of the bundles."""
         return list(dict.fromkeys(run.artifact.bundle for run in self.results.runs))
-
-
-def artifact_key(artifact: Artifact) -> str:
-    """What stays the same when an artifact is made again."""
-    return f"{artifact.bundle} {artifact.runtime} {artifact.precision}"

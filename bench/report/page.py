@@ -56,7 +56,6 @@ def build_report(
     title: str | None = None,
     run_folder: Path | None = None,
     before: Sequence[BenchFile] = (),
-    with_peers: bool = False,
     evaluations: Sequence[Document] = (),
     sweeps: Sequence[SweepTable] = (),
     twin: Twin | None = None,
@@ -100,22 +99,20 @@ def build_report(
         *evaluation_sections(evaluations),
         sections.training(data),
         *sections.sweeps(data),
-        sections.peers() if with_peers else None,
-        sections.runs(data),
         sections.method(data),
     )
     named = data.bundles or [model.name for model in results.models]
     named = named or [subject(document) for document in evaluations] or [sweep.recipe for sweep in sweeps]
     subtitle = "Size and accuracy" if named else "Training"
     if data.runs:
-        subtitle = f"Size, accuracy and latency on {joined(list(dict.fromkeys(shown.place for shown in data.runs)))}"
+        subtitle = "Size, accuracy and latency"
     if run_folder is not None and not named:
         named = [run_folder.resolve().name]
     return Report(
         title=title or joined(list(dict.fromkeys(named))),
         subtitle=subtitle,
         created=created or datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        sections=[_without_constants(section) for section in found if section is not None],
+        sections=[_informative(section) for section in found if section is not None],
         warnings=warnings(data),
         answer=answer(data, judged),
         missed=missed(judged),
@@ -123,12 +120,15 @@ def build_report(
     )
 
 
-def _without_constants(section: Section) -> Section:
-    """Without columns that say the same device and threads in every row of a section below the first screen."""
+def _informative(section: Section) -> Section:
+    """Without columns of folded tables that say nothing, or in every row the same device or number of threads."""
+
+    def tells(one: tables.Table, i: int) -> bool:
+        cells = {row[i] for row in one.rows}
+        return i == 0 or not (cells == {tables.NONE} or (one.columns[i].title in CONSTANT and len(cells) == 1))
 
     def table(one: tables.Table) -> tables.Table:
-        kept = [i for i, column in enumerate(one.columns)
-                if i == 0 or column.title not in CONSTANT or len({row[i] for row in one.rows}) > 1]  # fmt: skip
+        kept = [i for i in range(len(one.columns)) if tells(one, i)]
         cells = [[row[i] for i in kept] for row in one.rows]
         return replace(one, columns=[one.columns[i] for i in kept], rows=cells)
 

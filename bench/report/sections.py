@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from typing import Any
 
 from msdc.bench.compare import Difference
 from msdc.bench.report import charts
 from msdc.bench.report.answer import WEB, app_of, rise_mib, sizes_of
 from msdc.bench.report.drawing import Figure, Style
-from msdc.bench.report.model import Data, Section, Shown, artifact_key, numbered_style, place_of, spearmans
-from msdc.bench.result import Accuracy, DeviceRun, DeviceState, Timing
+from msdc.bench.report.model import Data, Section, Shown, artifact_names, numbered_style, place_of, spearmans
+from msdc.bench.result import Accuracy, DeviceRun, DeviceState, Record, Timing
 from msdc.distill.sweep import table_of
 from msdc.tables import (
     NONE,
@@ -32,7 +31,6 @@ MEGA = 1e6
 PHASES = ("start", "loaded", "warm")
 # At most this many data sets get a chart of scores; the table lists all.
 MAX_CHARTS = 6
-PEERS = Path(__file__).resolve().parent / "peers.csv"
 # Points of Spearman x 100 that one run each on a small corpus can tell apart.
 EVIDENCE = 2.0
 # Of fewer samples the 99th percentile is made of one or two: the largest is shown.
@@ -76,66 +74,34 @@ def artifacts(data: Data) -> Section | None:
     return Section("artifacts", "Sizes", lead, figures, [Table("Sizes", columns, rows, note)])
 
 
-def runs(data: Data) -> Section | None:
-    """One row per run: load and first run, parity with the export and with the float model."""
-    if not data.runs:
-        return None
-    loads, firsts = (aligned([getattr(shown.run, name) if shown.run.clock == "wall" else None for shown in data.runs])
-                     for name in ("load", "first"))  # fmt: skip
-    rows = []
-    for (run, style, place), load, first in zip(data.runs, loads, firsts, strict=True):
-        parity = [NONE] * 5
-        if (golden := run.parity) is not None:
-            ids = "equal" if golden.ids_equal else f"{len(golden.ids_differ)} of {golden.texts} differ"
-            cosines = (golden.mean_cosine, golden.min_cosine, golden.float_mean_cosine, golden.float_min_cosine)
-            parity = [*(fixed(cosine, 4) for cosine in cosines), ids]
-        rows.append((style.name, place, load, first, str(run.threads), *parity))
-    columns = heads(
-        "Artifact | Device < | Load [ms] | First run [ms] | Threads | Cosine to export [mean] | "
-        "Cosine to export [lowest] | Cosine to float model [mean] | Cosine to float model [lowest] | Token ids <"
-    )
-    note = (
-        "Load: from file to runnable program, files in the page cache. Cosines of golden texts: to the export's own "
-        "vectors they show whether the device computes the same, to the float model's also what quantization costs."
-    )
-    count, places = len(rows), list(dict.fromkeys(shown.place for shown in data.runs))
-    lead = f"{count} run{'s' if count != 1 else ''} of {joined(data.bundles)} on {joined(places)}."
-    return Section("runs", "Every run", lead, (), [Table("Every run", columns, rows, note)])
-
-
 def history(data: Data) -> Section | None:
-    """Medians of every artifact by date where it was measured more than once, in this report or in earlier results."""
+    """Medians by date of what was measured more than once, here or in earlier results; one panel per device."""
     every = sorted((run for file in (*data.earlier, data.results) for run in file.runs), key=lambda run: run.created)
-    series: dict[tuple[str, str, str], dict[str, DeviceRun]] = {}
-    for run in every:
-        key = (place_of(run, every), artifact_key(run.artifact), run.clock)
-        series.setdefault(key, {})[run.created] = run
-    found = {key: dated for key, dated in series.items() if len(dated) > 1}
-    if not found or data.length is None:
+    series: dict[str, dict[str, list[DeviceRun]]] = {}
+    for run, name in zip(every, artifact_names(every), strict=True):
+        series.setdefault(place_of(run, every), {}).setdefault(name, []).append(run)
+    series = {
+        place: {name: found for name, found in named.items() if len(found) > 1} for place, named in series.items()
+    }
+    dates = sorted({run.created for named in series.values() for found in named.values() for run in found})
+    if not dates or data.length is None:
         return None
-    dates = sorted({date for dated in found.values() for date in dated})
     rows, figures = [], []
-    for clock, unit, scale in (("wall", "ms", 1.0), ("instructions", "million instructions", MEGA)):
-        drawn: list[tuple[Style, list[tuple[float, float]]]] = []
-        for (place, name, own_clock), dated in found.items():
-            if own_clock == clock:
-                style = numbered_style(f"{name} on {place}", len(drawn))
-                points = [(float(dates.index(date)), value / scale) for date, run in dated.items()
-                          if (value := data.latency(run)) is not None]  # fmt: skip
-                drawn.append((style, points))
+    labels = {0.0: dates[0][:10], len(dates) - 1.0: dates[-1][:10]}
+    for place, named in series.items():
+        drawn: list[tuple[Style, charts.Points]] = []
+        unit = "ms"
+        for i, (name, found) in enumerate(named.items()):
+            unit, scale = ("ms", 1.0) if found[0].clock == "wall" else ("million instructions", MEGA)
+            known = [(run, value / scale) for run in found if (value := data.latency(run)) is not None]
+            drawn.append((numbered_style(name, i), [(float(dates.index(run.created)), value) for run, value in known]))
+            rows += [(name, place, run.created[:16].replace("T", " "), f"{number(value)} {unit}",
+                      fixed(data.mean(run.accuracy), 1), megabytes(run.artifact.bytes), fixed(rise_mib(run), 1),
+                      run.artifact.sha256[:8]) for run, value in known]  # fmt: skip
         if any(points for _, points in drawn):
-            ends = (0, len(dates) - 1)
-            labels = {float(i): dates[i][:10] for i in ends}
-            title = f"Median at {data.length} tokens by date"
-            figures.append(charts.lines(title, "date", unit, drawn, x_labels=labels, zero=True, height=230))
-    for (place, name, clock), dated in found.items():
-        for date, run in dated.items():
-            value = data.latency(run)
-            shown = number(value) if clock == "wall" else f"{millions(value, 3)} M instructions"
-            cells = (fixed(data.mean(run.accuracy), 1), megabytes(run.artifact.bytes), fixed(rise_mib(run), 1))
-            rows.append((f"{name} on {place}", date[:16].replace("T", " "), shown, *cells, run.artifact.sha256[:8]))
+            figures.append(charts.lines(place, "date", unit, drawn, x_labels=labels, zero=True, height=230))
     columns = heads(
-        f"Artifact | Measured < | Median at {data.length} tokens [ms] | Mean Spearman [× 100] | Program [MB] | "
+        f"Artifact | Device < | Measured < | Median at {data.length} tokens | Mean Spearman [× 100] | Program [MB] | "
         "Memory rise [MiB] | sha256 <"
     )
     lead = f"{len(dates)} measurements from {dates[0][:10]} to {dates[-1][:10]}."
@@ -224,7 +190,7 @@ def trade(data: Data) -> Section | None:
         if len(times) > 1:
             figures.append(charts.trade_off(place, f"ms at {data.length} tokens, median", times))
     note = f"Accuracy is the mean Spearman × 100 over: {', '.join(name for _, name in data.tasks)}."
-    return Section("trade-off", "Size, accuracy and latency", "", figures, notes=[note])
+    return Section("trade-off", "Size, accuracy and latency", "Up and to the left is better.", figures, notes=[note])
 
 
 def recurrence(data: Data) -> Section | None:
@@ -233,10 +199,6 @@ def recurrence(data: Data) -> Section | None:
     student = next((model for model in data.results.models if model.role == "student"), None)
     if twin is None or student is None or (recurring := named.get(twin.name)) is None:
         return None
-    rows = [(f"{style.name}, float", megabytes(model.bytes), fixed(data.mean(model.accuracy), 1), NONE)
-            for model, style in data.models if model in (student, recurring)]  # fmt: skip
-    rows += [(shown.style.name, megabytes(shown.run.artifact.bytes), fixed(data.mean(shown.run.accuracy), 1),
-              fixed(data.latency(shown.run), 2)) for shown in data.runs]  # fmt: skip
     times = {(s.run.artifact.bundle, s.run.artifact.runtime): data.latency(s.run) for s in data.runs}
     lead, first, second = "", data.mean(recurring.accuracy), data.mean(student.accuracy)
     if first is not None and second is not None:
@@ -256,8 +218,7 @@ def recurrence(data: Data) -> Section | None:
         "Both have the same layers, table, text, stages, steps and seed; the recurring one applies its unit more "
         f"often. One run each on a small corpus: less than {EVIDENCE:g} points are no evidence."
     )
-    columns = heads(f"Model or artifact | Size [MB] | Mean Spearman [× 100] | Latency at {data.length} tokens [ms]")
-    return Section("recurrence", "Recurring unit and plain twin", lead, (), [Table("Twins", columns, rows, note)])
+    return Section("recurrence", "Recurring unit and plain twin", lead, notes=[note])
 
 
 def _difference_row(item: Difference) -> tuple[str, ...]:
@@ -304,30 +265,47 @@ def comparison(data: Data) -> Section | None:
     return Section("comparison", "Comparison with an earlier result", lead, figures, tables, notes)
 
 
-def _from_text(run: DeviceRun) -> list[tuple[str, Timing]]:
-    """The timings of tokenization and from text to vector."""
-    named = (("tokenization", run.tokenize), ("text to vector", run.pipeline))
-    return [(name, timing) for name, timing in named if timing is not None]
-
-
-def _timing_table(caption: str, timed: Sequence[tuple[Shown, str, Timing]], note: str) -> Table:
-    """A table of times; the decimal points of all its numbers are aligned."""
-    enough = [len(timing.samples) >= ENOUGH_FOR_P99 for *_, timing in timed]
-    figures = [
-        (t.minimum, t.p50, t.p90, t.p99 if much else None, max(t.samples))
-        for (*_, t), much in zip(timed, enough, strict=True)
-    ]
-    texts = iter(aligned([value for row in figures for value in row], most=3))
+def _timing_table(caption: str, timed: Sequence[tuple[Shown, str, Timing]], note: str, unit: str) -> Table:
+    """A table of times or counts; the decimal points of all its numbers are aligned."""
+    scale, enough = (1.0 if unit == "ms" else MEGA), [len(timing.samples) >= ENOUGH_FOR_P99 for *_, timing in timed]
+    figures = [(t.minimum, t.p50, t.p90, t.p99 if much else None, max(t.samples))
+               for (*_, t), much in zip(timed, enough, strict=True)]  # fmt: skip
+    texts = iter(aligned([value and value / scale for row in figures for value in row], most=3))
     kept = [i for i in range(5) if (i != 3 or any(enough)) and (i != 4 or not all(enough))]
     rows = []
     for shown, what, timing in timed:
         cells = [next(texts) for _ in range(5)]
-        rate = fixed(1000 / timing.p50, 0) if timing.p50 else NONE
-        count = str(len(timing.samples))
-        rows.append((shown.style.name, shown.place, what, *(cells[i] for i in kept), rate, count))
-    titles = ("Min", "p50", "p90", "p99", "Max")
-    numbers = " | ".join(f"{titles[i]} [ms]" for i in kept)
-    return Table(caption, heads(f"Artifact | Device < | What < | {numbers} | Throughput [per s] | Runs"), rows, note)
+        rows.append((shown.style.name, shown.place, what, *(cells[i] for i in kept), str(len(timing.samples))))
+    numbers = " | ".join(f"{('Min', 'p50', 'p90', 'p99', 'Max')[i]} [{unit}]" for i in kept)
+    return Table(caption, heads(f"Artifact | Device < | What < | {numbers} | Runs"), rows, note)
+
+
+def _timings(runs: Sequence[Shown], unit: str) -> tuple[list[Figure], list[Table]]:
+    """A panel per device with a line per artifact, and tables: by length, and from text."""
+    lengths: list[tuple[Shown, str, Timing]] = []
+    texts: list[tuple[Shown, str, Timing]] = []
+    figures = []
+    scale = 1.0 if unit == "ms" else MEGA
+    for place in dict.fromkeys(shown.place for shown in runs):
+        series = {s.style: [t for t in s.run.latency if t.length] for s in runs if s.place == place and s.run.latency}
+        labels = {float(n): str(n) for n in sorted({t.length or 0 for timings in series.values() for t in timings})}
+        medians, upper = ([[(float(t.length or 0), getattr(t, which) / scale) for t in timings]
+                           for timings in series.values()] for which in ("p50", "p90"))  # fmt: skip
+        if labels:
+            caption, rows = "Line: median; band: up to p90.", list(zip(series, medians, strict=True))
+            figures.append(charts.lines(place, "tokens", unit, rows, upper=upper, log_x=True, x_labels=labels,
+                                        zero=True, caption=caption))  # fmt: skip
+    for shown in runs:
+        singles = (("load", shown.run.load), ("first run", shown.run.first)) if unit != "ms" else ()
+        lengths += [(shown, what, Timing(unit="instructions", samples=(count,))) for what, count in singles if count]
+        lengths += [(shown, f"{t.length} tokens", t) for t in shown.run.latency]
+        named = (("tokenization", shown.run.tokenize), ("text to vector", shown.run.pipeline))
+        texts += [(shown, name, timing) for name, timing in named if timing is not None]
+    lengths.sort(key=lambda row: row[2].length or 0)
+    note = f"One sentence at a time; warm-up runs are not among the samples. p99 from {ENOUGH_FOR_P99} samples on."
+    tables = [_timing_table("By length", lengths, note, unit)] if lengths else []
+    note = "Golden texts of 5 to 40 tokens in turn. Text to vector is tokenization plus inference."
+    return figures, tables + ([_timing_table("From text", texts, note, unit)] if texts else [])
 
 
 def latency(data: Data) -> Section | None:
@@ -335,39 +313,31 @@ def latency(data: Data) -> Section | None:
     timed = [shown for shown in data.runs if shown.run.clock == "wall" and shown.run.latency]
     if not timed:
         return None
-    note = f"One sentence at a time; warm-up runs are not among the samples. p99 from {ENOUGH_FOR_P99} samples on."
-    by_length = [(shown, f"{t.length} tokens", t) for shown in timed for t in shown.run.latency]
-    tables = [_timing_table("Latency", sorted(by_length, key=lambda row: row[2].length or 0), note)]
-    if whole := [(shown, name, timing) for shown in timed for name, timing in _from_text(shown.run)]:
-        note = "Golden texts of 5 to 40 tokens in turn. Text to vector is tokenization plus inference."
-        tables.append(_timing_table("From text", whole, note))
-    figures = [_by_length(place, "ms", shown, 1.0) for place, shown in data.places.items()]
+    figures, tables = _timings(timed, "ms")
     for place, shown in data.places.items():
         starts = [(s.style, (s.run.load, s.run.first), f"{number(s.run.load + s.run.first)} ms")
                   for s in shown if s.run.load and s.run.first]  # fmt: skip
         if starts:
             caption = f"{place}. Solid: from closed files to a program, page cache warm; pale: its first run."
             figures.append(charts.bars("Load and first run", starts, caption, unit="ms"))
-    fastest = min(((time, shown) for shown in timed if (time := data.latency(shown.run))), default=None,
-                  key=lambda pair: pair[0])  # fmt: skip
-    lead = ""
-    if fastest is not None:
-        time, best = fastest
-        lead = f"At {data.length} tokens {best.style.name} takes {number(time)} ms on {best.place}, the least."
-    return Section("latency", "Latency by length", lead, [one for one in figures if one], tables)
+    known = [(time, shown) for shown in timed if (time := data.latency(shown.run))]
+    time, best = min(known, key=lambda pair: pair[0], default=(None, None))
+    lead = "" if best is None else f"At {data.length} tokens {best.style.name} takes {number(time)} ms on {best.place}."
+    return Section("latency", "Latency by length", lead, figures, tables)
 
 
-def _by_length(title: str, unit: str, shown: Sequence[Shown], scale: float) -> Figure | None:
-    series = [(one.style, [(float(t.length), t) for t in one.run.latency if t.length]) for one in shown]
-    lengths = sorted({length for _, timings in series for length, _ in timings})
-    if not lengths:
-        return None
-    medians = [(style, [(length, t.p50 / scale) for length, t in timings]) for style, timings in series if timings]
-    upper = [[(length, t.p90 / scale) for length, t in timings] for _, timings in series if timings]
-    labels = {length: f"{length:g}" for length in lengths}
-    caption = "Line: median; band: up to p90."
-    return charts.lines(title, "tokens", unit, medians, upper=upper, log_x=True, x_labels=labels, zero=True,
-                        caption=caption)  # fmt: skip
+def counted(data: Data) -> Section | None:
+    """Instruction counts of emulated devices; they are not times and never share a figure or table with times."""
+    runs = [shown for shown in data.runs if shown.run.clock == "instructions"]
+    lead = (
+        "These devices are emulated: executed instructions are counted. The count shows whether a change made the "
+        "artifact cheaper; it does not measure time on a phone."
+    )
+    return (
+        Section("instructions", "Emulated devices: instruction counts", lead, *_timings(runs, "million"))
+        if runs
+        else None
+    )
 
 
 def over_time(data: Data) -> Section | None:
@@ -398,31 +368,6 @@ def over_time(data: Data) -> Section | None:
     return Section("samples", "Samples over time", lead, figures, tables)
 
 
-def counted(data: Data) -> Section | None:
-    """Instruction counts of emulated devices; they are not times and never share a figure or table with times."""
-    found: dict[str, list[Shown]] = {}
-    rows: list[tuple[str, ...]] = []
-    for shown in (shown for shown in data.runs if shown.run.clock == "instructions"):
-        run, name = shown.run, (shown.style.name, shown.place)
-        found.setdefault(shown.place, []).append(shown)
-        singles = (("load", run.load), ("first run", run.first))
-        rows += [(*name, what, millions(count, 3), NONE, NONE, "1") for what, count in singles if count is not None]
-        for what, t in [*((f"{t.length} tokens", t) for t in run.latency), *_from_text(run)]:
-            counts = (millions(value, 3) for value in (t.p50, t.minimum, max(t.samples)))
-            rows.append((*name, what, *counts, str(len(t.samples))))
-    if not rows:
-        return None
-    figures = [_by_length(place, "million instructions", shown, MEGA) for place, shown in found.items()]
-    lead = (
-        "These devices are emulated: executed instructions are counted. The count shows whether a change made the "
-        "artifact cheaper; it does not measure time on a phone."
-    )
-    columns = heads("Artifact | Device < | What < | Median [million] | Min [million] | Max [million] | Runs")
-    tables = [Table("Instructions executed, in millions", columns, rows)]
-    drawn = [figure for figure in figures if figure is not None]
-    return Section("instructions", "Emulated devices: instruction counts", lead, drawn, tables)
-
-
 def memory(data: Data) -> Section | None:
     """What each artifact adds to its process, loaded and warm, and all figures by phase."""
     known = [(shown, shown.run.memory) for shown in data.runs if shown.run.memory is not None]
@@ -449,7 +394,9 @@ def memory(data: Data) -> Section | None:
     python = "Runs from Python include the interpreter and its libraries in every phase: read the rise."
     notes = [python] if any(shown.run.harness == "python" for shown, _ in known) else []
     figures = [charts.bars("What the artifact adds to its process", drawn, caption, unit="MiB")]
-    return Section("memory", "Memory", "", figures, [Table("By phase", columns, rows, note)], notes)
+    least, best = min(((rise_mib(shown.run) or 0.0, shown) for shown, _ in known), key=lambda pair: pair[0])
+    lead = f"{best.style.name} on {best.place} adds {fixed(least, 1)} MiB to its process."
+    return Section("memory", "Memory", lead, figures, [Table("By phase", columns, rows, note)], notes)
 
 
 def training(data: Data) -> Section | None:
@@ -517,19 +464,6 @@ def sweeps(data: Data) -> list[Section]:
     return found
 
 
-def peers() -> Section:
-    """Published figures of other systems, each with its source: the table in peers.csv."""
-    lines = [line for line in PEERS.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
-    names, *rows = csv.reader(lines)
-    titles = {"system": "System", "embedding_M": "Embedding [million]", "encoder_M": "Encoder [million]",
-              "source": "Source <"}  # fmt: skip
-    columns = heads(" | ".join(titles.get(name, name) for name in names))
-    note = "Not measured here: figures for float models as printed in the papers; parameters as the papers count them."
-    cells = [[cell or NONE for cell in row] for row in rows]
-    table = Table("Published: Spearman × 100 on STS2017", columns, cells, note)
-    return Section("peers", "Published peers", "Figures from the literature, for orientation.", (), [table])
-
-
 def _state(state: DeviceState | None) -> str:
     if state is None:
         return NONE
@@ -545,50 +479,58 @@ def _state(state: DeviceState | None) -> str:
     return ", ".join(words) or "unknown"
 
 
-def _browsers(data: Data) -> list[Table]:
-    """What decides about a browser's figures, one row per run; nothing without such runs."""
+def _fields(records: Mapping[str, Record], skipped: Sequence[str] = ()) -> tuple[str, list[list[str]]]:
+    """Heads and rows of records as they are: one column per field, one row per record."""
 
-    def by_length(values: Mapping[str, float], digits: int) -> str:
-        return ", ".join(f"{length}: {fixed(value, digits)}" for length, value in values.items()) or NONE
+    def shown(value: Any) -> str:
+        if isinstance(value, dict):
+            return ", ".join(f"{key}: {shown(one)}" for key, one in value.items()) or NONE
+        if isinstance(value, (list, tuple)):
+            return " ".join(map(str, value)) or NONE
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        return (number(value) if isinstance(value, float) else str(value)) if value not in (None, "") else "unknown"
 
-    rows = []
-    for shown, facts in ((shown, shown.run.browser) for shown in data.runs if shown.run.browser is not None):
-        claims = [f"{facts.claimed_cores} cores"] if facts.claimed_cores else []
-        claims += [f"{facts.claimed_memory_gib:g} GiB"] if facts.claimed_memory_gib else []
-        kinds = ((facts.secure_context, "secure"), (facts.isolated, "isolated"), (facts.worker, "worker"))
-        rows.append((
-            shown.style.name, shown.place, f"{facts.engine} {facts.version or 'of unknown version'}",
-            ", ".join(word for held, word in kinds if held) or NONE, ", ".join(claims) or "unknown",
-            fixed(1000 * facts.clock_step_ms, 1), by_length(facts.calls_per_sample, 0), by_length(facts.cold_ms, 1),
-            fixed(facts.heap_loaded_mib, 1), fixed(facts.heap_warm_mib, 1),
-            "unknown" if facts.renderer_pss_mib is None else fixed(facts.renderer_pss_mib, 1), facts.golden_sha256[:12],
-        ))  # fmt: skip
-    columns = heads(
-        "Artifact | Device < | Browser < | Context < | Claims < | Clock step [µs] | Calls per sample < | "
-        "First calls [ms] < | Heap loaded [MiB] | Heap warm [MiB] | Renderer PSS [MiB] | Golden vectors <"
-    )
-    note = "First calls: median of the first ten of a length, not in the latency. Claims: the browser's own."
-    return [Table("Browsers", columns, rows, note)] if rows else []
+    fields = [name for name in type(next(iter(records.values()))).model_fields if name not in skipped]
+    heads = " | ".join(f"{name[:1].upper()}{name[1:].replace('_', ' ')} <" for name in fields)
+    return heads, [[key, *(shown(getattr(one, name)) for name in fields)] for key, one in records.items()]
 
 
 def method(data: Data) -> Section | None:
-    """How it was measured: a table of devices, and one row per run with its versions and device state."""
+    """How it was measured: one row per run with its parity, and tables of devices and browsers as they told them."""
     if not data.runs:
         return None
-    machines, rows = {}, []
-    for run, style, place in data.runs:
-        d = run.device
-        memory_gib = "unknown" if d.memory_mib is None else fixed(d.memory_mib / 1024, 1)
-        kind = d.kind + (", emulated" if d.emulated else "")
-        facts = (d.cpu or NONE, " ".join(d.isa) or NONE, str(d.cores or "unknown"), memory_gib, d.os or NONE)
-        machines[d.kind, d.name] = (d.name, kind, *facts)
+    loads, firsts = (aligned([getattr(shown.run, name) if shown.run.clock == "wall" else None for shown in data.runs])
+                     for name in ("load", "first"))  # fmt: skip
+    rows = []
+    for (run, style, place), load, first in zip(data.runs, loads, firsts, strict=True):
+        parity = [NONE] * 5
+        if (golden := run.parity) is not None:
+            ids = "equal" if golden.ids_equal else f"{len(golden.ids_differ)} of {golden.texts} differ"
+            cosines = (golden.mean_cosine, golden.min_cosine, golden.float_mean_cosine, golden.float_min_cosine)
+            parity = [*(fixed(cosine, 4) for cosine in cosines), ids]
         versions = ", ".join(f"{name} {version}" for name, version in run.versions.items()) or NONE
         how = f"{run.origin}, {run.harness}, {'wall clock' if run.clock == 'wall' else 'instructions'}"
         states = (_state(run.state_before), _state(run.state_after))
-        rows.append((style.name, place, run.created, how, versions, *states, run.artifact.sha256[:12]))
-    columns = heads("Device | Kind < | Processor < | Extensions < | Cores | Memory [GiB] | System <")
-    tables = [Table("Devices", columns, list(machines.values()))]
-    columns = heads("Artifact | Device < | Measured < | How < | Versions < | State before < | State after < | sha256 <")
-    tables += [Table("Runs", columns, rows), *_browsers(data)]
+        rows.append((style.name, place, load, first, str(run.threads), *parity, run.created, how, versions, *states,
+                     run.artifact.sha256[:12]))  # fmt: skip
+    columns = heads(
+        "Artifact | Device < | Load [ms] | First run [ms] | Threads | Cosine to export [mean] | "
+        "Cosine to export [lowest] | Cosine to float model [mean] | Cosine to float model [lowest] | Token ids < | "
+        "Measured < | How < | Versions < | State before < | State after < | sha256 <"
+    )
+    note = (
+        "Load: from file to runnable program, files in the page cache. Cosines of golden texts: to the export's own "
+        "vectors they show whether the device computes the same, to the float model's also what quantization costs."
+    )
+    tables = [Table("Every run", columns, rows, note)]
+    machines = {shown.run.device.name: shown.run.device for shown in data.runs}
+    browsers = {f"{s.style.name} on {s.place}": s.run.browser for s in data.runs if s.run.browser is not None}
+    for caption, records, skipped in (("Devices", machines, ("name",)), ("Browsers", browsers, ("agent",))):
+        if records:
+            named, cells = _fields(records, skipped)
+            tables.append(Table(caption, heads(f"{caption[:-1]} | {named}"), cells))
     notes = dict.fromkeys(note[:1].upper() + note[1:] + "." for shown in data.runs for note in shown.run.notes)
-    return Section("method", "How it was measured", "", (), tables, list(notes))
+    count, places = len(rows), list(dict.fromkeys(shown.place for shown in data.runs))
+    lead = f"{count} run{'s' if count != 1 else ''} of {joined(data.bundles)} on {joined(places)}."
+    return Section("method", "How it was measured", lead, (), tables, list(notes))

@@ -226,7 +226,7 @@ def test_earlier_results_are_one_history_and_clocks_are_not_mixed():
     assert found.lead == "3 measurements from 2026-01-01 to 2026-01-03."
     timed, counted = found.figures
     assert "million instructions" in counted.alt and " ms" not in counted.svg and "cortex" not in timed.alt
-    dates = [row[1] for row in found.tables[0].rows]
+    dates = [row[2] for row in found.tables[0].rows]
     assert dates == ["2026-01-01 10:00", "2026-01-02 10:00", "2026-01-03 10:00"] * 2
     assert "then tiny int8 (aaaaaaaa, 2026-01-03 10:00)" in section(report, "comparison").tables[0].caption
     assert "2026-01-02 10:00" in section(report, "comparison").tables[0].caption, "the latest of the earlier ones"

@@ -23,7 +23,7 @@ from msdc.tables import Column, Table
 
 browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (apt-get install chromium)")
 SECTIONS = ["devices", "targets", "comparison", "history", "accuracy", "artifacts", "trade-off", "latency", "samples",
-            "instructions", "memory", "training", "peers", "runs", "method"]  # fmt: skip
+            "instructions", "memory", "training", "method"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def report(run_folder):
     before = [BenchFile(runs=(make_run(scale=1.4, seed=7, **old), make_run("onnx", seed=8, **old)))]
     return build_report(
         make_file(), created="2026-01-02 03:04 UTC", title="A <b>student</b> & its artifacts", run_folder=run_folder,
-        before=before, with_peers=True,
+        before=before,
         targets=parse_targets(("4.5ms@32", "1s@64"), "12MB", "28MiB", ("70@sts17/en-es",)),
     )  # fmt: skip
 
@@ -121,7 +121,7 @@ def test_instruction_counts_are_never_shown_as_time(report):
     emulated = next(s for s in report.sections if s.id == "instructions")
     for table in emulated.tables:
         assert not any(column.unit == "ms" for column in table.columns)
-        assert "3.000" in [cell for row in table.rows for cell in row]
+        assert "3.00" in [cell for row in table.rows for cell in row]
     for figure in emulated.figures:
         assert not re.search(r"\bms\b", figure.svg + figure.caption + figure.alt)
     for section in report.sections:
@@ -135,14 +135,6 @@ def test_instruction_counts_are_never_shown_as_time(report):
                     assert all(row[i] == "–" for i in milliseconds)
     (_, emulated, *_) = (row for row in report.sections[0].tables[0].rows)
     assert emulated[0] == "cortex-a53, emulated" and emulated[2] == "8.0 M instructions" and emulated[3] == "–"
-
-
-def test_peers_only_where_asked_and_each_with_a_source(report):
-    plain = build_report(make_file())
-    assert "peers" not in [section.id for section in plain.sections]
-    (table,) = next(s for s in report.sections if s.id == "peers").tables
-    source = [column.title for column in table.columns].index("Source")
-    assert table.rows and all("20" in row[source] for row in table.rows)
 
 
 def test_markdown_and_json_hold_the_same_tables(report):
@@ -189,7 +181,7 @@ def test_markdown_holds_no_markup_of_names(text):
 def test_a_report_of_little_is_still_a_report():
     bare = make_run(latency=(), memory=None, parity=None, accuracy=(), tokenize=None, pipeline=None, load=None)
     ids = [section.id for section in build_report(BenchFile(runs=(bare,))).sections]
-    assert ids == ["devices", "artifacts", "runs", "method"]
+    assert ids == ["devices", "artifacts", "method"]
     assert "<html" in to_html(build_report(BenchFile(models=make_file().models)))
     with pytest.raises(InputError, match="nothing to report"):
         build_report(BenchFile())
@@ -202,11 +194,11 @@ def test_many_artifacts_and_sets_have_names_of_their_own():
             for i in range(10)]  # fmt: skip
     report = build_report(BenchFile(runs=tuple(runs)))
     assert len(next(s for s in report.sections if s.id == "accuracy").figures) == 6
-    names = [row[0] for row in next(s for s in report.sections if s.id == "runs").tables[0].rows]
+    names = [row[0] for row in next(s for s in report.sections if s.id == "method").tables[0].rows]
     assert len(set(names)) == 10 and names[0] == "executorch 00000000"
     again = [make_run(seed=i, created=f"2026-01-0{i + 1}T00:00:00+00:00") for i in range(3)]
     data = build_report(BenchFile(runs=tuple(again)))
-    (table,) = next(s for s in data.sections if s.id == "runs").tables
+    table = next(s for s in data.sections if s.id == "method").tables[0]
     assert len(table.rows) == 1, "of one artifact in one place the latest run counts"
     (table,) = next(s for s in data.sections if s.id == "history").tables
     assert len(table.rows) == 3
