@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from msdc.errors import InputError
-from msdc.files import read_json
 from msdc.text.quickstart import parallel_table
 from msdc.text.text_files import iterate_lines
-from msdc.text.tokenizer import MAX_TOKENIZER_BYTES, FastTokenizer, PieceTokenizer, Tokenizer
+from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, Tokenizer
 
 if TYPE_CHECKING:
     from msdc.encoders.encoder import Encoder
@@ -81,7 +80,7 @@ def own_frequency(tokenizer: Tokenizer, vocabulary: int) -> Tensor | None:
             if not (model.is_control(index) or model.is_unknown(index) or model.is_unused(index)):
                 scores[index] = model.get_score(index)
     elif isinstance(tokenizer, FastTokenizer):
-        pieces = (read_json(tokenizer.path, MAX_TOKENIZER_BYTES).get("model") or {}).get("vocab")
+        pieces = (tokenizer.parsed().get("model") or {}).get("vocab")
         if isinstance(pieces, list):
             scores = {index: float(score) for index, (_, score) in enumerate(pieces) if score < 0}
     if min(scores.values(), default=0) >= 0:

@@ -28,6 +28,7 @@ from msdc.distill.data.stream import TextStream
 from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, StudentShape, VocabularyTraining, model_name
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.encoders.folder import EncodeDefaults, read_defaults
+from msdc.encoders.source import Source
 from msdc.errors import InputError
 from msdc.files import staged_folder
 from msdc.progress import say
@@ -208,7 +209,7 @@ def make_student(recipe: Recipe, assistant_folder: Path, stream: TextStream, fol
         if to_student(encoder) is encoder.module:
             with staged_folder(folder) as stage:
                 shutil.copytree(encoder.folder, stage, dirs_exist_ok=True)
-                if load_encoder(stage).fingerprint() != encoder.fingerprint():
+                if Source(stage).identity() != encoder.identity:
                     raise InputError(f"{encoder.folder}: changed while it was copied; run again")
             return folder
         student = to_student(encoder)

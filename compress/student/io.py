@@ -25,7 +25,7 @@ MARKS = ("config.json", "sentence_bert_config.json")
 @contextmanager
 def _model_folder(folder: Path, tokenizer: Tokenizer | Path, max_length: int, force: bool) -> Iterator[Path]:
     """A folder that appears whole or not at all, with the tokenizer and the longest input."""
-    source = tokenizer if isinstance(tokenizer, Path) else tokenizer.files[0]
+    source = tokenizer if isinstance(tokenizer, Path) else tokenizer.path
     content = source.read_bytes() if isinstance(tokenizer, Path) else tokenizer.content
     with staged_folder(folder, force, MARKS) as stage:
         if source.suffix == ".json":

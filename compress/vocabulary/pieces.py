@@ -19,7 +19,7 @@ from typing import Any
 
 from msdc.errors import InputError
 from msdc.files import read_json, write_json
-from msdc.text.tokenizer import JSON_FILE, MAX_TOKENIZER_BYTES, MODEL_FILE, FastTokenizer, PieceTokenizer, Tokenizer
+from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, FastTokenizer, PieceTokenizer, Tokenizer
 
 SPACE = "▁"
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
@@ -53,7 +53,7 @@ class PieceVocabulary:
         self.tokenizer = tokenizer
         model_file = tokenizer.path
         try:
-            self.proto = read_proto(model_file.read_bytes())
+            self.proto = read_proto(tokenizer.content)
         except Exception as error:
             raise InputError(f"{model_file}: not a SentencePiece model ({error})") from error
         if self.proto.trainer_spec.model_type != 1:
@@ -111,7 +111,7 @@ class JsonVocabulary:
         self.path = path = tokenizer.path
         self.tokenizer = tokenizer
         self.extra = 0
-        self.raw: dict[str, Any] = read_json(path, MAX_TOKENIZER_BYTES)
+        self.raw: dict[str, Any] = tokenizer.parsed()
         model = self.raw["model"]
         self.kind = type(tokenizer.backend.model).__name__
         if self.kind not in ("WordPiece", "BPE", "Unigram"):
@@ -243,4 +243,4 @@ def open_vocabulary(tokenizer: Tokenizer) -> Vocabulary:
         return PieceVocabulary(tokenizer)
     if isinstance(tokenizer, FastTokenizer):
         return JsonVocabulary(tokenizer)
-    raise InputError(f"{tokenizer.files[0]}: the pieces of a tokenizer of this kind cannot be told")
+    raise InputError(f"{tokenizer.path}: the pieces of a tokenizer of this kind cannot be told")

@@ -22,7 +22,7 @@ WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
 WEIGHTS_SUFFIX = ".safetensors"
 # Of files that decide a vector.
-SUFFIXES = (WEIGHTS_SUFFIX, ".json", ".model", ".txt")
+SUFFIXES = (WEIGHTS_SUFFIX, ".json", ".model", ".txt", ".py")
 SHOWN = 3  # names of tensors in an error
 
 Shape = Sequence[int]

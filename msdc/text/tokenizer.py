@@ -25,7 +25,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, pro
 from tokenizers import Tokenizer as Backend
 
 from msdc.errors import InputError, MsdcError, first_line
-from msdc.files import disk_errors, regular_size
+from msdc.files import disk_errors, parse_json, regular_size
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -61,8 +61,8 @@ class Tokenizer(Protocol):
 
     pad_id: int
     size: int
-    files: list[Path]
-    content: bytes  # of the first of `files` when it was opened
+    path: Path
+    content: bytes  # of the file when it was opened
 
     def encode(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """Ids of each text with special ids, at most `max_length` of them; the last special id is kept."""
@@ -105,7 +105,7 @@ class PieceTokenizer:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.files, self.content = [self.path], _content(self.path)
+        self.content = _content(self.path)
         try:
             # From bytes: the C++ loader aborts the process on some truncated files when given a path.
             self.processor = sentencepiece.SentencePieceProcessor(model_proto=self.content)
@@ -138,7 +138,7 @@ class FastTokenizer:
 
     def __init__(self, path: str | Path, pad_id: int = 0) -> None:
         self.path = Path(path)
-        self.files, self.content = [self.path], _content(self.path)
+        self.content = _content(self.path)
         with _refused(self.path, "not a tokenizer.json"):
             self.backend = Backend.from_buffer(self.content)
             self.backend.no_padding()
@@ -151,6 +151,11 @@ class FastTokenizer:
         with _refused(self.path, UNTOKENIZED):
             self.backend.enable_truncation(max_length)
             return [row.ids for row in self.backend.encode_batch_fast(list(texts))]
+
+    def parsed(self) -> Any:
+        """The file as JSON."""
+        with _refused(self.path, "not a tokenizer.json"):
+            return parse_json(self.content.decode("utf-8"))
 
     def pieces(self, text: str) -> list[str]:
         """See `Tokenizer`."""

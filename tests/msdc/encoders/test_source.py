@@ -237,6 +237,9 @@ def test_settings_name_no_code_of_the_hub(tmp_path):
         shutil.copytree(source, folder)
         (folder / name).write_text(json.dumps(value))
         assert name.split(".")[0] in one_line(lambda folder=folder: msdc.load_encoder(folder)), value
+    # Published folders say this, which sentence-transformers ignores.
+    told = {**settings, "model_args": {"trust_remote_code": True}}
+    (source / "sentence_bert_config.json").write_text(json.dumps(told))
     # An implementation of the library's own: it is not asked for either (flash attention may be fetched from the hub).
     (source / "config.json").write_text(json.dumps({**config, "attn_implementation": "flash_attention_2"}))
     assert np.array_equal(msdc.load_encoder(source).encode(TEXTS), expected)
