@@ -29,7 +29,15 @@ from msdc.errors import InputError, MsdcError, first_line
 from msdc.extras import require
 from msdc.files import staged_folder, user_cache
 from msdc.text.quickstart import golden_lines
-from msdc.text.tokenizer import JSON_FILE, MODEL_FILE, FastTokenizer, PieceTokenizer, Tokenizer, pb
+from msdc.text.tokenizer import (
+    JSON_FILE,
+    MODEL_FILE,
+    FastTokenizer,
+    PieceTokenizer,
+    Tokenizer,
+    check_tokenizer_files,
+    pb,
+)
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -210,6 +218,7 @@ def open_sentence_transformer(source: Source, trust_remote_code: bool = False) -
     layout, folder = source.layout, str(source.folder)
     require("sentence_transformers", f"{layout.folder.name}, a stock model,")
     check_layout(layout)
+    check_tokenizer_files(layout.folder)
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer import modules as stock
     from transformers.utils.logging import disable_progress_bar

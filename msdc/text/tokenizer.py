@@ -26,6 +26,7 @@ from tokenizers import Tokenizer as Backend
 
 from msdc.errors import InputError, MsdcError, first_line
 from msdc.files import disk_errors, parse_json, regular_size
+from msdc.text.tokenizer_bounds import MOST_GROWTH, MOST_TEXT, bounded, check_loaded, check_tokenizer, map_growth
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -100,17 +101,37 @@ def _refused(path: Path, what: str) -> Iterator[None]:
         raise InputError(f"{path}: {what} ({first_line(error)})") from error
 
 
+def _read_pieces(path: Path) -> bytes:
+    raw, proto = _content(path), pb.ModelProto()
+    with _refused(path, "not a SentencePiece model"):
+        proto.ParseFromString(raw)
+        bounded("growth of a text, in times", map_growth(proto.normalizer_spec.precompiled_charsmap), MOST_GROWTH)
+    return raw
+
+
+def _read_json(path: Path) -> tuple[bytes, float]:
+    raw = _content(path)
+    with _refused(path, "not a tokenizer.json"):
+        return raw, check_tokenizer(raw)
+
+
+def check_tokenizer_files(folder: Path) -> None:
+    """Refuse files of tokenizers in or below a folder that would break the libraries which read them."""
+    for path in sorted(folder.rglob("tokenizer.*json")):  # also tokenizer.4.0.json, which `transformers` knows
+        _read_json(path)
+    for path in sorted(folder.rglob("*.model")):
+        _read_pieces(path)
+
+
 class PieceTokenizer:
     """SentencePiece `.model`: `<s> pieces </s>`, ids are the model's own."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.content = _content(self.path)
-        try:
+        self.content = _read_pieces(self.path)
+        with _refused(self.path, "not a SentencePiece model"):
             # From bytes: the C++ loader aborts the process on some truncated files when given a path.
             self.processor = sentencepiece.SentencePieceProcessor(model_proto=self.content)
-        except Exception as error:
-            raise InputError(f"{path}: not a SentencePiece model ({str(error).splitlines()[0]})") from error
         self.size = self.processor.get_piece_size()
         self.bos_id, self.eos_id = self.processor.bos_id(), self.processor.eos_id()
         self.unk_id = self.processor.unk_id()
@@ -138,9 +159,10 @@ class FastTokenizer:
 
     def __init__(self, path: str | Path, pad_id: int = 0) -> None:
         self.path = Path(path)
-        self.content = _content(self.path)
+        self.content, self._growth = _read_json(self.path)
         with _refused(self.path, "not a tokenizer.json"):
             self.backend = Backend.from_buffer(self.content)
+            check_loaded(self.backend)
             self.backend.no_padding()
             self.backend.no_truncation()
             self.size = self.backend.get_vocab_size()
@@ -149,6 +171,9 @@ class FastTokenizer:
     def encode(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """See `Tokenizer`."""
         with _refused(self.path, UNTOKENIZED):
+            bounded("special ids", self.backend.num_special_tokens_to_add(False), max_length)
+            longest = max(map(len, texts), default=0)
+            bounded("characters of a text, times its growth", longest * self._growth, MOST_TEXT)
             self.backend.enable_truncation(max_length)
             return [row.ids for row in self.backend.encode_batch_fast(list(texts))]
 

@@ -1,0 +1,201 @@
+"""What a `tokenizer.json` of unknown origin may ask of the `tokenizers` library, checked before the library reads it.
+
+The library ends the process where memory is lacking, and reads what it is told to: a normalizer that writes a thousand
+letters for one, three times over, is a file of a few kilobytes. Published tokenizers stay far below every bound.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from tokenizers import Tokenizer
+
+# Times as many bytes as a text has. What published ones could do at worst: XLM-R 33, ALBERT 544.
+MOST_GROWTH = 4096
+# Normalizers, splits and processors. Ours have one split for each special piece.
+MOST_STEPS = 1000
+MOST_PATTERN = 20_000  # characters of all regular expressions
+MOST_REPEATS, FEW = 2, 10
+MOST_ADDED = 2**20  # bytes of all added tokens; 16 times that when they are normalized
+MOST_SPECIAL = 1000  # ids that templates add
+# Bytes of all unigram pieces: the library's tree of them takes about 170 for each.
+MOST_PIECES = 16 * 2**20
+# The library looks up every part of a word of so many characters, with the prefix before it.
+LONGEST_WORD, LONGEST_AFFIX = 1000, 100
+# Bytes that a text may become: the library holds about 40 for each.
+MOST_TEXT = 2**28
+PARTS = ("added_tokens", "normalizer", "pre_tokenizer", "post_processor")
+CHILDREN = ("normalizers", "pretokenizers", "processors")
+# Growth of steps without settings, in bytes: U+0390 is 2 and decomposes to 6, U+FDFA is 3 and becomes 33.
+GROWTH = {
+    "NFD": 3, "NFC": 3, "NFKD": 11, "NFKC": 11, "Lowercase": 1.5, "BertNormalizer": 8, "ByteLevel": 2, "Metaspace": 4,
+}  # fmt: skip
+_MODEL = re.compile(rb'"model"\s*:\s*')
+_KIND = re.compile(rb'\{\s*"type"\s*:\s*"(BPE|WordPiece|WordLevel)"')
+_PREFIX = re.compile(rb'"continuing_subword_prefix"\s*:\s*"[^"]')
+# A class, an escape or a character, or the end of a group; each with how often it is repeated.
+_PART = re.compile(
+    r"[(|]|(?:\[(?:\\.|[^\]\\])*\]|\\[pPx]\{[^}]*\}|\\.|\)|[^*+{])(?P<times>[*+]|\{(?P<least>\d*)(?P<comma>,?)(?P<most>\d*)\})?",
+    re.DOTALL,
+)
+_HIDDEN = re.compile(rb"\\u00[4-7]")  # an escaped letter, which nobody writes: keys may be spelled so
+
+
+def _keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs) and not found.keys().isdisjoint(("type", "model")):
+        raise ValueError("it has a key twice")
+    return found
+
+
+def _read(raw: bytes) -> dict[str, Any]:
+    """What the file says; without the model where its bytes tell that nothing in it needs a look.
+
+    The vocabulary is nearly all of the file: to read it here takes a fifth of the time that the library needs for it.
+    """
+    start = _MODEL.search(raw)
+    if start and not _HIDDEN.search(raw) and all(raw.find(f'"{part}"'.encode(), start.end()) < 0 for part in PARTS):
+        kind = _KIND.match(raw, start.end())
+        # Unigram, or a kind that the library guesses. Line ends are never inside a piece, unlike spaces.
+        pieces = 0 if kind else len(raw) - 7 * raw.count(b"\n      ")
+        prefixed = (kind is None or kind[1] == b"BPE") and _PREFIX.search(raw, start.end())
+        if pieces <= MOST_PIECES and not prefixed:
+            raw = raw[: start.start()] + b'"model": null}'
+    found = json.loads(raw, object_pairs_hook=_keys_once)
+    if not isinstance(found, dict) or "model" not in found:
+        raise ValueError("it has no model")
+    return found
+
+
+def _steps(part: Any) -> Iterator[dict[str, Any]]:
+    """The steps of a normalizer, pre-tokenizer or post-processor, in order."""
+    if part is None:
+        return
+    if not isinstance(part, dict) or not isinstance(part.get("type"), str):
+        raise ValueError("it has a step without a type")
+    inner = [part[key] for key in CHILDREN if key in part]
+    for child in inner[0] if inner else ():
+        yield from _steps(child)
+    if not inner:
+        yield part
+
+
+def map_growth(table: bytes) -> float:
+    """The same of SentencePiece's character map: a trie, and what it points to, each ended by a zero."""
+    texts = table[4 + int.from_bytes(table[:4], "little") :]
+    if table and not texts:
+        raise ValueError("its character map is cut off")
+    # Of a key of two bytes; those of one become at most two in published maps.
+    return max(1.0, max(map(len, texts.split(b"\0"))) / 2)
+
+
+def _growth(step: dict[str, Any]) -> float:
+    """How many times as many bytes as before a text may have after a step."""
+    new = len(str(step.get("content", step.get("prepend", ""))).encode())
+    if step["type"] == "Replace":
+        old = step["pattern"].get("String")
+        # A regular expression may find nothing, between any two characters.
+        return max(1.0, new / len(old.encode())) if old else 1 + new
+    if step["type"] == "Prepend":
+        return 1 + new
+    if step["type"] == "Precompiled":
+        return map_growth(base64.b64decode(step["precompiled_charsmap"]))
+    return GROWTH.get(step["type"], 1.0)
+
+
+def _check_template(step: dict[str, Any]) -> int:
+    """Ids that a template adds; it must hold the text once."""
+    if [item["Sequence"]["id"] for item in step["single"] if "Sequence" in item] != ["A"]:
+        raise ValueError("its template does not hold the text once")
+    names = [item["SpecialToken"]["id"] for item in step["single"] if "SpecialToken" in item]
+    return sum(len(step["special_tokens"][name]["ids"]) for name in names)
+
+
+def _patterns(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("Regex"), str):
+            yield value["Regex"]
+        value = list(value.values())
+    if isinstance(value, list):
+        for one in value:
+            yield from _patterns(one)
+
+
+def _repeats(pattern: str) -> int:
+    """How many repeats without a small bound a match may go through, one after the other.
+
+    With three of them on characters of one kind a matcher that goes back may take minutes for a line of text; published
+    patterns have two. The library itself gives up on repeats of repeats.
+    """
+    open_groups: list[list[int]] = [[0, 0]]  # repeats: most of the alternatives before, and of this one
+    for part in _PART.finditer(pattern):
+        inner = 0
+        if part[0] in ("(", "|"):
+            if part[0] == "(":
+                open_groups.append([0, 0])
+            else:
+                open_groups[-1] = [max(open_groups[-1]), 0]
+            continue
+        if part[0][0] == ")" and len(open_groups) > 1:
+            inner = max(open_groups.pop())
+        least, comma, most = part["least"], part["comma"], part["most"]
+        times = int(most or (0 if comma else least or 1)) if part["times"] else 1
+        is_long = part["times"] in ("*", "+") or times == 0 or times > FEW
+        open_groups[-1][1] += is_long + inner * (1 if is_long else times)
+    return max(map(max, open_groups))
+
+
+def _check_model(model: Any) -> None:
+    """A model that was read as a whole."""
+    if not isinstance(model, dict):
+        return
+    vocabulary = model.get("vocab")
+    if isinstance(vocabulary, list) and sum(len(str(entry[0]).encode()) for entry in vocabulary) > MOST_PIECES:
+        raise ValueError(f"its pieces have more than {MOST_PIECES} bytes")
+    prefix = model.get("continuing_subword_prefix")
+    if prefix and "merges" in model:
+        pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]]
+        if not all(len(pair) == 2 and pair[1].startswith(prefix) for pair in pairs):
+            raise ValueError("a merge lacks the prefix of continued words")
+
+
+def bounded(what: str, value: float, most: float) -> None:
+    """Raise a `ValueError` for a value that is too large."""
+    if value > most:
+        raise ValueError(f"{what}: {value:.4g}, more than the {most} allowed")
+
+
+def check_tokenizer(raw: bytes) -> float:
+    """How many times as many bytes a text may have when the tokenizer of a `tokenizer.json` has normalized it.
+
+    Raises:
+        ValueError: the file asks for more than a tokenizer needs; other errors where it is none.
+    """
+    found = _read(raw)
+    _check_model(found["model"])
+    normalizing, splitting, processing = ([*_steps(found.get(part))] for part in PARTS[1:])
+    bounded("steps", len(normalizing) + len(splitting) + len(processing), MOST_STEPS)
+    patterns = list(_patterns({**found, "model": None}))
+    bounded("characters of regular expressions", sum(map(len, patterns)), MOST_PATTERN)
+    bounded("repeats in a row in a regular expression", max(map(_repeats, patterns), default=0), MOST_REPEATS)
+    growth = 1.0
+    for step in (*normalizing, *splitting):
+        growth = min(growth * _growth(step), 1e100)
+    bounded("growth of a text, in times", growth, MOST_GROWTH)
+    added = [(len(one["content"].encode()), one.get("normalized")) for one in found.get("added_tokens") or ()]
+    bounded("bytes of added tokens", sum(size for size, _ in added), MOST_ADDED)
+    bounded("bytes of normalized tokens", growth * sum(size for size, again in added if again), 16 * MOST_ADDED)
+    special = sum(_check_template(step) for step in processing if step["type"] == "TemplateProcessing")
+    bounded("special ids", special, MOST_SPECIAL)
+    return growth
+
+
+def check_loaded(backend: Tokenizer) -> None:
+    """Settings of a model that cost nothing before a text comes; raises `ValueError`."""
+    for name, most in (("continuing_subword_prefix", LONGEST_AFFIX), ("end_of_word_suffix", LONGEST_AFFIX)):
+        bounded(f"characters of {name}", len(getattr(backend.model, name, None) or ""), most)
+    bounded("max_input_chars_per_word", getattr(backend.model, "max_input_chars_per_word", 0), LONGEST_WORD)
