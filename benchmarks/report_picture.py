@@ -8,59 +8,20 @@ The PNG ends after the last section that fits into --height, and takes at most 2
 
 import argparse
 import io
-import re
-import shutil
-import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 from PIL import Image
+from results_page import ROOT
 
 from msdc.errors import InputError, MsdcError
 from msdc.files import atomic_path
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+sys.path.insert(0, str(ROOT / "tests" / "helpers"))
+
 MAX_BYTES = 200_000
-
-
-def browser() -> str:
-    """The path of an installed Chromium.
-
-    Raises:
-        MsdcError: there is none.
-    """
-    found = next((path for name in NAMES if (path := shutil.which(name))), None)
-    if found is None:
-        raise MsdcError("no Chromium on the path (on Debian: apt-get install chromium)")
-    return found
-
-
-def _chromium(page: Path, *arguments: str) -> str:
-    with tempfile.TemporaryDirectory(prefix="msdc-picture-") as profile:
-        flags = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
-                 f"--user-data-dir={profile}")  # fmt: skip
-        command = [browser(), *flags, *arguments, page.resolve().as_uri()]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    if done.returncode:
-        raise MsdcError(f"Chromium failed: {done.stderr.strip()[-300:]}")
-    return done.stdout
-
-
-# Writes the lower edge of every section into the title of a copy of the page.
-MEASURE = """<script>document.title = "edges " + [...document.querySelectorAll("main section")]
-.map(e => Math.ceil(e.getBoundingClientRect().bottom)).join(" ")</script></body>"""
-
-
-def last_edge(page: Path, width: int, height: int) -> int:
-    """The lower edge in pixels of the last section that ends within `height`; `height` where none does."""
-    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page.read_text(encoding="utf-8"))
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "page.html"
-        copy.write_text(text.replace("</body>", MEASURE), encoding="utf-8")
-        dom = _chromium(copy, f"--window-size={width},{height}", "--dump-dom")
-    found = re.search(r"<title>edges ([\d ]+)</title>", dom)
-    edges = [int(edge) for edge in found[1].split()] if found else []
-    return max((edge for edge in edges if edge <= height), default=height)
+EDGES = """[...document.querySelectorAll("main section")].map(e => Math.ceil(e.getBoundingClientRect().bottom))"""
 
 
 def picture(page: Path, target: Path, width: int, height: int) -> Path:
@@ -68,16 +29,16 @@ def picture(page: Path, target: Path, width: int, height: int) -> Path:
 
     Raises:
         InputError: no such page, or the picture is larger than 200 kB.
-        MsdcError: no Chromium, or it failed.
+        MsdcError: no Chromium.
     """
+    from browser import opened
+
     if not page.is_file():
         raise InputError(f"{page}: no such report; `make quickstart` writes one")
-    # Above the rule of the next section.
-    cut = last_edge(page, width, height) - 2
-    with tempfile.TemporaryDirectory() as folder:
-        shot = Path(folder) / "shot.png"
-        _chromium(page, f"--window-size={width},{height}", f"--screenshot={shot}")
-        with Image.open(shot) as image:
+    with tempfile.TemporaryDirectory() as folder, opened(page, width, height) as shown:
+        # The last section that ends within the height, above the rule of the next one.
+        cut = max((edge for edge in shown.run(EDGES) if edge <= height), default=height) - 2
+        with Image.open(shown.screenshot(Path(folder) / "shot.png", whole=False)) as image:
             whole = image.convert("RGB").crop((0, 0, width, cut))
     data = io.BytesIO()
     whole.save(data, format="PNG", optimize=True)

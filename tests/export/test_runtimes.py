@@ -4,6 +4,7 @@ import pytest
 import tiny_models as tiny
 from programs import python
 
+from msdc.bench.toolchain.sdk import SDKS
 from msdc.compress.size import PROGRAM_BYTES
 from msdc.errors import InputError
 from msdc.export.runtimes import RUNTIMES, TARGETS, Registry, Target, default_runtimes_help, expand
@@ -90,13 +91,8 @@ def test_a_new_runtime_and_a_new_target_are_one_record_each(tmp_path):
     python(TOY, tiny.bundle(), tmp_path)
 
 
-def test_the_dictionaries_beside_the_registry_hold_the_same_names():
-    from msdc.bench.toolchain.sdk import SDKS
-
+def test_records_point_at_what_exists_and_the_dictionaries_beside_them_hold_the_same_names():
     assert tuple(PROGRAM_BYTES) == tuple(SDKS) == RUNTIMES.names()
-
-
-def test_records_point_at_what_exists():
     for runtime in RUNTIMES:
         assert (PACKAGE / "export" / "native" / "src" / str(runtime.engine)).is_file()
     for target in TARGETS:

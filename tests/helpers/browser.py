@@ -1,77 +1,52 @@
 """Pages laid out by a headless Chromium."""
 
-import html
-import json
-import re
+import contextlib
 import shutil
-import subprocess
-import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import devtools
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
-    "--virtual-time-budget=4000",
-)  # fmt: skip
+MEASURED = """(() => {
+  const root = document.documentElement, all = [...document.querySelectorAll("body *")];
+  const wide = all.filter(e =>
+    !e.closest(".scroll, svg, .skip") && e.getBoundingClientRect().right > root.clientWidth + 1)
+    .map(e => e.tagName + "." + e.className);
+  const texts = [...document.querySelectorAll("svg text")].map(e => e.getBoundingClientRect().height);
+  return {
+    scroll: root.scrollWidth, client: root.clientWidth, height: root.scrollHeight, wide: wide,
+    smallest: Math.min(...texts), sections: [...document.querySelectorAll("main section")].map(e => e.id),
+    unnamed: [...document.querySelectorAll("figure > svg")].filter(e => !e.getAttribute("aria-label")).length,
+    ground: getComputedStyle(document.body).backgroundColor,
+    requests: performance.getEntriesByType("resource").map(e => e.name),
+    colors: all.filter(e => e.tagName != "title" &&
+      [...e.childNodes].some(n => n.nodeType == 3 && n.textContent.trim())).map(e => {
+      const s = getComputedStyle(e);
+      return e.namespaceURI.endsWith("svg") ? s.fill : s.color; }),
+  };
+})()"""
 
 
-def chromium(*arguments: str) -> str:
-    """Standard output of one run with a fresh profile."""
-    with tempfile.TemporaryDirectory(prefix="msdc-chromium-") as profile:
-        command = [CHROMIUM, *FLAGS, f"--user-data-dir={profile}", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-    assert done.returncode == 0, done.stderr[-500:]
-    return done.stdout
+@contextlib.contextmanager
+def opened(page: Path, width: int, height: int = 900, *flags: str) -> Iterator[devtools.Page]:
+    """A file shown in a window of so many CSS pixels, which may be as narrow as a phone."""
+    with devtools.chromium("--hide-scrollbars", *flags) as browser:
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        yield browser.open(page.resolve().as_uri(), screen=size)
 
 
 def dump_dom(page: Path) -> str:
-    return chromium("--dump-dom", page.as_uri())
+    with opened(page, 1000) as shown:
+        return shown.run("document.documentElement.outerHTML")
 
 
 def screenshot(page: Path, target: Path, width: int, height: int) -> Path:
-    chromium(f"--window-size={width},{height}", f"--screenshot={target}", page.as_uri())
-    return target
-
-
-# A browser window has a minimum width; a frame can be as narrow as a phone.
-FRAME = """<!doctype html><meta charset="utf-8"><body style="margin:0">
-<iframe id="frame" style="border:0;width:{width}px;height:{height}px" srcdoc="{page}"></iframe>
-<script>
-frame.onload = () => {{
-  const page = frame.contentDocument, root = page.documentElement;
-  const wide = [...page.querySelectorAll("body *")].filter(e =>
-    !e.closest(".scroll, svg, .skip") && e.getBoundingClientRect().right > root.clientWidth + 1)
-    .map(e => e.tagName + "." + e.className);
-  const texts = [...page.querySelectorAll("svg text")].map(e => e.getBoundingClientRect().height);
-  const found = {{
-    scroll: root.scrollWidth, client: root.clientWidth, height: root.scrollHeight, wide: wide,
-    smallest: Math.min(...texts), sections: [...page.querySelectorAll("main section")].map(e => e.id),
-    unnamed: [...page.querySelectorAll("figure > svg")].filter(e => !e.getAttribute("aria-label")).length,
-    ground: frame.contentWindow.getComputedStyle(page.body).backgroundColor,
-    requests: frame.contentWindow.performance.getEntriesByType("resource").map(e => e.name),
-    colors: [...page.querySelectorAll("body *")].filter(e => e.tagName != "title" &&
-      [...e.childNodes].some(n => n.nodeType == 3 && n.textContent.trim())).map(e => {{
-      const s = frame.contentWindow.getComputedStyle(e);
-      return e.namespaceURI.endsWith("svg") ? s.fill : s.color; }}),
-  }};
-  document.body.insertAdjacentHTML("beforeend", "<pre id=answer></pre>");
-  answer.textContent = JSON.stringify(found);
-}};
-</script>"""
-
-
-def framed(page: Path, folder: Path, width: int, height: int = 900) -> Path:
-    """A page that shows `page` in a frame of `width` CSS pixels and writes its measurements into itself."""
-    target = folder / f"frame-{width}.html"
-    text = html.escape(page.read_text(encoding="utf-8"), quote=True)
-    target.write_text(FRAME.format(width=width, height=height, page=text), encoding="utf-8")
-    return target
+    with opened(page, width, height) as shown:
+        return shown.screenshot(target, whole=False)
 
 
 def layout(page: Path, folder: Path, width: int, *flags: str) -> dict:
     """What the browser measured of `page` at `width`."""
-    dom = chromium("--dump-dom", *flags, framed(page, folder, width).as_uri())
-    found = re.search(r'<pre id="answer">(.*?)</pre>', dom, re.S)
-    assert found, dom[-400:]
-    return json.loads(html.unescape(found.group(1)))
+    with opened(page, width, 900, *flags) as shown:
+        return shown.run(MEASURED)

@@ -43,8 +43,8 @@ class Page:
             time.sleep(0.1)
         return value
 
-    def screenshot(self, target: Path) -> Path:
-        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+    def screenshot(self, target: Path, whole: bool = True) -> Path:
+        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         target.write_bytes(base64.b64decode(shot["data"]))
         return target
 
@@ -101,12 +101,11 @@ class Browser:
         assert "error" not in message, f"{method}: {message['error']}"
         return message["result"]
 
-    def open(self, url: str, *, phone: bool = True, slowed: float = 1) -> Page:
-        """A tab with the size of a phone's screen, `slowed` times slower than this machine, that has loaded `url`."""
+    def open(self, url: str, *, screen: dict[str, Any] = PHONE, slowed: float = 1) -> Page:
+        """A tab with the size of a screen, `slowed` times slower than this machine, that has loaded `url`."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         page = Page(self, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
-        if phone:
-            page.call("Emulation.setDeviceMetricsOverride", **PHONE)
+        page.call("Emulation.setDeviceMetricsOverride", **screen)
         if slowed != 1:
             page.call("Emulation.setCPUThrottlingRate", rate=slowed)
         page.call("Page.navigate", url=url)

@@ -7,27 +7,23 @@ TABLE = Table(
 )
 
 
-def test_numbers_as_people_read_them():
+def test_numbers_signs_and_missing_values_as_people_read_them():
     assert [number(v) for v in (None, 0, 0.01234, 1.234, 12.34, 123.4, 1234.5, -2.5)] == [
         "–", "0", "0.0123", "1.23", "12.3", "123", "1,234", "−2.50",
     ]  # fmt: skip
     assert aligned([1.5, 12.0, None, 130.0]) == ["1.50", "12.00", "–", "130.00"]
 
-
-def test_signs_and_missing_values():
     assert [fixed(v, 1) for v in (None, -1.25, 12345.6)] == ["–", "−1.2", "12,345.6"]
     assert [signed(v, 2) for v in (None, 1.0, -0.5)] == ["–", "+1.00", "−0.50"]
     assert percent(-0.123) == "−12.3 %" and percent(None) == "–"
     assert [joined(items) for items in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
 
 
-def test_markdown_escapes_what_would_break_a_row():
+def test_markdown_is_escaped_and_text_aligned():
     assert to_markdown(TABLE).splitlines() == [
         "| Name | Bytes (MB) |", "|:---|---:|", "| a\\|b | 9.40 |", "| longer name | 12.00 |",
     ]  # fmt: skip
 
-
-def test_text_aligns_columns():
     table = Table("Sizes", TABLE.columns, (("a", "9.40"), ("longer", "12.00")))
     assert to_text(table).splitlines() == [
         "Sizes", "  Name    Bytes [MB]", "  a             9.40", "  longer       12.00",

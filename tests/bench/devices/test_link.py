@@ -331,7 +331,4 @@ def test_what_pages_cannot_do_is_refused_before_work(device, settings, word):
 def test_its_options_need_it(settings):
     with pytest.raises(InputError, match="belongs to --device link"):
         run_devices(open_devices("python"), tiny_bundle(), BenchSettings(runs=1, lengths=(8,), **settings))
-
-
-def test_all_devices_do_not_include_it():
     assert all(device.kind != "link" for device in open_devices("all"))

@@ -1,19 +1,13 @@
 """The README's picture of a report: whole sections, small, and one line where it cannot be made."""
 
-import importlib.util
-
-import places
 import pytest
+import report_picture
 from bench_results import make_file
 from browser import CHROMIUM
 from PIL import Image
 
 from msdc.bench.report.page import build_report, write_report
 from msdc.errors import InputError, MsdcError
-
-SPEC = importlib.util.spec_from_file_location("report_picture", places.ROOT / "benchmarks" / "report_picture.py")
-report_picture = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(report_picture)
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (apt-get install chromium)")
@@ -30,6 +24,7 @@ def test_the_picture_ends_with_a_whole_section(tmp_path):
 def test_what_cannot_be_made_is_named(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="no such report"):
         report_picture.picture(tmp_path / "none.html", tmp_path / "x.png", 1200, 1000)
-    monkeypatch.setattr(report_picture.shutil, "which", lambda name: None)
-    with pytest.raises(MsdcError, match="no Chromium"):
-        report_picture.browser()
+    page = write_report(build_report(make_file()), tmp_path / "report.html")
+    monkeypatch.setattr("msdc.bench.devices.web.browser.find", lambda name: None)
+    with pytest.raises(MsdcError, match="Chromium is not installed"):
+        report_picture.picture(page, tmp_path / "x.png", 1200, 1000)

@@ -56,13 +56,10 @@ def test_a_damaged_state_is_refused(pointer: int, filled: int) -> None:
         MemoryBank(2, 4).load_state_dict(state)
 
 
-def test_a_state_of_another_size_is_refused() -> None:
-    with pytest.raises(InputError, match=r"\[4, 2\], this run's is \[8, 2\]"):
-        MemoryBank(2, 8).load_state_dict(MemoryBank(2, 4).state_dict())
-
-
-def test_wrong_pushes_are_refused() -> None:
+def test_another_size_and_wrong_pushes_are_refused() -> None:
     bank = MemoryBank(2, 4)
+    with pytest.raises(InputError, match=r"\[4, 2\], this run's is \[8, 2\]"):
+        MemoryBank(2, 8).load_state_dict(bank.state_dict())
     for wrong in (torch.zeros(3, 3), torch.zeros(2), torch.zeros(0, 2), torch.zeros(2, 2).long()):
         with pytest.raises(InputError, match=r"MemoryBank\.push"):
             bank.push(wrong)
@@ -74,8 +71,7 @@ def test_wrong_pushes_are_refused() -> None:
 def test_push_takes_half_precision_and_keeps_no_graph() -> None:
     bank = MemoryBank(2, 4)
     bank.push(torch.ones(3, 2, dtype=torch.float16, requires_grad=True) * 2)
-    assert bank.vectors().dtype == torch.float32
-    assert not bank.vectors().requires_grad
+    assert bank.vectors().dtype == torch.float32 and not bank.vectors().requires_grad
     assert bank.vectors().tolist() == [[2.0, 2.0]] * 3
 
 
@@ -105,13 +101,10 @@ def test_every_objective_is_registered_with_its_source() -> None:
     }
 
 
-def test_unknown_objective_lists_the_known_ones() -> None:
+def test_calls_by_name() -> None:
     with pytest.raises(InputError) as caught:
         objectives.find_objective("multilingual_msse")
     assert all(name in str(caught.value) for name in objectives.OBJECTIVES)
-
-
-def test_calls_by_name() -> None:
     batch = {"teacher_BD": torch.ones(2, 3), "student_BD": torch.zeros(2, 3), "something_else": None}
     assert objectives.find_objective("kd")(batch).item() == 1.0
     with pytest.raises(InputError, match="needs bank_KD, which this stage does not provide"):
