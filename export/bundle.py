@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from msdc.encoders.encoder import SentenceEncoder
 from msdc.encoders.folder import EncodeDefaults
 from msdc.errors import InputError
-from msdc.export.manifest import Manifest, check_files, file_states, read_manifest
+from msdc.export.manifest import Manifest, check_files, read_manifest
 from msdc.export.runtimes import RUNTIMES, Runner
 from msdc.export.signature import verify_signature
 from msdc.extras import named_extras
+from msdc.files import file_state
 from msdc.scores import require_finite
 from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, Tokenizer
 
@@ -131,7 +132,7 @@ def load_bundle(
     if public_key is not None:
         verify_signature(folder, public_key)
     manifest = read_manifest(folder)
-    states = file_states(folder, manifest)
+    states = [file_state(folder / name) for name in manifest.files]
     check_files(folder, manifest)
     if not manifest.runtimes:
         raise InputError(f"{folder}: the bundle holds no program")
@@ -143,6 +144,6 @@ def load_bundle(
     tokenizer = open_tokenizer(folder, manifest)
     record.check(folder, manifest)
     bundle = Bundle(folder, manifest, tokenizer, record.open(folder, manifest, threads))
-    if file_states(folder, manifest) != states:
+    if [file_state(folder / name) for name in manifest.files] != states:
         raise InputError(f"{folder}: changed while it was loaded; load it again")
     return bundle

@@ -238,12 +238,6 @@ def check_files(folder: str | Path, manifest: Manifest) -> None:
             raise InputError(f"{path}: sha256 differs from the manifest; copy or export the bundle again")
 
 
-def file_states(folder: Path, manifest: Manifest) -> dict[str, tuple[int, ...]]:
-    """What changes when a listed file is replaced or written: inode, size and times; nothing for an absent one."""
-    found = {name: (folder / name).stat() for name in manifest.files if (folder / name).is_file()}
-    return {name: (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns) for name, facts in found.items()}
-
-
 def list_files(folder: Path) -> dict[str, FileRecord]:
     """Size and hash of every file under `folder` except the manifest, by sorted relative name."""
     paths = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != MANIFEST_FILE)

@@ -205,6 +205,15 @@ def regular_size(path: str | os.PathLike[str]) -> int:
     return status.st_size
 
 
+def file_state(path: str | os.PathLike[str]) -> tuple[int, int, int] | None:
+    """What changes when a file is written or replaced: inode, size and time; None where there is none."""
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return None
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
 def _constant(name: str) -> float:
     raise ValueError(f"{name} is not a JSON number")
 

@@ -25,7 +25,7 @@ from msdc.commands import DEFAULT_MODEL, encode_options, json_option, quiet_opti
 from msdc.encoders.encoder import SentenceEncoder, configured, open_model
 from msdc.errors import InputError
 from msdc.extras import named_extras
-from msdc.files import parse_json, sha256_file, staged_folder, user_cache, write_json
+from msdc.files import file_state, parse_json, sha256_file, staged_folder, user_cache, write_json
 from msdc.progress import say, track, warn
 from msdc.scores import unit_rows
 from msdc.text.tabular import iterate_texts
@@ -122,7 +122,7 @@ class Index:
         name = hashlib.sha256(f"{file and file.resolve()}\0{column or ''}\0{self._identity}".encode()).hexdigest()[:32]
         self.folder = folder if folder is not None else user_cache() / "search" / name
         self._reader = Reader(model.tokenizer, model.max_length)
-        self._state = self._file_state()
+        self._state = file_state(self.file or "")
         self._fill(lines)
 
     def __repr__(self) -> str:
@@ -131,14 +131,6 @@ class Index:
 
     def __len__(self) -> int:
         return len(self.texts)
-
-    def _file_state(self) -> tuple[int, int, int] | None:
-        """What changes when a file is written: inode, size and time; None where there is none."""
-        try:
-            facts = self.file.stat() if self.file is not None else None
-        except OSError:
-            return None
-        return None if facts is None else (facts.st_ino, facts.st_size, facts.st_mtime_ns)
 
     def _fill(self, lines: dict[str, int] | None = None) -> None:
         """Take the vectors of the lines from disk where they are there, encode and write the others."""
@@ -233,7 +225,7 @@ class Index:
             raise InputError("a query is empty")
         if top < 1:
             raise InputError(f"top: {top}, expected at least 1")
-        state = self._file_state()
+        state = file_state(self.file or "")
         if state != self._state:
             self._state = state
             self._fill()

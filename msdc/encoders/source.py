@@ -16,7 +16,7 @@ import psutil
 
 from msdc.encoders.folder import OWN_TYPE, read_layout
 from msdc.errors import InputError, printable
-from msdc.files import read_json, regular_size, sha256_file
+from msdc.files import file_state, read_json, regular_size, sha256_file
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
@@ -39,7 +39,7 @@ class Source:
     def __init__(self, folder: Path) -> None:
         self.folder, self.layout = folder, read_layout(folder)
         self._weights: dict[Path, str] = {}
-        self._settings = {path: _hash(path) for path in self._files() if path.suffix != WEIGHTS_SUFFIX}
+        self._settings, self._states = self._settings_now()
 
     @property
     def places(self) -> list[Path]:
@@ -54,6 +54,12 @@ class Source:
         # Of a student of ours modules.json is for other libraries; it may name the equal model of stock classes.
         left_out = "modules.json" if self.layout.model_type == OWN_TYPE else ""
         return sorted(p for p in found if p.suffix in SUFFIXES and p.name != left_out and not p.is_dir())
+
+    def _settings_now(self) -> tuple[dict[Path, str], dict[Path, object]]:
+        """Hashes of the settings, and the states of the weights: parts of two models make no third one."""
+        files = self._files()
+        settings = {path: _hash(path) for path in files if path.suffix != WEIGHTS_SUFFIX}
+        return settings, {path: file_state(path) for path in files if path.suffix == WEIGHTS_SUFFIX}
 
     @property
     def has_weights(self) -> bool:
@@ -83,17 +89,13 @@ class Source:
             InputError: the folder changed since this object was made.
         """
         try:
-            files = self._files()
-            settings = {path: _hash(path) for path in files if path.suffix != WEIGHTS_SUFFIX}
-            unread = {
-                path: _hash(path) for path in files if path.suffix == WEIGHTS_SUFFIX and path not in self._weights
-            }
-            same = settings == self._settings and read_layout(self.folder) == self.layout
+            unread = {path: _hash(path) for path in self._states if path not in self._weights}
+            same = self._settings_now() == (self._settings, self._states) and read_layout(self.folder) == self.layout
         except (InputError, OSError):
             same = False
         if not same:
             raise self._changed()
-        hashes = {**settings, **unread, **self._weights}
+        hashes = {**self._settings, **unread, **self._weights}
         digest = hashlib.sha256()
         # By name; files of one name (config.json of two modules) keep their order in a copied folder.
         for path in sorted(sorted(hashes), key=lambda path: path.name):
