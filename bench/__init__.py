@@ -247,7 +247,10 @@ def bench(
         repeated = [one for one in opened if one.kind != "link" and not one.undisturbed]
         if undecided and not slower and repeated:
             say(f"inconclusive ({'; '.join(undecided)}): measuring a second time")
-            again, more = run_devices(repeated, folder, chosen)
+            try:
+                again, more = run_devices(repeated, folder, chosen)
+            except MsdcError as error:
+                again, more = [], [f"second measurement: {error}"]
             latest = {place_key(run): run for run in [*runs, *again]}
             runs, failures = [latest[key] for key in dict.fromkeys(map(place_key, runs))], [*failures, *more]
             slower, undecided = regressions(compare_results(before, BenchFile(runs=tuple(runs))), gate)

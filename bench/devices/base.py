@@ -214,7 +214,14 @@ def _run(device: Device, bundle: Path, settings: BenchSettings) -> Outcome:
     """Results of one device; an exception that is not one of ours becomes its `MsdcError`."""
     try:
         with named_extras(f"--device {device.kind}"):
-            return [_sustained(device, bundle, settings, run) for run in device.run(bundle, settings)], []
+            runs = device.run(bundle, settings)
+            steady, failures = list(runs), []
+            for i, run in enumerate(runs):
+                try:
+                    steady[i] = _sustained(device, bundle, settings, run)
+                except Exception as error:
+                    failures.append(f"{_line(device, error)} (under sustained load)")
+            return steady, failures
     except Incomplete as error:
         return error.runs, [_line(device, error)]
     except MsdcError:

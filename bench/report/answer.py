@@ -17,7 +17,7 @@ from msdc.bench.result import DeviceRun
 from msdc.export.mobile.sizes import LEVEL, measured
 from msdc.export.mobile.web.npm import FILES
 from msdc.export.mobile.web.write import TOKENIZERS, module_source
-from msdc.tables import NONE, Table, fixed, heads, joined, millions, number, percent
+from msdc.tables import NONE, Table, fixed, heads, joined, megabytes, millions, number, percent
 
 WEB, ANDROID = "a web page", "an Android app"
 # Devices that may be phones: over adb, by a link, or measured elsewhere.
@@ -152,11 +152,11 @@ def _take(data: Data, app: str, runs: Sequence[Shown], judged: Sequence[Sequence
     words += [f"{artifact.bundle} {artifact.runtime} {artifact.precision}", ": it adds "]
     own = "program and tokenizer" if artifact.bundle_bytes is not None else "program (its tokenizer was not counted)"
     if sizes.download is not None:
-        words += [f"{millions(sizes.download, 1)} MB", f" to the download of {app} ({millions(sizes.own_small, 1)} MB "
-                  f"of {own}, {millions(sizes.runtime_small, 1)} MB of runtime)"]  # fmt: skip
+        words += [f"{megabytes(sizes.download)} MB", f" to the download of {app} ({megabytes(sizes.own_small)} MB of "
+                  f"{own}, {megabytes(sizes.runtime_small)} MB of runtime)"]  # fmt: skip
     else:
-        words += [f"{millions(sizes.own + sizes.runtime, 1)} MB", f" to {app} as installed "
-                  f"({millions(sizes.own, 1)} MB of {own}, {millions(sizes.runtime, 1)} MB of runtime)"]  # fmt: skip
+        words += [f"{megabytes(sizes.own + sizes.runtime)} MB", f" to {app} as installed "
+                  f"({megabytes(sizes.own)} MB of {own}, {megabytes(sizes.runtime)} MB of runtime)"]  # fmt: skip
     if data.latency(run) is not None:
         verb = ", answers in " if run.clock == "wall" else ", executes "
         words[-1] += verb

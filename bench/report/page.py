@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime
 import json
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
@@ -166,6 +167,10 @@ def _templates() -> Environment:
 
     environment.globals.update(swatch=swatch)
     environment.filters["drawing"] = Markup
+    # A number and its unit stay on one line.
+    environment.filters["unbroken"] = lambda text: re.sub(
+        r"(?<=\d) (?=(?:MB|MiB|ms|%)(?!\w))", "\N{NO-BREAK SPACE}", text
+    )
     return environment
 
 

@@ -70,7 +70,7 @@ def artifacts(data: Data) -> Section | None:
     teacher = next((model.bytes for model, _ in data.models if model.role == "teacher" and model.bytes), None)
     if teacher and data.runs:
         least = min(shown.run.artifact.bundle_bytes or shown.run.artifact.bytes for shown in data.runs)
-        lead = f"The smallest artifact has {least / teacher:.0%} of the bytes of the teacher's {megabytes(teacher)} MB."
+        lead = f"The smallest artifact has {100 * least / teacher:.0f} % of the teacher's {megabytes(teacher)} MB."
     return Section("artifacts", "Sizes", lead, figures, [Table("Sizes", columns, rows, note)])
 
 
@@ -149,23 +149,13 @@ def accuracy(data: Data) -> Section | None:
     columns = [*heads("Model or artifact"), *(Column(name) for _, name in data.tasks)]
     columns += [Column("Mean")] if several else []
     note = "Spearman × 100 of cosines against gold scores. An artifact is scored on the vectors that it computed."
-    return Section(
-        "accuracy", "Accuracy", _accuracy_lead(data), figures, [Table("Spearman × 100", columns, table, note)]
-    )
-
-
-def _accuracy_lead(data: Data) -> str:
-    """The lowest artifact against its float model, or the teacher where none is known."""
-    scored = [(mean, shown) for shown in data.artifacts if (mean := data.mean(shown.run.accuracy)) is not None]
-    if not scored:
-        return ""
-    worst, shown = min(scored, key=lambda pair: pair[0])
-    teacher = next((mean for m, _ in data.models if m.role == "teacher" and (mean := data.mean(m.accuracy))), None)
-    base, name = (kept[1], "float model") if (kept := data.kept(shown.run)) else (teacher, "teacher")
-    if base is None:
-        return f"The lowest artifact, {shown.style.name}, scores {worst:.1f}."
-    lowest = f"the lowest artifact, {shown.style.name}, {fixed(worst, 1)} ({signed(worst - base, 1)})"
-    return f"The {name} scores {base:.1f}; {lowest}."
+    lead, means = "", [(mean, shown) for shown in data.artifacts if (mean := data.mean(shown.run.accuracy)) is not None]
+    if means:
+        worst, shown = min(means, key=lambda pair: pair[0])
+        kept = data.kept(shown.run)
+        base = f", {signed(round(kept[0] - kept[1], 1) + 0.0, 1)} against its float model" if kept else ""
+        lead = f"The lowest artifact, {shown.style.name}, scores {worst:.1f}{base}."
+    return Section("accuracy", "Accuracy", lead, figures, [Table("Spearman × 100", columns, table, note)])
 
 
 def trade(data: Data) -> Section | None:
@@ -492,8 +482,16 @@ def _fields(records: Mapping[str, Record], skipped: Sequence[str] = ()) -> tuple
         return (number(value) if isinstance(value, float) else str(value)) if value not in (None, "") else "unknown"
 
     fields = [name for name in type(next(iter(records.values()))).model_fields if name not in skipped]
-    heads = " | ".join(f"{name[:1].upper()}{name[1:].replace('_', ' ')} <" for name in fields)
-    return heads, [[key, *(shown(getattr(one, name)) for name in fields)] for key, one in records.items()]
+    units = {"_mib": " [MiB]", "_gib": " [GiB]", "_ms": " [ms]"}
+
+    def titled(name: str) -> str:
+        for suffix, unit in units.items():
+            name = name.removesuffix(suffix) + (unit if name.endswith(suffix) else "")
+        return name.upper() if len(name) < 4 else name[:1].upper() + name[1:].replace("_", " ")
+
+    return " | ".join(f"{titled(name)} <" for name in fields), [
+        [key, *(shown(getattr(one, name)) for name in fields)] for key, one in records.items()
+    ]
 
 
 def method(data: Data) -> Section | None:

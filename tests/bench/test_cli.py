@@ -139,6 +139,20 @@ def test_an_inconclusive_gate_is_measured_again_and_has_its_own_exit_code(tiny_b
     assert compared(make_run(seed=2))[:2] == (0, 1)
 
 
+def test_a_second_measurement_that_fails_loses_nothing(tiny_bundle, tmp_path, capsys, fake):
+    slow = make_run(scale=1.3, seed=4)
+    before = tmp_path / "before.json"
+    before.write_text(BenchFile(runs=(make_run(),)).model_dump_json())
+    for options in (["--compare", before, "--gate", 10], ["--sustain", 1]):
+        answers = [[slow]]
+        # The second call finds nothing to pop.
+        fake("once", lambda answers=answers: answers.pop())
+        assert call("bench", tiny_bundle, "--device", "once", *options, "--json", tmp_path / "r.json") == 1
+        assert "pop from empty list" in capsys.readouterr().err
+        assert len(json.loads((tmp_path / "r.json").read_text())["runs"]) == 1
+        (tmp_path / "r.json").unlink()
+
+
 def test_parity_below_the_gate_fails_after_writing(tiny_bundle, tmp_path, capsys, fake):
     parity = {"texts": 90, "mean_cosine": 0.9, "min_cosine": 0.5, "ids_equal": False, "ids_differ": [4, 7]}
     fake("wrong", [make_run(parity=parity)])

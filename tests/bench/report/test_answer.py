@@ -122,7 +122,7 @@ def test_the_answer_has_every_figure_and_says_where_it_was_measured():
     run = make_run(artifact=artifact.model_dump(), float_accuracy=kept)
     first, last = said(build_report(BenchFile(runs=(run,))))
     small = sum(measured()[name]["compressed"] for name in ("executorch", "core"))
-    assert first.startswith(f"Take tiny executorch int8: it adds {(7_000_000 + small) / 1e6:.1f} MB to the download")
+    assert first.startswith(f"Take tiny executorch int8: it adds {(7_000_000 + small) / 1e6:.2f} MB to the download")
     assert "answers in 4." in first and "at 32 tokens, takes 13.0 MiB of memory" in first
     assert first.endswith("keeps 98 % of the float model's accuracy (78.4 of 80.0, Spearman × 100 on graded-pairs).")
     assert last == "Measured on bench machine, not on a phone: its times and memory differ."
