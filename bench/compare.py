@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from msdc.bench.result import BenchFile, Clock, DeviceRun, Timing
+from msdc.bench.result import BenchFile, DeviceRun, Timing
 from msdc.errors import InputError
 
 RESAMPLES = 2000
@@ -64,7 +64,6 @@ class Comparison:
 
     where: str
     title: str
-    clock: Clock
     differences: tuple[Difference, ...]
     notes: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
@@ -219,7 +218,7 @@ def compare_results(old: BenchFile, new: BenchFile, seed: int = 0) -> list[Compa
         where = f"{now.artifact.runtime} on {now.device.name}" + (", native" if now.harness == "native" else "")
         differences = tuple(_differences(before[key], after[key], seed))
         title = f"{where}: {_label(was)}, then {_label(now)}"
-        out.append(Comparison(where, title, now.clock, differences, tuple(notes), tuple(doubts)))
+        out.append(Comparison(where, title, differences, tuple(notes), tuple(doubts)))
     return out
 
 

@@ -160,7 +160,8 @@ def _take(data: Data, app: str, runs: Sequence[Shown], judged: Sequence[Sequence
     if data.latency(run) is not None:
         verb = ", answers in " if run.clock == "wall" else ", executes "
         words[-1] += verb
-        words += [_time(data, run), f" at {data.length} tokens"]
+        where = f" on {chosen.place}" if len({shown.place for shown in runs}) > 1 else ""
+        words += [_time(data, run), f" at {data.length} tokens{where}"]
     if (rise := rise_mib(run)) is not None:
         words[-1] += ", takes "
         words += [f"{fixed(rise, 1)} MiB", " of memory"]
@@ -239,13 +240,13 @@ def devices(data: Data, judged: Sequence[Sequence[Judged]]) -> Section | None:
     if not rows:
         return None
     columns = heads(
-        f"Device | Artifact to take < | Median{f' at {data.length} tokens' if data.length else ''} | "
-        "Load and first run [ms] | Memory rise [MiB] | Accuracy kept < | Same vectors as exported <"
-        + (" | Targets <" if judged else "")
+        f"Device | Artifact < | {f'At {data.length} tokens' if data.length else 'Median'} | Start [ms] | "
+        "Memory [MiB] | Accuracy kept < | As exported <" + (" | Targets <" if judged else "")
     )
     note = (
-        "Memory: what the artifact adds to the process. Accuracy kept: Spearman × 100 of the artifact and of the float "
-        "model. Same vectors: this device computes what the exporting machine computed; it says nothing about accuracy."
+        "The artifact to take on each device. Start: load and first run. Memory: what it adds to the process. Accuracy "
+        "kept: Spearman × 100 of the artifact and of the float model. As exported: this device computes what the "
+        "exporting machine computed, which says nothing about accuracy."
     )
     return Section("devices", "By device", "", (), [Table("By device", columns, rows, note)], open=True)
 

@@ -113,7 +113,7 @@ def test_a_program_that_computes_something_else_is_not_taken():
     assert said(build_report(BenchFile(runs=runs)))[0].startswith("Take tiny onnx int8: ")
     alone = build_report(BenchFile(runs=runs[:1]))
     assert "It does not compute what was exported" in said(alone)[1]
-    assert rows(alone, "devices")["bench machine"]["Same vectors as exported"] == "no"
+    assert rows(alone, "devices")["bench machine"]["As exported"] == "no"
 
 
 def test_the_answer_has_every_figure_and_says_where_it_was_measured():
@@ -134,6 +134,7 @@ def test_the_answer_has_every_figure_and_says_where_it_was_measured():
     phone = make_run(device={"name": "a phone", "kind": "adb", "cores": 8}, harness="native")
     both = build_report(BenchFile(runs=(run, phone)))
     assert said(both)[-1] == "Measured on bench machine and a phone."
+    assert "at 32 tokens on a phone, takes" in said(both)[0]
     assert list(rows(both, "devices")) == ["a phone", "bench machine"]
     assert to_text(both).startswith("Take tiny")
 

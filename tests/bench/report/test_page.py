@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 from bench_results import make_file, make_run
-from browser import CHROMIUM, layout, screenshot
+from browser import CHROMIUM, layout
 from markdown_it import MarkdownIt
-from PIL import Image
 
 from msdc.bench.report import page as page_module
 from msdc.bench.report.drawing import Figure
@@ -271,13 +270,3 @@ def test_marks_have_contrast_in_both_schemes():
                 assert contrast(color, rgb["ground"]) >= 3, name
         for ground in ("ground", "panel"):
             assert all(contrast(rgb[ink], rgb[ground]) >= 4.5 for ink in ("ink", "ink2", "link"))
-
-
-@browser
-def test_screenshots_show_ink(unfolded, tmp_path):
-    shot = screenshot(unfolded, tmp_path / "desktop.png", 1280, 2000)
-    with Image.open(shot) as image:
-        assert image.size == (1280, 2000)
-        # More than a blank page: many colours, in the upper and the lower half.
-        for box in ((0, 0, 1280, 1000), (0, 1000, 1280, 2000)):
-            assert len(image.convert("RGB").crop(box).getcolors(10**6)) > 100
