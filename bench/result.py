@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from msdc.errors import InputError
+from msdc.errors import InputError, first_problem
 from msdc.export.runtimes import RuntimeName
 from msdc.files import read_json
 
@@ -327,10 +327,8 @@ def parse_result(raw: Any, where: str) -> BenchFile:
         rows = raw if isinstance(raw, list) else [raw]
         return BenchFile(runs=tuple(DeviceRun.model_validate(change(run)) for run in rows))
     except ValidationError as error:
-        first = error.errors()[0]
         hint = "" if ours else " (a result from elsewhere needs artifact, device, latency)"
-        field = ".".join(map(str, first["loc"])) or "result"
-        raise InputError(f"{where}: {field}: {first['msg']}{hint}") from error
+        raise InputError(f"{where}: {first_problem(error)}{hint}") from error
 
 
 def read_result(path: Path) -> BenchFile:

@@ -22,6 +22,7 @@ from msdc.distill.tasks.sentence import DOMAINS, LABELS, TASK_OPTIONS, count_dom
 from msdc.distill.training.validation import read_graded
 from msdc.encoders.folder import Layout, locate_model, read_layout
 from msdc.errors import InputError
+from msdc.limits import LAYERS
 from msdc.progress import warn
 
 TRIPLE_KINDS = ("triples", "nli")
@@ -167,14 +168,17 @@ def _check_shape(recipe: Recipe, shape: StudentShape, body: Layout | None, longe
     pieces = None if vocabulary is None or vocabulary.file is not None else vocabulary.train
     if shape.base_rows is not None and pieces is not None and shape.base_rows >= pieces:
         raise InputError(f"student: a base of {shape.base_rows} rows is no smaller than the vocabulary of {pieces}")
+    config = {} if body is None or shape.scratch is not None else body.config
+    depths = [config[key] for key in ("num_hidden_layers", "n_layers", "unit") if isinstance(config.get(key), int)]
+    stored = len(shape.layers or ()) or shape.unit or (shape.scratch.layers if shape.scratch else (*depths, 1)[0])
+    if stored * (shape.repeats or 1) > LAYERS:
+        raise InputError(f"student: {stored} layers x {shape.repeats} repeats are more than the {LAYERS} allowed")
     if shape.scratch is not None:
         return shape.max_length
     if recipe.assistant is None:
         raise InputError("student: it is cut from the assistant, but the recipe has none")
     if longest is not None and longest < shape.max_length and "max_length" in shape.model_fields_set:
         warn(f"student: max_length {shape.max_length} asked, {longest} made: the assistant has no more positions")
-    config = {} if body is None else body.config
-    depths = [config[key] for key in ("num_hidden_layers", "n_layers", "unit") if isinstance(config.get(key), int)]
     last = max(shape.layers or range(shape.unit or 1))
     if depths and last >= depths[0]:
         raise InputError(f"student: layer {last} is wanted (from 0), the assistant has {depths[0]} layers")

@@ -24,13 +24,13 @@ from pydantic import (
 )
 
 from msdc.errors import InputError, did_you_mean
+from msdc.limits import BANK, Batch, BatchTokens, Count, Epochs, Heads, Inner, Layers, Pieces, Positions, Steps, Width
 
 TEACHER = "teacher"  # as an assistant: a copy of the teacher, trained on
 # What the files of a corpus hold; `auto` goes by the suffix (msdc.distill.data.corpora).
 Kind = Literal["auto", "nli", "nli-pairs", "scored", "dictionary", "gettext", "text", "triples", "pairs"]
 KINDS: tuple[str, ...] = get_args(Kind)
-Count = Annotated[int, Field(gt=0)]
-Length = Annotated[int, Field(gt=3)]  # tokens, special ones included
+Length = Annotated[Positions, Field(gt=3)]  # tokens, special ones included
 Links = Annotated[int, Field(ge=2, le=5)]
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -143,12 +143,12 @@ class Corpus(Strict):
 class VocabularyTraining(Strict):
     """A SentencePiece unigram vocabulary trained on the corpora, or a given `.model` file."""
 
-    train: int | None = Field(default=32_000, gt=100)
+    train: Pieces | None = Field(default=32_000, gt=100)
     file: str | None = None
     lowercase: bool = True
     # So many of the pieces are trained; the others are whole words, the body's own and frequent ones, with punctuation
     # apart.
-    parts: int | None = Field(default=None, gt=100)
+    parts: Pieces | None = Field(default=None, gt=100)
     sentences_per_language: Count = 70_000  # read for the vocabulary and the rows
 
 
@@ -174,10 +174,10 @@ class Assistant(Strict):
 class Scratch(Strict):
     """A student that starts from random weights, with a joint vocabulary of its own (Mao et al. 2021: the defaults)."""
 
-    layers: Count = 2
-    hidden: Count = 512
-    heads: Count = 8
-    intermediate: Count = 1024
+    layers: Layers = 2
+    hidden: Width = 512
+    heads: Heads = 8
+    intermediate: Inner = 1024
     vocabulary: VocabularyTraining = VocabularyTraining(train=50_000)
     normalize: bool = False  # vectors of length 1; the paper's are as pooled
 
@@ -200,11 +200,11 @@ class StudentShape(Strict):
 
     scratch: Scratch | None = None
 
-    bottleneck: Count | None = 128
+    bottleneck: Width | None = 128
     place: Literal["word", "embedding"] = "word"
-    unit: Count | None = None  # first M layers of the assistant; None takes all
+    unit: Layers | None = None  # first M layers of the assistant; None takes all
     layers: tuple[int, ...] | None = None  # which layers of the assistant, in place of unit
-    repeats: Count | None = None  # None: assistant layers / unit, as the paper
+    repeats: Layers | None = None  # None: assistant layers / unit, as the paper
     base_rows: int | None = Field(default=None, gt=0, lt=2**24)  # fit a coded table; a coded assistant needs none
     links: Links | None = None  # with base_rows: base rows that a row is a sum of
     max_length: Length = 128
@@ -238,6 +238,14 @@ class ObjectiveUse(Strict):
     weight: float = 1.0
     options: dict[str, Any] = Field(default_factory=dict)
 
+    @field_validator("options")
+    @classmethod
+    def _bank_fits(cls, options: dict[str, Any]) -> dict[str, Any]:
+        bank = options.get("bank", 1)
+        if type(bank) is not int or not 0 < bank <= BANK:
+            raise ValueError(f"bank: {bank}: a number of vectors up to {BANK}")
+        return options
+
 
 class Stage(Strict):
     """One training stage: who learns, from whom, by which objective, for how long."""
@@ -247,17 +255,17 @@ class Stage(Strict):
     guide: str | None = "teacher"  # who teaches: teacher, assistant, assistant.embedding, or a model
     objective: tuple[ObjectiveUse, ...] = Field(min_length=1)
     start: Literal["keep", "svd", "random"] = "keep"  # svd, random: what the embedding is reset to
-    epochs: Positive = 1.0
-    steps: Count | None = None  # in place of epochs
-    batch: Count = 64  # pairs per step (paper: 64)
-    batch_tokens: Count | None = None  # token budget per side; pairs per step vary
+    epochs: Epochs = 1.0
+    steps: Steps | None = None  # in place of epochs
+    batch: Batch = 64  # pairs per step (paper: 64)
+    batch_tokens: BatchTokens | None = None  # token budget per side; pairs per step vary
     max_length: Length = 128
     learning_rate: Positive = 2e-5
     table_learning_rate: Positive | None = None  # of the token table, where it differs
     code_learning_rate: Positive | None = None  # of a coded table's weights, where it differs; its base has the table's
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     warmup_ratio: Fraction = 0.1
-    warmup_steps: int | None = Field(default=None, ge=0)  # in place of warmup_ratio
+    warmup_steps: int | None = Field(default=None, ge=0, le=10**8)  # in place of warmup_ratio
     weight_decay: float = Field(default=0.01, ge=0)
     clip: Positive = 1.0
     freeze: tuple[str, ...] = ()  # prefixes of parameter names that stay as they are
@@ -291,7 +299,7 @@ class HeldOut(Strict):
     pairs: Count = 200  # per language
     share: float = Field(default=0.004, gt=0, lt=0.5)  # of source sentences set aside, by hash
     graded: tuple[str, ...] = ()  # development files (score, sentence, sentence): never a test set
-    graded_pairs: int | None = Field(default=None, gt=1)  # of each graded file, evenly spread; None: all
+    graded_pairs: Count | None = Field(default=None, gt=1)  # of each graded file, evenly spread; None: all
 
 
 class Recipe(Strict):

@@ -24,7 +24,7 @@ from msdc.compress.quantization.plan import PRECISIONS, PrecisionPlan, check_pla
 from msdc.compress.student.config import parameter_counts
 from msdc.encoders.encoder import Encoder, load_encoder, own_vectors
 from msdc.encoders.folder import EncodeDefaults, locate_model, shipped_names, with_prompt
-from msdc.errors import GateError, InputError
+from msdc.errors import GateError, InputError, first_problem
 from msdc.export import Exported, export
 from msdc.export.golden import (
     FP32,
@@ -181,8 +181,7 @@ def load_precision(text: str) -> str | PrecisionPlan:
         value = read_json(text)
         return PrecisionPlan.model_validate(value.get("plan", value) if isinstance(value, dict) else value)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise InputError(f"{text}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise InputError(f"{text}: {first_problem(error)}") from error
 
 
 def float_model(encoder: Encoder) -> TorchModel | FloatProgram:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, ValidationError, create_model, model_validator
 
 from msdc.encoders.folder import is_reserved
-from msdc.errors import InputError
+from msdc.errors import InputError, first_problem
 from msdc.export.runtimes import (
     MANIFEST_FILE,
     RUNTIMES,
@@ -206,9 +206,7 @@ def read_manifest(folder: str | Path) -> Manifest:
     try:
         manifest = Manifest.model_validate(parse_json(raw.decode("utf-8")))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "manifest"
-        raise InputError(f"{path}: {where}: {first['msg']}") from error
+        raise InputError(f"{path}: {first_problem(error)}") from error
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not valid JSON ({error})") from error
     found = _SEAL.findall(raw)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
+from typing import Any
 
 # Control characters except line end and tab (ESC starts a terminal's commands), and marks that change text direction.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -18,6 +19,12 @@ def printable(text: str) -> str:
 def first_line(error: BaseException) -> str:
     """The first line of an exception's message, or its type."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def first_problem(error: Any) -> str:
+    """`KEY: what is wrong with it`, of the first mistake in a `pydantic.ValidationError`."""
+    first = error.errors()[0]
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, "))))
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
-from msdc.errors import InputError
+from msdc.errors import InputError, first_problem
 
 FORMAT: Literal[1] = 1
 KIND: Literal["accuracy"] = "accuracy"
@@ -235,9 +235,7 @@ def read_document(raw: Any, where: str = "this accuracy document") -> Document:
     try:
         return Document.model_validate(raw)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{where} is not what msdc evaluate writes: {field}: {first['msg']}") from error
+        raise InputError(f"{where} is not what msdc evaluate writes: {first_problem(error)}") from error
 
 
 def is_document(raw: Any) -> bool:

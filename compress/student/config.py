@@ -8,9 +8,18 @@ from __future__ import annotations
 from math import prod
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
-from msdc.errors import InputError
+from msdc import limits
+from msdc.errors import InputError, first_problem
 
 # One row per piece, or the base rows of a coded table.
 TABLE = "embedding.table.weight"
@@ -39,29 +48,37 @@ class StudentConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    vocabulary: int = Field(gt=0)
-    hidden: int = Field(gt=0)
-    heads: int = Field(gt=0)
-    intermediate: int = Field(gt=0)
-    unit: int = Field(gt=0)
-    repeats: int = Field(default=1, gt=0)
-    bottleneck: int | None = Field(default=None, gt=0)
+    vocabulary: limits.Pieces
+    hidden: limits.Width
+    heads: limits.Heads
+    intermediate: limits.Inner
+    unit: limits.Layers
+    repeats: limits.Layers = 1
+    bottleneck: limits.Width | None = None
     place: Literal["word", "embedding"] = "word"
     base_rows: int | None = Field(default=None, gt=0, lt=2**24, description="rows of a coded table's base")
     links: int | None = Field(default=None, ge=2, le=5, description="base rows that a coded row is a sum of")
-    positions: int = Field(gt=0, description="rows of the position table, which is the longest input in tokens")
+    positions: limits.Positions = Field(description="rows of the position table, which is the longest input in tokens")
     activation: Literal["gelu", "gelu_new", "relu"] = "gelu"
     layer_norm_eps: float = Field(default=1e-12, gt=0)
     dropout: float = Field(default=0.1, ge=0, lt=1)
     pooling: Literal["mean", "cls", "max"] = "mean"
-    dense: int | None = Field(default=None, gt=0, description="width of a linear map after pooling")
+    dense: limits.Width | None = Field(default=None, description="width of a linear map after pooling")
     dense_activation: Literal["identity", "tanh", "relu", "gelu"] = "identity"
     dense_bias: bool = True
     normalize: bool = True
     pad_id: int = Field(default=0, ge=0)
 
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise InputError(f"student: {first_problem(error)}") from error
+
     @model_validator(mode="after")
     def _is_whole(self) -> StudentConfig:
+        if self.unit * self.repeats > limits.LAYERS:
+            raise ValueError(f"{self.unit} layers x {self.repeats} repeats are more than the {limits.LAYERS} allowed")
         if self.hidden % self.heads:
             raise ValueError(f"hidden {self.hidden} is not a multiple of heads {self.heads}")
         if (self.base_rows is None) != (self.links is None):

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 from safetensors import deserialize
 
 from msdc.compress.quantization import plan as plans
@@ -128,9 +127,8 @@ def read_weights(folder: str | Path, read: ReadBytes = Path.read_bytes) -> Stude
         raise InputError(f"{folder}: not a student of msdc (model_type is not {OWN_TYPE})")
     try:
         config = StudentConfig(**raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise InputError(f"{folder}/config.json: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    except InputError as error:
+        raise InputError(f"{folder}/config.json: {error}") from error
     plan, path = plans.read_plan(folder), folder / WEIGHTS_FILE
     most_bytes = 4 * sum(prod(shape) for shape in tensor_shapes(config).values()) + MAX_HEADER_BYTES
     tensors = read_arrays(path, most_bytes, read)

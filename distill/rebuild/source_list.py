@@ -29,7 +29,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from msdc.distill.rebuild.forms import Reader
 from msdc.distill.recipe import Strict
-from msdc.errors import InputError
+from msdc.errors import InputError, first_problem
 
 FOLDER = Path(__file__).resolve().parent / "sources"
 KINDS = ("github", "npm", "pypi", "debian", "url")
@@ -170,9 +170,7 @@ def read_sources(folder: Path = FOLDER) -> dict[str, SourceSet]:
             try:
                 sets[name] = SourceSet.model_validate(entry)
             except ValidationError as error:
-                first = error.errors()[0]
-                place = ".".join(map(str, first["loc"]))
-                raise InputError(f"{file.name}: {name}: {place}: {first['msg']}") from error
+                raise InputError(f"{file.name}: {name}: {first_problem(error)}") from error
             for target in sets[name].targets:
                 if makers.setdefault(target.file, name) != name:
                     raise InputError(f"{file.name}: {name} and {makers[target.file]} both make {target.file}")

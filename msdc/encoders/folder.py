@@ -20,6 +20,7 @@ import huggingface_hub
 import msdc
 from msdc.errors import InputError, MsdcError, did_you_mean, first_line
 from msdc.files import PACKAGE, read_json, sha256_file, write_json
+from msdc.limits import LAYERS, check_sizes
 from msdc.progress import warn
 from msdc.text.tokenizer import MAX_TOKENIZER_BYTES
 
@@ -235,8 +236,8 @@ def read_layout(folder: str | Path) -> Layout:
             raise InputError(f"{folder}: not a model folder (no modules.json and no config.json)")
         return Layout(folder, folder, config, (TEXT_MODULES[0],), (folder,))
     listed = read_json(folder / "modules.json")
-    if not isinstance(listed, list) or not listed:
-        raise InputError(f"{folder}/modules.json: no modules")
+    if not isinstance(listed, list) or not 0 < len(listed) <= LAYERS:
+        raise InputError(f"{folder}/modules.json: no modules, or more than {LAYERS}")
     kinds, paths = zip(*(_kind(folder, module) for module in listed), strict=True)
     if kinds[0] not in (*TEXT_MODULES, OWN):
         raise InputError(f"{folder}: the first module is a {kinds[0]}, which takes no text")
@@ -257,6 +258,7 @@ def _refuse_kernels(file: Path, value: Any) -> None:
 def check_layout(layout: Layout) -> None:
     """Check the settings of all modules before anything is loaded."""
     body = layout.body
+    check_sizes(layout.config, body / "config.json")
     for file in (*body.glob("*.json"), *body.glob("*.model"), *body.glob("*.txt")):
         if (size := file.stat().st_size) > MAX_TOKENIZER_BYTES:
             raise InputError(f"{file}: {size} bytes, more than the {MAX_TOKENIZER_BYTES} allowed")
@@ -274,6 +276,7 @@ def check_layout(layout: Layout) -> None:
             raise InputError(f"{file}: transformer_task {task!r} is not supported, only {TASK!r}")
     for kind, path in zip(layout.modules, layout.paths, strict=True):
         if kind == "Dense":
+            check_sizes(_config(path), path / "config.json")
             activation = str(_config(path).get("activation_function", "torch.nn."))
             if not activation.startswith("torch.nn."):
                 raise InputError(f"{path}: activation {activation!r} is not supported; known: classes of torch.nn")

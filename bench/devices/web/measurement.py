@@ -21,7 +21,7 @@ from msdc.bench.devices.python_worker import ordinary_texts, row_of_length
 from msdc.bench.devices.web.server import json_bytes
 from msdc.bench.measure import BenchSettings
 from msdc.bench.result import MAX_SAMPLES, BrowserFacts, DeviceInfo, DeviceRun, DeviceState, Record, Sample, Timing
-from msdc.errors import InputError, MsdcError
+from msdc.errors import InputError, MsdcError, first_problem
 from msdc.export.golden import decode_vectors
 from msdc.export.manifest import MANIFEST_FILE
 from msdc.export.mobile.web.npm import SCRIPT, VERSION, WASM, runtime_folder
@@ -192,8 +192,7 @@ class Measurement:
         try:
             answer = PageAnswer.model_validate(raw)
         except ValidationError as error:
-            first = error.errors()[0]
-            raise MsdcError(f"the page's answer: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+            raise MsdcError(f"the page's answer: {first_problem(error)}") from error
         if [timed.length for timed in answer.latency] != list(self.settings.lengths):
             raise MsdcError("the page's answer: other lengths than those asked for")
         timings = (*answer.latency, answer.tokenize, answer.pipeline)
