@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from msdc.compress.student.stock import to_student, write_stock
 from msdc.distill import distill
 from msdc.distill.assistant import make_assistant
-from msdc.distill.catalog import load_recipe, variants_of
+from msdc.distill.catalog import load_recipe, read_file
 from msdc.distill.run import Run
 from msdc.encoders.encoder import load_encoder
 from msdc.encoders.folder import locate_model
@@ -44,11 +44,9 @@ class Row:
     published: bool = True
 
     def paper(self, key: str) -> float | None:
-        """The paper's figure of the row, as the recipe's variant states it."""
+        """The paper's figure of the row, as the recipe's tables state it."""
         base, _, chosen = self.recipe.partition(":")
-        figures = [variants_of(base)[part].paper for part in chosen.split("+") if part] if base else []
-        found = [one[key] for one in figures if key in one]
-        return found[-1] if found and self.published else None
+        return read_file(base).paper_row(chosen).get(key) if base and self.published else None
 
     def settings(self, table: "Table", work: Path, data: Path, seed: int) -> tuple[str, ...]:
         wanted = {**table.common(work, data), **self.set, **(self.more(work) if self.more else {})}
@@ -300,11 +298,11 @@ DISTILCSE = Table(
      Measure("STS2017 en-en", ("STS2017 en-en",))),
     (
         Row("teacher", "the teacher", model=cls_teacher, seeds=1),
-        Row("kd", "KD, stage 1", "distilcse:small+kd"),
-        Row("ckd", "CKD, stage 1", "distilcse:small+ckd"),
-        Row("ckd-2", "CKD, stages 1 and 2", "distilcse:small+ckd-2"),
-        Row("pkd", "PKD, stage 1", "distilcse:small+pkd"),
-        Row("metakd", "MetaKD, stage 1", "distilcse:small+metakd"),
+        Row("kd", "KD, stage 1", "distilcse:small+kd+stage-1"),
+        Row("ckd", "CKD, stage 1", "distilcse:small+ckd+stage-1"),
+        Row("ckd-2", "CKD, stages 1 and 2", "distilcse:small+ckd"),
+        Row("pkd", "PKD, stage 1", "distilcse:small+pkd+stage-1"),
+        Row("metakd", "MetaKD, stage 1", "distilcse:small+metakd+stage-1"),
     ),
     (("ckd", "kd"), ("ckd", "pkd"), ("ckd", "metakd"), ("ckd-2", "ckd"), ("kd", "pkd")),
     distilcse_settings,

@@ -1,14 +1,16 @@
 """The shipped recipes, their variants, and a recipe from its file: YAML, `--set`, relative paths, placeholders.
 
-A recipe file may end in `variants`: named changes to it, one for each row of a paper's table.
+A recipe file may end in `variants`, named changes to it, and in `tables`: what of a paper they are.
 
     variants:
-      bool: {tables: ["5"], row: "Bool (hard labels)", paper: {cross: 79.0}, set: {KEY: VALUE}, stages: [NAME, ..]}
+      bool: {about: hard labels, set: {KEY: VALUE}, stages: [NAME, ..], without: [NAME, ..], differs: [WHAT: why]}
+    tables:
+      "5": {about: STS2017 across languages, columns: [cross], rows: {ours: 79.4, bool: 79.0}}
 
-`set` takes the keys of `--set`; `stages` keeps the named stages only; the other entries are the paper's row, its
-numbers (Spearman x 100), its tables, and `differs`: how the row departs from the paper's, beyond what the recipe says
-for all its rows. `spare_stages` of a recipe are used by its variants only. `RECIPE:VARIANT` names one variant,
-`RECIPE:ONE+TWO` applies two in that order.
+`set` takes the keys of `--set`; `stages` and `corpora` keep the named ones, also of `spare_stages` and `spare_corpora`,
+which the recipe has for its variants only; `without` leaves some out; `differs` is how a row departs from the paper's,
+beyond what the recipe says for all its rows. `RECIPE:ONE+TWO` applies two variants in that order. The rows of a table
+are named like this, with the published figures of its columns; a table without rows says in `about` why it has none.
 
 Paths in a recipe are relative to its file; those of `--set` to the working directory. Texts of a recipe may use two
 placeholders: `{embedded}` is the folder of the shipped data, `{data}` a folder that the caller names.
@@ -21,11 +23,12 @@ import copy
 import functools
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from msdc.distill.recipe import Assistant, Corpus, NamedModel, Recipe, Stage, Strict, StudentShape, corpus_label, parse
 from msdc.errors import InputError, did_you_mean
@@ -36,71 +39,130 @@ EMBEDDED = PACKAGE / "data"
 NAMED = ("corpora", "stages")  # lists whose entries are addressed by name
 PATHS = ("path", "files", "file", "graded", "report", "cache", "exclude")
 MODELS = ("teacher", "assistant", "student", "body", "guide", "model")
+Entries = dict[str, list[Any]]  # entries of the lists in NAMED
 
 
 class Variant(Strict):
-    """Named changes to a recipe, and the row of the paper they reproduce."""
+    """Named changes to a recipe."""
 
-    row: str = ""
-    tables: tuple[str, ...] = ()
-    paper: dict[str, float] = Field(default_factory=dict)
     about: str = ""
     set: dict[str, Any] = Field(default_factory=dict)
     stages: tuple[str, ...] | None = None
+    corpora: tuple[str, ...] | None = None
+    without: tuple[str, ...] = ()
     differs: tuple[str, ...] = ()
 
-    def apply(self, tree: dict[str, Any], spare: list[dict[str, Any]], name: str) -> None:
-        """Change the recipe's mapping in place; `spare` are the stages that it has for variants."""
-        have = {stage["name"]: stage for stage in [*tree["stages"], *spare]}
-        if self.stages is not None:
-            if missing := [one for one in self.stages if one not in have]:
-                raise InputError(f"variant {name}: no stage {missing[0]!r} (have {', '.join(have)})")
-            tree["stages"] = [have[one] for one in self.stages]
-        used, spares = ({stage["name"] for stage in stages} for stages in (tree["stages"], spare))
+    def apply(self, tree: dict[str, Any], known: Entries, name: str) -> None:
+        """Change the recipe's mapping in place; `known` are all entries that it may choose from, its own among them.
+
+        So that variants combine in any order, a setting also changes an entry that is left out, or is chosen later.
+        """
         for key, value in self.set.items():
-            stage = key.split(".")[1] if key.startswith("stages.") else None
-            if stage is None or stage in used:
-                set_value(tree, key, value)
-            # A setting of a stage that another variant left out is not an error.
-            elif stage in spares:
-                set_value({"stages": spare}, key, value)
-        if self.row:
-            tree["paper"] = {"row": self.row, "tables": list(self.tables), **self.paper}
+            if key in NAMED:
+                known[key] = copy.deepcopy(value)
+                tree[key] = list(known[key])
+            else:
+                set_value(known if key.split(".")[0] in NAMED else tree, key, value)
+        for key, wanted in (("corpora", self.corpora), ("stages", self.stages)):
+            if not isinstance(tree.get(key), list):
+                continue  # no recipe, as its schema will say
+            have = dict(zip(_names(known[key], key), known[key], strict=True))
+            if missing := [one for one in wanted or () if one not in have]:
+                raise InputError(f"variant {name}: {key} has no {missing[0]!r} (have {', '.join(have)})")
+            entries = tree[key] if wanted is None else [have[one] for one in wanted]
+            tree[key] = [e for e, one in zip(entries, _names(entries, key), strict=True) if one not in self.without]
         if self.differs:
             tree["differs"] = [*tree.get("differs", ()), *self.differs]
+
+
+class PaperTable(Strict):
+    """A table or figure of a paper: its rows by the variants that make them, with the published figures."""
+
+    about: str
+    columns: tuple[str, ...] = ()
+    rows: dict[str, tuple[float | None, ...]] = Field(default_factory=dict)
+
+    @field_validator("rows", mode="before")
+    @classmethod
+    def _figures(cls, rows: Any) -> Any:
+        """A single figure needs no list; null is a figure that is not printed."""
+        return {key: v if isinstance(v, (list, tuple)) else [v] if v is not None else [] for key, v in rows.items()}
+
+    @model_validator(mode="after")
+    def _fits(self) -> PaperTable:
+        if wrong := [key for key, figures in self.rows.items() if len(figures) > len(self.columns)]:
+            raise ValueError(f"row {wrong[0]}: more figures than columns")
+        return self
+
+
+@dataclass(frozen=True)
+class RecipeFile:
+    """A recipe file as read: the recipe's mapping and what stands beside it."""
+
+    path: Path
+    tree: dict[str, Any]
+    variants: dict[str, Variant]
+    tables: dict[str, PaperTable]
+    spare: Entries
+
+    def paper_row(self, chosen: str) -> dict[str, Any]:
+        """What a combination of variants is in the paper: `row`, `tables`, figures by column; empty where nothing.
+
+        Variants that no table names, as those of small size, do not count.
+        """
+        named = {part for table in self.tables.values() for row in table.rows for part in row.split("+")}
+        parts = [part for part in chosen.split("+") if part in named]
+        found: dict[str, Any] = {}
+        for number, table in self.tables.items():
+            for row, figures in table.rows.items():
+                if sorted(row.split("+")) == sorted(parts):
+                    found.setdefault("tables", []).append(number)
+                    found |= {k: v for k, v in zip(table.columns, figures, strict=False) if v is not None}
+        abouts = [self.variants[part].about or part for part in parts]
+        return {"row": ", ".join(abouts), **found} if found else {}
 
 
 # --- changes by key ---------------------------------------------------------------------------------------------------
 
 
-def set_value(tree: dict[str, Any], key: str, value: Any) -> None:
-    """Change one value of a recipe's mapping; dots for depth, stages and corpora by name."""
-    *way, last = key.split(".")
-    node: Any = tree
-    for part, inside in zip(way, ["", *way], strict=False):
-        if isinstance(node, dict):
-            if not isinstance(node.get(part), (dict, list)):
-                node[part] = {}
-            node = node[part]
+def set_value(node: Any, key: str, value: Any, inside: str = "", whole: str = "") -> None:
+    """Change a value of a recipe's mapping; dots for depth, stages and corpora by name, `*` for all entries of a list.
+
+    `inside` and `whole` are the key's part before, and the whole key, of a value inside another.
+    """
+    part, _, rest = key.partition(".")
+    whole = whole or key
+    places: list[Any] = [part] if isinstance(node, dict) else list(_entries(node, part, inside, whole))
+    for at in places:
+        if rest:
+            if isinstance(node, dict) and not isinstance(node.get(at), (dict, list)):
+                node[at] = {}
+            set_value(node[at], rest, value, part, whole)
+        elif isinstance(node, list) and isinstance(node[at], dict) and isinstance(value, dict):
+            node[at].clear()  # in place: a variant's entry is also the recipe's
+            node[at].update(copy.deepcopy(value))
         else:
-            node = node[_entry(node, part, inside, key)]
-    if isinstance(node, dict):
-        node[last] = value
-    else:
-        node[_entry(node, last, way[-1] if way else "", key)] = value
+            node[at] = copy.deepcopy(value)
 
 
-def _entry(entries: Any, part: str, inside: str, key: str) -> int:
-    """The position of the entry `part` of the list that the key `inside` holds."""
+def _names(entries: Any, inside: str) -> list[Any]:
+    """How the entries of a list are called; `inside` is the key of the list."""
+    if inside == "corpora":
+        return [corpus_label(entry) if isinstance(entry, dict) else None for entry in entries]
+    return [entry.get("name") if isinstance(entry, dict) else None for entry in entries]
+
+
+def _entries(entries: Any, part: str, inside: str, key: str) -> list[int]:
+    """The positions of the entry `part`, or of all, in the list that the key `inside` holds."""
     if not isinstance(entries, list):
         raise InputError(f"--set {key}: {part!r} is inside a plain value")
-    names = [entry.get("name") if isinstance(entry, dict) else None for entry in entries]
-    if inside == "corpora":
-        names = [corpus_label(entry) if isinstance(entry, dict) else None for entry in entries]
+    if part == "*":
+        return list(range(len(entries)))
+    names = _names(entries, inside)
     found = [number for number, name in enumerate(names) if name == part]
     if not found and part.isdigit() and int(part) < len(entries):
         if inside not in NAMED:
-            return int(part)
+            return [int(part)]
         named = names[int(part)]
         raise InputError(f"--set {key}: {inside} are addressed by name, number {part} is {inside}.{named}")
     if len(found) != 1:
@@ -111,7 +173,7 @@ def _entry(entries: Any, part: str, inside: str, key: str) -> int:
             if found
             else f"--set {key}: no entry {part!r} (have {known})"
         )
-    return found[0]
+    return found
 
 
 def apply_overrides(tree: dict[str, Any], overrides: Sequence[str]) -> None:
@@ -196,21 +258,20 @@ def shipped() -> list[str]:
     return sorted(path.stem for path in RECIPES.glob("*.yaml"))
 
 
-def _read(name: str) -> tuple[dict[str, Any], dict[str, Variant], list[dict[str, Any]], Path]:
-    """Mapping, variants, spare stages and file of a recipe."""
+def read_file(name: str) -> RecipeFile:
+    """The file of a recipe, by path or shipped name; what of NAME:VARIANT stands behind the colon is not looked at."""
+    name = _split_name(name)[0]
     path = RECIPES / f"{name}.yaml" if name in shipped() else Path(name)
     if not path.is_file():
         hint = did_you_mean(name, shipped()) if "/" not in name else f"; shipped recipes: {', '.join(shipped())}"
         raise InputError(f"{name}: no such recipe file{hint}")
     tree = read_tree(path)
-    entries, spare = tree.pop("variants", None) or {}, tree.pop("spare_stages", None) or []
-    variants = {str(key): parse(Variant, entry, f"{path}: variants.{key}") for key, entry in entries.items()}
-    return tree, variants, spare, path
-
-
-def variants_of(name: str) -> dict[str, Variant]:
-    """The variants of a recipe, by name."""
-    return _read(_split_name(name)[0])[1]
+    variants, tables = (
+        {str(key): parse(model, entry, f"{path}: {kind}.{key}") for key, entry in (tree.pop(kind, None) or {}).items()}
+        for kind, model in (("variants", Variant), ("tables", PaperTable))
+    )
+    spare = {key: tree.pop(f"spare_{key}", None) or [] for key in NAMED}
+    return RecipeFile(path, tree, variants, tables, spare)  # type: ignore[arg-type]
 
 
 def _split_name(name: str) -> tuple[str, str]:
@@ -238,13 +299,17 @@ def load_recipe(
         apply_overrides(tree, overrides)
         return parse(Recipe, _fill_in(tree, "the recipe", data), str(tree.get("name", "recipe")))
     base, chosen = _split_name(os.fspath(name))
-    tree, variants, spare, path = _read(base)
+    file = read_file(base)
+    tree, path = file.tree, file.path
     tree.setdefault("name", path.stem)
+    known = {k: [*(tree[k] if isinstance(tree.get(k), list) else ()), *spare] for k, spare in file.spare.items()}
     for part in filter(None, chosen.split("+")):
-        if part not in variants:
-            raise InputError(f"{base}: no variant {part!r}; it has {', '.join(variants) or 'none'}")
-        variants[part].apply(tree, spare, part)
+        if part not in file.variants:
+            raise InputError(f"{base}: no variant {part!r}; it has {', '.join(file.variants) or 'none'}")
+        file.variants[part].apply(tree, known, part)
         tree["name"] += f"-{part}"
+    if row := file.paper_row(chosen):
+        tree["paper"] = row
     # A shipped recipe names files of the user's, who need not know where the package lies.
     if base not in shipped():
         tree = set_paths(tree, path.parent)
@@ -259,17 +324,20 @@ def parse_recipe(tree: dict[str, Any], origin: str, overrides: Sequence[str] = (
 
 
 def listing(name: str | None = None) -> list[dict[str, Any]]:
-    """What `--list` shows: every shipped recipe (or the one named) and its variants, with the paper's row."""
+    """What `--list` shows: every shipped recipe (or the one named), its variants, and the rows of its tables."""
     rows: list[dict[str, Any]] = []
-    for recipe in shipped() if name is None else [name]:
-        tree, variants, _, _ = _read(_split_name(recipe)[0])
-        common = tuple(map(str, tree.get("differs", ())))
-        entry = Variant(about=str(tree.get("about", "")))
-        for label, variant in {recipe: entry, **{f"{recipe}:{k}": v for k, v in variants.items()}}.items():
-            facts = variant.model_dump(include={"about", "row", "tables", "paper"}, mode="json")
-            # A variant that is no row of a paper departs from nothing.
-            departs = [*common, *variant.differs] if variant.row or variant is entry else []
-            rows.append({"name": label, **facts, "differs": departs})
+    for recipe in shipped() if name is None else [_split_name(name)[0]]:
+        file = read_file(recipe)
+        common = list(map(str, file.tree.get("differs", ())))
+        rows.append({"name": recipe, "about": str(file.tree.get("about", "")), "paper": {}, "differs": common})
+        for chosen in dict.fromkeys([*file.variants, *(row for table in file.tables.values() for row in table.rows)]):
+            parts = [file.variants[part] for part in chosen.split("+")]
+            # What is no row of a paper departs from nothing.
+            departs = [*common, *(text for part in parts for text in part.differs)] if file.paper_row(chosen) else []
+            about = ", ".join(part.about for part in parts if part.about)
+            rows.append(
+                {"name": f"{recipe}:{chosen}", "about": about, "paper": file.paper_row(chosen), "differs": departs}
+            )
     return rows
 
 
@@ -306,6 +374,7 @@ def _stage_facts(recipe: Recipe, stage: Stage) -> dict[str, Any]:
         "objective": " + ".join(losses),
         "corpora": [corpus.origin for corpus in corpora],
         "languages": sorted({code for corpus in corpora for code in corpus.languages}),
+        "limit": [corpus.limit for corpus in corpora],
         "epochs": stage.epochs if stage.steps is None else f"{stage.steps} steps",
         "warmup": f"{stage.warmup_ratio:g}" if stage.warmup_steps is None else f"{stage.warmup_steps} steps",
     }
@@ -323,6 +392,7 @@ def recipe_facts(recipe: Recipe) -> dict[str, Any]:
     facts["heldout.graded"] = [path.rsplit("/", 1)[-1] for path in recipe.heldout.graded]
     if recipe.exclude:
         facts["exclude"] = [path.rsplit("/", 1)[-1] for path in recipe.exclude]
+    facts["sample"] = recipe.sample
     facts["stages"] = [stage.name for stage in recipe.stages]
     for stage in recipe.stages:
         facts |= {f"stages.{stage.name}.{key}": value for key, value in _stage_facts(recipe, stage).items()}

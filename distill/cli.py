@@ -32,8 +32,9 @@ from msdc.distill.training.progress import TRACKERS
 @click.option("--extendable", is_flag=True, help="Keep the state at the end, for --resume with more steps.")
 @click.option("--list", "list_recipes", is_flag=True, help="List the shipped recipes.")
 @click.option(
-    "--dry-run", "dry", is_flag=True, help="Check the recipe, count rows and steps, try a few steps; train nothing."
+    "--dry-run", "dry", is_flag=True, help="Check the recipe, count rows and steps; train and download nothing."
 )
+@click.option("--max-steps", type=click.IntRange(min=1), help="Train every stage for so many steps, to try a recipe.")
 @click.option(
     "--sweep",
     "over",
@@ -53,6 +54,7 @@ def command(
     extendable: bool,
     list_recipes: bool,
     dry: bool,
+    max_steps: int | None,
     over: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -60,6 +62,9 @@ def command(
 
     --resume continues a run: where it was stopped, or to more steps or epochs of the last stage. While it runs,
     `msdc report RUN` draws the curves, and other commands open RUN as a model: its best weights so far.
+
+    --max-steps tries a recipe: the numbers of its stages (--json, done.json) have the shares of the loss, minutes per
+    10,000 steps and memory.
 
     A sweep writes one table (table.md, table.json) and one page (report.html) beside its runs, and continues where
     it was stopped. Under torchrun every process computes its share of each batch.
@@ -71,6 +76,8 @@ def command(
         raise click.UsageError("name a RECIPE, or pass --list to see the shipped ones")
     if dry and over:
         raise click.UsageError("--dry-run is for one recipe: name a point of the sweep")
+    if max_steps is not None:
+        overrides = (*overrides, f"stages.*.steps={max_steps}")
     if over:
         from msdc.distill.sweep import sweep
 
@@ -101,9 +108,11 @@ def _list(recipe: str | None, as_json: bool) -> None:
         return
     common: list[str] = []
     for row in rows:
-        tables = f"table {', '.join(row['tables'])}: " if row["tables"] else ""
-        published = f"  [{tables}{row['row']}]" if row["row"] else ""
-        numbers = ", ".join(f"{key} {value}" for key, value in row["paper"].items())
+        figures = dict(row["paper"])
+        figures.pop("row", None)
+        tables = [f"table {one}" if one[0].isdigit() else one for one in figures.pop("tables", ())]
+        published = f"  [{', '.join(tables)}]" if tables else ""
+        numbers = ", ".join(f"{key} {value:g}" for key, value in figures.items())
         click.echo(f"{row['name']:34} {row['about']}{published}{f'  {numbers}' if numbers else ''}")
         # What a recipe says for all its rows is shown once.
         common = row["differs"] if ":" not in row["name"] else common

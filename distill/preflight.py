@@ -14,8 +14,8 @@ from torch import Tensor
 
 from msdc.compress.quantization.plan import plan_for
 from msdc.compress.student.model import Student, StudentConfig
-from msdc.distill.data.corpora import open_corpora
-from msdc.distill.data.exclusion import read_exclusion
+from msdc.distill.data.corpora import is_here, open_corpora
+from msdc.distill.data.exclusion import excluded_files, read_exclusion
 from msdc.distill.objectives import find_objective
 from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, Stage, StudentShape, model_name
 from msdc.distill.tasks.sentence import DOMAINS, LABELS, TASK_OPTIONS, count_domains
@@ -30,21 +30,23 @@ ASSISTANT_POSITIONS = 128  # of a multilingual model by name (msdc.distill.assis
 
 
 def check_recipe(recipe: Recipe, download: bool = True) -> list[str]:
-    """Everything that can be wrong with a recipe before it is run; names of what must be downloaded first.
+    """Everything that can be wrong with a recipe before it is run; what must be downloaded or brought first.
 
-    With `download`, models and corpora by name are fetched, as a run does in any case.
+    With `download`, models and corpora by name are fetched, as a run does in any case; without it, no row is compared
+    with the sentences to exclude.
     """
     for stage in recipe.stages:
         _check_stage(recipe, stage)
-    absent = _check_models(recipe, download)
+    absent = [f"{name} (network)" for name in _check_models(recipe, download)]
     for path in recipe.heldout.graded:
         read_graded(path, limit=recipe.heldout.graded_pairs)
     for path in recipe.report:
         read_graded(path, choosing=False)
-    without = read_exclusion(recipe.exclude)
+    excluded_files(recipe.exclude)
+    without = read_exclusion(recipe.exclude) if download else None
     for corpus in dict.fromkeys(recipe.all_corpora):
-        if corpus.is_remote and not download:
-            absent.append(corpus.origin)
+        if not download and not is_here(corpus):
+            absent.append(f"{corpus.origin}{f': {corpus.bring}' if corpus.bring else ' (network)'}")
             continue
         for source in open_corpora((corpus,), without):
             rows = source.read()

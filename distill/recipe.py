@@ -114,6 +114,7 @@ class Corpus(Strict):
     max_characters: Count = 250  # longer sentences are skipped (MSD code: 250)
     weight: Positive = 1.0
     passes: int = Field(default=1, gt=0, le=1000)  # over every n-th row of a file each, for one that is sorted
+    bring: str = ""  # what the user puts there: text that nobody can publish
 
     @property
     def origin(self) -> str:

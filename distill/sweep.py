@@ -5,34 +5,33 @@ Points of a sweep come from `table=5` (all variants of a paper's table), `varian
 (msdc.distill.run_folder). A sweep that was stopped continues where it stopped. It writes table.json and table.md;
 `msdc report SWEEP_FOLDER` draws them.
 
-A dry run tells what a run would do, from a few steps of every stage on a sample of the text: the same models,
-objectives and batch sizes, a small vocabulary, in a temporary folder. Time and memory are extrapolated from it.
+A dry run tells what a run would do, without doing any of it; `--max-steps` does a little of it.
 """
 
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from itertools import product
+from functools import partial
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from msdc.distill.catalog import load_recipe, recipe_facts, variants_of
-from msdc.distill.data.corpora import Source, open_corpora
-from msdc.distill.data.exclusion import Exclusion, read_exclusion
+from msdc.distill.catalog import load_recipe, read_file, recipe_facts
+from msdc.distill.data.corpora import Source, is_here, open_corpora
 from msdc.distill.data.stream import weights
-from msdc.distill.recipe import Assistant, Corpus, Recipe, Stage, StudentShape, parse
+from msdc.distill.recipe import Corpus, Recipe, Stage, parse
 from msdc.distill.run_folder import METRICS_FILE, Metrics, read_recipe
 from msdc.errors import InputError
 from msdc.files import held, read_json, write_json, write_text
-from msdc.machine import peak_mib
 from msdc.progress import say
 from msdc.tables import Column, Table, escape_line, fixed, to_markdown
+from msdc.text.tabular import JSON_LINES, suffix_of
+from msdc.text.text_files import unpacked
 
 # What trains is imported where it is used: a report reads tables of sweeps without torch.
 
@@ -138,11 +137,11 @@ def _axis(recipe: str, over: str) -> list[str]:
         return values
     if key != "table":
         return [f"{key}={one}" for one in values]
-    variants = variants_of(recipe)
-    if names := [name for name, variant in variants.items() if set(values) & set(variant.tables)]:
-        return names
-    tables = sorted({table for variant in variants.values() for table in variant.tables})
-    raise InputError(f"{recipe} has no variants of table {value}; it has tables {', '.join(tables)}")
+    tables = read_file(recipe).tables
+    if names := [name for number in values if number in tables for name in tables[number].rows]:
+        return list(dict.fromkeys(names))
+    known = ", ".join(number for number, table in tables.items() if table.rows)
+    raise InputError(f"{recipe} has no rows of table {value}; it has tables {known}")
 
 
 def sweep(
@@ -234,44 +233,32 @@ def _row(label: str, recipe: Recipe, folder: Path) -> SweepRow:
 
 # --- a dry run --------------------------------------------------------------------------------------------------------
 
-TRIAL_STEPS, TRIAL_ROWS, TRIAL_PIECES = 4, 400, 2000
-ADAM_BYTES = 16  # float32 weight, gradient and two moments
-ROW_BYTES = 500  # a row of the shuffle buffer: two short texts as Python objects
+COUNTED_ROWS = 100_000  # of all sources together are read; what a longer file has is estimated by its lines
+LINES = (".tsv", ".txt", ".csv", *JSON_LINES)
+BLOCK = 2**20  # bytes
 Plan = dict[str, Any]
 Counted = list[tuple[Source | None, Plan]]
 
 
 def dry_run(recipe: Recipe) -> Plan:
-    """Check, count, and try a few steps of every stage; nothing is downloaded and nothing is left.
+    """Check a recipe, and count its rows and steps; nothing is trained, downloaded or written.
 
     Returns:
-        What `--dry-run --json` prints: the resolved recipe's `facts`, rows of its `sources`, steps, time and shares of
-        the loss of its `stages`. None: could not be found; `not_tried` says why nothing was tried.
+        What `--dry-run --json` prints: the resolved recipe's `facts`, rows of its `sources` (of long files about, and
+        before `exclude`), steps of its `stages`. None: not known without what `needs` names.
     """
     from msdc.distill.preflight import check_recipe
-    from msdc.distill.run import Run
 
-    absent = check_recipe(recipe, download=False)
-    without = read_exclusion(recipe.exclude)
-    counted = {text: _count(text, without) for text in {recipe.corpora, *map(recipe.corpora_of, recipe.stages)}}
-    unknown: Plan = {"seconds_per_step": None, "hours": None, "minutes_per_10000_steps": None, "loss_shares": {}}
-    plan: Plan = {
-        "name": recipe.name, "facts": recipe_facts(recipe), "differs": list(recipe.differs), "needs_network": absent,
+    needs = check_recipe(recipe, download=False)
+    counted = {text: _count(text) for text in dict.fromkeys([recipe.corpora, *map(recipe.corpora_of, recipe.stages)])}
+    return {
+        "name": recipe.name, "facts": recipe_facts(recipe), "differs": list(recipe.differs), "needs": needs,
         "sources": [count for _, count in counted[recipe.corpora]],
         "stages": [
-            {"name": one.name, "steps": count_steps(recipe, one, counted[recipe.corpora_of(one)]), **unknown}
+            {"name": one.name, "steps": count_steps(recipe, one, counted[recipe.corpora_of(one)])}
             for one in recipe.stages
         ],
-        "memory_mib": None, "hours": None, "not_tried": "",
     }  # fmt: skip
-    models = sorted(set(absent) - {corpus.origin for corpus in recipe.all_corpora if corpus.is_remote})
-    with tempfile.TemporaryDirectory(prefix="msdc-dry-run-") as folder:
-        trial = None if models else trial_recipe(recipe, Path(folder) / "guides")
-        if trial is None:
-            plan["not_tried"] = f"needs network: {', '.join(models or ['the corpora of a stage'])}"
-        else:
-            _extrapolate(recipe, Run(trial, Path(folder) / "run"), plan)
-    return plan
 
 
 def plan_text(plan: Plan) -> str:
@@ -279,36 +266,42 @@ def plan_text(plan: Plan) -> str:
     lines = [f"recipe {plan['name']}", *(f"  {key}: {value}" for key, value in plan["facts"].items())]
     lines += [*(f"  differs: {text}" for text in plan["differs"]), "sources"]
     for source in plan["sources"]:
-        rows = "needs network" if source["rows"] is None else f"{source['rows']} rows"
+        rows = "not here" if source["rows"] is None else f"{source['rows']} rows"
         lines.append(f"  {source['name']} [{source['language']}]: {rows}")
     lines.append("stages")
     for stage in plan["stages"]:
-        line = f"  {stage['name']}: " + ("steps unknown" if stage["steps"] is None else f"{stage['steps']} steps")
-        if stage["seconds_per_step"] is not None:
-            per_10000 = f"{stage['minutes_per_10000_steps']:.0f} minutes per 10,000"
-            line += f", {stage['seconds_per_step']:.2f} s per step ({per_10000})"
-        line += "" if stage["hours"] is None else f", about {stage['hours']:.2f} hours"
-        parts = ", ".join(f"{name} {100 * share:.3g} %" for name, share in stage["loss_shares"].items())
-        lines.append(f"{line}{f'; loss: {parts}' if parts else ''}")
-    lines += [f"needs network: {', '.join(plan['needs_network'])}"] if plan["needs_network"] else []
-    lines += [f"not tried ({plan['not_tried']})"] if plan["not_tried"] else []
-    lines += [f"memory: about {plan['memory_mib']:.0f} MiB"] if plan["memory_mib"] else []
-    if plan["hours"] is not None:
-        lines.append(f"time: about {plan['hours']:.2f} hours on this machine, without making models and vocabulary")
-    return "\n".join(lines)
+        steps = "steps unknown" if stage["steps"] is None else f"{stage['steps']} steps"
+        lines.append(f"  {stage['name']}: {steps}")
+    return "\n".join([*lines, *(f"needs {name}" for name in plan["needs"])])
 
 
-def _count(corpora: tuple[Corpus, ...], without: Exclusion | None) -> Counted:
-    """Usable rows of every source, None of one to download; one that is translated word by word counts per language."""
+def _count(corpora: tuple[Corpus, ...]) -> Counted:
+    """Usable rows of every source, None of one that is not here; word by word, the languages count together."""
     found: Counted = []
     for corpus in corpora:
-        if corpus.is_remote:
+        if not is_here(corpus):
             found.append((None, {"name": corpus.origin, "language": ", ".join(corpus.languages), "rows": None}))
-            continue
-        for source in open_corpora((corpus,), without):
-            rows = sum(1 for _ in source.read()) * max(1, len(corpus.word_by_word))
-            found.append((source, {"name": source.name, "language": source.language, "rows": rows}))
+        else:
+            sources = open_corpora((corpus,))
+            found += [(source, {"name": source.name, "language": source.language}) for source in sources]
+    most = COUNTED_ROWS // max(1, len(found))
+    for source, entry in found:
+        if source is not None:
+            entry["rows"] = _rows(source, most) * max(1, len(source.corpus.word_by_word))
     return found
+
+
+def _rows(source: Source, most: int) -> int:
+    """Usable rows of a source; of a file of lines with more than `most`, its lines by the usable part of these."""
+    rows = source.read()
+    taken = sum(1 for _ in islice(rows, most))
+    path = Path(source.name.split(" + ")[0])
+    if taken < most or suffix_of(path) not in LINES or not path.is_file():
+        return taken + sum(1 for _ in rows)
+    usable = taken / (taken + source.too_long + source.bad)
+    with open(path, "rb") as raw, unpacked(raw) as text:
+        lines = sum(block.count(b"\n") for block in iter(partial(text.read, BLOCK), b""))
+    return min(round(lines * usable), source.corpus.limit or lines)
 
 
 def count_steps(recipe: Recipe, stage: Stage, counted: Counted) -> int | None:
@@ -331,68 +324,3 @@ def epoch_rows(sources: list[Source], counts: list[int], balance: str, share: fl
     if balance == "proportional":
         return share * sum(counts)
     return share * max(rows / draw for rows, draw in zip(counts, weights(sources, balance), strict=True))
-
-
-def trial_recipe(recipe: Recipe, cache: Path) -> Recipe | None:
-    """The recipe at trial size with the corpora of this machine; None where a stage has none."""
-
-    def small(corpora: tuple[Corpus, ...], batch: int) -> tuple[Corpus, ...]:
-        limit = max(TRIAL_ROWS, 2 * batch)
-        here = [corpus for corpus in corpora if not corpus.is_remote]
-        return tuple(c.model_copy(update={"limit": min(limit, c.limit or limit)}) for c in here)
-
-    def few_pieces(model: Any) -> Any:
-        tiny = {"train": TRIAL_PIECES, "sentences_per_language": TRIAL_ROWS}
-        return model and model.model_copy(update={"vocabulary": model.vocabulary.model_copy(update=tiny)})
-
-    corpora = small(recipe.corpora, max(stage.batch for stage in recipe.stages))
-    own = [None if stage.corpora is None else small(stage.corpora, stage.batch) for stage in recipe.stages]
-    if not corpora or () in own:
-        return None
-    short = {"steps": TRIAL_STEPS, "evaluate_every": TRIAL_STEPS, "sample": None}
-    graded_pairs = min(20, recipe.heldout.graded_pairs or 20)
-    heldout = {"pairs": 10, "share": max(0.05, recipe.heldout.share), "graded_pairs": graded_pairs}
-    changes: dict[str, Any] = {
-        "corpora": corpora,
-        "stages": tuple(
-            stage.model_copy(update={**short, "corpora": text}) for stage, text in zip(recipe.stages, own, strict=True)
-        ),
-        "cache": str(cache), "report": (), "sample": 1.0, "heldout": recipe.heldout.model_copy(update=heldout),
-    }  # fmt: skip
-    if isinstance(recipe.assistant, Assistant):
-        changes["assistant"] = few_pieces(recipe.assistant)
-    if isinstance(shape := recipe.student, StudentShape):
-        base_rows = None if shape.base_rows is None else min(shape.base_rows, TRIAL_PIECES // 2)
-        changes["student"] = shape.model_copy(update={"scratch": few_pieces(shape.scratch), "base_rows": base_rows})
-    return recipe.model_copy(update=changes)
-
-
-def _extrapolate(recipe: Recipe, trial: Any, plan: Plan) -> None:
-    """Run the trial and add what it tells."""
-    from msdc.encoders.encoder import load_encoder
-
-    done = trial.run()
-    rows = trial.folder.metrics.rows()
-    for stage in plan["stages"]:
-        numbers = done.stages[stage["name"]].items()
-        stage["loss_shares"] = {k.removeprefix("share_"): v for k, v in numbers if k.startswith("share_")}
-        times = [row["seconds"] for row in rows if row.get("stage") == stage["name"] and "seconds" in row]
-        if len(times) > 1:
-            # The first step also computes the teacher's outputs of a whole window and warms up.
-            seconds = stage["seconds_per_step"] = (times[-1] - times[0]) / (len(times) - 1)
-            stage["minutes_per_10000_steps"] = 10_000 * seconds / 60
-            stage["hours"] = None if stage["steps"] is None else stage["steps"] * seconds / 3600
-    hours = [stage["hours"] for stage in plan["stages"]]
-    plan["hours"] = None if None in hours else sum(hours)
-    config = getattr(load_encoder(done.student).module, "config", None)
-    scratch = recipe.student.scratch if isinstance(recipe.student, StudentShape) else None
-    made = scratch or (recipe.assistant if isinstance(recipe.assistant, Assistant) else None)
-    more = 0
-    if made is not None and made.vocabulary.train is not None and config is not None:
-        # A code grows by a few numbers per piece, its base by what the trial cannot know.
-        width = config.links if getattr(config, "coded", False) else config.table_width
-        assistant = 0 if done.assistant is None else load_encoder(done.assistant).width
-        more = max(0, (made.vocabulary.train - config.vocabulary) * (width + assistant))
-    counts = [source["rows"] for source in plan["sources"]]
-    buffered = recipe.buffer if None in counts else min(recipe.buffer, sum(counts))
-    plan["memory_mib"] = peak_mib() + (ADAM_BYTES * more + ROW_BYTES * buffered) / 2**20

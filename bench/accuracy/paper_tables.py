@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from msdc.bench.accuracy.sets import CODES
+
 FOLDER = Path(__file__).resolve().parent / "published"
 # LXS names a direction by first letters: e2f trains on (or queries in) English and tests on (or searches) French
 LXS = {
@@ -39,12 +41,18 @@ BIAS = {key: ("bias/sts17", key) for key in ("mean", "joint", "bias")}
 DCSE = _columns(
     "spearman", {f"STS{year}": f"sts{year}" for year in range(12, 17)} | {"STS-B": "stsb", "SICK-R": "sickr"}
 )
+TRANSFER = {
+    name: (f"senteval/{'SST2' if name == 'SST' else name}", "accuracy")
+    for name in ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC")
+}
+TWO_LETTERS = {three: two for two, (three, _) in CODES.items()}
+TATOEBA = {
+    code: (f"tatoeba/{TWO_LETTERS.get(code, code)}", "accuracy") for code in read_published("mkd_tatoeba")[1][1:]
+}
+MANY = 30  # columns; of more, those that one of our models has are shown
 MLDOC = {column: (f"mldoc/{a}", "languages", b, "mean_of_runs") for column, (a, b) in LXS.items()}
 XSR = _columns("p_at_1", {column: f"xsr/{a}-{b}" for column, (a, b) in LXS.items()})
-ABLATIONS = {
-    f"{name} {way}": cells[way]
-    for name, cells in (("mldoc", MLDOC), ("xsr", XSR)) for way in ("e2f", "f2e", "e2s", "s2e")
-}  # fmt: skip
+BOTH = {f"{name} {way}": keys for name, cells in (("mldoc", MLDOC), ("xsr", XSR)) for way, keys in cells.items()}
 XSR_NOTE = "ours: FLORES queries among sentences of the data folder, not the paper's Europarl and Wikipedia pools"
 
 
@@ -56,11 +64,16 @@ TABLES: tuple[tuple[str, str, set[str], Columns, Mapping[str, Iterable[str]], st
     ("mkd_bucc", "BUCC bitext mining, F1 (MKD)", {"paper-mkd"}, BUCC, {"avg": BUCC},
      "ours: training split where test gold is absent"),
     ("mkd_bias", "Language bias (MKD)", {"paper-mkd"}, BIAS, {}, "ours: the sets of STS2017 found in the data folder"),
+    ("mkd_sets", "STS2017 by training set (MKD)", {"paper-mkd"}, MSD, {}, ""),
+    ("mkd_korsts", "KorSTS (MKD)", {"paper-mkd"}, {"ko-ko": ("korsts", "spearman")}, {}, ""),
+    ("mkd_tatoeba", "Tatoeba, languages of ours (MKD)", {"paper-mkd"}, TATOEBA, {}, "both directions, mean"),
     ("dcse_sts", "STS12-16, STS-B, SICK-R (DistilCSE)", {"paper-dcse"}, DCSE, {"avg": DCSE},
      "all pairs of a year in one list"),
+    ("dcse_transfer", "SentEval transfer tasks (DistilCSE)", {"paper-dcse"}, TRANSFER, {"avg": TRANSFER}, ""),
     ("lxs_mldoc", "MLDoc, zero-shot accuracy (LXS)", {"paper-lxs"}, MLDOC, {"avg": MLDOC}, "ours: mean of five runs"),
     ("lxs_xsr", "XSR, P@1 (LXS)", {"paper-lxs"}, XSR, {"avg": XSR}, XSR_NOTE),
-    ("lxs_ablations", "Ablations on MLDoc and XSR (LXS)", {"paper-lxs"}, ABLATIONS, {}, XSR_NOTE),
+    ("lxs_ablations", "Ablations on MLDoc and XSR (LXS)", {"paper-lxs"}, BOTH, {}, XSR_NOTE),
+    ("lxs_mkd", "Beside Reimers and Gurevych 2020 (LXS)", {"paper-lxs"}, BOTH, {}, XSR_NOTE),
 )  # fmt: skip
 
 
@@ -87,12 +100,14 @@ def paper_tables(words: Iterable[str], by_model: dict[str, dict[str, Any]]) -> l
         if {"paper", *suites}.isdisjoint(words):
             continue
         source, (_, *columns), published = read_published(file)
+        ours = {label: _cells(scores, sets, means) for label, scores in by_model.items()}
+        if len(columns) > MANY:
+            columns = [c for c in columns if any(cells.get(c) is not None for cells in ours.values())]
         rows: list[dict[str, Any]] = []
         for row in published:
             values = {c: float(row[c]) if row[c].strip() else None for c in columns}
             rows.append({"system": row["system"], "published": True, "values": values})
-        for label, scores in by_model.items():
-            cells = _cells(scores, sets, means)
+        for label, cells in ours.items():
             rows.append({"system": label, "published": False, "values": {c: cells.get(c) for c in columns}})
         table = {"title": title, "source": source, "columns": columns, "rows": rows}
         out.append(table | ({"note": note} if note else {}))

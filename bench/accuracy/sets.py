@@ -431,7 +431,7 @@ CARD = "card"
 SUITES: dict[str, tuple[str, ...]] = {
     "quick": ("graded-pairs", "quickstart", "bias/graded-pairs", "drift/quickstart"),
     "paper-msd": ("sts17",),
-    "paper-mkd": ("sts17", "bucc", "tatoeba", "bias/sts17"),
+    "paper-mkd": ("sts17", "bucc", "tatoeba", "korsts", "bias/sts17"),
     "paper-dcse": ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", "geometry", "senteval"),
     "paper-lxs": ("mldoc", "xsr"),
     CARD: (

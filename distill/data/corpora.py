@@ -462,8 +462,16 @@ def _read_file(path: Path, corpus: Corpus) -> list[Source]:
     return find_reader(path, corpus.kind)(path, corpus, language)
 
 
+def is_here(corpus: Corpus) -> bool:
+    """Whether a corpus can be read without a download, and without text that the user still has to bring."""
+    paths = corpus.files or (corpus.path,)
+    return not corpus.is_remote and (not corpus.bring or all(glob.glob(str(Path(str(p)).expanduser())) for p in paths))
+
+
 def open_corpus(corpus: Corpus) -> list[Source]:
     """The sources of one corpus entry."""
+    if corpus.bring and not is_here(corpus):
+        raise InputError(f"{corpus.origin}: no such corpus file; the recipe leaves it to you: {corpus.bring}")
     if corpus.files is not None:
         first, second = (Path(name).expanduser() for name in corpus.files)
         language = corpus.languages[0] if corpus.languages else language_of(second, corpus, at_end=True)

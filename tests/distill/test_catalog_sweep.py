@@ -1,66 +1,103 @@
 """Variants of recipes, the paper's rows, and sweeps that teach what they share once."""
 
 import json
-import re
 from types import SimpleNamespace
 
 import pytest
 import yaml
 from click.testing import CliRunner
-from paper_rows import msd_students, read_table
+from paper_rows import msd_students
 from weights import same_weights
 
 from msdc.distill import distill
-from msdc.distill.catalog import RECIPES, load_recipe, variants_of
+from msdc.distill.catalog import RECIPES, load_recipe
 from msdc.distill.cli import command
 from msdc.distill.sweep import points
 from msdc.errors import InputError
 
 
-def test_rows_of_the_papers_have_a_name_and_their_numbers():
+def test_the_students_of_a_paper_have_its_shapes():
+    """The ten shapes, by the names that their sizes are published under."""
+    bases = {"XLM-R": [], "MiniLM": ["minilm"]}
     assert len(msd_students()) == 10
     for known in msd_students():
-        label = f"{known.base.replace('-', '').lower()}-{known.bottleneck or 'none'}-{known.unit}"
-        variant = variants_of("msd")[label]
-        assert variant.paper == {"mono": float(known.row["mono_avg"]), "cross": float(known.row["cross_avg"])}
-        student = load_recipe(f"msd:{label}").student
-        assert (student.bottleneck, student.unit) == (known.bottleneck, known.unit)
-
-    by_row = {(table, v.row): v for v in variants_of("msd").values() for table in v.tables}
-    rows = read_table("msd_ablations.csv")
-    assert len(rows) == 13
-    for row in rows:
-        table, setting = row["system"].removeprefix("table ").split(": ", 1)
-        paper = by_row[table, setting].paper
-        assert paper["cross"] == float(row["cross_avg"])
-        assert "mono" not in paper or paper["mono"] == float(row["mono_avg"])
-    table = {re.sub(r" \(\w+, (stage \d)\)", r", \1", row["system"]): row["avg"] for row in read_table("dcse_sts.csv")}
-    shown = [variant for variant in variants_of("distilcse").values() if ", stage " in variant.row]
-    assert len(shown) == 8 and all(one.paper == {"avg": float(table[one.row])} for one in shown)
+        wide = {128: [], 256: ["bottleneck-256"], None: ["no-bottleneck"]}[known.bottleneck]
+        parts = [*bases[known.base], *wide, *([f"unit-{known.unit}"] if known.unit != 3 else [])]
+        recipe = load_recipe(f"msd:{'+'.join(parts or ['ours'])}")
+        assert (recipe.student.bottleneck, recipe.student.unit) == (known.bottleneck, known.unit)
+        assert recipe.paper["mono"] == float(known.row["mono_avg"]) and {"7", "8"} <= set(recipe.paper["tables"])
 
 
 def test_list_shows_the_papers_rows():
     shown = CliRunner().invoke(command, ["--list"])
     assert shown.exit_code == 0
-    assert "msd:bool" in shown.output and "[table 5: Bool (hard labels)]  cross 79.0" in shown.output
+    assert "msd:bool                           hard labels  [table 5, figure-3]  cross 79\n" in shown.output
+    assert "distilcse:52m+pkd+stage-1          Tiny-L6, PKD, stage 1  [table 2]  avg 82.66\n" in shown.output
     rows = json.loads(CliRunner().invoke(command, ["--list", "--json"]).output)
-    assert {"name", "row", "tables", "paper", "about", "differs"} == set(rows[0])
+    assert all(set(row) == {"name", "about", "paper", "differs"} for row in rows)
     differs = {row["name"]: row["differs"] for row in rows}
-    assert any(text.startswith("meta-teacher: its domains") for text in differs["distilcse:metakd"])
+    assert any(text.startswith("meta-teacher: its domains") for text in differs["distilcse:52m+metakd+stage-1"])
     assert any(text.startswith("corpora:") for text in differs["distilcse:kd"]) and not differs["distilcse:small"]
-    shown = CliRunner().invoke(command, ["--list", "lightweight"]).output
+    shown = CliRunner().invoke(command, ["--list", "lightweight:small"]).output
     assert shown.count("differs: vocabulary: SentencePiece unigram") == 1
+
+
+def test_variants_combine_in_any_order(tiny_tree, tmp_path):
+    one, two = tiny_tree["corpora"][0] | {"name": "one"}, tiny_tree["corpora"][0] | {"name": "two", "languages": ["es"]}
+    spare = tiny_tree["stages"][0] | {"name": "zero"}
+    tree = tiny_tree | {
+        "corpora": [one], "spare_corpora": [two], "spare_stages": [spare],
+        "variants": {
+            "german": {"about": "German", "set": {"corpora.*.languages": ["de"], "stages.zero.steps": 9}},
+            "other": {"about": "other text", "corpora": ["two"], "differs": ["corpora: others"]},
+            "early": {"stages": ["zero", "four"]}, "no-four": {"without": ["four"]},
+            "replaced": {"set": {"stages.four": {"name": "four", "objective": "kd", "steps": 5}}},
+            "wrong": {"corpora": ["three"]}, "nowhere": {"set": {"stages.nine.steps": 1}},
+        },
+        "tables": {"1": {"about": "a table", "columns": ["mono", "cross"],
+                         "rows": {"other+german": [1.5, None], "other": 7}},
+                   "2": {"about": "why it has none"}},
+    }  # fmt: skip
+    path = tmp_path / "r.yaml"
+    path.write_text(yaml.safe_dump(tree))
+
+    def load(chosen: str):
+        return load_recipe(f"{path}:{chosen}")
+
+    for order in ("other+german", "german+other"):
+        (corpus,) = load(order).corpora
+        assert (corpus.name, corpus.languages) == ("two", ("de",)) and load(order).differs == ("corpora: others",)
+        assert (
+            load(order).paper["tables"] == ["1"]
+            and load(order).paper["mono"] == 1.5
+            and "cross" not in load(order).paper
+        )
+    assert load("other").paper == {"row": "other text", "tables": ["1"], "mono": 7} and not load("german").paper
+    for order in ("german+early+no-four", "no-four+german+early"):
+        assert [(s.name, s.steps) for s in load(order).stages][:1] == [("zero", 9)]
+    assert [s.name for s in load("early+no-four").stages] == ["zero"]
+    (four,) = [s for s in load("replaced").stages if s.name == "four"]
+    assert (four.objective[0].name, four.steps) == ("kd", 5)
+    assert {s.steps for s in load_recipe(path, ["stages.*.steps=3"]).stages} == {3}
+    assert load_recipe(f"{path}:early+replaced").stages[1].steps == 5
+    for chosen, said in (("wrong", "corpora has no 'three' .have one, two"), ("nowhere", "no entry 'nine'")):
+        with pytest.raises(InputError, match=said):
+            load(chosen)
+    path.write_text(yaml.safe_dump(tree | {"tables": {"1": {"about": "", "rows": {"other": 1}}}}))
+    with pytest.raises(InputError, match=r"tables\.1: row other: more figures than columns"):
+        load("other")
 
 
 @pytest.fixture
 def recipe_file(tiny_tree, tmp_path):
     tree = tiny_tree | {
         "variants": {
-            "full": {"tables": ["9"], "row": "all stages", "paper": {"cross": 79.4}},
-            "hard": {"tables": ["9"], "row": "hard labels", "paper": {"cross": 79.0}, "set": {
+            "full": {"about": "all stages"},
+            "hard": {"about": "hard labels", "set": {
                 "stages.four.objective": [{"name": "multilingual_contrastive", "options": {"labels": "hard"}}]}},
-            "short": {"stages": ["one", "two"], "row": "1+2"},
-        }
+            "short": {"stages": ["one", "two"]},
+        },
+        "tables": {"9": {"about": "labels", "columns": ["cross"], "rows": {"full": 79.4, "hard": 79.0}}},
     }  # fmt: skip
     path = tmp_path / "tiny.yaml"
     path.write_text(yaml.safe_dump(tree))
@@ -100,7 +137,7 @@ def test_points_of_a_sweep(recipe_file, tmp_path):
     for words, said in (
         (("seed=1", "seed=2"), "names seed twice"),
         ("nothing", "expected table="),
-        ("table=12", "no variants of table 12"),
+        ("table=12", "no rows of table 12; it has tables 9"),
         ("variant=x", "no variant"),
     ):
         with pytest.raises(InputError, match=said):

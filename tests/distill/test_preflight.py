@@ -1,15 +1,17 @@
 """Mistakes in a recipe are met by --dry-run and at the start of a run, which leaves no folder behind."""
 
+import gzip
 import json
 
 import pytest
 import tiny_models
 import yaml
 from click.testing import CliRunner
+from places import data_folder
 
 from msdc.compress.student.io import save_student
 from msdc.distill import distill
-from msdc.distill.catalog import load_recipe, parse_recipe, set_value
+from msdc.distill.catalog import load_recipe, parse_recipe, read_file, set_value, shipped
 from msdc.distill.cli import command
 from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.stream import TextStream
@@ -68,37 +70,92 @@ def test_a_student_by_name_has_its_own_positions(tiny_tree, tmp_path):
         check_recipe(parse_recipe(tree, "tiny"))
 
 
-def test_dry_run_counts_and_tries(tiny_tree, tmp_path):
+@pytest.fixture
+def nothing_happens(monkeypatch):
+    """Whatever trains, makes a vocabulary, opens a connection or writes fails."""
+
+    def refuse(*words, **more):
+        raise AssertionError("a dry run is dry")
+
+    for name in ("torch.Tensor.backward", "sentencepiece.SentencePieceTrainer.train", "msdc.distill.run.Run.run",
+                 "socket.socket.connect", "msdc.files.atomic_path", "pathlib.Path.mkdir"):  # fmt: skip
+        monkeypatch.setattr(name, refuse)
+
+
+def test_a_dry_run_counts_and_trains_nothing(tiny_tree, tmp_path, nothing_happens):
     tiny_tree["stages"][0] |= {"steps": None, "epochs": 3, "balance": "proportional"}
     file = tmp_path / "r.yaml"
     file.write_text(yaml.safe_dump(tiny_tree))
     done = CliRunner().invoke(command, [str(file), "--dry-run", "--json", "-o", str(tmp_path / "run")])
     assert done.exit_code == 0, done.output
     plan = json.loads(done.stdout.splitlines()[-1])
-    assert not (tmp_path / "run").exists() and not (tmp_path / "guides").exists()
     # The corpus has seven languages; two are read, 60 rows of each.
     assert [source["rows"] for source in plan["sources"]] == [60, 60]
     recipe = load_recipe(str(file))
     stream = TextStream(open_corpora(recipe.corpora), 1, recipe.heldout, "proportional")
     exact = 3 * sum(1 for _ in stream.rows(0)) / 8
-    stages = {stage["name"]: stage for stage in plan["stages"]}
-    assert stages["one"]["steps"] == pytest.approx(exact, rel=0.1) and stages["two"]["steps"] == 6
-    shares = stages["four"]["loss_shares"]
-    assert set(shares) == {"multilingual_contrastive", "multilingual_mse", "target_only"}
-    assert sum(shares.values()) == pytest.approx(1, abs=1e-4) and stages["one"]["loss_shares"] == {
-        "multilingual_mse": 1
-    }
-    for stage in plan["stages"]:
-        assert stage["minutes_per_10000_steps"] == pytest.approx(10_000 * stage["seconds_per_step"] / 60)
-    assert all(stage["hours"] > 0 for stage in plan["stages"]) and plan["memory_mib"] > 50
-    assert plan["facts"]["stages.two.objective"] == "embedding_alignment"
+    stages = {stage["name"]: stage["steps"] for stage in plan["stages"]}
+    assert stages["one"] == pytest.approx(exact, rel=0.1) and stages["two"] == 6
+    assert plan["facts"]["stages.two.objective"] == "embedding_alignment" and plan["needs"] == []
 
 
-def test_dry_run_without_a_network_says_what_it_needs():
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_long_files_are_counted_by_their_lines(tmp_path, monkeypatch, suffix):
+    monkeypatch.setattr("msdc.distill.sweep.COUNTED_ROWS", 100)
+    path = tmp_path / f"long.en-de.tsv{suffix}"
+    with (gzip.open if suffix else open)(path, "wt", encoding="utf-8") as handle:
+        # Every fifth row is too long.
+        handle.writelines(
+            f"a sentence, {n}\tein Satz{' und noch einer' * (20 * (n % 5 == 0))}, {n}\n" for n in range(5000)
+        )
+
+    def rows(**more) -> int:
+        recipe = {"corpora": [{"path": str(path)} | more], "stages": [{"name": "a", "objective": "kd"}]}
+        return dry_run(load_recipe({"name": "long", "assistant": None, "student": None} | recipe))["sources"][0]["rows"]
+
+    monkeypatch.setattr("msdc.distill.preflight.check_recipe", lambda recipe, download: [])
+    assert rows() == pytest.approx(4000, rel=0.02) and rows(limit=700) == 700 and rows(limit=70) == 70
+
+
+def test_dry_run_without_a_network_says_what_it_needs(nothing_happens):
     shown = plan_text(dry_run(load_recipe("msd")))
-    assert "TED2020/v1 [ar, de, es, fr, it, nl, tr]: needs network" in shown
-    assert "not tried (needs network: FacebookAI/xlm-roberta-base" in shown and "steps unknown" in shown
+    assert "TED2020/v1 [ar, de, es, fr, it, nl, tr]: not here" in shown and "steps unknown" in shown
+    assert "needs FacebookAI/xlm-roberta-base (network)" in shown and "needs TED2020/v1 (network)" in shown
     assert "differs: start: the bottleneck" in shown
+
+
+def test_a_row_of_every_table_can_be_dry_run_with_the_data_folder(nothing_happens):
+    if (data := data_folder()) is None:
+        pytest.skip("the data folder is not here: set MSDC_DATA")
+    firsts = [
+        f"{name}:{next(iter(of.rows))}" for name in shipped() for of in read_file(name).tables.values() if of.rows
+    ]
+    rows = {*firsts, "msdc-mini", "distilcse:52m+kd", "sbert:xlmr"}
+    plans = {row: dry_run(load_recipe(row, data=data)) for row in rows}
+    assert all(plan["stages"] for plan in plans.values())
+    assert any(need.startswith("news-5m.txt: five million") for need in plans["distilcse:52m+kd"]["needs"])
+    assert any(need.startswith("snli.train.tsv: SNLI") for need in plans["sbert:xlmr"]["needs"])
+
+
+def test_text_that_is_left_to_the_user_is_missed_by_the_run_alone(tiny_tree, tmp_path):
+    tree = tiny_tree | {"corpora": [{"path": "news.txt", "kind": "text", "bring": "sentences of news"}]}
+    recipe = parse_recipe(tree, "tiny")
+    assert dry_run(recipe)["needs"] == ["news.txt: sentences of news"]
+    with pytest.raises(InputError, match=r"news.txt: no such corpus file; the recipe leaves it to you: sentences"):
+        distill(recipe, tmp_path / "run")
+
+
+def test_max_steps_tries_every_stage(tiny_tree, tmp_path):
+    file = tmp_path / "r.yaml"
+    file.write_text(yaml.safe_dump(tiny_tree))
+    done = CliRunner().invoke(command, [str(file), "--max-steps", "2", "--json", "-o", str(tmp_path / "run")])
+    assert done.exit_code == 0, done.output
+    stages = json.loads(done.stdout.splitlines()[-1])["stages"]
+    shares = {k.removeprefix("share_"): v for k, v in stages["four"].items() if k.startswith("share_")}
+    assert set(shares) == {"multilingual_contrastive", "multilingual_mse", "target_only"}
+    assert sum(shares.values()) == pytest.approx(1, abs=1e-4) and stages["one"]["share_multilingual_mse"] == 1
+    assert all(numbers["minutes_per_10000_steps"] > 0 for numbers in stages.values())
+    assert {stage.steps for stage in load_recipe(str(tmp_path / "run" / "recipe.yaml")).stages} == {2}
 
 
 @pytest.mark.parametrize("balance", ["proportional", "root", "equal", "sources"])

@@ -14,7 +14,6 @@ from msdc.distill import distill, vocabulary_transfer
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.preflight import check_recipe
 from msdc.distill.recipe import Stage
-from msdc.distill.sweep import TRIAL_PIECES, trial_recipe
 from msdc.distill.tasks.sentence import SentenceTask
 from msdc.distill.training.trainer import make_optimizer
 from msdc.distill.vocabulary_transfer import (
@@ -202,11 +201,3 @@ def test_base_and_code_have_learning_rates_of_their_own():
 )
 def test_mistakes_are_met_before_any_work(tiny_tree, changes, message):
     assert re.search(message, one_line(lambda: check_recipe(parse_recipe(tiny_tree, "tiny", changes)), InputError))
-
-
-def test_a_dry_run_tries_a_small_base(tiny_tree, tmp_path):
-    tiny_tree["assistant"]["vocabulary"]["train"] = 90_000
-    recipe = parse_recipe(tiny_tree, "tiny", ("student.base_rows=20000", "student.links=4"))
-    check_recipe(recipe)
-    trial = trial_recipe(recipe, tmp_path)
-    assert trial.student.base_rows < TRIAL_PIECES and trial.student.links == 4
