@@ -205,13 +205,17 @@ def regular_size(path: str | os.PathLike[str]) -> int:
     return status.st_size
 
 
-def file_state(path: str | os.PathLike[str]) -> tuple[int, int, int] | None:
-    """What changes when a file is written or replaced: inode, size and time; None where there is none."""
+def file_state(path: str | os.PathLike[str]) -> tuple[int, ...] | None:
+    """What changes when a file is written or replaced: inode, size and times; None where there is none.
+
+    Copies keep the time of their contents, and a removed file's inode is given to the next one: the time of the inode's
+    own change tells them apart.
+    """
     try:
         facts = os.stat(path)
     except OSError:
         return None
-    return facts.st_ino, facts.st_size, facts.st_mtime_ns
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
 
 
 def _constant(name: str) -> float:
