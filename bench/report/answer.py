@@ -258,16 +258,17 @@ def warnings(data: Data) -> list[str]:
         for kind, found in zip(("Slower than before", "Not decided"), slower_timings(one), strict=True):
             if found:
                 lines.append(f"{kind}, {one.where}: {'; '.join(found)}.")
+    busy = []
     for place, runs in data.places.items():
         noisy = [(t.spread, t.length, shown) for shown in runs for t in shown.run.latency if t.noisy]
         if noisy:
             wide, length, shown = max(noisy, key=lambda row: row[0])
             state = shown.run.state_before
             load = state.load_1min if state is not None else None
-            busy = f"; load average {load:.1f} on {shown.run.device.cores} cores" if load is not None else ""
+            told = f"; load average {load:.1f} on {shown.run.device.cores} cores" if load is not None else ""
             at = f" at {length} tokens" if length else ""
-            lines.append(
-                f"{place} was noisy while it measured ({shown.style.name}{at}: spread of {percent(wide, 0).lstrip('+')}"
-                f" of the median{busy}). Its times may be too high; measure again when it is idle."
-            )
+            spread = percent(wide, 0).lstrip("+")
+            busy.append(f"{place} was noisy ({shown.style.name}{at}: spread of {spread} of the median{told})")
+    if busy:
+        lines.append(f"{joined(busy)}. Times may be too high; measure again when it is idle.")
     return lines

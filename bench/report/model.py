@@ -193,14 +193,13 @@ def artifact_names(runs: Sequence[DeviceRun]) -> list[str]:
 def place_of(run: DeviceRun, among: Sequence[DeviceRun]) -> str:
     """The device of `run`, with what tells it from other ways of running on the same one."""
     device, same = run.device, [one for one in among if one.device.name == run.device.name]
-    words = [device.name]
-    words += ["emulated"] if device.emulated and "emulated" not in device.name else []
+    words = ["emulated"] if device.emulated and "emulated" not in device.name else []
     if len({one.harness for one in same}) > 1:
         words.append({"python": "through Python", "native": "native"}.get(run.harness, run.harness))
     kinds = {one.device.kind for one in same if one.harness == run.harness}
     words += [device.kind] if len(kinds) > 1 else []
     words += [f"{run.threads} thread{'s' if run.threads > 1 else ''}"] if len({r.threads for r in same}) > 1 else []
-    return ", ".join(words)
+    return device.name + (f" ({', '.join(words)})" if words else "")
 
 
 @dataclass(frozen=True)

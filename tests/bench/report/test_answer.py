@@ -77,7 +77,7 @@ def test_verdicts_stand_at_the_top_and_beside_baselines():
     assert found["float model: some student"]["Spearman × 100, mean"] == "76.6"
     assert len(report.missed) == 2 and "12." in report.missed[0] and "not measured" in report.missed[1]
     assert said(report)[1] == "It does not meet latency at 64 tokens (not measured; at most 9 ms)."
-    assert rows(report, "devices")["bench machine, native"]["Targets"] == "not met: latency at 64 tokens"
+    assert rows(report, "devices")["bench machine (native)"]["Targets"] == "not met: latency at 64 tokens"
     assert to_json(report)["missed"] == list(report.missed) and "fail, 12." in to_html(report)
 
 

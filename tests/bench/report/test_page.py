@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from bench_results import make_file, make_run
-from browser import CHROMIUM, layout
+from browser import CHROMIUM, layout, opened
 from markdown_it import MarkdownIt
 
 from msdc.bench.report import page as page_module
@@ -133,7 +133,7 @@ def test_instruction_counts_are_never_shown_as_time(report):
                 if any("cortex-a53" in cell for cell in row):
                     assert all(row[i] == "–" for i in milliseconds)
     (_, emulated, *_) = (row for row in report.sections[0].tables[0].rows)
-    assert emulated[0] == "cortex-a53, emulated" and emulated[2] == "8.0 M instructions" and emulated[3] == "–"
+    assert emulated[0] == "cortex-a53 (emulated)" and emulated[2] == "8.0 M instructions" and emulated[3] == "–"
 
 
 def test_markdown_and_json_hold_the_same_tables(report):
@@ -247,6 +247,16 @@ def test_no_sideways_scrolling_at_any_width(unfolded, page, tmp_path, width):
     assert found["unnamed"] == 0 and found["requests"] == []
     # Words in drawings stay readable on a phone.
     assert found["smallest"] >= 11
+
+
+@browser
+def test_print_shows_what_is_folded(unfolded, page):
+    pages = []
+    for one in (page, unfolded):
+        with opened(one, 1000) as shown:
+            printed = base64.b64decode(shown.call("Page.printToPDF")["data"])
+        pages.append(len(re.findall(rb"/Type\s*/Page\b", printed)))
+    assert pages[0] == pages[1] > 4
 
 
 @browser
