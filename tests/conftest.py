@@ -72,32 +72,17 @@ def core_library() -> Path:
 
 
 @pytest.fixture
-def tiny_tree(tiny_teacher, parallel_tsv, tmp_path) -> dict:
-    """A recipe as a mapping: four stages, a few steps each, guide outputs cached inside the test's own folder.
+def tiny_tree(tiny_teacher, tmp_path) -> dict:
+    """A recipe as a mapping: four stages, a few steps each, guide outputs cached inside the test's own folder."""
+    import tiny_models
 
-    The precision is pinned: `auto` would be bfloat16 on some processors, and numbers would differ between machines.
-    """
     common = {"batch": 8, "max_length": 20, "learning_rate": 1e-3, "evaluate_every": 4}
-    vocabulary = {"train": 500, "sentences_per_language": 60}
     mse, both = "multilingual_mse", ["multilingual_contrastive", "multilingual_mse"]
-    one = {"name": "one", "train": "assistant", "guide": "teacher", "objective": mse, "steps": 9}
-    two = {"name": "two", "train": "student.embedding", "guide": "assistant.embedding", "steps": 6}
-    three = {"name": "three", "train": "student", "guide": "assistant", "objective": mse, "steps": 9}
-    four = {"name": "four", "train": "student", "guide": "teacher", "objective": both, "steps": 9, "source_share": 0.5}
-    return {
-        "name": "tiny",
-        "teacher": str(tiny_teacher),
-        "assistant": {"vocabulary": vocabulary, "rows": "cooccurrence", "max_length": 20},
-        "student": {"bottleneck": 8, "unit": 1, "repeats": 2, "max_length": 20, "dropout": 0.1},
-        "corpora": [{"path": str(parallel_tsv), "languages": ["de", "es"], "limit": 60}],
-        "heldout": {"pairs": 5, "share": 0.1},
-        "threads": 1,
-        "precision": "float32",
-        "cache": str(tmp_path / "guides"),
-        "stages": [
-            one | common,
-            two | common | {"objective": "embedding_alignment", "start": "svd"},
-            three | common,
-            four | common,
-        ],
-    }
+    stages = [
+        {"name": "one", "train": "assistant", "guide": "teacher", "objective": mse, "steps": 9},
+        {"name": "two", "train": "student.embedding", "guide": "assistant.embedding", "steps": 6,
+         "objective": "embedding_alignment", "start": "svd"},
+        {"name": "three", "train": "student", "guide": "assistant", "objective": mse, "steps": 9},
+        {"name": "four", "train": "student", "guide": "teacher", "objective": both, "steps": 9, "source_share": 0.5},
+    ]  # fmt: skip
+    return tiny_models.recipe(tiny_teacher, tmp_path / "guides", [stage | common for stage in stages])

@@ -1,7 +1,5 @@
 """Tokenizer files that would end or stall the process inside the library that reads them: each is one line of error."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

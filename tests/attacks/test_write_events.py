@@ -3,8 +3,6 @@
 Killed are the windows that once lost a run and a sample of the others; the slow tests kill in every window.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A run holds its folder: whoever else comes is refused in one line that names it, and changes nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -48,12 +48,8 @@ def test_coded_table_in_int8(tmp_path):
     wanted = (parts[CODE].values, student.embedding.code.index.numpy())
     assert digests == {hashlib.sha256(array.tobytes()).hexdigest() for array in wanted}
     assert [c.dtype for c in constants if c.shape == (60, 32)] == ["int8"]
-    with torch.no_grad():
-        for name in (TABLE, CODE):
-            student.get_parameter(name).copy_(torch.from_numpy(parts[name].dequantize()))
-    found = written.runner.run(tiny.rows())
-    wanted_ND = TorchModel(student).vectors(tiny.rows())
-    assert (wanted_ND * found).sum(1).mean() > 0.998
+    wanted_ND = TorchModel(tiny.dequantized(student, "int8", (TABLE, CODE))).vectors(tiny.rows())
+    assert (wanted_ND * written.runner.run(tiny.rows())).sum(1).mean() > 0.998
     assert path.stat().st_size == pytest.approx(predict_bytes(student.config, plan, "executorch"), rel=0.01)
 
 
@@ -64,13 +60,8 @@ def test_coded_table_equals_eager(precision, tmp_path):
     plan, path = plan_for(student, precision), tmp_path / "model.pte"
     smoothed = not_smoothed(student.numbers())
     runner = write_executorch(smoothed, plan, path, max_length=tiny.MAX_LENGTH, style="forward").runner
-    with torch.no_grad():
-        for name, part in integers(student, plan).items():
-            if name in (TABLE, CODE):
-                student.get_parameter(name).copy_(torch.from_numpy(part.dequantize()))
-    found = runner.run(tiny.rows())
-    wanted = TorchModel(student).vectors(tiny.rows())
-    assert (wanted * found).sum(1).mean() > (0.999999 if precision == "fp32" else 0.998)
+    wanted = TorchModel(tiny.dequantized(student, precision, (TABLE, CODE))).vectors(tiny.rows())
+    assert (wanted * runner.run(tiny.rows())).sum(1).mean() > (0.999999 if precision == "fp32" else 0.998)
 
 
 @pytest.mark.slow
@@ -86,10 +77,7 @@ def test_fp32_forward_style_equals_eager():
 @pytest.mark.slow
 def test_4_bit_table_runs_with_half_precision_scales():
     bundle = load_bundle(tiny.bundle("int8-embed4", ("executorch",)), "executorch")
-    student = tiny.student()
-    parts = integers(student, plan_for(student, "int8-embed4"))
-    with torch.no_grad():
-        student.embedding.table.weight.copy_(torch.from_numpy(parts["embedding.table.weight"].dequantize()))
+    student = tiny.dequantized(tiny.student(), "int8-embed4", (TABLE,))
     found, wanted = bundle.encode_ids(tiny.rows()), TorchModel(student).vectors(tiny.rows())
     assert (wanted * found).sum(1).mean() > 0.998
     dtypes = {c.dtype for c in read_pte(bundle.folder / "model.pte").constants}

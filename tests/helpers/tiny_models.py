@@ -7,11 +7,12 @@ import fcntl
 import functools
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import torch
 
+from msdc.compress.quantization.plan import integers, plan_for
 from msdc.compress.student.io import save_student
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.texts import quickstart_texts
@@ -19,6 +20,7 @@ from msdc.compress.vocabulary.train import train_vocabulary
 from msdc.export.exporters import BundleOptions, write_bundle
 from msdc.export.golden import Thresholds
 from msdc.export.readme import CardFacts
+from msdc.text import quickstart
 from msdc.text.tokenizer import PieceTokenizer
 
 SCRATCH = "MSDC_TESTS_SCRATCH"
@@ -131,3 +133,32 @@ def bundle(precision: str = "int8", runtimes: tuple = ("executorch", "onnx"), st
         write_bundle(student(), tokenizer(), folder, name="tiny", options=options)
 
     return once(f"{precision}-{'-'.join(runtimes)}-{style}", make)
+
+
+def recipe(teacher: Path, cache: Path, stages: list[dict], limit: int = 60) -> dict:
+    """A recipe as a mapping, on a few rows of the embedded corpus.
+
+    The precision is pinned: `auto` would be bfloat16 on some processors, and numbers would differ between machines.
+    """
+    return {
+        "name": "tiny",
+        "teacher": str(teacher),
+        "assistant": {"vocabulary": {"train": 500, "sentences_per_language": 60}, "rows": "cooccurrence",
+                      "max_length": 20},
+        "student": {"bottleneck": 8, "unit": 1, "repeats": 2, "max_length": 20, "dropout": 0.1},
+        "corpora": [{"path": str(quickstart.PARALLEL), "languages": ["de", "es"], "limit": limit}],
+        "heldout": {"pairs": 5, "share": 0.1},
+        "threads": 1,
+        "precision": "float32",
+        "cache": str(cache),
+        "stages": stages,
+    }  # fmt: skip
+
+
+def dequantized(student: Student, precision: str, names: Collection[str] | None = None) -> Student:
+    """The student with the numbers that its integers of a precision stand for, in the weights named (or all)."""
+    with torch.no_grad():
+        for name, part in integers(student, plan_for(student, precision)).items():
+            if names is None or name in names:
+                student.get_parameter(name).copy_(torch.from_numpy(part.dequantize()))
+    return student

@@ -15,6 +15,8 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+import tiny_models
+
 import msdc.cli
 from msdc.files import HOLDER_FILE, LOCK_FILE
 from msdc.text import quickstart
@@ -127,19 +129,6 @@ def stage(name: str, **changes) -> dict:
 
 def recipe_tree(root: Path, teacher: Path, **changes) -> dict:
     """A tiny recipe whose stage stops early (nothing improves after its first validation), with a report."""
-    return {
-        "name": "tiny",
-        "teacher": str(teacher),
-        "assistant": {"vocabulary": {"train": 500, "sentences_per_language": 60}, "rows": "cooccurrence",
-                      "max_length": 20},
-        "student": {"bottleneck": 8, "unit": 1, "repeats": 2, "max_length": 20, "dropout": 0.1},
-        "corpora": [{"path": str(quickstart.PARALLEL), "languages": ["de", "es"], "limit": 16}],
-        "heldout": {"pairs": 3, "share": 0.1},
-        "threads": 1,
-        "precision": "float32",
-        "cache": str(root / "guides"),
-        "report": [str(quickstart.GRADED_PAIRS)],
-        "stages": [stage("one", train="assistant", steps=2),
-                   stage("two", epochs=12, patience=1, learning_rate=1e-12)],
-        **changes,
-    }  # fmt: skip
+    stages = [stage("one", train="assistant", steps=2), stage("two", epochs=12, patience=1, learning_rate=1e-12)]
+    more = {"heldout": {"pairs": 3, "share": 0.1}, "report": [str(quickstart.GRADED_PAIRS)]}
+    return {**tiny_models.recipe(teacher, root / "guides", stages, limit=16), **more, **changes}

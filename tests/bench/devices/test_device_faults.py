@@ -1,7 +1,5 @@
 """Every way a device can fail, against a real adbd: a clear line, exit code 1, nothing left on the device."""
 
-from __future__ import annotations
-
 import subprocess
 import threading
 import time

@@ -1,7 +1,5 @@
 """Attacks on a link: its server holds against wrong requests, its answers against what no page would send."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import json

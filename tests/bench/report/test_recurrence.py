@@ -1,7 +1,5 @@
 """The recurring student beside its plain twin: the sentence says what the figures say, whichever way they fall."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A model is what was read: whole weights, files of one name, and the hash of these bytes, whatever comes later."""
 
-from __future__ import annotations
-
 import json
 import shutil
 
