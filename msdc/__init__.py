@@ -2,7 +2,7 @@
 
 * `load_encoder(name)`: an `Encoder`, a float model: a shipped name, a folder, a hub id.
 * `load_bundle(folder)`: a `Bundle`, an exported model with its tokenizer.
-* `open_index(file_or_texts)`: an `Index` for search by meaning.
+* `open_index(file_or_texts)`: an `Index` for search by words and by meaning.
 
 All have `encode(texts)`, float32 [N, D], or use one. They are imported on first use, so that `import msdc` is fast and
 does not import torch. Each package has its verbs: `from msdc.distill import distill`, `from msdc.export import export`.
@@ -14,8 +14,6 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from msdc.commands.search import Index as Index
-    from msdc.commands.search import open_index as open_index
     from msdc.compress.student.io import load_student as load_student
     from msdc.distill.run import best_model as best_model
     from msdc.encoders.encoder import Encoder as Encoder
@@ -29,19 +27,22 @@ if TYPE_CHECKING:
     from msdc.export.mobile.web.transformers_js import add_transformers_js as add_transformers_js
     from msdc.export.onnx.float_program import load_program_encoder as load_program_encoder
     from msdc.export.runtimes import RUNTIMES as RUNTIMES
+    from msdc.search.index import Index as Index
+    from msdc.search.index import open_index as open_index
 
 __version__ = "0.2.0"
+DEFAULT_MODEL = "msdc-mini"
 _FACADE = {
     "Bundle": "msdc.export.bundle",
     "Encoder": "msdc.encoders.encoder",
     "GateError": "msdc.errors",
-    "Index": "msdc.commands.search",
+    "Index": "msdc.search.index",
     "InputError": "msdc.errors",
     "MsdcError": "msdc.errors",
     "SentenceEncoder": "msdc.encoders.encoder",
     "load_bundle": "msdc.export.bundle",
     "load_encoder": "msdc.encoders.encoder",
-    "open_index": "msdc.commands.search",
+    "open_index": "msdc.search.index",
 }
 # What a lower package uses of a higher one: the only way up, and no part of the interface.
 _UPWARD = {

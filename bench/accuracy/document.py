@@ -140,6 +140,26 @@ class GeometryScore(Score):
     language_separability: Separability | None = None
 
 
+class SearchPart(Record):
+    """Search ranked in one way, all x 100."""
+
+    acc1: float | None
+    acc5: float | None
+    mrr: float | None
+    ndcg: float | None
+    interval: Interval | None = None
+
+
+class SearchScore(Score):
+    """Search by vectors (the score itself), by words and by both."""
+
+    acc1: float | None = None
+    acc5: float | None = None
+    ndcg: float | None = None
+    words: SearchPart | None = None
+    both: SearchPart | None = None
+
+
 class Histogram(Record):
     """`counts[i]` values between `edges[i]` and `edges[i + 1]`."""
 
@@ -158,7 +178,7 @@ class DriftScore(Score):
 
 def _tag(value: Any) -> str:
     task = value.get("task") if isinstance(value, dict) else getattr(value, "task", "")
-    return task if task in ("sts", "classification", "bias", "geometry", "drift") else "other"
+    return task if task in ("sts", "classification", "bias", "geometry", "drift", "retrieval") else "other"
 
 
 AnyScore = Annotated[
@@ -167,6 +187,7 @@ AnyScore = Annotated[
     | Annotated[BiasScore, Tag("bias")]
     | Annotated[GeometryScore, Tag("geometry")]
     | Annotated[DriftScore, Tag("drift")]
+    | Annotated[SearchScore, Tag("retrieval")]
     | Annotated[Score, Tag("other")],
     Discriminator(_tag),
 ]

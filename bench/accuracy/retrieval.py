@@ -249,4 +249,4 @@ TATOEBA = Task(
     "tatoeba", "Nearest-neighbour translation retrieval, both directions", "accuracy",
     lambda path: Data.of(read_parallel(path)), score_tatoeba,
 )  # fmt: skip
-RETRIEVAL = Task("retrieval", "XSR: P@1 and MRR of translations in a large pool", "p_at_1", read_pool, score_retrieval)
+XSR = Task("xsr", " P@1 and MRR of translations in a large pool", "p_at_1", read_pool, score_retrieval)

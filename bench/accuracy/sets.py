@@ -22,7 +22,8 @@ from msdc.bench.accuracy.classification import (
     read_senteval,
 )
 from msdc.bench.accuracy.parallel import Parallel, read_aligned, read_parallel
-from msdc.bench.accuracy.retrieval import MINING, RETRIEVAL, TATOEBA, Split, mining_data, pool_data, read_bucc
+from msdc.bench.accuracy.retrieval import MINING, TATOEBA, XSR, Split, mining_data, pool_data, read_bucc
+from msdc.bench.accuracy.search import SEARCH, read_collection
 from msdc.bench.accuracy.similarity import BIAS, DRIFT, GEOMETRY, MSE, STS, bias_data, drift_data, geometry_data
 from msdc.bench.accuracy.task import Data, Task
 from msdc.errors import InputError
@@ -31,7 +32,8 @@ from msdc.text.scored_pairs import ScoredPairs, join_pairs, read_pairs
 from msdc.text.text_files import SourceFile, read_lines
 
 TASKS: dict[str, Task] = {
-    task.name: task for task in (STS, MINING, TATOEBA, RETRIEVAL, BIAS, CLASSIFICATION, TRANSFER, GEOMETRY, MSE, DRIFT)
+    task.name: task
+    for task in (STS, MINING, TATOEBA, XSR, SEARCH, BIAS, CLASSIFICATION, TRANSFER, GEOMETRY, MSE, DRIFT)
 }
 ENVIRONMENT = "MSDC_DATA"
 SUMS_FILE = "SHA256SUMS"
@@ -340,6 +342,16 @@ def _load_xsr(data: DataFolder, query: str, answer: str, distractors: list[Path]
     return pool_data(joined, texts, [lines.source for lines in files])
 
 
+def _retrieval(data: DataFolder) -> Iterator[Part]:
+    looked = "retrieval/*/corpus.jsonl*"
+    folders = [file.parent for file in data.all(looked)]
+    if not folders:
+        yield Part("retrieval", None, looked)
+    for folder in folders:
+        name = f"retrieval/{folder.name}"
+        yield Part(name, partial(_named, read_collection, folder, name))
+
+
 def _drift(data: DataFolder) -> Iterator[Part]:
     yield Part("drift/quickstart", _load_shipped_texts)
     codes = [code for code in data.codes() if data.has_flores(code)]
@@ -417,7 +429,8 @@ _LISTED = (
     NamedSet("quickstart", TATOEBA, "retrieval on the shipped parallel sentences", _quickstart),
     NamedSet("bucc", MINING, "BUCC 2018 bitext mining", _bucc),
     NamedSet("flores-mining", MINING, "bitext mining made of FLORES, one third parallel", _flores_mining),
-    NamedSet("xsr", RETRIEVAL, "FLORES queries among sentences of the other language", _xsr),
+    NamedSet("xsr", XSR, "FLORES queries among sentences of the other language", _xsr),
+    NamedSet("retrieval", SEARCH, "questions to paragraphs, by vectors, words and both", _retrieval),
     NamedSet("mse", MSE, "MSE to a teacher on FLORES", partial(_flores_pairs, family="mse")),
     NamedSet("drift", DRIFT, "cosine with the float model", _drift),
     NamedSet("flores-topics", CLASSIFICATION, "topics of FLORES, English to the others", _topics),

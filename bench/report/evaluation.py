@@ -18,7 +18,8 @@ TASKS = {
     "sts": ("Spearman", 1, "Semantic textual similarity: Spearman x 100"),
     "mining": ("F1", 1, "Bitext mining: F1 x 100"),
     "tatoeba": ("accuracy", 1, "Translation retrieval: accuracy x 100, mean of both directions"),
-    "retrieval": ("P@1", 1, "Retrieval in a large pool: P@1 x 100"),
+    "xsr": ("P@1", 1, "Translations in a large pool: P@1 x 100"),
+    "retrieval": ("MRR@10", 1, "Questions to paragraphs by vectors: MRR@10 x 100"),
     "bias": ("bias", 2, "Language bias: Spearman of the joint pool minus the mean of the sets (0 is none)"),
     "classification": ("accuracy", 1, "Zero-shot classification: accuracy x 100 on languages not trained on"),
     "transfer": ("accuracy", 1, "Transfer: accuracy x 100 of a linear classifier"),
@@ -199,8 +200,22 @@ def _drift(results: Sequence[scored.DriftScore]) -> Details:
     return _grids(results, ": mean and lowest cosine", "texts (count)", cells, note), figures
 
 
+def _search(results: Sequence[scored.SearchScore]) -> Details:
+    rows = []
+    for r in results:
+        for way, one in (("vectors", r), ("words", r.words), ("both", r.both)):
+            if one is not None and one.acc1 is not None:
+                mrr = one.value if isinstance(one, scored.Score) else one.mrr
+                cells = (fixed(value, 1) for value in (one.acc1, one.acc5, mrr, one.ndcg))
+                rows.append([f"{r.name}, {way}", r.model, *cells])
+    note = "Words: SQLite's FTS5 (BM25). Both: bm25 + 20 x the cosine of the best passage, as msdc search ranks."
+    titles = ["set", "model", "acc@1", "acc@5", "MRR@10", "nDCG@10"]
+    return ([_table("Search by vectors, words and both", titles, rows, note)] if rows else []), []
+
+
 DETAILS: dict[str, Callable[[Any], Details]] = {
     "sts": _sts, "classification": _classification, "bias": _bias, "geometry": _geometry, "drift": _drift,
+    "retrieval": _search,
 }  # fmt: skip
 
 

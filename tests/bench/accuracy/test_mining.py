@@ -174,17 +174,17 @@ def test_retrieval_equals_brute_force_and_breaks_ties_fairly(tmp_path):
     vectors |= {f"other {i}": noise[i] for i in range(50)}
     (tmp_path / "q.en-de.tsv").write_text("".join(f"query {i}\tanswer {i}\n" for i in range(30)), encoding="utf-8")
     (tmp_path / "q.en-de.pool.txt").write_text("".join(f"other {i}\n" for i in range(50)), encoding="utf-8")
-    result = evaluate(Table(vectors), task="retrieval", path=tmp_path / "q.en-de.tsv")
+    result = evaluate(Table(vectors), task="xsr", path=tmp_path / "q.en-de.tsv")
     pool = unit_rows(np.concatenate([y, noise]).astype(np.float32)).astype(np.float64)
     scores = x.astype(np.float64) @ pool.T
     ranks = 1 + (scores > scores.diagonal()[:, None] + 1e-9).sum(1)
     assert result["candidates"] == 80 and result["queries"] == 30
     assert result["p_at_1"] == pytest.approx(100 * np.mean(ranks == 1), abs=1e-6)
     assert result["mrr"] == pytest.approx(100 * np.mean(1 / ranks), abs=1e-6)
-    same = evaluate(Constant(), task="retrieval", path=tmp_path / "q.en-de.tsv")
+    same = evaluate(Constant(), task="xsr", path=tmp_path / "q.en-de.tsv")
     assert same["p_at_1"] == pytest.approx(100 / 80) and same["tied"] == 30
     assert same["mrr"] == pytest.approx(100 * np.mean(1 / np.arange(1, 81)))
-    assert evaluate(Table(vectors), task="retrieval", path=tmp_path / "q.en-de.tsv", candidates=40)["candidates"] == 40
+    assert evaluate(Table(vectors), task="xsr", path=tmp_path / "q.en-de.tsv", candidates=40)["candidates"] == 40
 
 
 def test_flores_mining_set_is_one_third_parallel(data_folder):

@@ -1,0 +1,201 @@
+"""Evaluation of search: questions against the paragraphs that answer them, by words, by vectors and by both.
+
+Words are SQLite's FTS5 (BM25), which every phone has; a paragraph's vector score is the cosine of its best passage, as
+`msdc search` ranks.
+
+Shapes: Q questions, M documents, N passages, D width.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from msdc.bench.accuracy.statistics import Items, interval
+from msdc.bench.accuracy.task import Data, Outcome, Settings, Task
+from msdc.bench.accuracy.vectors import VectorStore
+from msdc.errors import InputError
+from msdc.scores import unit_rows
+from msdc.search.passages import WEIGHT, match_expression, passage_texts, token_counter, unspaced
+from msdc.text.text_files import Lines, read_lines
+
+TOP = 10
+WORDS_PER_PASSAGE = 64  # where a model has no tokenizer of ours
+QRELS = ("test.tsv", "dev.tsv")
+
+
+class Collection(NamedTuple):
+    """Documents by id (title, text), questions by id, and for each question the grades of its documents."""
+
+    documents: dict[str, tuple[str, str]]
+    queries: dict[str, str]
+    grades: dict[str, dict[str, float]]
+
+
+def _data(name: str, collection: Collection, sources: list[Lines]) -> Data:
+    answered = {key: text for key, text in collection.queries.items() if collection.grades.get(key)}
+    if not answered or not collection.documents:
+        raise InputError(f"{name}: no question has a document that answers it")
+    missing = [key for key in answered for one in collection.grades[key] if one not in collection.documents]
+    if missing:
+        raise InputError(f"{name}: question {missing[0]!r} is answered by a document that is not in the corpus")
+    others = [text for _, text in collection.documents.values()]
+    found = collection._replace(queries=answered)
+    return Data(name, found, list(answered.values()), others, [one.source for one in sources])
+
+
+def read_collection(path: str | Path) -> Data:
+    """A folder as BEIR has them (`corpus.jsonl`, `queries.jsonl`, `qrels/test.tsv`; plain or gzip), or SQuAD's JSON."""
+    path = Path(path)
+    if not path.is_dir():
+        return _read_squad(path)
+
+    def find(name: str) -> Lines:
+        there = [place for place in (path / name, path / f"{name}.gz") if place.is_file()]
+        if not there:
+            raise InputError(
+                f"{path}: no {name}; a folder of a retrieval set has corpus.jsonl, queries.jsonl and qrels/"
+            )
+        return read_lines(there[0])
+
+    def rows(lines: Lines) -> list[dict[str, Any]]:
+        found = []
+        for number, line in enumerate(lines.lines, 1):
+            try:
+                row = json.loads(line)
+                found.append({"_id": str(row["_id"]), "title": str(row.get("title") or ""), "text": str(row["text"])})
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise lines.error(number, "expected a JSON object with _id and text") from error
+        return found
+
+    corpus, asked = find("corpus.jsonl"), find("queries.jsonl")
+    listed = [place for name in QRELS if (place := path / "qrels" / name).is_file()]
+    listed += sorted((path / "qrels").glob("*.tsv"))
+    if not listed:
+        raise InputError(f"{path}: no qrels/*.tsv")
+    judged = read_lines(listed[0])
+    grades: dict[str, dict[str, float]] = {}
+    for number, line in enumerate(judged.lines[1:], 2):
+        try:
+            query, document, grade = line.split("\t")
+            if float(grade) > 0:
+                grades.setdefault(query, {})[document] = float(grade)
+        except ValueError as error:
+            raise judged.error(number, "expected query-id, corpus-id and score, separated by tabs") from error
+    documents = {row["_id"]: (row["title"], row["text"]) for row in rows(corpus)}
+    queries = {row["_id"]: row["text"] for row in rows(asked)}
+    return _data(path.name, Collection(documents, queries, grades), [corpus, asked, judged])
+
+
+def _read_squad(path: Path) -> Data:
+    lines = read_lines(path)
+    documents: dict[str, tuple[str, str]] = {}
+    queries: dict[str, str] = {}
+    grades: dict[str, dict[str, float]] = {}
+    try:
+        for article in json.loads("\n".join(lines.lines))["data"]:
+            for paragraph in article["paragraphs"]:
+                key = str(len(documents))
+                documents[key] = str(article.get("title", "")).replace("_", " "), str(paragraph["context"])
+                for one in paragraph["qas"]:
+                    if not one.get("is_impossible"):
+                        queries[str(one["id"])] = str(one["question"])
+                        grades[str(one["id"])] = {key: 1.0}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: neither a folder of a retrieval set nor SQuAD's JSON") from error
+    return _data(path.name.split(".")[0], Collection(documents, queries, grades), [lines])
+
+
+def word_scores(documents: Sequence[tuple[str, str]], queries: Sequence[str]) -> np.ndarray:
+    """BM25 of every document for every question, [Q, M]; 0 where no word is shared."""
+    trigram = unspaced([text for _, text in documents])
+    found_QM = np.zeros((len(queries), len(documents)), np.float32)
+    with sqlite3.connect(":memory:") as database:
+        tokenize = "trigram" if trigram else "unicode61 remove_diacritics 2"
+        database.execute(f"CREATE VIRTUAL TABLE words USING fts5(title, text, tokenize='{tokenize}')")
+        database.executemany("INSERT INTO words (title, text) VALUES (?, ?)", documents)
+        for number, query in enumerate(queries):
+            if expression := match_expression(query, trigram):
+                rows = database.execute("SELECT rowid, -rank FROM words WHERE words MATCH ?", (expression,)).fetchall()
+                for row, score in rows:
+                    found_QM[number, row - 1] = score
+    return found_QM
+
+
+def vector_scores(
+    store: VectorStore, documents: Sequence[tuple[str, str]], queries: Sequence[str]
+) -> tuple[np.ndarray, int]:
+    """Cosine of every document's best passage for every question, [Q, M], and the number of passages N."""
+    tokenizer = getattr(store.model, "tokenizer", None)
+    count: Callable[[Sequence[str]], list[int]] = lambda texts: [len(text.split()) for text in texts]  # noqa: E731
+    most = WORDS_PER_PASSAGE
+    if tokenizer is not None:
+        special = len(tokenizer.encode([""], 8)[0])
+        count, most = token_counter(tokenizer, special), int(getattr(store.model, "max_length")) - special  # noqa: B009
+    found = passage_texts(documents, count, most)
+    parts = [(number, text) for number, some in enumerate(found) for _, _, text in some]
+    passages_ND = unit_rows(store.encode([text for _, text in parts]))
+    owner_N = np.array([d for d, _ in parts])
+    queries_QD = unit_rows(store.encode(list(queries)))
+    filled, starts = np.unique(owner_N, return_index=True)
+    score_QM = np.full((len(queries), len(documents)), -1.0, np.float32)
+    for start in range(0, len(queries), 256):
+        cosine_QN = queries_QD[start : start + 256] @ passages_ND.T
+        score_QM[start : start + 256, filled] = np.maximum.reduceat(cosine_QN, starts, axis=1)
+    return score_QM, len(parts)
+
+
+def ranking(score_QM: np.ndarray, grades: Sequence[dict[int, float]]) -> dict[str, np.ndarray]:
+    """Of each question, [Q]: accuracy at 1 and 5, reciprocal rank and nDCG at 10.
+
+    Of documents with equal scores the relevant ones stand last: a score that says nothing earns nothing.
+    """
+    found = {name: np.zeros(len(grades)) for name in ("acc1", "acc5", "mrr", "ndcg")}
+    discount = 1 / np.log2(np.arange(2, TOP + 2))
+    for number, (score_M, graded) in enumerate(zip(score_QM, grades, strict=True)):
+        relevant = np.array(list(graded))
+        grade = np.array([graded[row] for row in relevant.tolist()])
+        others = np.delete(score_M, relevant)
+        order = np.argsort(-score_M[relevant], kind="stable")
+        ranks = np.array([(others >= score_M[relevant[at]]).sum() for at in order]) + np.arange(1, len(order) + 1)
+        found["acc1"][number], found["acc5"][number] = ranks[0] <= 1, ranks[0] <= 5
+        found["mrr"][number] = 1 / ranks[0] if ranks[0] <= TOP else 0.0
+        gains = (grade[order] * np.append(discount, 0.0)[np.minimum(ranks, TOP + 1) - 1]).sum()
+        ideal = float((np.sort(grade)[::-1][:TOP] * discount[: len(grade)]).sum())
+        found["ndcg"][number] = gains / ideal
+    return found
+
+
+def score_search(store: VectorStore, data: Collection, settings: Settings) -> Outcome:
+    """MRR@10 (the headline), accuracy at 1 and 5, nDCG@10, all x 100: of vectors, and beside them of words and of both.
+
+    Of more than `settings.queries` questions an even spread is asked.
+    """
+    step = max(1, -(-len(data.queries) // settings.queries))
+    keys = list(data.queries)[::step]
+    documents, place = list(data.documents.values()), {key: row for row, key in enumerate(data.documents)}
+    grades = [{place[one]: grade for one, grade in data.grades[key].items()} for key in keys]
+    queries = [data.queries[key] for key in keys]
+    vectors_QM, count = vector_scores(store, documents, queries)
+    words_QM = word_scores(documents, queries)
+
+    def summary(score_QM: np.ndarray) -> tuple[dict[str, Any], Items]:
+        found = ranking(score_QM, grades)
+        items = Items(found["mrr"])
+        means = {name: 100.0 * float(values.mean()) for name, values in found.items()}
+        return {**means, "interval": interval(items, settings.resamples, settings.seed)}, items
+
+    scores, items = summary(vectors_QM)
+    scores |= {"words": summary(words_QM)[0], "both": summary(words_QM + WEIGHT * vectors_QM)[0]}
+    return Outcome(scores | {"pairs": len(queries), "documents": len(documents), "passages": count}, items)
+
+
+SEARCH = Task(
+    "retrieval", "Questions to paragraphs: MRR@10 of vectors, of words (BM25) and of both", "mrr",
+    read_collection, score_search,
+)  # fmt: skip

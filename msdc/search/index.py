@@ -1,0 +1,557 @@
+"""The search index: documents, their words (FTS5) and the vectors of their passages (int8), in one SQLite file.
+
+One process writes, any number read; a write is there whole or not at all, also after kill -9 (SQLite's write-ahead
+log). A vector is 8-bit numbers with one scale per passage; its row carries a checksum, as does its document.
+
+Shapes: N passages, D width, M documents that have a vector.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import threading
+import time
+import zlib
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from msdc import DEFAULT_MODEL
+from msdc.encoders.encoder import SentenceEncoder, open_model
+from msdc.errors import InputError, MsdcError
+from msdc.extras import named_extras
+from msdc.files import locked, user_cache
+from msdc.progress import track, warn
+from msdc.scores import unit_rows
+from msdc.search.documents import Document, Found, Hit, conditions, document_of, numbered_rows
+from msdc.search.passages import WEIGHT, match_expression, passage_texts, token_counter, unspaced
+from msdc.text.tokenizer import Reader
+
+SUFFIXES = (".sqlite", ".db")
+MAGIC = b"SQLite format 3\0"
+FORMAT = "1"
+BLOCK = 256  # documents that are encoded and written together
+# Vectors are also kept in memory as float32 up to this size; larger ones are converted block by block per query.
+MOST_FLOAT_BYTES = 2**30
+ROWS = 4096  # of such a block
+CANDIDATES = 1000  # documents of each kind that are ranked together
+LOCK_SECONDS = 60.0
+Mode = Literal["words", "vectors", "both"]
+SCHEMA = (
+    "CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE documents (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, title TEXT NOT NULL, "
+    "text TEXT NOT NULL, metadata TEXT NOT NULL, crc INTEGER NOT NULL)",
+    "CREATE TABLE passages (id INTEGER PRIMARY KEY AUTOINCREMENT, document INTEGER NOT NULL REFERENCES documents "
+    "ON DELETE CASCADE, start INTEGER NOT NULL, end INTEGER NOT NULL, scale REAL, vector BLOB, crc INTEGER)",
+    "CREATE INDEX passages_of_document ON passages (document)",
+    "CREATE VIRTUAL TABLE words USING fts5(title, text, content='documents', content_rowid='id', tokenize='{words}')",
+    "CREATE TRIGGER added AFTER INSERT ON documents BEGIN "
+    "INSERT INTO words (rowid, title, text) VALUES (new.id, new.title, new.text); END",
+    "CREATE TRIGGER removed AFTER DELETE ON documents BEGIN "
+    "INSERT INTO words (words, rowid, title, text) VALUES ('delete', old.id, old.title, old.text); END",
+)
+
+
+class Damaged(InputError):
+    """An index that cannot be used: no database any more, a row that is not what was written, another model's."""
+
+
+class Index:
+    """Documents that are found by words and by meaning, under one model. Made by `open_index`.
+
+    `path` is the SQLite file, None for one in memory. `encoded` is the number of documents that had to be encoded,
+    `open_s` the seconds until the index was ready. One that follows a text file reads it again when it changed.
+    `query_model` encodes queries, where they take another prompt.
+    """
+
+    def __init__(
+        self,
+        model: SentenceEncoder,
+        path: Path | None,
+        *,
+        file: Path | None = None,
+        column: str | None = None,
+        query_model: SentenceEncoder | None = None,
+    ) -> None:
+        began = time.perf_counter()
+        self.model, self.path, self.file, self.column = model, path, file, column
+        self.query_model = query_model or model
+        self.encoded = 0
+        self._lock = threading.RLock()
+        self._reader = Reader(model.tokenizer, model.max_length)
+        special = len(model.tokenizer.encode([""], model.max_length)[0])
+        self._count = token_counter(model.tokenizer, special)
+        self._most = model.max_length - special - self._count([model.defaults.prompt()])[0]
+        try:
+            self._open()
+        except Damaged as error:
+            if file is None:
+                raise
+            self._discard(error)
+        self.follow()
+        self.open_s = time.perf_counter() - began
+
+    def __repr__(self) -> str:
+        what = repr(str(self.file or self.path)) if self.file or self.path else "texts in memory"
+        return f"Index({what}, {len(self)} texts, model={self.model.name!r}, width={self.model.width})"
+
+    def __len__(self) -> int:
+        return int(self._one("SELECT count(*) FROM documents"))
+
+    def __enter__(self) -> Index:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    @property
+    def unread(self) -> int:
+        """Documents whose characters the model does not know: found by their words alone."""
+        return int(self._one("SELECT count(*) FROM documents WHERE id NOT IN "
+                             "(SELECT document FROM passages WHERE vector IS NOT NULL)"))  # fmt: skip
+
+    # --- the file -----------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            ours = user_cache() in self.path.absolute().parents
+            if not ours and self.path.is_file() and self.path.stat().st_size and not is_index(self.path, by_name=False):
+                raise InputError(f"{self.path}: exists and is not a search index; choose another file")
+        with self._errors():
+            self._db = sqlite3.connect(self.path or ":memory:", LOCK_SECONDS, isolation_level=None,
+                                       check_same_thread=False)  # fmt: skip
+            self._check_facts()
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA foreign_keys=ON")
+        self._reset()
+
+    def _reset(self) -> None:
+        """Nothing of the file is in memory."""
+        self._version, self._stale, self._last = -1, True, 0
+        self._rows_N = self._owner_N = np.zeros(0, np.int64)
+        self._documents_M = self._starts_M = self._rows_N
+        self._codes_ND = np.zeros((0, self.model.width), np.int8)
+        self._scale_N = np.zeros(0, np.float32)
+        self._floats_ND: NDArray[np.float32] | None = None
+
+    def _check_facts(self) -> None:
+        tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not tables:
+            return
+        if not {"facts", "documents", "passages", "words"} <= tables:
+            raise InputError(f"{self.path}: exists and is not a search index; choose another file")
+        found = dict(self._db.execute("SELECT name, value FROM facts"))
+        if found.get("format") != FORMAT:
+            raise Damaged(f"{self.path}: an index of another version of msdc")
+        if found.get("model") != self._identity():
+            raise Damaged(f"{self.path}: made with another {found.get('name')} than this {self.model.name}")
+
+    def _identity(self) -> str:
+        return self.model.fingerprint() if self.path is not None else ""
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """SQLite's errors as one line."""
+        try:
+            yield
+        except sqlite3.IntegrityError as error:
+            raise InputError(f"{self.path or 'index'}: a document of this id is there already; use update") from error
+        except sqlite3.OperationalError as error:
+            said = str(error)
+            if "locked" in said:
+                raise InputError(f"{self.path}: another process writes to it for {LOCK_SECONDS:.0f} s") from error
+            if "malformed" in said:
+                raise Damaged(f"{self.path}: damaged ({said})") from error
+            raise MsdcError(f"{self.path or 'index'}: {said}") from error
+        except sqlite3.DatabaseError as error:
+            raise Damaged(f"{self.path}: damaged ({error})") from error
+
+    @contextmanager
+    def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[sqlite3.Connection]:
+        with self._lock, self._errors():
+            self._db.execute(f"BEGIN {kind}")
+            try:
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK")
+                raise
+
+    def _one(self, sql: str) -> Any:
+        with self._lock, self._errors():
+            try:
+                return self._db.execute(sql).fetchone()[0]
+            except sqlite3.OperationalError as error:
+                if "no such table" in str(error):  # nothing was added yet
+                    return 0
+                raise
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def add(self, rows: Iterable[str | Mapping[str, Any]]) -> int:
+        """Add documents: texts, or mappings with `text` and, as there are, `id`, `title` and values to filter by.
+
+        An id is given to a document without one; one that is there already is an error. Equal texts are all kept.
+        Documents are written in blocks: what was added before an error or a kill stays. Returns their number.
+        """
+        return self._put(rows, replace=False)
+
+    def update(self, rows: Iterable[str | Mapping[str, Any]]) -> int:
+        """`add` that replaces documents of the same id."""
+        return self._put(rows, replace=True)
+
+    def remove(self, ids: Iterable[str | int]) -> int:
+        """Remove documents by id; ids that are not there are left alone. Returns how many were removed."""
+        before = len(self)
+        if before:
+            with self._transaction() as db:
+                db.executemany("DELETE FROM documents WHERE key = ?", [(str(key),) for key in ids])
+                self._stale = True
+        return before - len(self)
+
+    def _put(self, rows: Iterable[str | Mapping[str, Any]], replace: bool) -> int:
+        last = "SELECT max(coalesce(max(id), 0), coalesce(max(CAST(key AS INTEGER)), 0)) FROM documents"
+        following = 1 + int(self._one(last))
+        documents = [document_of(row, number) for number, row in enumerate(rows, following)]
+        for start in track(range(0, len(documents), BLOCK), "encoding"):
+            block = documents[start : start + BLOCK]
+            made = self._passages(block)
+            with self._transaction() as db:
+                self._create(db, block)
+                if replace:
+                    db.executemany("DELETE FROM documents WHERE key = ?", [(one.id,) for one in block])
+                self._insert(db, block, made)
+        return len(documents)
+
+    def _create(self, db: sqlite3.Connection, block: Sequence[Document]) -> None:
+        """The tables, when the first documents come: they tell how words are found."""
+        if db.execute("SELECT 1 FROM sqlite_master").fetchone() is None:
+            trigram = unspaced([one.text for one in block])
+            tokenize = "trigram" if trigram else "unicode61 remove_diacritics 2"
+            for statement in SCHEMA:
+                db.execute(statement.replace("{words}", tokenize))
+            facts = {"format": FORMAT, "model": self._identity(), "name": self.model.name, "tokenize": tokenize}
+            db.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
+
+    def _insert(self, db: sqlite3.Connection, block: Sequence[Document], made: list[list[tuple[Any, ...]]]) -> None:
+        insert = "INSERT INTO documents (key, title, text, metadata, crc) VALUES (?, ?, ?, ?, ?)"
+        for one, parts in zip(block, made, strict=True):
+            row = db.execute(insert, (one.id, one.title, one.text, one.metadata, one.crc)).lastrowid
+            db.executemany(
+                "INSERT INTO passages (document, start, end, scale, vector, crc) VALUES (?, ?, ?, ?, ?, ?)",
+                [(row, *part, None if part[3] is None else zlib.crc32(part[3], row or 0)) for part in parts],
+            )
+        self._stale = True
+
+    def _passages(self, block: Sequence[Document]) -> list[list[tuple[int, int, float | None, bytes | None]]]:
+        """(start, end, scale, int8 vector) of the passages of documents; no vector where the model cannot read one."""
+        found = passage_texts([(one.title, one.text) for one in block], self._count, self._most)
+        texts = [text for parts in found for _, _, text in parts]
+        distinct = list(dict.fromkeys(texts))
+        place = {text: row for row, text in enumerate(distinct)}
+        known_N = ~self._reader.unread(distinct)
+        vectors_ND = np.zeros((len(distinct), self.model.width), np.float32)
+        if known_N.any():
+            readable = [text for text, known in zip(distinct, known_N, strict=True) if known]
+            vectors_ND[known_N] = unit_rows(self.model.encode(readable))
+        scale_N = np.maximum(np.abs(vectors_ND).max(1, initial=0.0) / 127, np.float32(1e-12))
+        codes_ND = np.rint(vectors_ND / scale_N[:, None]).astype(np.int8)
+        self.encoded += len(block)
+
+        def row(start: int, end: int, text: str) -> tuple[int, int, float | None, bytes | None]:
+            at = place[text]
+            read = known_N[at] and vectors_ND[at].any()
+            return (start, end, float(scale_N[at]), codes_ND[at].tobytes()) if read else (start, end, None, None)
+
+        return [[row(*part) for part in parts] for parts in found]
+
+    # --- a file that is followed --------------------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """Take over what changed in the text file, if the index follows one: only new texts are encoded."""
+        if self.file is None:
+            return
+        try:
+            facts = self.file.stat()
+            state = f"{facts.st_ino} {facts.st_size} {facts.st_mtime_ns}"
+        except OSError:
+            state = ""
+        if state != getattr(self, "_state", None):
+            self._state, self.encoded = state, 0
+            rows = list(numbered_rows(self.file, self.column))
+            if not rows:
+                raise InputError(f"{self.file}: no line with text in it")
+            with nullcontext() if self.path is None else locked(self.path.with_suffix(".lock")):
+                try:
+                    self._take_over(rows)
+                except Damaged as error:
+                    self._discard(error)
+                    self._take_over(rows)
+
+    def _discard(self, error: Damaged) -> None:
+        """A cache that cannot be used is made anew."""
+        assert self.path is not None
+        warn(f"{error}; the index is made anew")
+        self._db.close()
+        for end in ("", "-wal", "-shm"):
+            self.path.with_name(self.path.name + end).unlink(missing_ok=True)
+        self._open()
+
+    def _take_over(self, rows: list[Document]) -> None:
+        there: dict[tuple[str, ...], deque[tuple[int, str]]] = defaultdict(deque)
+        if self._one("SELECT count(*) FROM facts"):
+            with self._errors():
+                select = "SELECT id, crc, key, text, title, metadata FROM documents ORDER BY id"
+                for row, crc, *fields in self._db.execute(select):
+                    one = Document(*fields)
+                    if one.crc != crc:  # the word index could not forget a text that it does not know
+                        raise Damaged(f"{self.path}: damaged (document {one.id})")
+                    there[one[1:]].append((row, one.id))
+        new, moved = [], []
+        for one in rows:
+            if same := there.get(one[1:]):
+                row, key = same.popleft()
+                moved += [(one.id, one.crc, row)] if key != one.id else []
+            else:
+                new.append(one)
+        gone = [(row,) for left in there.values() for row, _ in left]
+        if not (new or moved or gone):
+            return
+        made = []
+        for start in track(range(0, len(new), BLOCK), "encoding"):
+            made += self._passages(new[start : start + BLOCK])
+        with self._transaction() as db:
+            self._create(db, rows[:BLOCK])
+            db.executemany("DELETE FROM documents WHERE id = ?", gone)
+            # Keys are unique: those that move step aside first.
+            db.executemany("UPDATE documents SET key = '~' || key WHERE id = ?", [(row,) for _, _, row in moved])
+            db.executemany("UPDATE documents SET key = ?, crc = ? WHERE id = ?", moved)
+            self._insert(db, new, made)
+
+    # --- search -------------------------------------------------------------------------------------------------------
+
+    def _refresh(self) -> None:
+        """Bring vectors that were written since into memory, and drop those that were removed."""
+        version = self._one("PRAGMA data_version")
+        if (version == self._version and not self._stale) or not self._one("SELECT count(*) FROM facts"):
+            return
+        with self._transaction("DEFERRED") as db:
+            rows, owners, scales, codes = [], [], [], []
+            select = (
+                "SELECT id, document, scale, vector, crc FROM passages WHERE id > ? AND vector IS NOT NULL ORDER BY id"
+            )
+            for row, owner, scale, vector, crc in db.execute(select, (self._last,)):
+                if len(vector) != self.model.width or zlib.crc32(vector, owner) != crc:
+                    raise Damaged(f"{self.path}: damaged (the vector of passage {row})")
+                rows.append(row)
+                owners.append(owner)
+                scales.append(scale)
+                codes.append(vector)
+            new_ND = np.frombuffer(b"".join(codes), np.int8).reshape(len(codes), self.model.width)
+            self._rows_N = np.append(self._rows_N, np.array(rows, np.int64))
+            self._owner_N = np.append(self._owner_N, np.array(owners, np.int64))
+            self._scale_N = np.append(self._scale_N, np.array(scales, np.float32))
+            self._codes_ND = np.concatenate([self._codes_ND, new_ND])
+            self._last = int(self._rows_N.max(initial=self._last))
+            if db.execute("SELECT count(vector) FROM passages").fetchone()[0] != len(self._rows_N):
+                left = [row for (row,) in db.execute("SELECT id FROM passages WHERE vector IS NOT NULL")]
+                kept_N = np.isin(self._rows_N, np.array(left, np.int64))
+                self._rows_N, self._owner_N = self._rows_N[kept_N], self._owner_N[kept_N]
+                self._scale_N, self._codes_ND = self._scale_N[kept_N], self._codes_ND[kept_N]
+        small = 4 * self._codes_ND.size <= MOST_FLOAT_BYTES
+        self._floats_ND = self._codes_ND * self._scale_N[:, None] if small else None
+        self._documents_M, self._starts_M = np.unique(self._owner_N, return_index=True)
+        self._version, self._stale = version, False
+
+    def _cosines(self, query_D: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Cosine of every passage with a unit vector, [N]."""
+        if self._floats_ND is not None:
+            return np.asarray(self._floats_ND @ query_D)
+        cosine_N = np.empty(len(self._codes_ND), np.float32)
+        for start in range(0, len(cosine_N), ROWS):
+            cosine_N[start : start + ROWS] = self._codes_ND[start : start + ROWS].astype(np.float32) @ query_D
+        return cosine_N * self._scale_N
+
+    def search(
+        self,
+        query: str,
+        top: int = 5,
+        threshold: float | None = None,
+        *,
+        mode: Mode = "both",
+        where: Mapping[str, Any] | None = None,
+    ) -> Found:
+        """The entries nearest to a query, best first.
+
+        Args:
+            query: the text, in any of the model's languages.
+            top: at most so many hits.
+            threshold: hits have at least this cosine.
+            mode: rank by the words (BM25), by the vectors (cosine of the best passage), or by both.
+            where: values that the entries' metadata must have: one, a list of them, or (least, most).
+        """
+        if not query.strip():
+            raise InputError("a query is empty")
+        if top < 1:
+            raise InputError(f"top: {top}, expected at least 1")
+        if mode not in ("words", "vectors", "both"):
+            raise InputError(f"mode {mode!r} is unknown; known: words, vectors, both")
+        with self._lock:
+            try:
+                self.follow()
+                return self._search(query, top, threshold, mode, where)
+            except Damaged as error:
+                if self.file is None:
+                    raise
+                self._discard(error)
+                del self._state
+                self.follow()
+                return self._search(query, top, threshold, mode, where)
+
+    def _search(
+        self, query: str, top: int, threshold: float | None, mode: Mode, where: Mapping[str, Any] | None
+    ) -> Found:
+        began = time.perf_counter()
+        self._refresh()
+        if not len(self):
+            return Found(query, [], 0.0, 0.0)
+        query_D = None
+        if mode != "words":
+            if self._reader.unread([query]).any():
+                warn(f"the query {query!r} is mostly characters that {self.query_model.name} does not know")
+            else:
+                query_D = unit_rows(self.query_model.encode([query]))[0]
+                if (tokens := self._count([query])[0]) > self._most:
+                    warn(f"the query has {tokens} tokens; {self.query_model.name} reads the first {self._most}")
+        encoded = time.perf_counter()
+        kept, values = conditions(where or {})
+        filtered = f"SELECT id FROM documents WHERE {kept}"
+        most = max(CANDIDATES, 4 * top)
+        cosine: dict[int, float] = {}
+        passage_N = self._cosines(query_D) if query_D is not None and len(self._rows_N) else None
+        if passage_N is not None:
+            best_M = np.maximum.reduceat(passage_N, self._starts_M)
+            if where:
+                with self._errors():
+                    allowed = [row for (row,) in self._db.execute(filtered, values)]
+                best_M = np.where(np.isin(self._documents_M, allowed), best_M, -np.inf)
+            near = np.argpartition(-best_M, most - 1)[:most] if most < len(best_M) else np.arange(len(best_M))
+            cosine = {int(self._documents_M[at]): float(best_M[at]) for at in near if np.isfinite(best_M[at])}
+        words: dict[int, float] = {}
+        if mode != "vectors" and (expression := match_expression(query, self._trigram())):
+            select = (
+                f"SELECT rowid, -rank FROM words WHERE words MATCH ? {f'AND rowid IN ({filtered})' if where else ''}"
+            )
+            given = [expression, *(values if where else [])]
+            with self._errors():
+                words = dict(self._db.execute(f"{select} ORDER BY rank LIMIT ?", [*given, most]))
+                if len(words) == most:
+                    # Below the best by words: bm25 of those that are near in meaning.
+                    others = json.dumps([row for row in cosine if row not in words])
+                    again = "SELECT rowid, -rank FROM words WHERE words MATCH ? AND rowid IN "
+                    words |= dict(self._db.execute(f"{again}(SELECT value FROM json_each(?))", [expression, others]))
+            if passage_N is not None:
+                rest = np.array([row for row in words if row not in cosine], np.int64)
+                at = np.searchsorted(self._documents_M, rest)
+                at = np.minimum(at, len(self._documents_M) - 1)
+                cosine |= {int(r): float(best_M[a]) for r, a in zip(rest, at, strict=True) if self._documents_M[a] == r}
+        weight = WEIGHT if mode == "both" else 1.0
+        score = {row: words.get(row, 0.0) + weight * cosine.get(row, 0.0) for row in {*cosine, *words}}
+        free = threshold is None or mode == "words"
+        rows = [row for row in score if free or cosine.get(row, -1.0) >= (threshold or 0.0)]
+        rows = sorted(rows, key=lambda row: (-round(score[row], 4), row))[:top]
+        hits = [self._hit(row, score[row], cosine.get(row, 0.0), words.get(row, 0.0), passage_N) for row in rows]
+        done = time.perf_counter()
+        return Found(query, hits, 1e3 * (encoded - began), 1e3 * (done - encoded))
+
+    def _trigram(self) -> bool:
+        with self._errors():
+            return bool(self._db.execute("SELECT value = 'trigram' FROM facts WHERE name = 'tokenize'").fetchone()[0])
+
+    def _hit(self, row: int, score: float, cosine: float, words: float, passage_N: NDArray[np.float32] | None) -> Hit:
+        with self._errors():
+            found = self._db.execute("SELECT key, text, title, metadata, crc FROM documents WHERE id = ?", (row,))
+            *fields, crc = found.fetchone()
+            one = Document(*fields)
+            if one.crc != crc:
+                raise Damaged(f"{self.path}: damaged (document {one.id})")
+            start, end = 0, len(one.text)
+            mine = np.flatnonzero(self._owner_N == row)
+            if passage_N is not None and len(mine):
+                best = int(self._rows_N[mine[passage_N[mine].argmax()]])
+                start, end = self._db.execute("SELECT start, end FROM passages WHERE id = ?", (best,)).fetchone()
+        numbers = round(score, 4), round(cosine, 4), round(words, 4)
+        return Hit(one.id, *numbers, one.text, start, end, one.title, json.loads(one.metadata))
+
+
+def is_index(path: Path, by_name: bool = True) -> bool:
+    """Whether a path names an index: by its suffix, or by what the file is."""
+    if by_name and path.suffix in SUFFIXES:
+        return True
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+def cached(file: Path, column: str | None, model: SentenceEncoder) -> Path:
+    """Where the index of a text file is kept."""
+    name = hashlib.sha256(f"{file.resolve()}\0{column or ''}\0{model.fingerprint()}".encode()).hexdigest()[:32]
+    return user_cache() / "search" / f"{name}.sqlite"
+
+
+@named_extras("msdc.open_index")
+def open_index(
+    source: str | Path | Sequence[str],
+    model: str | SentenceEncoder = DEFAULT_MODEL,
+    *,
+    column: str | None = None,
+    index: str | Path | None = None,
+) -> Index:
+    """Search by words and by meaning: in an index file, a text file, or texts.
+
+        index = msdc.open_index("notes.sqlite")  # made if it is not there
+        index.add([{"id": "n1", "text": "The car is on level 2.", "folder": "travel"}])
+        index.search("Wo ist das Auto?", where={"folder": "travel"}).hits[0].id
+
+        msdc.open_index("notes.txt").search("Wo ist das Auto?").hits[0].line
+
+    Args:
+        source: an index (.sqlite, .db), which `add`, `update` and `remove` change; or a text file, one entry per line
+            (plain or gzip) or a table with `column`, which the index follows; or a list of texts.
+        model: a name as of `load_encoder` or a bundle's folder, or an open model.
+        column: of a csv, tsv, jsonl or parquet file: its name, or its number from 1. Other columns filter.
+        index: where the index of a text file is kept; None: in the user's cache. Texts in memory are not kept.
+
+    Raises:
+        InputError: no text, a file that cannot be read, no such model, an index of another model.
+    """
+    opened = open_model(model) if isinstance(model, str) else model
+    if isinstance(source, (str, Path)):
+        path = Path(source)
+        if is_index(path):
+            return Index(opened, path)
+        place = Path(index) if index is not None else cached(path, column, opened)
+        return Index(opened, place, file=path, column=column)
+    if column is not None or index is not None:
+        raise InputError("column and index are for files; these are texts in memory")
+    rows = [{"id": number, "text": text.strip()} for number, text in enumerate(source, 1) if text.strip()]
+    if not rows:
+        raise InputError("no text to search in")
+    found = Index(opened, None)
+    found.add(rows)
+    return found

@@ -1,0 +1,117 @@
+"""Documents as passages that a model reads whole, and the score that joins words with meaning.
+
+A passage is a sentence, or neighbours together as long as they are short: the best sentence of a paragraph finds it
+better than the paragraph's own vector does (docs/results/search.md). Nothing is truncated: a sentence that is longer
+than the model reads is cut in the middle, and its halves again, until every part fits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from msdc.text.tokenizer import Tokenizer
+
+Span = tuple[int, int]  # first character, one past the last
+END = re.compile(r"(?<=[.!?…؟।])[\"'”’»)\]]*\s+|(?<=[。！？])|\s*\n\s*")
+SHORT, JOINED = 8, 32  # tokens: a shorter sentence (a heading, "Yes.", "e.g.") joins its neighbour, up to so many
+TITLE_SHARE = 3  # a title takes at most this part of a passage's tokens
+# Relevance of a document: bm25 + WEIGHT x cosine of its best passage. Flat between 10 and 30 on the development sets.
+WEIGHT = 20.0
+# Scripts that put no blanks between words: their words are found by runs of three characters.
+UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
+WORD = re.compile(r"\w+")
+
+
+def sentence_spans(text: str) -> list[Span]:
+    """Where the sentences of a text are: they end at their marks and at line ends; blanks around them are left out."""
+    spans, start = [], 0
+    for end, following in [*((match.start(), match.end()) for match in END.finditer(text)), (len(text), len(text))]:
+        part = text[start:end]
+        if part.strip():
+            left = len(part) - len(part.lstrip())
+            spans.append((start + left, start + left + len(part.strip())))
+        start = following
+    return spans
+
+
+def _halves(text: str, span: Span) -> tuple[Span, Span]:
+    """A span cut at the blank nearest to its middle, else in the middle."""
+    start, end = span
+    middle = (start + end) // 2
+    blanks = [at for at in (text.rfind(" ", start + 1, middle), text.find(" ", middle, end - 1)) if at > 0]
+    cut = min(blanks, key=lambda at: abs(at - middle), default=middle)
+    return (start, cut), (cut, end)
+
+
+def passages(texts: Sequence[str], count: Callable[[Sequence[str]], list[int]], most: int) -> list[list[Span]]:
+    """The passages of each text, in order; none of a text without characters.
+
+    Args:
+        texts: documents of any length.
+        count: tokens of each of some texts, without special ids.
+        most: tokens that a passage may have.
+    """
+    spans = [sentence_spans(text) for text in texts]
+    whole: list[list[tuple[Span, int]]] = [[] for _ in texts]
+    todo = [(number, span) for number, found in enumerate(spans) for span in found]
+    while todo:
+        cut = []
+        counts = count([texts[number][start:end] for number, (start, end) in todo])
+        for (number, span), tokens in zip(todo, counts, strict=True):
+            if tokens <= most or span[1] - span[0] < 2:
+                whole[number].append((span, tokens))
+            else:
+                cut += [(number, half) for half in _halves(texts[number], span)]
+        todo = cut
+    return [_joined(sorted(found), most) for found in whole]
+
+
+def _joined(parts: list[tuple[Span, int]], most: int) -> list[Span]:
+    """Short sentences joined to the one before, or to the next at the start, where both fit together."""
+    found: list[tuple[Span, int]] = []
+    for span, tokens in parts:
+        if found and min(tokens, found[-1][1]) < SHORT and tokens + found[-1][1] <= min(most, JOINED):
+            (start, _), before = found[-1]
+            found[-1] = (start, span[1]), before + tokens
+        else:
+            found.append((span, tokens))
+    return [span for span, _ in found]
+
+
+def token_counter(tokenizer: Tokenizer, special: int) -> Callable[[Sequence[str]], list[int]]:
+    """Counts tokens of texts without the `special` ids that the tokenizer adds to each."""
+    return lambda texts: [len(row) - special for row in tokenizer.encode(texts, 1 << 20)]
+
+
+def passage_texts(
+    documents: Sequence[tuple[str, str]], count: Callable[[Sequence[str]], list[int]], most: int
+) -> list[list[tuple[int, int, str]]]:
+    """The passages of documents (title, text): first character, one past the last, and what is encoded of it.
+
+    The title stands before each passage; a long one is shortened to its first words.
+    """
+    room = most // TITLE_SHARE if any(title for title, _ in documents) else 0
+    found = passages([text for _, text in documents], count, most - room)
+    made = []
+    for (title, text), spans in zip(documents, found, strict=True):
+        words = title.split()
+        while words and count([" ".join(words)])[0] > room - 2:
+            words = words[: len(words) // 2]
+        first = f"{' '.join(words)}. " if words else ""
+        made.append([(start, end, first + text[start:end]) for start, end in spans])
+    return made
+
+
+def unspaced(texts: Sequence[str]) -> bool:
+    """Whether a tenth or more of the characters are of scripts without blanks between words."""
+    together = "".join(texts)
+    return 10 * len(UNSPACED.findall(together)) > len(together)
+
+
+def match_expression(query: str, trigram: bool) -> str:
+    """The words of a query, any of which may match, as FTS5 takes them; empty for a query without words."""
+    words = WORD.findall(query)
+    if trigram:
+        words = [word[at : at + 3] for word in words for at in range(max(1, len(word) - 2)) if len(word) >= 3]
+    return " OR ".join(f'"{word}"' for word in dict.fromkeys(words))

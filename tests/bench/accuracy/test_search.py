@@ -1,0 +1,116 @@
+"""Search as an evaluation: published layouts, ranks against brute force, words beside vectors."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+
+import numpy as np
+import pytest
+from accuracy_models import WordBag, evaluated
+from click.testing import CliRunner
+
+import msdc
+from msdc.bench.accuracy import evaluate
+from msdc.bench.accuracy.search import ranking, read_collection, word_scores
+from msdc.bench.evaluate_cli import command
+from msdc.errors import InputError
+
+DOCUMENTS = [
+    ("p0", "Harbours", "The harbour of Rotterdam is the largest of Europe. Ships carry coal and grain."),
+    ("p1", "Bees", "Bees dance to tell each other where flowers are."),
+    ("p2", "Bridges", "The bridge was closed for a year. A ferry took its place."),
+    ("p3", "Bread", "Bread needs flour, water, salt and time."),
+]
+QUESTIONS = [("q0", "Which harbour is the largest?", "p0"), ("q1", "How do bees tell where flowers are?", "p1"),
+             ("q2", "Köprünün yerini ne aldı?", "p2")]  # fmt: skip
+
+
+@pytest.fixture
+def beir(tmp_path):
+    folder = tmp_path / "retrieval" / "tiny"
+    (folder / "qrels").mkdir(parents=True)
+    corpus = [{"_id": key, "title": title, "text": text} for key, title, text in DOCUMENTS]
+    (folder / "corpus.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, corpus)).encode()))
+    queries = [json.dumps({"_id": key, "text": text}) for key, text, _ in [*QUESTIONS, ("q9", "Unanswered?", "")]]
+    (folder / "queries.jsonl").write_text("\n".join(queries) + "\n")
+    rows = [f"{key}\t{answer}\t1" for key, _, answer in QUESTIONS] + ["q0\tp3\t0"]
+    (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n")
+    return folder
+
+
+def test_beir_and_squad_are_read_alike(beir, tmp_path):
+    first = read_collection(beir).content
+    assert list(first.queries) == ["q0", "q1", "q2"] and first.grades["q0"] == {"p0": 1.0}
+    squad = {"data": [
+        {"title": title, "paragraphs": [{"context": text, "qas": [
+            {"id": q, "question": asked} for q, asked, answer in QUESTIONS if answer == key
+        ] + [{"id": "x", "question": "?", "is_impossible": True}]}]}
+        for key, title, text in DOCUMENTS
+    ]}  # fmt: skip
+    (tmp_path / "squad.json").write_text(json.dumps(squad))
+    second = read_collection(tmp_path / "squad.json").content
+    assert list(second.documents.values()) == list(first.documents.values()) and second.queries == first.queries
+    assert all(first.documents[a] == second.documents[b] for q in first.queries
+               for a, b in zip(first.grades[q], second.grades[q], strict=True))  # fmt: skip
+
+
+def test_a_hybrid_finds_by_words_and_across_languages(beir):
+    result = evaluated(msdc.load_encoder("msdc-mini"), [f"retrieval={beir}"])
+    (score,) = result["results"]
+    assert score["mrr"] == score["both"]["mrr"] == 100 and score["pairs"] == 3 and score["documents"] == 4
+    # No word of the Turkish question is in any paragraph.
+    assert score["words"]["acc1"] == pytest.approx(200 / 3) and score["passages"] >= 4
+    done = CliRunner().invoke(command, ["msdc-mini", "--tasks", "retrieval", "--data", str(beir.parent.parent), "-q"])
+    assert done.exit_code == 0 and "retrieval/tiny, both" in done.output and "nDCG@10" in done.output
+
+
+def test_a_model_without_a_tokenizer_is_scored(beir):
+    assert evaluate(WordBag(), task="retrieval", path=beir)["mrr"] > 0
+
+
+def test_ranks_are_those_of_a_whole_sort():
+    """Against sorting every row; a score that is the same for all documents puts the relevant one last."""
+    generator = np.random.default_rng(1)
+    score_QM = generator.integers(0, 12, (40, 30)).astype(float)
+    grades = [{int(row): float(generator.integers(1, 4)) for row in generator.choice(30, 3, False)} for _ in range(40)]
+    found = ranking(score_QM, grades)
+    for number, graded in enumerate(grades):
+        order = sorted(range(30), key=lambda row: (-score_QM[number, row], row in graded, -graded.get(row, 0)))
+        ranks = [order.index(row) + 1 for row in graded]
+        assert found["acc1"][number] == (min(ranks) == 1) and found["acc5"][number] == (min(ranks) <= 5)
+        assert found["mrr"][number] == (1 / min(ranks) if min(ranks) <= 10 else 0)
+        gain = sum(graded.get(row, 0) / math.log2(at + 2) for at, row in enumerate(order[:10]))
+        ideal = sum(one / math.log2(at + 2) for at, one in enumerate(sorted(graded.values(), reverse=True)))
+        if len({score_QM[number, row] for row in graded}) == 3:
+            assert found["ndcg"][number] == pytest.approx(gain / ideal)
+    assert ranking(np.zeros((1, 30)), [{0: 1.0}])["mrr"][0] == 0
+
+
+def test_words_are_found_without_blanks_and_marks():
+    scores = word_scores([("", "東京都は日本の首都です"), ("", "大阪は大きい都市です")], ["日本の首都", "大阪は"])
+    assert (scores > 0).tolist() == [[True, False], [False, True]]
+    assert word_scores([("", "İstanbul büyük bir şehir")], ["istanbul BUYUK"])[0, 0] > 0
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("corpus.jsonl.gz", "{}\n", "corpus.jsonl.gz line 1: expected a JSON object with _id and text"),
+        ("qrels/test.tsv", "h\nq0\tp0\tx\n", "test.tsv line 2: expected query-id"),
+        ("qrels/test.tsv", "h\nq0\tp7\t1\n", "'q0' is answered by a document that is not in the corpus"),
+        ("qrels/test.tsv", "h\nq7\tp0\t1\n", "no question has a document"),
+        ("queries.jsonl", None, "no queries.jsonl"),
+    ],
+)
+def test_a_broken_set_is_one_line(beir, file, content, said):
+    if content is None:
+        (beir / file).unlink()
+    else:
+        (beir / file).write_text(content)
+    with pytest.raises(InputError, match=said):
+        read_collection(beir)
+    (beir / "other.json").write_text("[1]")
+    with pytest.raises(InputError, match="neither a folder of a retrieval set nor SQuAD"):
+        read_collection(beir / "other.json")
