@@ -149,9 +149,14 @@ class Index:
     def _check_facts(self) -> None:
         tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if not tables:
+            size = self.path.stat().st_size if self.path is not None else 0
+            if size not in (0, self._db.execute("PRAGMA page_size").fetchone()[0]):
+                raise Damaged(f"{self.path}: damaged ({size} bytes without a table)")
             return
         if not {"facts", "documents", "passages", "words"} <= tables:
             raise InputError(f"{self.path}: exists and is not a search index; choose another file")
+        if (said := self._db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise Damaged(f"{self.path}: damaged ({' '.join(said.split())[:100]})")
         found = dict(self._db.execute("SELECT name, value FROM facts"))
         if found.get("format") != FORMAT:
             raise Damaged(f"{self.path}: an index of another version of msdc")

@@ -227,10 +227,13 @@ def test_a_damaged_index_is_made_anew_or_says_so(opened, model, tmp_path, capsys
     database.close()
     with pytest.raises(InputError, match="made with another msdc-mini"):
         msdc.open_index(path, model)
-    raw = path.read_bytes()
-    (tmp_path / "cut.sqlite").write_bytes(raw[: len(raw) // 2])
-    with pytest.raises(InputError, match="damaged"):
-        msdc.open_index(tmp_path / "cut.sqlite", model).search("a pet")
+    with msdc.open_index(tmp_path / "whole.sqlite", model) as whole:
+        whole.add(LINES[2:5])
+    raw = (tmp_path / "whole.sqlite").read_bytes()
+    for size in (1000, 4100, len(raw) // 2, len(raw) - 4096):
+        (tmp_path / "cut.sqlite").write_bytes(raw[:size])
+        with pytest.raises(InputError, match="damaged"):
+            msdc.open_index(tmp_path / "cut.sqlite", model)
 
 
 def test_what_is_no_index_is_not_touched(model, file, tmp_path):
