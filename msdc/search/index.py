@@ -354,22 +354,22 @@ class Index:
         if (version == self._version and not self._stale) or not self._one("SELECT count(*) FROM facts"):
             return
         with self._transaction("DEFERRED") as db:
-            rows, owners, scales, codes = [], [], [], []
-            select = (
-                "SELECT id, document, scale, vector, crc FROM passages WHERE id > ? AND vector IS NOT NULL ORDER BY id"
-            )
-            for row, owner, scale, vector, crc in db.execute(select, (self._last,)):
-                if len(vector) != self.model.width or zlib.crc32(vector, owner) != crc:
-                    raise Damaged(f"{self.path}: damaged (the vector of passage {row})")
-                rows.append(row)
-                owners.append(owner)
-                scales.append(scale)
-                codes.append(vector)
-            new_ND = np.frombuffer(b"".join(codes), np.int8).reshape(len(codes), self.model.width)
-            self._rows_N = np.append(self._rows_N, np.array(rows, np.int64))
-            self._owner_N = np.append(self._owner_N, np.array(owners, np.int64))
-            self._scale_N = np.append(self._scale_N, np.array(scales, np.float32))
-            self._codes_ND = np.concatenate([self._codes_ND, new_ND])
+            new = "FROM passages WHERE id > ? AND vector IS NOT NULL"
+            many = db.execute(f"SELECT count(*) {new}", (self._last,)).fetchone()[0]
+            numbers_N3 = np.zeros((many, 3))
+            codes_ND = np.zeros((many, self.model.width), np.int8)
+            found = db.execute(f"SELECT id, document, scale, vector, crc {new} ORDER BY id", (self._last,))
+            for start in range(0, many, ROWS):
+                block = found.fetchmany(ROWS)
+                if wrong := [one[0] for one in block if zlib.crc32(one[3], one[1]) != one[4]]:
+                    raise Damaged(f"{self.path}: damaged (the vector of passage {wrong[0]})")
+                numbers_N3[start : start + ROWS] = [one[:3] for one in block]
+                vectors = np.frombuffer(b"".join(one[3] for one in block), np.int8)
+                codes_ND[start : start + ROWS] = vectors.reshape(len(block), -1)
+            self._rows_N = np.append(self._rows_N, numbers_N3[:, 0].astype(np.int64))
+            self._owner_N = np.append(self._owner_N, numbers_N3[:, 1].astype(np.int64))
+            self._scale_N = np.append(self._scale_N, numbers_N3[:, 2].astype(np.float32))
+            self._codes_ND = np.concatenate([self._codes_ND, codes_ND]) if len(self._codes_ND) else codes_ND
             self._last = int(self._rows_N.max(initial=self._last))
             if db.execute("SELECT count(vector) FROM passages").fetchone()[0] != len(self._rows_N):
                 left = [row for (row,) in db.execute("SELECT id FROM passages WHERE vector IS NOT NULL")]
