@@ -102,15 +102,15 @@ def main() -> None:
     body = f"""## What is found
 
 Questions to paragraphs in their own language. Words: SQLite's FTS5 (BM25), title and text. Vectors: cosine of the
-paragraph's best passage. Both: bm25 + 20 x cosine, which `msdc search` ranks by; the 20 was chosen on squad-it and squad-es.
-msdc-mini was taught on XQuAD's text, so xquad-* flatter it. In brackets: 95 % bootstrap interval.
+paragraph's best passage. Both: bm25 + 20 x cosine, which `msdc search` ranks by; the 20 was chosen on squad-it and
+squad-es. msdc-mini was taught on XQuAD's text, so xquad-* flatter it. In brackets: 95 % bootstrap interval.
 
 {quality(options)}
 
 ## What it costs
 
-One thread, {ASKED} queries of six words, median [fastest, slowest], without the query's vector; opening reads and checks
-every vector. Above 1 GiB of float32 vectors the int8 ones are converted at every query.
+One thread, {ASKED} queries of six words, median [fastest, slowest], without the query's vector; opening reads and
+checks every vector. Above 1 GiB of float32 vectors the int8 ones are converted at every query.
 
 {table(head, rows)}"""
     write_page(options.write, "Search by words and by meaning", "; ".join(map(model_version, options.models)), body,
