@@ -66,7 +66,7 @@ class Found:
     search_ms: float
 
 
-def document_of(row: str | Mapping[str, Any], number: int) -> Document:
+def document_of(row: str | Mapping[str, object], number: int) -> Document:
     """A row of `add`: a text, or `text` with `id`, `title` and other values, which a search may filter by."""
     if isinstance(row, str):
         row = {"text": row}
@@ -80,7 +80,7 @@ def document_of(row: str | Mapping[str, Any], number: int) -> Document:
     return Document(key, text, title, json.dumps(values, ensure_ascii=False, sort_keys=True, default=str))
 
 
-def conditions(where: Mapping[str, Any]) -> tuple[str, list[Any]]:
+def conditions(where: Mapping[str, object]) -> tuple[str, list[Any]]:
     """SQL of a filter: a value, a list of values, or (least, most), where None is no bound; of several, all."""
     parts, values = ["1"], list[Any]()
     for name, wanted in where.items():

@@ -37,10 +37,11 @@ from msdc.text.tokenizer import Reader
 SUFFIXES = (".sqlite", ".db")
 MAGIC = b"SQLite format 3\0"
 FORMAT = "1"
+READ = 4096  # passages that are read together
 BLOCK = 256  # documents that are encoded and written together
 # Vectors are also kept in memory as float32 up to this size; larger ones are converted block by block per query.
 MOST_FLOAT_BYTES = 2**30
-ROWS = 4096  # of such a block
+ROWS = 256  # of such a block: what the processor's cache holds
 CANDIDATES = 1000  # documents of each kind that are ranked together
 LOCK_SECONDS = 60.0
 Mode = Literal["words", "vectors", "both"]
@@ -206,7 +207,7 @@ class Index:
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def add(self, rows: Iterable[str | Mapping[str, Any]]) -> int:
+    def add(self, rows: Iterable[str | Mapping[str, object]]) -> int:
         """Add documents: texts, or mappings with `text` and, as there are, `id`, `title` and values to filter by.
 
         An id is given to a document without one; one that is there already is an error. Equal texts are all kept.
@@ -214,7 +215,7 @@ class Index:
         """
         return self._put(rows, replace=False)
 
-    def update(self, rows: Iterable[str | Mapping[str, Any]]) -> int:
+    def update(self, rows: Iterable[str | Mapping[str, object]]) -> int:
         """`add` that replaces documents of the same id."""
         return self._put(rows, replace=True)
 
@@ -227,7 +228,7 @@ class Index:
                 self._stale = True
         return before - len(self)
 
-    def _put(self, rows: Iterable[str | Mapping[str, Any]], replace: bool) -> int:
+    def _put(self, rows: Iterable[str | Mapping[str, object]], replace: bool) -> int:
         last = "SELECT max(coalesce(max(id), 0), coalesce(max(CAST(key AS INTEGER)), 0)) FROM documents"
         following = 1 + int(self._one(last))
         documents = [document_of(row, number) for number, row in enumerate(rows, following)]
@@ -359,13 +360,13 @@ class Index:
             numbers_N3 = np.zeros((many, 3))
             codes_ND = np.zeros((many, self.model.width), np.int8)
             found = db.execute(f"SELECT id, document, scale, vector, crc {new} ORDER BY id", (self._last,))
-            for start in range(0, many, ROWS):
-                block = found.fetchmany(ROWS)
+            for start in range(0, many, READ):
+                block = found.fetchmany(READ)
                 if wrong := [one[0] for one in block if zlib.crc32(one[3], one[1]) != one[4]]:
                     raise Damaged(f"{self.path}: damaged (the vector of passage {wrong[0]})")
-                numbers_N3[start : start + ROWS] = [one[:3] for one in block]
+                numbers_N3[start : start + READ] = [one[:3] for one in block]
                 vectors = np.frombuffer(b"".join(one[3] for one in block), np.int8)
-                codes_ND[start : start + ROWS] = vectors.reshape(len(block), -1)
+                codes_ND[start : start + READ] = vectors.reshape(len(block), -1)
             self._rows_N = np.append(self._rows_N, numbers_N3[:, 0].astype(np.int64))
             self._owner_N = np.append(self._owner_N, numbers_N3[:, 1].astype(np.int64))
             self._scale_N = np.append(self._scale_N, numbers_N3[:, 2].astype(np.float32))
@@ -397,7 +398,7 @@ class Index:
         threshold: float | None = None,
         *,
         mode: Mode = "both",
-        where: Mapping[str, Any] | None = None,
+        where: Mapping[str, object] | None = None,
     ) -> Found:
         """The entries nearest to a query, best first.
 
@@ -427,7 +428,7 @@ class Index:
                 return self._search(query, top, threshold, mode, where)
 
     def _search(
-        self, query: str, top: int, threshold: float | None, mode: Mode, where: Mapping[str, Any] | None
+        self, query: str, top: int, threshold: float | None, mode: Mode, where: Mapping[str, object] | None
     ) -> Found:
         began = time.perf_counter()
         self._refresh()

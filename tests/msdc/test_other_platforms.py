@@ -111,7 +111,7 @@ def check_usual(found: dict[str, list], folder: Path) -> dict:
     first, again = json.loads(found["search"][1]), json.loads(found["again"][1])
     assert first["queries"][0]["hits"][0]["text"] == "The car is blue."
     assert (first["encoded"], again["encoded"]) == (3, 0)  # the index was kept and opened
-    assert any(path.name == "index.json" for path in (folder / "cache").rglob("*"))
+    assert any(path.suffix == ".sqlite" for path in (folder / "cache").rglob("*"))
     (result,) = json.loads((folder / "runs.json").read_text(encoding="utf-8"))["runs"]
     warm = result["memory"]["warm"]
     assert warm["pss_mib"] is None and 0 < warm["anon_mib"] < warm["vmhwm_mib"]
