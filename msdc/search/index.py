@@ -354,29 +354,29 @@ class Index:
         version = self._one("PRAGMA data_version")
         if (version == self._version and not self._stale) or not self._one("SELECT count(*) FROM facts"):
             return
-        with self._transaction("DEFERRED") as db:
-            new = "FROM passages WHERE id > ? AND vector IS NOT NULL"
-            many = db.execute(f"SELECT count(*) {new}", (self._last,)).fetchone()[0]
-            numbers_N3 = np.zeros((many, 3))
-            codes_ND = np.zeros((many, self.model.width), np.int8)
-            found = db.execute(f"SELECT id, document, scale, vector, crc {new} ORDER BY id", (self._last,))
-            for start in range(0, many, READ):
-                block = found.fetchmany(READ)
-                if wrong := [one[0] for one in block if zlib.crc32(one[3], one[1]) != one[4]]:
-                    raise Damaged(f"{self.path}: damaged (the vector of passage {wrong[0]})")
-                numbers_N3[start : start + READ] = [one[:3] for one in block]
-                vectors = np.frombuffer(b"".join(one[3] for one in block), np.int8)
-                codes_ND[start : start + READ] = vectors.reshape(len(block), -1)
-            self._rows_N = np.append(self._rows_N, numbers_N3[:, 0].astype(np.int64))
-            self._owner_N = np.append(self._owner_N, numbers_N3[:, 1].astype(np.int64))
-            self._scale_N = np.append(self._scale_N, numbers_N3[:, 2].astype(np.float32))
-            self._codes_ND = np.concatenate([self._codes_ND, codes_ND]) if len(self._codes_ND) else codes_ND
-            self._last = int(self._rows_N.max(initial=self._last))
-            if db.execute("SELECT count(vector) FROM passages").fetchone()[0] != len(self._rows_N):
-                left = [row for (row,) in db.execute("SELECT id FROM passages WHERE vector IS NOT NULL")]
-                kept_N = np.isin(self._rows_N, np.array(left, np.int64))
-                self._rows_N, self._owner_N = self._rows_N[kept_N], self._owner_N[kept_N]
-                self._scale_N, self._codes_ND = self._scale_N[kept_N], self._codes_ND[kept_N]
+        db = self._db
+        new = "FROM passages WHERE id > ? AND vector IS NOT NULL"
+        many = db.execute(f"SELECT count(*) {new}", (self._last,)).fetchone()[0]
+        numbers_N3 = np.zeros((many, 3))
+        codes_ND = np.zeros((many, self.model.width), np.int8)
+        found = db.execute(f"SELECT id, document, scale, vector, crc {new} ORDER BY id", (self._last,))
+        for start in range(0, many, READ):
+            block = found.fetchmany(READ)
+            if wrong := [one[0] for one in block if zlib.crc32(one[3], one[1]) != one[4]]:
+                raise Damaged(f"{self.path}: damaged (the vector of passage {wrong[0]})")
+            numbers_N3[start : start + READ] = [one[:3] for one in block]
+            vectors = np.frombuffer(b"".join(one[3] for one in block), np.int8)
+            codes_ND[start : start + READ] = vectors.reshape(len(block), -1)
+        self._rows_N = np.append(self._rows_N, numbers_N3[:, 0].astype(np.int64))
+        self._owner_N = np.append(self._owner_N, numbers_N3[:, 1].astype(np.int64))
+        self._scale_N = np.append(self._scale_N, numbers_N3[:, 2].astype(np.float32))
+        self._codes_ND = np.concatenate([self._codes_ND, codes_ND]) if len(self._codes_ND) else codes_ND
+        self._last = int(self._rows_N.max(initial=self._last))
+        if db.execute("SELECT count(vector) FROM passages").fetchone()[0] != len(self._rows_N):
+            left = [row for (row,) in db.execute("SELECT id FROM passages WHERE vector IS NOT NULL")]
+            kept_N = np.isin(self._rows_N, np.array(left, np.int64))
+            self._rows_N, self._owner_N = self._rows_N[kept_N], self._owner_N[kept_N]
+            self._scale_N, self._codes_ND = self._scale_N[kept_N], self._codes_ND[kept_N]
         small = 4 * self._codes_ND.size <= MOST_FLOAT_BYTES
         self._floats_ND = self._codes_ND * self._scale_N[:, None] if small else None
         self._documents_M, self._starts_M = np.unique(self._owner_N, return_index=True)
@@ -418,14 +418,16 @@ class Index:
         with self._lock:
             try:
                 self.follow()
-                return self._search(query, top, threshold, mode, where)
+                with self._transaction("DEFERRED"):  # one state of the file for the whole search
+                    return self._search(query, top, threshold, mode, where)
             except Damaged as error:
                 if self.file is None:
                     raise
                 self._discard(error)
                 del self._state
                 self.follow()
-                return self._search(query, top, threshold, mode, where)
+                with self._transaction("DEFERRED"):
+                    return self._search(query, top, threshold, mode, where)
 
     def _search(
         self, query: str, top: int, threshold: float | None, mode: Mode, where: Mapping[str, object] | None

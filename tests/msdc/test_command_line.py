@@ -88,7 +88,7 @@ def test_quiet_leaves_results_warnings_and_errors(tmp_path):
     done = run("encode", "-q", "-i", str(lines), "-o", str(tmp_path / "out.npy"))
     assert not done.output and (tmp_path / "out.npy").is_file()
     index = ["--index", str(tmp_path / "index")]
-    assert "2 lines" in run("search", str(lines), "auto", *index).stderr
+    assert "2 entries" in run("search", str(lines), "auto", *index).stderr
     found = run("search", "--quiet", str(lines), "auto", *index)
     assert not found.stderr and "The car is blue." in found.stdout
     (tmp_path / "index" / "keys.u64").write_bytes(b"damaged")

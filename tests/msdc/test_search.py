@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -173,6 +174,33 @@ def test_readers_see_what_a_writer_commits_and_a_kill_loses_only_what_was_not(mo
         writer.wait()
     reader.add(["one more"])
     assert len(msdc.open_index(path, model)) == 301
+
+
+def test_a_search_beside_an_updater_sees_one_state(model, tmp_path):
+    path = tmp_path / "notes.sqlite"
+    writer, reader = (msdc.open_index(path, model) for _ in range(2))
+    states = [[f"{word} number {n}" for n in range(12)] for word in ("apple", "river")]
+    writer.add({"id": n, "text": text} for n, text in enumerate(states[0]))
+    expected = {text: float(row @ model.encode(["a fruit"])[0]) for state in states
+                for text, row in zip(state, model.encode(state), strict=True)}  # fmt: skip
+    stop = threading.Event()
+
+    def update():
+        while not stop.is_set():
+            for state in reversed(states):
+                writer.update({"id": n, "text": text} for n, text in enumerate(state))
+
+    updater = threading.Thread(target=update)
+    updater.start()
+    try:
+        found = [reader.search("a fruit", 12, mode="vectors").hits for _ in range(200)]
+    finally:
+        stop.set()
+        updater.join()
+    for hits in found:
+        assert len(hits) == 12 and len({hit.text.split()[0] for hit in hits}) == 1
+        assert all(abs(hit.cosine - expected[hit.text]) < 4e-3 for hit in hits)
+    assert len({hits[0].text.split()[0] for hits in found}) == 2  # both were met
 
 
 # --- a file that is followed ------------------------------------------------------------------------------------------
