@@ -27,7 +27,7 @@ from msdc import DEFAULT_MODEL
 from msdc.encoders.encoder import SentenceEncoder, open_model
 from msdc.errors import InputError, MsdcError
 from msdc.extras import named_extras
-from msdc.files import locked, user_cache
+from msdc.files import file_state, locked, user_cache
 from msdc.progress import track, warn
 from msdc.scores import unit_rows
 from msdc.search.documents import Document, Found, Hit, conditions, document_of, numbered_rows
@@ -85,6 +85,7 @@ class Index:
         self.model, self.path, self.file, self.column = model, path, file, column
         self.query_model = query_model or model
         self.encoded = 0
+        self._state: tuple[int, ...] | None = None
         self._lock = threading.RLock()
         self._reader = Reader(model.tokenizer, model.max_length)
         special = len(model.tokenizer.encode([""], model.max_length)[0])
@@ -290,12 +291,8 @@ class Index:
         """Take over what changed in the text file, if the index follows one: only new texts are encoded."""
         if self.file is None:
             return
-        try:
-            facts = self.file.stat()
-            state = f"{facts.st_ino} {facts.st_size} {facts.st_mtime_ns}"
-        except OSError:
-            state = ""
-        if state != getattr(self, "_state", None):
+        state = file_state(self.file)
+        if self._state is None or state != self._state:
             self._state, self.encoded = state, 0
             rows = list(numbered_rows(self.file, self.column))
             if not rows:
@@ -424,7 +421,7 @@ class Index:
                 if self.file is None:
                     raise
                 self._discard(error)
-                del self._state
+                self._state = None
                 self.follow()
                 with self._transaction("DEFERRED"):
                     return self._search(query, top, threshold, mode, where)

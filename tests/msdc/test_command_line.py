@@ -7,6 +7,7 @@ difference before committing it.
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -91,8 +92,10 @@ def test_quiet_leaves_results_warnings_and_errors(tmp_path):
     assert "2 entries" in run("search", str(lines), "auto", *index).stderr
     found = run("search", "--quiet", str(lines), "auto", *index)
     assert not found.stderr and "The car is blue." in found.stdout
-    (tmp_path / "index" / "keys.u64").write_bytes(b"damaged")
-    assert "is damaged" in run("search", "-q", str(lines), "auto", *index).stderr
+    with sqlite3.connect(tmp_path / "index") as database:
+        database.execute("UPDATE passages SET crc = 0")
+    database.close()
+    assert "made anew" in run("search", "-q", str(lines), "auto", *index).stderr
     # It holds for one command.
     assert run("encode", "hello", "--json").stderr == loud.stderr
 
