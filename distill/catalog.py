@@ -8,7 +8,8 @@ A recipe file may end in `variants`, named changes to it, and in `tables`: what 
       "5": {about: STS2017 across languages, columns: [cross], rows: {ours: 79.4, bool: 79.0}}
 
 `set` takes the keys of `--set`; `stages` and `corpora` keep the named ones, also of `spare_stages` and `spare_corpora`,
-which the recipe has for its variants only; `without` leaves some out; `differs` is how a row departs from the paper's,
+which the recipe has for its variants only; `without` leaves some out; `skips` names variants that do not fit this one,
+whose rows a sweep of a table leaves out; `differs` is how a row departs from the paper's,
 beyond what the recipe says for all its rows. `RECIPE:ONE+TWO` applies two variants in that order. The rows of a table
 are named like this, with the published figures of its columns; a table without rows says in `about` why it has none.
 
@@ -50,6 +51,7 @@ class Variant(Strict):
     stages: tuple[str, ...] | None = None
     corpora: tuple[str, ...] | None = None
     without: tuple[str, ...] = ()
+    skips: tuple[str, ...] = ()
     differs: tuple[str, ...] = ()
 
     def apply(self, tree: dict[str, Any], known: Entries, name: str) -> None:

@@ -137,9 +137,11 @@ def _axis(recipe: str, over: str) -> list[str]:
         return values
     if key != "table":
         return [f"{key}={one}" for one in values]
-    tables = read_file(recipe).tables
-    if names := [name for number in values if number in tables for name in tables[number].rows]:
-        return list(dict.fromkeys(names))
+    file, chosen = read_file(recipe), recipe.rpartition(":")[2].split("+")
+    tables, skips = file.tables, {one for part in chosen if part in file.variants for one in file.variants[part].skips}
+    names = dict.fromkeys(name for number in values if number in tables for name in tables[number].rows)
+    if fitting := [name for name in names if skips.isdisjoint(name.split("+"))]:
+        return fitting
     known = ", ".join(number for number, table in tables.items() if table.rows)
     raise InputError(f"{recipe} has no rows of table {value}; it has tables {known}")
 
