@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from msdc.bench.compare import slower_timings
 from msdc.bench.measure import parity_failures
-from msdc.bench.report.model import Data, Section, Sentence, Shown
+from msdc.bench.report.model import Data, Section, Sentence, Shown, interval_of
 from msdc.bench.report.targets import Judged
 from msdc.bench.result import DeviceRun
 from msdc.export.mobile.sizes import LEVEL, measured
@@ -82,11 +82,7 @@ def rise_mib(run: DeviceRun) -> float | None:
 
 def _low_bound(run: DeviceRun, mean: float) -> float:
     """The mean of the lower ends of a run's intervals; 1 point below the score where a task has none."""
-    lows = []
-    for entry in run.accuracy:
-        match (entry.model_extra or {}).get("interval"):
-            case [float(low), float(_)] if entry.spearman is not None:
-                lows.append(low)
+    lows = [span[0] for entry in run.accuracy if entry.spearman is not None and (span := interval_of(entry))]
     return sum(lows) / len(lows) if lows else mean - CLOSE
 
 
@@ -187,11 +183,11 @@ def _take(data: Data, app: str, runs: Sequence[Shown], judged: Sequence[Sequence
 def _faster(data: Data, chosen: Shown, others: Sequence[Shown]) -> list[Sentence]:
     """A sentence about the fastest other artifact in the same place, if it is faster."""
     mine, sizes = data.latency(chosen.run), sizes_of(chosen.run).download
-    rivals = [(time, shown) for shown in others
-              if shown.place == chosen.place and (time := data.latency(shown.run)) is not None]  # fmt: skip
-    if mine is None or not rivals or min(rivals, key=lambda pair: pair[0])[0] > FASTER * mine:
+    right = [shown for shown in others if shown.place == chosen.place and not parity_failures([shown.run])]
+    rivals = [(time, shown) for shown in right if (time := data.latency(shown.run)) is not None]
+    fastest, rival = min(rivals, key=lambda pair: pair[0], default=(0.0, chosen))
+    if mine is None or rival is chosen or fastest > FASTER * mine:
         return []
-    _, rival = min(rivals, key=lambda pair: pair[0])
     more = sizes_of(rival.run).download
     text = f"{rival.style.name} is faster there ({_time(data, rival.run)})"
     if more is not None and sizes is not None:

@@ -175,6 +175,14 @@ def spearmans(accuracy: Sequence[Accuracy]) -> dict[Task, float]:
     return {(a.task, a.name): a.spearman for a in accuracy if a.spearman is not None}
 
 
+def interval_of(entry: Accuracy) -> tuple[float, float] | None:
+    """The 95 % interval of a score; None when its task computed none."""
+    match (entry.model_extra or {}).get("interval"):
+        case [low, high]:
+            return float(low), float(high)
+    return None
+
+
 class Shown(NamedTuple):
     """A run, the style of its artifact (its name says what tells it from the others), and where it was measured."""
 

@@ -9,7 +9,16 @@ from msdc.bench.compare import Difference
 from msdc.bench.report import charts
 from msdc.bench.report.answer import WEB, app_of, rise_mib, sizes_of
 from msdc.bench.report.drawing import Figure, Style
-from msdc.bench.report.model import Data, Section, Shown, artifact_names, numbered_style, place_of, spearmans
+from msdc.bench.report.model import (
+    Data,
+    Section,
+    Shown,
+    artifact_names,
+    interval_of,
+    numbered_style,
+    place_of,
+    spearmans,
+)
 from msdc.bench.result import Accuracy, DeviceRun, DeviceState, Record, Timing
 from msdc.distill.sweep import table_of
 from msdc.tables import (
@@ -108,14 +117,6 @@ def history(data: Data) -> Section | None:
     return Section("history", "History", lead, figures, [Table("By date", columns, rows)])
 
 
-def _interval(entry: Accuracy) -> tuple[float, float] | None:
-    """The 95 % interval of a score; None when its task computed none."""
-    match (entry.model_extra or {}).get("interval"):
-        case [low, high]:
-            return float(low), float(high)
-    return None
-
-
 def accuracy(data: Data) -> Section | None:
     """A table of all data sets and charts of the first six; what lies far below the others does not stretch them."""
     owners: list[tuple[Style, str, Sequence[Accuracy]]] = [
@@ -133,7 +134,9 @@ def accuracy(data: Data) -> Section | None:
         found = [(style, role, entry) for style, role, entries, _ in scored for entry in entries
                  if (entry.task, entry.name) == task and entry.spearman is not None]  # fmt: skip
         pairs = next((entry.pairs for *_, entry in found if entry.pairs), None)
-        rows = [(style, entry.spearman or 0.0, _interval(entry), fixed(entry.spearman, 1)) for style, _, entry in found]
+        rows = [
+            (style, entry.spearman or 0.0, interval_of(entry), fixed(entry.spearman, 1)) for style, _, entry in found
+        ]
         least = charts.focus([value for _, value, _, _ in rows])
         below = [(style.name, role) for style, role, entry in found if (entry.spearman or 0.0) < least]
         caption = "Spearman × 100; lines: 95 % bootstrap interval over pairs."
