@@ -8,6 +8,7 @@ devices may be attached, so the serial is always given.
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import secrets
 import shlex
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from msdc.bench.devices import runner_protocol as protocol
-from msdc.bench.devices.base import Device, Job, open_jobs
+from msdc.bench.devices.base import Device, Job, as_far_as, open_jobs
 from msdc.bench.measure import BenchSettings
 from msdc.bench.result import Clock, DeviceRun, DeviceState
 from msdc.bench.system_programs import find, last_words, require, run_tool
@@ -266,8 +267,10 @@ def _start_line(runner: RunnerBuild, timeout_s: float) -> str:
 
 
 def _number(facts: Mapping[str, str], path: str) -> float | None:
+    """The first number of a fact; None where it is absent, or none: broken sensors say nan."""
     with contextlib.suppress(ValueError, IndexError):
-        return float(facts.get(path, "").split()[0])
+        number = float(facts.get(path, "").split()[0])
+        return number if math.isfinite(number) else None
     return None
 
 
@@ -286,7 +289,7 @@ def parse_state(text: str) -> DeviceState:
             # Zones report thousandths of a degree, with some vendors whole degrees. Two zones may share a type.
             celsius = number / 1000 if abs(number) >= 1000 else number
             thermal[name if name not in thermal else f"{name} {match[2]}"] = round(celsius, 2)
-        elif match := re.search(r"/cpu(\d+)/cpufreq/", path):
+        elif match := re.search(r"/cpu(\d{1,4})/cpufreq/", path):
             speeds[int(match[1])] = number / 1000
     tenths = _number(facts, "dumpsys.temperature")
     return DeviceState(
@@ -430,4 +433,4 @@ class AdbDevice(Device):
         title = f"bench {jobs[0].manifest.name} on {adb.serial}"
         if settings.progress:
             say(title)
-        return list(track(run_remote(Remote(adb), jobs), title, enabled=settings.progress))
+        return as_far_as(track(run_remote(Remote(adb), jobs), title, enabled=settings.progress))

@@ -10,7 +10,7 @@ Shapes: N golden texts, U texts of tasks, D sentence width.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,6 +39,26 @@ class Incomplete(MsdcError):
     def __init__(self, line: str, runs: Sequence[DeviceRun]) -> None:
         super().__init__(line)
         self.runs = list(runs)
+
+
+def as_far_as(runs: Iterable[DeviceRun]) -> list[DeviceRun]:
+    """All `runs`; where one fails after others, they are in an `Incomplete`."""
+    found: list[DeviceRun] = []
+    try:
+        found.extend(runs)
+    except Exception as error:
+        if not found:
+            raise
+        raise Incomplete(_said(error), found) from error
+    return found
+
+
+def _said(error: Exception) -> str:
+    """The line of one of our errors; of another one, what kind it is, too: a device's answers may break anything."""
+    line = " ".join(str(error).split())
+    if isinstance(error, MsdcError):
+        return line
+    return f"the run failed: {type(error).__name__}" + (f": {line[:200]}" if line else "")
 
 
 class Device(ABC):
@@ -178,7 +198,7 @@ def run_devices(devices: Sequence[Device], bundle: Path, settings: BenchSettings
 
 
 def _line(device: Device, error: Exception) -> str:
-    return f"{device.spec}: {' '.join(str(error).split())}"
+    return f"{device.spec}: {_said(error)}"
 
 
 def _sustained(device: Device, bundle: Path, settings: BenchSettings, run: DeviceRun) -> DeviceRun:
@@ -212,21 +232,19 @@ def _sustained(device: Device, bundle: Path, settings: BenchSettings, run: Devic
 
 def _run(device: Device, bundle: Path, settings: BenchSettings) -> Outcome:
     """Results of one device; an exception that is not one of ours becomes its `MsdcError`."""
+    failures: list[str] = []
     try:
         with named_extras(f"--device {device.kind}"):
-            runs = device.run(bundle, settings)
-            steady, failures = list(runs), []
-            for i, run in enumerate(runs):
-                try:
-                    steady[i] = _sustained(device, bundle, settings, run)
-                except Exception as error:
-                    failures.append(f"{_line(device, error)} (under sustained load)")
-            return steady, failures
+            runs = list(device.run(bundle, settings))
     except Incomplete as error:
-        return error.runs, [_line(device, error)]
+        runs, failures = error.runs, [_line(device, error)]
     except MsdcError:
         raise
     except Exception as error:
-        word = " ".join(str(error).split())[:200]
-        what = type(error).__name__ + (f": {word}" if word else "")
-        raise MsdcError(f"{device.spec}: the run failed: {what}") from error
+        raise MsdcError(_line(device, error)) from error
+    for place, run in enumerate(runs):
+        try:
+            runs[place] = _sustained(device, bundle, settings, run)
+        except Exception as error:
+            failures.append(f"{_line(device, error)} (under sustained load)")
+    return runs, failures

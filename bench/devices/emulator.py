@@ -20,7 +20,7 @@ from pathlib import Path
 
 from msdc.bench.devices import emulator_image
 from msdc.bench.devices.adb import Adb, Remote, disconnect, run_remote
-from msdc.bench.devices.base import Device, open_jobs
+from msdc.bench.devices.base import Device, as_far_as, open_jobs
 from msdc.bench.measure import BenchSettings
 from msdc.bench.result import DeviceRun
 from msdc.bench.system_programs import find, last_words, missing, require
@@ -166,4 +166,4 @@ class EmulatorDevice(Device):
         if settings.progress:
             say(f"bench {jobs[0].manifest.name} on {self.spec}")
         with EmulatorMachine(emulator_image.create_image(), cpu, memory_mib=MEMORY_MIB) as machine:
-            return list(run_remote(emulated(machine, cpu), jobs))
+            return as_far_as(run_remote(emulated(machine, cpu), jobs))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from msdc.bench.devices import runner_protocol as protocol
-from msdc.bench.devices.base import Device, Job, open_jobs
+from msdc.bench.devices.base import Device, Job, as_far_as, open_jobs
 from msdc.bench.devices.python_worker import PORTABLE_NOTE
 from msdc.bench.measure import BenchSettings
 from msdc.bench.result import DeviceInfo, DeviceRun, DeviceState, Memory, Timing
@@ -95,7 +95,7 @@ class ThisMachine(Device):
             elif job not in runnable:
                 warn(f"not measured: {missing(RUNTIMES[job.runtime].package, f'runtime {job.runtime}')}")
         title = f"bench {jobs[0].manifest.name} on {self.kind}"
-        return [self.measure(job) for job in track(runnable, title, enabled=settings.progress)]
+        return as_far_as(map(self.measure, track(runnable, title, enabled=settings.progress)))
 
     def measure(self, job: Job) -> DeviceRun:
         """Measure one artifact of a bundle whose files were checked."""

@@ -178,7 +178,7 @@ def to_html(report: Report) -> str:
     """One page without scripts that loads nothing from elsewhere; its JSON is inside."""
     text = json.dumps(to_json(report), ensure_ascii=False, separators=(",", ":"))
     data = base64.b64encode(text.encode("utf-8")).decode("ascii")
-    return _templates().get_template("page.html.j2").render(report=report, data=data)
+    return printable(_templates().get_template("page.html.j2").render(report=report, data=data))
 
 
 def to_markdown(report: Report) -> str:

@@ -177,7 +177,9 @@ def test_a_phone_that_tells_all():
     assert state.cpu_mhz == (1800.0, 2400.0)
     assert (state.battery_percent, state.battery_c, state.charging, state.load_1min) == (83.0, 31.2, False, 1.5)
     # Devices that tell less.
-    for text in ("", "no facts here\n", "/proc/loadavg=\n", "dumpsys.level=full\n", "dumpsys.status=9\n"):
+    odd = "/proc/loadavg=nan\ndumpsys.level=1e999\n/sys/class/thermal/thermal_zone0/temp=-inf\n"
+    wrong = (f"/sys/devices/system/cpu/cpu{'9' * 5000}/cpufreq/scaling_cur_freq=1\n", odd)
+    for text in ("", "no facts here\n", "/proc/loadavg=\n", "dumpsys.level=full\n", "dumpsys.status=9\n", *wrong):
         assert parse_state(text).model_dump(exclude_defaults=True) == {}
 
 

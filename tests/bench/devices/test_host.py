@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from folder_kinds import UNPOOLED, kind_bundle
 
-from msdc.bench.devices.base import Job
+from msdc.bench.devices.base import Job, run_devices
 from msdc.bench.devices.host import HostDevice, PythonDevice
 from msdc.bench.devices.runner_protocol import read_answer, runner_error, sentinel
 from msdc.bench.measure import BenchSettings, Tasks, collect
@@ -234,3 +234,16 @@ def test_a_wordpiece_bundle_takes_text_natively_and_one_that_was_not_compiled_ru
     [run] = HostDevice().run(out, settings(runtimes=("onnx",)))
     assert run.harness == "python" and run.parity.ids_equal and run.parity.min_cosine > 0.999
     assert any("does not support the model Other" in note for note in run.notes)
+
+
+def test_what_was_measured_before_a_device_is_lost_is_kept(tiny_bundle, tmp_path):
+    real, runner = build_runner("executorch"), tmp_path / "runner"
+    # Its first run is real; then it is gone.
+    libraries = ":".join({str(path.parent) for path in real.libraries})
+    runner.write_text(f"""#!/bin/sh
+        mkdir {tmp_path}/used || exit 7
+        LD_LIBRARY_PATH={libraries} exec {real.program} "$@"\n""")
+    runner.chmod(0o755)
+    both = settings(runner=runner, runtimes=("executorch", "onnx"))
+    runs, (failure,) = run_devices([HostDevice()], tiny_bundle, both)
+    assert [run.artifact.runtime for run in runs] == ["executorch"] and "ended with code 7" in failure
