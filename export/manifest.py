@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, ValidationError, create_model, model_validator
 
 from msdc.encoders.folder import is_reserved
-from msdc.errors import InputError, first_problem
+from msdc.errors import InputError, first_line, first_problem
 from msdc.export.runtimes import (
     MANIFEST_FILE,
     RUNTIMES,
@@ -226,7 +226,11 @@ def check_files(folder: str | Path, manifest: Manifest) -> None:
     root = folder.resolve()
     for name, record in manifest.files.items():
         path = folder / name
-        if not path.resolve().is_relative_to(root):
+        try:
+            inside = path.resolve().is_relative_to(root)
+        except (OSError, RuntimeError) as error:  # a link to itself
+            raise InputError(f"{path}: cannot be read ({first_line(error)})") from error
+        if not inside:
             raise InputError(f"{path}: leads outside the bundle")
         if not path.is_file():
             raise InputError(f"{folder}: {name} is missing; copy the whole bundle again")

@@ -51,10 +51,10 @@ class PublicKey(NamedTuple):
     @classmethod
     def read(cls, given: str | Path) -> PublicKey:
         """From the key itself (`RW...`) or the file that `minisign -G` wrote; an `InputError` where it is neither."""
-        text = str(given)
+        text = str(given).strip()
         if isinstance(given, Path) or not text.startswith("RW"):
             text = ["", *(line.strip() for line in _lines(Path(given)) if line.strip())][-1]
-        raw = _decoded(text, 42, (_PLAIN,), f"{given}: the public key")
+        raw = _decoded(text, 42, (_PLAIN,), f"{' '.join(str(given).split())[:200]}: the public key")
         return cls(raw[2:10], raw[10:])
 
     def holds(self, signature: bytes, message: bytes) -> bool:

@@ -69,6 +69,9 @@ def test_a_link_that_leads_outside(copy, tmp_path):
     (copy / "README.md").unlink()
     (copy / "README.md").symlink_to(tmp_path / "secret")
     assert "outside" in one_line(lambda: check_files(copy, read_manifest(copy)))
+    (copy / "README.md").unlink()
+    (copy / "README.md").symlink_to("README.md")
+    assert "README.md: cannot be read" in one_line(lambda: load_bundle(copy))
 
 
 def damage(data: bytes, generator: np.random.Generator) -> bytes:

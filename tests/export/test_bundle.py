@@ -371,7 +371,8 @@ def test_signed_bundle(signed, tmp_path):
     (tmp_path / "key.pub").write_text(f"untrusted comment: key\n{key}\n")
     assert load_bundle(folder, "onnx", public_key=tmp_path / "key.pub").width > 0
     assert "another key" in one_line(lambda: load_bundle(folder, "onnx", public_key=KEY))
-    for wrong in ("RWQ", str(tmp_path / "none"), tmp_path):
+    assert verify_signature(folder, f" {key}\n") == "by the test"
+    for wrong in ("RWQ", "RWQ\nRWQ", str(tmp_path / "none"), tmp_path):
         one_line(lambda wrong=wrong: verify_signature(folder, wrong))
 
 
