@@ -31,7 +31,17 @@ import yaml
 from msdc.distill.catalog import set_paths
 from msdc.distill.recipe import Recipe, Stage, corpus_label
 from msdc.errors import InputError
-from msdc.files import HOLDER_FILE, LOCK_FILE, disk_errors, held, read_json, staged_folder, write_json, write_text
+from msdc.files import (
+    HOLDER_FILE,
+    LOCK_FILE,
+    disk_errors,
+    held,
+    link_file,
+    read_json,
+    staged_folder,
+    write_json,
+    write_text,
+)
 from msdc.machine import environment
 from msdc.progress import say
 
@@ -274,16 +284,9 @@ def differing(old: Recipe, new: Recipe) -> list[str]:
     return found
 
 
-def _link_file(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # another file system, or one without hard links
-        shutil.copy2(source, target)
-
-
 def _link(source: Path, target: Path) -> None:
     """Make `target` a folder of links to the files of `source`, whole or not at all; an existing one is kept."""
     if source.is_dir() and not target.exists():
         with staged_folder(target) as stage:
             ignored = shutil.ignore_patterns("step-*", ".*.partial", ".*.old")
-            shutil.copytree(source, stage, copy_function=_link_file, dirs_exist_ok=True, ignore=ignored)
+            shutil.copytree(source, stage, copy_function=link_file, dirs_exist_ok=True, ignore=ignored)

@@ -381,6 +381,14 @@ def staged_folder(target: str | os.PathLike[str], force: bool = False, marks: tu
             shutil.rmtree(stage, ignore_errors=True)
 
 
+def link_file(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """A hard link, or a copy where there are none or `target` is on another file system."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
 def sha256_file(path: str | os.PathLike[str]) -> str:
     """Hex sha256 of one file, read in blocks."""
     with open(path, "rb") as handle:

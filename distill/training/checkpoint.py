@@ -1,7 +1,8 @@
 """The state of training, saved whole: checkpoints are written whole or not at all, and verified when they are read.
 
-A checkpoint is `step-N.pt` (tensors and plain values, read back with weights_only=True) and `step-N.json` (its sha256,
-written last: a checkpoint without it was never finished). `end-N` is the end of a stage that can be extended.
+A checkpoint is `step-N.pt` (tensors and plain values, read back with weights_only=True), `step-N.safetensors` (a link
+to the best weights so far) and `step-N.json` (its sha256, written last: a checkpoint without it was never finished).
+`end-N` is the end of a stage that can be extended.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from torch import Tensor, nn
 
 from msdc.distill.data.batches import BatchFeed, Position
 from msdc.errors import MsdcError
-from msdc.files import atomic_path, read_json, sha256_file, write_json
+from msdc.files import atomic_path, link_file, read_json, sha256_file, write_json
 
+BEST = "best.safetensors"
 KEEP = {"step": 2, "end": 1}  # newest checkpoints that are kept
 PLAIN = ("best", "history", "losses", "recent", "parts", "by_language", "seconds")
 
@@ -98,14 +100,27 @@ def restore_random_states(state: dict[str, Any]) -> None:
 
 
 def save_checkpoint(folder: Path, step: int, state: dict[str, Any], kind: str = "step") -> None:
-    """Write checkpoint `step` and drop all but the newest of its kind."""
+    """Write checkpoint `step` with the best weights so far, and drop all but the newest of its kind."""
     path = folder / f"{kind}-{step:08d}.pt"
+    if (folder / BEST).is_file():
+        path.with_suffix(".safetensors").unlink(missing_ok=True)
+        link_file(folder / BEST, path.with_suffix(".safetensors"))
     with atomic_path(path) as temporary:
         torch.save(state, temporary)
     write_json(path.with_suffix(".json"), {"step": step, "sha256": sha256_file(path)})
     for old in sorted(folder.glob(f"{kind}-*.json"))[: -KEEP[kind]]:
         old.unlink(missing_ok=True)
-        old.with_suffix(".pt").unlink(missing_ok=True)
+        for suffix in (".pt", ".safetensors"):
+            old.with_suffix(suffix).unlink(missing_ok=True)
+
+
+def restore_best(path: Path) -> None:
+    """Take back the best weights of a checkpoint: those that lie there may be of steps that are taken again."""
+    kept = path.with_suffix(".safetensors")
+    if kept.is_file():  # older versions did not keep them
+        with atomic_path(path.with_name(BEST)) as temporary:
+            temporary.unlink()
+            link_file(kept, temporary)
 
 
 def step_of(path: Path) -> int:

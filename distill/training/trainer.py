@@ -117,7 +117,7 @@ class Trainer:
         self.task, self.stage, self.feed = task, stage, feed
         self.validate, self.folder, self.steps = validate, folder, steps
         self.precision, self.device, self.keep_end = precision, device or torch.device("cpu"), keep_end
-        self._best_path = folder / "best.safetensors"
+        self._best_path = folder / checkpoint.BEST
         self.rank, _ = parallel.rank_and_world()
         task.to(self.device)
         self.model = parallel.wrap(task)
@@ -145,12 +145,20 @@ class Trainer:
             self.folder.mkdir(parents=True, exist_ok=True)
         if resume and (found := checkpoint.checkpoints(self.folder)):
             state.restore(checkpoint.load_checkpoint(found[0]))
+            if self.rank == 0:
+                checkpoint.restore_best(found[0])
+            parallel.barrier()
             say(f"{self.stage.name}: resumed at step {self.position.step} of {self.steps}")
         # A run killed between its last checkpoint and the end of the stage had decided to stop: it stays stopped.
         if self.position.step < self.steps and not self._stopped():
             with StageProgress(self.stage.name, self.steps, enabled=self.rank == 0) as progress:
                 self.feed.stream.on_rows = progress.reading
                 self._loop(log, progress)
+        if self.position.step < self.steps:
+            assert state.best is not None
+            say(
+                f"{self.stage.name}: stopped early, no gain since step {state.best[1]} (patience {self.stage.patience})"
+            )
         if self.keep_end:
             self._save("end")
         # What Mao et al. 2021 state of their models: minutes per 10,000 steps (validation included), and peak memory,

@@ -216,6 +216,56 @@ def test_a_stopped_run_goes_on_to_more_steps_and_a_finished_one_if_it_kept_its_s
     assert distill(longer, kept, True).stages == json.loads((kept / "result.json").read_text())["stages"]
 
 
+def chosen_at(monkeypatch, scores):
+    """Validations choose by these scores, by step; everything else is measured."""
+    validate = Trainer._validate
+
+    def scored(self, log, epoch):
+        measure = self.validate
+        self.validate = lambda encoder: {**measure(encoder), "choice": scores[self.position.step]}
+        try:
+            return validate(self, log, epoch)
+        finally:
+            self.validate = measure
+
+    monkeypatch.setattr(Trainer, "_validate", scored)
+
+
+def test_the_best_weights_are_those_of_the_state_that_a_stage_goes_on_from(tiny_tree, tmp_path, monkeypatch):
+    """Not those of steps that were taken back: they are better by a score that the new steps do not reach."""
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        chosen_at(patch, {3: 1, 6: 0})
+        distill(short(tiny_tree, 6, evaluate_every=3), folder, extendable=True)
+    shutil.copytree(folder / "stages" / "0-four" / "model", tmp_path / "third")
+    with monkeypatch.context() as patch:
+        chosen_at(patch, {9: 5})
+        assert distill(short(tiny_tree, 9, evaluate_every=3), folder, True).stages["four"]["step"] == 9
+    assert not same_weights(folder / "student", tmp_path / "third")
+    with monkeypatch.context() as patch:
+        chosen_at(patch, {9: 0, 12: 0})
+        assert distill(short(tiny_tree, 12, evaluate_every=3), folder, True).stages["four"]["step"] == 3
+    assert same_weights(folder / "student", tmp_path / "third")
+
+
+def test_a_run_that_stopped_early_stays_stopped_and_says_so(tiny_tree, tmp_path, monkeypatch, capsys):
+    """Also when it is asked for more epochs: one that was asked for them at first would have stopped there."""
+    asked = {"steps": None, "patience": 1, "evaluate_every": 4}
+    chosen_at(monkeypatch, {step: -step for step in range(0, 400, 4)})
+    folder = tmp_path / "run"
+    first = distill(short(tiny_tree, epochs=6, **asked), folder, extendable=True)
+    said = "four: stopped early, no gain since step 4 (patience 1)"
+    assert said in capsys.readouterr().err
+    rows = (folder / "metrics.jsonl").read_text().splitlines()
+    again = distill(short(tiny_tree, epochs=9, **asked), folder, True)
+    assert said in capsys.readouterr().err
+    assert again.stages["four"]["step"] == first.stages["four"]["step"] == 4
+    steps = [json.loads(row).get("step", 0) for row in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert max(steps) == max(json.loads(row).get("step", 0) for row in rows)
+    with pytest.raises(InputError, match=r"stages.four.patience: 1 then, 3 now"):
+        distill(short(tiny_tree, epochs=12, **asked | {"patience": 3}), folder, True)
+
+
 def test_rows_become_flat_numbers_at_steps_that_go_on(tmp_path, monkeypatch):
     logged = []
 
