@@ -31,7 +31,7 @@ from results_page import table as markdown
 from small_tables import TABLES, Measure, Row, Table
 
 from msdc.bench.accuracy.parallel import Parallel
-from msdc.bench.accuracy.retrieval import RETRIEVAL as RETRIEVAL_TASK
+from msdc.bench.accuracy.retrieval import XSR
 from msdc.bench.accuracy.similarity import STS
 from msdc.bench.accuracy.statistics import Items, percentiles, resampled_scores
 from msdc.bench.accuracy.task import Settings, Task
@@ -114,7 +114,7 @@ def read_set(name: str, data: Path) -> TestSet:
         asked = queries[:QUERIES]
         pairs = Parallel(name, {"query": asked, "answer": answers[:QUERIES]}, list(range(1, len(asked) + 1)), [])
         note = f"P@1, {len(asked)} queries, {len(answers)} candidates"
-        return TestSet(name, note, RETRIEVAL_TASK, (pairs, answers[QUERIES:]))
+        return TestSet(name, note, XSR, (pairs, answers[QUERIES:]))
     file, limit = GRADED[name]
     pairs = read_pairs(data / file, name, ANY_SCORE, skip_bad=True)
     pairs = pairs if limit is None else pairs.spread(limit)

@@ -44,6 +44,7 @@ MOST_FLOAT_BYTES = 2**30
 ROWS = 256  # of such a block: what the processor's cache holds
 CANDIDATES = 1000  # documents of each kind that are ranked together
 LOCK_SECONDS = 60.0
+FULL = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC", "SQLITE_IOERR_TRUNCATE", "SQLITE_IOERR_SHMSIZE")
 Mode = Literal["words", "vectors", "both"]
 SCHEMA = (
     "CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
@@ -179,6 +180,8 @@ class Index:
             said = str(error)
             if "locked" in said:
                 raise InputError(f"{self.path}: another process writes to it for {LOCK_SECONDS:.0f} s") from error
+            if error.sqlite_errorname in FULL:
+                raise MsdcError(f"disk full while writing {self.path}: free some space and run again") from error
             if "malformed" in said:
                 raise Damaged(f"{self.path}: damaged ({said})") from error
             raise MsdcError(f"{self.path or 'index'}: {said}") from error
@@ -276,6 +279,8 @@ class Index:
             vectors_ND[known_N] = unit_rows(self.model.encode(readable))
         scale_N = np.maximum(np.abs(vectors_ND).max(1, initial=0.0) / 127, np.float32(1e-12))
         codes_ND = np.rint(vectors_ND / scale_N[:, None]).astype(np.int8)
+        # With this scale the rounded vector has length 1, so that no cosine is above it.
+        scale_N = 1 / np.linalg.norm(codes_ND.astype(np.float32), axis=1).clip(1e-12)
         self.encoded += len(block)
 
         def row(start: int, end: int, text: str) -> tuple[int, int, float | None, bytes | None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -96,15 +96,58 @@ def map_growth(table: bytes) -> float:
 def _growth(step: dict[str, Any]) -> float:
     """How many times as many bytes as before a text may have after a step."""
     new = len(str(step.get("content", step.get("prepend", ""))).encode())
-    if step["type"] == "Replace":
-        old = step["pattern"].get("String")
-        # A regular expression may find nothing, between any two characters.
-        return max(1.0, new / len(old.encode())) if old else 1 + new
     if step["type"] == "Prepend":
         return 1 + new
     if step["type"] == "Precompiled":
         return map_growth(base64.b64decode(step["precompiled_charsmap"]))
     return GROWTH.get(step["type"], 1.0)
+
+
+def _letters(pattern: str) -> str:
+    """The characters that an expression replaces one at a time: `[abc]`; empty for any other."""
+    inner = pattern[1:-1]
+    return inner if pattern[:1] == "[" and pattern[-1:] == "]" and inner and not set(inner) & set("[]\\^-&") else ""
+
+
+def _eats(pattern: str) -> bool:
+    """Whether all that an expression finds has a character at least, as far as Python can tell."""
+    try:
+        return not re.search(r"\(\?|\\[AbBzZG]|[\^$]", pattern) and re.compile(pattern).fullmatch("") is None
+    except re.error:
+        return False
+
+
+def _together(steps: Sequence[dict[str, Any]]) -> float:
+    """The same of all steps, one after the other.
+
+    Backwards: what a character may still become. Replaced characters that no later step replaces again do not multiply,
+    as in a character map that is spelled out in hundreds of steps.
+    """
+    times, becomes = 1.0, dict[str, float]()  # bytes of a byte, and of characters that are not like all others
+
+    def size(text: str) -> float:
+        return min(1e100, sum(becomes.get(letter, times * len(letter.encode())) for letter in text))
+
+    def most() -> float:
+        return max([times, *(found / len(letter.encode()) for letter, found in becomes.items())])
+
+    for step in reversed(steps):
+        pattern = step["pattern"] if step["type"] == "Replace" else {}
+        old, regex = str(pattern.get("String") or ""), str(pattern.get("Regex", ""))
+        made = size(str(step.get("content", "")))
+        if len(old) == 1 or _letters(regex):
+            becomes |= dict.fromkeys(old or _letters(regex), made)
+        elif old:
+            becomes |= {letter: max(size(letter), made / len(old)) for letter in old}
+        elif pattern and _eats(regex):
+            becomes = {letter: max(found, made) for letter, found in becomes.items()}
+            times = max(times, made)
+        elif pattern:  # it may find nothing, between any two characters
+            becomes = {letter: found + made for letter, found in becomes.items()}
+            times += made
+        else:
+            times, becomes = min(1e100, most() * _growth(step)), {}
+    return most()
 
 
 def _check_template(step: dict[str, Any]) -> int:
@@ -182,9 +225,7 @@ def check_tokenizer(raw: bytes) -> float:
     patterns = list(_patterns({**found, "model": None}))
     bounded("characters of regular expressions", sum(map(len, patterns)), MOST_PATTERN)
     bounded("repeats in a row in a regular expression", max(map(_repeats, patterns), default=0), MOST_REPEATS)
-    growth = 1.0
-    for step in (*normalizing, *splitting):
-        growth = min(growth * _growth(step), 1e100)
+    growth = _together([*normalizing, *splitting])
     bounded("growth of a text, in times", growth, MOST_GROWTH)
     added = [(len(one["content"].encode()), one.get("normalized")) for one in found.get("added_tokens") or ()]
     bounded("bytes of added tokens", sum(size for size, _ in added), MOST_ADDED)
