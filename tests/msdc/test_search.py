@@ -193,7 +193,9 @@ def test_a_search_beside_an_updater_sees_one_state(model, tmp_path):
     updater = threading.Thread(target=update)
     updater.start()
     try:
-        found = [reader.search("a fruit", 12, mode="vectors").hits for _ in range(200)]
+        found = [reader.search("a fruit", 12, mode="vectors").hits for _ in range(100)]
+        while len({hits[0].text.split()[0] for hits in found}) < 2 and len(found) < 5000:
+            found.append(reader.search("a fruit", 12, mode="vectors").hits)
     finally:
         stop.set()
         updater.join()
