@@ -19,9 +19,10 @@ import numpy as np
 from msdc.bench.accuracy.statistics import Items, interval
 from msdc.bench.accuracy.task import Data, Outcome, Settings, Task
 from msdc.bench.accuracy.vectors import VectorStore
+from msdc.encoders.encoder import SentenceEncoder
 from msdc.errors import InputError
 from msdc.scores import unit_rows
-from msdc.search.passages import WEIGHT, match_expression, passage_texts, token_counter, unspaced
+from msdc.search.passages import WEIGHT, match_expression, passage_texts, reads, words_of
 from msdc.text.text_files import Lines, read_lines
 
 TOP = 10
@@ -113,14 +114,13 @@ def _read_squad(path: Path) -> Data:
 
 def word_scores(documents: Sequence[tuple[str, str]], queries: Sequence[str]) -> np.ndarray:
     """BM25 of every document for every question, [Q, M]; 0 where no word is shared."""
-    trigram = unspaced([text for _, text in documents])
+    tokenize = words_of([text for _, text in documents])
     found_QM = np.zeros((len(queries), len(documents)), np.float32)
     with sqlite3.connect(":memory:") as database:
-        tokenize = "trigram" if trigram else "unicode61 remove_diacritics 2"
         database.execute(f"CREATE VIRTUAL TABLE words USING fts5(title, text, tokenize='{tokenize}')")
         database.executemany("INSERT INTO words (title, text) VALUES (?, ?)", documents)
         for number, query in enumerate(queries):
-            if expression := match_expression(query, trigram):
+            if expression := match_expression(query, tokenize):
                 rows = database.execute("SELECT rowid, -rank FROM words WHERE words MATCH ?", (expression,)).fetchall()
                 for row, score in rows:
                     found_QM[number, row - 1] = score
@@ -131,12 +131,10 @@ def vector_scores(
     store: VectorStore, documents: Sequence[tuple[str, str]], queries: Sequence[str]
 ) -> tuple[np.ndarray, int]:
     """Cosine of every document's best passage for every question, [Q, M], and the number of passages N."""
-    tokenizer = getattr(store.model, "tokenizer", None)
     count: Callable[[Sequence[str]], list[int]] = lambda texts: [len(text.split()) for text in texts]  # noqa: E731
     most = WORDS_PER_PASSAGE
-    if tokenizer is not None:
-        special = len(tokenizer.encode([""], 8)[0])
-        count, most = token_counter(tokenizer, special), int(getattr(store.model, "max_length")) - special  # noqa: B009
+    if isinstance(store.model, SentenceEncoder):
+        count, most = reads(store.model)
     found = passage_texts(documents, count, most)
     parts = [(number, text) for number, some in enumerate(found) for _, _, text in some]
     passages_ND = unit_rows(store.encode([text for _, text in parts]))

@@ -12,7 +12,6 @@ from msdc.errors import InputError
 from msdc.progress import be_quiet
 
 Command = TypeVar("Command", bound=Callable[..., object])
-DEFAULT_MODEL = msdc.DEFAULT_MODEL
 
 
 def _together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:

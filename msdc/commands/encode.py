@@ -14,7 +14,8 @@ from typing import Any, BinaryIO
 import click
 import numpy as np
 
-from msdc.commands import DEFAULT_MODEL, encode_options, json_option, quiet_option, require_utf8, runtime_option
+from msdc import DEFAULT_MODEL
+from msdc.commands import encode_options, json_option, quiet_option, require_utf8, runtime_option
 from msdc.encoders.encoder import SentenceEncoder, open_model
 from msdc.encoders.folder import bare_names, is_reserved
 from msdc.errors import InputError

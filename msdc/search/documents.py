@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from msdc.errors import InputError
-from msdc.text.tabular import iterate_texts, looks_like_names, open_table
+from msdc.text.tabular import iterate_rows
 from msdc.text.text_files import MAX_TEXT_BYTES
 
 
@@ -101,17 +101,7 @@ def conditions(where: Mapping[str, object]) -> tuple[str, list[Any]]:
 def numbered_rows(file: Path, column: str | None) -> Iterator[Document]:
     """Lines of a file, or cells of a table's column with the row's other cells, by number; empty ones are left out."""
     size = 0
-    rows: Iterator[tuple[int, str, dict[str, Any]]] = ((n, text, {}) for n, text in iterate_texts(file, column))
-    if column is not None:
-        table = open_table(file, lambda cells, below: not column.isdigit() or looks_like_names(cells, below))
-        names = [name for name in table.names if name != column]
-        if names:
-            others = (cells for _, cells in table.read([table.names.index(name) for name in names]))
-            texts = iterate_texts(file, column)
-            rows = (
-                (n, text, dict(zip(names, cells, strict=True))) for (n, text), cells in zip(texts, others, strict=True)
-            )
-    for number, text, cells in rows:
+    for number, text, cells in iterate_rows(file, column):
         if stripped := text.strip():
             size += len(stripped)
             if size > MAX_TEXT_BYTES:

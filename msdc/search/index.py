@@ -31,7 +31,7 @@ from msdc.files import file_state, locked, user_cache
 from msdc.progress import track, warn
 from msdc.scores import unit_rows
 from msdc.search.documents import Document, Found, Hit, conditions, document_of, numbered_rows
-from msdc.search.passages import WEIGHT, match_expression, passage_texts, token_counter, unspaced
+from msdc.search.passages import WEIGHT, match_expression, passage_texts, reads, words_of
 from msdc.text.tokenizer import Reader
 
 SUFFIXES = (".sqlite", ".db")
@@ -89,9 +89,7 @@ class Index:
         self._state: tuple[int, ...] | None = None
         self._lock = threading.RLock()
         self._reader = Reader(model.tokenizer, model.max_length)
-        special = len(model.tokenizer.encode([""], model.max_length)[0])
-        self._count = token_counter(model.tokenizer, special)
-        self._most = model.max_length - special - self._count([model.defaults.prompt()])[0]
+        self._count, self._most = reads(model)
         try:
             self._open()
         except Damaged as error:
@@ -249,8 +247,7 @@ class Index:
     def _create(self, db: sqlite3.Connection, block: Sequence[Document]) -> None:
         """The tables, when the first documents come: they tell how words are found."""
         if db.execute("SELECT 1 FROM sqlite_master").fetchone() is None:
-            trigram = unspaced([one.text for one in block])
-            tokenize = "trigram" if trigram else "unicode61 remove_diacritics 2"
+            tokenize = words_of([one.text for one in block])
             for statement in SCHEMA:
                 db.execute(statement.replace("{words}", tokenize))
             facts = {"format": FORMAT, "model": self._identity(), "name": self.model.name, "tokenize": tokenize}
@@ -434,9 +431,11 @@ class Index:
     def _search(
         self, query: str, top: int, threshold: float | None, mode: Mode, where: Mapping[str, object] | None
     ) -> Found:
+        """The answer, inside a transaction, which also says SQLite's errors."""
         began = time.perf_counter()
         self._refresh()
-        if not len(self):
+        tokenize = self._one("SELECT value FROM facts WHERE name = 'tokenize'")
+        if not tokenize:  # nothing was added yet
             return Found(query, [], 0.0, 0.0)
         query_D = None
         if mode != "words":
@@ -455,24 +454,22 @@ class Index:
         if passage_N is not None:
             best_M = np.maximum.reduceat(passage_N, self._starts_M)
             if where:
-                with self._errors():
-                    allowed = [row for (row,) in self._db.execute(filtered, values)]
+                allowed = [row for (row,) in self._db.execute(filtered, values)]
                 best_M = np.where(np.isin(self._documents_M, allowed), best_M, -np.inf)
             near = np.argpartition(-best_M, most - 1)[:most] if most < len(best_M) else np.arange(len(best_M))
             cosine = {int(self._documents_M[at]): float(best_M[at]) for at in near if np.isfinite(best_M[at])}
         words: dict[int, float] = {}
-        if mode != "vectors" and (expression := match_expression(query, self._trigram())):
+        if mode != "vectors" and (expression := match_expression(query, tokenize)):
             select = (
                 f"SELECT rowid, -rank FROM words WHERE words MATCH ? {f'AND rowid IN ({filtered})' if where else ''}"
             )
             given = [expression, *(values if where else [])]
-            with self._errors():
-                words = dict(self._db.execute(f"{select} ORDER BY rank LIMIT ?", [*given, most]))
-                if len(words) == most:
-                    # Below the best by words: bm25 of those that are near in meaning.
-                    others = json.dumps([row for row in cosine if row not in words])
-                    again = "SELECT rowid, -rank FROM words WHERE words MATCH ? AND rowid IN "
-                    words |= dict(self._db.execute(f"{again}(SELECT value FROM json_each(?))", [expression, others]))
+            words = dict(self._db.execute(f"{select} ORDER BY rank LIMIT ?", [*given, most]))
+            if len(words) == most:
+                # Below the best by words: bm25 of those that are near in meaning.
+                others = json.dumps([row for row in cosine if row not in words])
+                again = "SELECT rowid, -rank FROM words WHERE words MATCH ? AND rowid IN "
+                words |= dict(self._db.execute(f"{again}(SELECT value FROM json_each(?))", [expression, others]))
             if passage_N is not None:
                 rest = np.array([row for row in words if row not in cosine], np.int64)
                 at = np.searchsorted(self._documents_M, rest)
@@ -487,22 +484,17 @@ class Index:
         done = time.perf_counter()
         return Found(query, hits, 1e3 * (encoded - began), 1e3 * (done - encoded))
 
-    def _trigram(self) -> bool:
-        with self._errors():
-            return bool(self._db.execute("SELECT value = 'trigram' FROM facts WHERE name = 'tokenize'").fetchone()[0])
-
     def _hit(self, row: int, score: float, cosine: float, words: float, passage_N: NDArray[np.float32] | None) -> Hit:
-        with self._errors():
-            found = self._db.execute("SELECT key, text, title, metadata, crc FROM documents WHERE id = ?", (row,))
-            *fields, crc = found.fetchone()
-            one = Document(*fields)
-            if one.crc != crc:
-                raise Damaged(f"{self.path}: damaged (document {one.id})")
-            start, end = 0, len(one.text)
-            mine = np.flatnonzero(self._owner_N == row)
-            if passage_N is not None and len(mine):
-                best = int(self._rows_N[mine[passage_N[mine].argmax()]])
-                start, end = self._db.execute("SELECT start, end FROM passages WHERE id = ?", (best,)).fetchone()
+        found = self._db.execute("SELECT key, text, title, metadata, crc FROM documents WHERE id = ?", (row,))
+        *fields, crc = found.fetchone()
+        one = Document(*fields)
+        if one.crc != crc:
+            raise Damaged(f"{self.path}: damaged (document {one.id})")
+        start, end = 0, len(one.text)
+        first, last = np.searchsorted(self._owner_N, [row, row + 1])
+        if passage_N is not None and first < last:
+            best = int(self._rows_N[first + passage_N[first:last].argmax()])
+            start, end = self._db.execute("SELECT start, end FROM passages WHERE id = ?", (best,)).fetchone()
         numbers = round(score, 4), round(cosine, 4), round(words, 4)
         return Hit(one.id, *numbers, one.text, start, end, one.title, json.loads(one.metadata))
 

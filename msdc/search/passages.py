@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from msdc.text.tokenizer import Tokenizer
+from msdc.encoders.encoder import SentenceEncoder
 
 Span = tuple[int, int]  # first character, one past the last
 END = re.compile(r"(?<=[.!?…؟।])[\"'”’»)\]]*\s+|(?<=[。！？])|\s*\n\s*")
@@ -21,6 +21,7 @@ WEIGHT = 20.0
 # Scripts that put no blanks between words: their words are found by runs of three characters.
 UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 WORD = re.compile(r"\w+")
+TRIGRAM = "trigram"
 
 
 def sentence_spans(text: str) -> list[Span]:
@@ -79,9 +80,14 @@ def _joined(parts: list[tuple[Span, int]], most: int) -> list[Span]:
     return [span for span, _ in found]
 
 
-def token_counter(tokenizer: Tokenizer, special: int) -> Callable[[Sequence[str]], list[int]]:
-    """Counts tokens of texts without the `special` ids that the tokenizer adds to each."""
-    return lambda texts: [len(row) - special for row in tokenizer.encode(texts, 1 << 20)]
+def reads(model: SentenceEncoder) -> tuple[Callable[[Sequence[str]], list[int]], int]:
+    """What counts the tokens of texts as a model does, without special ids, and how many it reads after its prompt."""
+    special = len(model.tokenizer.encode([""], model.max_length)[0])
+
+    def count(texts: Sequence[str]) -> list[int]:
+        return [len(row) - special for row in model.tokenizer.encode(texts, 1 << 20)]
+
+    return count, model.max_length - special - count([model.defaults.prompt()])[0]
 
 
 def passage_texts(
@@ -103,15 +109,15 @@ def passage_texts(
     return made
 
 
-def unspaced(texts: Sequence[str]) -> bool:
-    """Whether a tenth or more of the characters are of scripts without blanks between words."""
+def words_of(texts: Sequence[str]) -> str:
+    """How FTS5 takes texts apart: by runs of three characters where a tenth or more have no blanks between words."""
     together = "".join(texts)
-    return 10 * len(UNSPACED.findall(together)) > len(together)
+    return TRIGRAM if 10 * len(UNSPACED.findall(together)) > len(together) else "unicode61 remove_diacritics 2"
 
 
-def match_expression(query: str, trigram: bool) -> str:
-    """The words of a query, any of which may match, as FTS5 takes them; empty for a query without words."""
+def match_expression(query: str, tokenize: str) -> str:
+    """The words of a query, any of which may match, for texts that are taken apart so; empty where it has none."""
     words = WORD.findall(query)
-    if trigram:
+    if tokenize == TRIGRAM:
         words = [word[at : at + 3] for word in words for at in range(max(1, len(word) - 2)) if len(word) >= 3]
     return " OR ".join(f'"{word}"' for word in dict.fromkeys(words))

@@ -244,11 +244,16 @@ def iterate_texts(file: Path, column: str | None = None) -> Iterator[tuple[int, 
         file: the file; a table is told by its suffix.
         column: name of the column, or its number from 1. Empty cells are empty texts, so that rows stay aligned.
     """
+    return ((number, text) for number, text, _ in iterate_rows(file, column, others=False))
+
+
+def iterate_rows(file: Path, column: str | None, others: bool = True) -> Iterator[tuple[int, str, dict[str, object]]]:
+    """`iterate_texts`, and with `others` each row's other cells by name; lines of text have none."""
     if column is None:
         if suffix_of(file) in NEEDS_COLUMN:
             have = open_table(file).columns()
             raise InputError(f"{file}: a table; name the column of the texts with --column (it has {have})")
-        yield from iterate_lines(file)
+        yield from ((number, line, {}) for number, line in iterate_lines(file))
         return
     table = open_table(file, lambda cells, rows: not column.isdigit() or looks_like_names(cells, rows))
     if column in table.names:
@@ -257,12 +262,14 @@ def iterate_texts(file: Path, column: str | None = None) -> Iterator[tuple[int, 
         place = int(column) - 1
     else:
         raise InputError(f"{file}: no column {column!r} (have {table.columns()})")
-    for number, cells in table.read([place]):
+    beside = [name for name in table.names if others and name != column]
+    for number, cells in table.read([place, *map(table.names.index, beside)]):
         if isinstance(cells, str):
             raise InputError(f"{file} line {number}: {cells}")
-        if not isinstance(cells[0], (str, int, float, type(None))):
+        text, *rest = cells
+        if not isinstance(text, (str, int, float, type(None))):
             raise InputError(f"{file} line {number}: column {column!r} is no text")
-        yield number, "" if cells[0] is None else str(cells[0])
+        yield number, "" if text is None else str(text), dict(zip(beside, rest, strict=True))
 
 
 def stdin_texts(column: str | None = None) -> Iterator[tuple[int, str]]:

@@ -71,8 +71,8 @@ def test_passages_cover_a_text_and_fit(model):
 
 
 def test_a_query_is_no_syntax_of_the_word_index():
-    assert match_expression('a "b" OR (c* NEAR', False) == '"a" OR "b" OR "OR" OR "c" OR "NEAR"'
-    assert match_expression("?!", False) == "" and match_expression("東京都 ab", True) == '"東京都"'
+    assert match_expression('a "b" OR (c* NEAR', "unicode61") == '"a" OR "b" OR "OR" OR "c" OR "NEAR"'
+    assert match_expression("?!", "unicode61") == "" and match_expression("東京都 ab", "trigram") == '"東京都"'
 
 
 # --- an index file ----------------------------------------------------------------------------------------------------
