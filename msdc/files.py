@@ -15,7 +15,7 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -397,7 +397,12 @@ def sha256_file(path: str | os.PathLike[str]) -> str:
 
 def sha256_files(paths: list[Path]) -> str:
     """One hex sha256 over several files, by name and content, independent of their folder."""
+    return sha256_named((path, sha256_file(path)) for path in paths)
+
+
+def sha256_named(hashes: Iterable[tuple[Path, str]]) -> str:
+    """`sha256_files` of files whose own hashes are known; files of one name keep the order in which they come."""
     digest = hashlib.sha256()
-    for path in sorted(paths, key=lambda p: p.name):
-        digest.update(f"{path.name}\0{sha256_file(path)}\n".encode())
+    for path, found in sorted(hashes, key=lambda one: one[0].name):
+        digest.update(f"{path.name}\0{found}\n".encode())
     return digest.hexdigest()

@@ -16,7 +16,7 @@ import psutil
 
 from msdc.encoders.folder import OWN_TYPE, read_layout
 from msdc.errors import InputError, printable
-from msdc.files import file_state, read_json, regular_size, sha256_file
+from msdc.files import file_state, read_json, regular_size, sha256_file, sha256_named
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = f"{WEIGHTS_FILE}.index.json"
@@ -96,11 +96,8 @@ class Source:
         if not same:
             raise self._changed()
         hashes = {**self._settings, **unread, **self._weights}
-        digest = hashlib.sha256()
-        # By name; files of one name (config.json of two modules) keep their order in a copied folder.
-        for path in sorted(sorted(hashes), key=lambda path: path.name):
-            digest.update(f"{path.name}\0{hashes[path]}\n".encode())
-        return digest.hexdigest()
+        # Sorted: files of one name (config.json of two modules) keep their order in a copied folder.
+        return sha256_named(sorted(hashes.items()))
 
 
 def _hash(path: Path) -> str:
