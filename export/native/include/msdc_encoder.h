@@ -1,8 +1,10 @@
 /* C interface of the msdc sentence encoder: text in, vector out, from a bundle folder.
  *
  * Every function that can fail returns a status and, where `error` is not NULL, writes one NUL-terminated line
- * there, in whole UTF-8 characters, with U+FFFD for whatever could control a terminal. Nothing is kept outside the handles. A handle may be shared by threads: calls that run the program wait
- * for each other, tokenizing does not. Texts are UTF-8 with an explicit length; malformed bytes become U+FFFD, as
+ * there, in whole UTF-8 characters, with U+FFFD for whatever could control a terminal. Nothing is kept outside the
+ * handles. A handle may be shared by threads: calls that run the program wait for each other, in the order in which they
+ * came, and those of a batch once per text, so that a query never waits for another thread's list. Tokenizing does not
+ * wait. Texts are UTF-8 with an explicit length; malformed bytes become U+FFFD, as
  * in SentencePiece.
  *
  * A bundle's seal and hashes show damage, not origin: whoever changes a bundle can write them anew. Files that this core
@@ -103,8 +105,8 @@ MSDC_API msdc_status msdc_encode(msdc_encoder *encoder, const char *prompt, cons
 typedef int32_t (*msdc_stop)(void *context, size_t done);
 
 /* Vectors of `count` texts: `count` rows of `width` numbers in `vectors`; prompt and width as in msdc_encode, one prompt
- * for all texts (call it once per prompt). `stop` may be NULL. MSDC_CANCELLED where it stopped the batch; the rows that were ready are filled. Other calls on the encoder may
- * run between two texts. */
+ * for all texts (call it once per prompt). `stop` may be NULL. MSDC_CANCELLED where it stopped the batch; the rows that
+ * were ready are filled. Calls of other threads run between two texts. */
 MSDC_API msdc_status msdc_encode_batch(msdc_encoder *encoder, const char *prompt, const char *const *texts,
                                        const size_t *text_sizes, size_t count, float *vectors, size_t width,
                                        msdc_stop stop, void *stop_context, char *error, size_t error_size);

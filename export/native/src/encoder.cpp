@@ -154,7 +154,7 @@ void Encoder::run(const std::vector<int32_t>& ids, size_t prompt_tokens, float* 
       throw Failure(MSDC_BAD_ARGUMENT, "id " + std::to_string(id) + " is not in the vocabulary");
     }
   }
-  const std::lock_guard<std::mutex> lock(running_);
+  const std::lock_guard<FairMutex> lock(running_);
   engine_->run(ids, prompt_tokens, vector, static_cast<size_t>(manifest_.width));
   if (!std::all_of(vector, vector + manifest_.width, [](float number) { return std::isfinite(number); })) {
     throw Failure(MSDC_RUNTIME, "the vector holds NaN or infinity; the model is damaged");

@@ -1,6 +1,7 @@
 // A bundle, opened: tokenizer and program behind one lock.
 #pragma once
 
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -23,6 +24,29 @@ struct Golden {
 Golden read_golden(const Manifest& manifest, const std::string& runtime);
 
 double cosine(const float* a, const float* b, size_t width);
+
+// First come, first served. std::mutex lets the thread that just left come in again, so that a query could wait for all
+// texts of another thread's list.
+class FairMutex {
+ public:
+  void lock() {
+    std::unique_lock<std::mutex> held(mutex_);
+    const uint64_t ticket = last_++;
+    turn_.wait(held, [&] { return ticket == now_; });
+  }
+  void unlock() {
+    {
+      const std::lock_guard<std::mutex> held(mutex_);
+      ++now_;
+    }
+    turn_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable turn_;
+  uint64_t last_ = 0, now_ = 0;
+};
 
 class Encoder {
  public:
@@ -57,7 +81,7 @@ class Encoder {
   std::string runtime_;
   Manifest manifest_;
   Tokenizer tokenizer_;
-  std::mutex running_;
+  FairMutex running_;
   std::unique_ptr<Engine> engine_;
 };
 

@@ -123,11 +123,19 @@ fun checkProgram(encoder: SentenceEncoder, bundle: File) {
         borrowed.calls.set(0)
         val long = async { outer.encode(List(400) { "text $it" }) }
         while (borrowed.calls.get() < 3) delay(1)
+        outer.encode("a query while a list is being encoded")
+        passed("query before the rest of a list", borrowed.calls.get() < 100 && long.isActive)
         long.cancel()
         val cancelled = runCatching { long.await() }.exceptionOrNull() is CancellationException
-        // The next call waits for the thread that ran the batch.
-        outer.encode("after it")
-        passed("cancelled", cancelled && borrowed.calls.get() < 100)
+        // The next list waits for the thread that ran the cancelled one.
+        outer.encode(listOf("after it"))
+        passed("cancelled", cancelled && borrowed.calls.get() < 200)
+        borrowed.calls.set(0)
+        val blocking = thread { outer.encodeBlocking(List(100) { "text $it" }) }
+        while (borrowed.calls.get() < 3) delay(1)
+        outer.encodeBlocking("a query beside another thread's list")
+        passed("query before the rest of a blocking list", borrowed.calls.get() < 80)
+        blocking.join()
     }
     outer.close()
     outer.close()

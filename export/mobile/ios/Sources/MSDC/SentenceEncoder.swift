@@ -44,7 +44,9 @@ public final class SentenceEncoder: @unchecked Sendable {
 
   private let handle: OpaquePointer
   private let box: ProgramBox
-  private let queue = DispatchQueue(label: "org.msdc.encoder")
+  // One for single texts and one for lists: the core takes turns between them after each text.
+  private let queries = DispatchQueue(label: "org.msdc.query", qos: .userInitiated)
+  private let lists = DispatchQueue(label: "org.msdc.list", qos: .utility)
 
   /// Open a bundle folder. With `checkFiles` every file's hash is compared first; with `program` the caller runs the
   /// bundle's ExecuTorch program.
@@ -93,9 +95,10 @@ public final class SentenceEncoder: @unchecked Sendable {
     return vector
   }
 
-  /// `encode` for async code, on a queue of this encoder's own.
+  /// `encode` for async code, on a queue of this encoder's own. Waits for no list: only for the text of it that is being
+  /// encoded.
   public func vector(of text: String, prompt: String? = nil) async throws -> [Float] {
-    try await vectors(of: [text], prompt: prompt).values
+    try await on(queries) { try self.batch([text], prompt: prompt, stop: $0) }.values
   }
 
   /// The vectors of `texts`, in order: one call of the core, one `prompt` for all of them. Takes milliseconds per text: call it off the main thread, or
@@ -107,10 +110,14 @@ public final class SentenceEncoder: @unchecked Sendable {
   /// `encode` for async code, on a queue of this encoder's own. Cancelling the task ends it before the next text and
   /// throws `CancellationError`.
   public func vectors(of texts: [String], prompt: String? = nil) async throws -> Vectors {
+    try await on(lists) { try self.batch(texts, prompt: prompt, stop: $0) }
+  }
+
+  private func on<T: Sendable>(_ queue: DispatchQueue, _ work: @escaping @Sendable (StopFlag) throws -> T) async throws -> T {
     let stop = StopFlag()
     return try await withTaskCancellationHandler {
       try await withCheckedThrowingContinuation { continuation in
-        queue.async { continuation.resume(with: Result { try self.batch(texts, prompt: prompt, stop: stop) }) }
+        queue.async { continuation.resume(with: Result { try work(stop) }) }
       }
     } onCancel: {
       stop.set()

@@ -30,9 +30,10 @@ data class SelfTest(val texts: Int, val idsDiffer: Int, val minCosine: Float, va
 class SentenceEncoder private constructor(private val handle: Long, private val program: Program?) : Closeable {
     private val lock = ReentrantReadWriteLock()
     private var closed = false
-    private val worker: Lazy<ExecutorService> = lazy {
-        Executors.newSingleThreadExecutor { task -> Thread(task, "msdc-encoder").apply { isDaemon = true } }
-    }
+
+    // A thread for single texts and one for lists: the core takes turns between them after each text.
+    private val queries = worker("msdc-query")
+    private val lists = worker("msdc-list")
 
     /** Numbers in a vector. */
     val width: Int = NativeCore.width(handle)
@@ -41,24 +42,28 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
     val maxLength: Int = NativeCore.maxLength(handle)
 
     /**
-     * The vector of [text]. Runs on a thread of this encoder's own, whatever the caller's dispatcher is. [prompt] is put
-     * before the text; null takes the bundle's default prompt, an empty one none.
+     * The vector of [text]. Runs on a thread of this encoder's own, whatever the caller's dispatcher is, and waits for no
+     * list: only for the text of it that is being encoded. [prompt] is put before the text; null takes the bundle's default
+     * prompt, an empty one none.
      */
-    suspend fun encode(text: String, prompt: String? = null): FloatArray = encode(listOf(text), prompt).values
+    suspend fun encode(text: String, prompt: String? = null): FloatArray = on(queries) { batch(listOf(text), prompt, it) }.values
 
     /**
      * The vectors of [texts], in order: one native call, one [prompt] for all of them. A cancelled coroutine ends it before
      * the next text.
      */
-    suspend fun encode(texts: List<String>, prompt: String? = null): Vectors = suspendCancellableCoroutine { continuation ->
-        val stop = ByteBuffer.allocateDirect(1)
-        continuation.invokeOnCancellation { stop.put(0, 1) }
-        val task = Runnable {
-            // A result that comes after the cancellation is dropped by the continuation.
-            if (continuation.isActive) continuation.resumeWith(runCatching { batch(texts, prompt, stop) })
+    suspend fun encode(texts: List<String>, prompt: String? = null): Vectors = on(lists) { batch(texts, prompt, it) }
+
+    private suspend fun <T> on(worker: Lazy<ExecutorService>, work: (stop: ByteBuffer) -> T): T =
+        suspendCancellableCoroutine { continuation ->
+            val stop = ByteBuffer.allocateDirect(1)
+            continuation.invokeOnCancellation { stop.put(0, 1) }
+            val task = Runnable {
+                // A result that comes after the cancellation is dropped by the continuation.
+                if (continuation.isActive) continuation.resumeWith(runCatching { work(stop) })
+            }
+            open { worker.value.execute(task) }
         }
-        open { worker.value.execute(task) }
-    }
 
     /** The vector of [text], on the calling thread. Takes milliseconds: call it off the main thread. */
     @JvmOverloads
@@ -103,7 +108,7 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
         lock.write {
             if (closed) return
             closed = true
-            if (worker.isInitialized()) worker.value.shutdown()
+            for (worker in listOf(queries, lists)) if (worker.isInitialized()) worker.value.shutdown()
             NativeCore.close(handle)
             program?.close()
         }
@@ -186,6 +191,10 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
                 running.close()
                 throw failure
             }
+        }
+
+        private fun worker(name: String): Lazy<ExecutorService> = lazy {
+            Executors.newSingleThreadExecutor { task -> Thread(task, name).apply { isDaemon = true } }
         }
 
         /** UTF-8 with U+FFFD for half a surrogate pair, as the export's golden texts have it (Java writes "?"). */
