@@ -1,6 +1,6 @@
 """The papers' tables with the recipes of their rows, and what each recipe resolves to and how it departs.
 
-    python benchmarks/paper_rows.py --write docs/guides/paper_rows.md
+    python benchmarks/paper_rows.py --write docs/reference/paper_rows.md
 
 Nothing is trained. The tables are those of tests/distill/paper_facts.yaml, with which tests/distill/test_paper_rows.py
 compares the recipes.
@@ -123,7 +123,7 @@ def page() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="write this page, docs/guides/paper_rows.md")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="write this page, docs/reference/paper_rows.md")
     options = parser.parse_args()
     if options.write:
         write_text(options.write, page())

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from msdc.search.index import Index as Index
     from msdc.search.index import open_index as open_index
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 DEFAULT_MODEL = "msdc-mini"
 _FACADE = {
     "Bundle": "msdc.export.bundle",

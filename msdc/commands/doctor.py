@@ -24,7 +24,7 @@ from packaging.utils import canonicalize_name
 from msdc.commands import json_option
 from msdc.encoders.folder import OFFLINE_ID, find_offline
 from msdc.errors import MsdcError
-from msdc.extras import ALL, PACKAGES, extra_of, installed, require
+from msdc.extras import ALL, EXTRAS, PACKAGES, VERBS, extra_of, installed, require
 from msdc.files import user_cache
 from msdc.machine import Machine, read_machine
 
@@ -214,6 +214,19 @@ def healthy(checks: list[Check]) -> bool:
     return not any(check.needed and check.state in ("missing", "wrong") for check in checks)
 
 
+def summary(checks: list[Check]) -> str:
+    """The last line: what works here, and the extras whose commands do not."""
+    if not healthy(checks):
+        return "something that msdc needs is missing or wrong: see !! and -- above"
+    missing = {check.name for check in checks if check.group == "extras" and check.state == "missing"}
+    extras = [extra for extra, packages in EXTRAS.items() if missing.intersection(packages)]
+    if not extras:
+        return "everything that msdc needs is installed"
+    lacking = sorted(verb for verb, extra in VERBS.items() if extra in (*extras, ALL))
+    verbs = f"; these verbs need more: {', '.join(lacking)}" if lacking else ""
+    return f"the base install is complete{verbs} (pip install 'msdc[{ALL}]', or of it: {', '.join(extras)})"
+
+
 @click.command()
 @json_option
 def command(as_json: bool) -> int:
@@ -224,7 +237,7 @@ def command(as_json: bool) -> int:
     checks = examine()
     good = healthy(checks)
     if as_json:
-        answer = {"healthy": good, "checks": [asdict(check) for check in checks]}
+        answer = {"healthy": good, "summary": summary(checks), "checks": [asdict(check) for check in checks]}
         click.echo(json.dumps(answer, ensure_ascii=False, indent=2))
         return 0 if good else 1
     marks = {"ok": "ok", "missing": "--", "wrong": "!!", "info": "  "}
@@ -235,6 +248,5 @@ def command(as_json: bool) -> int:
             click.echo(f"  {marks[check.state]} {check.name:<{width}}  {check.found}")
             if check.remedy:
                 click.echo(f"     {'':<{width}}  get it: {check.remedy}")
-    bad = "something that msdc needs is missing or wrong: see !! and -- above"
-    click.echo("\n" + ("everything that msdc needs is installed" if good else bad))
+    click.echo(f"\n{summary(checks)}")
     return 0 if good else 1

@@ -148,11 +148,11 @@ def test_tables_at_small_size_resolve(tmp_path):
 
 
 def test_the_page_of_rows_is_what_the_recipes_say():
-    """docs/guides/paper_rows.md claims nothing that is not in a recipe: it is generated, and not out of date."""
+    """docs/reference/paper_rows.md claims nothing that is not in a recipe: it is generated, and not out of date."""
     done = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / "paper_rows.py")], capture_output=True, text=True, check=True
     )
-    assert done.stdout == (ROOT / "docs" / "guides" / "paper_rows.md").read_text(encoding="utf-8"), (
-        "run: python benchmarks/paper_rows.py --write docs/guides/paper_rows.md"
+    assert done.stdout == (ROOT / "docs" / "reference" / "paper_rows.md").read_text(encoding="utf-8"), (
+        "run: python benchmarks/paper_rows.py --write docs/reference/paper_rows.md"
     )
     assert all(f"`{row}`" in done.stdout for row in ROWS)

@@ -153,12 +153,12 @@ def test_shipped_files_name_pages_that_exist():
 
 
 def test_one_version():
-    """The package's version is the newest of the changelog and that of the citation file."""
+    """The package's version is the changelog's first; until that is released it ends in .dev0 and CITATION names the last."""
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    version, date = re.search(r"^## (\S+) - (\d{4}-\d\d-\d\d)$", changelog, re.MULTILINE).groups()
-    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert version == __version__
-    assert f"version: {version}\ndate-released: {date}\n" in citation
+    headings = re.findall(r"^## (\S+) - (\d{4}-\d\d-\d\d|unreleased)$", changelog, re.MULTILINE)
+    assert __version__ == headings[0][0] + (".dev0" if headings[0][1] == "unreleased" else "")
+    version, date = next(heading for heading in headings if heading[1] != "unreleased")
+    assert f"version: {version}\ndate-released: {date}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
 def test_readme_is_short():

@@ -51,6 +51,13 @@ def test_blocks_of_the_readme(place):
     assert measured.is_file() and "msdc-mini" in measured.read_text(encoding="utf-8")
 
 
+def test_blocks_of_the_cookbook(place):
+    """They hold their own assertions."""
+    for block in blocks(ROOT / "docs/guides/cookbook.md"):
+        command = ["bash", "-eu", "-c", block.text] if block.language == "bash" else [sys.executable, "-c", block.text]
+        run(*command, cwd=place, env=environment(place))
+
+
 def test_what_is_not_run_is_covered_elsewhere():
     reasons = [block.not_run for block in blocks(README, "bash") if block.not_run]
     assert len(reasons) <= 2

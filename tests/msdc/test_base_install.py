@@ -256,6 +256,7 @@ def test_a_bundle_with_both_programs_runs_the_one_it_can(base, folder):
 def test_doctor_plans_and_corpora_need_no_extra(base, folder):
     answer = json.loads(base.run("doctor", "--json", cwd=folder))
     assert answer["healthy"] is True
+    assert answer["summary"].startswith("the base install is complete; these verbs need more: compress, distill, ")
     remedies = {check["name"]: check["remedy"] for check in answer["checks"] if check["group"] == "extras"}
     assert remedies["torch"] == "pip install 'msdc[train]'"
     assert remedies["executorch"] == "pip install 'msdc[executorch]'"

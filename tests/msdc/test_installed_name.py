@@ -1,9 +1,11 @@
 """The built wheel: one top-level name, every shipped file, and no clash with a user's own modules of the same names."""
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -12,6 +14,8 @@ import programs
 import pytest
 import tiny_models as tiny
 from places import ROOT
+
+from msdc import __version__
 
 PACKAGES = ("bench", "compress", "distill", "export", "msdc")
 
@@ -22,18 +26,15 @@ def tracked(*paths: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    """Built from a copy of the tracked files, links included: a build leaves folders behind."""
-    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in tracked():
-        target = source / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if (ROOT / name).is_symlink():
-            target.symlink_to(os.readlink(ROOT / name))
-        else:
-            target.write_bytes((ROOT / name).read_bytes())
-    programs.run(sys.executable, "-m", "pip", "wheel", source, "--no-deps", "--no-build-isolation", "-q", "-w", out)
-    (made,) = out.glob("*.whl")
+def dist(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("dist")
+    programs.run(sys.executable, ROOT / ".ci" / "dist", "https://example.org/team/msdc", out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def wheel(dist) -> Path:
+    (made,) = dist.glob("*.whl")
     return made
 
 
@@ -75,6 +76,22 @@ def test_the_wheel_installs_one_name_with_every_tracked_file(wheel):
     kinds = "py yaml cpp h kt kts swift css csv tsv safetensors model typed"
     assert {name.split(".")[-1] for name in wanted} >= set(kinds.split())
     assert "msdc/export/mobile/android/check_page_size.py" in held
+
+
+def test_the_sdist_holds_every_tracked_file_and_its_page_has_absolute_links(dist, wheel):
+    (path,) = dist.glob("*.tar.gz")
+    with tarfile.open(path) as sdist:
+        assert not {name for name in tracked() if not (ROOT / name).is_symlink()} - {
+            name.partition("/")[2] for name in sdist.getnames()
+        }
+    with zipfile.ZipFile(wheel) as held:
+        (name,) = [name for name in held.namelist() if name.endswith(".dist-info/METADATA")]
+        about = held.read(name).decode()
+    links = re.findall(r"\]\(([^)#][^)]*)\)", about)
+    tag = f"https://example.org/team/msdc/blob/v{__version__}/"
+    assert f"{tag}docs/guides/install.md" in links and all(link.startswith("https://") for link in links)
+    assert f"]({tag.replace('blob', 'raw')}docs/images/report.png)" in about
+    assert "Project-URL: Repository, https://example.org/team/msdc\n" in about and "\nKeywords: " in about
 
 
 def test_bundles_and_verbs_beside_modules_of_the_same_names(python, desk):

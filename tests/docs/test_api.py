@@ -1,0 +1,77 @@
+"""docs/reference/api.md is generated from the docstrings of the public interface: `MSDC_WRITE_API=1 pytest tests/docs/test_api.py`."""
+
+import enum
+import inspect
+import os
+import re
+from types import ModuleType
+
+import msdc
+from msdc import bench, compress, distill, export
+from places import ROOT
+
+PAGE = ROOT / "docs" / "reference" / "api.md"
+PACKAGES = (msdc, distill, compress, export, bench)
+
+
+def public(package: ModuleType) -> list[str]:
+    """The names of `__all__`; of a package without one, the functions and classes that it defines itself."""
+    own = [name for name, thing in vars(package).items() if getattr(thing, "__module__", "") == package.__name__]
+    return sorted(name for name in getattr(package, "__all__", own) if not name.startswith("_"))
+
+
+def text(thing: object) -> str:
+    """The docstring in Markdown: the entries of its sections (Args, Raises) as a list, examples as they are."""
+    lines, section = [], ""
+    for line in (inspect.getdoc(thing) or "").splitlines():
+        if re.fullmatch(r"[A-Z][a-z]+:", line):
+            section = line
+            lines += [line, ""]
+        elif section and section != "Example:":
+            lines.append(re.sub(r"^    (\S+?):", r"* `\1`:", line) if not line.startswith("     ") else line[4:])
+        else:
+            lines.append(line.removeprefix("    ") if section else line)
+    return "\n".join(lines)
+
+
+def signature(name: str, thing: object) -> str:
+    try:
+        shown = str(inspect.signature(thing)).replace("'", "")
+    except (TypeError, ValueError):
+        return name
+    return f"{name}{shown}"
+
+
+def members(kind: type) -> list[tuple[str, object]]:
+    """Public methods and properties that the class itself defines, in the order of the source."""
+    return [
+        (name, thing)
+        for name, thing in vars(kind).items()
+        if not name.startswith("_") and (inspect.isfunction(thing) or isinstance(thing, property | classmethod))
+        if inspect.getdoc(thing)
+    ]
+
+
+def render() -> str:
+    lines = ["# Python interface", "", "<!-- Generated from docstrings by tests/docs/test_api.py; do not edit. -->"]
+    for package in PACKAGES:
+        lines += ["", f"## {package.__name__}"]
+        for name in public(package):
+            thing = getattr(package, name)
+            if not (inspect.isclass(thing) or inspect.isfunction(thing)):
+                continue
+            plain = inspect.isclass(thing) and issubclass(thing, Exception | enum.Enum)
+            lines += ["", f"### {package.__name__}.{name}", ""]
+            lines += [] if plain else ["```python", signature(name, thing), "```", ""]
+            lines += [text(thing)]
+            for member, method in members(thing) if inspect.isclass(thing) and not plain else []:
+                called = method.__func__ if isinstance(method, classmethod) else method
+                shown = member if isinstance(method, property) else signature(member, called)
+                lines += ["", f"**`{shown}`**", "", text(called)]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def test_the_page_is_that_of_the_docstrings():
+    if os.environ.get("MSDC_WRITE_API"):
+        PAGE.write_text(render(), encoding="utf-8")
+    assert render() == PAGE.read_text(encoding="utf-8"), "run: MSDC_WRITE_API=1 python -m pytest tests/docs/test_api.py"
