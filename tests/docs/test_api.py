@@ -1,4 +1,4 @@
-"""docs/reference/api.md is generated from the docstrings of the public interface: `MSDC_WRITE_API=1 pytest tests/docs/test_api.py`."""
+"""docs/reference/api.md is made of the public docstrings: `MSDC_WRITE_API=1 pytest tests/docs/test_api.py`."""
 
 import enum
 import inspect
@@ -6,9 +6,10 @@ import os
 import re
 from types import ModuleType
 
+from places import ROOT
+
 import msdc
 from msdc import bench, compress, distill, export
-from places import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "api.md"
 PACKAGES = (msdc, distill, compress, export, bench)

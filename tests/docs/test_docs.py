@@ -153,7 +153,7 @@ def test_shipped_files_name_pages_that_exist():
 
 
 def test_one_version():
-    """The package's version is the changelog's first; until that is released it ends in .dev0 and CITATION names the last."""
+    """The package has the changelog's first version, with .dev0 until released; CITATION names the last released."""
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     headings = re.findall(r"^## (\S+) - (\d{4}-\d\d-\d\d|unreleased)$", changelog, re.MULTILINE)
     assert __version__ == headings[0][0] + (".dev0" if headings[0][1] == "unreleased" else "")
