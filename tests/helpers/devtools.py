@@ -19,6 +19,17 @@ CHROMIUM = ENGINES["chromium"]
 ANSWER_S = 600  # only a browser that hangs takes so long
 PHONE = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
 
+PAINTED = """(() => {
+  const brush = document.createElement("canvas").getContext("2d"), found = [];
+  const [ground, text] = [document.body, document.querySelector(%s)].map((one) => getComputedStyle(one));
+  for (const color of [ground.backgroundColor, text.color]) {
+    brush.fillStyle = color;
+    brush.fillRect(0, 0, 1, 1);
+    found.push([...brush.getImageData(0, 0, 1, 1).data.slice(0, 3)]);
+  }
+  return found;
+})()"""
+
 
 class Page:
     """One tab."""
@@ -42,6 +53,15 @@ class Page:
             assert time.monotonic() < end, f"still false: {script}; the page: {self.run('document.body.innerText')}"
             time.sleep(0.1)
         return value
+
+    def contrast(self, selector: str) -> float:
+        """WCAG's contrast of an element's text with the page's ground, as the browser paints both."""
+        self.run("document.body.style.backgroundColor = 'Canvas'")
+        lights = []
+        for pixel in self.run(PAINTED % json.dumps(selector)):
+            linear = [c / 12.92 if (c := part / 255) <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for part in pixel]
+            lights.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
+        return (max(lights) + 0.05) / (min(lights) + 0.05)
 
     def screenshot(self, target: Path, whole: bool = True) -> Path:
         shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)

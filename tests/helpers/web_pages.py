@@ -24,7 +24,7 @@ class Site:
     """A server on loopback: folders by their first path part, one POST address for answers.
 
     `change(name, content)` may replace what is sent for a file; `asked` lists the paths of all requests; `headers` are
-    sent with the files of one folder.
+    sent with the files of one folder, or with one file.
     """
 
     def __init__(self, folders: dict[str, Path]) -> None:
@@ -46,10 +46,9 @@ class Site:
                     return
                 content = site.change(name, path.read_bytes())
                 self.send_response(200)
-                self.send_header("Content-Type", TYPES.get(path.suffix, "application/octet-stream"))
-                self.send_header("Content-Length", str(len(content)))
-                self.send_header("Cache-Control", "no-store")
-                for key, value in site.headers.get(top, {}).items():
+                usual = {"Content-Type": TYPES.get(path.suffix, "application/octet-stream"),
+                         "Content-Length": str(len(content)), "Cache-Control": "no-store"}  # fmt: skip
+                for key, value in (usual | site.headers.get(top, {}) | site.headers.get(name, {})).items():
                     self.send_header(key, value)
                 self.end_headers()
                 with contextlib.suppress(OSError):

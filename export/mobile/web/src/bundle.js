@@ -50,26 +50,41 @@ async function sealed(text) {
   return seal !== null && seal[1] === (await sha256(utf8(open)));
 }
 
+// The origin's cache; null where there is none (plain http) or none is wanted.
+const storage = async (wanted) => (wanted && typeof caches === "object" ? caches.open(CACHE).catch(() => null) : null);
+
+async function keptManifest(store, pinned) {
+  const key = ((await store?.keys()) ?? []).find(({ url }) => url.endsWith(`/${pinned}`));
+  const kept = key && (await store.match(key));
+  const bytes = kept && new Uint8Array(await kept.arrayBuffer());
+  return bytes && (await sha256(bytes)) === pinned ? bytes : null;
+}
+
 export class BundleFiles {
   // `pinned` is the sha256 that bundle.json must have, null for any.
   static async open(base, { pinned = null, cache = true, signal } = {}) {
-    const answer = await request(inside(base, MANIFEST), { signal, cache: "no-cache" });
-    const bytes = await body(answer, MAX_MANIFEST_BYTES, { atMost: true });
-    if (pinned !== null && (await sha256(bytes)) !== pinned) damaged(`${MANIFEST}: another sha256 than the app's`);
+    const url = inside(base, MANIFEST), store = await storage(cache);
+    const fetched = async () => body(await request(url, { signal, cache: "no-cache" }), MAX_MANIFEST_BYTES, { atMost: true });
+    // A pinned manifest cannot change: the kept one is as good as the server's, and there without a network.
+    const kept = pinned === null ? null : await keptManifest(store, pinned);
+    const bytes = kept ?? (await fetched());
+    if (pinned !== null && !kept && (await sha256(bytes)) !== pinned) damaged(`${MANIFEST}: another sha256 than the app's`);
     const text = new TextDecoder().decode(bytes);
     let manifest;
     try {
       manifest = JSON.parse(text);
     } catch {
-      throw new EncoderError(`${answer.url}: not a bundle`);
+      throw new EncoderError(`${url}: not a bundle`);
     }
     if (!(await sealed(text))) damaged(`${MANIFEST} (its seal does not match)`);
-    if (manifest.format !== 1) throw new EncoderError(`${answer.url}: format ${manifest.format}, not 1`);
-    return new BundleFiles(base, manifest, cache, signal);
+    if (manifest.format !== 1) throw new EncoderError(`${url}: format ${manifest.format}, not 1`);
+    const files = new BundleFiles(base, manifest, store, signal, pinned);
+    if (pinned !== null && !kept) await store?.put(files.key({ sha256: pinned }), new Response(bytes)).catch(() => {});
+    return files;
   }
 
-  constructor(base, manifest, cache, signal) {
-    Object.assign(this, { base, manifest, signal, cached: cache && typeof caches === "object" });
+  constructor(base, manifest, store, signal, pinned) {
+    Object.assign(this, { base, manifest, store, signal, pinned });
   }
 
   has(name) {
@@ -97,8 +112,7 @@ export class BundleFiles {
   // The checked bytes of a file, from the browser's cache or from the network.
   async read(name, onBytes = () => {}) {
     const record = this.record(name), url = this.url(name);
-    const store = this.cached ? await caches.open(CACHE).catch(() => null) : null;
-    const kept = await store?.match(this.key(record));
+    const kept = await this.store?.match(this.key(record));
     if (kept) {
       const bytes = new Uint8Array(await kept.arrayBuffer());
       if (bytes.length === record.bytes && (await sha256(bytes)) === record.sha256) {
@@ -118,7 +132,7 @@ export class BundleFiles {
         const bytes = await body(answer, record.bytes, { onBytes: count });
         if ((await sha256(bytes)) !== record.sha256) damaged(`${url}: its sha256 is not the manifest's; it`);
         // A full disk, or a private window: the encoder works without a cache.
-        await store?.put(this.key(record), new Response(bytes)).catch(() => {});
+        await this.store?.put(this.key(record), new Response(bytes)).catch(() => {});
         return bytes;
       } catch (error) {
         if (mode === "reload" || this.signal?.aborted || !(error instanceof EncoderError)) throw error;
@@ -129,9 +143,8 @@ export class BundleFiles {
 
   // Drop what earlier versions of this bundle left in the cache.
   async dropOldFiles() {
-    const store = this.cached ? await caches.open(CACHE).catch(() => null) : null;
-    const current = new Set(Object.values(this.manifest.files).map((record) => this.key(record)));
+    const current = new Set([...Object.values(this.manifest.files), { sha256: this.pinned }].map((record) => this.key(record)));
     const own = new URL(`/.msdc/${encodeURIComponent(this.manifest.name)}/`, this.base).href;
-    for (const { url } of (await store?.keys()) ?? []) if (url.startsWith(own) && !current.has(url)) await store.delete(url);
+    for (const { url } of (await this.store?.keys()) ?? []) if (url.startsWith(own) && !current.has(url)) await this.store.delete(url);
   }
 }

@@ -82,10 +82,14 @@ function serve(scope) {
   };
 }
 
-function checkTexts(texts) {
-  if (!Array.isArray(texts) || !texts.every((text) => typeof text === "string")) {
-    throw new TypeError("a list of strings is expected");
+// One text gives one answer, a list of texts a list.
+async function each(texts, work) {
+  const list = typeof texts === "string" ? [texts] : texts;
+  if (!Array.isArray(list) || !list.every((text) => typeof text === "string")) {
+    throw new TypeError("a string or a list of strings is expected");
   }
+  const found = await work(list);
+  return list === texts ? found : found[0];
 }
 
 /** A sentence encoder: texts in, vectors out. Made by `Encoder.load`. */
@@ -116,14 +120,15 @@ export class Encoder {
   }
 
   async encode(texts, { signal, onProgress = () => {}, ...options } = {}) {
-    checkTexts(texts);
-    const { values, width } = await this.#link.call("encode", [texts, options], { signal, report: onProgress });
-    return texts.map((_, i) => values.subarray(i * width, (i + 1) * width));
+    return each(texts, async (list) => {
+      const { values, width } = await this.#link.call("encode", [list, options], { signal, report: onProgress });
+      // Copies: a vector that is kept, cloned or sent must not bring all others with it.
+      return list.map((_, i) => values.slice(i * width, (i + 1) * width));
+    });
   }
 
   async tokenize(texts, options = {}) {
-    checkTexts(texts);
-    return this.#link.call("tokenize", [texts, options], { report: () => {} });
+    return each(texts, (list) => this.#link.call("tokenize", [list, options], { report: () => {} }));
   }
 
   async selfTest({ signal } = {}) {
@@ -149,9 +154,9 @@ export function similarity(a, b) {
 
 /** The `k` vectors nearest to `query`, best first; at a tie the first. */
 export function topK(query, vectors, k = 10) {
-  const hits = vectors.map((vector, index) => ({ index, score: similarity(query, vector) }));
-  const worst = (score) => (Number.isNaN(score) ? -Infinity : score);
-  return hits.sort((a, b) => worst(b.score) - worst(a.score) || a.index - b.index).slice(0, k);
+  const hits = vectors.map((vector, row) => ({ row, cosine: similarity(query, vector) }));
+  const worst = (cosine) => (Number.isNaN(cosine) ? -Infinity : cosine);
+  return hits.sort((a, b) => worst(b.cosine) - worst(a.cosine) || a.row - b.row).slice(0, k);
 }
 
 export { EncoderError };

@@ -45,18 +45,16 @@ async function loadRuntime(url, checked) {
     try {
       return await importUrl(blob);
     } catch {
-      return await importUrl(url); // a content security policy without blob:
+      // A content security policy without blob: takes it from its address.
     } finally {
       URL.revokeObjectURL(blob);
     }
   }
-  if (url) return importUrl(url);
   try {
-    return await import("onnxruntime-web/wasm");
+    return await (url ? importUrl(url) : import("onnxruntime-web/wasm"));
   } catch (error) {
-    throw new EncoderError(
-      `onnxruntime-web is missing: export with --with-runtime, bundle it, or pass {runtime: URL} (${error.message})`,
-    );
+    const advice = "export with --with-runtime, bundle it, or pass {runtime: URL}";
+    throw new EncoderError(`${url ?? "onnxruntime-web"} is missing: ${url ? "not loaded" : advice} (${error.message})`);
   }
 }
 
@@ -72,8 +70,22 @@ function exactCosine(a, b) {
   return aa === 0 || bb === 0 ? 0 : dot / Math.sqrt(aa) / Math.sqrt(bb);
 }
 
+// An empty module: a content security policy refuses it as it would the runtime's, but that one after minutes of download.
+function requireWebAssembly() {
+  try {
+    new WebAssembly.Module(Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0));
+  } catch {
+    throw new EncoderError(
+      typeof WebAssembly === "object"
+        ? "the content security policy forbids WebAssembly: add 'wasm-unsafe-eval' to script-src, for msdc.js too"
+        : "this browser has no WebAssembly",
+    );
+  }
+}
+
 export class Engine {
   static async open(base, { sha256: pinned, runtime, threads = 1, cache }, { signal, report }) {
+    requireWebAssembly();
     const files = await BundleFiles.open(base, { pinned, cache, signal });
     const { manifest } = files, part = manifest.tokenizer, program = manifest.programs.onnx;
     if (!program) throw new EncoderError(`${manifest.name}: no ONNX program; export it with --target web`);
@@ -86,6 +98,7 @@ export class Engine {
     const carried = !runtime && files.has(RUNTIME);
     const wanted = [tokenizerFile, program.file, ...(program.data ? [program.data] : []), ...(carried ? [RUNTIME, WASM] : [])];
     const total = wanted.reduce((sum, name) => sum + files.bytes(name), 0);
+    if (!carried) await loadRuntime(runtime); // a runtime that is missing is said before megabytes are fetched
     let loaded = 0;
     const read = (name) => files.read(name, (bytes) => report({ file: name, loaded: (loaded += bytes), total }));
     const [pieces, graph, data, script, wasm] = await Promise.all([

@@ -1,5 +1,7 @@
 import { Encoder, topK } from "./msdc.js";
 
+document.getElementById("help").remove(); // this script and the module are there
+
 const NOTES = [
   "Buy milk, eggs and bread on the way home",
   "Dentist appointment on Tuesday at nine",
@@ -31,14 +33,14 @@ function say(text, failed = false) {
 
 function show(found) {
   hits.replaceChildren(
-    ...found.map(({ text, score }) => {
+    ...found.map(({ text, cosine }) => {
       const item = document.createElement("li"), line = document.createElement("span");
       line.textContent = text;
       item.append(line);
-      if (score !== undefined) {
+      if (cosine !== undefined) {
         const number = document.createElement("b"), bar = document.createElement("i");
-        number.textContent = score.toFixed(2);
-        bar.style.width = `${Math.max(0, Math.min(1, score)) * 100}%`;
+        number.textContent = cosine.toFixed(2);
+        bar.style.width = `${Math.max(0, Math.min(1, cosine)) * 100}%`;
         item.append(number, bar);
       }
       return item;
@@ -64,10 +66,10 @@ async function search() {
   const text = query.value.trim(), { signal } = searching;
   if (!text) return show(notes.map((note) => ({ text: note })));
   const started = performance.now();
-  const [vector] = await encoder.encode([text], { signal });
+  const vector = await encoder.encode(text, { signal });
   const found = topK(vector, vectors, 8);
   const took = performance.now() - started;
-  show(found.map(({ index: i, score }) => ({ text: notes[i], score })));
+  show(found.map(({ row, cosine }) => ({ text: notes[row], cosine })));
   say(`${found.length} of ${notes.length} notes in ${took < 10 ? took.toFixed(1) : Math.round(took)} ms`);
 }
 

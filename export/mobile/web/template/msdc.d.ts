@@ -8,7 +8,7 @@ export interface LoadOptions {
   onProgress?: (progress: { file: string; loaded: number; total: number }) => void;
   /** Run in a worker of its own. Default: true in a page, false in a worker and in Node. */
   worker?: boolean;
-  /** sha256 of bundle.json that the app expects; other bundles are refused. */
+  /** sha256 of bundle.json that the app expects; other bundles are refused, and a cached one starts without a network. */
   sha256?: string;
   /** Keep the files in the browser's cache, by hash. Default: true; needs https or localhost. */
   cache?: boolean;
@@ -23,6 +23,13 @@ export interface EncodeOptions {
   prompt?: string;
   /** Name of one of the model's prompts. */
   promptName?: string;
+}
+
+export interface VectorOptions extends EncodeOptions {
+  /** Keep the first numbers of every vector only. */
+  truncateDim?: number;
+  signal?: AbortSignal;
+  onProgress?: (progress: { done: number; total: number }) => void;
 }
 
 export interface SelfTest {
@@ -60,20 +67,14 @@ export class Encoder {
   readonly memoryBytes: number;
 
   /**
-   * Vectors of texts, one per text. Calls may overlap: they take turns text by text.
-   * @throws RangeError an unknown prompt or width; TypeError not a list of strings; the signal's reason when cancelled.
+   * The vector of a text, or vectors of texts, each in memory of its own. Calls may overlap: they take turns text by text.
+   * @throws RangeError an unknown prompt or width; TypeError neither text nor texts; the signal's reason when cancelled.
    */
-  encode(
-    texts: string[],
-    options?: EncodeOptions & {
-      /** Keep the first numbers of every vector only. */
-      truncateDim?: number;
-      signal?: AbortSignal;
-      onProgress?: (progress: { done: number; total: number }) => void;
-    },
-  ): Promise<Float32Array[]>;
-  /** Ids of texts, special ids included. */
-  tokenize(texts: string[], options?: EncodeOptions): Promise<number[][]>;
+  encode(text: string, options?: VectorOptions): Promise<Float32Array>;
+  encode(texts: readonly string[], options?: VectorOptions): Promise<Float32Array[]>;
+  /** Ids of a text or of texts, special ids included. */
+  tokenize(text: string, options?: EncodeOptions): Promise<number[]>;
+  tokenize(texts: readonly string[], options?: EncodeOptions): Promise<number[][]>;
   /** Compare ids and vectors of the bundle's golden texts with those of the export. */
   selfTest(options?: { signal?: AbortSignal }): Promise<SelfTest>;
   /** Stop the worker and free its memory; calls under way fail. */
@@ -82,5 +83,11 @@ export class Encoder {
 
 /** Cosine of two vectors; 0 where one of them is zero. */
 export function similarity(a: Float32Array, b: Float32Array): number;
+/** A vector that was found: its place in the list, and its cosine to the query. */
+export interface Hit {
+  row: number;
+  cosine: number;
+}
+
 /** The `k` vectors nearest to `query`, best first. Default: 10. */
-export function topK(query: Float32Array, vectors: Float32Array[], k?: number): { index: number; score: number }[];
+export function topK(query: Float32Array, vectors: readonly Float32Array[], k?: number): Hit[];

@@ -25,9 +25,11 @@ export default async function run() {
     short: (await encoder.encode(["a note"], { truncateDim: 3 }))[0].length,
     none: await encoder.encode([]),
   };
-  found.similar = [similarity(vectors[0], vectors[0]), topK(vectors[1], vectors, 3).map((hit) => hit.index)];
+  const [one, ids] = [await encoder.encode(request.texts[1], { prompt: "" }), await encoder.tokenize(request.texts[1], { prompt: "" })];
+  found.single = { values: [...one], ids, bytes: structuredClone(vectors[0]).buffer.byteLength };
+  found.similar = [similarity(vectors[0], vectors[0]), topK(vectors[1], vectors, 3).map((hit) => hit.row)];
   found.refused = {
-    text: await refused(() => encoder.encode("one text")),
+    text: await refused(() => encoder.encode({})),
     number: await refused(() => encoder.encode([1])),
     name: await refused(() => encoder.encode(["x"], { promptName: "nothing" })),
     width: await refused(() => encoder.encode(["x"], { truncateDim: 10 ** 6 })),
