@@ -8,12 +8,12 @@ Trains the rows of benchmarks/small_tables.py, seed by seed, and appends each to
 test sets beside it; rows that are there are not trained again, so a stopped run continues. No test set chooses
 anything: checkpoints are chosen on held-out pairs and STSb dev. The page is rendered from what WORK holds.
 
-The score of a row is the mean over its seeds. Its interval is a bootstrap over the items of the test sets (the same
-items for every row, seed and set of equal size); the seeds' least and largest score stand beside it. A difference is
-taken on the seeds that both rows have. It counts as separated only if its interval leaves out zero and every seed has
-the sign of the mean; with one seed nothing is separated.
+The score of a row is the mean over its seeds. Its interval is over seeds and items together: the variance of the mean
+over the seeds, plus that over bootstrap resamples of the items (the same items for every row and seed), with Student's
+t at the degrees of freedom of Satterthwaite. A difference is taken on the seeds that both rows have; it is separated
+where that interval leaves out zero. With fewer than three seeds nothing is claimed.
 
-Shapes: N items, R resamples.
+Shapes: N items or queries, M candidates, D width, R resamples.
 """
 
 import functools
@@ -28,12 +28,14 @@ import numpy as np
 import torch
 from results_page import KeptRows, code_version, options_for, write_page
 from results_page import table as markdown
+from scipy.stats import t as student_t
 from small_tables import TABLES, Measure, Row, Table
 
+from msdc.bench.accuracy.neighbours import MARGINS
 from msdc.bench.accuracy.parallel import Parallel
 from msdc.bench.accuracy.retrieval import XSR
 from msdc.bench.accuracy.similarity import STS
-from msdc.bench.accuracy.statistics import Items, percentiles, resampled_scores
+from msdc.bench.accuracy.statistics import Items, resampled_scores
 from msdc.bench.accuracy.task import Settings, Task
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.distill.catalog import load_recipe
@@ -42,6 +44,7 @@ from msdc.distill.run import Run
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.errors import MsdcError
 from msdc.files import read_json, write_json
+from msdc.scores import unit_rows
 from msdc.text.scored_pairs import read_pairs
 from msdc.text.text_files import iterate_lines
 
@@ -56,8 +59,11 @@ GRADED: dict[str, tuple[str, int | None]] = {
     "STSb en-es": ("stsb-crosslingual/STSb.en-es.test.tsv", 690),
     "STSb test": ("stsb/sts-test.tsv.gz", None),
 }
-RETRIEVAL = {"XSR en-de": ("opus-tatoeba-test/opus-tatoeba-test.en-de.tsv.gz", False),
-             "XSR de-en": ("opus-tatoeba-test/opus-tatoeba-test.en-de.tsv.gz", True)}  # fmt: skip
+# name: whether the languages change places, and how vectors are compared
+RETRIEVAL = {"XSR en-de": (False, "cosine"), "XSR de-en": (True, "cosine"), "XSR en-de, centred": (False, "centred"),
+             "XSR en-de, margin": (False, "margin")}  # fmt: skip
+POOL = "opus-tatoeba-test/opus-tatoeba-test.en-de.tsv.gz"
+MEASURES, NEIGHBOURS = ("cosine", "centred", "margin"), 4
 # Text that the students of the retrieval table learn from, whole files: no query or candidate may be in it.
 LEARNED = ("tatoeba/tatoeba.en-de.tsv.gz", "multi30k/multi30k.en-de.tsv.gz")
 
@@ -70,12 +76,44 @@ class TestSet(NamedTuple):
     task: Task
     content: Any
     gold_N: np.ndarray | None = None
+    how: str = "cosine"
 
     def score(self, store: VectorStore) -> tuple[float, np.ndarray]:
         """Spearman or P@1 x 100, and the answers: cosine of each pair, or 1 where the translation is the nearest."""
+        if self.how != "cosine":
+            right_N = found_without_offset(store, *self.content, self.how)
+            return 100.0 * float(right_N.mean()), right_N
         found = self.task.score(store, self.content, Settings(resamples=0, queries=QUERIES, threads=1))
         assert found.items is not None
         return float(found.scores[self.task.main]), found.items.values_N
+
+
+def found_without_offset(store: VectorStore, pairs: Parallel, others: list[str], how: str) -> np.ndarray:
+    """1 where the best candidate is the translation, by a measure that a constant offset of a language does not change
+    (`centred`) or hardly (`margin`: cosine over the mean cosine of both sides' nearest neighbours; MKD section 4.2)."""
+    queries, answers = pairs.two_sides()
+    queries_ND, candidates_MD = unit_rows(store.encode(queries)), unit_rows(store.encode([*answers, *others]))
+    if how == "centred":
+        queries_ND, candidates_MD = (unit_rows(side - side.mean(0)) for side in (queries_ND, candidates_MD))
+    score_NM = queries_ND @ candidates_MD.T
+    if how == "margin":
+        near_N, near_M = (
+            -np.partition(-score_NM, NEIGHBOURS - 1, axis)[:NEIGHBOURS].mean(0)
+            if axis == 0
+            else -np.partition(-score_NM, NEIGHBOURS - 1, 1)[:, :NEIGHBOURS].mean(1)
+            for axis in (1, 0)
+        )
+        score_NM = MARGINS["ratio"](score_NM, (near_N[:, None] + near_M) / 2)
+    return (score_NM.argmax(1) == np.arange(len(queries))).astype(np.float64)
+
+
+def offset(store: VectorStore, sets: Sequence[TestSet]) -> dict[str, float]:
+    """Cosine of the mean vectors of the two languages, of the first retrieval set."""
+    for one in sets:
+        if one.name in RETRIEVAL:
+            sides = [unit_rows(store.encode(side)).mean(0, keepdims=True) for side in one.content[0].two_sides()]
+            return {"language_means": float(np.sum(np.prod([unit_rows(side) for side in sides], axis=0)))}
+    return {}
 
 
 def plain(text: str) -> str:
@@ -106,15 +144,15 @@ def unseen_pairs(rows: list[tuple[str, str]], learned: list[tuple[str, str]]) ->
 @functools.cache
 def read_set(name: str, data: Path) -> TestSet:
     if name in RETRIEVAL:
-        file, turned = RETRIEVAL[name]
+        turned, how = RETRIEVAL[name]
         learned = [row for part in LEARNED for row in read_columns(data / part)]
-        queries, answers = map(list, zip(*unseen_pairs(read_columns(data / file), learned), strict=True))
+        queries, answers = map(list, zip(*unseen_pairs(read_columns(data / POOL), learned), strict=True))
         if turned:
             queries, answers = answers, queries
         asked = queries[:QUERIES]
         pairs = Parallel(name, {"query": asked, "answer": answers[:QUERIES]}, list(range(1, len(asked) + 1)), [])
         note = f"P@1, {len(asked)} queries, {len(answers)} candidates"
-        return TestSet(name, note, XSR, (pairs, answers[QUERIES:]))
+        return TestSet(name, note, XSR, (pairs, answers[QUERIES:]), None, how)
     file, limit = GRADED[name]
     pairs = read_pairs(data / file, name, ANY_SCORE, skip_bad=True)
     pairs = pairs if limit is None else pairs.spread(limit)
@@ -150,24 +188,35 @@ class RowResult(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """A number with its interval over items and its values by seed."""
+    """A number, its interval over seeds and items, its values by seed; `least`: what has a power of 80 %."""
 
     mean: float
     low: float
     high: float
     by_seed: tuple[float, ...]
+    least: float
 
     @property
     def separated(self) -> bool:
-        """Whether the sign of a difference is sure: outside the interval, in every seed, and not from one alone."""
-        same = all(value > 0 for value in self.by_seed) or all(value < 0 for value in self.by_seed)
-        return len(self.by_seed) > 1 and same and (self.low > 0 or self.high < 0)
+        """Whether the sign of a difference is sure: zero is outside the interval of at least three seeds."""
+        return len(self.by_seed) > 2 and (self.low > 0 or self.high < 0)
 
 
 def _estimate(values: Sequence[float], resampled: Sequence[np.ndarray]) -> Estimate:
-    bounds = percentiles(np.mean(resampled, axis=0))
-    assert bounds is not None
-    return Estimate(float(np.mean(values)), *bounds, tuple(values))
+    """Seeds S and items are crossed: the mean's variance is at most s^2 / S of the seeds plus that of resampled items.
+
+    The share of seed by item is in both terms, so the interval is a little too wide. Degrees of freedom: Satterthwaite
+    1946, S - 1 for the seeds, those of a normal distribution for the items.
+    """
+    mean_R = np.mean(resampled, axis=0)
+    items, count = float(np.var(mean_R, ddof=1)), len(values)
+    seeds = float(np.var(values, ddof=1)) / count if count > 1 else 0.0
+    total = items + seeds
+    freedom = total**2 / (seeds**2 / (count - 1)) if seeds else np.inf
+    error = np.sqrt(total)
+    half, power = (float(student_t.ppf(level, freedom)) * error for level in (0.975, 0.8))
+    mean = float(np.mean(values))
+    return Estimate(mean, mean - half, mean + half, tuple(values), half + power)
 
 
 def estimate(results: Sequence[RowResult], measure: Measure, gold: Gold) -> Estimate:
@@ -188,13 +237,10 @@ def difference(
 
 def verdict(found: Estimate, published: float | None) -> str:
     """What can be said of an ordering; `published` is the paper's difference, where it has both rows."""
-    inside = found.low <= 0 <= found.high
     side = "above" if found.mean > 0 else "below"
-    if len(found.by_seed) < 2 and not inside:
-        return f"{side} beyond the interval of the items, but in one seed only: not separated"
     if not found.separated:
-        why = "the interval holds zero" if inside else "the seeds do not agree"
-        return f"not separated, {why}" + ("" if published is None else f" (the paper: {published:+.1f})")
+        few = "too few seeds" if len(found.by_seed) < 3 else "the interval holds zero"
+        return f"not separated, {few}" + ("" if published is None else f" (the paper: {published:+.1f})")
     if not published:
         return f"separated, {side}; " + ("equal in the paper" if published == 0 else "the paper has no such pair")
     return f"separated, {side}, {'as in' if published * found.mean > 0 else 'against'} the paper ({published:+.1f})"
@@ -234,23 +280,27 @@ def _costs(table: Table, by_row: Mapping[str, list[RowResult]]) -> str:
             row.label, " + ".join(map(str, steps.values())), f"{raws[0]['pairs']:,}",
             f"{np.mean(cpu):.0f}" if cpu else "-", f"{np.mean([raw['cpu_minutes'] for raw in raws]):.1f}",
             ", ".join(f"{name} {share:.1f} %" for name, share in shares.items()),
+            *(f"{np.mean([raw['language_means'] for raw in raws]):.2f}" for _ in range("language_means" in raws[0])),
         ])  # fmt: skip
     heads = ["row", "steps by stage", "pairs seen", "CPU s, last stage", "CPU min, row", "loss shares, last stage"]
+    if lines and len(lines[0]) > len(heads):
+        heads.append("cosine of the two languages' mean vectors")
     return markdown(heads, lines)
 
 
-def _orderings(table: Table, by_row: Mapping[str, list[RowResult]], gold: Gold) -> str:
+def _orderings(table: Table, by_row: Mapping[str, list[RowResult]], gold: Gold, measure: Measure) -> str:
     paper = next(measure.paper for measure in table.measures if measure.paper)
     lines = []
     for rows in (tuple(map(table.row, pair)) for pair in table.orderings):
-        found = difference(*(by_row.get(row.name, ()) for row in rows), table.measures[0], gold)
+        found = difference(*(by_row.get(row.name, ()) for row in rows), measure, gold)
         if found is not None:
             mine, theirs = (row.paper(paper) for row in rows)
             published = None if mine is None or theirs is None else mine - theirs
             seeds = ", ".join(f"{value:+.1f}" for value in found.by_seed)
             lines.append(
                 f"* **{rows[0].label}** against **{rows[1].label}**: {found.mean:+.1f} [{found.low:+.1f}, "
-                f"{found.high:+.1f}], by seed {seeds}: {verdict(found, published)}."
+                f"{found.high:+.1f}], by seed {seeds}: {verdict(found, published)}. Power of 80 % "
+                f"from {found.least:.1f} on."
             )
     return "\n".join(lines)
 
@@ -266,8 +316,8 @@ def _section(table: Table, results: Sequence[RowResult], gold: Gold) -> str:
         table.note,
         _scores(table, by_row, gold),
         "Test sets: " + "; ".join(f"{name}: {notes[name]}" for name in table.sets) + ".",
-        f"### Orderings, by {table.measures[0].name}",
-        _orderings(table, by_row, gold),
+        *(part for measure in table.judged for part in (f"### Orderings, by {measure.name}",
+                                                         _orderings(table, by_row, gold, measure))),
         *([f"Not measured: {', '.join(absent)}."] if absent else []),
         "### Cost",
         _costs(table, by_row),
@@ -283,10 +333,12 @@ def page(tables: Sequence[Table], results: Sequence[RowResult], gold: Gold) -> s
         f"{len(results)} rows, trained by {'; '.join(code)} in {', '.join(precision)} on one thread: {cpu:.0f} minutes "
         f"of processor time, {minutes:.0f} by the clock of a busy machine. The smallest of students after a few "
         "hundred steps: compare orders, not the papers' figures, which are of other data, sizes and test sets.",
-        "A cell is the mean over seeds, in brackets the 95 % bootstrap interval over the test items, then the least "
-        "and the largest score of a seed. An ordering is called separated only if the interval of the paired "
-        "difference leaves out zero and every seed has the same sign; otherwise nothing is claimed. Test sets were "
-        "scored once per finished student and chose nothing; checkpoints were chosen on held-out pairs and STSb dev.",
+        "A cell is the mean over seeds, in brackets the 95 % interval over seeds and test items together (variance of "
+        "the mean over seeds plus that over resampled items, Student's t), then the least and the largest score of a "
+        "seed. An ordering is separated only if that interval of the paired difference, of at least three seeds, "
+        "leaves out zero; otherwise nothing is claimed. The difference that four of five such studies would have found "
+        "is given. No correction for the number of orderings. Test sets were scored once per student and chose "
+        "nothing; checkpoints were chosen on held-out pairs and STSb dev.",
         *(_section(table, [one for one in results if one.key[0] == table.name], gold) for table in tables),
     ])  # fmt: skip
 
@@ -348,6 +400,7 @@ def run_row(table: Table, row: Row, seed: int, work: Path, data: Path, sets: lis
         "cpu_minutes": round((time.process_time() - cpu) / 60, 2),
         "code": code_version(),
         **facts,
+        **offset(store, sets),
     }
     file = answers_file(work, done)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -370,7 +423,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="data folder (docs/guides/data.md)")
     parser.add_argument("--work", type=Path, default=Path("runs/papers"), help="folder of runs, rows and answers")
     parser.add_argument("--tables", default=",".join(table.name for table in TABLES), help="default: all")
-    parser.add_argument("--seeds", default="1,2,3", help="default: 1,2,3")
+    parser.add_argument("--seeds", default="1,2,3,4,5", help="default: 1 to 5")
     parser.add_argument("--no-run", action="store_true", help="train nothing, render the page only")
     options = parser.parse_args()
     torch.set_num_threads(1)
