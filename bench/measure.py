@@ -22,10 +22,10 @@ from msdc.bench.accuracy.vectors import VectorStore
 from msdc.bench.result import Accuracy, Artifact, DeviceRun, Parity
 from msdc.errors import InputError, MsdcError
 from msdc.export.bundle import defaults_of
+from msdc.export.golden import parity_cosines
 from msdc.export.manifest import GOLDEN_FILE, Manifest
 from msdc.export.mobile.sizes import deflated
 from msdc.export.runtimes import RuntimeName
-from msdc.scores import cosine_rows
 
 USUAL_LENGTHS = (8, 32, 128)
 RESAMPLES = 1000
@@ -175,9 +175,9 @@ def compare_golden(
     if not np.isfinite(sentence_ND).all():
         row = int(np.flatnonzero(~np.isfinite(sentence_ND).all(axis=1))[0])
         raise MsdcError(f"golden text {row} came back with NaN or infinity")
-    cosines_N = cosine_rows(expected_ND, sentence_ND)
+    cosines_N = parity_cosines(expected_ND, sentence_ND)
     float_ND = golden["vectors"].get("float")
-    float_N = cosine_rows(float_ND, sentence_ND) if float_ND is not None else None
+    float_N = parity_cosines(float_ND, sentence_ND) if float_ND is not None else None
     differ = [i for i, (mine, theirs) in enumerate(zip(ids, golden["ids"], strict=True)) if list(mine) != list(theirs)]
     return Parity(
         texts=len(ids),

@@ -122,7 +122,7 @@ class CachedTeacher:
         """Rows of the store: the sentence vector, then the states, float32 [N, D + L x H]."""
         student = self._student
         if student is None:
-            return self.encoder.encode(texts, progress=progress, precision=self.precision)
+            return self.encoder.encode(texts, show_progress_bar=progress, precision=self.precision)
         device = next(student.parameters()).device
         ids = self.encoder.tokenize(with_prompt(self.encoder.defaults.prompt(), texts))
         rows = np.zeros((len(texts), self.store.width), dtype=np.float32)

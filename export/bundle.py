@@ -6,8 +6,9 @@ Shapes: N texts, D sentence width.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,8 @@ def run_rows(runner: Runner, rows: Sequence[Sequence[int]], prompt_tokens: int, 
 
 def defaults_of(manifest: Manifest) -> EncodeDefaults:
     """Prompts and the default width that a manifest carries."""
-    return EncodeDefaults(manifest.prompts, manifest.default_prompt, manifest.include_prompt, manifest.truncate_dim)
+    return EncodeDefaults(manifest.prompts, manifest.default_prompt, manifest.include_prompt, manifest.truncate_dim,
+                          manifest.similarity)  # fmt: skip
 
 
 class Bundle(SentenceEncoder):
@@ -64,7 +66,7 @@ class Bundle(SentenceEncoder):
         return hashlib.sha256(f"{self.runtime} {self.manifest.model_dump_json()}".encode()).hexdigest()
 
     def _vectors(
-        self, rows: list[list[int]], skip: int, batch_tokens: int, progress: bool, precision: str
+        self, rows: list[list[int]], skip: int, batches: Iterable[NDArray[Any]], precision: str
     ) -> NDArray[np.float32]:
         if precision != "float32":
             raise InputError(f"{self.name}: precision {precision}; the program of a bundle has its own")

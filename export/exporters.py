@@ -24,11 +24,12 @@ from msdc.compress.quantization.plan import PRECISIONS, PrecisionPlan, check_pla
 from msdc.compress.student.config import parameter_counts
 from msdc.encoders.encoder import Encoder, load_encoder, own_vectors
 from msdc.encoders.folder import EncodeDefaults, locate_model, shipped_names, with_prompt
-from msdc.errors import GateError, InputError, first_problem
+from msdc.errors import GateError, InputError, MsdcError, first_problem
 from msdc.export import Exported, export
 from msdc.export.golden import (
     FP32,
     Thresholds,
+    farthest,
     float_scores,
     golden_texts,
     measure,
@@ -307,29 +308,56 @@ def _write(
             # Names of special ids in a text are the one intended difference.
             apart = [i for i, (text, row) in enumerate(zip(texts, rows, strict=True)) if _special(tokenizer, text, row)]
             own_ND[apart] = float_ND[apart]
-            found = measure(own_ND, float_ND, None)
+            found = measure(own_ND, float_ND, None, texts)
             say(f"float: mean cosine {found.mean_cosine:.6f} to the model's own encoding, min {found.min_cosine:.6f}")
             short = shortfalls(found, FP32)
             if short and options.gates:
-                raise GateError(f"the model's own encoding differs from this export's: {'; '.join(short)}")
+                short.append(farthest(own_ND, float_ND, texts))
+                way = "" if ready.config.get("way") == GENERIC else "; try --way generic"
+                raise GateError(f"the model's own encoding differs from this export's: {'; '.join(short)}{way}")
             float_ND = own_ND
         vectors, parity, programs = {"float": float_ND}, {}, {}
-        for runtime in runtimes:
+        # What to try before the gates are left out.
+        others = ["--precision fp32"] if ready.precision != "fp32" else []
+        others += ["--way generic"] if own_ND is not None and ready.config.get("way") != GENERIC else []
+
+        def add(runtime: str) -> None:
             say(f"{runtime}: lower {ready.precision} for {options.target}, lengths 1 to {max_length}")
             written = RUNTIMES[runtime].write(
                 stage, ready.made(), ready.plan, max_length=max_length, target=options.target, style=options.style,
                 pad_id=tokenizer.pad_id,
             )  # fmt: skip
-            programs[runtime], vectors[runtime] = written.part, written.runner.run(rows, skip)
-            found = measure(float_ND, vectors[runtime], written.low_bit_share)
+            computed_ND = written.runner.run(rows, skip)
+            found = measure(float_ND, computed_ND, written.low_bit_share, texts)
             say(f"{runtime}: mean cosine {found.mean_cosine:.6f}, min {found.min_cosine:.6f}, max abs {found.max_abs}")
             short = shortfalls(found, ready.wanted)
             if short and options.gates:
-                raise GateError(f"{runtime} {ready.precision}: {'; '.join(short)} (--no-gates writes it anyway)")
+                short.append(farthest(float_ND, computed_ND, texts))
+                remedy = f"; try {' or '.join(others)}" if others else ""
+                raise GateError(f"{'; '.join(short)}{remedy}; --no-gates writes it anyway")
             delegated = {"delegated_share": written.delegated_share, "outside": written.outside}
             parity[runtime] = found.model_copy(update={"passed": not short, **delegated})
-            # Windows renames no folder with an open file, and the runner maps its file.
-            del written
+            # Windows renames no folder with an open file, and the runner maps its file: `written` ends here.
+            programs[runtime], vectors[runtime] = written.part, computed_ND
+
+        failed: dict[str, MsdcError] = {}
+        for runtime in runtimes:
+            before = set(stage.rglob("*"))
+            try:
+                add(runtime)
+            except MsdcError as error:
+                failed[runtime] = error
+                say(f"{runtime}: failed: {error}")
+                for path in set(stage.rglob("*")) - before:
+                    path.unlink()
+        lost = "; ".join(f"{runtime} {ready.precision}: {error}" for runtime, error in failed.items())
+        if len(failed) == len(runtimes):
+            raise type(failed[runtimes[0]])(lost)
+        if options.module and failed:
+            try:
+                require_module(options.target, part, list(parity))
+            except InputError as error:
+                raise GateError(f"{lost}; {error}") from error
         write_golden(stage, texts, rows, vectors)
 
         def encoded(graded: list[str]) -> np.ndarray:
@@ -342,7 +370,8 @@ def _write(
             max_length=max_length, vocabulary=ready.vocabulary, languages=list(options.card.languages),
             precision=ready.precision, normalized=ready.normalized, gates="passed" if options.gates else "skipped",
             prompts=dict(defaults.prompts), default_prompt=defaults.default_prompt,
-            include_prompt=defaults.include_prompt, tokenizer=part, programs=Programs.model_validate(programs),
+            include_prompt=defaults.include_prompt, similarity=defaults.similarity, tokenizer=part,
+            programs=Programs.model_validate(programs),
             model=ModelPart(**counts, config=ready.config, source_sha256=ready.source_sha256), parity=parity,
             float_scores=float_scores(encoded),
             files=list_files(stage), versions=_versions(), licenses=list(options.card.licenses),
@@ -356,6 +385,8 @@ def _write(
             )  # fmt: skip
         write_text(stage / "README.md", bundle_readme(manifest, folders))
         write_manifest(stage, manifest.model_copy(update={"files": list_files(stage)}))
+    if failed:
+        raise GateError(f"{lost}; {out} holds {' and '.join(parity)} alone")
     say(f"bundle: {out}")
     return read_manifest(out)
 

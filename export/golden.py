@@ -125,17 +125,34 @@ def thresholds_for(dtypes: set[str]) -> Thresholds:
     return INT4 if "int4" in dtypes else INT8 if "int8" in dtypes else FP32
 
 
-def measure(reference_ND: np.ndarray, found_ND: np.ndarray, low_bit_share: float | None) -> Parity:
+def parity_cosines(reference_ND: np.ndarray, found_ND: np.ndarray) -> np.ndarray:
+    """Cosines [N] in which two zero vectors are equal."""
+    both_N = ~(reference_ND.any(axis=1) | found_ND.any(axis=1))
+    return np.where(both_N, 1.0, cosine_rows(reference_ND, found_ND))
+
+
+def farthest(reference_ND: np.ndarray, found_ND: np.ndarray, texts: Sequence[str]) -> str:
+    """The text whose vectors are farthest apart, with its cosine, for the message of a failed gate."""
+    cosines = parity_cosines(reference_ND, found_ND)
+    row = int(cosines.argmin())
+    return f"worst on golden text {row} {texts[row][:40]!r}, cosine {cosines[row]:.6f}"
+
+
+def measure(
+    reference_ND: np.ndarray, found_ND: np.ndarray, low_bit_share: float | None, texts: Sequence[str] = ()
+) -> Parity:
     """Parity of `found_ND` with `reference_ND`, row by row.
 
     Raises:
-        GateError: a vector of either is not finite.
+        GateError: a vector of either is not finite; it names the text where `texts` are given.
     """
     for what, vectors_ND in (("float model", reference_ND), ("artifact", found_ND)):
         wrong_N = ~np.isfinite(vectors_ND).all(axis=1)
         if wrong_N.any():
-            raise GateError(f"golden text {int(wrong_N.argmax())}: the {what}'s vector holds NaN or infinity")
-    cosines = cosine_rows(reference_ND, found_ND)
+            row = int(wrong_N.argmax())
+            text = f" {texts[row][:40]!r}" if texts else ""
+            raise GateError(f"golden text {row}{text}: the {what}'s vector holds NaN or infinity")
+    cosines = parity_cosines(reference_ND, found_ND)
     # Unnormalised vectors are compared at the scale of a unit vector's numbers, or max_abs would mean nothing.
     unit = np.maximum(1.0, np.linalg.norm(reference_ND, axis=1, keepdims=True))
     return Parity(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, create_model, model_validator
 
-from msdc.encoders.folder import is_reserved
+from msdc.encoders.folder import Similarity, is_reserved
 from msdc.errors import InputError, first_line, first_problem
 from msdc.export.runtimes import (
     MANIFEST_FILE,
@@ -133,6 +133,7 @@ class Manifest(Section):
     prompts: dict[str, Prompt] = Field(default_factory=dict)
     default_prompt: str | None = Field(default=None, description="name of the prompt before every text")
     include_prompt: bool = Field(default=True, description="are the prompt's tokens pooled?")
+    similarity: Similarity = Field(default="cosine", description="how its vectors are compared")
     tokenizer: TokenizerPart
     programs: Programs
     model: ModelPart
@@ -199,6 +200,8 @@ def read_manifest(folder: str | Path) -> Manifest:
         model = is_reserved(str(folder)) or any((path.parent / n).is_file() for n in ("config.json", "modules.json"))
         command = f"msdc export {folder} --target linux -o {path.parent.name}-linux"
         hint = f"; it is a model: `{command}` makes a bundle of it" if model else ""
+        if not model and not path.parent.is_dir():
+            raise InputError(f"{folder}: {'a file, not a bundle folder' if path.parent.exists() else 'no such folder'}")
         raise InputError(f"{folder}: not a bundle (no {MANIFEST_FILE}){hint}")
     if path.stat().st_size > MAX_MANIFEST_BYTES:
         raise InputError(f"{path}: {path.stat().st_size} bytes, more than the {MAX_MANIFEST_BYTES} allowed")

@@ -44,6 +44,13 @@ VERBS = {
 }
 
 
+# How what was interrupted goes on.
+RESUMED = {
+    "distill": ": the same command with --resume continues (a sweep: the same command)",
+    "quickstart": ": the same command continues",
+}
+
+
 class LazyVerbs(click.Group):
     """Click group that imports a subcommand's module only when that subcommand is called."""
 
@@ -127,7 +134,7 @@ def _write_utf8() -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace" if stream is sys.stderr else "strict")
 
 
-def _one_line(error: BaseException) -> str:
+def _one_line(error: BaseException | str) -> str:
     text = " ".join(printable(str(error)).split())
     return text or type(error).__name__
 
@@ -135,7 +142,7 @@ def _one_line(error: BaseException) -> str:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exit code 0, 1 (failed or a gate fell short) or 2 (usage or bad input)."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    debug = "--debug" in arguments
+    debug, verb = "--debug" in arguments, ""
     quiet_libraries()
     _end_by_signals()
     _write_utf8()
@@ -149,10 +156,11 @@ def main(arguments: list[str] | None = None) -> None:
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
     except click.ClickException as error:
-        error.show()
+        asked = f" (msdc {verb} -h shows the usage)" if verb and isinstance(error, click.UsageError) else ""
+        click.echo(f"error: {_one_line(error.format_message())}{asked}", err=True)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted", err=True)
+        click.echo(f"interrupted{RESUMED.get(verb, '')}", err=True)
         sys.exit(130)
     except MsdcError as error:
         if debug:

@@ -26,7 +26,7 @@ from msdc.bench.accuracy.retrieval import MINING, TATOEBA, XSR, Split, mining_da
 from msdc.bench.accuracy.search import SEARCH, read_collection
 from msdc.bench.accuracy.similarity import BIAS, DRIFT, GEOMETRY, MSE, STS, bias_data, drift_data, geometry_data
 from msdc.bench.accuracy.task import Data, Task
-from msdc.errors import InputError
+from msdc.errors import InputError, did_you_mean
 from msdc.text.quickstart import GOLDEN_TEXTS, GRADED_PAIRS, PARALLEL
 from msdc.text.scored_pairs import ScoredPairs, join_pairs, read_pairs
 from msdc.text.text_files import SourceFile, read_lines
@@ -488,7 +488,7 @@ def select_sets(words: Iterable[str], data: DataFolder) -> tuple[list[DataSet], 
 def read_path(task: str, path: str | Path) -> DataSet:
     """A file or folder of the user's own."""
     if task not in TASKS:
-        raise InputError(f"unknown task {task!r}; known tasks: {', '.join(TASKS)}")
+        raise InputError(f"unknown task {task!r}{did_you_mean(task, TASKS)}")
     return DataSet(f"{task}={path}", TASKS[task], partial(TASKS[task].read, Path(path)))
 
 
@@ -496,9 +496,12 @@ def _find_parts(word: str, data: DataFolder, suite: bool) -> list[Part]:
     """The parts of a set that `word` names."""
     name, _, part_name = word.partition("/")
     if name not in SETS:
+        if word in TASKS:
+            own = [one.name for one in SETS.values() if one.task.name == word]
+            raise InputError(f"{word} is a task, not a set; its sets: {', '.join(own)}; a file of yours: {word}=PATH")
         raise InputError(
-            f"unknown task {word!r}; sets: {', '.join(SETS)}; suites: {', '.join(SUITES)}; "
-            f"or TASK=PATH with TASK one of {', '.join(TASKS)}"
+            f"unknown set {word!r}{did_you_mean(word, [*SETS, *SUITES])}; a file of yours: TASK=PATH with TASK one of "
+            f"{', '.join(TASKS)}"
         )
     every = list(SETS[name].parts(data))
     if part_name:

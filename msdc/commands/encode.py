@@ -21,7 +21,7 @@ from msdc.encoders.folder import bare_names, is_reserved
 from msdc.errors import InputError
 from msdc.extras import require
 from msdc.files import atomic_path, refuse_existing
-from msdc.progress import say, track
+from msdc.progress import say, track, warn
 from msdc.scores import cosine_rows
 from msdc.text.tabular import iterate_texts, stdin_texts
 
@@ -185,8 +185,11 @@ def command(
         source = (text for _, text in numbered)
     # The first text before the model is loaded, so that a wrong file fails early.
     first = list(islice(source, 1))
-    if output is not None and not first:
-        raise InputError("no text to encode")
+    if not first:
+        empty = f"{'standard input' if file in (None, '-') else file}: no text to encode"
+        if output is not None:
+            raise InputError(empty)
+        warn(empty)
     source = chain(first, source)
     opened = open_model(name, runtime, **encoding)
     if output is None:

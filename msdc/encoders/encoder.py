@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -30,10 +30,15 @@ from msdc.encoders.source import Source
 from msdc.errors import InputError
 from msdc.extras import installed, named_extras, require
 from msdc.progress import track
-from msdc.scores import require_finite
+from msdc.scores import require_finite, unit_rows
 from msdc.text.tokenizer import Tokenizer, load_tokenizer, pack_by_length, pad, prompt_tokens, require_texts
 
-BATCH_TOKENS = 4096
+BATCH_TOKENS, MOST_TEXTS = 4096, 4096
+# Further arguments of `SentenceTransformer.encode`, with the values that ask for what `encode` gives.
+SAME = {
+    "convert_to_numpy": True, "convert_to_tensor": False, "output_value": "sentence_embedding", "device": None,
+    "pool": None, "chunk_size": None,
+}  # fmt: skip
 
 
 class SentenceEncoder:
@@ -68,46 +73,103 @@ class SentenceEncoder:
 
     def encode(
         self,
-        texts: Sequence[str],
-        *,
+        texts: Sequence[str] | str | None = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = False,
+        *,
+        normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
         batch_tokens: int = BATCH_TOKENS,
-        progress: bool = False,
         precision: str = "float32",
+        **others: Any,
     ) -> NDArray[np.float32]:
-        """Vectors of `texts`, float32 [N, D], L2-normalised when the model says so.
+        """Vectors of `texts`, float32 [N, D], L2-normalised when the model says so; of one string [D].
+
+        The arguments are those of `SentenceTransformer.encode`, `batch_tokens` is our own.
 
         Args:
-            texts: N texts; longer ones are truncated to `max_length` tokens.
+            texts: N texts, or one; longer ones are truncated to `max_length` tokens.
             prompt_name: name of the model's prompt to put before every text; None: its default one.
             prompt: the prompt itself; "" switches the default prompt off.
+            batch_size: most texts per batch; None: as many as `batch_tokens` allows.
+            show_progress_bar: show a progress bar on standard error.
+            normalize_embeddings: make every vector 1 long, after it was truncated.
             truncate_dim: keep the first numbers of every vector only; None: the model's own setting.
             batch_tokens: tokens per batch. Texts of similar length are batched together; the order of the result is
                 the order of `texts`. A bundle has batches of its own.
-            progress: show a progress bar on standard error.
             precision: float32, or bfloat16 to run a float model under autocast.
+            others: `inputs` or `sentences` in place of `texts`; what asks for a numpy array of sentence vectors, as
+                `convert_to_numpy=True` does.
 
         Raises:
-            InputError: `texts` is one string, or holds something that is no text, or half of a surrogate pair; an
-                unknown prompt; a width that the model does not have; a precision that this model does not run in.
+            InputError: `texts` holds something that is no text, or half of a surrogate pair; an unknown prompt or
+                argument; a width that the model does not have; a precision that this model does not run in.
             MsdcError: a vector holds NaN or infinity.
         """
-        require_texts(texts)
+        for name in ("inputs", "sentences"):
+            texts = others.pop(name, texts)
+        if wrong := [name for name, value in others.items() if name not in SAME or value != SAME[name]]:
+            known = f"; only {SAME[wrong[0]]!r} is" if wrong[0] in SAME else ""
+            raise InputError(f"encode: {wrong[0]}={others[wrong[0]]!r} is not supported{known}")
+        if batch_size is not None and not (isinstance(batch_size, int) and batch_size > 0):
+            raise InputError(f"encode: batch_size={batch_size!r}: expected a number from 1 on")
+        single = isinstance(texts, str)
+        asked = [texts] if isinstance(texts, str) else texts
+        if not isinstance(asked, Iterable):
+            raise InputError(f"encode takes texts or one text, not {type(texts).__name__}")
+        asked = list(asked)
+        require_texts(asked)
         first = self.defaults.prompt(prompt, prompt_name)
         width = self.defaults.width(self.full_width, truncate_dim)
-        rows = self.tokenize(with_prompt(first, texts))
+        rows = self.tokenize(with_prompt(first, asked))
         # Tokens of the prompt that pooling leaves out.
         skip = 0 if self.defaults.include_prompt else prompt_tokens(self.tokenizer, first, self.max_length)
-        vectors_ND = require_finite(self._vectors(rows, skip, batch_tokens, progress, precision), self.name)
-        return np.ascontiguousarray(vectors_ND[:, :width])
+        batches = pack_by_length([len(row) for row in rows], batch_tokens, batch_size or MOST_TEXTS)
+        shown = track(batches, f"encode with {self.name}", enabled=bool(show_progress_bar))
+        vectors_ND = require_finite(self._vectors(rows, skip, shown, precision or "float32"), self.name)[:, :width]
+        vectors_ND = unit_rows(vectors_ND) if normalize_embeddings else np.ascontiguousarray(vectors_ND)
+        return vectors_ND[0] if single else vectors_ND
+
+    def encode_query(self, texts: Sequence[str] | str | None = None, **options: Any) -> NDArray[np.float32]:
+        """`encode` with the model's prompt "query"; with none where it has no such prompt and none is named."""
+        return self.encode(texts, **self._prompted("query", options))
+
+    def encode_document(self, texts: Sequence[str] | str | None = None, **options: Any) -> NDArray[np.float32]:
+        """`encode` with the model's prompt "document", as `encode_query`."""
+        return self.encode(texts, **self._prompted("document", options))
+
+    def _prompted(self, name: str, options: dict[str, Any]) -> dict[str, Any]:
+        if options.get("prompt_name") is None and options.get("prompt") is None:
+            options["prompt"] = self.defaults.prompts.get(name, "")
+        return options
+
+    def similarity(self, first: Any, second: Any) -> NDArray[np.float32]:
+        """Similarity of every vector with every other, float32 [N, M]: cosines, or dot products if the model says so.
+
+        Args:
+            first: vectors [N, D], or one [D].
+            second: vectors [M, D], or one [D].
+
+        Raises:
+            InputError: other shapes, or a model that compares by a distance.
+        """
+        first_ND, second_MD = (np.atleast_2d(np.asarray(side, dtype=np.float32)) for side in (first, second))
+        if first_ND.ndim != 2 or second_MD.ndim != 2 or first_ND.shape[1] != second_MD.shape[1]:
+            raise InputError(f"similarity: {first_ND.shape} and {second_MD.shape} are not [N, D] and [M, D]")
+        kind = self.defaults.similarity
+        if kind not in ("cosine", "dot"):
+            raise InputError(f"{self.name} compares by {kind} distance, which is not supported: only cosine and dot")
+        if kind == "cosine":
+            first_ND, second_MD = unit_rows(first_ND), unit_rows(second_MD)
+        return np.asarray(first_ND @ second_MD.T, dtype=np.float32)
 
     def _fingerprint(self) -> str:
         raise NotImplementedError
 
     def _vectors(
-        self, rows: list[list[int]], skip: int, batch_tokens: int, progress: bool, precision: str
+        self, rows: list[list[int]], skip: int, batches: Iterable[NDArray[Any]], precision: str
     ) -> NDArray[np.float32]:
         """Vectors [N, D] at full width of rows of ids whose `skip` first tokens are not pooled."""
         raise NotImplementedError
@@ -148,11 +210,12 @@ class Encoder(SentenceEncoder):
         return self.identity
 
     def _vectors(
-        self, rows: list[list[int]], skip: int, batch_tokens: int, progress: bool, precision: str
+        self, rows: list[list[int]], skip: int, batches: Iterable[NDArray[Any]], precision: str
     ) -> NDArray[np.float32]:
+        if precision not in ("float32", "bfloat16"):
+            raise InputError(f"{self.name}: precision {precision!r}; a float model runs in float32 or bfloat16")
         vectors_ND = np.zeros((len(rows), self.full_width), dtype=np.float32)
-        batches = pack_by_length([len(row) for row in rows], batch_tokens)
-        for batch in track(batches, f"encode with {self.name}", enabled=progress):
+        for batch in batches:
             # A stock model's width is its `truncate_dim` where it has one; its module gives all numbers.
             vectors_ND[batch] = self._run([rows[i] for i in batch], skip, precision)[:, : self.full_width]
         return vectors_ND

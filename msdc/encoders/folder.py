@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import shorten
-from typing import Any
+from typing import Any, Literal, get_args
 
 import huggingface_hub
 
@@ -47,6 +47,8 @@ LOADER_KEYS = ("tokenizer_name_or_path", "model_args", "model_kwargs", "config_a
                "tokenizer_args", "processor_kwargs")  # fmt: skip
 TASK = "feature-extraction"
 DEFAULTS_FILE = "config_sentence_transformers.json"
+# How a model's vectors are compared, by the names of sentence-transformers.
+Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
 MAX_PROMPT_CHARACTERS = 16_384
 
 
@@ -137,7 +139,8 @@ def locate_model(name: str | Path) -> Path:
     if name in shipped_names():
         return SHIPPED / name
     if not reserved and (path.exists() or name.startswith((".", "/", "~"))):
-        raise InputError(f"{name}: no such model folder")
+        what = "a file, not a model folder" if path.exists() else "no such model folder"
+        raise InputError(f"{name}: {what}")
     if (found := _offline(name)) is not None:
         return found
     hub_id = OFFLINE_ID if name in OFFLINE_NAMES else name
@@ -289,7 +292,8 @@ def check_layout(layout: Layout) -> None:
 class EncodeDefaults:
     """What a model applies to every text unless told otherwise: prompts, and the width that vectors are cut to.
 
-    `prompts` by name, the name of the default one, whether its tokens are pooled, and the width of vectors.
+    `prompts` by name, the name of the default one, whether its tokens are pooled, the width of vectors, and how they
+    are compared.
     sentence-transformers keeps them in `config_sentence_transformers.json`, but `include_prompt` with its pooling.
     """
 
@@ -297,6 +301,7 @@ class EncodeDefaults:
     default_prompt: str | None = None
     include_prompt: bool = True
     truncate_dim: int | None = None
+    similarity: Similarity = "cosine"
 
     def prompt(self, prompt: str | None = None, prompt_name: str | None = None) -> str:
         """The text to put before every text; "" for none.
@@ -323,10 +328,12 @@ class EncodeDefaults:
 
     def write(self, folder: Path) -> None:
         """Write `config_sentence_transformers.json` where there is something to say."""
-        if self.prompts or self.truncate_dim is not None:
+        extra: dict[str, Any] = {} if self.truncate_dim is None else {"truncate_dim": self.truncate_dim}
+        if self.similarity != "cosine":
+            extra["similarity_fn_name"] = self.similarity
+        if self.prompts or extra:
             value = {"prompts": dict(self.prompts), "default_prompt_name": self.default_prompt}
-            extra = {} if self.truncate_dim is None else {"truncate_dim": self.truncate_dim}
-            write_json(folder / DEFAULTS_FILE, {**value, **extra})
+            write_json(folder / DEFAULTS_FILE, value | extra)
 
 
 def read_defaults(folder: Path, include_prompt: bool = True) -> EncodeDefaults:
@@ -345,7 +352,11 @@ def read_defaults(folder: Path, include_prompt: bool = True) -> EncodeDefaults:
         raise InputError(f"{path}: default_prompt_name {name!r} is not among the prompts")
     if truncate is not None and (not isinstance(truncate, int) or truncate < 1):
         raise InputError(f"{path}: truncate_dim {truncate!r} is not a width")
-    return EncodeDefaults({key: text or "" for key, text in prompts.items()}, name, include_prompt, truncate)
+    similarity: Any = value.get("similarity_fn_name") or "cosine"
+    if similarity not in get_args(Similarity):
+        raise InputError(f"{path}: similarity_fn_name {similarity!r} is not one of {', '.join(get_args(Similarity))}")
+    found = {key: text or "" for key, text in prompts.items()}
+    return EncodeDefaults(found, name, include_prompt, truncate, similarity)
 
 
 def with_prompt(prompt: str, texts: Sequence[str]) -> list[str]:

@@ -45,8 +45,6 @@ UNTOKENIZED = "the tokenizer fails on a text"
 
 def require_texts(texts: Sequence[str]) -> None:
     """Refuse what `encode` cannot take."""
-    if isinstance(texts, str):
-        raise InputError("encode takes a list of texts, not one string")
     if not all(isinstance(text, str) for text in texts):
         raise InputError("encode takes texts; a value in the list is not a string")
     for number, text in enumerate(texts, 1):

@@ -59,7 +59,7 @@ def test_report_with_comparison(result_file, tmp_path, capsys):
     ("arguments", "code", "words"),
     [
         (["bench", "all-MiniLM-L6-v2"], 2, "it is a model: `msdc export all-MiniLM-L6-v2 --target linux"),
-        (["bench", "/no/such/bundle"], 2, "not a bundle"),
+        (["bench", "/no/such/bundle"], 2, "no such folder"),
         (["bench", "x", "--lengths", "8,x"], 2, "whole numbers"),
         (["bench", "x", "--lengths", "1"], 2, "equal to 2"),
         (["bench", "x", "--runs", "0"], 2, "--runs"),

@@ -28,6 +28,7 @@ from msdc.export.golden import (
     Thresholds,
     decode_vectors,
     encode_vectors,
+    farthest,
     golden_texts,
     measure,
     read_golden,
@@ -78,7 +79,11 @@ def test_golden_vectors_and_encode(runtime):
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     np.testing.assert_allclose(bundle.encode(texts[::-1])[::-1], vectors, atol=1e-6)
     assert bundle.encode([]).shape == (0, 32)
-    for bad in ("one string", ["a", 3]):
+    np.testing.assert_array_equal(bundle.encode(texts[1], show_progress_bar=False), vectors[1])
+    np.testing.assert_allclose(
+        bundle.similarity(vectors[:1], vectors), bundle.encode_query(texts[:1]) @ vectors.T, atol=1e-6
+    )
+    for bad in (7, ["a", 3]):
         with pytest.raises(InputError):
             bundle.encode(bad)
     for ids in ([[]], [[1] * (tiny.MAX_LENGTH + 1)], [[-1]], [[tiny.tokenizer().size]]):
@@ -121,6 +126,24 @@ def test_a_failed_gate_leaves_nothing_and_no_gates_marks_it(tmp_path):
     assert manifest.gates == "skipped" and manifest.parity["onnx"].passed is False
     assert "--no-gates" in (tmp_path / "b" / "README.md").read_text()
     load_bundle(tmp_path / "b")
+
+
+def test_a_runtime_that_fails_its_gate_does_not_stop_the_other(tmp_path):
+    """The gate lies between what both runtimes reach; the text that is farthest off is named."""
+    reached = {name: part.mean_cosine for name, part in read_manifest(tiny.bundle()).parity.items()}
+    better, worse = sorted(reached, key=lambda name: -reached[name])
+    between = Thresholds(mean_cosine=(reached[better] + reached[worse]) / 2, min_cosine=None)
+    options = BundleOptions(precision="int8", thresholds=between)
+    with pytest.raises(
+        GateError,
+        match=rf"^{worse} int8: mean cosine .*worst on golden text \d+ '.*', cosine 0\.\d+; "
+        rf"try --precision fp32; --no-gates writes it anyway; .*b holds {better} alone$",
+    ):
+        write_bundle(tiny.student(), tiny.tokenizer(), tmp_path / "b", options=options)
+    manifest = load_bundle(tmp_path / "b").manifest
+    assert manifest.runtimes == [better] and list(read_golden(tmp_path / "b")["vectors"]) == ["float", better]
+    # Nothing of the other one is left, and a module that needs it is not written.
+    assert {path.name for path in (tmp_path / "b").iterdir()} == {*manifest.files, "bundle.json"}
 
 
 def test_misfits_are_refused_before_work(tmp_path):
@@ -217,6 +240,11 @@ def test_measure_by_hand():
     assert parity.min_cosine == pytest.approx(24 / 25, abs=1e-6)
     # the first row has length 5, so its error of 1 counts as 0.2
     assert parity.max_abs == pytest.approx(0.2)
+    assert farthest(reference, found, ["one", "two"]) == "worst on golden text 0 'one', cosine 0.960000"
+    zero = np.zeros((1, 2), np.float32)
+    assert measure(zero, zero, None).min_cosine == 1 and measure(zero, found[:1], None).min_cosine == 0
+    with pytest.raises(GateError, match="golden text 0 'one': the artifact's vector holds NaN"):
+        measure(zero, np.full((1, 2), np.nan, np.float32), None, ["one"])
 
 
 GOOD = {"mean_cosine": 0.9985, "min_cosine": 0.991, "max_abs": 0.02, "texts": 9, "low_bit_share": 0.97}

@@ -165,6 +165,17 @@ for words in [[], *([verb] for verb in {list(VERBS)!r})]:
     assert shown.count("Usage: msdc") == 1 + len(VERBS) and all(verb in shown for verb in VERBS)
 
 
+@pytest.mark.parametrize(("verb", "said"), [("distill", "--resume continues"), ("encode", "interrupted\n")])
+def test_what_is_interrupted_says_how_it_goes_on(verb, said, monkeypatch, capsys):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(msdc, "main", stop)
+    with pytest.raises(SystemExit) as ended:
+        main([verb])
+    assert ended.value.code == 130 and said in capsys.readouterr().err
+
+
 def test_a_process_ends_with_one_line_and_its_code(tmp_path):
     command = [sys.executable, "-m", "msdc.cli", "encode", str(tmp_path), "x"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
@@ -197,12 +208,19 @@ def test_names_and_files_that_are_no_model(fails, tiny_teacher, tmp_path):
         ("compress student ./nowhere -o out", "error: ./nowhere: no such model folder"),
         ("compress quantize", "Missing option '-o'"),
         ("compress vocabulary x", "Missing option '-o'"),
+        ("compare msdc-mini one", "needs at least two texts"),
+        ("encode a -o vectors.txt", "written as .npy"),
+        ("encode ./file x", "./file: a file, not a model folder"),
+        ("evaluate msdc-mini --tasks sts", "its sets: sts17, stsb"),
+        ("evaluate msdc-mini --tasks sts71", "did you mean 'sts17'"),
     ],
 )
 def test_usage_errors(fails, line, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
     shown = fails(*line.split())
-    assert said in shown and sum(row.lower().startswith("error") for row in shown.splitlines()) == 1
+    rows = [row for row in shown.splitlines() if not row.startswith("model: ")]
+    assert said in shown and len(rows) == 1 and rows[0].startswith("error: ")
 
 
 def test_empty_and_one_column_corpora_and_unknown_keys(fails, tmp_path, tiny_tree):

@@ -149,7 +149,7 @@ def test_cache_is_used_and_a_damaged_one_named(tiny_student, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--tasks", "nonsense"], "unknown task 'nonsense'; sets: sts17"),
+        (["--tasks", "nonsense"], "unknown set 'nonsense' (known: sts17"),
         (["--tasks", "stsb"], "stsb needs a data folder: pass --data FOLDER or set MSDC_DATA"),
         (["--tasks", "sts17/xx-yy", "--data", "{empty}"], "sts17 has no part 'xx-yy'; known parts:"),
         (["--tasks", "stsb", "--data", "{empty}"], "stsb: no stsb/sts-test.tsv* under"),

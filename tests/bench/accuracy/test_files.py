@@ -109,8 +109,8 @@ def test_a_model_of_changing_width_is_named():
         store.encode(["two", "three"])
 
 
-def test_unknown_task_lists_the_known_ones(tmp_path, bag):
-    with pytest.raises(InputError, match=r"unknown task 'stss'; known tasks: sts, mining, tatoeba"):
+def test_an_unknown_task_gets_what_it_resembles(tmp_path, bag):
+    with pytest.raises(InputError, match=r"unknown task 'stss'; did you mean 'sts'"):
         evaluate(bag, task="stss", path=tmp_path)
 
 

@@ -113,7 +113,8 @@ def test_the_shipped_model_is_the_default_and_a_model_is_told_from_a_text(model,
     assert np.allclose(row["vector"], model.encode(["hello there"])[0], atol=1e-6)
     assert json.loads(run("encode", "msdc-mini", "hello there", "--json").stdout) == [row]
     assert len(json.loads(run("encode", "msdc-mini", "msdc-mini", "--json").stdout)) == 1
-    assert run("encode", "msdc-mini", "--json", text="").stdout == "[]\n"
+    empty = run("encode", "msdc-mini", "--json", text="")
+    assert empty.stdout == "[]\n" and empty.stderr == "standard input: no text to encode\n"
     shown = run("compare", "yes", "ja", "cheese").stdout.splitlines()
     assert len(shown) == 2 and shown[0].endswith("ja")
 

@@ -41,10 +41,45 @@ def test_vectors_equal_sentence_transformers(folder):
     # Not a model that gives everything the same vector.
     assert np.abs(expected - expected[0]).max() > 1e-3
     assert difference(ours.encode(SAMPLE), expected) < 1e-5 and ours.width == expected.shape[1]
-    for settings in ({"prompt": "the cat: "}, {"prompt": ""}, {"truncate_dim": 7}):
+    passed = {"batch_size": 2, "normalize_embeddings": True, "show_progress_bar": False, "convert_to_numpy": True}
+    for settings in ({"prompt": "the cat: "}, {"prompt": ""}, {"truncate_dim": 7}, passed | {"truncate_dim": 5}):
         assert difference(ours.encode(SAMPLE, **settings), theirs.encode(SAMPLE, **settings)) < 1e-5, settings
+    for verb in ("encode", "encode_query", "encode_document"):
+        for texts in (SAMPLE[0], SAMPLE):
+            assert difference(getattr(ours, verb)(texts), getattr(theirs, verb)(texts)) < 1e-5, verb
+    for one in (expected[2], expected[2:4]):
+        assert difference(ours.similarity(one, expected), theirs.similarity(one, expected).numpy()) < 1e-4
     for name in theirs.prompts if "plain" in theirs.prompts else ():
         assert difference(ours.encode(SAMPLE, prompt_name=name), theirs.encode(SAMPLE, prompt_name=name)) < 1e-5, name
+
+
+@pytest.mark.parametrize("folder", ["default prompt"], indirect=True)
+def test_what_callers_of_sentence_transformers_pass(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "copy")
+    settings = json.loads((folder / "config_sentence_transformers.json").read_text())
+    for kind, said in (
+        ("dot", ""),
+        ("euclidean", "compares by euclidean distance"),
+        ("angle", "'angle' is not one of"),
+    ):
+        text = json.dumps(settings | {"similarity_fn_name": kind, "prompts": PROMPTS | {"document": "d: "}})
+        (tmp_path / "copy" / "config_sentence_transformers.json").write_text(text)
+        if said:
+            with pytest.raises(InputError, match=said):
+                msdc.load_encoder(tmp_path / "copy").similarity([1.0], [1.0])
+            continue
+        ours, theirs = msdc.load_encoder(tmp_path / "copy"), oracle(tmp_path / "copy")
+        vectors = ours.encode_document(inputs=SAMPLE)
+        assert difference(vectors, theirs.encode_document(SAMPLE)) < 1e-5 < difference(vectors, ours.encode(SAMPLE))
+        assert difference(ours.similarity(3 * vectors, vectors), theirs.similarity(3 * vectors, vectors).numpy()) < 1e-4
+        for passed in ({"convert_to_tensor": True}, {"batch_size": 0}, {"colour": 1}, {"precision": "ubinary"}):
+            with pytest.raises(InputError, match=next(iter(passed))):
+                ours.encode(SAMPLE, **passed)
+        for texts in (3, None, ["a", 3]):
+            with pytest.raises(InputError, match="encode takes texts"):
+                ours.encode(texts)
+        with pytest.raises(InputError, match="are not"):
+            ours.similarity(vectors, vectors[:, 1:])
 
 
 @pytest.mark.parametrize("folder", ["default prompt", "prompt not pooled, mean"], indirect=True)
@@ -60,8 +95,6 @@ def test_prompts_change_the_vector(folder):
         encoder.encode(SAMPLE, prompt_name="query", prompt="a")
     with pytest.raises(InputError, match="truncate_dim 64"):
         encoder.encode(SAMPLE, truncate_dim=64)
-    with pytest.raises(TypeError, match="normalise"):
-        encoder.encode(SAMPLE, normalise=True)
 
 
 def test_every_pooling_mode_is_covered():
