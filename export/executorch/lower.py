@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -294,6 +295,27 @@ def operator_name(node: torch.fx.Node) -> str:
     return full.rsplit("::", 1)[-1].split(".")[0 if "::" in full else -1]
 
 
+def delegation(graphs: Iterable[torch.fx.GraphModule]) -> tuple[float, dict[str, int]]:
+    """Share of the operators of a program's methods inside delegates, and the others by name, most frequent first."""
+    outside: Counter[str] = Counter()
+    inside = 0
+    for graph_module in graphs:
+        outside.update(_operators(graph_module))
+        for child in graph_module.children():
+            original: Any = getattr(child, "original_module", None)
+            inside += 0 if original is None else len(_operators(original.graph_module))
+    total = inside + sum(outside.values())
+    return (round(inside / total, 4) if total else 1.0), dict(outside.most_common())
+
+
+def _operators(graph_module: torch.fx.GraphModule) -> list[str]:
+    """Names of the operators that are called on tensors."""
+    # Arithmetic on symbolic lengths is a Python operator; on tensors it is an overload with a schema.
+    called = [node for node in graph_module.graph.nodes if node.op == "call_function"]
+    named = [operator_name(node) for node in called if hasattr(node.target, "_schema") or hasattr(node.target, "_op")]
+    return [name for name in named if not name.startswith(("executorch_call_delegate", "getitem", "sym_size"))]
+
+
 def write_executorch(
     smoothed: Smoothed, plan: PrecisionPlan, target: Path, *, max_length: int, style: Style = "multi-method"
 ) -> WrittenProgram:
@@ -315,15 +337,18 @@ def write_executorch(
             for name, (module, example) in methods_of(smoothed, plan, max_length, style).items()
         }
         edge = to_edge(programs, constants)
-        for name in programs:
-            offenders = outside_delegate(edge.exported_program(name).graph_module)
+        graphs = {name: edge.exported_program(name).graph_module for name in programs}
+        delegated = delegation(graphs.values())
+        for name, graph in graphs.items():
+            offenders = outside_delegate(graph)
             if offenders:
                 raise GateError(f"method {name}: {len(offenders)} operators outside the delegate, first {offenders[0]}")
         program = finished(edge)
     runner = save_program(program, target, style=style, constants=constants)
     quantized = any(dtype != "fp32" for dtype in plan.weights.values())
     share = round(low_bit_share(target, student, max_length), 4) if quantized else None
-    return WrittenProgram(ExecutorchPart(file=target.name, style=style, repeats=config.repeats), runner, share)
+    part = ExecutorchPart(file=target.name, style=style, repeats=config.repeats)
+    return WrittenProgram(part, runner, share, *delegated)
 
 
 @contextlib.contextmanager

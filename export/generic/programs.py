@@ -13,7 +13,6 @@ Shapes: B batch, T tokens, K inputs and N outputs of a linear map, V vocabulary,
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from msdc.compress.quantization.plan import int8_rows
 from msdc.errors import MsdcError
-from msdc.export.executorch.lower import LOW_BIT, finished, lowering, operator_name, save_program, to_edge
+from msdc.export.executorch.lower import LOW_BIT, delegation, finished, lowering, save_program, to_edge
 from msdc.export.executorch.program import quiet, read_pte
 from msdc.export.generic.model import GenericModel, linears, quantized, with_norms
 from msdc.export.onnx.graph import MICROSOFT, GraphBuilder, pair_safe, quantize_tokens
@@ -34,28 +33,6 @@ from msdc.export.onnx.write import save_program as save_onnx
 from msdc.export.runtimes import TARGETS, ExecutorchPart, WrittenProgram
 
 INPUTS, PROMPT, OUTPUT = ("input_ids", "attention_mask"), "prompt_tokens", "sentence_embedding"
-
-
-def delegation(graph_module: torch.fx.GraphModule) -> tuple[float, dict[str, int]]:
-    """Share of operators inside delegates, and the others by name, most frequent first."""
-    outside: Counter[str] = Counter()
-    for node in graph_module.graph.nodes:
-        if node.op == "call_function" and not _bookkeeping(node):
-            outside[operator_name(node)] += 1
-    inside = 0
-    for child in graph_module.children():
-        original: Any = getattr(child, "original_module", None)
-        if original is not None:
-            nodes = original.graph_module.graph.nodes
-            inside += sum(node.op == "call_function" and not _bookkeeping(node) for node in nodes)
-    total = inside + sum(outside.values())
-    return (round(inside / total, 4) if total else 1.0), dict(outside.most_common())
-
-
-def _bookkeeping(node: torch.fx.Node) -> bool:
-    # Arithmetic on symbolic lengths is a Python operator; on tensors it is an overload with a schema.
-    overload = hasattr(node.target, "_schema") or hasattr(node.target, "_op")
-    return not overload or operator_name(node).startswith(("executorch_call_delegate", "getitem", "sym_size"))
 
 
 def write_generic_executorch(model: GenericModel, precision: str, target: Path, *, max_length: int) -> WrittenProgram:
@@ -75,7 +52,7 @@ def write_generic_executorch(model: GenericModel, precision: str, target: Path, 
         shapes: dict[str, Any] = {"ids_BT": length, **dict.fromkeys(inputs)}
         program = torch.export.export(made, (ids_1T,), inputs, dynamic_shapes=shapes, strict=False)
         edge = to_edge({"forward": program}, constants)
-        share, outside = delegation(edge.exported_program("forward").graph_module)
+        share, outside = delegation([edge.exported_program("forward").graph_module])
         lowered = finished(edge, do_quant_fusion_and_const_prop=True)
     runner = save_program(lowered, target, style="forward", constants=constants, takes_prompt=model.takes_prompt)
     low_bit = None if precision == "fp32" else round(_low_bit_share(model, target), 4)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 import msdc
 from msdc.encoders.folder import (
@@ -83,7 +83,7 @@ class SentenceEncoder:
         truncate_dim: int | None = None,
         batch_tokens: int = BATCH_TOKENS,
         precision: str = "float32",
-        **others: Any,
+        **others: object,
     ) -> NDArray[np.float32]:
         """Vectors of `texts`, float32 [N, D], L2-normalised when the model says so; of one string [D].
 
@@ -108,18 +108,17 @@ class SentenceEncoder:
                 argument; a width that the model does not have; a precision that this model does not run in.
             MsdcError: a vector holds NaN or infinity.
         """
+        given: object = texts
         for name in ("inputs", "sentences"):
-            texts = others.pop(name, texts)
+            given = others.pop(name, given)
         if wrong := [name for name, value in others.items() if name not in SAME or value != SAME[name]]:
             known = f"; only {SAME[wrong[0]]!r} is" if wrong[0] in SAME else ""
             raise InputError(f"encode: {wrong[0]}={others[wrong[0]]!r} is not supported{known}")
         if batch_size is not None and not (isinstance(batch_size, int) and batch_size > 0):
             raise InputError(f"encode: batch_size={batch_size!r}: expected a number from 1 on")
-        single = isinstance(texts, str)
-        asked = [texts] if isinstance(texts, str) else texts
-        if not isinstance(asked, Iterable):
-            raise InputError(f"encode takes texts or one text, not {type(texts).__name__}")
-        asked = list(asked)
+        if not isinstance(given, Iterable):
+            raise InputError(f"encode takes texts or one text, not {type(given).__name__}")
+        asked = [given] if isinstance(given, str) else list(given)
         require_texts(asked)
         first = self.defaults.prompt(prompt, prompt_name)
         width = self.defaults.width(self.full_width, truncate_dim)
@@ -130,22 +129,22 @@ class SentenceEncoder:
         shown = track(batches, f"encode with {self.name}", enabled=bool(show_progress_bar))
         vectors_ND = require_finite(self._vectors(rows, skip, shown, precision or "float32"), self.name)[:, :width]
         vectors_ND = unit_rows(vectors_ND) if normalize_embeddings else np.ascontiguousarray(vectors_ND)
-        return vectors_ND[0] if single else vectors_ND
+        return vectors_ND[0] if isinstance(given, str) else vectors_ND
 
-    def encode_query(self, texts: Sequence[str] | str | None = None, **options: Any) -> NDArray[np.float32]:
+    def encode_query(self, texts: Sequence[str] | str | None = None, **options: object) -> NDArray[np.float32]:
         """`encode` with the model's prompt "query"; with none where it has no such prompt and none is named."""
         return self.encode(texts, **self._prompted("query", options))
 
-    def encode_document(self, texts: Sequence[str] | str | None = None, **options: Any) -> NDArray[np.float32]:
+    def encode_document(self, texts: Sequence[str] | str | None = None, **options: object) -> NDArray[np.float32]:
         """`encode` with the model's prompt "document", as `encode_query`."""
         return self.encode(texts, **self._prompted("document", options))
 
-    def _prompted(self, name: str, options: dict[str, Any]) -> dict[str, Any]:
+    def _prompted(self, name: str, options: dict[str, object]) -> dict[str, Any]:
         if options.get("prompt_name") is None and options.get("prompt") is None:
             options["prompt"] = self.defaults.prompts.get(name, "")
         return options
 
-    def similarity(self, first: Any, second: Any) -> NDArray[np.float32]:
+    def similarity(self, first: ArrayLike, second: ArrayLike) -> NDArray[np.float32]:
         """Similarity of every vector with every other, float32 [N, M]: cosines, or dot products if the model says so.
 
         Args:

@@ -108,10 +108,10 @@ def test_models_say_what_they_are_and_refuse_unknown_keywords(tiny_bundle):
     assert repr(encoder) == "Encoder('msdc-mini', width=384, max_length=128)"
     assert repr(bundle).startswith("Bundle(") and "runtime='onnx'" in repr(bundle)
     for call in (
-        lambda: encoder.encode(["x"], batch_size=3),
-        lambda: bundle.encode(["x"], batch_size=3),
+        lambda: encoder.encode(["x"], colour=3),
+        lambda: bundle.encode(["x"], colour=3),
         lambda: msdc.load_encoder("msdc-mini", device="cpu"),
         lambda: msdc.open_index(["x"], top=3),
     ):
-        with pytest.raises((TypeError, msdc.InputError), match=r"batch_size|device|top"):
+        with pytest.raises((TypeError, msdc.InputError), match=r"colour|device|top"):
             call()
