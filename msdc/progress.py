@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
 from typing import TypeVar
 
 from msdc.errors import printable
@@ -25,6 +26,20 @@ def track(items: Iterable[Item], label: str, *, enabled: bool = True, total: int
     if total is None and isinstance(items, Sized):
         total = len(items)
     yield from rich_track(items, description=label, total=total, console=Console(stderr=True), transient=True)
+
+
+@contextmanager
+def live_lines() -> Iterator[Callable[[list[str]], None]]:
+    """What shows lines that replace each other below all that is printed; nothing without a terminal."""
+    if not in_terminal():
+        yield lambda lines: None
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=Console(stderr=True), transient=True, auto_refresh=False) as live:
+        yield lambda lines: live.update(Text("\n".join(map(printable, lines))), refresh=True)
 
 
 _quiet = False

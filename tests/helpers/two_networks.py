@@ -66,7 +66,7 @@ def cable(bundle: Path, settings: Any, enter: tuple[str, ...]) -> dict[str, Any]
     found: dict[str, Any] = {}
     with devtools.chromium(before=enter) as browser:
         for part in ("run", "lost"):
-            endless = settings.model_copy(update={"runs": 100_000, "warmup": 10_000})
+            endless = settings.model_copy(update={"runs": 100_000, "warmup": 10_000, "timeout_s": 90})
             link = Link(bundle, settings if part == "run" else endless, silence_s=60 if part == "run" else 10)
             page = browser.open(link.link)
             page.wait("!document.getElementById('start').disabled")

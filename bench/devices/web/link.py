@@ -24,10 +24,10 @@ from msdc.bench.devices.base import Device, Incomplete
 from msdc.bench.devices.web.measurement import RUNTIME, Hints, Measurement, PageAnswer
 from msdc.bench.devices.web.server import SILENCE_S, AnswerServer, json_bytes, plain
 from msdc.bench.measure import BenchSettings, vectors_agree
-from msdc.bench.result import DeviceInfo, DeviceRun
+from msdc.bench.result import NOISY, DeviceInfo, DeviceRun
 from msdc.errors import InputError, MsdcError
 from msdc.extras import require
-from msdc.progress import say, warn
+from msdc.progress import live_lines, say, warn
 
 PAGE = {"index.html": "link.html", "link.css": "link.css", "link.js": "link.js"}
 # Files that get much smaller: phones may be on a slow network. Weights hardly do.
@@ -164,6 +164,7 @@ class LinkDevice(Device):
             "bytes": sum(sizes),
             "sentences": len(measurement.texts) + len(measurement.golden["texts"]),
             "name": plain(self.argument or ""),
+            "noisy": NOISY,
         }
         tls, fingerprint = self_signed(host) if settings.tls else (None, None)
         runs: list[DeviceRun] = []
@@ -184,7 +185,8 @@ class LinkDevice(Device):
         try:
             with server:
                 self.show(server.address, server.port, settings, fingerprint)
-                failures = server.wait(settings.timeout_s)
+                with live_lines() as show:
+                    failures = server.wait(settings.timeout_s, show)
         except KeyboardInterrupt:
             if not runs:
                 raise
@@ -202,7 +204,8 @@ class LinkDevice(Device):
         if urlsplit(link).hostname == "127.0.0.1":  # adb reaches no other address of this machine
             warn(f"this address is reached from a phone on a cable after: adb reverse tcp:{port} tcp:{port}")
         if fingerprint is not None:
-            warn(f"the browser will warn of an unknown certificate; its SHA-256 fingerprint: {fingerprint}")
+            # Nobody makes another certificate with the same 64 bits while the link is open.
+            warn(f"the browser will warn of a certificate; its SHA-256 fingerprint must begin with {fingerprint[:23]}")
         if sys.stderr.isatty():
             print(qr_code(link), file=sys.stderr, flush=True)
 

@@ -6,6 +6,7 @@ A page of this machine is known beforehand; phones that open a link join first, 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import hmac
 import http.server
 import io
@@ -51,8 +52,11 @@ LONGEST_NAME = 60
 # Pages that are opened again take a new seat; strangers with the link shall not fill the memory.
 SPARE_SEATS = 16
 SILENCE_S = 60.0  # a page speaks every few seconds; phones stop pages that are not in front
+SILENT = "fell silent: its page was closed, its screen locked, or its network lost"
 REPLY_S = 10.0
 STEP_S = 0.2
+WORDS = (Path(__file__).parent / "words.txt").read_text(encoding="utf-8").split()  # 256
+PHASES = {"load": "downloads", "warm": "measures", "noisy": "noisy, its owner may measure again", "silent": "silent"}
 
 Reply = tuple[int, bytes]
 # (answer, the name that the page joined with) -> (what is kept of it, what the page shows)
@@ -61,14 +65,37 @@ Accept = Callable[[dict[str, Any], str], tuple[Any, dict[str, Any]]]
 
 @dataclass
 class Seat:
-    """One page that started: its own secret, what messages call it, the last sign of life, and what became of it."""
+    """One page that started: its own secret, what messages call it, the last sign of life, and what became of it.
+
+    `numbers` are percent done and percent of the battery, as far as the page tells.
+    """
 
     token: str
+    number: int = 1
     title: str = "the page"
     heard: float = field(default_factory=time.monotonic)
     phase: str = ""
+    numbers: tuple[int, ...] = ()
     state: Literal["measuring", "answered", "failed"] = "measuring"
     line: str = ""
+
+    @property
+    def words(self) -> str:
+        """What the page shows and the terminal prints, so that its owner can compare: 32 bits."""
+        return " ".join(WORDS[byte] for byte in hashlib.sha256(self.token.encode()).digest()[:4])
+
+    def beat(self, raw: bytes) -> None:
+        """A sign of life: a word for what the page does, and numbers."""
+        self.heard = time.monotonic()
+        self.phase, *rest = raw.decode("utf-8", "replace").split()[:3] or [""]
+        self.numbers = tuple(int(one) for one in rest if one.isascii() and one.isdigit() and int(one) <= 100)
+
+    def status(self) -> str:
+        """One line: which phone, what it does, percent, battery."""
+        does = PHASES.get(self.phase, "starts") if self.state == "measuring" else self.state
+        told = zip(("{} %", "battery {} %"), self.numbers, strict=False)
+        name = f"phone {self.number} ({self.words})"
+        return ", ".join([f"{name} {self.title}: {does}", *(form.format(number) for form, number in told)])
 
 
 @dataclass
@@ -233,7 +260,7 @@ class AnswerServer(socketserver.ThreadingTCPServer):
             return self._join(raw)
         if verb == "answer":
             return self._answer(seat, raw)
-        seat.heard, seat.phase = time.monotonic(), raw.decode("utf-8", "replace")
+        seat.beat(raw)
         # A page that has answered may send one more sign of life before it reads the reply.
         wanted = seat.state == "answered" or (self._open and seat.state == "measuring")
         return (204 if wanted else 410), b""
@@ -273,12 +300,14 @@ class AnswerServer(socketserver.ThreadingTCPServer):
                 return 409, _error("this link was started too often; ask for a new one")
             started = seat is None
             if seat is None:
-                seat = Seat(secrets.token_urlsafe(16), f"phone {len(self.seats) + 1}")
+                number = len(self.seats) + 1
+                seat = Seat(secrets.token_urlsafe(16), number, f"phone {number}")
                 self.seats.append(seat)
-            seat.heard, seat.title = time.monotonic(), plain(str(wanted.get("name") or "")) or seat.title
+            seat.beat(b"")
+            seat.title = plain(str(wanted.get("name") or "")) or seat.title
         if started:
-            self.tell(f"{seat.title} has opened the link and measures")
-        return 200, json_bytes({"seat": seat.token})
+            self.tell(f"{seat.title} has opened the link; its page shows: phone {seat.number}, {seat.words}")
+        return 200, json_bytes({"seat": seat.token, "number": seat.number, "words": seat.words})
 
     def _answer(self, seat: Seat, raw: bytes) -> Reply:
         # One after the other: tasks are scored here, and only the first `expect` answers are taken.
@@ -312,14 +341,24 @@ class AnswerServer(socketserver.ThreadingTCPServer):
         return seat.state == "measuring" and time.monotonic() - seat.heard > self.silence_s
 
     def _finished(self) -> bool:
+        """Whether all have answered or said that they cannot; a silent phone may come back."""
         with self._lock:
-            live = any(seat.state == "measuring" and not self._lost(seat) for seat in self.seats)
+            live = any(seat.state == "measuring" for seat in self.seats)
             return len(self.answers) >= self.expect or (not live and len(self.seats) >= self.expect)
 
-    def wait(self, timeout_s: float) -> list[str]:
-        """Wait for `expect` answers; returns one line per phone that failed, nothing where all have answered."""
+    def wait(self, timeout_s: float, show: Callable[[list[str]], None] = lambda lines: None) -> list[str]:
+        """Wait for `expect` answers; returns one line per phone that failed, nothing where all have answered.
+
+        `show` gets a line per phone, several times a second.
+        """
         end = time.monotonic() + timeout_s
         while not (finished := self._finished()) and time.monotonic() < end:
+            for seat in self.seats:
+                if self._lost(seat) and seat.phase != "silent":
+                    seat.phase = "silent"
+                    left = max(1, round((end - time.monotonic()) / 60))
+                    self.tell(f"{seat.title} {SILENT}; it may open the link again for {left} min, Ctrl-C ends the wait")
+            show([seat.status() for seat in self.seats])
             time.sleep(STEP_S)
         self._open = False
         # The last phone shall see its result before the server is gone.
@@ -329,7 +368,7 @@ class AnswerServer(socketserver.ThreadingTCPServer):
             return []
         lines = [f"{seat.title}: {seat.line}" for seat in self.seats if seat.state == "failed"]
         lost = [seat.title for seat in self.seats if self._lost(seat)]
-        lines += [f"{name} fell silent: its page was closed, its screen locked, or its network lost" for name in lost]
+        lines += [f"{name} {SILENT}" for name in lost]
         if not finished:
             lines.append(f"{len(self.answers)} of {self.expect} devices answered in {timeout_s:g} s")
         return lines

@@ -7,7 +7,7 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
+import threading
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
@@ -29,6 +29,7 @@ from msdc.bench.devices.web.link import (
     self_signed,
 )
 from msdc.bench.devices.web.measurement import PageAnswer
+from msdc.bench.devices.web.server import WORDS, Seat
 from msdc.bench.measure import BenchSettings
 from msdc.bench.result import BenchFile, parse_result
 from msdc.cli import main
@@ -91,9 +92,14 @@ def test_qr_code_holds_the_link():
 def test_what_is_shown(capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     settings = BenchSettings(expect=3, timeout_s=900)
-    LinkDevice().show("http://127.0.0.1:81/secret/", 81, settings, "AA:BB")
+    LinkDevice().show("http://127.0.0.1:81/secret/", 81, settings, ":".join(["AB"] * 32))
     told = capsys.readouterr().err
-    for text in ("3 phones, within 15 min: http://127.0.0.1:81/secret/", "adb reverse tcp:81 tcp:81", "AA:BB", "█"):
+    for text in (
+        "3 phones, within 15 min: http://127.0.0.1:81/secret/",
+        "adb reverse tcp:81 tcp:81",
+        f"begin with {'AB:' * 7}AB\n",
+        "█",
+    ):
         assert text in told
 
 
@@ -122,19 +128,49 @@ def test_tls_without_cryptography_is_one_line(monkeypatch):
 # The wait
 
 
-def test_silent_phones_are_given_up_and_may_come_back():
-    with link_server(silence_s=0.5) as server:
+def test_a_silent_phone_is_waited_for_and_may_come_back():
+    """One line per phone, with words that its page shows too; a closed page does not end the wait."""
+    run = SimpleNamespace(device=SimpleNamespace(name="Ada's phone"))
+    told, lines = list[str](), list[str]()
+    with link_server(accept=lambda answer, name: (run, {}), silence_s=0.5) as server:
+        server.tell = told.append
         client = Client(server.address)
-        seat = client.join("Ada")
-        assert client.ask("POST", f"{seat}/alive", b"warm")[0] == 204
-        time.sleep(0.6)
-        # The page was loaded again: the same seat, which speaks again.
-        assert client.join("Ada", seat) == seat
-        assert server.wait(WAIT_S) == [
-            "Ada fell silent: its page was closed, its screen locked, or its network lost"
-        ]  # fmt: skip
-        assert client.ask("POST", f"{seat}/alive", b"warm")[0] == 410
+        _, shown = client.post("join", {"name": "Ada", "seat": None})
+        assert shown["number"] == 1 and len(shown["words"].split()) == 4
+        assert client.ask("POST", f"{shown['seat']}/alive", b"warm 40 83")[0] == 204
+        back = threading.Event()
+
+        def show(now: list[str]) -> None:
+            lines.extend(now)
+            if now == [f"phone 1 ({shown['words']}) Ada: silent, 40 %, battery 83 %"] and not back.is_set():
+                back.set()
+                # The page was loaded again: the same seat.
+                assert client.join("Ada", shown["seat"]) == shown["seat"]
+                assert client.post(f"{shown['seat']}/answer", {"a": 1})[0] == 200
+
+        assert server.wait(WAIT_S, show) == [] and back.is_set()
+        assert lines[0] == f"phone 1 ({shown['words']}) Ada: measures, 40 %, battery 83 %"
+        assert told[0] == f"Ada has opened the link; its page shows: phone 1, {shown['words']}"
+        assert told[1].startswith("Ada fell silent: its page was closed") and told[2:] == ["Ada has answered"]
+        assert client.ask("POST", f"{shown['seat']}/alive", b"warm")[0] == 204
         assert client.post("join", {"name": "late"})[0] == 409
+
+
+def test_a_phone_that_stays_silent_is_named_when_the_time_is_over():
+    with link_server(silence_s=0.1) as server:
+        seat = Client(server.address).join("Ada")
+        line = "Ada fell silent: its page was closed, its screen locked, or its network lost"
+        assert server.wait(0.5) == [line, "0 of 1 devices answered in 0.5 s"]
+        assert Client(server.address).ask("POST", f"{seat}/alive", b"x \x1b[2J 7777 \xff")[0] == 410
+
+
+def test_words_tell_phones_apart_and_signs_of_life_are_bounded():
+    assert len(set(WORDS)) == 256 and max(map(len, WORDS)) <= 9
+    seats = [Seat(str(token)) for token in range(200)]
+    assert len({seat.words for seat in seats}) == 200
+    for raw in (b"", b" ", b"\x1b[2J 7777 \xff", b"warm 999999999999 -1", "warm \u0663 1e9".encode()):
+        seats[0].beat(raw)
+        assert seats[0].numbers == () and "\x1b" not in seats[0].status()
 
 
 def test_a_phone_that_still_measures_at_the_end():

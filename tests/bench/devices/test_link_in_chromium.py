@@ -1,6 +1,7 @@
 """The link's page in a real Chromium with the screen of a phone, from an origin that is not secure, and its ends."""
 
 import os
+import time
 from urllib.parse import urlsplit
 
 import devtools
@@ -8,6 +9,7 @@ import pytest
 import two_networks
 from link_phone import Link, tiny_bundle
 
+from msdc.bench.devices.web import link as links
 from msdc.bench.measure import BenchSettings
 from msdc.bench.result import DeviceRun
 from msdc.errors import MsdcError
@@ -66,7 +68,7 @@ def test_the_whole_way_from_an_insecure_origin():
         shown = page.run(TEXT)
         (run,) = link.end()
         assert "Done. The computer has the result of Ada <b>phone</b>, Chromium" in shown and "8 tokens" in shown
-        assert fits(page) and page.run("document.querySelectorAll('main p b').length") == 1
+        assert fits(page) and page.run("document.querySelectorAll('#verdict b').length") == 0
     facts = run.browser
     assert facts is not None and facts.engine == "chromium" and facts.worker
     assert not facts.secure_context and not facts.isolated and facts.claimed_memory_gib is None
@@ -81,11 +83,43 @@ def test_the_whole_way_from_an_insecure_origin():
     [lambda page: page.crash(), lambda page: page.browser.process.kill(), lambda page: page.offline()],
     ids=["tab", "browser", "network"],
 )
-def test_a_page_that_is_lost(lose):
-    link = Link(tiny_bundle(), ENDLESS, silence_s=10)
+def test_a_page_that_is_lost_may_be_opened_again(lose, capsys):
+    # The pause before the second length is the time in which it is lost.
+    link = Link(tiny_bundle(), SETTINGS.model_copy(update={"lengths": (8, 16), "cooldown_s": 15}), silence_s=5)
     with devtools.chromium(RULES) as browser:
         lose(started(browser, link))
-        assert "phone 1 fell silent: its page was closed, its screen locked, or its network lost" in error_of(link)
+        told = ""
+        while "phone 1 fell silent" not in told:
+            time.sleep(0.5)
+            told += capsys.readouterr().err
+    with devtools.chromium(RULES) as browser:
+        started(browser, link).wait(ENDED)
+    assert len(link.end()) == 1
+
+
+def test_a_noisy_result_waits_for_its_owner(monkeypatch, tmp_path):
+    """The name survives a reload; the page says which phone it is, and offers to measure again or to send."""
+    monkeypatch.setattr(links, "NOISY", -1.0)  # every run is noisy
+    link = Link(tiny_bundle(), SETTINGS.model_copy(update={"runs": 10}), name="suggested")
+    with devtools.chromium(RULES) as browser:
+        page = opened(browser, link)
+        page.run("document.getElementById('name').value = 'Ada', document.getElementById('name')"
+                 ".dispatchEvent(new Event('input'))")  # fmt: skip
+        page.call("Page.reload")
+        page.wait("document.readyState === 'complete' && !document.getElementById('start').disabled")
+        assert page.run("document.getElementById('name').value") == "Ada"
+        page.run("document.getElementById('start').click()")
+        for button in ("again", "send"):
+            page.wait("!document.getElementById('send').hidden")
+            assert "Measure again" in page.run(TEXT) and "differ by" in page.run(TEXT) and fits(page)
+            assert page.run("document.getElementById('who').textContent").startswith("phone 1: ")
+            page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+            assert page.contrast("#noisy") >= 4.5
+            page.run(f"document.getElementById('{button}').click()")
+            page.wait("document.getElementById('send').hidden")
+        page.wait(ENDED)
+        assert "Done." in page.run(TEXT)
+    assert [run.device.name.split(",")[0] for run in link.end()] == ["Ada"]
 
 
 @pytest.mark.slow

@@ -2,32 +2,33 @@
 
 import { Session } from "./session.js";
 
-const BEAT_MS = 3000, RETRY_MS = 2000, MOST_TRIES = 30, SEAT = "msdc-seat";
+const BEAT_MS = 3000, RETRY_MS = 2000, MOST_TRIES = 30, DECIDE_MS = 60_000, LEAST_SAMPLES = 10;
+const SEAT = "msdc-seat", NAME = "msdc-name";
 const GONE = "The computer does not wait for this device any more. Ask for a new link.";
 const HIDDEN = "This page was not in front for a moment. Browsers slow down pages that nobody sees, so the times would be wrong.";
 const $ = (id) => document.getElementById(id);
 const show = (...ids) => {
-  for (const id of ["before", "during", "after", "failure", "again"]) $(id).hidden = !ids.includes(id);
+  for (const id of ["before", "during", "after", "noisy", "failure", "again", "send"]) $(id).hidden = !ids.includes(id);
 };
-// A page that is loaded again continues under its old seat; some private windows keep nothing.
+// A page that is loaded again continues under its old seat and name; some private windows keep nothing.
 const kept = {
-  read: () => {
+  read: (key) => {
     try {
-      return sessionStorage.getItem(SEAT);
+      return sessionStorage.getItem(key);
     } catch {
       return null;
     }
   },
-  write: (seat) => {
+  write: (key, value) => {
     try {
-      sessionStorage.setItem(SEAT, seat);
+      sessionStorage.setItem(key, value);
     } catch {}
   },
 };
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const post = (name, value) => fetch(name, { method: "POST", body: JSON.stringify(value) });
 
-let session = null, beat = 0, attempt = 0, lock = null;
+let noisy = Infinity, session = null, beat = 0, attempt = 0, lock = null;
 
 function end() {
   session?.stop();
@@ -41,6 +42,7 @@ function fail(text, again = false) {
   ++attempt;
   end();
   $("failure").textContent = text;
+  $("again").textContent = "Start again";
   show("failure", ...(again ? ["again"] : []));
 }
 
@@ -61,6 +63,12 @@ async function hints() {
 async function battery() {
   const told = await navigator.getBattery?.().catch(() => null);
   return told ? { percent: Math.round(100 * told.level), charging: told.charging } : null;
+}
+
+// Distance of the 10th and the 90th percentile, relative to the median, as the computer's report judges noise.
+function spreadOf(samples) {
+  const sorted = [...samples].sort((a, b) => a - b), at = (part) => sorted[Math.round(part * (sorted.length - 1))];
+  return samples.length < LEAST_SAMPLES ? 0 : (at(0.9) - at(0.1)) / (at(0.5) || 1);
 }
 
 // Networks of phones come and go: try for a minute.
@@ -108,32 +116,46 @@ async function start() {
   const name = $("name").value.replace(/[\ud800-\udfff]/gu, "\ufffd");
   let joined;
   try {
-    joined = await post("join", { name, seat: kept.read() });
+    joined = await post("join", { name, seat: kept.read(SEAT) });
   } catch {
     return fail("The computer cannot be reached. Is this device in the same network?", true);
   }
   if (mine !== attempt) return;
   if (!joined.ok) return fail(joined.status === 409 ? `${(await joined.json()).error}.`.replace(/^t/, "T") : GONE);
-  const { seat } = await joined.json();
-  kept.write(seat);
+  const { seat, number, words } = await joined.json();
+  kept.write(SEAT, seat);
+  $("who").textContent = `phone ${number}: ${words}`;
   lock = (await navigator.wakeLock?.request("screen").catch(() => null)) ?? null;
   const before = { hints: await hints(), battery_before: await battery() };
   if (mine !== attempt) return;
   if (document.hidden) return fail(HIDDEN, true);
-  let phase = "load";
+  let phase = "load", percent = 0, charge = before.battery_before?.percent ?? "";
   beat = setInterval(async () => {
-    const got = await post(`${seat}/alive`, phase).catch(() => null);
+    const said = fetch(`${seat}/alive`, { method: "POST", body: `${phase} ${percent} ${charge}` });
+    battery().then((told) => (charge = told?.percent ?? ""));
+    const got = await said.catch(() => null);
     // While the result is sent there is no session: what becomes of it is the answer's reply.
     if (got && !got.ok && session && mine === attempt) fail(GONE);
   }, BEAT_MS);
   session = new Session((now) => {
     phase = now.phase;
-    $("state").textContent = `${now.text} (${Math.floor(100 * now.done)} %)`;
+    percent = Math.floor(100 * now.done);
+    $("state").textContent = `${now.text} (${percent} %)`;
     $("progress").value = now.done;
   });
   const found = await session.answer;
   if (mine !== attempt) return;
   session = null;
+  const spread = Math.max(0, ...(found.latency ?? []).map(({ samples }) => spreadOf(samples)));
+  if (spread > noisy) {
+    phase = "noisy";
+    $("spread").textContent = spread > 1 ? "more than 100 %" : `${Math.round(100 * spread)} %`;
+    $("again").textContent = "Measure again";
+    show("noisy", "again", "send");
+    await Promise.race([new Promise((resolve) => ($("send").onclick = resolve)), pause(DECIDE_MS)]);
+    if (mine !== attempt) return;
+    show("during");
+  }
   $("state").textContent = "Sending the result";
   const answer = found.error ? found : { ...found, ...before, name, battery_after: await battery() };
   let got;
@@ -153,6 +175,7 @@ document.addEventListener("visibilitychange", () => {
   if (document.hidden && session) fail(HIDDEN, true);
 });
 $("name").addEventListener("keydown", (event) => event.key === "Enter" && $("name").blur());
+$("name").addEventListener("input", () => kept.write(NAME, $("name").value));
 $("start").addEventListener("click", start);
 $("again").addEventListener("click", start);
 
@@ -161,7 +184,8 @@ try {
   $("model").textContent = about.model;
   $("size").textContent = `${(about.bytes / 1e6).toFixed(0)} MB`;
   $("sentences").textContent = `${about.sentences.toLocaleString("en")}`;
-  $("name").value = about.name;
+  $("name").value = kept.read(NAME) ?? about.name;
+  noisy = about.noisy;
   $("start").disabled = false;
 } catch {
   fail(GONE);
