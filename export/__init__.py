@@ -33,6 +33,7 @@ def export(
     module: bool = True,
     sample: bool = False,
     with_runtime: bool = False,
+    transformers_js: bool = False,
     force: bool = False,
 ) -> Exported:
     """Write the bundle of a model for a target: programs, tokenizer, golden vectors, manifest.
@@ -56,6 +57,7 @@ def export(
         module: write the target's module for apps.
         sample: write a sample app (android).
         with_runtime: copy onnxruntime-web (web).
+        transformers_js: write files with which transformers.js reads the bundle too (web).
         force: replace an existing folder.
 
     Raises:
@@ -65,5 +67,6 @@ def export(
     from msdc.export.exporters import export_model
 
     return export_model(
-        model, target, runtime, precision, out, style, max_length, way, gates, module, sample, with_runtime, force
-    )
+        model, target, runtime, precision, out, style, max_length, way, gates, module, sample, with_runtime,
+        transformers_js, force,
+    )  # fmt: skip

@@ -42,6 +42,7 @@ from msdc.export.runtimes import TARGETS, default_runtimes_help, runtime_choices
     "--with-sample", "sample", is_flag=True, help="Write a sample app: search over a list of notes (android)."
 )
 @click.option("--with-runtime", is_flag=True, help="Copy onnxruntime-web into the bundle (web); npm fetches it.")
+@click.option("--transformers-js", is_flag=True, help="Write files with which transformers.js reads the bundle (web).")
 @click.option("--no-gates", "gates", is_flag=True, flag_value=False, default=True,
               help="Write the bundle even if a gate fails; the manifest records it.")  # fmt: skip
 @click.option("--no-module", "module", is_flag=True, flag_value=False, default=True,

@@ -40,7 +40,6 @@ from msdc.export.golden import (
 )
 from msdc.export.manifest import Manifest, ModelPart, Programs, TokenizerPart, list_files, read_manifest, write_manifest
 from msdc.export.mobile.module import check_module_options, require_module, write_native_module
-from msdc.export.mobile.web.transformers_js import stock_folder
 from msdc.export.onnx.float_program import FloatProgram, ProgramEncoder
 from msdc.export.readme import CardFacts, bundle_readme, read_card
 from msdc.export.runtimes import MANIFEST_FILE, RUNTIMES, TARGETS, Style, expand
@@ -84,7 +83,7 @@ class BundleOptions:
         gates: refuse a bundle that misses them.
         module: write the target's module for apps, if it has one; `sample`: its sample app too; `with_runtime`: copy
             the runtime beside it (web).
-        stock: folder of a stock model, which other libraries may read.
+        for_js: the model's folder, where transformers.js shall read the bundle too (web).
         source_sha256: of the model; None: of the student's weights.
     """
 
@@ -98,7 +97,7 @@ class BundleOptions:
     module: bool = True
     sample: bool = False
     with_runtime: bool = False
-    stock: Path | None = None
+    for_js: Path | None = None
     source_sha256: str | None = None
     defaults: EncodeDefaults = field(default_factory=EncodeDefaults)
     card: CardFacts = field(default_factory=CardFacts)
@@ -133,12 +132,12 @@ class Ready:
 def export_model(
     model: str | Path, target: str, runtime: str | None, precision: str | PrecisionPlan | None,
     out: str | Path | None, style: Style, max_length: int | None, way: str | None, gates: bool, module: bool,
-    sample: bool, with_runtime: bool, force: bool,
+    sample: bool, with_runtime: bool, transformers_js: bool, force: bool,
 ) -> Exported:  # fmt: skip
     """What `msdc.export.export` does; its docstring has the arguments."""
     # What can fail at once fails before minutes of work.
     runtimes = expand(runtime) if runtime else TARGETS[target].runtimes
-    check_module_options(target, module, sample, with_runtime)
+    check_module_options(target, module, sample, with_runtime, transformers_js)
     out = Path(out or f"{Path(model).name}-{target}")
     precision = load_precision(precision) if isinstance(precision, str) else precision
     refuse_existing(out, force, (MANIFEST_FILE,))
@@ -155,7 +154,8 @@ def export_model(
     truncate_dim = None if encoder.defaults.truncate_dim is None else encoder.width
     options = BundleOptions(
         target=target, runtimes=runtimes, precision=precision or "int8", style=style, max_length=max_length,
-        gates=gates, module=module, sample=sample, with_runtime=with_runtime, stock=stock_folder(encoder.folder),
+        gates=gates, module=module, sample=sample, with_runtime=with_runtime,
+        for_js=(encoder.folder or out) if transformers_js else None,
         source_sha256=encoder.fingerprint() if encoder.folder is not None else None,
         defaults=replace(encoder.defaults, truncate_dim=truncate_dim), card=read_card(encoder.folder),
     )  # fmt: skip
@@ -381,7 +381,7 @@ def _write(
         if options.module:
             folders = write_native_module(
                 stage, options.target, manifest,
-                sample=options.sample, with_runtime=options.with_runtime, stock=options.stock,
+                sample=options.sample, with_runtime=options.with_runtime, for_js=options.for_js,
             )  # fmt: skip
         write_text(stage / "README.md", bundle_readme(manifest, folders))
         write_manifest(stage, manifest.model_copy(update={"files": list_files(stage)}))

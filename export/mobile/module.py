@@ -72,27 +72,27 @@ def _write_template(template: str, out: Path, values: dict[str, str]) -> None:
         path.write_text(text, encoding="utf-8", newline="\n")
 
 
-def check_module_options(target: str, module: bool, sample: bool, with_runtime: bool) -> None:
-    """Fail before minutes of work where the target has no sample app, or a runtime that cannot be copied or fetched."""
+def check_module_options(target: str, module: bool, sample: bool, with_runtime: bool, for_js: bool = False) -> None:
+    """Fail before minutes of work where the target has no sample app, or no use for what a web page needs."""
     record = TARGETS[target].module
     if sample and (record is None or record.sample is None):
         known = ", ".join(record.name for record in TARGETS if record.module and record.module.sample)
         raise InputError(f"target {target} has no sample app; targets that have one: {known}")
+    if (with_runtime or for_js) and (record is None or record.core is not None or not module):
+        what = "--with-runtime copies onnxruntime-web" if with_runtime else "--transformers-js writes files for pages"
+        raise InputError(f"{what}, which {f'{target} does not run' if module else 'nothing uses with --no-module'}")
     if with_runtime:
-        if record is None or record.core is not None or not module:
-            user = "nothing uses with --no-module" if not module else f"{target} does not run"
-            raise InputError(f"--with-runtime copies onnxruntime-web, which {user}")
         runtime_folder()
 
 
 def write_native_module(
     stage: Path, target: str, manifest: Manifest, *, sample: bool = False, with_runtime: bool = False,
-    stock: Path | None = None,
+    for_js: Path | None = None,
 ) -> tuple[str, ...]:  # fmt: skip
     """Write `stage`/android, /ios or /web, before the bundle's files are listed; nothing for targets without a module.
 
-    `sample` adds the target's sample app, `with_runtime` the runtime of a page; `stock` is the folder of a stock model,
-    whose files other libraries of the target may read. Returns the names of the folders that were written.
+    `sample` adds the target's sample app, `with_runtime` the runtime of a page; `for_js` is the model's folder, where
+    transformers.js shall read the bundle too. Returns the names of the folders that were written.
     """
     check_module_options(target, True, sample, False)
     module = TARGETS[target].module
@@ -101,7 +101,7 @@ def write_native_module(
     out = stage / module.template
     require_module(target, manifest.tokenizer, manifest.runtimes)
     if module.core is None:
-        write_web_module(stage, manifest, with_runtime=with_runtime, stock=stock)
+        write_web_module(stage, manifest, with_runtime=with_runtime, for_js=for_js)
         return (module.template,)
     names = tuple(name for name in module.runtimes if name in manifest.runtimes)  # in the module's order
     values = _values(stage, manifest, names)

@@ -1,6 +1,6 @@
 """Files that transformers.js reads, written only where its tokenizer gives our ids on the golden texts.
 
-Two kinds of folder: a web bundle of a stock model, and a student's folder, which then opens with
+Two kinds of folder: a web bundle of any model, with the bundle's program, and a student's folder, which then opens with
 `pipeline("feature-extraction", ID)` in a browser or in Node. That one gets `onnx/model.onnx` in float32, which Node and
 WebGPU take by default, `onnx/model_quantized.onnx`, which browsers take, `tokenizer.json` where there is only a
 SentencePiece `.model`, and, where transformers.js reads it otherwise than `tokenizers`, one that both read alike
@@ -24,7 +24,7 @@ import subprocess
 import tempfile
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,15 @@ from msdc.export.mobile.web.npm import PackageFile, runtime_folder
 from msdc.export.smoothing import smooth
 from msdc.files import read_json, staged_folder, write_text
 from msdc.progress import say
-from msdc.text.tokenizer import JSON_FILE, MAX_TOKENIZER_BYTES, MODEL_FILE, FastTokenizer, Tokenizer, write_fast_copy
+from msdc.text.tokenizer import (
+    JSON_FILE,
+    MAX_TOKENIZER_BYTES,
+    MODEL_FILE,
+    FastTokenizer,
+    Tokenizer,
+    prompt_tokens,
+    write_fast_copy,
+)
 
 if TYPE_CHECKING:
     from msdc.compress.student.config import StudentConfig
@@ -72,18 +80,6 @@ MAX_STEPS = 500
 Step = dict[str, Any]
 
 
-def stock_folder(folder: Path | None) -> Path | None:
-    """`folder` where it is a stock model that transformers.js could read, None for our own layouts."""
-    if folder is None or not all((folder / name).is_file() for name in READ):
-        return None
-    try:
-        config = read_json(folder / CONFIG_FILE)
-    except InputError:
-        return None
-    kind = config.get("model_type") if isinstance(config, dict) else None
-    return folder if isinstance(kind, str) and kind != OWN_KIND else None
-
-
 def library(folder: Path) -> Path:
     """transformers.js in `folder` beside its empty dependencies; returns the file to import."""
     target = folder / LIBRARY
@@ -96,8 +92,8 @@ def library(folder: Path) -> Path:
     return target
 
 
-def ids_of(folder: Path, texts: Sequence[str], tokenizer: Path | None = None) -> list[list[int]]:
-    """Ids that transformers.js gives `texts` with a model folder, or with `tokenizer` in place of its own."""
+def ids_of(folder: Path, texts: Sequence[str], tokenizer: Path) -> list[list[int]]:
+    """Ids that transformers.js gives `texts` with `tokenizer`, a tokenizer.json, and a folder's other files."""
     node = shutil.which("node")
     if node is None:
         raise MsdcError("node, which runs transformers.js, is not installed (apt-get install nodejs npm)")
@@ -105,8 +101,7 @@ def ids_of(folder: Path, texts: Sequence[str], tokenizer: Path | None = None) ->
         work = Path(temporary)
         (work / "model").mkdir()
         for name in READ:
-            given = tokenizer if name == JSON_FILE and tokenizer is not None else folder / name
-            shutil.copyfile(given, work / "model" / name)
+            shutil.copyfile(tokenizer if name == JSON_FILE else folder / name, work / "model" / name)
         request = {"library": str(library(work)), "parent": f"{work}/", "name": "model", "texts": list(texts)}
         (work / "request.json").write_text(json.dumps(request), encoding="utf-8")
         command = [node, str(HERE / "transformers_gate.cjs"), str(work / "request.json")]
@@ -136,48 +131,83 @@ def differing(
     return other
 
 
-def _other_ids(
-    folder: Path, texts: Sequence[str], ids: Sequence[list[int]], max_length: int, eos_id: int | None,
-    tokenizer: Path | None = None,
-) -> str | None:  # fmt: skip
-    """What transformers.js does to the golden texts with the tokenizer of `folder`; None where it gives our ids."""
-    other = differing(texts, ids, ids_of(folder, texts, tokenizer), max_length, eos_id)
-    if not other:
-        return None
-    shown = other[0][:SHOWN] + ("..." if len(other[0]) > SHOWN else "")
-    return f"its tokenizer gives other ids on {len(other)} of {len(texts)} golden texts, the first: {shown!r}"
+def _candidates(sources: Iterable[Path], work: Path) -> Iterator[Path]:
+    """Each tokenizer as a tokenizer.json in `work`, then spelled out where that says something."""
+    for number, source in enumerate(sources):
+        made = work / f"{number}.json"
+        write_fast_copy(source, made) if source.name == MODEL_FILE else shutil.copyfile(source, made)
+        yield made
+        if (value := spelled(read_json(made, MAX_TOKENIZER_BYTES))) is not None:
+            made.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
+            yield made
 
 
-def write_transformers_js(stage: Path, manifest: Manifest, stock: Path) -> str | None:
-    """Write the files into the bundle's folder `stage`; returns why not, None where they were written."""
-    if not manifest.include_prompt:
-        return "the program takes the number of the prompt's tokens, which transformers.js does not give"
-    golden, eos_id = read_golden(stage), manifest.tokenizer.eos_id
-    try:
-        reason = _other_ids(stock, golden["texts"], golden["ids"], manifest.max_length, eos_id)
-    except MsdcError as error:
-        return str(error)
-    if reason is None:
-        for name in READ:
-            if not (stage / name).exists():
-                shutil.copyfile(stock / name, stage / name)
-    return reason
+def _write_tokenizer(
+    target: Path,
+    sources: Iterable[Path],
+    texts: Sequence[str],
+    rows: Sequence[list[int]],
+    length: int,
+    ends: int | None,
+) -> None:
+    """Write `target`, whose folder holds the other files: the first tokenizer of `sources`, as it is or spelled out,
+    with which transformers.js gives the ids `rows`. `ends` is the special id that closes a text.
+    """
+    say(f"transformers.js: compare its tokenizer on {len(texts)} golden texts")
+    reason = f"no {JSON_FILE}"
+    with tempfile.TemporaryDirectory(prefix="msdc-transformers-") as temporary:
+        for made in _candidates(sources, Path(temporary)):
+            if FastTokenizer(made).encode(texts, length) != rows:
+                reason = f"{JSON_FILE}, as it was written for it, gives other ids"
+                continue
+            other = differing(texts, rows, ids_of(target.parent, texts, made), length, ends)
+            if not other:
+                if not target.is_file() or target.read_bytes() != made.read_bytes():
+                    write_text(target, made.read_text(encoding="utf-8"))
+                return
+            shown = other[0][:SHOWN] + ("..." if len(other[0]) > SHOWN else "")
+            reason = f"its tokenizer gives other ids on {len(other)} of {len(texts)} golden texts, the first: {shown!r}"
+    raise GateError(f"transformers.js: {reason}")
 
 
-def about_bundle(manifest: Manifest, reason: str | None) -> str:
-    """What the module's README says: how to use the files, or why there are none."""
-    if reason is not None:
-        return f"This bundle holds no files for transformers.js: {reason}."
+def write_transformers_js(stage: Path, manifest: Manifest, folder: Path) -> None:
+    """Write the files into the bundle's folder `stage`; `folder` is the model's, whose configuration is copied.
+
+    Raises:
+        GateError: transformers.js gives other ids.
+        MsdcError: no Node, or transformers.js cannot be fetched.
+    """
+    golden, part = read_golden(stage), manifest.tokenizer
+    usual = {CONFIG_FILE: {"model_type": OWN_KIND}, SETTINGS_FILE: {"tokenizer_class": "PreTrainedTokenizerFast"}}
+    for name, value in usual.items():
+        if (folder / name).is_file():
+            shutil.copyfile(folder / name, stage / name)
+        else:
+            write_text(stage / name, json.dumps(value))
+    # The bundle's own tokenizer.json is what the model's loader made of it; a SentencePiece model may have a twin.
+    sources = [stage / part.file] if part.file == JSON_FILE else [folder / JSON_FILE, stage / part.file]
+    present = [source for source in sources if source.is_file()]
+    _write_tokenizer(stage / JSON_FILE, present, golden["texts"], golden["ids"], manifest.max_length, part.eos_id)
+
+
+def about_bundle(manifest: Manifest, tokenizer: Tokenizer) -> str:
+    """What the module's README says of the files."""
     part = manifest.part("onnx")
     data = next((name for name in part.files() if name != part.file), None)
     external = f'\n  session_options: {{ externalData: [{{ path: "{data}", data: "{data}" }}] }},' if data else ""
     program = part.file.removesuffix(".onnx")
+    prompt = manifest.prompts.get(manifest.default_prompt or "", "")
+    text, names, more = json.dumps(f"{prompt}a text", ensure_ascii=False), "AutoModel, AutoTokenizer, env", ""
+    if not manifest.include_prompt:
+        names += ", Tensor"
+        count = prompt_tokens(tokenizer, prompt, manifest.max_length)
+        more = f', prompt_tokens: new Tensor("int64", [{count}n], [1])'
     return f"""\
 The bundle folder is also a model folder of {PACKAGE} (compared with {VERSION}): its tokenizer gave the export's
 ids on all golden texts.
 
 ```js
-import {{ AutoModel, AutoTokenizer, env }} from "{PACKAGE}";
+import {{ {names} }} from "{PACKAGE}";
 env.localModelPath = "/"; // the folder that holds this bundle
 const tokenizer = await AutoTokenizer.from_pretrained("BUNDLE");
 const model = await AutoModel.from_pretrained("BUNDLE", {{
@@ -185,37 +215,11 @@ const model = await AutoModel.from_pretrained("BUNDLE", {{
   model_file_name: "{program}",
   dtype: "fp32",{external}
 }});
-const {{ sentence_embedding }} = await model(await tokenizer("a text"));
+const {{ sentence_embedding }} = await model({{ ...(await tokenizer({text})){more} }});
 ```
 
 One text per call, of at most {manifest.max_length} tokens: transformers.js cuts a longer one without its closing
 token. It does not compare files with the manifest; `msdc.js` does."""
-
-
-def _write_tokenizer(
-    folder: Path, tokenizer: Tokenizer, texts: Sequence[str], rows: list[list[int]], length: int
-) -> None:
-    """Keep the folder's tokenizer.json where transformers.js gives our ids with it, else write one that it reads."""
-    say(f"transformers.js: compare its tokenizer on {len(texts)} golden texts")
-    ends = tokenizer.encode([""], 8)[0]
-    eos_id = ends[-1] if ends else None
-    with tempfile.TemporaryDirectory(prefix="msdc-transformers-") as temporary:
-        made = Path(temporary) / JSON_FILE
-        if kept := (folder / JSON_FILE).is_file():
-            shutil.copyfile(folder / JSON_FILE, made)
-        else:
-            write_fast_copy(folder / MODEL_FILE, made)
-        if reason := _other_ids(folder, texts, rows, length, eos_id, made):
-            value = spelled(read_json(made, MAX_TOKENIZER_BYTES))
-            if value is None:
-                raise GateError(f"transformers.js: {reason}")
-            made.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
-            if FastTokenizer(made).encode(texts, length) != rows:
-                raise GateError(f"{JSON_FILE}: spelled out for transformers.js it gives other ids")
-            if other := _other_ids(folder, texts, rows, length, eos_id, made):
-                raise GateError(f"transformers.js: {other}")
-        if reason or not kept:
-            write_text(folder / JSON_FILE, made.read_text(encoding="utf-8"))
 
 
 def _write_programs(encoder: Encoder, stage: Path, rows: list[list[int]], length: int) -> None:
@@ -314,7 +318,9 @@ def add_transformers_js(folder: Path, hub_id: str = "OWNER/NAME") -> None:
     rows = encoder.tokenizer.encode(texts, length)
     with staged_folder(place, force=True) as stage:
         _write_programs(encoder, stage, rows, length)
-        _write_tokenizer(folder, encoder.tokenizer, texts, rows, length)
+        source = folder / (JSON_FILE if (folder / JSON_FILE).is_file() else MODEL_FILE)
+        ends = encoder.tokenizer.encode([""], 8)[0]
+        _write_tokenizer(folder / JSON_FILE, [source], texts, rows, length, ends[-1] if ends else None)
         _write_card(folder, about_folder(config, prompt, hub_id))
 
 
@@ -383,24 +389,29 @@ def spelled(tokenizer: Mapping[str, Any]) -> dict[str, Any] | None:
     """A `tokenizer.json` whose map of SentencePiece is spelled out for transformers.js.
 
     That library does not read a `Precompiled` normalizer's map: it drops control characters, makes spaces of others and
-    applies NFKC. The steps added here make the text such that this gives what the map gives; in `tokenizers`, which
-    reads the map, they change nothing. What they cannot say is left to the gate, which compares ids.
+    applies NFKC. It makes a final sigma of a capital one that ends a word. The steps added here make the text such that
+    this gives what `tokenizers` gives, where they change nothing. What they cannot say is left to the gate.
 
     Returns:
-        The value of the file; None where there is no map to spell out, or it takes too many steps.
+        The value of the file; None where there is nothing to spell out, or it takes too many steps.
     """
     made = copy.deepcopy(dict(tokenizer))
     normalizer = made.get("normalizer") or {}
-    steps = normalizer.get("normalizers", [normalizer])
-    places = [place for place, step in enumerate(steps) if step.get("type") == "Precompiled"]
-    if len(places) != 1:
+    given = normalizer.get("normalizers", [normalizer])
+    steps: list[Step] = []
+    for step in given:
+        if step.get("type") == "Precompiled" and (raw := base64.b64decode(step.get("precompiled_charsmap") or "")):
+            rules = read_character_map(raw) if len(raw) > 4 else {}
+            before, after = spelled_steps(rules, any(one.get("type") == "Lowercase" for one in steps))
+            if len(before) > MAX_STEPS:
+                return None
+            steps += [*before, step, *after] if rules else [step]
+        elif step.get("type") == "Lowercase" or step.get("lowercase"):
+            # JavaScript makes another small letter of a sigma that ends a word.
+            steps += [_replace("\u03a3", "\u03c3"), step]
+        else:
+            steps.append(step)
+    if len(steps) == len(given):
         return None
-    (place,) = places
-    raw = base64.b64decode(steps[place].get("precompiled_charsmap") or "")
-    rules = read_character_map(raw) if len(raw) > 4 else {}
-    before, after = spelled_steps(rules, any(step.get("type") == "Lowercase" for step in steps[:place]))
-    if not rules or len(before) > MAX_STEPS:
-        return None
-    steps = [*steps[:place], *before, steps[place], *after, *steps[place + 1 :]]
     made["normalizer"] = {"type": "Sequence", "normalizers": steps}
     return made

@@ -16,7 +16,7 @@ from msdc.export.mobile.sizes import size_table
 from msdc.export.mobile.web.npm import FILES, PACKAGE, SCRIPT, VERSION, WASM, runtime_folder
 from msdc.export.mobile.web.transformers_js import about_bundle, write_transformers_js
 from msdc.files import write_text
-from msdc.progress import say
+from msdc.text.tokenizer import load_tokenizer
 
 HERE = Path(__file__).resolve().parent
 SOURCES, TEMPLATE = HERE / "src", HERE / "template"
@@ -56,10 +56,12 @@ def _about_runtime(carried: bool) -> str:
     )
 
 
-def write_web_module(stage: Path, manifest: Manifest, *, with_runtime: bool = False, stock: Path | None = None) -> None:
+def write_web_module(
+    stage: Path, manifest: Manifest, *, with_runtime: bool = False, for_js: Path | None = None
+) -> None:
     """Write `stage`/web for the bundle in `stage`, whose tokenizer, programs and golden vectors are written already.
 
-    `stock` is the folder of a stock model, whose files are copied for transformers.js where it gives our ids.
+    `for_js`: the model's folder, where transformers.js shall read the bundle too.
     """
     out = stage / "web"
     out.mkdir()
@@ -69,13 +71,10 @@ def write_web_module(stage: Path, manifest: Manifest, *, with_runtime: bool = Fa
         (out / RUNTIME_FOLDER).mkdir()
         for name in FILES:
             shutil.copyfile(source / name, out / RUNTIME_FOLDER / name)
-    transformers = "This bundle holds no files for transformers.js: its model is not in a stock layout."
-    if stock is not None:
-        say("transformers.js: compare its tokenizer on the golden texts")
-        reason = write_transformers_js(stage, manifest, stock)
-        if reason is not None:
-            say(f"no files for transformers.js: {reason}")
-        transformers = about_bundle(manifest, reason)
+    transformers = "`msdc export --target web --transformers-js` adds the files that transformers.js reads."
+    if for_js is not None:
+        write_transformers_js(stage, manifest, for_js)
+        transformers = about_bundle(manifest, load_tokenizer(stage, manifest.tokenizer.pad_id))
     tokenizer = manifest.tokenizer.native_file or manifest.tokenizer.file
     parts = {"program": manifest.program_files("onnx"), "tokenizer": [tokenizer], "module": [f"web/{MODULE_FILE}"]}
     runtime = (sum(file.bytes for file in FILES.values()), sum(file.compressed for file in FILES.values()))

@@ -1,7 +1,7 @@
 // node transformers_encode.mjs REQUEST: vectors of texts by transformers.js with onnxruntime-web's WebAssembly build.
 import { library, request } from "./transformers_wasm.mjs";
 
-const { AutoModel, AutoTokenizer } = await library();
+const { AutoModel, AutoTokenizer, Tensor } = await library();
 const tokenizer = await AutoTokenizer.from_pretrained(request.name);
 const model = await AutoModel.from_pretrained(request.name, {
   subfolder: "",
@@ -12,7 +12,9 @@ const model = await AutoModel.from_pretrained(request.name, {
 });
 const out = [];
 for (const text of request.texts) {
-  const { sentence_embedding } = await model(await tokenizer(text));
+  const feeds = { ...(await tokenizer(text)) };
+  if (request.more.length) feeds.prompt_tokens = new Tensor("int64", [BigInt(request.more[0])], [1]);
+  const { sentence_embedding } = await model(feeds);
   out.push(Array.from(sentence_embedding.data));
 }
 console.log(JSON.stringify(out));
