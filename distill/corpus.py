@@ -45,7 +45,7 @@ def _read_source(source: Source, examples: int, most: int | None) -> Reading:
         try:
             for found.rows, row in enumerate(rows, start=1):
                 if len(found.examples) < examples:
-                    found.examples.append([text for text in (row.source, row.target, row.third) if text])
+                    found.examples.append([text for text in (row.source, row.target, *row.negatives) if text])
                 if found.rows == most:
                     found.all_rows = False
                     break

@@ -18,6 +18,7 @@ from msdc.distill.data.corpora import is_here, open_corpora
 from msdc.distill.data.exclusion import excluded_files, read_exclusion
 from msdc.distill.objectives import find_objective
 from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, Stage, StudentShape, model_name
+from msdc.distill.tasks import task_kind
 from msdc.distill.tasks.sentence import DOMAINS, LABELS, TASK_OPTIONS, count_domains
 from msdc.distill.training.validation import read_graded
 from msdc.encoders.folder import Layout, locate_model, read_layout
@@ -65,7 +66,7 @@ def check_recipe(recipe: Recipe, download: bool = True) -> list[str]:
 
 def _example(name: str) -> Tensor:
     """A small tensor for an input of an objective, by the shape suffix of its name."""
-    sizes = {"B": 3, "K": 4, "P": 2, "T": 5, "L": 2, "H": 4, "D": 4, "V": 6, "M": 3, "C": 3, "F": 12}
+    sizes = {"B": 3, "K": 4, "P": 2, "T": 5, "L": 2, "H": 4, "D": 4, "V": 6, "M": 3, "C": 3, "F": 12, "N": 3, "J": 4}
     suffix = name.rsplit("_", 1)[-1]
     shape = [sizes[letter] for letter in suffix]
     if "mask_" in name:
@@ -91,12 +92,14 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
         embedding = "guide_BTH" in objective.inputs
         taught = any(name.startswith(("teacher_", "guide_")) for name in objective.inputs)
         labels = [LABELS[name] for name in objective.inputs if name in LABELS]
+        triples = stage.mine is not None or kinds <= set(TRIPLE_KINDS)
         for wrong, said in (
             (embedding and stage.train != "student.embedding", "needs train: student.embedding"),
             (not embedding and stage.train == "student.embedding", "cannot be used with train: student.embedding"),
             (taught and stage.guide is None, "needs a guide, and the stage has none"),
-            ("negative_BD" in objective.inputs and not kinds <= set(TRIPLE_KINDS),
-             "needs triples: set `kind: triples` or `kind: nli` for each of its corpora"),
+            ({"negative_BD", "student_negatives_BND"} & set(objective.inputs) and not triples,
+             "needs negatives: set `kind: triples` or `kind: nli` for each of its corpora, or `mine: 4` in the stage"),
+            ("classifier_CF" in objective.inputs and stage.dimensions, "cannot be used with dimensions"),
             (labels and kinds != set(labels), f"needs labels: set `kind: {(*labels, '')[0]}` for each of its corpora"),
             (missing, f"the stage needs the {(*missing, '')[0]}, but the recipe has none"),
         ):  # fmt: skip
@@ -104,6 +107,12 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
                 raise InputError(f"stage {stage.name}: {use.name} {said}")
         if DOMAINS in objective.inputs:
             count_domains(stage)
+    kind = task_kind(stage)
+    for key in ("dimensions", "mini_batch", "mine"):
+        if getattr(stage, key) and not kind.on_vectors:
+            raise InputError(f"stage {stage.name}: {key} is for objectives of sentence vectors alone")
+    if stage.mine is not None and stage.guide is None:
+        raise InputError(f"stage {stage.name}: mine: the guide finds the negatives, and the stage has none")
     if stage.quantize is not None:
         tiny = StudentConfig(vocabulary=8, hidden=64, heads=2, intermediate=64, unit=1, positions=4)
         plan_for(Student(tiny), stage.quantize)

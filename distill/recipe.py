@@ -260,6 +260,12 @@ class Stage(Strict):
     steps: Steps | None = None  # in place of epochs
     batch: Batch = 64  # pairs per step (paper: 64)
     batch_tokens: BatchTokens | None = None  # token budget per side; pairs per step vary
+    # Sentences whose activations are held at once; the backward pass computes them again: a large batch in the memory
+    # of a small one (GradCache, Gao et al. 2021).
+    mini_batch: Count | None = None
+    dimensions: tuple[Width, ...] = ()  # first numbers of a vector that are trained as vectors too (Matryoshka)
+    mine: Annotated[int, Field(gt=0, le=1000)] | None = None  # negatives per pair, found by the guide in the same chunk
+    mine_margin: Fraction = 0.0  # by how much further than its own target they are
     max_length: Length = 128
     learning_rate: Positive = 2e-5
     table_learning_rate: Positive | None = None  # of the token table, where it differs

@@ -34,6 +34,7 @@ from msdc.distill.recipe import Recipe, Stage, StudentShape
 from msdc.distill.run_folder import RunFolder, leaves, read_recipe
 from msdc.distill.tasks import Task, make_task
 from msdc.distill.tasks.hidden_states import layer_pairs
+from msdc.distill.tasks.sentence import TARGETS, stage_inputs
 from msdc.distill.teacher_cache import CachedTeacher, default_cache
 from msdc.distill.training import parallel
 from msdc.distill.training.checkpoint import checkpoints, step_of
@@ -246,13 +247,13 @@ class Run:
         graded = [read_graded(path, limit=heldout.graded_pairs) for path in heldout.graded]
         cached = task.guide if task.needs_guide_vectors else None
         # An assistant is multilingual: it reads the target side too.
-        both_sides = (stage.guide or "").split(".")[0] == "assistant"
+        both_sides = (stage.guide or "").split(".")[0] == "assistant" or bool(TARGETS & stage_inputs(stage))
         keep_end = self.extendable and number == len(self.recipe.stages) - 1
         feed = BatchFeed(stage, reading, learner.tokenizer, self.recipe.seed, cached, both_sides, prompt)
         rows = stream.heldout_rows()
         if not graded:
             graded, rows = scored_heldout(rows, self.recipe.corpora_of(stage))
-        validator = Validator(rows, graded, task.guide, stage.choose, task.project_for_mse())
+        validator = Validator(rows, graded, task.guide, stage.choose, task.project_for_mse(), stage.dimensions)
         trainer = Trainer(
             task, stage, feed, validator, folder.checkpoints, steps,
             precision=self.precision, device=self.device, keep_end=keep_end,

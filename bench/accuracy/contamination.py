@@ -72,7 +72,7 @@ def _cells(path: Path) -> Iterator[tuple[int, str]]:
 
 def _row_sentences(source: Source) -> Iterator[tuple[int, str]]:
     for number, row in enumerate(source.read(), start=1):
-        yield from ((number, text) for text in (row.source, row.target, row.third) if text)
+        yield from ((number, text) for text in (row.source, row.target, *row.negatives) if text)
 
 
 class Findings(NamedTuple):

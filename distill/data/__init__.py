@@ -8,13 +8,14 @@ from typing import NamedTuple
 class Row(NamedTuple):
     """One training example; plain text has an empty target.
 
-    `third` is given in triples only (premise, entailment, contradiction), `label` in labelled pairs only: a class
-    0, 1, 2 (NLI), or a similarity 0 .. 1. `domain` is the number of its corpus in the recipe.
+    `negatives` are given in triples only (premise, entailment, contradiction; or query, answer, other texts), `label`
+    in labelled pairs only: a class 0, 1, 2 (NLI), or a similarity 0 .. 1. `domain` is the number of its corpus in the
+    recipe.
     """
 
     source: str
     target: str
     language: str
-    third: str = ""
+    negatives: tuple[str, ...] = ()
     domain: int = 0
     label: float | None = None

@@ -1,6 +1,6 @@
 """Chunks of rows to batches of near-equal length, with the guide's outputs.
 
-Shapes: B pairs, T tokens, D sentence width of the guide, L layers, H hidden of the guide.
+Shapes: B pairs, N negatives per pair, T tokens, D sentence width of the guide, L layers, H hidden of the guide.
 """
 
 from __future__ import annotations
@@ -15,28 +15,31 @@ from torch import Tensor
 
 from msdc.distill.data import Row
 from msdc.distill.data.stream import TextStream
+from msdc.distill.objectives.shared import unit_rows
 from msdc.distill.recipe import Stage
 from msdc.distill.teacher_cache import CachedTeacher, TeacherOutput
 from msdc.encoders.folder import with_prompt
-from msdc.errors import MsdcError
+from msdc.errors import InputError, MsdcError
 from msdc.text.tokenizer import Tokenizer, pad
 
 CHUNK_PAIRS = 16_384
 # Batches whose guide outputs are computed together: enough to pack by length, few enough to start quickly.
 WINDOW = 16
+MINED_TOGETHER = 1024  # rows whose similarities with all targets of a chunk are held at once
 
 
 @dataclass
 class Batch:
-    """The input of one step. A side is (ids [B, T], mask [B, T]); what the stage does not have is None."""
+    """The input of one step. A side is (ids [B, T], mask [B, T]), negatives [B, N, T]; what is not there is None."""
 
     rows: list[Row]
     source: tuple[Tensor, Tensor]
     target: tuple[Tensor, Tensor] | None
-    third: tuple[Tensor, Tensor] | None = None
+    negatives: tuple[Tensor, Tensor] | None = None
     guide_source_BD: Tensor | None = None
     guide_target_BD: Tensor | None = None
     guide_states_BLH: Tensor | None = None
+    guide_negatives_BND: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -90,30 +93,89 @@ class Chunk:
         self.source_ids = tokenizer.encode(with_prompt(prompt, [row.source for row in rows]), max_length)
         # English-only text among pairs counts as its own translation.
         self.target_ids = ids([row.target or row.source for row in rows]) if any(row.target for row in rows) else None
-        self.third_ids = ids([row.third for row in rows])
-        sides = (self.source_ids, self.target_ids, self.third_ids)
+        counts = {len(row.negatives) for row in rows}
+        if 0 in counts:
+            counts = {0}  # triples among pairs, in a stage whose objectives read no negatives
+        if len(counts) > 1:
+            raise InputError(f"rows of one stage have {min(counts)} and {max(counts)} negatives: give all as many")
+        self.each = counts.pop()  # negatives per row
+        self.negative_ids = ids([text for row in rows for text in row.negatives if self.each])
+        sides = (
+            self.source_ids,
+            self.target_ids,
+            *((self.negative_ids or ())[n :: self.each] for n in range(self.each)),
+        )
         lengths = np.max([[len(row) for row in side] for side in sides if side is not None], axis=0)
         self.cuts = cut(lengths, batch, batch_tokens, rng)
 
     def batch(
-        self, number: int, guide_source: TeacherOutput | None = None, guide_target: TeacherOutput | None = None
+        self,
+        number: int,
+        guide_source: TeacherOutput | None = None,
+        guide_target: TeacherOutput | None = None,
+        guide_negatives: TeacherOutput | None = None,
     ) -> Batch:
-        """Batch `number` as tensors, with the teacher's outputs for its sources and targets."""
+        """Batch `number` as tensors, with the teacher's outputs for its sources, targets and negatives."""
         pick = self.cuts[number]
+        shape = (len(pick), self.each, -1)
 
         def side(ids: list[list[int]] | None) -> tuple[Tensor, Tensor] | None:
             return None if ids is None else pad([ids[i] for i in pick], self._pad_id)
 
         states = None if guide_source is None else guide_source.states_NLH
+        negatives = None
+        if self.negative_ids is not None:
+            places = (np.asarray(pick)[:, None] * self.each + np.arange(self.each)).flatten()
+            ids_MT, mask_MT = pad([self.negative_ids[i] for i in places], self._pad_id)
+            negatives = ids_MT.view(shape), mask_MT.view(shape)
         return Batch(
             [self.rows[i] for i in pick],
             pad([self.source_ids[i] for i in pick], self._pad_id),
             side(self.target_ids),
-            side(self.third_ids),
+            negatives,
             None if guide_source is None else torch.from_numpy(guide_source.sentence_ND),
             None if guide_target is None else torch.from_numpy(guide_target.sentence_ND),
             None if states is None else torch.from_numpy(states),
+            None if guide_negatives is None else torch.from_numpy(guide_negatives.sentence_ND).view(shape),
         )
+
+
+def mined(rows: list[Row], guide: CachedTeacher, count: int, margin: float = 0.0) -> list[Row]:
+    """The rows with `count` negatives each: of all their targets the nearest to the source, by the guide.
+
+    None is nearer than the row's own target less `margin`: the guide would hold it for as good an answer. A row with
+    fewer others than that is no pair by the guide, and is left out.
+
+    Raises:
+        InputError: all rows are left out.
+
+    Source: Moreira et al. 2024 (NV-Retriever), mining with a margin below the positive's score.
+    """
+    targets = list(dict.fromkeys(row.target or row.source for row in rows))
+    number = {text: at for at, text in enumerate(targets)}
+    outputs = guide.outputs([*(row.source for row in rows), *targets], shared=True)
+    vectors = unit_rows(torch.from_numpy(outputs.sentence_ND))
+    sources_BD, targets_MD = vectors[: len(rows)], vectors[len(rows) :]
+    found = []
+    for start in range(0, len(rows), MINED_TOGETHER):
+        block = rows[start : start + MINED_TOGETHER]
+        scores_BM = sources_BD[start : start + len(block)] @ targets_MD.T
+        own_B1 = torch.tensor([[number[row.target or row.source]] for row in block])
+        limit_B1 = scores_BM.gather(1, own_B1) - margin
+        scores_BM = scores_BM.masked_fill(scores_BM >= limit_B1, -torch.inf)
+        best, places = scores_BM.topk(min(count + 1, len(targets)), dim=1)
+        for row, values, at in zip(block, best.tolist(), places.tolist(), strict=True):
+            # A text is no negative of itself; it may be among the targets of other rows.
+            near = [
+                targets[i] for value, i in zip(values, at, strict=True) if value > -1e30 and targets[i] != row.source
+            ]
+            if len(near) >= count:
+                found.append(row._replace(negatives=tuple(near[:count])))
+    if not found:
+        raise InputError(
+            f"mine: {count}: none of {len(rows)} rows has so many targets that the guide finds further away"
+        )
+    return found
 
 
 @dataclass
@@ -130,7 +192,7 @@ class Position:
 class BatchFeed:
     """The batches of a stage from `position` on, with guide outputs.
 
-    `guide` is None where the task needs no guide vectors; `guide_targets` says that it reads the target side too.
+    `guide` is None where the task needs no guide vectors; `guide_targets` says that it reads targets and negatives too.
     `prompt` is the student's default prompt: it is trained on what its `encode` will see.
     """
 
@@ -157,18 +219,22 @@ class BatchFeed:
         for first in range(start - start % WINDOW, len(chunk.cuts), WINDOW):
             cuts = chunk.cuts[first : first + WINDOW]
             source: list[TeacherOutput | None] = [None] * len(cuts)
-            target = source
+            target = negatives = source
             if self.guide is not None:
                 picked = [chunk.rows[i] for i in np.concatenate(cuts)]
                 texts = [row.source for row in picked]
                 texts += [row.target or row.source for row in picked if self.guide_targets]
+                texts += [text for row in picked for text in row.negatives if self.guide_targets]
                 output = self.guide.outputs(texts, shared=True)
+                count, each = len(picked), chunk.each
                 ends = np.cumsum([0, *(len(cut) for cut in cuts)]).tolist()
                 source = [output.rows(a, b) for a, b in pairwise(ends)]
                 if self.guide_targets:
-                    target = [output.rows(a + len(picked), b + len(picked)) for a, b in pairwise(ends)]
+                    target = [output.rows(a + count, b + count) for a, b in pairwise(ends)]
+                    if each:
+                        negatives = [output.rows(2 * count + a * each, 2 * count + b * each) for a, b in pairwise(ends)]
             for at in range(max(first, start), first + len(cuts)):
-                yield chunk.batch(at, source[at - first], target[at - first])
+                yield chunk.batch(at, source[at - first], target[at - first], negatives[at - first])
 
     def batches(self) -> Iterator[Batch]:
         """Batches without end; the position moves past each batch before it is yielded."""
@@ -177,6 +243,8 @@ class BatchFeed:
             found = False
             for number, rows in enumerate(self.stream.chunks(self.position.epoch, CHUNK_PAIRS, skip=start), start):
                 found = True
+                if self.stage.mine is not None and self.guide is not None:
+                    rows = mined(rows, self.guide, self.stage.mine, self.stage.mine_margin)
                 chunk = self.chunk(rows, self.position.epoch, number)
                 self.position.chunk = number
                 for at, batch in enumerate(self._guided(chunk, self.position.batch), self.position.batch):

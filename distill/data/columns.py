@@ -27,10 +27,10 @@ PAIR_NAMES = (
     ("text", "translation"),
 )
 TRIPLE_NAMES = (
-    ("anchor", "positive", "negative"),
     ("premise", "entailment", "contradiction"),
     ("sent0", "sent1", "hard_neg"),
     ("query", "pos", "neg"),
+    *((query, "positive", name) for query in ("anchor", "query") for name in ("negative", "negative_1")),
 )
 # (label, premise, hypothesis) of natural language inference
 LABELLED_NAMES = tuple(
@@ -126,7 +126,8 @@ def find_columns(table: Table, corpus: Corpus, what: str, known: Sequence[tuple[
             if column not in table.names and not (isinstance(column, int) and 1 <= column <= table.width):
                 raise InputError(f"{table.path}: no column {column!r} (have {table.columns()})")
             found.append(table.names.index(column) if isinstance(column, str) else column - 1)
-        if len(found) != wanted and corpus.kind != "text":
+        more = corpus.kind == "triples" and len(found) > wanted  # negatives
+        if len(found) != wanted and corpus.kind != "text" and not more:
             raise InputError(f"{table.path}: {what} need {wanted} columns, the corpus names {len(found)}")
         return found
     names = [name.lower() for name in table.names]
@@ -134,7 +135,10 @@ def find_columns(table: Table, corpus: Corpus, what: str, known: Sequence[tuple[
     for one in known:
         for have in (names, lasts):
             if set(one) <= set(have):
-                return [have.index(name) for name in one]
+                found = [have.index(name) for name in one]
+                numbered = re.sub(r"_1$", "", one[-1]) + r"_\d+"  # negative_1, negative_2, ... of a triple
+                others = [at for at, name in enumerate(have) if at not in found and re.fullmatch(numbered, name)]
+                return found + (others if corpus.kind == "triples" else [])
     for columns in (list(range(table.width)), _text_columns(table)):
         if len(columns) == wanted:
             return columns

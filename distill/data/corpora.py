@@ -105,13 +105,13 @@ class Source:
         taken = 0
         self.too_long, self.reasons = 0, {}
         longest, limit = self.corpus.max_characters, self.corpus.limit
-        for source, target, language, third, _, label in self.kept_rows():
+        for source, target, language, negatives, _, label in self.kept_rows():
             source, target = clean(source), clean(target)
             if len(source) > longest or len(target) > longest:
                 self.too_long += 1
                 continue
             taken += 1
-            yield Row(source, target, language, clean(third) if third else "", self.domain, label)
+            yield Row(source, target, language, tuple(map(clean, negatives)), self.domain, label)
             if taken == limit:
                 break
         if not taken:
@@ -177,7 +177,7 @@ def table_sources(table: Table, corpus: Corpus, language: str | None) -> list[So
 
     if corpus.kind == "triples":
         triple = find_columns(table, corpus, "triples", TRIPLE_NAMES)
-        return [make(triple, corpus.source, 1, "", lambda one, two, third: Row(one, two, corpus.source, third))]
+        return [make(triple, corpus.source, 1, "", lambda one, two, *others: Row(one, two, corpus.source, others))]
     if corpus.kind == "text":
         texts = find_columns(table, corpus, "texts", [(name,) for name in (*TEXT_NAMES, corpus.source)])
         return [make([at], corpus.source, len(texts), at + 1, lambda text: _plain(text, corpus)) for at in texts]
@@ -316,7 +316,9 @@ def read_nli(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
                     entailed, contradicting = found.get("entailment", []), found.get("contradiction", [])
                     if not entailed or not contradicting:
                         yield Bad(number, "the premise before has no entailment or no contradiction")
-                    yield from (Row(premise, one, corpus.source, other) for one in entailed for other in contradicting)
+                    yield from (
+                        Row(premise, one, corpus.source, (other,)) for one in entailed for other in contradicting
+                    )
                 premise, found = "", {}
             if not isinstance(cells, str) and cells[0]:
                 premise = cells[1].strip()

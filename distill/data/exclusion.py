@@ -62,7 +62,7 @@ class Exclusion:
 
     def _judge(self, rows: Sequence[Row]) -> list[int]:
         """1 for each row to leave out."""
-        sides = [[normalise(text) for text in (row.source, row.target, row.third) if text] for row in rows]
+        sides = [[normalise(text) for text in (row.source, row.target, *row.negatives) if text] for row in rows]
         fresh = sorted({text for texts in sides for text in texts} - self.sentences - {""})
         near = {text for text, found in zip(fresh, self._index.matches(fresh), strict=True) if found}
         return [int(any(text in self.sentences or text in near for text in texts)) for texts in sides]

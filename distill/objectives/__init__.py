@@ -33,12 +33,14 @@ from msdc.distill.objectives.multi_stage import (
     multilingual_mse,
 )
 from msdc.distill.objectives.registry import OBJECTIVES, Objective, find_objective
+from msdc.distill.objectives.retrieval import candidate_scores, guided_contrastive, listwise_kl, margin_mse, matryoshka
 from msdc.distill.objectives.sbert import cosine_regression, softmax_classification
 
 __all__ = [
     "OBJECTIVES",
     "MemoryBank",
     "Objective",
+    "candidate_scores",
     "contrastive_cross_entropy",
     "contrastive_distillation",
     "cosine_regression",
@@ -46,9 +48,13 @@ __all__ = [
     "domain_prototypes",
     "embedding_alignment",
     "find_objective",
+    "guided_contrastive",
     "kd",
     "layer_subset",
+    "listwise_kl",
+    "margin_mse",
     "masked_language_model",
+    "matryoshka",
     "metakd",
     "multilingual_contrastive",
     "multilingual_mse",

@@ -41,19 +41,21 @@ from msdc.errors import InputError
 
 @full_precision
 def contrastive_distillation(
-    student_BD: Tensor, teacher_BD: Tensor, bank_KD: Tensor, temperature: float = 0.05
+    student_BD: Tensor, teacher_BD: Tensor, bank_KD: Tensor, temperature: float = 0.05, margin: float = 0.0
 ) -> Tensor:
     """Pick the teacher's vector of the same sentence out of the batch's and the bank's.
 
     -log exp(f(h_S_i M, h_T_i)/tau) / ( sum_j exp(f(h_S_i M, h_T_j)/tau) + sum_q exp(f(h_S_i M, h_T_q)/tau) ), mean
     over i; f the cosine. The bank may be empty ([0, D]), as it is in the first step. A batch of 1 with an empty bank
-    gives 0. Equal sentences count as negatives of each other, as in the paper.
+    gives 0. Equal sentences count as negatives of each other, as in the paper, unless `margin` leaves them out.
 
     Args:
         student_BD: the student's vectors after the learned map M to the teacher's width.
         teacher_BD: the teacher's vectors of the same sentences.
         bank_KD: teacher vectors of preceding batches (`MemoryBank.vectors()`); they need not be normalised.
         temperature: tau.
+        margin: j and q with f(h_T_i, h_T) > 1 - margin are no negatives (the filter of GISTEmbed, Solatorio 2024, whose
+            positive is here the sentence itself); 0: all are.
 
     Source: Gao et al. 2021 (DistilCSE), L_CKD.
     """
@@ -62,6 +64,11 @@ def contrastive_distillation(
     check_temperature(name, temperature)
     check_bank(name, bank_KD, teacher_BD=teacher_BD)
     similarity = torch.cat([cosines(student_BD, teacher_BD), cosines(student_BD, bank_KD)], dim=1)
+    if margin > 0:
+        alike = torch.cat([cosines(teacher_BD, teacher_BD).fill_diagonal_(0), cosines(teacher_BD, bank_KD)], dim=1)
+        similarity = similarity.masked_fill(alike > 1 - margin, -torch.inf)
+    elif margin != 0:
+        raise InputError(f"{name}: margin must not be negative, got {margin}")
     return F.cross_entropy(similarity / temperature, torch.arange(len(student_BD), device=student_BD.device))
 
 

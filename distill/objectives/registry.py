@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from msdc.distill.objectives import distilcse, lightweight, multi_stage, sbert
+from msdc.distill.objectives import distilcse, lightweight, multi_stage, retrieval, sbert
 from msdc.errors import InputError
 
 
@@ -109,6 +109,9 @@ _ALL = (
     ),
     _plain(sbert.softmax_classification, f"{SBERT}: classification of NLI pairs"),
     _plain(sbert.cosine_regression, f"{SBERT}: regression on STS-B"),
+    _plain(retrieval.guided_contrastive, "Solatorio 2024 (GISTEmbed), eq. 3 to 7"),
+    _plain(retrieval.margin_mse, "Hofstaetter et al. 2020, eq. 9"),
+    _plain(retrieval.listwise_kl, "Cao et al. 2007 (ListNet); Ren et al. 2021 (RocketQAv2), eq. 5"),
     _plain(lightweight.sentence_alignment, f"{MAO}, eq. 5"),
     _plain(lightweight.sentence_similarity, f"{MAO}, eq. 6"),
     _generative("unified_generative", "ugt", f"{MAO}, eq. 4 (UGT)"),

@@ -11,7 +11,7 @@ from msdc.distill.tasks.sentence import EmbeddingTask, LabelledTask, SentenceTas
 from msdc.distill.teacher_cache import CachedTeacher
 
 
-def make_task(student: Any, stage: Stage, guide: CachedTeacher | None = None, mask_id: int | None = None) -> Task:
+def task_kind(stage: Stage) -> type[Task]:
     """The task of a stage: the first that applies, told by the tensors that the stage's objectives need."""
     kinds: tuple[tuple[type[Task], bool], ...] = (
         (EmbeddingTask, stage.train == "student.embedding"),
@@ -20,4 +20,9 @@ def make_task(student: Any, stage: Stage, guide: CachedTeacher | None = None, ma
         (GenerativeTask, bool(stage_inputs(stage) & GENERATIVE_INPUTS)),
         (SentenceTask, True),
     )
-    return next(kind for kind, applies in kinds if applies)(student, stage, guide, mask_id)
+    return next(kind for kind, applies in kinds if applies)
+
+
+def make_task(student: Any, stage: Stage, guide: CachedTeacher | None = None, mask_id: int | None = None) -> Task:
+    """The task of a stage, ready to train."""
+    return task_kind(stage)(student, stage, guide, mask_id)

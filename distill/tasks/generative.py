@@ -60,6 +60,8 @@ def mask_many(
 class GenerativeTask(SentenceTask):
     """MLM, SMLM, XTR, UGT, with sentence alignment and similarity where the stage asks for them."""
 
+    on_vectors = False
+
     def __init__(
         self, student: Any, stage: Stage, guide: CachedTeacher | None = None, mask_id: int | None = None
     ) -> None:

@@ -2,17 +2,20 @@
 
 `forward(batch)` returns a dict with `loss` and its named parts; only the student is saved as a model.
 
-Shapes: B pairs, T tokens, H hidden, D sentence width, C classes, F = 3 D features, P domains.
+Shapes: B pairs, N negatives per pair, J = N + 1 candidates, T tokens, H hidden, D sentence width, C classes, F = 3 D
+features, P domains.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from msdc.distill import objectives
 from msdc.distill.data.batches import Batch
@@ -30,6 +33,8 @@ TASK_OPTIONS = ("bank", "layers")
 # Kinds of corpora whose rows have the label that an objective reads.
 LABELS = {"label_B": "nli-pairs", "score_B": "scored"}
 DOMAINS = "domains_PD"
+# Inputs for which the guide reads targets and negatives too.
+TARGETS = frozenset(["teacher_target_BD", "teacher_scores_BJ"])
 
 
 def stage_inputs(stage: Stage) -> set[str]:
@@ -37,15 +42,21 @@ def stage_inputs(stage: Stage) -> set[str]:
     return {name for use in stage.objective for name in objectives.find_objective(use.name).inputs}
 
 
-def encode_sides(student: Any, sides: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
+def encode_sides(student: Any, sides: Sequence[tuple[Tensor, Tensor]], mini_batch: int | None = None) -> list[Tensor]:
     """Sentence vectors of each side, [B, D] each, computed in groups of near-equal length over all sides.
 
     A batch is as long as its longest pair, and the other side of a pair is often shorter: in groups about a tenth less
     padding is computed. On a GPU, where few large products are faster, each side is one group.
+
+    With `mini_batch` a group has at most so many sentences, and its activations are not kept: the backward pass
+    computes them again, group by group, with the same dropout. The gradients are those of the whole batch (Gao et al.
+    2021, Scaling deep contrastive learning batch size under memory limited setup).
     """
+    device = sides[0][0].device
     # A process may have no row of the last, small batch of a chunk.
-    if sides[0][0].device.type != "cpu" or not len(sides[0][0]):
+    if not len(sides[0][0]) or (device.type != "cpu" and mini_batch is None):
         return [student(*side) for side in sides]
+    encode = student if mini_batch is None else partial(checkpoint, student, use_reentrant=False)
     lengths = torch.cat([mask_BT.sum(1) for _, mask_BT in sides])
     order = lengths.argsort(stable=True)
     ids = [row for ids_BT, _ in sides for row in ids_BT.unbind()]
@@ -55,11 +66,12 @@ def encode_sides(student: Any, sides: Sequence[tuple[Tensor, Tensor]]) -> list[T
     for end in range(1, len(picked) + 1):
         longest = counts[picked[end - 1]]
         small = (end - start) * longest < GROUP_TOKENS
-        if end < len(picked) and (small or counts[picked[end]] <= 1.1 * counts[picked[start]]):
+        full = end - start == mini_batch
+        if end < len(picked) and not full and (small or counts[picked[end]] <= 1.1 * counts[picked[start]]):
             continue
         ids_GT = torch.stack([F.pad(ids[i][:longest], (0, max(0, longest - len(ids[i])))) for i in picked[start:end]])
-        mask_GT = torch.arange(longest) < lengths[order[start:end]].unsqueeze(1)
-        vectors.append(student(ids_GT, mask_GT))
+        mask_GT = torch.arange(longest, device=device) < lengths[order[start:end]].unsqueeze(1)
+        vectors.append(encode(ids_GT, mask_GT))
         start = end
     together = torch.cat(vectors)[order.argsort()]
     return list(together.split([len(ids_BT) for ids_BT, _ in sides]))
@@ -69,11 +81,14 @@ class Task(nn.Module):
     """Student, objectives, and the named tensors they are computed from."""
 
     needs_guide_vectors = True
+    on_vectors = False  # whether its losses are of sentence vectors alone, which `dimensions` and `mini_batch` need
 
     def __init__(
         self, student: Any, stage: Stage, guide: CachedTeacher | None = None, mask_id: int | None = None
     ) -> None:
         super().__init__()
+        if stage.dimensions and max(stage.dimensions) >= student.width:
+            raise InputError(f"stage {stage.name}: dimensions {list(stage.dimensions)}: vectors have {student.width}")
         self.student = student
         self.stage = stage
         # A CachedTeacher is no module: frozen, not trained, not saved.
@@ -118,6 +133,8 @@ class Task(nn.Module):
 class SentenceTask(Task):
     """Sentence vectors of both sides against the guide's (MSD stages 1, 3, 4; MKD; DistilCSE)."""
 
+    on_vectors = True
+
     def __init__(
         self, student: Any, stage: Stage, guide: CachedTeacher | None = None, mask_id: int | None = None
     ) -> None:
@@ -134,10 +151,18 @@ class SentenceTask(Task):
             size = next((int(use.options["bank"]) for use in stage.objective if "bank" in use.options), BANK_SIZE)
             self.bank = objectives.MemoryBank(student.width if guide is None else guide.width, size)
 
-    def _vectors(self, *sides: tuple[Tensor, Tensor] | None) -> list[Tensor | None]:
-        given = iter(encode_sides(self.student, [side for side in sides if side is not None]))
-        found = [None if side is None else next(given) for side in sides]
-        return [v if v is None else gather(v) for v in found]
+    def _vectors(self, batch: Batch) -> list[Tensor | None]:
+        """Vectors of sources and targets [B, D], and of negatives [B, N, D], of the batch of all processes."""
+        negatives, each = batch.negatives, 1
+        if negatives is not None:
+            each = negatives[0].shape[1]
+            negatives = negatives[0].flatten(0, 1), negatives[1].flatten(0, 1)
+        sides = (batch.source, batch.target, negatives)
+        given = iter(encode_sides(self.student, [side for side in sides if side is not None], self.stage.mini_batch))
+        source, target, third = (None if side is None else next(given) for side in sides)
+        third = None if third is None else third.view(len(batch), each * third.shape[1])
+        found = [None if v is None else gather(v) for v in (source, target, third)]
+        return [*found[:2], None if found[2] is None else found[2].unflatten(1, (each, -1))]
 
     def forward(self, batch: Batch, teach_source: bool = True) -> dict[str, Tensor]:
         """The loss and its parts; without `teach_source` the target side alone is compared with the guide."""
@@ -145,46 +170,76 @@ class SentenceTask(Task):
         guide_target = None if batch.guide_target_BD is None else gather(batch.guide_target_BD)
         if not teach_source and batch.target is not None and guide_source is not None:
             # The source side is learned fast; such a step computes the target side alone.
-            (target,) = self._vectors(batch.target)
-            assert target is not None
+            (target_BD,) = encode_sides(self.student, [batch.target], self.stage.mini_batch)
             guide_BD = guide_source if guide_target is None else guide_target
-            return self._teach_target(guide_BD, target if self.project is None else self.project(target))
-        source, target, third = self._vectors(batch.source, batch.target, batch.third)
-        other = source if target is None else target
+            result = objectives.matryoshka(
+                partial(self._teach_target, guide_BD), [gather(target_BD)], self.stage.dimensions
+            )
+        else:
+            guide: dict[str, Tensor | None] = {
+                "teacher_source_BD": guide_source, "teacher_target_BD": guide_target, "teacher_BD": guide_source,
+                "bank_KD": None if self.bank is None else self.bank.vectors(),
+            }  # fmt: skip
+            if guide_source is not None and guide_target is not None and batch.guide_negatives_BND is not None:
+                local = batch.guide_negatives_BND
+                negatives_BND = gather(local.flatten(1)).unflatten(1, local.shape[1:])
+                guide["teacher_scores_BJ"] = objectives.candidate_scores(guide_source, guide_target, negatives_BND)
+            loss = partial(self._compared, guide)
+            result = objectives.matryoshka(loss, self._vectors(batch), self.stage.dimensions)
+        if self.bank is not None and guide_source is not None and self.training:
+            self._newest = (guide_source if teach_source or guide_target is None else guide_target).detach()
+        return result
+
+    def _in_guides_width(self, vectors_BD: Tensor) -> Tensor:
+        """Vectors, or their first numbers, by the learned map's first columns; as they are without a map."""
+        if self.project is None:
+            return vectors_BD
+        return F.linear(vectors_BD, self.project.weight[:, : vectors_BD.shape[1]])
+
+    def _compared(
+        self,
+        guide: Mapping[str, Tensor | None],
+        source_BD: Tensor,
+        target_BD: Tensor | None,
+        negatives_BND: Tensor | None,
+    ) -> dict[str, Tensor]:
+        """The objectives of the stage, of the student's vectors or their first numbers."""
+        other = source_BD if target_BD is None else target_BD
         tensors: dict[str, Tensor | None] = {
-            "teacher_source_BD": guide_source, "teacher_target_BD": guide_target, "teacher_BD": guide_source,
-            "student_source_BD": source, "student_target_BD": other, "student_BD": source,
-            "source_BD": source, "target_BD": other,
-            "anchor_BD": source, "positive_BD": target, "negative_BD": third,
-            "bank_KD": None if self.bank is None else self.bank.vectors(),
+            **guide,
+            "student_source_BD": source_BD, "student_target_BD": other, "student_BD": source_BD,
+            "source_BD": source_BD, "target_BD": other,
+            "anchor_BD": source_BD, "positive_BD": target_BD, "student_negatives_BND": negatives_BND,
+            "negative_BD": None if negatives_BND is None else negatives_BND.flatten(0, 1),
         }  # fmt: skip
-        projected: dict[str, Tensor | None] | None = None
-        if self.project is not None and source is not None:
-            own = self.project(source)
-            other = own if target is None else self.project(target)
-            projected = {"student_source_BD": own, "student_target_BD": other, "student_BD": own}
-        self._remember(guide_source)
-        return self._sum(tensors, projected)
+        if (domains_PD := guide.get(DOMAINS)) is not None:
+            tensors[DOMAINS] = domains_PD[:, : source_BD.shape[1]]
+        if self.project is None:
+            # Objectives that compare number by number compare the guide's first numbers.
+            width = source_BD.shape[1]
+            cut = {k: v if v is None else v[:, :width] for k, v in guide.items() if k.endswith("D")}
+            return self._sum(tensors, cut if self.stage.dimensions else None)
+        own = self._in_guides_width(source_BD)
+        other = own if target_BD is None else self._in_guides_width(target_BD)
+        return self._sum(tensors, {"student_source_BD": own, "student_target_BD": other, "student_BD": own})
 
     def _teach_target(self, guide_BD: Tensor, target_BD: Tensor) -> dict[str, Tensor]:
         """The loss of one side: squared error, and the objectives of the stage that need no source side."""
+        target_BD = self._in_guides_width(target_BD)
+        width = target_BD.shape[1]
+        guide_BD = guide_BD[:, :width]
         # The squared error is reduced as the stage's own MSE is.
         reductions = [o["reduction"] for _, objective, o in self.uses if objective.equal_widths and "reduction" in o]
         loss = objectives.kd(guide_BD, target_BD, reduction=reductions[0] if reductions else "mean")
         parts = {"target_only": loss.detach()}
-        bank_KD = None if self.bank is None else self.bank.vectors()
+        bank_KD = None if self.bank is None else self.bank.vectors()[:, :width]
         tensors = {"teacher_source_BD": guide_BD, "student_target_BD": target_BD, "bank_KD": bank_KD}
         for use, objective, options in self.uses:
             if objective.one_side:
                 value = objective(tensors, **options)
                 parts[use.name] = value.detach()
                 loss = loss + use.weight * value
-        self._remember(guide_BD)
         return {"loss": loss, **parts}
-
-    def _remember(self, guide_BD: Tensor | None) -> None:
-        if self.bank is not None and guide_BD is not None and self.training:
-            self._newest = guide_BD.detach()
 
     def after_step(self) -> None:
         """Push the guide's vectors of this step into the memory bank."""
@@ -234,23 +289,20 @@ class LabelledTask(SentenceTask):
 
     def forward(self, batch: Batch, teach_source: bool = True) -> dict[str, Tensor]:
         """The loss and its parts."""
-        source, target, third = self._vectors(batch.source, batch.target, batch.third)
         device = batch.source[0].device
-        tensors: dict[str, Tensor | None] = {
-            "source_BD": source, "target_BD": target, "anchor_BD": source, "positive_BD": target, "negative_BD": third,
-        }  # fmt: skip
+        labels_of: dict[str, Tensor | None] = {}
         if stage_inputs(self.stage) & set(LABELS):
             labels = [row.label for row in batch.rows]
             if any(label is None for label in labels):
                 raise InputError(f"stage {self.stage.name}: rows without a label; see `kind` of its corpora")
             label_B1 = torch.tensor(labels, dtype=torch.float32, device=device).view(-1, 1)
             score_B = gather(label_B1).squeeze(1)
-            tensors |= {"score_B": score_B, "label_B": score_B.long()}
+            labels_of |= {"score_B": score_B, "label_B": score_B.long()}
         if self.classifier is not None:
-            tensors |= {"classifier_CF": self.classifier.weight, "bias_C": self.classifier.bias}
+            labels_of |= {"classifier_CF": self.classifier.weight, "bias_C": self.classifier.bias}
         if self.domains is not None:
-            tensors |= {DOMAINS: self.domains.weight, "bias_P": self.domains.bias, "domain_B": domain_numbers(batch)}
-        return self._sum(tensors)
+            labels_of |= {DOMAINS: self.domains.weight, "bias_P": self.domains.bias, "domain_B": domain_numbers(batch)}
+        return objectives.matryoshka(partial(self._compared, labels_of), self._vectors(batch), self.stage.dimensions)
 
     def prepare(self, stream: TextStream) -> None:
         """Check that the stage's text has as many domains as the classifier."""

@@ -186,7 +186,7 @@ class Trainer:
             weights = self.task.weights
             weighted = {name: weights.get(name, 1.0) * value for name, value in parts.items() if name != "loss"}
             self._count(batch, parts["loss"], weighted)
-            sides = 1 + (batch.target is not None) + (batch.third is not None)
+            sides = 1 + (batch.target is not None) + (0 if batch.negatives is None else batch.negatives[0].shape[1])
             progress.step(step, parts["loss"], rate, sides * len(batch), weighted)
             state.seconds = time.monotonic() - started
             if step % max(1, self.steps // 100) == 0 or step == self.steps:
@@ -251,8 +251,9 @@ class Trainer:
             return None if value is None else value[rows].to(self.device)
 
         return Batch(
-            batch.rows[rows], own(batch.source), own(batch.target), own(batch.third),
+            batch.rows[rows], own(batch.source), own(batch.target), own(batch.negatives),
             own(batch.guide_source_BD), own(batch.guide_target_BD), own(batch.guide_states_BLH),
+            own(batch.guide_negatives_BND),
         )  # fmt: skip
 
     def _count(self, batch: Batch, loss: float, weighted: dict[str, float]) -> None:

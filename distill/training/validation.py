@@ -65,7 +65,7 @@ class Validator:
     """Scores a student: MSE and nearest-neighbour accuracy on held-out pairs by language, Spearman on graded pairs.
 
     `project` maps its vectors to the teacher's width for the MSE, where the stage trains such a map; a student of
-    another width without one has no MSE.
+    another width without one has no MSE. `dimensions`: so many first numbers are scored on graded pairs too.
     """
 
     heldout: dict[str, list[Row]]
@@ -73,6 +73,7 @@ class Validator:
     teacher: CachedTeacher | None
     choose: str = "auto"
     project: Callable[[Tensor], Tensor] | None = None
+    dimensions: tuple[int, ...] = ()
 
     def __call__(self, encoder: Encoder) -> dict[str, float]:
         """Numbers by name; weights are chosen by `choice`, larger is better."""
@@ -91,10 +92,14 @@ class Validator:
             accuracies.append(float(np.mean(nearest_accuracy(source_ND, target_ND))))
             numbers[f"accuracy_{code}"] = accuracies[-1]
         for graded in self.graded:
-            cosines = cosine_rows(encoder.encode(graded.first), encoder.encode(graded.second))
+            first_ND, second_ND = encoder.encode(graded.first), encoder.encode(graded.second)
+            cosines = cosine_rows(first_ND, second_ND)
             # A collapsed student ranks nothing; that is a score of zero, not a reason to stop the run.
             correlations.append(0.0 if np.ptp(cosines) == 0 else spearman(cosines, graded.gold_N))
             numbers[f"spearman_{graded.name}"] = correlations[-1]
+            for width in self.dimensions:
+                cut = cosine_rows(first_ND[:, :width], second_ND[:, :width])
+                numbers[f"spearman_{graded.name}_{width}"] = 0.0 if np.ptp(cut) == 0 else spearman(cut, graded.gold_N)
         means = {"heldout_mse": errors, "heldout_accuracy": accuracies, "graded": correlations}
         found = {name: float(np.mean(values)) for name, values in means.items() if values}
         width = encoder.width if self.teacher is None else self.teacher.width

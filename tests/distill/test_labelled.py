@@ -197,7 +197,7 @@ def test_labelled_pairs_in_tables(tmp_path, form):
     assert rows == [(float(order.index(a)), b, c.replace("\n", " ")) for a, b, c in PAIRS if a != "-"]
     assert source.bad == 1 and "label of NLI" in source.first_bad
     (triples,) = open_corpora((Corpus(path=str(path), kind="nli"),))
-    found = [(row.source, row.target, row.third.replace("\n", " ")) for row in triples.read()]
+    found = [(row.source, row.target, row.negatives[0].replace("\n", " ")) for row in triples.read()]
     assert found == [('P, "one"', "e1", "c 1")] and triples.bad == 1
 
 

@@ -28,7 +28,10 @@ WRONG = {
         "above 0"),
     "no guide": ("stages.four.guide", None, "needs a guide"),
     "tokens": ("stages.three.objective", "embedding_alignment", "needs train: student.embedding"),
-    "no triples": ("stages.four.objective", "supervised_contrastive", "needs triples"),
+    "no triples": ("stages.four.objective", "supervised_contrastive", "needs negatives: set `kind: triples`"),
+    "first numbers of tokens": ("stages.two.dimensions", [2], "dimensions is for objectives of sentence vectors alone"),
+    "mined without a guide": ("stages.four", {"name": "four", "guide": None, "mine": 2, "objective":
+        "supervised_contrastive", "max_length": 20}, "mine: the guide finds the negatives, and the stage has none"),
     "missing corpus": ("stages.four.corpora", [{"path": "nowhere.tsv"}], "nowhere.tsv: no such corpus file"),
     "no columns": ("corpora", [{"path": "FOLDER/three.tsv", "languages": ["de"]}], "text of 3 columns, first row"),
     "no such column": ("corpora", [{"path": "FOLDER/three.tsv", "kind": "text", "columns": ["text"]}],

@@ -13,7 +13,7 @@ from msdc.compress.student.stock import to_student
 from msdc.distill import distill
 from msdc.distill.catalog import parse_recipe
 from msdc.distill.data import Row
-from msdc.distill.data.batches import Batch
+from msdc.distill.data.batches import Batch, mined
 from msdc.distill.objectives import MemoryBank, find_objective, sentence_similarity
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks import make_task
@@ -216,6 +216,100 @@ def test_a_step_of_one_side_has_the_objectives_that_need_one():
     # Its teacher vectors are negatives of the next step.
     task.after_step()
     assert len(task.bank) == 7
+
+
+@pytest.mark.parametrize("project", [False, True])
+def test_first_numbers_have_a_loss_of_their_own(project, tiny_teacher, tmp_path):
+    """MSE of m numbers: the map's first m columns against the whole teacher, or its first m numbers without a map."""
+    guide = CachedTeacher(load_encoder(tiny_teacher), tmp_path, 20)
+    net = student(hidden=8 if project else guide.width, heads=2)
+    objective = ["multilingual_mse", "multilingual_contrastive"]
+    stage = Stage(name="g", objective=objective, dimensions=(2, 5), source_share=0.5)
+    made, teacher = make_task(net, stage, guide), torch.randn(4, guide.width)
+    given = batch(guide_source_BD=teacher)
+    source, target = (net(*one).detach() for one in (given.source, given.target))
+    mse, mcl, one_side = 0.0, 0.0, 0.0
+    for width in (net.width, 2, 5):
+        first, second, label = source[:, :width], target[:, :width], teacher if project else teacher[:, :width]
+        mcl += oracle.multilingual_contrastive(teacher.tolist(), first.tolist(), second.tolist())
+        if project:
+            first, second = (one @ made.project.weight[:, :width].T for one in (first, second))
+        mse += oracle.multilingual_mse(label.tolist(), first.tolist(), second.tolist())
+        one_side += oracle.kd(label.tolist(), second.tolist())
+    found = made(given)
+    assert float(found["multilingual_mse"]) == pytest.approx(mse, rel=1e-4)
+    assert float(found["multilingual_contrastive"]) == pytest.approx(mcl, rel=1e-4)
+    assert float(found["loss"].detach()) == pytest.approx(mse + mcl, rel=1e-4)
+    assert float(made(given, teach_source=False)["loss"].detach()) == pytest.approx(one_side, rel=1e-4)
+    with pytest.raises(InputError, match=r"dimensions \[2, 384\]: vectors have"):
+        make_task(net, Stage(name="g", objective=objective, dimensions=(2, 384)), guide)
+
+
+def test_a_mini_batch_changes_memory_and_nothing_else():
+    """Loss and gradients of a contrastive batch in groups of 3, whose activations are not kept, with dropout too."""
+    given = batch((1, 5, 9, 4, 3, 12), (7, 2, 3, 8, 14, 1))
+    kept, gradients = [], []
+    for mini_batch in (None, 3):
+        net = student(unit=1, repeats=3).double()
+        made = make_task(net, Stage(name="g", guide=None, objective=["sentence_alignment"], mini_batch=mini_batch))
+        saved = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x.numel()) or x, lambda x: x):  # noqa: B023
+            loss = made(given)["loss"]
+        loss.backward()
+        kept.append(sum(saved))
+        gradients.append([loss.detach(), *(p.grad for p in net.parameters() if p.grad is not None)])
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-12, atol=1e-12)
+    assert kept[1] < kept[0] / 10
+    # The backward pass draws the dropout of the forward pass: the loss falls along its gradient as a line.
+    net = student(unit=1, dropout=0.5).double()
+    made = make_task(net, Stage(name="g", guide=None, objective=["sentence_alignment"], mini_batch=3)).train()
+    weight = net.embedding.table.weight
+    step, values = 1e-6, []
+    for sign in (0, 1, -1):
+        torch.manual_seed(4)
+        values.append(made(given)["loss"])
+        if not sign:
+            (slope,) = torch.autograd.grad(values[0], weight)
+        weight.data += step * slope * (1 if sign == 0 else -2)
+    assert float(values[1] - values[2]) == pytest.approx(2 * step * float(slope.square().sum()), rel=1e-4)
+
+
+def test_mined_negatives_are_near_and_further_than_the_target(tiny_teacher, parallel_tsv, tmp_path):
+    lines = [line.split("\t") for line in parallel_tsv.read_text(encoding="utf-8").splitlines()[1:41]]
+    rows = [Row(one, two, "de") for one, two, *_ in lines]
+    guide = CachedTeacher(load_encoder(tiny_teacher), tmp_path / "guides", 20)
+    found = {row.source: row for row in mined(rows, guide, 3, margin=0.05)}
+    targets = list(dict.fromkeys(row.target for row in rows))
+    dropped = 0
+    for row in rows:
+        scores = oracle.cosines(guide.vectors([row.source]), guide.vectors(targets))[0]
+        own = scores[targets.index(row.target)]
+        far = sorted((s, t) for s, t in zip(scores, targets, strict=True) if s < own - 0.05 and t != row.source)[::-1]
+        if len(far) < 3:
+            dropped += row.source not in found
+        else:
+            assert found[row.source].negatives == tuple(t for _, t in far[:3])
+            assert found[row.source]._replace(negatives=()) == row
+    assert found and dropped
+    with pytest.raises(InputError, match="none of 1 rows"):
+        mined(rows[:1], guide, 3)
+    # A stage trains on them; scores are the guide's cosines, also of triples from a file.
+    objective = ["margin_mse", "listwise_kl", {"name": "guided_contrastive", "options": {"margin": 0.05}}]
+    recipe = plain_recipe(tiny_teacher, parallel_tsv, tmp_path, objective, mine=3, mini_batch=8, dimensions=[4, 8])
+    recipe["corpora"] = [{"path": str(tmp_path / "pairs.tsv"), "languages": ["de"]}]
+    (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b, *_ in lines), encoding="utf-8")
+    result = distill(recipe, tmp_path / "run")
+    assert {"share_margin_mse", "share_listwise_kl", "share_guided_contrastive"} <= set(result.stages["only"])
+    texts = ([row.source for row in rows[:4]], [row.target for row in rows[:4]], [r.target for r in rows[4:12]])
+    q, p, n = (torch.from_numpy(guide.vectors(one)) for one in texts)
+    n, given = n.view(4, 2, -1), batch()
+    given.guide_source_BD, given.guide_target_BD, given.guide_negatives_BND = q, p, n
+    given.negatives = tuple(x.view(4, 2, -1) for x in side((3, 1, 4, 1, 5, 9, 2, 6)))
+    made = make_task(student(), Stage(name="g", objective=["margin_mse"]), guide)
+    vectors = [made.student(*one).detach() for one in (given.source, given.target)]
+    vectors.append(made.student(*(x.flatten(0, 1) for x in given.negatives)).detach().view(4, 2, -1))
+    scores = [oracle.cosines(q[i : i + 1], [p[i], *n[i]])[0] for i in range(4)]
+    assert float(made(given)["loss"].detach()) == pytest.approx(oracle.margin_mse(scores, *vectors), rel=1e-4)
 
 
 def test_states_need_a_guide_and_enough_layers(tiny_teacher, parallel_tsv, tmp_path):

@@ -56,9 +56,45 @@ def contrastive_cross_entropy(teacher, source, target, temperature=0.05, reducti
     return total if reduction == "sum" else total / len(teacher)
 
 
-def contrastive_distillation(student, teacher, bank, temperature=0.05):
-    shares = log_softmax(cosines(student, [*teacher, *bank]) / temperature)
-    return -np.trace(shares) / len(student)
+def contrastive_distillation(student, teacher, bank, temperature=0.05, margin=0.0):
+    found, alike = cosines(student, [*teacher, *bank]) / temperature, cosines(teacher, [*teacher, *bank])
+    loss = 0.0
+    for i, row in enumerate(found):
+        kept = [x for j, x in enumerate(row) if j == i or not margin or alike[i, j] <= 1 - margin]
+        loss += np.log(np.exp(np.array(kept) - row.max()).sum()) + row.max() - row[i]
+    return loss / len(student)
+
+
+def guided_contrastive(t_q, t_p, q, p, negatives=None, scores=None, temperature=0.05, margin=0.0):
+    loss = 0.0
+    qp, qq, pp, t_qp, t_qq, t_pp = (
+        cosines(*two) for two in ((q, p), (q, q), (p, p), (t_q, t_p), (t_q, t_q), (t_p, t_p))
+    )
+    for i in range(len(q)):
+        limit, kept = t_qp[i, i] - margin, [qp[i, i]]
+        for student, teacher in ((qp, t_qp), (qq, t_qq), (pp, t_pp)):
+            kept += [student[i, j] for j in range(len(q)) if j != i and teacher[i, j] <= limit]
+        for n in range(0 if negatives is None else len(negatives[i])):
+            if scores[i][1 + n] <= scores[i][0] - margin:
+                kept.append(cosines([q[i]], [negatives[i][n]])[0, 0])
+        loss -= log_softmax(np.array([kept]) / temperature)[0, 0]
+    return loss / len(q)
+
+
+def _scores(q, p, negatives):
+    return np.array([cosines([a], [b, *others])[0] for a, b, others in zip(q, p, negatives, strict=True)])
+
+
+def margin_mse(scores, q, p, negatives):
+    total, found = 0.0, _scores(q, p, negatives)
+    for t, s in zip(np.array(scores), found, strict=True):
+        total += sum(((s[0] - s[n]) - (t[0] - t[n])) ** 2 for n in range(1, len(s))) / (len(s) - 1)
+    return total / len(q)
+
+
+def listwise_kl(scores, q, p, negatives, temperature=0.05):
+    label, found = (log_softmax(np.array(x) / temperature) for x in (scores, _scores(q, p, negatives)))
+    return (np.exp(label) * (label - found)).sum() / len(q)
 
 
 def similarity_distillation(teacher, target, bank, source=None, temperature=0.05):

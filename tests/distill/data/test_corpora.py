@@ -143,12 +143,19 @@ def test_columns_name_the_pair_the_text_and_the_triple(tmp_path):
     numbered = made(tmp_path / "ids.tsv", "17\tA.\t18\tB.\n")  # Tatoeba's export: a number beside each sentence
     assert rows(path=numbered, languages=["de"], columns=[4, 2]) == [("B.", "A.", "de")]
     assert rows(path=numbered, languages=["de"]) == [("A.", "B.", "de")]
-    for path in (
-        made(tmp_path / "triples.jsonl", json.dumps({"negative": "C.", "anchor": "A.", "positive": "B."}) + "\n"),
-        made(tmp_path / "nli.tsv", "A.\tB.\tC.\n"),
+    several = {"negative_2": "D.", "query": "A.", "positive": "B.", "negative_1": "C."}
+    for path, columns, negatives in (
+        (
+            made(tmp_path / "one.jsonl", json.dumps({"negative": "C.", "anchor": "A.", "positive": "B."}) + "\n"),
+            (),
+            ("C.",),
+        ),
+        (made(tmp_path / "nli.tsv", "A.\tB.\tC.\n"), (), ("C.",)),
+        (made(tmp_path / "many.jsonl", json.dumps(several) + "\n"), (), ("C.", "D.")),
+        (made(tmp_path / "mine.tsv", "A.\tB.\tC.\tD.\tE.\n"), (1, 2, 4, 5, 3), ("D.", "E.", "C.")),
     ):
-        (source,) = open_corpus(Corpus(path=path, kind="triples"))
-        assert [tuple(r) for r in source.read()] == [("A.", "B.", "en", "C.", 0, None)]
+        (source,) = open_corpus(Corpus(path=path, kind="triples", columns=columns))
+        assert [tuple(r) for r in source.read()] == [("A.", "B.", "en", negatives, 0, None)]
 
 
 def test_a_saved_data_set_and_its_training_part(tmp_path):
@@ -247,7 +254,7 @@ def test_labelled_pairs_become_triples(tmp_path):
         "contradiction\tP1\tc\ncontradiction\tP2\tonly\n-\tP2\tno label\nentailment\tP3\te\ncontradiction\tP3\tc\n",
     )
     (source,) = open_corpus(Corpus(path=path, kind="nli"))
-    found = [(r.source, r.target, r.third) for r in source.read()]
+    found = [(r.source, r.target, *r.negatives) for r in source.read()]
     assert found == [("P1", "e1", "c"), ("P1", "e2", "c"), ("P3", "e", "c")]
     assert source.bad == 1 and "no entailment or no contradiction" in source.first_bad
 

@@ -46,6 +46,11 @@ CASES = [
     Case("contrastive_cross_entropy", ("BD", "BD", "BD"), options={"reduction": "mean", "temperature": 0.5}),
     Case("contrastive_distillation", ("BD", "BD", "KD")),
     Case("contrastive_distillation", ("BD", "BD", "KD"), options={"temperature": 0.7}),
+    Case("contrastive_distillation", ("BD", "BD", "KD"), options={"margin": 0.9, "temperature": 0.3}, fixed=(1, 2)),
+    Case("guided_contrastive", ("BH", "BH", "BD", "BD"), fixed=(0, 1)),
+    Case("guided_contrastive", ("BH", "BH", "BD", "BD", "BND", "BJ"), options={"margin": 0.2}, fixed=(0, 1, 5)),
+    Case("margin_mse", ("BJ", "BD", "BD", "BND")),
+    Case("listwise_kl", ("BJ", "BD", "BD", "BND"), options={"temperature": 0.5}),
     Case("similarity_distillation", ("BD", "BD", "KD")),
     Case("similarity_distillation", ("BD", "BD", "KD", "BD"), options={"temperature": 0.3}),
     Case("supervised_contrastive", ("BD", "BD", "BD")),
@@ -68,7 +73,7 @@ CASES = [
 
 def draw(case: Case, sizes: dict[str, int], seed: int, dtype: torch.dtype) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    sizes = {"C": 3, "W": 3 * sizes["D"], **sizes}  # classes; u, v and |u - v|
+    sizes = {"C": 3, "W": 3 * sizes["D"], "N": 2, "J": 3, **sizes}  # classes; u, v and |u - v|
     shapes = ([sizes[letter] for letter in letters] for letters in case.floats)
     floats = [torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype) for shape in shapes]
 
@@ -353,6 +358,13 @@ def test_wrong_shapes_say_what_was_expected() -> None:
         (lambda: objectives.contrastive_distillation(a, a, a, temperature=0), "temperature must be above 0"),
         (lambda: objectives.contrastive_cross_entropy(a, a, a, float("nan")), "temperature must be above 0"),
         (lambda: objectives.supervised_contrastive(a, a, b), r"negative_BD is \[3, 5\]"),
+        (lambda: objectives.contrastive_distillation(a, a, a, margin=-1), "margin must not be negative"),
+        (lambda: objectives.margin_mse(a, a, a, a[None]), r"negatives_BND is \[1, 3, 4\], vectors are \[3, 4\]"),
+        (
+            lambda: objectives.listwise_kl(a, a, a, a[:, None]),
+            r"teacher_scores_BJ is \[3, 4\], candidates are \[3, 2\]",
+        ),
+        (lambda: objectives.guided_contrastive(a[:2], a[:2], b, b), "one row of the guide per pair"),
         (lambda: objectives.sentence_alignment(a, a, "max"), "sum or mean"),
         (lambda: objectives.embedding_alignment(a[None], a[None], torch.ones(3)), r"mask_BT \[3\]"),
         (lambda: objectives.pkd(a[None], b[None]), "map the student"),

@@ -1,0 +1,157 @@
+"""Training for search: prefixes of vectors, negatives that the teacher filters, candidates that the teacher scores.
+
+Usage, with N mined or given negatives per query and J = N + 1 candidates, the positive first:
+
+    scores_BJ = candidate_scores(teacher_source_BD, teacher_target_BD, teacher_negatives_BND)
+    loss = margin_mse(scores_BJ, student_source_BD, student_target_BD, student_negatives_BND)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from msdc.distill.objectives.shared import (
+    check_floating,
+    check_rows,
+    check_temperature,
+    full_precision,
+    shape,
+    unit_rows,
+)
+from msdc.errors import InputError
+
+
+def matryoshka(
+    loss: Callable[..., Mapping[str, Tensor]], vectors: Sequence[Tensor | None], dimensions: Sequence[int]
+) -> dict[str, Tensor]:
+    """Train the first numbers of a vector to be a vector of their own: sum_m L(v_1:m), over m and the full width.
+
+    Args:
+        loss: any objective, or sum of some, of the vectors [.., D] in the order of `vectors`; its values by name.
+        vectors: the student's; what is None stays so.
+        dimensions: the widths m; none: the loss itself.
+
+    Source: Kusupati et al. 2022 (Matryoshka representation learning), eq. 1 with all c_m = 1.
+    """
+    values = [loss(*(v if v is None or m is None else v[..., :m] for v in vectors)) for m in (None, *dimensions)]
+    return {name: sum((value[name] for value in values[1:]), first) for name, first in values[0].items()}
+
+
+@full_precision
+def candidate_scores(source_BD: Tensor, target_BD: Tensor, negatives_BND: Tensor) -> Tensor:
+    """Cosines of each source with its candidates, [B, J]: its target, then its N = J - 1 negatives."""
+    check_rows("candidate_scores", source_BD=source_BD, target_BD=target_BD)
+    check_floating("candidate_scores", "negatives_BND", negatives_BND, dimensions=3)
+    if negatives_BND.shape[::2] != source_BD.shape:
+        raise InputError(f"candidate_scores: negatives_BND is {shape(negatives_BND)}, vectors are {shape(source_BD)}")
+    candidates_BJD = torch.cat([target_BD.unsqueeze(1), negatives_BND], dim=1)
+    return (unit_rows(candidates_BJD) @ unit_rows(source_BD).unsqueeze(2)).squeeze(2)
+
+
+def _both_scores(name: str, teacher_scores_BJ: Tensor, *student: Tensor) -> Tensor:
+    """The student's scores, of the teacher's shape."""
+    check_floating(name, "teacher_scores_BJ", teacher_scores_BJ, dimensions=2)
+    found_BJ = candidate_scores(*student)
+    if found_BJ.shape != teacher_scores_BJ.shape:
+        raise InputError(f"{name}: teacher_scores_BJ is {shape(teacher_scores_BJ)}, candidates are {shape(found_BJ)}")
+    return found_BJ
+
+
+@full_precision
+def guided_contrastive(
+    teacher_source_BD: Tensor,
+    teacher_target_BD: Tensor,
+    student_source_BD: Tensor,
+    student_target_BD: Tensor,
+    student_negatives_BND: Tensor | None = None,
+    teacher_scores_BJ: Tensor | None = None,
+    temperature: float = 0.05,
+    margin: float = 0.0,
+) -> Tensor:
+    """Pick each source's target out of the batch, without those that the guide holds for as good an answer.
+
+    -log exp(s(q_i, p_i)/tau) / Z_i, mean over i; s the student's cosine, t the guide's. Z_i sums exp(s/tau) over
+    (q_i, p_j), (q_i, q_j) and (p_i, p_j) of all j, and (q_i, n_ij) of the row's own negatives where they are given.
+    Left out are pairs with t > t(q_i, p_i) - margin, and a text with itself; (q_i, p_i) is always in. Widths of guide
+    and student may differ.
+
+    Args:
+        teacher_source_BD: the guide's vectors of the queries q.
+        teacher_target_BD: the guide's vectors of the targets p.
+        student_source_BD: the student's vectors of the queries.
+        student_target_BD: the student's vectors of the targets.
+        student_negatives_BND: the student's vectors of the negatives n.
+        teacher_scores_BJ: the guide's cosines of the query with its target, then its negatives.
+        temperature: tau.
+        margin: how much further than its own target a text must be to be a negative.
+
+    Source: Solatorio 2024 (GISTEmbed), eq. 3 to 7; the margin is that of later implementations.
+    """
+    name = "guided_contrastive"
+    check_rows(name, student_source_BD=student_source_BD, student_target_BD=student_target_BD)
+    check_rows(name, teacher_source_BD=teacher_source_BD, teacher_target_BD=teacher_target_BD)
+    if len(teacher_source_BD) != len(student_source_BD):
+        raise InputError(f"{name}: expected one row of the guide per pair, got {shape(teacher_source_BD)}")
+    check_temperature(name, temperature)
+    sides = (student_source_BD, student_target_BD, teacher_source_BD, teacher_target_BD)
+    q, p, t_q, t_p = map(unit_rows, sides)
+    own_B1 = (t_q * t_p).sum(1, keepdim=True)
+    here_BB = torch.eye(len(q), dtype=torch.bool, device=q.device)
+    blocks = [(q @ p.T, (t_q @ t_p.T > own_B1 - margin) & ~here_BB)]
+    blocks += [(s @ s.T, (t @ t.T > own_B1 - margin) | here_BB) for s, t in ((q, t_q), (p, t_p))]
+    if student_negatives_BND is not None and teacher_scores_BJ is not None:
+        found_BJ = _both_scores(name, teacher_scores_BJ, student_source_BD, student_target_BD, student_negatives_BND)
+        blocks.append((found_BJ[:, 1:], teacher_scores_BJ[:, 1:] > teacher_scores_BJ[:, :1] - margin))
+    logits = torch.cat([(found / temperature).masked_fill(left_out, -torch.inf) for found, left_out in blocks], dim=1)
+    return F.cross_entropy(logits, torch.arange(len(q), device=q.device))
+
+
+@full_precision
+def margin_mse(
+    teacher_scores_BJ: Tensor, student_source_BD: Tensor, student_target_BD: Tensor, student_negatives_BND: Tensor
+) -> Tensor:
+    """Teach by how much a query's target is better than each of its negatives.
+
+    1/BN sum_i sum_n ( (s(q_i, p_i) - s(q_i, n)) - (t(q_i, p_i) - t(q_i, n)) )^2; s the student's cosine, t the guide's.
+
+    Args:
+        teacher_scores_BJ: t, the target first (`candidate_scores`).
+        student_source_BD: the student's vectors of the queries q.
+        student_target_BD: the student's vectors of the targets p.
+        student_negatives_BND: the student's vectors of the negatives n.
+
+    Source: Hofstaetter et al. 2020 (cross-architecture knowledge distillation), eq. 9.
+    """
+    student = (student_source_BD, student_target_BD, student_negatives_BND)
+    found_BJ = _both_scores("margin_mse", teacher_scores_BJ, *student)
+    return F.mse_loss(found_BJ[:, :1] - found_BJ[:, 1:], teacher_scores_BJ[:, :1] - teacher_scores_BJ[:, 1:])
+
+
+@full_precision
+def listwise_kl(
+    teacher_scores_BJ: Tensor,
+    student_source_BD: Tensor,
+    student_target_BD: Tensor,
+    student_negatives_BND: Tensor,
+    temperature: float = 0.05,
+) -> Tensor:
+    """Teach how a query's candidates share: mean_i KL( softmax_j(t_ij / tau) || softmax_j(s_ij / tau) ).
+
+    Args:
+        teacher_scores_BJ: t, the guide's cosine with the target, then with the negatives (`candidate_scores`).
+        student_source_BD: the student's vectors of the queries.
+        student_target_BD: the student's vectors of the targets.
+        student_negatives_BND: the student's vectors of the negatives.
+        temperature: tau, the same for both.
+
+    Source: Cao et al. 2007 (ListNet, top-one probabilities); Ren et al. 2021 (RocketQAv2), eq. 5, for distillation.
+    """
+    check_temperature("listwise_kl", temperature)
+    student = (student_source_BD, student_target_BD, student_negatives_BND)
+    found_BJ = _both_scores("listwise_kl", teacher_scores_BJ, *student)
+    label_BJ = (teacher_scores_BJ / temperature).log_softmax(1)
+    return F.kl_div((found_BJ / temperature).log_softmax(1), label_BJ, reduction="batchmean", log_target=True)
