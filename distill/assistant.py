@@ -73,7 +73,13 @@ def piece_frequency(tokenizer: Tokenizer, rows: Sequence[Row], max_length: int) 
 
 
 def transplant(
-    teacher: Encoder, tokenizer: PieceTokenizer, rows: Sequence[Row], how: str, max_length: int, **coded: int | None
+    teacher: Encoder,
+    tokenizer: PieceTokenizer,
+    rows: Sequence[Row],
+    how: str,
+    max_length: int,
+    inside: bool = False,
+    **coded: int | None,
 ) -> Student:
     """The teacher's body with a table for `tokenizer`, whose rows are made from the teacher's own rows.
 
@@ -83,10 +89,11 @@ def transplant(
         rows: text that links its pieces with the teacher's.
         how: alignment, cooccurrence or random.
         max_length: positions that are kept.
+        inside: as of `link_strengths`.
         coded: `links` and `base_rows`, as of `with_table`.
     """
     if how != "random":
-        score, frequency_P = transfer.link_strengths(teacher, tokenizer, rows, how, max_length)
+        score, frequency_P = transfer.link_strengths(teacher, tokenizer, rows, how, max_length, inside)
         return with_table(teacher, tokenizer, max_length, score, frequency_P=frequency_P, **coded)
     if coded.get("links") is not None:
         raise InputError("assistant: links keep the sums of rows of a transplant; random rows are no sums")
@@ -152,7 +159,9 @@ def write_vocabulary(wanted: VocabularyTraining, rows: Sequence[Row], target: Pa
     by_language: dict[str, list[str]] = {"": [row.source for row in rows]}
     for row in rows:
         by_language.setdefault(row.language, []).append(row.target)
-    return train_whole_words(by_language, target, size, wanted.parts, words=words, lowercase=wanted.lowercase)
+    return train_whole_words(
+        by_language, target, size, wanted.parts, words=words, lowercase=wanted.lowercase, spellings=wanted.spellings
+    )
 
 
 def make_vocabulary(
@@ -194,7 +203,7 @@ def make_assistant(recipe: Recipe, stream: TextStream, folder: Path) -> Path:
     model_file, rows = make_vocabulary(wanted.vocabulary, stream, folder.parent / "vocabulary", recipe.seed, words)
     say(f"assistant: table rows by {wanted.rows}")
     coded = {"links": wanted.links, "base_rows": wanted.base_rows}
-    student = transplant(body, PieceTokenizer(model_file), rows, wanted.rows, wanted.max_length, **coded)
+    student = transplant(body, PieceTokenizer(model_file), rows, wanted.rows, wanted.max_length, wanted.inside, **coded)
     return save_student(student, model_file, folder, defaults=trained_defaults(body))
 
 

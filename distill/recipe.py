@@ -150,6 +150,7 @@ class VocabularyTraining(Strict):
     # So many of the pieces are trained; the others are whole words, the body's own and frequent ones, with punctuation
     # apart.
     parts: Pieces | None = Field(default=None, gt=100)
+    spellings: bool = False  # with parts: dotted I, sharp s, alef and Arabic vowel marks have one form
     sentences_per_language: Count = 70_000  # read for the vocabulary and the rows
 
 
@@ -159,6 +160,7 @@ class Assistant(Strict):
     body: str = "teacher"
     vocabulary: VocabularyTraining = VocabularyTraining()
     rows: Literal["cooccurrence", "alignment", "random"] = "alignment"
+    inside: bool = False  # pieces inside words are made of the body's own such pieces too: parts of names
     links: Links | None = None  # keep the table coded: each row a sum of this many rows of the body
     base_rows: int | None = Field(default=None, ge=100, lt=2**24)  # with links: only so many rows, those used most
     max_length: Length = 128

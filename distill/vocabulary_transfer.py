@@ -10,6 +10,7 @@ Shapes: P new pieces, W teacher wordpieces, H hidden; counts are sparse P x W.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
@@ -28,6 +29,8 @@ from msdc.text.tokenizer import PieceTokenizer, Tokenizer
 
 FAINT = 0.02  # of the best association of a word: weaker links are not followed
 SPELLING = 0.5  # sentences: what a piece's own spelling counts
+SPELLING_INSIDE = 5.0  # the same of a piece inside words, which is mostly met in names
+LAST_LATIN = "\u024f"  # the teacher knows words of other scripts by letters at best
 CANDIDATES = 8  # rows per new row: more blurs it, fewer is too little for rare pieces
 
 
@@ -199,11 +202,12 @@ def most_used(weights: sparse.csr_matrix, count: int, frequency_P: np.ndarray) -
 
 
 def link_strengths(
-    teacher: Encoder, tokenizer: PieceTokenizer, rows: Sequence[Row], how: str, max_length: int
+    teacher: Encoder, tokenizer: PieceTokenizer, rows: Sequence[Row], how: str, max_length: int, inside: bool = False
 ) -> tuple[sparse.csr_matrix, np.ndarray]:
     """How strongly pieces and the teacher's wordpieces are linked in `rows` [P, W], and how often pieces occur [P].
 
-    `how` is alignment or cooccurrence. An English sentence is its own translation.
+    `how` is alignment or cooccurrence. An English sentence is its own translation. With `inside` pieces inside words
+    have a spelling too, in the teacher's pieces for the inside of words.
     """
     english = sorted({row.source for row in rows})
     new_texts = [row.target for row in rows if row.target] + english
@@ -221,7 +225,11 @@ def link_strengths(
     new_texts_of, old_texts_of = row_texts(tokenizer), row_texts(teacher.tokenizer)
     score = of_one_kind(score, [new_texts_of.get(row) for row in range(tokenizer.size)],
                         [old_texts_of.get(row) for row in range(wordpieces)])  # fmt: skip
-    return with_spelling(strongest(score), frequency_P - 1.0, _spelled(teacher, tokenizer, old_texts_of)), frequency_P
+    weights = with_spelling(strongest(score), frequency_P - 1.0, _spelled(teacher, tokenizer, old_texts_of))
+    if inside:
+        spelled = _spelled_inside(teacher, new_texts_of, tokenizer)
+        weights = with_spelling(weights, frequency_P - 1.0, spelled, SPELLING_INSIDE)
+    return weights, frequency_P
 
 
 def row_texts(tokenizer: Tokenizer) -> dict[int, str]:
@@ -243,6 +251,24 @@ def _spelled(teacher: Encoder, tokenizer: PieceTokenizer, known: Mapping[int, st
     read = teacher.tokenizer.encode([name(piece)[1:] for piece in starts], 32)
     found = {piece: [row for row in ids[1:-1] if row in known] for piece, ids in zip(starts, read, strict=True)}
     return {piece: row for piece, row in found.items() if row}
+
+
+def _spelled_inside(teacher: Encoder, texts: Mapping[int, str], tokenizer: PieceTokenizer) -> dict[int, list[int]]:
+    """The teacher's WordPieces (`##owski`), longest first, of every piece of Latin letters that starts no word."""
+    pieces = open_vocabulary(teacher.tokenizer).pieces
+    known = {piece.text: piece.row for piece in pieces if piece.text and piece.name.startswith("##")}
+    found = {}
+    for piece, text in texts.items():
+        left = "".join(letter for letter in unicodedata.normalize("NFD", text) if not unicodedata.combining(letter))
+        if tokenizer.processor.id_to_piece(piece).startswith(SPACE) or max(text) > LAST_LATIN:
+            continue
+        rows = []
+        while left and (fits := [end for end in range(len(left), 0, -1) if left[:end] in known]):
+            rows.append(known[left[: fits[0]]])
+            left = left[fits[0] :]
+        if not left:
+            found[piece] = rows
+    return found
 
 
 def transplant_rows(weights: sparse.csr_matrix, teacher_table_WH: Tensor) -> Tensor:

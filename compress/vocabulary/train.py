@@ -43,6 +43,12 @@ LONGEST_WORD = 24  # characters
 PREFERENCE = 0.5  # by how much a whole word's score exceeds that of its parts, in nats
 MOST_NODES = 10_000_000  # of a map: those of SentencePiece's own have half a million
 LAST_MARK = 0x3100  # marks above are of scripts that this does not cut
+# Spellings of one letter that case folding leaves apart: the dotted capital I, sharp s, alef with and without hamza.
+# What stands for no letter goes: Arabic vowel marks, and the stroke that widens a word.
+SPELLINGS = str.maketrans(
+    {"İ": "i", "ß": "ss", "ẞ": "ss", "أ": "ا", "إ": "ا", "آ": "ا", "ٱ": "ا", "ـ": "", "\u0670": ""}
+    | dict.fromkeys(map(chr, range(0x064B, 0x0660)), "")
+)
 
 
 def train_vocabulary(
@@ -151,7 +157,23 @@ def marks_apart(rules: Mapping[str, str]) -> dict[str, str]:
     return {mark: f" {mark} " for mark in marks if mark not in cut} | cut
 
 
-def _write_rules(rules: Mapping[str, str], target: Path) -> None:
+def one_spelling(rules: Mapping[str, str]) -> dict[str, str]:
+    """Rules of a character map that give a word one form, however it is spelled (SPELLINGS)."""
+    found = {chr(code): chr(code).translate(SPELLINGS) for code in SPELLINGS} | {"i\u0307": "i", "I\u0307": "i"}
+    return found | {key: text.replace("i\u0307", "i").translate(SPELLINGS) for key, text in rules.items()}
+
+
+def _character_map(rules: Mapping[str, str]) -> bytes:
+    """The map of these rules, as SentencePiece packs them."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_rules(rules, rules_file := Path(folder, "rules.tsv"))
+        model = train_vocabulary(["a b c d e"] * 8, Path(folder, "plain.model"), 16, rules=rules_file, quiet=True)
+        return bytes(read_proto(model.read_bytes()).normalizer_spec.precompiled_charsmap)
+
+
+def write_rules(rules: Mapping[str, str], target: Path) -> None:
+    """The rules as SentencePiece's trainer reads them: code points in hexadecimal, tab-separated."""
+
     def codes(text: str) -> str:
         return " ".join(f"{ord(character):X}" for character in text)
 
@@ -167,6 +189,7 @@ def train_whole_words(
     *,
     words: Sequence[str] = (),
     lowercase: bool = True,
+    spellings: bool = False,
     threads: int = 2,
 ) -> Path:
     """Write a `.model` of at most `size` pieces: about `parts` trained ones, then whole words.
@@ -175,6 +198,7 @@ def train_whole_words(
         texts: sentences by language. A word counts by its share of each language's words, damped (square root of the
             language's size), so that languages with little text get words too.
         words: whole words that are pieces in any case, if the trained pieces can write them.
+        spellings: give a word one form (`one_spelling`), and keep no rules that end in characters without a piece.
     """
     if not parts < size:
         raise InputError(f"vocabulary: {parts} word parts leave no room for whole words among {size} pieces")
@@ -184,8 +208,9 @@ def train_whole_words(
     with tempfile.TemporaryDirectory() as folder:
         plain, rules = Path(folder, "plain.model"), Path(folder, "rules.tsv")
         train_vocabulary(["a b c d e"] * 8, plain, 16, lowercase=lowercase, quiet=True)
-        _write_rules(marks_apart(read_character_map(read_proto(plain.read_bytes()).normalizer_spec.precompiled_charsmap)),
-                     rules)  # fmt: skip
+        found = read_character_map(read_proto(plain.read_bytes()).normalizer_spec.precompiled_charsmap)
+        found = marks_apart(one_spelling(found) if spellings else found)
+        write_rules(found, rules)
         trained = train_vocabulary(
             together, Path(folder, "parts.model"), parts, rules=rules, required=MARKS, threads=threads
         )
@@ -193,9 +218,13 @@ def train_whole_words(
     kept = [piece for piece in proto.pieces if not RUN.fullmatch(piece.piece)]
     del proto.pieces[:]
     proto.pieces.extend(kept)
+    characters = {character for piece in proto.pieces if piece.type == NORMAL for character in piece.piece}
+    if spellings:
+        # What no piece can write is unknown with a rule and without: nine tenths of the map are other scripts'.
+        readable = {key: text for key, text in found.items() if characters.issuperset(text.replace(" ", ""))}
+        proto.normalizer_spec.precompiled_charsmap = _character_map(readable)
     processor = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
     known = {piece.piece for piece in proto.pieces}
-    characters = {character for piece in proto.pieces if piece.type == NORMAL for character in piece.piece}
 
     counts: Counter[str] = Counter()
     worth: defaultdict[str, float] = defaultdict(float)
@@ -223,7 +252,7 @@ def train_whole_words(
         # Never cheaper in parts: a word that has a row is read by it.
         cut = sum(processor.get_score(index) for index in processor.encode(word, out_type=int))
         score = max(math.log((counts[word] + 0.5) / everything), cut + PREFERENCE)
-        proto.pieces.add(piece=SPACE + word, score=score, type=NORMAL)
+        proto.pieces.add(piece=SPACE + word, score=score, **({} if spellings else {"type": NORMAL}))
     proto.trainer_spec.vocab_size = len(proto.pieces)
     # The name says that case is folded; the rules are in the map.
     proto.normalizer_spec.name = rule_name

@@ -4,20 +4,25 @@ import re
 
 import numpy as np
 import pytest
+import tiny_models
 import torch
 from refusals import one_line
 from scipy import sparse
 
 from msdc.compress.student.io import load_student
 from msdc.compress.student.model import Student, StudentConfig
+from msdc.compress.texts import quickstart_texts
+from msdc.compress.vocabulary.pieces import open_vocabulary
 from msdc.distill import distill, vocabulary_transfer
 from msdc.distill.catalog import parse_recipe
+from msdc.distill.data import Row
 from msdc.distill.preflight import check_recipe
 from msdc.distill.recipe import Stage
 from msdc.distill.tasks.sentence import SentenceTask
 from msdc.distill.training.trainer import make_optimizer
 from msdc.distill.vocabulary_transfer import (
     align,
+    link_strengths,
     most_used,
     of_one_kind,
     strongest,
@@ -25,6 +30,7 @@ from msdc.distill.vocabulary_transfer import (
     transplant_rows,
     with_spelling,
 )
+from msdc.encoders.encoder import load_encoder
 from msdc.errors import InputError
 
 P, W = 12, 9
@@ -86,6 +92,23 @@ def test_the_spelling_counts_as_half_a_sentence():
     mixed = with_spelling(weights, np.array([4.5, 0, 9.0]), {0: [1, 2], 1: [2]}, worth=0.5).toarray()
     assert mixed == pytest.approx(np.array([[0.9, 0.05, 0.05], [0, 0, 1.0], [0, 1.0, 0]]))
     assert with_spelling(weights, np.ones(3), {}).toarray() == pytest.approx(weights.toarray())
+
+
+def test_pieces_inside_words_are_made_of_the_teachers(tiny_teacher):
+    teacher, tokenizer = load_encoder(tiny_teacher), tiny_models.tokenizer(3000)
+    rows = [Row(text, "", "en") for text in quickstart_texts(["en"])[:40]]
+    plain, seen_P = link_strengths(teacher, tokenizer, rows, "alignment", 64)
+    inside, _ = link_strengths(teacher, tokenizer, rows, "alignment", 64, inside=True)
+    known = {piece.name[2:]: piece.row for piece in open_vocabulary(teacher.tokenizer).pieces if piece.name[:2] == "##"}
+    names = [tokenizer.processor.id_to_piece(piece) for piece in range(tokenizer.size)]
+    same = [piece for piece, name in enumerate(names) if name in known]
+    unseen = [piece for piece in same if seen_P[piece] == 1]
+    assert len(same) > 20 and len(unseen) > 5
+    assert all(inside[piece, known[names[piece]]] == pytest.approx(1.0) for piece in unseen)
+    assert all(inside[piece, known[names[piece]]] > plain[piece, known[names[piece]]] - 1e-9 for piece in same)
+    starts = [piece for piece, name in enumerate(names) if name.startswith("▁") or not name.isascii()]
+    unlike = abs(inside - plain)[starts].max(1).toarray().ravel() > 1e-6
+    assert not any(unlike[i] for i, piece in enumerate(starts) if max(names[piece]) > "\u024f")
 
 
 PIECES, WORDS, H = 300, 90, 12

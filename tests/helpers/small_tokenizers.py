@@ -178,6 +178,7 @@ PIECES: dict[str, dict[str, Any]] = {
         "remove_extra_whitespaces": False,
     },
     "suffix": {"treat_whitespace_as_suffix": True, "normalization_rule_name": "nfkc"},
+    "one-spelling": {"one_spelling": True},
     "no-prefix": {"add_dummy_prefix": False, "allow_whitespace_only_pieces": True, "remove_extra_whitespaces": False},
 }
 

@@ -16,7 +16,7 @@ from msdc.compress.quantization.plan import integers, plan_for
 from msdc.compress.student.io import save_student
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.texts import quickstart_texts
-from msdc.compress.vocabulary.train import train_vocabulary
+from msdc.compress.vocabulary.train import marks_apart, one_spelling, train_vocabulary, write_rules
 from msdc.export.exporters import BundleOptions, write_bundle
 from msdc.export.golden import Thresholds
 from msdc.export.readme import CardFacts
@@ -69,8 +69,17 @@ def tokenizer(size: int = 400) -> PieceTokenizer:
 
 
 def train_pieces(target: Path, **changes) -> Path:
-    """A SentencePiece model of any kind on the embedded corpus, without our normalization; ids as our students'."""
+    """A SentencePiece model of any kind on the embedded corpus; ids as our students'.
+
+    Without our normalization, or (`one_spelling`) with its rules for letters of our languages.
+    """
     import sentencepiece
+
+    if changes.pop("one_spelling", False):
+        letters = [chr(code) for code in range(0x41, 0x700) if code != 0x130]
+        lower = {letter: letter.lower() for letter in letters if letter != letter.lower()}
+        write_rules(marks_apart(one_spelling(lower)), rules := target.with_suffix(".tsv"))
+        changes["normalization_rule_tsv"] = str(rules)
 
     settings = {"vocab_size": 600, "hard_vocab_limit": False, "character_coverage": 0.99, "num_threads": 1,
                 "pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3, "minloglevel": 2}  # fmt: skip

@@ -73,6 +73,23 @@ def test_the_json_copy_reads_alike(whole, tmp_path):
     assert copy.encode(texts, 64) == whole.encode(texts, 64)
 
 
+def test_a_word_has_one_spelling(texts, whole, tmp_path):
+    words = ["strasse", "istanbul", "كتاب", "احمد"]
+    made = PieceTokenizer(train_whole_words(texts, tmp_path / "one.model", 2500, 1200, words=words, spellings=True))
+    alike = ["İstanbul istanbul I\u0307stanbul i\u0307stanbul", "STRASSE Straße STRAẞE strasse",
+             "كِتَابٌ كتاب كـــتاب", "أَحمد احمد اَحْمَد"]  # fmt: skip
+    for text, word in zip(alike, ["istanbul", "strasse", "كتاب", "احمد"], strict=True):
+        assert set(made.pieces(text)) == {f"▁{word}"}
+        assert len(set(whole.pieces(text))) > 1
+    # What no piece can write is unknown as before, without its rules.
+    space = made.processor.piece_to_id("▁")
+    assert made.encode(["日本語 한국 ㍿"], 16) == [[made.bos_id, *[space, made.unk_id] * 3, made.eos_id]]
+    assert 10 * made.path.stat().st_size < 9 * whole.path.stat().st_size
+    write_fast_copy(made.path, tmp_path / "tokenizer.json")
+    rows = [*TEXTS, *alike, *quickstart_texts()[:200]]
+    assert FastTokenizer(tmp_path / "tokenizer.json").encode(rows, 64) == made.encode(rows, 64)
+
+
 def test_the_same_text_gives_the_same_file(texts, whole, tmp_path):
     again = train_whole_words(texts, tmp_path / "t.model", 2500, 1200, words=["zebra", "photograph"])
     assert again.read_bytes() == whole.path.read_bytes()

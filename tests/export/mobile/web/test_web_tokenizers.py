@@ -27,7 +27,7 @@ from msdc.text.tokenizer import PieceTokenizer
 HERE = Path(__file__).parent
 # One of each model: WordPiece with added tokens, byte-level BPE, unigram behind a character map.
 COMMON = ("mpnet", "llama 3", "xlm-r, e5")
-SPM = ("unigram-bytes-symbols", "bpe-bytes-symbols", "suffix", "no-prefix")
+SPM = ("unigram-bytes-symbols", "bpe-bytes-symbols", "suffix", "one-spelling", "no-prefix")
 
 
 @pytest.fixture(scope="module")
