@@ -1,18 +1,22 @@
 """The development sets that benchmarks of vocabularies and of teaching read; nothing is reported on them as a test."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from msdc.bench.accuracy.search import Collection, ranking, read_collection
 from msdc.bench.accuracy.sets import flores_code
-from msdc.scores import cosine_rows, nearest_accuracy, spearman
+from msdc.scores import cosine_rows, nearest_accuracy, spearman, unit_rows
 from msdc.text.scored_pairs import read_pairs
 from msdc.text.text_files import iterate_lines
 
 LANGUAGES = ("en", "de", "es", "fr", "it", "nl", "tr")  # of STSb dev
 FLORES = (*LANGUAGES, "ar")
 SENTENCES = 400  # of FLORES dev
+SEARCH = ("squad-it", "squad-es")
+PARAGRAPHS = 300  # of each
 
 
 def genres(data: Path) -> list[str]:
@@ -24,6 +28,31 @@ def flores(data: Path, languages: Iterable[str], split: str = "dev", count: int 
     """The first sentences of FLORES by language; line by line translations of each other."""
     files = {code: data / f"flores200/{split}/{flores_code(code)}.{split}.gz" for code in languages}
     return {code: [line.strip() for _, line in iterate_lines(file)][:count] for code, file in files.items()}
+
+
+def sentences(text: str) -> list[str]:
+    return [part for part in re.split(r"(?<=[.!?])\s+", text) if part]
+
+
+class Questions:
+    """Questions to paragraphs in their own language, a paragraph ranked by its best sentence."""
+
+    def __init__(self, data: Path, name: str, paragraphs: int = PARAGRAPHS) -> None:
+        found: Collection = read_collection(data / "retrieval" / name).content
+        kept = sorted(found.documents)[:: max(1, len(found.documents) // paragraphs)]
+        place = {key: number for number, key in enumerate(kept)}
+        asked = [(query, [place[key] for key in grades if key in place]) for query, grades in found.grades.items()]
+        self.questions = [found.queries[query] for query, at in asked if at]
+        self.grades = [dict.fromkeys(at, 1.0) for _, at in asked if at]
+        parts = [sentences(found.documents[key][1]) for key in kept]
+        self.sentences = [sentence for one in parts for sentence in one]
+        self.starts = np.cumsum([0, *map(len, parts[:-1])])
+
+    def score(self, encode: Callable[[Sequence[str]], np.ndarray]) -> float:
+        """MRR@10 x 100."""
+        cosine_QN = unit_rows(encode(self.questions)) @ unit_rows(encode(self.sentences)).T
+        score_QM = np.maximum.reduceat(cosine_QN, self.starts, axis=1)
+        return 100.0 * float(ranking(score_QM, self.grades)["mrr"].mean())
 
 
 class DevelopmentSets:

@@ -9,13 +9,13 @@ stored. Rows are kept in WORK/rows.jsonl: a later call goes on with what is miss
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from development_sets import DevelopmentSets
+from development_sets import SEARCH, DevelopmentSets, Questions
 from results_page import KeptRows, options_for, plot_by_bytes, table, write_page
 from scipy import sparse
 
@@ -51,7 +51,8 @@ LEGEND = (
     "trained, the others are whole words (the teacher's, then frequent ones), marks are apart. Within: Spearman x 100 "
     "on the first 700 rows of STSb dev, mean of seven languages; across: English with each of the six others, both "
     "directions; FLORES dev: share of 400 sentences whose nearest neighbour is their translation, mean of seven "
-    "languages and both directions. Bytes of programs are predicted (`msdc compress plan`), those of tokenizers are "
+    "languages and both directions; search: MRR@10 x 100 of questions to 300 paragraphs by their best sentence, mean "
+    "of squad-it and squad-es. Bytes of programs are predicted (`msdc compress plan`), those of tokenizers are "
     "measured; a MB is 1,000,000 bytes. Students have layers 0, 4, 5."
 )
 
@@ -78,13 +79,16 @@ class Sweep:
         self.recipe, self.work = recipe, work
         self.teacher = load_named(recipe.teacher)
         self.sets = DevelopmentSets(data, rows=PAIRS)
+        self.search = [Questions(data, name) for name in SEARCH]
         work.mkdir(parents=True, exist_ok=True)
         self.rows = KeptRows(work / "rows.jsonl")
 
     def scores(self, student: Student, tokenizer: PieceTokenizer) -> dict[str, float]:
         encoder = Encoder(student.eval(), tokenizer, 64, "untaught")
         precision = resolve_precision("auto", torch.device("cpu"))
-        return self.sets.scores(lambda texts: encoder.encode(texts, precision=precision))
+        encode = partial(encoder.encode, precision=precision)
+        found = self.sets.scores(encode)
+        return found | {"search": float(np.mean([one.score(encode) for one in self.search]))}
 
     @cached_property
     def text(self) -> list[Any]:
@@ -96,15 +100,17 @@ class Sweep:
 
     def transplant(self, pieces: str) -> tuple[PieceTokenizer, sparse.csr_matrix, np.ndarray]:
         """Tokenizer, strongest links and frequencies of a vocabulary; made once per folder."""
+        chosen: Any = self.recipe.assistant
         stem = pieces.replace("/", "-")
         model, links = self.work / f"{stem}.model", self.work / f"{stem}.npz"
         if not model.is_file():
             size, _, parts = pieces.partition("/")
-            wanted = VocabularyTraining(train=int(size), parts=int(parts) if parts else None)
+            spellings = bool(parts) and chosen.vocabulary.spellings
+            wanted = VocabularyTraining(train=int(size), parts=int(parts) if parts else None, spellings=spellings)
             write_vocabulary(wanted, self.text, model, own_words(self.teacher) if parts else ())
         tokenizer = PieceTokenizer(model)
         if not links.is_file():
-            score, frequency = link_strengths(self.teacher, tokenizer, self.text, "alignment", 128)
+            score, frequency = link_strengths(self.teacher, tokenizer, self.text, "alignment", 128, chosen.inside)
             score = strongest(score)
             part = links.with_suffix(".part.npz")
             np.savez_compressed(part, data=score.data, indices=score.indices, indptr=score.indptr, shape=score.shape,
@@ -151,19 +157,20 @@ def name(row: dict[str, Any]) -> str:
 
 
 def body(whole: Sequence[dict[str, Any]], students: Sequence[dict[str, Any]]) -> Iterator[str]:
-    scores = ("within", "across", "flores")
+    scores = ("within", "across", "flores", "search")
     yield LEGEND
     yield "## Assistants\n\nSix layers, full rows (each a sum of five of the teacher's), float: what the words allow."
-    rows = [(pieces_of(row), *(f"{row[key]:.1f}" for key in scores)) for row in whole]
-    yield table(("pieces", "within", "across", "FLORES dev"), rows)
+    rows = [(pieces_of(row), *(f"{row[key]:.1f}" if key in row else "–" for key in scores)) for row in whole]
+    yield table(("pieces", "within", "across", "FLORES dev", "search"), rows)
     yield "## Students by bytes\n\nMarked: no other is smaller and at least as good across."
     best = set(pareto_line([(total_mb(row), row["across"]) for row in students]))
     yield table(
         ("pieces", "links", "base rows", "bottleneck", "precision", "program", "tokenizer", "MB in all", "within",
-         "across", "FLORES dev", ""),
+         "across", "FLORES dev", "search", ""),
         [(pieces_of(row), row["links"], f"{row['base_rows']:,}", row["bottleneck"], row["precision"],
           f"{row['program']:,}", f"{row['tokenizer']:,}", f"{total_mb(row):.2f}",
-          *(f"{row[key]:.1f}" for key in scores), "x" if i in best else "") for i, row in enumerate(students)],
+          *(f"{row[key]:.1f}" if key in row else "–" for key in scores), "x" if i in best else "")
+         for i, row in enumerate(students)],
     )  # fmt: skip
 
 
