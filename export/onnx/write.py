@@ -21,7 +21,7 @@ from msdc.compress.quantization.plan import PrecisionPlan
 from msdc.compress.student.config import INDEX, POSITION
 from msdc.errors import GateError, InputError
 from msdc.export.golden import run_once
-from msdc.export.onnx.graph import FLOORS, MICROSOFT, GraphBuilder, Weights, save_external
+from msdc.export.onnx.graph import FLOORS, HALVES, MICROSOFT, GraphBuilder, Weights, save_external
 from msdc.export.onnx.program import OnnxRunner, check_onnx_file
 from msdc.export.runtimes import TARGETS, OnnxPart, WrittenProgram
 from msdc.export.smoothing import Smoothed
@@ -219,7 +219,7 @@ def build_onnx(
     With `taps` the states that they name (filled here) are outputs too; with `tokens` what is pooled, as
     `last_hidden_state` [B, T, H].
     """
-    # Microsoft's operators: products that scale their result, transposed products, 4-bit look-up and products.
+    # Microsoft's operators: products that scale their result, transposed products, 4-bit products.
     weights = Weights(smoothed, plan, TARGETS[target].microsoft_operators)
     config = weights.config
     g = GraphBuilder()
@@ -253,11 +253,12 @@ def build_onnx(
 def low_bit_share(model: onnx.ModelProto) -> float:
     """Share of the bytes of the token table and of all linear maps that are 8 bits or less.
 
-    Positions, biases, norms and scales are not weights of a product and are not counted; nor are a code's indices.
+    Positions, biases, norms and scales are not weights of a product and are not counted; nor are a code's indices and
+    the numbers of its half-bytes.
     """
     weights = [
         tensor for tensor in model.graph.initializer
-        if len(tensor.dims) > 1 and tensor.name not in (POSITION, INDEX) and not tensor.name.endswith(".scale")
+        if len(tensor.dims) > 1 and tensor.name not in (POSITION, INDEX, HALVES) and not tensor.name.endswith(".scale")
     ]  # fmt: skip
     low = sum(len(tensor.raw_data) for tensor in weights if tensor.data_type in LOW_BIT)
     return low / max(1, sum(len(tensor.raw_data) for tensor in weights))
