@@ -9,7 +9,7 @@ import click
 
 from msdc.bench import bench
 from msdc.bench.devices import usage
-from msdc.commands import encode_options, quiet_option
+from msdc.commands import encode_options, quiet_option, wide_option
 from msdc.export.runtimes import runtime_choices
 from msdc.progress import say
 
@@ -71,6 +71,7 @@ class Numbers(click.ParamType):
 @click.option("--json", "json_file", type=click.Path(path_type=Path, allow_dash=True),
               help="Result file to write; - prints it.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace existing files.")
+@wide_option
 @quiet_option
 def command(
     bundle: Path | None,
@@ -79,6 +80,7 @@ def command(
     gate: float | None,
     lengths: tuple[int, ...] | None,
     json_file: Path | None,
+    wide: bool,
     **options: Any,
 ) -> None:
     """Measure BUNDLE on a device: latency, load, memory, parity, accuracy. Prints a table; writes results and a report.
@@ -112,7 +114,7 @@ def command(
     if done.report and options["output"] is not None:
         say(f"report: {options['output']}")
     if done.report is not None:
-        click.echo(done.results.model_dump_json() if to_stdout else to_text(done.report))
+        click.echo(done.results.model_dump_json() if to_stdout else to_text(done.report, wide))
     done.raise_failures()
 
 
@@ -124,8 +126,9 @@ def command(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a value of the recipe; repeatable."
 )
 @click.option("--force", is_flag=True, help="Replace an earlier run in the folder.")
+@wide_option
 @quiet_option
-def quickstart(output: Path, runs: int, overrides: tuple[str, ...], force: bool) -> None:
+def quickstart(output: Path, runs: int, overrides: tuple[str, ...], force: bool, wide: bool) -> None:
     """Run the whole workflow on the embedded corpus: distill, export int8 for both runtimes, measure, report.
 
     An unfinished run is resumed. The last line printed is the path of the report.
@@ -137,7 +140,7 @@ def quickstart(output: Path, runs: int, overrides: tuple[str, ...], force: bool)
     from msdc.bench.report.page import build_report, to_text
 
     done = run_quickstart(output, force=force, runs=runs, overrides=overrides)
-    click.echo(to_text(build_report(done.results)))
+    click.echo(to_text(build_report(done.results), wide))
     steps = ", ".join(f"{name} {value:.0f} s" for name, value in done.seconds.items())
     click.echo(f"\n{sum(done.seconds.values()) / 60:.1f} minutes: {steps}")
     click.echo(str(done.report))

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from msdc.bench.cli import Numbers
-from msdc.commands import prompt_options, quiet_option
+from msdc.commands import prompt_options, quiet_option, wide_option
 from msdc.export.runtimes import RUNTIMES
 
 
@@ -99,9 +99,10 @@ FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
     "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Also write this file: .json, .md or .html."
 )
 @click.option("--force", is_flag=True, help="Overwrite the output file.")
+@wide_option
 @quiet_option
 def command(
-    model: str, tasks: tuple[str, ...], as_json: bool, output: Path | None, force: bool, **options: Any
+    model: str, tasks: tuple[str, ...], as_json: bool, output: Path | None, force: bool, wide: bool, **options: Any
 ) -> None:
     """Measure the accuracy of MODEL: a shipped name, a folder, a hub id, or an exported bundle, run as it is.
 
@@ -114,7 +115,7 @@ def command(
     `card` exports MODEL for both runtimes and searches its recipe's corpora for test sentences.
     """
     from msdc.bench import evaluate
-    from msdc.bench.report.page import check_output, evaluation_report, to_markdown, write_report
+    from msdc.bench.report.page import check_output, evaluation_report, to_text, write_report
 
     if output is not None:
         check_output(output, force)
@@ -124,4 +125,4 @@ def command(
     if as_json:
         click.echo(json.dumps(document.as_json(), ensure_ascii=False, indent=2, allow_nan=False))
     else:
-        click.echo(to_markdown(evaluation_report(document)))
+        click.echo(to_text(evaluation_report(document), wide))

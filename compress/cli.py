@@ -11,8 +11,9 @@ import click
 
 import msdc
 from msdc import compress
-from msdc.commands import quiet_option
-from msdc.tables import Column, Table, megabytes, to_text
+from msdc.commands import quiet_option, wide_option
+from msdc.compress.student.config import SHAPES
+from msdc.tables import Column, Table, megabytes, terminal_width, to_text
 
 FILE = click.Path(path_type=Path)
 MODEL = click.argument("model", default="msdc-mini")
@@ -29,9 +30,21 @@ def command() -> None:
     """Plan sizes; make, code, trim or quantize a student."""
 
 
-def _table(caption: str, columns: Sequence[str], rows: Sequence[tuple[str, ...]]) -> None:
+def _table(caption: str, columns: Sequence[str], rows: Sequence[tuple[str, ...]], width: int | None = None) -> None:
     first, *others = columns
-    click.echo(to_text(Table(caption, (Column(first, align="left"), *map(Column, others)), tuple(rows))))
+    click.echo(to_text(Table(caption, (Column(first, align="left"), *map(Column, others)), tuple(rows)), width))
+
+
+def _shapes(as_json: bool) -> None:
+    found = [compress.plan(shape=name) for name in SHAPES]
+    if as_json:
+        click.echo(json.dumps([sizes.model_dump(mode="json") for sizes in found], indent=2))
+        return
+    rows = [(one.shape, f"{one.config.vocabulary:,}", str(one.config.hidden), str(one.config.unit * one.config.repeats),
+             f"{one.parameters / 1e6:.1f}", *(megabytes(one.bytes[name]["onnx"]) for name in ("fp32", "int8")))
+            for one in found]  # fmt: skip
+    columns = ["shape", "vocabulary", "hidden", "layers", "M parameters", "fp32 MB", "int8 MB"]
+    _table("published shapes, for --shape NAME; bytes of ONNX files", columns, rows)
 
 
 @command.command()
@@ -49,12 +62,16 @@ def _table(caption: str, columns: Sequence[str], rows: Sequence[tuple[str, ...]]
 @click.option("--runtime", type=click.Choice(msdc.RUNTIMES.names()), default="executorch", show_default=True,
               help="Runtime whose file the budget is for.")  # fmt: skip
 @click.option("--all", "show_all", is_flag=True, help="With --budget: also candidates outside the Pareto set.")
+@wide_option
 @JSON
-def plan(budget: str | None, runtime: str, show_all: bool, as_json: bool, **options: Any) -> None:
+def plan(budget: str | None, runtime: str, show_all: bool, wide: bool, as_json: bool, **options: Any) -> None:
     """Parameters, bytes and operations before anything is trained.
 
-    MODEL is a shipped name, a folder or a hub id; --shape needs no model at all.
+    MODEL is a shipped name, a folder or a hub id; --shape needs no model at all. Without both: the published shapes.
     """
+    if budget is None and not any(options[name] for name in ("model", "shape")):
+        _shapes(as_json)
+        return
     if budget is None:
         sizes = compress.plan(**options)
         if as_json:
@@ -86,7 +103,7 @@ def plan(budget: str | None, runtime: str, show_all: bool, as_json: bool, **opti
                "expected loss", "Pareto"]  # fmt: skip
     front = sum(row.pareto for row in found)
     fits = f"{len(found)} combinations fit {budget} ({runtime}), {front} on the Pareto set; {len(rows)} shown"
-    _table(fits, columns, rows)
+    _table(fits, columns, rows, None if wide else terminal_width())
     click.echo(
         "expected loss orders candidates (Spearman points, from published ablations); train two or three of them."
     )

@@ -11,6 +11,7 @@ import click
 from msdc.commands import quiet_option
 from msdc.distill import distill
 from msdc.distill.training.progress import TRACKERS
+from msdc.tables import Table, filled, heads, terminal_width, to_text
 
 
 @click.command()
@@ -106,16 +107,29 @@ def _list(recipe: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows, ensure_ascii=False))
         return
-    common: list[str] = []
-    for row in rows:
+    width = terminal_width()
+    if recipe is None:
+        names = [row["name"].partition(":")[0] for row in rows]
+        shown = [
+            (row["name"], str(names.count(row["name"]) - 1), row["about"]) for row in rows if ":" not in row["name"]
+        ]
+        click.echo(to_text(Table("Shipped recipes", heads("Recipe | Rows | What it is <"), shown), width))
+        click.echo("rows and figures of one: msdc distill --list RECIPE")
+        return
+    whole, *others = rows
+    lines: list[tuple[str, str]] = []
+    differs = {text: ["all rows"] for text in whole["differs"]}
+    for row in others:
         figures = dict(row["paper"])
         figures.pop("row", None)
         tables = [f"table {one}" if one[0].isdigit() else one for one in figures.pop("tables", ())]
-        published = f"  [{', '.join(tables)}]" if tables else ""
         numbers = ", ".join(f"{key} {value:g}" for key, value in figures.items())
-        click.echo(f"{row['name']:34} {row['about']}{published}{f'  {numbers}' if numbers else ''}")
-        # What a recipe says for all its rows is shown once.
-        common = row["differs"] if ":" not in row["name"] else common
+        told = (row["about"], f"[{', '.join(tables)}]" if tables else "", numbers)
+        lines.append((row["name"].partition(":")[2], "  ".join(filter(None, told))))
         for text in row["differs"]:
-            if ":" not in row["name"] or text not in common:
-                click.echo(f"{'':34}   differs: {text}")
+            if text not in whole["differs"]:  # what a recipe says for all its rows is lines once
+                differs.setdefault(text, []).append(lines[-1][0])
+    caption = f"{whole['name']}: {whole['about']} Its rows, as {whole['name']}:ROW"
+    click.echo(to_text(Table(caption, heads("Row | What it is, tables and figures of the paper <"), lines), width))
+    for text, named in differs.items():
+        click.echo("\n" + filled(f"Differs from the paper ({', '.join(named)}): {text}", width))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -16,6 +18,7 @@ from msdc.errors import printable
 
 Align = Literal["left", "right"]
 NONE = "–"
+WRAPPED = 30  # a last column of words is wrapped, but not narrower
 
 
 @dataclass(frozen=True)
@@ -75,18 +78,50 @@ def to_markdown(table: Table) -> str:
     return "\n".join(lines)
 
 
-def to_text(table: Table) -> str:
-    """The caption and the table with aligned columns, for a terminal."""
-    heads = tuple(c.title + (f" [{c.unit}]" if c.unit else "") for c in table.columns)
-    rows = [heads, *table.rows]
+def terminal_width() -> int:
+    """Columns of the terminal; 80 where there is none."""
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def filled(text: str, width: int | None, indent: str = "") -> str:
+    """`text` in lines of at most `width` characters, broken at spaces only; None leaves it in one."""
+    if width is None:
+        return indent + text
+    return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False,
+                         break_on_hyphens=False)  # fmt: skip
+
+
+def to_text(table: Table, width: int | None = None) -> str:
+    """The caption and the table with aligned columns, for a terminal; a cell is one line.
+
+    With `width` its first columns, as many as fit and at least two; words of the last one are wrapped. A last line
+    names the columns that are left out.
+    """
+    heads = [c.title + (f" [{c.unit}]" if c.unit else "") for c in table.columns]
+    rows = [[" ".join(printable(cell).split()) for cell in row] for row in (heads, *table.rows)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
-    lines = [table.caption]
+    left, room = [column.align == "left" for column in table.columns], [*widths]
+    if width is not None:
+
+        def taken(count: int) -> int:
+            last = min(widths[count - 1], WRAPPED) if left[count - 1] else widths[count - 1]
+            return sum(widths[: count - 1]) + 2 * count + last
+
+        count = len(heads)
+        while count > 2 and taken(count) > width:
+            count -= 1
+        room = widths[:count]
+        if left[count - 1]:
+            room[-1] = min(room[-1], max(WRAPPED, width - sum(room[:-1]) - 2 * count))
+    lines = [filled(table.caption, width)] if table.caption else []
     for row in rows:
-        cells = [
-            cell.ljust(width) if column.align == "left" else cell.rjust(width)
-            for cell, width, column in zip(row, widths, table.columns, strict=True)
-        ]
-        lines.append("  " + "  ".join(cells).rstrip())
+        *cells, last = (cell.ljust(size) if words else cell.rjust(size)
+                        for cell, size, words in zip(row, room, left, strict=False))  # fmt: skip
+        parts = textwrap.wrap(last, room[-1], break_on_hyphens=False) if left[len(room) - 1] else [last]
+        before = "".join(f"  {cell}" for cell in cells)
+        lines += [f"{before if i == 0 else ' ' * len(before)}  {part}".rstrip() for i, part in enumerate(parts or [""])]
+    if hidden := heads[len(room) :]:
+        lines.append(filled(f"(--wide shows also: {', '.join(hidden)})", width, "  "))
     return "\n".join(lines)
 
 

@@ -6,7 +6,6 @@ import base64
 import datetime
 import json
 import re
-import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).resolve().parent
 SUFFIXES = (".html", ".md", ".json")
 TERMINAL_SECTIONS = ("devices", "targets", "comparison")
-TERMINAL_COLUMNS = 6
 # Columns of folded tables that are left out where all rows have the same.
 CONSTANT = ("Device", "Threads")
 
@@ -200,16 +198,22 @@ def to_markdown(report: Report) -> str:
     return "\n\n".join(part for part in out if part) + "\n"
 
 
-def to_text(report: Report) -> str:
-    """The answer and the main tables with their first columns, for a terminal."""
-    out = [f"warning: {warning}" for warning in report.warnings]
-    out += ["".join(sentence) for sentence in report.answer]
-    out = [textwrap.fill(text, 80, break_long_words=False) for text in out]
+def to_text(report: Report, wide: bool = False) -> str:
+    """The answer and the main tables for a terminal, all of an evaluation; `wide`: all columns, no broken line."""
+    width = None if wide else tables.terminal_width()
+    out = [f"warning: {warning}" for warning in report.warnings] + ["".join(sentence) for sentence in report.answer]
+    out = [tables.filled(printable(text), width) for text in out]
+    whole = isinstance(report.source, Document)
     for section in report.sections:
-        for table in section.tables if section.id in TERMINAL_SECTIONS else ():
-            rows = [row[:TERMINAL_COLUMNS] for row in table.rows]
-            out.append(tables.to_text(replace(table, columns=table.columns[:TERMINAL_COLUMNS], rows=rows)))
-    return printable("\n\n".join(out))
+        if section.id not in TERMINAL_SECTIONS and not whole:
+            continue
+        for table in section.tables:
+            note = [tables.filled(printable(table.note), width, "  ")] if whole and table.note else []
+            out.append("\n".join([tables.to_text(table, width), *note]))
+        if whole and section.notes:
+            notes = (tables.filled(printable(f"* {note}"), width, "  ") for note in section.notes)
+            out.append("\n".join([section.title, *notes]))
+    return "\n\n".join(out)
 
 
 def to_json(report: Report) -> dict[str, Any]:

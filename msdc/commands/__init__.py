@@ -31,6 +31,9 @@ def _set_quiet(context: click.Context, _: click.Parameter, quiet: bool) -> None:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+wide_option = click.option(
+    "--wide", is_flag=True, help="Print all columns of tables.  [default: what fits the terminal]"
+)
 quiet_option = click.option(
     "-q", "--quiet", is_flag=True, expose_value=False, callback=_set_quiet,
     help="Print no progress and no remarks; results, warnings and errors stay.",

@@ -18,7 +18,7 @@ from msdc import DEFAULT_MODEL
 from msdc.commands import encode_options, json_option, quiet_option, require_utf8, runtime_option
 from msdc.encoders.encoder import SentenceEncoder, open_model
 from msdc.encoders.folder import bare_names, is_reserved
-from msdc.errors import InputError
+from msdc.errors import InputError, printable
 from msdc.extras import require
 from msdc.files import atomic_path, refuse_existing
 from msdc.progress import say, track, warn
@@ -229,4 +229,4 @@ def compare(
         click.echo(json.dumps(answer, ensure_ascii=False))
         return
     for text, cosine in sorted(zip(lines[1:], cosines, strict=True), key=lambda pair: -pair[1]):
-        click.echo(f"{cosine:7.4f}  {text}")
+        click.echo(f"{cosine:7.4f}  {printable(' '.join(text.split()))}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ import click
 from msdc import DEFAULT_MODEL
 from msdc.commands import encode_options, json_option, quiet_option, require_utf8, runtime_option
 from msdc.encoders.encoder import configured, open_model
-from msdc.errors import InputError
+from msdc.errors import InputError, printable
 from msdc.files import regular_size
 from msdc.progress import say
 from msdc.search.index import Hit, Index, cached, is_index
+from msdc.tables import Table, heads, to_text
 
 SHOWN = 160  # characters of a passage
 
@@ -36,13 +38,13 @@ def _conditions(words: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _line(hit: Hit) -> str:
-    """One hit on one line: its number, and the passage that was found, where it is not the whole text."""
+def _row(hit: Hit) -> tuple[str, ...]:
+    """One hit: its number, scores, and the passage that was found, with its place where it is not the whole text."""
     passage = " ".join(hit.passage.split())
     place = "" if hit.passage == hit.text else f" [{hit.start}-{hit.end}]"
-    title = f"{' '.join(hit.title.split())}: " if hit.title else ""
+    title = f"{hit.title}: " if hit.title else ""
     shown = passage if len(passage) <= SHOWN else f"{passage[: SHOWN - 1]}…"
-    return f"  {hit.cosine:6.3f} {hit.words:6.1f}  {hit.id:>6}{place}  {title}{shown}"
+    return f"{hit.id}{place}", f"{hit.cosine:.3f}", f"{hit.words:.1f}", title + shown
 
 
 @click.command()
@@ -93,21 +95,23 @@ def command(
         raise InputError("a query is empty")
     regular_size(file)  # before the model is loaded, so that a wrong file fails early
     conditions = _conditions(where)
+    began = time.perf_counter()
     loaded = open_model(model, runtime)
     asking = configured(loaded, **encoding)
     reading = configured(loaded, line_prompt_name, line_prompt, encoding["truncate_dim"])
+    asking.encode(["warm"])  # the first text through a model pays for its set-up
+    load_s = time.perf_counter() - began
     if is_index(file):
         opened = Index(reading, file, query_model=asking)
     else:
         place = index or cached(file, column, reading)
         opened = Index(reading, place, file=file, column=column, query_model=asking)
     with opened:
-        asking.encode(["warm"])  # the first text through a model pays for its set-up
         answers = [opened.search(query, top, threshold, mode=mode, where=conditions) for query in queries]
         unread, entries = opened.unread, len(opened)
     if as_json:
         head = {"file": str(file), "lines": entries, "encoded": opened.encoded, "unread": unread,
-                "open_s": opened.open_s}  # fmt: skip
+                "load_s": load_s, "open_s": opened.open_s}  # fmt: skip
         found = [dataclasses.asdict(one) for one in answers]
         for answer, one in zip(answers, found, strict=True):
             for hit, fields in zip(answer.hits, one["hits"], strict=True):
@@ -116,13 +120,12 @@ def command(
         return
     made = f"{opened.encoded} of them encoded now" if opened.encoded else "all from disk"
     made += f", {unread} of characters that {reading.name} does not know (found by their words)" if unread else ""
-    say(f"{entries} entries, {made}, in {opened.open_s:.2f} s: {opened.path}")
+    say(f"{loaded.name} loaded in {load_s:.2f} s; {entries} entries, {made}, in {opened.open_s:.2f} s: {opened.path}")
     for answer in answers:
-        click.echo(f"\n{answer.query}")
-        if not answer.hits:
-            click.echo("  (none)" if threshold is None else f"  (none of at least {threshold})")
+        click.echo(f"\n{printable(answer.query)}")
+        if answer.hits:
+            rows = [_row(hit) for hit in answer.hits]
+            click.echo(to_text(Table("", heads("Entry | Cosine | Words | Text <"), rows)))
         else:
-            say("  cosine  words  entry")
-        for hit in answer.hits:
-            click.echo(_line(hit))
+            click.echo("  (none)" if threshold is None else f"  (none of at least {threshold})")
         say(f"  {answer.encode_ms:.1f} ms for the query's vector, {answer.search_ms:.1f} ms to search")

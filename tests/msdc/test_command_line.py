@@ -124,6 +124,14 @@ def test_typos_get_what_they_resemble(words, hint):
     assert hint in run(*words, code=2).output
 
 
+def test_published_shapes_are_listed():
+    shown = run("compress", "plan").stdout
+    assert (
+        max(map(len, shown.splitlines())) <= 80 and "xlmr-base         250,002     768      12         277.5" in shown
+    )
+    assert {one["shape"] for one in json.loads(run("compress", "plan", "--json").stdout)} >= {"minilm", "labse"}
+
+
 def test_completion_of_verbs_and_options(monkeypatch, capsys):
     for line, wanted in (("msdc enc", "encode"), ("msdc export --targ", "--target"), ("msdc compress qu", "quantize")):
         monkeypatch.setenv("COMP_WORDS", line)
@@ -201,7 +209,7 @@ def test_names_and_files_that_are_no_model(fails, tiny_teacher, tmp_path):
         ("export x --target web --precision int3", "int3"),
         # Refused before the model is loaded.
         ("export no-such-model --target linux -o .", "--force"),
-        ("compress plan", "error: expected either MODEL or --shape NAME"),
+        ("compress plan --budget 9MB", "error: expected either MODEL or --shape NAME"),
         ("compress plan --shape huge", "error: shape 'huge' is unknown"),
         ("compress plan --shape minilm --unit 0", "error: --unit 0: must be at least 1"),
         ("compress plan --shape minilm --budget 1KB", "error: no student of this model fits 1000 bytes"),

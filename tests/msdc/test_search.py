@@ -322,6 +322,7 @@ def test_the_command_searches_tables_and_indexes(model, tmp_path, monkeypatch):
     with msdc.open_index(tmp_path / "own.sqlite", model) as index:
         index.add([{"id": "a", "text": "The soup needs salt.", "title": "Kitchen"}])
     done = CliRunner().invoke(command, [str(tmp_path / "own.sqlite"), "Suppe"])
-    assert done.exit_code == 0 and "a  Kitchen: The soup needs salt." in done.stdout
+    assert done.exit_code == 0 and "  Kitchen: The soup needs salt.\n" in done.stdout
+    assert " loaded in " in done.stderr
     empty = CliRunner().invoke(command, [str(path), " "])
     assert isinstance(empty.exception, InputError) and "a query is empty" in str(empty.exception)

@@ -1,6 +1,6 @@
 """Tables as Markdown and as aligned text, and the number formats of their cells."""
 
-from msdc.tables import Column, Table, aligned, fixed, joined, number, percent, signed, to_markdown, to_text
+from msdc.tables import Column, Table, aligned, fixed, heads, joined, number, percent, signed, to_markdown, to_text
 
 TABLE = Table(
     "Sizes", (Column("Name", align="left"), Column("Bytes", "MB")), (("a|b", "9.40"), ("longer\nname", "12.00"))
@@ -28,3 +28,20 @@ def test_markdown_is_escaped_and_text_aligned():
     assert to_text(table).splitlines() == [
         "Sizes", "  Name    Bytes [MB]", "  a             9.40", "  longer       12.00",
     ]  # fmt: skip
+    # A line end in a cell does not tear the table, and nothing controls the terminal.
+    torn = Table("", TABLE.columns, (("a\nb\x1b[31m", "1"),))
+    assert to_text(torn).splitlines() == ["  Name      Bytes [MB]", "  a b\ufffd[31m           1"]
+
+
+def test_a_table_fits_a_terminal():
+    row = ("name of a row", "1", "a verdict of many words that goes on and on", "2")
+    table = Table("Caption", heads("What | Time [ms] | Verdict < | Bytes"), [row])
+    assert to_text(table, 60).splitlines() == [
+        "Caption",
+        "  What           Time [ms]  Verdict",
+        "  name of a row          1  a verdict of many words that",
+        "                            goes on and on",
+        "  (--wide shows also: Bytes)",
+    ]
+    assert to_text(table, 200) == to_text(table)
+    assert to_text(table, 10).splitlines()[-1] == "  Bytes)" and "Verdict" not in to_text(table, 10).splitlines()[1]
