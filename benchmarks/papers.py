@@ -21,6 +21,7 @@ import sys
 import time
 import unicodedata
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,6 +59,8 @@ GRADED: dict[str, tuple[str, int | None]] = {
     "STSb en-de": ("stsb-crosslingual/STSb.en-de.test.tsv", 690),
     "STSb en-es": ("stsb-crosslingual/STSb.en-es.test.tsv", 690),
     "STSb test": ("stsb/sts-test.tsv.gz", None),
+    "STSb dev en": ("stsb/sts-dev.tsv.gz", None),
+    "STSb dev de": ("stsb-multi-mt/stsb-de-dev.csv.gz", None),
 }
 # name: whether the languages change places, and how vectors are compared
 RETRIEVAL = {"XSR en-de": (False, "cosine"), "XSR de-en": (True, "cosine"), "XSR en-de, centred": (False, "centred"),
@@ -153,6 +156,10 @@ def read_set(name: str, data: Path) -> TestSet:
         pairs = Parallel(name, {"query": asked, "answer": answers[:QUERIES]}, list(range(1, len(asked) + 1)), [])
         note = f"P@1, {len(asked)} queries, {len(answers)} candidates"
         return TestSet(name, note, XSR, (pairs, answers[QUERIES:]), None, how)
+    if name == "STSb dev en-de":  # the English sentence of a pair with the German one
+        english, german = (read_set(one, data).content for one in ("STSb dev en", "STSb dev de"))
+        pairs = replace(english, name=name, second=german.second)
+        return TestSet(name, f"Spearman x 100, {len(pairs)} pairs", STS, pairs, pairs.gold_N)
     file, limit = GRADED[name]
     pairs = read_pairs(data / file, name, ANY_SCORE, skip_bad=True)
     pairs = pairs if limit is None else pairs.spread(limit)
@@ -161,6 +168,8 @@ def read_set(name: str, data: Path) -> TestSet:
 
 RESAMPLES = 1000
 SEED = 0
+# A row's curve: step, then these of the validation pairs
+CURVE = ("graded", "heldout_accuracy", "heldout_mse")
 Gold = Mapping[str, np.ndarray | None]
 
 
@@ -176,6 +185,11 @@ class RowResult(NamedTuple):
 
     def value(self, measure: Measure) -> float:
         return float(np.mean([self.raw["scores"][name] for name in measure.sets]))
+
+    @property
+    def curve(self) -> dict[int, list[float]]:
+        """Mean Spearman on graded pairs, accuracy and squared error on held-out pairs, by step of the last stage."""
+        return {step: numbers for step, *numbers in self.raw.get("curve", ()) if numbers[0] is not None}
 
     def resampled(self, measure: Measure, gold: Gold) -> np.ndarray:
         parts = []
@@ -268,31 +282,55 @@ def _scores(table: Table, by_row: Mapping[str, list[RowResult]], gold: Gold) -> 
 
 
 def _costs(table: Table, by_row: Mapping[str, list[RowResult]]) -> str:
-    lines = []
+    lines: list[dict[str, str]] = []
     for row in table.rows:
-        raws = [one.raw for one in by_row.get(row.name, ()) if "steps" in one.raw]
-        if not raws:
+        found = [one for one in by_row.get(row.name, ()) if "steps" in one.raw]
+        if not found:
             continue
-        steps, last = raws[0]["steps"], list(raws[0]["steps"])[-1]
+        raws, first = [one.raw for one in found], found[0].raw
+        last = list(first["steps"])[-1]
         cpu = [raw["cpu_seconds"][last] for raw in raws if last in raw["cpu_seconds"]]
-        shares = {name: 100 * np.mean([raw["shares"][name] for raw in raws]) for name in raws[0]["shares"]}
-        lines.append([
-            row.label, " + ".join(map(str, steps.values())), f"{raws[0]['pairs']:,}",
-            f"{np.mean(cpu):.0f}" if cpu else "-", f"{np.mean([raw['cpu_minutes'] for raw in raws]):.1f}",
-            ", ".join(f"{name} {share:.1f} %" for name, share in shares.items()),
-            *(f"{np.mean([raw['language_means'] for raw in raws]):.2f}" for _ in range("language_means" in raws[0])),
-        ])  # fmt: skip
-    heads = ["row", "steps by stage", "pairs seen", "CPU s, last stage", "CPU min, row", "loss shares, last stage"]
-    if lines and len(lines[0]) > len(heads):
-        heads.append("cosine of the two languages' mean vectors")
-    return markdown(heads, lines)
+        shares = {name: 100 * np.mean([raw["shares"][name] for raw in raws]) for name in first["shares"]}
+        # The gain between the last two validations: whether the curve still rises.
+        ends = [[one.curve[step][0] for step in sorted(one.curve)[-2:]] for one in found if len(one.curve) > 1]
+        lines.append({
+            "row": row.label,
+            "steps by stage": " + ".join(map(str, first["steps"].values())),
+            "pairs seen": f"{first['pairs']:,}",
+            "CPU s, last stage": f"{np.mean(cpu):.0f}" if cpu else "-",
+            "CPU s, row": f"{np.mean([sum(raw['cpu_seconds'].values()) for raw in raws]):.0f}",
+            "loss shares, last stage": ", ".join(f"{name} {share:.1f} %" for name, share in shares.items()),
+        })  # fmt: skip
+        if "language_means" in first:
+            means = np.mean([raw["language_means"] for raw in raws])
+            lines[-1]["cosine of the two languages' mean vectors"] = f"{means:.2f}"
+        if ends:
+            lines[-1]["STSb dev, gain since the validation before the last"] = f"{np.mean(np.diff(ends)):+.2f}"
+    heads = list(dict.fromkeys(head for line in lines for head in line))
+    return markdown(heads, [[line.get(head, "-") for head in heads] for line in lines])
+
+
+def _at_equal_steps(first: Sequence[RowResult], second: Sequence[RowResult]) -> str:
+    """The difference on the validation pairs after as many steps as both have; nothing where the steps are equal."""
+    theirs = {one.key[2]: one.curve for one in second}
+    pairs = [(one.curve, theirs[one.key[2]]) for one in first if theirs.get(one.key[2]) and one.curve]
+    if not pairs or max(pairs[0][0]) == max(pairs[0][1]):
+        return ""
+    step = max(pairs[0][0].keys() & pairs[0][1].keys())
+    gains = [mine[step][0] - other[step][0] for mine, other in pairs]
+    return (
+        f" After {step} steps of both, on the validation pairs: {np.mean(gains):+.1f}, by seed "
+        + ", ".join(f"{gain:+.1f}" for gain in gains)
+        + "."
+    )
 
 
 def _orderings(table: Table, by_row: Mapping[str, list[RowResult]], gold: Gold, measure: Measure) -> str:
-    paper = next(measure.paper for measure in table.measures if measure.paper)
+    paper = next((measure.paper for measure in table.measures if measure.paper), "")
     lines = []
     for rows in (tuple(map(table.row, pair)) for pair in table.orderings):
-        found = difference(*(by_row.get(row.name, ()) for row in rows), measure, gold)
+        both = [by_row.get(row.name, ()) for row in rows]
+        found = difference(both[0], both[1], measure, gold)
         if found is not None:
             mine, theirs = (row.paper(paper) for row in rows)
             published = None if mine is None or theirs is None else mine - theirs
@@ -300,16 +338,15 @@ def _orderings(table: Table, by_row: Mapping[str, list[RowResult]], gold: Gold, 
             lines.append(
                 f"* **{rows[0].label}** against **{rows[1].label}**: {found.mean:+.1f} [{found.low:+.1f}, "
                 f"{found.high:+.1f}], by seed {seeds}: {verdict(found, published)}. Power of 80 % "
-                f"from {found.least:.1f} on."
+                f"from {found.least:.1f} on.{_at_equal_steps(*both)}"
             )
     return "\n".join(lines)
 
 
-def _section(table: Table, results: Sequence[RowResult], gold: Gold) -> str:
+def _section(table: Table, results: Sequence[RowResult], gold: Gold, notes: Mapping[str, str]) -> str:
     by_row: dict[str, list[RowResult]] = {}
     for one in sorted(results, key=lambda one: one.key):
         by_row.setdefault(one.key[1], []).append(one)
-    notes = results[0].raw["notes"]
     absent = [row.label for row in table.rows if row.name not in by_row]
     return "\n\n".join([
         f"## {table.title}",
@@ -324,14 +361,14 @@ def _section(table: Table, results: Sequence[RowResult], gold: Gold) -> str:
     ])  # fmt: skip
 
 
-def page(tables: Sequence[Table], results: Sequence[RowResult], gold: Gold) -> str:
-    """The page below its header, of the tables of which there are rows."""
+def page(tables: Sequence[Table], results: Sequence[RowResult], gold: Gold, notes: Mapping[str, str]) -> str:
+    """The page below its header, of the tables of which there are rows; `notes` say what the test sets are."""
     code = sorted({one.raw["code"].partition(", with")[0] for one in results})
     precision = sorted({one.raw["precision"] for one in results if "steps" in one.raw})
-    minutes, cpu = (sum(one.raw[key] for one in results) for key in ("minutes", "cpu_minutes"))
+    cpu = sum(sum(one.raw.get("cpu_seconds", {}).values()) for one in results) / 60
     return "\n\n".join([
         f"{len(results)} rows, trained by {'; '.join(code)} in {', '.join(precision)} on one thread: {cpu:.0f} minutes "
-        f"of processor time, {minutes:.0f} by the clock of a busy machine. The smallest of students after a few "
+        "of processor time in their stages. The smallest of students after a few "
         "hundred steps: compare orders, not the papers' figures, which are of other data, sizes and test sets.",
         "A cell is the mean over seeds, in brackets the 95 % interval over seeds and test items together (variance of "
         "the mean over seeds plus that over resampled items, Student's t), then the least and the largest score of a "
@@ -339,7 +376,7 @@ def page(tables: Sequence[Table], results: Sequence[RowResult], gold: Gold) -> s
         "leaves out zero; otherwise nothing is claimed. The difference that four of five such studies would have found "
         "is given. No correction for the number of orderings. Test sets were scored once per student and chose "
         "nothing; checkpoints were chosen on held-out pairs and STSb dev.",
-        *(_section(table, [one for one in results if one.key[0] == table.name], gold) for table in tables),
+        *(_section(table, [one for one in results if one.key[0] == table.name], gold, notes) for table in tables),
     ])  # fmt: skip
 
 
@@ -363,14 +400,16 @@ def train(row: Row, recipe: Recipe, folder: Path, beside: Path) -> tuple[Encoder
     run = TimedRun(recipe, folder, (folder / "recipe.yaml").is_file(), others)
     result = run.run()
     files = {stage.name: run.folder.stage(n, stage).path / "cpu.json" for n, stage in enumerate(recipe.stages)}
-    last = result.stages[recipe.stages[-1].name]
+    name = recipe.stages[-1].name
+    last = result.stages[name]
+    metrics = [row for row in KeptRows(folder / "metrics.jsonl") if row.get("stage") == name and "evaluation" in row]
     facts = {
         "steps": {stage.name: stage.steps for stage in recipe.stages},
         "pairs": sum((stage.steps or 0) * stage.batch for stage in recipe.stages),
         "cpu_seconds": {name: float(read_json(file)["seconds"]) for name, file in files.items() if file.is_file()},
         "shares": {key.removeprefix("share_"): value for key, value in last.items() if key.startswith("share_")},
         "precision": run.precision,
-        "dev": last.get("graded", last.get("heldout_accuracy")),
+        "curve": [[row["step"], *(row["evaluation"].get(key) for key in CURVE)] for row in metrics],
     }
     return load_encoder(result.student), facts
 
@@ -381,7 +420,6 @@ def answers_file(work: Path, row: dict[str, Any]) -> Path:
 
 def run_row(table: Table, row: Row, seed: int, work: Path, data: Path, sets: list[TestSet]) -> dict[str, Any]:
     """Train and score one row with one seed; what rows.jsonl holds of it."""
-    began, cpu = time.monotonic(), time.process_time()
     folder = work / "runs" / f"{table.name}-{seed}"
     if row.model is not None:
         encoder, facts = load_encoder(row.model(work, data)), {}
@@ -395,9 +433,6 @@ def run_row(table: Table, row: Row, seed: int, work: Path, data: Path, sets: lis
         "row": row.name,
         "seed": seed,
         "scores": {name: score for name, (score, _) in found.items()},
-        "notes": {one.name: one.note for one in sets},
-        "minutes": round((time.monotonic() - began) / 60, 1),
-        "cpu_minutes": round((time.process_time() - cpu) / 60, 2),
         "code": code_version(),
         **facts,
         **offset(store, sets),
@@ -441,9 +476,10 @@ def main() -> None:
                     print(f"{table.name}, {row.name}, seed {seed}: {error}", file=sys.stderr, flush=True)
     results = with_answers(kept, options.work)
     measured = [table for table in TABLES if any(one.key[0] == table.name for one in results)]
-    gold = {name: read_set(name, options.data).gold_N for table in measured for name in table.sets}
+    sets = {name: read_set(name, options.data) for table in measured for name in table.sets}
+    gold, notes = ({name: one[part] for name, one in sets.items()} for part in (4, 1))
     write_page(options.write, "The papers' tables at small size", "students taught in these runs",
-               page(measured, results, gold), "torch transformers")  # fmt: skip
+               page(measured, results, gold, notes), "torch transformers")  # fmt: skip
 
 
 if __name__ == "__main__":
