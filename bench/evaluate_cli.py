@@ -39,14 +39,8 @@ FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.option(
     "--tasks", "-t", required=True, callback=_words, help="Comma-separated sets, suites, or TASK=PATH; see --list."
 )
-@click.option(
-    "--list",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_listing,
-    help="List tasks, sets and suites, then exit.",
-)
+@click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_listing,
+              help="List tasks, sets and suites, then exit.")  # fmt: skip
 @click.option("--against", metavar="MODEL", help="Also score this model, with a paired test on the same items.")
 @click.option(
     "--artifact",
@@ -55,13 +49,8 @@ FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
     metavar="BUNDLE",
     help="A bundle of MODEL: same scores on each of its runtimes, drift, paired test. Repeatable.",
 )
-@click.option(
-    "--truncate-dim",
-    "truncate_dims",
-    type=Numbers(),
-    default="",
-    help="Also score vectors truncated to their first N dimensions.",
-)
+@click.option("--truncate-dim", "truncate_dims", type=Numbers(), default="",
+              help="Also score vectors truncated to their first N dimensions.")  # fmt: skip
 @click.option(
     "--vectors",
     multiple=True,
@@ -85,13 +74,8 @@ FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
     metavar="TEXT",
     help="Training text of the model (file, folder or recipe) to search for test sentences. Repeatable.",
 )
-@click.option(
-    "--resamples",
-    type=click.IntRange(0),
-    default=1000,
-    show_default=True,
-    help="Bootstrap resamples; 0 skips intervals and tests.",
-)
+@click.option("--resamples", type=click.IntRange(0), default=1000, show_default=True,
+              help="Bootstrap resamples; 0 skips intervals and tests.")  # fmt: skip
 @click.option("--threads", type=click.IntRange(1), help="Threads of artifacts and of the neighbour search.")
 @click.option("--cache", type=click.Path(file_okay=False, path_type=Path), help="Folder to cache vectors in.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -3,7 +3,7 @@
     make quickstart
     python benchmarks/report_picture.py runs/quickstart/report.html --write docs/images/report.png
 
-The PNG ends after the last section that fits into --height, and takes at most 200 kB (256 colors if it must).
+The PNG ends after the last section that fits into --height, and takes at most 200 kB in 256 colors.
 """
 
 import argparse
@@ -41,10 +41,7 @@ def picture(page: Path, target: Path, width: int, height: int) -> Path:
         with Image.open(shown.screenshot(Path(folder) / "shot.png", whole=False)) as image:
             whole = image.convert("RGB").crop((0, 0, width, cut))
     data = io.BytesIO()
-    whole.save(data, format="PNG", optimize=True)
-    if data.tell() > MAX_BYTES:
-        data = io.BytesIO()
-        whole.quantize(256, dither=Image.Dither.NONE).save(data, format="PNG", optimize=True)
+    whole.quantize(256, dither=Image.Dither.NONE).save(data, format="PNG", optimize=True)
     if data.tell() > MAX_BYTES:
         raise InputError(f"the picture has {data.tell()} bytes, more than {MAX_BYTES}: pass a smaller --height")
     target.parent.mkdir(parents=True, exist_ok=True)

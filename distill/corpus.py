@@ -85,12 +85,8 @@ def _to_text(one: Reading) -> str:
 @click.option("--columns", default="", help="Columns of a table: names, or numbers from 1, e.g. 2,4.")
 @click.option("--rows", type=click.IntRange(min=1), help="Read at most so many rows of each file.")
 @click.option("--examples", type=click.IntRange(min=0), default=3, show_default=True, help="Rows to show.")
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    envvar="MSDC_DATA",
-    help="Folder of the corpora that a recipe calls {data} [env MSDC_DATA].",
-)
+@click.option("--data", type=click.Path(path_type=Path), envvar="MSDC_DATA",
+              help="Folder of the corpora that a recipe calls {data} [env MSDC_DATA].")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 @quiet_option

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -33,18 +34,9 @@ from msdc.commands import quiet_option
 @click.option("--force", is_flag=True, help="Replace an existing report.")
 @quiet_option
 def command(
-    results: tuple[Path, ...],
-    output: Path | None,
-    run_folder: Path | None,
-    before: tuple[Path, ...],
-    title: str | None,
-    target_latency: tuple[str, ...],
-    target_size: str | None,
-    target_memory: str | None,
-    target_accuracy: tuple[str, ...],
-    must_pass: bool,
-    force: bool,
-) -> None:
+    results: tuple[Path, ...], output: Path | None, run_folder: Path | None, before: tuple[Path, ...],
+    title: str | None, must_pass: bool, force: bool, **limits: Any,
+) -> None:  # fmt: skip
     """Write one report of RESULT...: files of `msdc bench --json`, folders of them, results measured elsewhere,
     documents of `msdc evaluate -o FILE.json`, and folders of `msdc distill`, with or without --sweep.
 
@@ -58,7 +50,7 @@ def command(
     from msdc.bench.result import read_result, result_files
     from msdc.errors import GateError
 
-    targets = parse_targets(target_latency, target_size, target_memory, target_accuracy)
+    targets = parse_targets(**{name.removeprefix("target_"): limit for name, limit in limits.items()})
     if must_pass and not targets:
         raise click.UsageError("--fail needs a target")
     if output is None and len(results) == 1 and is_run(results[0]):
@@ -67,14 +59,9 @@ def command(
     check_output(output, force)
     found = read_inputs(results)
     report = build_report(
-        found.results,
-        title=title,
-        run_folder=run_folder or found.run,
-        before=[read_result(file) for file in result_files(before)],
-        evaluations=found.evaluations,
-        sweeps=found.sweeps,
-        targets=targets,
-    )
+        found.results, title=title, run_folder=run_folder or found.run, evaluations=found.evaluations,
+        before=[read_result(file) for file in result_files(before)], sweeps=found.sweeps, targets=targets,
+    )  # fmt: skip
     click.echo(str(write_report(report, output, force)))
     if must_pass and report.missed:
         raise GateError("; ".join(report.missed))

@@ -84,7 +84,7 @@ def build_report(
     judged = judge(data, targets)
     found = (
         devices(data, judged),
-        targets_section(data, judged),
+        targets_section(judged),
         sections.comparison(data),
         sections.history(data),
         sections.accuracy(data),

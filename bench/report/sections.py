@@ -321,16 +321,13 @@ def latency(data: Data) -> Section | None:
 
 def counted(data: Data) -> Section | None:
     """Instruction counts of emulated devices; they are not times and never share a figure or table with times."""
-    runs = [shown for shown in data.runs if shown.run.clock == "instructions"]
+    if not (runs := [shown for shown in data.runs if shown.run.clock == "instructions"]):
+        return None
     lead = (
         "These devices are emulated: executed instructions are counted. The count shows whether a change made the "
         "artifact cheaper; it does not measure time on a phone."
     )
-    return (
-        Section("instructions", "Emulated devices: instruction counts", lead, *_timings(runs, "million"))
-        if runs
-        else None
-    )
+    return Section("instructions", "Emulated devices: instruction counts", lead, *_timings(runs, "million"))
 
 
 def over_time(data: Data) -> Section | None:
@@ -366,7 +363,7 @@ def memory(data: Data) -> Section | None:
     known = [(shown, shown.run.memory) for shown in data.runs if shown.run.memory is not None]
     if not known:
         return None
-    rows, drawn = [], []
+    rows, drawn, several = [], [], len({shown.place for shown, _ in known}) > 1
     for shown, used in known:
         resident = [getattr(used, name).anon_mib + getattr(used, name).file_mib for name in PHASES]
         for name, whole in zip(PHASES, resident, strict=True):
@@ -377,7 +374,8 @@ def memory(data: Data) -> Section | None:
             )
         loaded = max(0.0, resident[1] - resident[0])
         further = max(0.0, resident[2] - resident[0] - loaded)
-        style = Style(f"{shown.style.name} on {shown.place}", shown.style.color)
+        named = f"{shown.style.name} on {shown.place}" if several else shown.style.name
+        style = Style(named, shown.style.color)
         drawn.append((style, (loaded, further), f"{fixed(loaded, 1)} + {fixed(further, 1)} MiB"))
     columns = heads(
         "Artifact | Device < | Phase < | Rise [MiB] | Anonymous [MiB] | File-backed [MiB] | PSS [MiB] | Peak [MiB]"
@@ -388,7 +386,7 @@ def memory(data: Data) -> Section | None:
     notes = [python] if any(shown.run.harness == "python" for shown, _ in known) else []
     figures = [charts.bars("What the artifact adds to its process", drawn, caption, unit="MiB")]
     least, best = min(((rise_mib(shown.run) or 0.0, shown) for shown, _ in known), key=lambda pair: pair[0])
-    lead = f"{best.style.name} on {best.place} adds {fixed(least, 1)} MiB to its process."
+    lead = f"{best.style.name} adds {fixed(least, 1)} MiB to its process on {best.place}, the least."
     return Section("memory", "Memory", lead, figures, [Table("By phase", columns, rows, note)], notes)
 
 
@@ -472,14 +470,11 @@ def sweeps(data: Data) -> list[Section]:
 def _state(state: DeviceState | None) -> str:
     if state is None:
         return NONE
-    charging = " charging" if state.charging else ""
-    parts = [
-        (state.load_1min, "load {:.2f}"),
-        (state.battery_percent, f"battery {{:.0f}} %{charging}"),
-        (state.battery_c, "battery {:.1f} °C"),
-        (max(state.thermal_c.values(), default=None), "hottest zone {:.1f} °C"),
-    ]
-    words = [form.format(value) for value, form in parts if value is not None]
+    parts = {
+        "load {:.2f}": state.load_1min, "battery {:.0f} %" + " charging" * bool(state.charging): state.battery_percent,
+        "battery {:.1f} °C": state.battery_c, "hottest zone {:.1f} °C": max(state.thermal_c.values(), default=None),
+    }  # fmt: skip
+    words = [form.format(value) for form, value in parts.items() if value is not None]
     words += [f"{min(state.cpu_mhz):.0f} to {max(state.cpu_mhz):.0f} MHz"] if state.cpu_mhz else []
     return ", ".join(words) or "unknown"
 
@@ -524,9 +519,11 @@ def method(data: Data) -> Section | None:
             parity = [*(fixed(cosine, 4) for cosine in cosines), ids]
         versions = ", ".join(f"{name} {version}" for name, version in run.versions.items()) or NONE
         how = f"{run.origin}, {run.harness}, {'wall clock' if run.clock == 'wall' else 'instructions'}"
+        made = (run.created[:16].replace("T", " "), how, versions)
         states = (_state(run.state_before), _state(run.state_after))
-        rows.append((style.name, place, load, first, str(run.threads), *parity, run.created, how, versions, *states,
-                     run.artifact.sha256[:12]))  # fmt: skip
+        rows.append(
+            (style.name, place, load, first, str(run.threads), *parity, *made, *states, run.artifact.sha256[:12])
+        )
     columns = heads(
         "Artifact | Device < | Load [ms] | First run [ms] | Threads | Cosine to export [mean] | "
         "Cosine to export [lowest] | Cosine to float model [mean] | Cosine to float model [lowest] | Token ids < | "

@@ -11,12 +11,10 @@ from typing import Literal, NamedTuple
 from msdc.bench.report.model import Data, Section, Shown, spearmans
 from msdc.bench.result import Accuracy, DeviceRun
 from msdc.errors import InputError
-from msdc.tables import NONE, Column, Table, fixed, number
+from msdc.tables import Column, Table, fixed, number
 
 Kind = Literal["latency", "size", "memory", "accuracy"]
 Verdict = Literal["pass", "fail", "not measured"]
-# Roles of float models that are baselines, as the table calls them.
-ROLES = {"student": "float model", "teacher": "teacher", "assistant": "assistant"}
 MIB = 2**20
 BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": MIB, "GIB": 2**30}
 _NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)"
@@ -153,35 +151,8 @@ def missed(judged: Sequence[Sequence[Judged]]) -> list[str]:
     return lines
 
 
-def _baselines(data: Data, targets: Sequence[Target]) -> list[list[str]]:
-    """Rows of the float model and the teacher; float weights by the number of parameters where no model is known."""
-    models = [(f"{ROLES[m.role]}: {m.name}", m.bytes, m.accuracy) for m in data.results.models if m.role in ROLES]
-    for document in data.evaluations:
-        for record in document.models:
-            scores = tuple(
-                Accuracy(task=score.task, name=score.name, spearman=score.value)
-                for score in document.results
-                if score.model == record.label and score.main == "spearman"
-            )
-            if record.kind == "float" and scores:
-                models.append((f"float: {record.label}", record.bytes, scores))
-    if not any(model.role == "student" for model in data.results.models):
-        runs = {run.artifact.bundle: run for run in data.results.runs if run.artifact.parameters}
-        models += [(f"{name} in float32", 4 * (run.artifact.parameters or 0), run.float_accuracy)
-                   for name, run in runs.items()]  # fmt: skip
-    rows = []
-    for name, size, accuracy in models:
-        cells = []
-        for target in targets:
-            value = _accuracy(target, accuracy, data) if target.kind == "accuracy" else None
-            value = size / 1e6 if target.kind == "size" and size is not None else value
-            cells.append(NONE if value is None else target.show(value))
-        rows.append([name, NONE, "baseline", *cells])
-    return rows
-
-
-def targets_section(data: Data, judged: Sequence[Sequence[Judged]]) -> Section | None:
-    """One row per run, one column per target, rows of baselines; None without targets."""
+def targets_section(judged: Sequence[Sequence[Judged]]) -> Section | None:
+    """One row per run, one column per target; None without targets."""
     if not judged:
         return None
     rows, met = [], 0
@@ -201,5 +172,5 @@ def targets_section(data: Data, judged: Sequence[Sequence[Judged]]) -> Section |
     if any(one.noisy for row in judged for one in row):
         notes.append("Noisy: the samples spread so far that the median may be too high; measure again.")
     lead = f"{met} of {len(rows)} run{'s' if len(rows) != 1 else ''} meet{'s' if met == 1 else ''} all targets."
-    table = Table("Targets", columns, rows + _baselines(data, targets))
+    table = Table("Targets", columns, rows)
     return Section("targets", "Targets", lead, (), [table], notes, open=True)
