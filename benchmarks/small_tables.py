@@ -290,7 +290,7 @@ def random_layers(unit: int, repeats: int, parts: int) -> Callable[[Path, Path, 
 
 RECURRENCE = Table(
     "recurrence",
-    "Recurrence decided: one stored layer, applied once, twice, four times",
+    "Recurrence at equal bytes: one stored layer, applied once, twice, four times",
     "A student of width 128 with random layers, the same in all rows of a seed that store one; its table is the SVD of "
     "a transplant of 12,000 pieces, its head the map back to the teacher's width. 25,000 English-German pairs (Tatoeba "
     "of at most 60 characters, captions), batches of 128, squared error to all-MiniLM-L6-v2's vectors. The rate is "
