@@ -13,7 +13,7 @@ from pathlib import Path
 from msdc import __version__
 from msdc.export.manifest import Manifest
 from msdc.export.mobile.sizes import size_table
-from msdc.export.mobile.web.npm import FILES, PACKAGE, SCRIPT, VERSION, WASM, runtime_folder
+from msdc.export.mobile.web.npm import FILES, PACKAGE, SCRIPT, SQLITE, SQLITE_FILES, VERSION, WASM, runtime_folder
 from msdc.export.mobile.web.transformers_js import about_bundle, write_transformers_js
 from msdc.files import write_text
 from msdc.text.tokenizer import load_tokenizer
@@ -46,8 +46,8 @@ def module_source(kind: str) -> str:
 def _about_runtime(carried: bool) -> str:
     if carried:
         return (
-            f"`{RUNTIME_FOLDER}/` holds {PACKAGE} {VERSION} (Microsoft, MIT license). It is listed in `bundle.json` "
-            "and checked like every file."
+            f"`{RUNTIME_FOLDER}/` holds {PACKAGE} {VERSION} (Microsoft, MIT license), listed in `bundle.json` and "
+            f"checked like every file, and {' '.join(SQLITE)} (Apache-2.0), for `search.js` alone."
         )
     return (
         f"The program runs in {PACKAGE} {VERSION}, a peer dependency: `npm install {PACKAGE}@{VERSION}` and a bundler, "
@@ -67,10 +67,10 @@ def write_web_module(
     out.mkdir()
     write_text(out / MODULE_FILE, module_source(manifest.tokenizer.kind))
     if with_runtime:
-        source = runtime_folder()
         (out / RUNTIME_FOLDER).mkdir()
-        for name in FILES:
-            shutil.copyfile(source / name, out / RUNTIME_FOLDER / name)
+        for folder, names in ((runtime_folder(), FILES), (runtime_folder(*SQLITE, SQLITE_FILES), SQLITE_FILES)):
+            for name in names:
+                shutil.copyfile(folder / name, out / RUNTIME_FOLDER / name.replace("index", "sqlite3"))
     transformers = "`msdc export --target web --transformers-js` adds the files that transformers.js reads."
     if for_js is not None:
         write_transformers_js(stage, manifest, for_js)
@@ -84,6 +84,7 @@ def write_web_module(
         "version": __version__,
         "width": str(manifest.truncate_dim or manifest.width),
         "runtime": VERSION,
+        "sqlite": SQLITE[1],
         "carried": _about_runtime(with_runtime),
         "demo": "" if with_runtime else "; it needs the runtime in the bundle (`--with-runtime`)",
         "transformers": transformers,

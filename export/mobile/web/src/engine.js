@@ -144,15 +144,15 @@ export class Engine {
     const runtime = this.ort.env.versions?.web ?? null;
     return {
       name, width: truncate_dim ?? width, fullWidth: width, maxLength, prompts, defaultPrompt: default_prompt,
-      languages, runtime, threads: this.ort.env.wasm.numThreads,
+      languages, runtime, source: this.manifest.model.source_sha256, threads: this.ort.env.wasm.numThreads,
       memoryBytes: heaps.reduce((sum, memory) => sum + memory.buffer.byteLength, 0),
     };
   }
 
-  ids(text) {
+  ids(text, most = this.manifest.max_length) {
     const { before, after } = this.tokenizer;
     const inner = this.tokenizer.segment(utf8(text));
-    return [...before, ...inner.slice(0, this.manifest.max_length - before.length - after.length), ...after];
+    return [...before, ...inner.slice(0, most - before.length - after.length), ...after];
   }
 
   prompt({ prompt, promptName }) {
@@ -194,7 +194,7 @@ export class Engine {
 
   async tokenize(texts, options) {
     const first = this.prompt(options);
-    return texts.map((text) => this.ids(first + text));
+    return texts.map((text) => this.ids(first + text, options.maxLength));
   }
 
   // Vectors of N texts, one after the other in a Float32Array.

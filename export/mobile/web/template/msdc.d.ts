@@ -25,6 +25,11 @@ export interface EncodeOptions {
   promptName?: string;
 }
 
+export interface TokenizeOptions extends EncodeOptions {
+  /** Ids that a text may have. Default: `maxLength` of the model. */
+  maxLength?: number;
+}
+
 export interface VectorOptions extends EncodeOptions {
   /** Keep the first numbers of every vector only. */
   truncateDim?: number;
@@ -58,6 +63,8 @@ export class Encoder {
   /** Longest input in tokens; longer texts are cut. */
   readonly maxLength: number;
   readonly languages: string[];
+  /** Hash of the model that the bundle was exported from: a search index is made with one. */
+  readonly source: string;
   readonly prompts: Record<string, string>;
   readonly defaultPrompt: string | null;
   /** Release of onnxruntime-web. */
@@ -73,8 +80,8 @@ export class Encoder {
   encode(text: string, options?: VectorOptions): Promise<Float32Array>;
   encode(texts: readonly string[], options?: VectorOptions): Promise<Float32Array[]>;
   /** Ids of a text or of texts, special ids included. */
-  tokenize(text: string, options?: EncodeOptions): Promise<number[]>;
-  tokenize(texts: readonly string[], options?: EncodeOptions): Promise<number[][]>;
+  tokenize(text: string, options?: TokenizeOptions): Promise<number[]>;
+  tokenize(texts: readonly string[], options?: TokenizeOptions): Promise<number[][]>;
   /** Compare ids and vectors of the bundle's golden texts with those of the export. */
   selfTest(options?: { signal?: AbortSignal }): Promise<SelfTest>;
   /** Stop the worker and free its memory; calls under way fail. */

@@ -1,10 +1,13 @@
 """The web module in a real Chromium: ids, vectors, downloads, cancellation, refusals, the search page."""
 
+import base64
+import contextlib
 import gzip
 import hashlib
 import json
 import re
 import shutil
+import sqlite3
 from pathlib import Path
 
 import devtools
@@ -18,6 +21,7 @@ from small_tokenizers import fuzz_texts
 from stock_models import write_stock
 from web_pages import answer_of_engine, site
 
+import msdc
 from msdc.encoders.folder import EncodeDefaults, with_prompt
 from msdc.errors import MsdcError
 from msdc.export import export
@@ -29,6 +33,7 @@ from msdc.export.mobile.module import write_native_module
 from msdc.export.mobile.web import npm
 from msdc.export.mobile.web.write import module_source
 from msdc.scores import cosine_rows
+from msdc.search.index import Index
 
 HERE = Path(__file__).parent
 PROMPTS = {"query": "query: "}
@@ -205,6 +210,95 @@ def test_a_pinned_bundle_starts_without_a_network(bundle, browser, tmp_path):
     page.call("Page.reload")
     assert page.wait("performance.getEntriesByType('navigation')[0].type == 'reload' && document.title", 120) == first
     assert len(opened.asked) == asked
+
+
+DOCUMENTS = [
+    {"id": "d1", "title": "Parking", "text": "The car is on level 2. The ticket is in the glove box.", "year": 2026},
+    {"id": "d2", "text": "La reunión empieza a las nueve. Trae el informe.", "year": 2025, "lang": "es"},
+    {"id": "d3", "text": "Der Zug nach München fährt um acht.\nGleis 3! (Nicht Gleis 4.) Danach: Taxi", "lang": "de"},
+    {"id": "d4", "title": "A title much longer than a third of what is read " * 5, "text": "Milk."},
+    {"id": "d5", "text": "word \U0001f600 " * 300 + "The needle is at the end of a long text.", "year": 2024.5},
+    {"id": "d6", "text": "会議は九時に始まります。切符は箱の中です。", "done": True},
+    {"id": "d7", "text": "\U00012000\U00012001 \U000103a0\U000103a1", "lang": "en"},
+    {"id": "d8", "text": "\U0001f600 smile. Emoji before the ticket!  “Quoted.” And after… the end", "lang": "en"},
+]
+QUESTIONS = [
+    ("Where is the ticket?", {}), ("the ticket, the REUNIÓN", {"mode": "words"}), ("parking", {"mode": "vectors"}),
+    ("needle in a long text", {"top": 9}), ("ticket", {"where": {"lang": "en"}}), ("???", {"mode": "words"}),
+    ("train car", {"where": {"year": {"least": 2025, "most": 2025.5}}}), ("九時", {"where": {"done": True}}),
+    ("Gleis taxi", {"where": {"lang": ["de", "es"]}}), ("\U0001f600", {"top": 2}), ("\U00012000", {"top": 2}),
+    ("a b OR (c* NEAR", {}), ("ticket", {"threshold": 0.5}),
+]  # fmt: skip
+
+
+def asked(index: Index) -> list[list]:
+    """The answers that a page should give."""
+    found = []
+    for query, options in QUESTIONS:
+        given = dict(options)
+        if "where" in given:
+            given["where"] = {
+                name: (value["least"], value["most"]) if isinstance(value, dict) else value
+                for name, value in given["where"].items()
+            }
+        found.append(index.search(query, **given).hits)
+    return found
+
+
+def same(hits: list[list], found: list[list[dict]]) -> None:
+    for own, theirs, question in zip(hits, found, QUESTIONS, strict=True):
+        assert [hit.id for hit in own] == [hit["id"] for hit in theirs], question
+        for hit, other in zip(own, theirs, strict=True):
+            assert (hit.passage, hit.title, hit.metadata) == (other["passage"], other["title"], other["metadata"])
+            assert other["text"][other["start"] : other["end"]] == hit.passage or not other["text"].isascii()
+            assert [hit.score, hit.cosine, hit.words] == pytest.approx(
+                [other["score"], other["cosine"], other["words"]], abs=2e-3
+            )  # fmt: skip
+
+
+def rows_of(path: Path) -> list[list]:
+    """What two equal indexes have in common."""
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        documents = db.execute("SELECT id, key, title, text FROM documents").fetchall()
+        spans = db.execute("SELECT document, start, end, vector IS NULL FROM passages").fetchall()
+        tables = db.execute("SELECT name, tbl_name FROM sqlite_master WHERE name NOT LIKE 'sqlite%' ORDER BY name")
+        return [documents, spans, tables.fetchall()]
+
+
+def test_search_index_gives_the_desktops_answers(bundle, tmp_path):
+    loaded, manifest = load_bundle(bundle), read_manifest(bundle)
+    with msdc.open_index(tmp_path / "desktop.sqlite", loaded) as index:
+        index.add(DOCUMENTS)
+        wanted = asked(index)
+    for name, change in (
+        ("desktop", f"INSERT OR REPLACE INTO facts VALUES ('source', '{manifest.model.source_sha256}')"),
+        ("other", "UPDATE facts SET value = 'other' WHERE name IN ('source', 'model')"),
+        ("broken", "UPDATE passages SET vector = zeroblob(length(vector)) WHERE id = 1"),
+    ):
+        if name != "desktop":
+            shutil.copyfile(tmp_path / "desktop.sqlite", tmp_path / f"{name}.sqlite")
+        with contextlib.closing(sqlite3.connect(tmp_path / f"{name}.sqlite")) as db, db:
+            db.execute(change)
+    (tmp_path / "request.json").write_text(json.dumps({"documents": DOCUMENTS, "questions": QUESTIONS}))
+    with site(page=HERE, bundle=bundle, index=tmp_path) as opened:
+        found = answer_of_engine(opened, "page/page.html#search", "chromium")
+    same(wanted, found["desktop"])
+    same(wanted, found["made"])
+    assert found["empty"] == [] and found["added"] == [len(DOCUMENTS)] * 2
+    assert found["changed"] == [1, len(DOCUMENTS) - 1, "d1"] and found["gone"] == 0
+    for name, words in {
+        "twice": "EncoderError: a document of this id", "blank": "has no text", "query": "RangeError: a query is empty",
+        "mode": "known: words, vectors, both", "other": "made with another", "broken": "the vector of passage 1",
+        "none": "EncoderError: the index is damaged", "sqlite": "no SQLite",
+    }.items():  # fmt: skip
+        assert words in found["refused"][name] and "\n" not in found["refused"][name], name
+    # What the page made is the desktop's file: same rows, and it opens there.
+    (tmp_path / "made.sqlite").write_bytes(base64.b64decode(found["bytes"]))
+    assert rows_of(tmp_path / "made.sqlite") == rows_of(tmp_path / "desktop.sqlite")
+    with contextlib.closing(sqlite3.connect(tmp_path / "made.sqlite")) as db, db:
+        db.execute("UPDATE facts SET value = ? WHERE name = 'model'", [loaded.fingerprint()])
+    with msdc.open_index(tmp_path / "made.sqlite", loaded) as index:
+        same(asked(index), found["made"])
 
 
 def test_files_are_listed_and_the_manifest_seals_them(bundle):
