@@ -41,7 +41,7 @@ class Engine:
     """One browser: names of its program (or patterns of paths), the Debian package, its options, what stands before the
     profile's folder after them (None: it takes no folder), a word in the command line of processes that show pages.
 
-    `settings` are files of the profile, by name; `release` is the part of a version that a device is named by.
+    `settings`: files of the profile -> files here; `release` is the part of a version that a device is named by.
     `display`: it has no mode without a window and is shown on a display that nobody sees (Xvfb).
     """
 
@@ -82,22 +82,6 @@ class Engine:
         return number.group() if number else None
 
 
-# No first-run pages, no updates, no reports: nothing but the page uses the processor or the network.
-FIREFOX_SETTINGS = """\
-user_pref("app.update.enabled", false);
-user_pref("browser.aboutwelcome.enabled", false);
-user_pref("browser.shell.checkDefaultBrowser", false);
-user_pref("browser.startup.homepage_override.mstone", "ignore");
-user_pref("browser.startup.page", 0);
-user_pref("datareporting.policy.dataSubmissionEnabled", false);
-user_pref("dom.max_script_run_time", 0);
-user_pref("extensions.getAddons.cache.enabled", false);
-user_pref("network.captive-portal-service.enabled", false);
-user_pref("network.connectivity-service.enabled", false);
-user_pref("services.settings.server", "");
-user_pref("toolkit.telemetry.reportingpolicy.firstRun", false);
-"""
-
 ENGINES = {
     "chromium": Engine(
         "chromium",
@@ -121,7 +105,7 @@ ENGINES = {
         ("--headless", "--new-instance", "--profile"),
         "",
         "-isForBrowser",
-        {"user.js": FIREFOX_SETTINGS},
+        {"user.js": "firefox.js"},
     ),
     "webkit": Engine(
         "webkit",
@@ -190,7 +174,7 @@ def opened(engine: Engine, address: str) -> Iterator[subprocess.Popen[bytes]]:
     ):
         command = engine.command(Path(folder), address)
         for name, content in engine.settings.items():
-            write_text(Path(folder) / name, content)
+            write_text(Path(folder) / name, (Path(__file__).parent / content).read_text(encoding="utf-8"))
         if engine.display:
             # It knows no profile folder: what it keeps goes where these point.
             environment |= {name: folder for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")}

@@ -29,11 +29,6 @@ from msdc.export.mobile.web.write import module_source
 
 PAGE = Path(__file__).resolve().parent / "page"
 RUNTIME = "onnx"
-# The runtime's script looks for a third file of its package unless it is told where the binary lies.
-RUNTIME_MODULE = f"""import * as ort from "./{SCRIPT}";
-ort.env.wasm.wasmPaths = {{ wasm: new URL("{WASM}", import.meta.url).href }};
-export const {{ InferenceSession, Tensor, env }} = ort;
-"""
 MIB = 2**20
 # Bytes of numbers as text in an answer, at most, and of all that is no number.
 SAMPLE_BYTES, ID_BYTES, MAX_REST_BYTES = 32, 12, MIB
@@ -173,7 +168,7 @@ class Measurement:
             "session.js": PAGE / "session.js",
             "measure.js": source.encode("utf-8"),
             "request.json": json_bytes(request),
-            "runtime/ort.mjs": RUNTIME_MODULE.encode("utf-8"),
+            "runtime/ort.mjs": PAGE / "runtime.js",
             f"runtime/{SCRIPT}": runtime / SCRIPT,
             **held,
             **{address: PAGE / name for address, name in page.items()},
@@ -202,10 +197,6 @@ class Measurement:
             raise MsdcError("the page was hidden while it measured, and browsers slow hidden pages down; run it again")
         return answer
 
-    def golden_vectors(self, answer: PageAnswer) -> np.ndarray:
-        """The page's vectors of the golden texts, float32 [N, D]."""
-        return page_vectors(answer.golden.vectors, len(self.golden["texts"]), self.manifest.width)
-
     def run(
         self,
         answer: PageAnswer,
@@ -220,7 +211,7 @@ class Measurement:
     ) -> DeviceRun:
         """The result of one answer from a browser; `pss_mib` is that of the page's process."""
         vectors_UD = page_vectors(answer.vectors, len(self.texts), self.manifest.width)
-        golden_ND = self.golden_vectors(answer)
+        golden_ND = page_vectors(answer.golden.vectors, len(self.golden["texts"]), self.manifest.width)
         return DeviceRun(
             harness="browser",
             device=device,

@@ -65,17 +65,14 @@ Accept = Callable[[dict[str, Any], str], tuple[Any, dict[str, Any]]]
 
 @dataclass
 class Seat:
-    """One page that started: its own secret, what messages call it, the last sign of life, and what became of it.
-
-    `numbers` are percent done and percent of the battery, as far as the page tells.
-    """
+    """One page that started: its own secret, what messages call it, the last sign of life, and what became of it."""
 
     token: str
     number: int = 1
     title: str = "the page"
     heard: float = field(default_factory=time.monotonic)
     phase: str = ""
-    numbers: tuple[int, ...] = ()
+    numbers: tuple[int, ...] = ()  # percent done and of the battery, as far as the page tells
     state: Literal["measuring", "answered", "failed"] = "measuring"
     line: str = ""
 
@@ -111,17 +108,11 @@ class AnswerServer(socketserver.ThreadingTCPServer):
     """Serve `files` (address below the secret path -> a path, or the content) and take `expect` answers, one per page.
 
     Args:
-        files: what a page may fetch.
         accept: makes of an answer what is kept, and what the page shows of it; raises `MsdcError` for a bad one.
         max_answer: bytes of an answer, at most.
         link: pages join; else there is one page, which posts to `answer` and `alive`.
-        expect: answers that are waited for; later ones are refused.
-        host: address to listen at.
-        port: 0 for any.
-        tls: None for plain HTTP.
         packed: some of the files compressed by gzip, for clients that accept it.
-        silence_s: a page that was silent for so long is gone.
-        token_s: a connection that has not shown the secret for so long is closed.
+        silence_s, token_s: a page that was silent for so long is gone; a connection without the secret is closed.
         tell: called with one line when something happens.
     """
 
@@ -280,16 +271,16 @@ class AnswerServer(socketserver.ThreadingTCPServer):
     def _refusal(self, seat: Seat | None) -> Reply | None:
         """What is said where no answer of `seat`, or of a new page, is waited for."""
         if seat is not None and seat.state != "measuring":
-            return 409, _error("the result of this page has been received already")
+            return 409, json_bytes({"error": "the result of this page has been received already"})
         if not self._open or len(self.answers) >= self.expect:
-            return 409, _error("the computer waits for no further result")
+            return 409, json_bytes({"error": "the computer waits for no further result"})
         return None
 
     def _join(self, raw: bytes) -> Reply:
         try:
             wanted = answer_object(raw)
         except MsdcError as error:
-            return 400, _error(str(error))
+            return 400, json_bytes({"error": str(error)})
         with self._lock:
             seat, _ = self.seat_of(f"{wanted.get('seat') or ''}/")
             if seat is not None and seat.state == "failed":
@@ -297,7 +288,7 @@ class AnswerServer(socketserver.ThreadingTCPServer):
             if refusal := self._refusal(seat):
                 return refusal
             if seat is None and len(self.seats) >= self.expect + SPARE_SEATS:
-                return 409, _error("this link was started too often; ask for a new one")
+                return 409, json_bytes({"error": "this link was started too often; ask for a new one"})
             started = seat is None
             if seat is None:
                 number = len(self.seats) + 1
@@ -321,7 +312,7 @@ class AnswerServer(socketserver.ThreadingTCPServer):
                 known = isinstance(error, MsdcError)
                 line = " ".join(str(error).split()) if known else f"the page's answer: {type(error).__name__}"
                 self._fail(seat, line)
-                return 400, _error(line)
+                return 400, json_bytes({"error": line})
             with self._lock:
                 self.answers.append(kept)
                 seat.state, seat.title = "answered", shown.get("name", seat.title)
@@ -445,7 +436,3 @@ def answer_object(raw: bytes) -> dict[str, Any]:
 def json_bytes(value: Any) -> bytes:
     """JSON for a page."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
-
-
-def _error(line: str) -> bytes:
-    return json.dumps({"error": line}).encode()

@@ -192,34 +192,19 @@ def write_transformers_js(stage: Path, manifest: Manifest, folder: Path) -> None
 
 def about_bundle(manifest: Manifest, tokenizer: Tokenizer) -> str:
     """What the module's README says of the files."""
-    part = manifest.part("onnx")
-    data = next((name for name in part.files() if name != part.file), None)
-    external = f'\n  session_options: {{ externalData: [{{ path: "{data}", data: "{data}" }}] }},' if data else ""
-    program = part.file.removesuffix(".onnx")
-    prompt = manifest.prompts.get(manifest.default_prompt or "", "")
-    text, names, more = json.dumps(f"{prompt}a text", ensure_ascii=False), "AutoModel, AutoTokenizer, env", ""
-    if not manifest.include_prompt:
-        names += ", Tensor"
-        count = prompt_tokens(tokenizer, prompt, manifest.max_length)
-        more = f', prompt_tokens: new Tensor("int64", [{count}n], [1])'
-    return f"""\
-The bundle folder is also a model folder of {PACKAGE} (compared with {VERSION}): its tokenizer gave the export's
-ids on all golden texts.
-
-```js
-import {{ {names} }} from "{PACKAGE}";
-env.localModelPath = "/"; // the folder that holds this bundle
-const tokenizer = await AutoTokenizer.from_pretrained("BUNDLE");
-const model = await AutoModel.from_pretrained("BUNDLE", {{
-  subfolder: "",
-  model_file_name: "{program}",
-  dtype: "fp32",{external}
-}});
-const {{ sentence_embedding }} = await model({{ ...(await tokenizer({text})){more} }});
-```
-
-One text per call, of at most {manifest.max_length} tokens: transformers.js cuts a longer one without its closing
-token. It does not compare files with the manifest; `msdc.js` does."""
+    part, prompt = manifest.part("onnx"), manifest.prompts.get(manifest.default_prompt or "", "")
+    data = [name for name in part.files() if name != part.file]
+    more = f"[{prompt_tokens(tokenizer, prompt, manifest.max_length)}n], [1]"
+    values = {
+        "program": part.file.removesuffix(".onnx"),
+        "external": json.dumps([{"path": name, "data": name} for name in data]),
+        "text": json.dumps(f"{prompt}a text", ensure_ascii=False),
+        "more": "" if manifest.include_prompt else f', prompt_tokens: new Tensor("int64", {more})',
+        "length": str(manifest.max_length),
+        "version": VERSION,
+    }
+    text = (HERE / "transformers.md").read_text(encoding="utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], text).strip()
 
 
 def _write_programs(encoder: Encoder, stage: Path, rows: list[list[int]], length: int) -> None:

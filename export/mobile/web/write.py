@@ -13,7 +13,7 @@ from pathlib import Path
 from msdc import __version__
 from msdc.export.manifest import Manifest
 from msdc.export.mobile.sizes import size_table
-from msdc.export.mobile.web.npm import FILES, PACKAGE, SCRIPT, SQLITE, SQLITE_FILES, VERSION, WASM, runtime_folder
+from msdc.export.mobile.web.npm import FILES, PACKAGE, SCRIPT, SQLITE, SQLITE_FILES, VERSION, runtime_folder
 from msdc.export.mobile.web.transformers_js import about_bundle, write_transformers_js
 from msdc.files import write_text
 from msdc.text.tokenizer import load_tokenizer
@@ -27,7 +27,6 @@ TOKENIZERS = {
     "sentencepiece": ("sentencepiece",),
     "tokenizer-json": ("compiled_file", "pattern", "text_rules", "splitter", "token_models", "compiled"),
 }
-ORACLES = {"sentencepiece": "SentencePiece's library", "tokenizer-json": "Hugging Face's `tokenizers`"}
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./\w+\.js";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:const|class|function|async function) )", re.MULTILINE)
 _COMMENT = re.compile(r"^ *// .*\n| // [^\"'`\n]*$|^ +", re.MULTILINE)  # and indentation: bytes that a page downloads
@@ -41,19 +40,6 @@ def module_source(kind: str) -> str:
         # The last source is the module's interface; all others become private to it.
         parts.append(_COMMENT.sub("", text if name == AFTER[-1] else _EXPORT.sub("", text)).strip() + "\n")
     return "\n".join(parts)
-
-
-def _about_runtime(carried: bool) -> str:
-    if carried:
-        return (
-            f"`{RUNTIME_FOLDER}/` holds {PACKAGE} {VERSION} (Microsoft, MIT license), listed in `bundle.json` and "
-            f"checked like every file, and {' '.join(SQLITE)} (Apache-2.0), for `search.js` alone."
-        )
-    return (
-        f"The program runs in {PACKAGE} {VERSION}, a peer dependency: `npm install {PACKAGE}@{VERSION}` and a bundler, "
-        f"or `load(url, {{ runtime }})` with the address of its `dist/{SCRIPT}` (`{WASM}` beside it). "
-        "`msdc export --target web --with-runtime` copies it into the bundle, and no bundler is needed."
-    )
 
 
 def write_web_module(
@@ -85,11 +71,9 @@ def write_web_module(
         "width": str(manifest.truncate_dim or manifest.width),
         "runtime": VERSION,
         "sqlite": SQLITE[1],
-        "carried": _about_runtime(with_runtime),
-        "demo": "" if with_runtime else "; it needs the runtime in the bundle (`--with-runtime`)",
+        "script": SCRIPT,
         "transformers": transformers,
         "sizes": size_table(stage, parts, {f"runtime: {PACKAGE} {VERSION}": runtime}),
-        "oracle": ORACLES[manifest.tokenizer.kind],
     }
     for path in sorted(TEMPLATE.iterdir()):
         text = path.read_text(encoding="utf-8")
