@@ -25,7 +25,7 @@ VERBS = {
         "The whole workflow on the embedded corpus and teacher, in minutes.",
     ),
     "corpus": ("msdc.distill.corpus:command", "Show what training would read from files: languages, rows, examples."),
-    "build-data": ("msdc.distill.rebuild.cli:command", "Make the data of a recipe from its public sources."),
+    "build-data": ("msdc.distill.build_data:command", "Make the data of a recipe from its public sources."),
     "distill": ("msdc.distill.cli:command", "Train a small student from a recipe."),
     "compress": ("msdc.compress.cli:command", "Plan sizes; make, trim or quantize a student."),
     "export": (

@@ -22,7 +22,7 @@ from msdc.distill.recipe import TEACHER, Corpus, NamedModel, Recipe, model_name
 from msdc.encoders.folder import locate_model
 from msdc.errors import InputError, first_line
 from msdc.extras import require
-from msdc.files import atomic_path, read_json, sha256_file, user_cache, write_json
+from msdc.files import atomic_path, disk_errors, read_json, sha256_file, user_cache, write_json
 from msdc.progress import say, warn
 from msdc.text.tabular import BATCH_ROWS, Table, arrow_table
 
@@ -34,6 +34,44 @@ _MODEL_FILES = re.compile(r".*\.(safetensors|json|model|txt)$")
 def corpus_cache() -> Path:
     """The user's cache folder for downloaded corpora."""
     return user_cache() / "corpora"
+
+
+class NotServed(InputError):
+    """A file that the server does not have, or gives to nobody."""
+
+
+def download(url: str, target: Path) -> Path:
+    """`url` as the file `target`; an interrupted download goes on where it stopped, if the server can.
+
+    Raises:
+        NotServed: the server does not have it.
+        InputError: the server does not answer, or the connection ended early.
+    """
+    if target.is_file():
+        return target
+    part = target.with_name(f".{target.name}.part")
+    with disk_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        have = part.stat().st_size if part.is_file() else 0
+        request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+        say(f"fetching {url}")
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                # A server that knows no ranges sends the whole file.
+                begun = have if answer.status == 206 else 0
+                with open(part, "ab" if begun else "wb") as out:
+                    shutil.copyfileobj(answer, out)
+                whole = answer.headers.get("Content-Length")
+                if whole is not None and part.stat().st_size != begun + int(whole):
+                    raise InputError(f"{url}: the connection ended early; run again to go on")
+        except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+            code = error.code if isinstance(error, urllib.error.HTTPError) else 0
+            if code == 416:  # nothing after what is there
+                part.unlink(missing_ok=True)
+            refused = NotServed if code in (403, 404, 410) else InputError
+            raise refused(f"{url}: cannot be fetched ({error})") from error
+        part.replace(target)
+    return target
 
 
 # --- OPUS -------------------------------------------------------------------------------------------------------------
@@ -67,10 +105,8 @@ def _opus_pair(name: str, version: str, source: str, code: str) -> tuple[Path, P
     if all(path.is_file() for path in files):
         return files
     url = OPUS_URL.format(name=name, version=version, pair=pair)
-    say(f"fetching {url}")
     try:
-        with urllib.request.urlopen(url, timeout=60) as answer, atomic_path(archive) as part, open(part, "wb") as out:
-            shutil.copyfileobj(answer, out)
+        download(url, archive)
         with zipfile.ZipFile(archive) as content:
             for path in files:
                 wanted = [one for one in content.namelist() if one.endswith(path.suffix) and "/" not in one]
@@ -79,12 +115,9 @@ def _opus_pair(name: str, version: str, source: str, code: str) -> tuple[Path, P
                 # Written under our own name, never under the archive's: nothing leaves the folder.
                 with atomic_path(path) as part, content.open(wanted[0]) as text, open(part, "wb") as out:
                     shutil.copyfileobj(text, out)
-    except (urllib.error.URLError, TimeoutError) as error:
-        said = f"OPUS corpus {name}/{version} {pair}: cannot be fetched ({error})"
-        if isinstance(error, urllib.error.HTTPError) and error.code in (403, 404, 410):
-            warn(f"warning: {said}; skipped")
-            return None
-        raise InputError(said) from error
+    except NotServed as error:
+        warn(f"warning: OPUS corpus {name}/{version} {pair}: {error}; skipped")
+        return None
     except zipfile.BadZipFile as error:
         raise InputError(f"{url}: not a zip archive ({error})") from error
     finally:

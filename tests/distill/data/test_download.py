@@ -77,7 +77,7 @@ def test_an_opus_pair_that_is_not_there_is_skipped_with_a_warning(opus, capsys, 
     write_zip(opus / "de-en.txt.zip", {"Talks.de-en.en": "Yes.\n", "Talks.de-en.de": "Ja.\n"})
     (source,) = open_corpus(Corpus(opus="Talks/v1", languages=["de", "tr"]))
     assert source.language == "de"
-    assert "warning: OPUS corpus Talks/v1 en-tr: cannot be fetched" in capsys.readouterr().err
+    assert "warning: OPUS corpus Talks/v1 en-tr: http" in capsys.readouterr().err
     # A server that does not answer at all is an error.
     monkeypatch.setattr(remote, "OPUS_URL", "http://127.0.0.1:9/{name}/{version}/{pair}")
     with pytest.raises(InputError, match="en-tr: cannot be fetched"):

@@ -1,0 +1,352 @@
+"""Where the texts of the shipped recipes come from: the list of sources, their files, and the rows in them.
+
+`sources.yaml` has one entry per set:
+
+    ntrex:
+      about: NTREX-128, news
+      license: CC BY-SA 4.0
+      origins: {ntrex: {github: MicrosoftTranslator/NTREX, commit: 8561f6a..., sha256: fc0d1bc...}}
+      make:
+        - file: ntrex/ntrex128.en-{language}.tsv.gz
+          languages: {ar: arb, de: deu}
+          read: [{files: [NTREX-128/newstest2019-src.eng.txt, "NTREX-128/newstest2019-ref.{code}.txt"]}]
+
+A path is that of a file in the source, `KEY:path` where `origins` names several; `path!member` is a member of a zip or
+tar archive. `{language}` is the key of a language, `{code}` what the source calls it.
+"""
+
+from __future__ import annotations
+
+import csv
+import fnmatch
+import functools
+import hashlib
+import html
+import io
+import itertools
+import json
+import lzma
+import re
+import shutil
+import struct
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+from pydantic import Field, model_validator
+
+from msdc.distill.data.corpora import open_corpus
+from msdc.distill.data.download import corpus_cache, download
+from msdc.distill.recipe import Corpus, Kind, Strict, parse
+from msdc.errors import InputError
+from msdc.files import atomic_path, sha256_file
+from msdc.search.passages import sentence_spans
+from msdc.text.text_files import iterate_lines
+
+LIST = Path(__file__).resolve().parent / "sources.yaml"
+TextRow = tuple[str, ...]
+MARKS = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")  # of direction, or of no width
+MIN_WORDS = 4  # of a sentence of an interface
+PLACEHOLDER = re.compile(
+    r"[{}<>\\|]|%[\w(%$@]|\$\w|https?:|www\.|\w@\w|(?:^|\s)--?\w|\w/\w+/|\w_\w|\(\)|=|::", re.MULTILINE
+)
+
+
+class Origin(Strict):
+    """A GitHub repository at a commit, or the address of one file.
+
+    Attributes:
+        sha256: of the list of the files that are read, by name, as `sha256sum FILES | sha256sum` prints it.
+        folder: of the repository, in which all paths lie.
+    """
+
+    github: str = ""
+    commit: str = Field(default="", pattern=r"^([0-9a-f]{40})?$")
+    url: str = ""
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    folder: str = ""
+
+    @model_validator(mode="after")
+    def _is_pinned(self) -> Origin:
+        if bool(self.github) == bool(self.url) or bool(self.github) != bool(self.commit):
+            raise ValueError("expected github with its commit, or url")
+        return self
+
+    def __str__(self) -> str:
+        return f"github {self.github} @ {self.commit[:10]}" if self.github else self.url
+
+    def take(self, names: Sequence[str], copies: Path | None) -> dict[str, Path]:
+        """The files of these names, downloaded into the user's cache or taken from `copies`, and checked.
+
+        Raises:
+            InputError: a file cannot be had, or the files are others than those that the list was made with.
+        """
+        folder = corpus_cache() / "sources" / self.github.replace("/", "+") / self.commit
+        files = {name: folder / (name or PurePosixPath(self.url).name) for name in sorted(set(names))}
+        for name, file in files.items():
+            if copies is None:
+                base = f"https://raw.githubusercontent.com/{self.github}/{self.commit}/"
+                download(self.url or base + name, file)
+            elif not file.is_file():
+                self._copy(name, file, copies)
+        listed = "".join(f"{sha256_file(file)}  {name or file.name}\n" for name, file in files.items())
+        if (found := hashlib.sha256(listed.encode()).hexdigest()) != self.sha256:
+            for file in files.values():
+                file.unlink()
+            raise InputError(f"{self}: other files than expected (sha256 {found}, expected {self.sha256})")
+        return files
+
+    def _copy(self, name: str, file: Path, copies: Path) -> None:
+        """Take a file from the checkout OWNER+NAME below `copies`, or the package of that name itself."""
+        place = copies / (self.github.replace("/", "+") or file.name)
+        plain = place / name if name else place
+        if not plain.is_file():
+            raise InputError(f"{self}: no copy in {copies}" + (f": it lacks {name}" if place.exists() else ""))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_path(file) as part:
+            shutil.copyfile(plain, part)
+
+
+def _tar(archive: Path) -> tarfile.TarFile:
+    """A tar archive, or the data of a Debian package, which is an `ar` archive."""
+    raw, at = archive.read_bytes(), 8
+    while raw.startswith(b"!<arch>\n") and at + 60 <= len(raw):
+        size = int(raw[at + 48 : at + 58])
+        if raw[at : at + 16].startswith(b"data.tar"):
+            return tarfile.open(fileobj=io.BytesIO(raw[at + 60 : at + 60 + size]))
+        at += 60 + size + size % 2
+    return tarfile.open(archive)
+
+
+@functools.lru_cache(maxsize=4)  # English beside seven languages
+def _members(archive: Path, wanted: str) -> dict[str, bytes]:
+    """The files in a zip, tar or Debian archive that a name or a glob means, by the part of the name after its `*`."""
+    begin = len(wanted.partition("*")[0]) if "*" in wanted else 0
+    found: dict[str, bytes] = {}
+    try:
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as content:
+                found = {name: content.read(name) for name in content.namelist() if fnmatch.fnmatchcase(name, wanted)}
+        else:
+            with _tar(archive) as tar:
+                for member in tar:
+                    name = member.name.removeprefix("./")
+                    if fnmatch.fnmatchcase(name, wanted) and (stream := tar.extractfile(member)) is not None:
+                        found[name] = stream.read()
+    except (zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, EOFError, ValueError) as error:
+        raise InputError(f"{archive.name}: not an archive that can be read ({error})") from error
+    if not found:
+        raise InputError(f"{archive.name}: no {wanted} in it")
+    return {name[begin:]: found[name] for name in sorted(found)}
+
+
+def _select(value: Any, keys: Sequence[str]) -> Iterator[str]:
+    """The texts under a path of keys in a JSON value, of all entries of its lists."""
+    if isinstance(value, list):
+        for one in value:
+            yield from _select(one, keys)
+    elif isinstance(value, str) and not keys:
+        yield value
+    elif isinstance(value, dict) and keys and keys[0] in value:
+        yield from _select(value[keys[0]], keys[1:])
+
+
+def _resources(raw: bytes) -> dict[Any, str]:
+    """The texts of a Chromium resource pack (version 5) by their numbers."""
+    (count,) = struct.unpack_from("<H", raw, 8)
+    entries = struct.iter_unpack("<HI", raw[12 : 18 + 6 * count])
+    return {key: raw[start:end].decode("utf-8", "replace") for (key, start), (_, end) in itertools.pairwise(entries)}
+
+
+def prose(row: TextRow) -> Iterator[TextRow]:
+    """The sentences of a pair from a manual or an interface, without markup; none with a placeholder, path or code."""
+    sides = [
+        re.sub(r"<[^<>]*>", "", re.sub(r"\{ -brand-name-([\w-]+) \}", lambda m: m[1].title(), side)) for side in row
+    ]
+    sides = [" ".join(MARKS.sub("", html.unescape(side)).split()) for side in sides]
+    parts = [[side[start:end] for start, end in sentence_spans(side)] for side in sides]
+    for one, two in zip(*parts, strict=True) if len(parts[0]) == len(parts[1]) else [sides]:
+        fits = one != two and 0.35 <= len(two) / max(1, len(one)) <= 2.6
+        if fits and len(one.split()) >= MIN_WORDS and not PLACEHOLDER.search(f"{one}\n{two}"):
+            yield one, two
+
+
+class Part(Strict):
+    """Files of a set, and how their rows are read: as by training, unless one of the last five says otherwise.
+
+    Attributes:
+        files: one file of English or of pairs, or two: English, and the other language.
+        names: the part is read once for each, with `{name}` filled in.
+        kind, columns, tokenized: as of a recipe's corpus.
+        texts: keys in JSON, or in one JSON value per line, such as `annotations.caption`.
+        pattern: what a text looks like: its first group that matches, or the group `text` with the group `key`. Texts
+            with the same key, or at the same place in a file of the same name, belong together.
+        resources: the files are resource packs of Chromium.
+        prose: the texts are those of manuals or interfaces: see `prose`.
+        paste: files of scored or labelled pairs, any number, are put together line by line: `file#2` is the second
+            column of a table; rows with an empty cell are left out. One file is taken as it is.
+        header: the first line, of `paste`.
+    """
+
+    files: tuple[str, ...]
+    names: tuple[str, ...] = ("",)
+    kind: Kind = "auto"
+    columns: tuple[int | str, ...] = ()
+    tokenized: bool = False
+    texts: tuple[str, ...] = ()
+    pattern: str = ""
+    resources: bool = False
+    prose: bool = False
+    paste: bool = False
+    header: tuple[str, ...] = ()
+
+    def paths(self) -> list[str]:
+        """The files that are read, each once."""
+        return list(dict.fromkeys(name.partition("#")[0] for name in self.files))
+
+    def rows(self, find: Callable[[str], tuple[Path, str]], language: str) -> Iterator[TextRow]:
+        """One text, a pair (English, `language`), or the cells of `paste`.
+
+        `find` gives for a path of the list the file and what is read of an archive. Raises InputError where a file is
+        not what was expected, or two files differ in their number of texts.
+        """
+        if self.paste or not (self.texts or self.pattern or self.resources):
+            paths = {path: _extracted(*find(path)) for path in self.paths()}
+            yield from self._pasted(paths) if self.paste else self._read(list(paths.values()), language)
+            return
+        sides = []
+        for path in self.files:
+            file, member = find(path)
+            raw = _members(file, member) if member else {"": file.read_bytes()}
+            sides.append({name if "*" in member else "": self._texts(content, path) for name, content in raw.items()})
+        for name in sides[0]:
+            found = [side.get(name, {}) for side in sides]
+            keyed = self.resources or "?P<key>" in self.pattern
+            if not keyed and len(set(map(len, found))) > 1:
+                if len(sides[0]) == 1:
+                    raise InputError(f"{' and '.join(self.files)}: not the same number of texts")
+                continue  # of many pages those that differ
+            rows = (tuple(side[key] for side in found) for key in found[0] if all(key in side for side in found))
+            yield from (kept for row in rows for kept in prose(row)) if self.prose else rows
+
+    def _texts(self, raw: bytes, path: str) -> dict[Any, str]:
+        if self.resources:
+            return _resources(raw)
+        text = raw.decode("utf-8-sig", "replace")
+        if self.texts:
+            try:
+                values = [json.loads(text)] if text.count("\n{") < 1 else list(map(json.loads, text.splitlines()))
+            except ValueError as error:
+                raise InputError(f"{path}: not JSON ({error})") from error
+            return dict(enumerate(one for keys in self.texts for one in _select(values, keys.split("."))))
+        matches = re.finditer(self.pattern, text, re.MULTILINE | re.DOTALL)
+        if "?P<key>" in self.pattern:
+            return {match["key"]: match["text"] for match in matches}
+        return dict(enumerate(next(filter(None, match.groups()), "") for match in matches))
+
+    def _read(self, paths: Sequence[Path], language: str) -> Iterator[TextRow]:
+        where = {"path": str(paths[0])} if len(paths) == 1 else {"files": tuple(map(str, paths))}
+        settings = self.model_dump(include={"kind", "columns", "tokenized"})
+        corpus = Corpus.model_validate({**where, **settings, "languages": (language,) if language else ()})
+        for source in open_corpus(corpus):
+            yield from ((row.source, row.target) if language else (row.source,) for row in source.rows())
+
+    def _pasted(self, found: Mapping[str, Path]) -> Iterator[TextRow]:
+        if self.header:
+            yield self.header
+        columns = []
+        for name in self.files:
+            path, _, column = name.partition("#")
+            lines = [line for _, line in iterate_lines(found[path])]
+            if column:
+                table = csv.reader(lines) if path.endswith(".csv") else (line.split("\t") for line in lines)
+                lines = [cells[int(column) - 1] if len(cells) >= int(column) else "" for cells in table]
+            columns.append([line.strip() for line in lines] if len(self.files) > 1 else lines)
+        if len(set(map(len, columns))) > 1:
+            raise InputError(f"{', '.join(self.paths())}: not the same number of lines")
+        yield from (row for row in zip(*columns, strict=True) if all(row))
+
+
+def _extracted(file: Path, member: str) -> Path:
+    """A file, or a member of an archive as a file beside it."""
+    if not member:
+        return file
+    target = file.with_name(f"{file.name}!") / member
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(_members(file, member)[member])
+    return target
+
+
+class Output(Strict):
+    """Files of one name pattern, and the parts that each is made of."""
+
+    file: str
+    languages: dict[str, str] | tuple[str, ...] = ()
+    read: tuple[Part, ...]
+
+    def targets(self) -> Iterator[tuple[str, str, tuple[Part, ...]]]:
+        """(file, language, parts) with `{language}` and `{code}` filled in; language "" where there is none."""
+        given = self.languages
+        codes = given if isinstance(given, dict) else dict(zip(given, given, strict=True))
+        for language, code in (codes or {"": ""}).items():
+
+            def fill(text: str, name: str = "", language: str = language, code: str = code) -> str:
+                return text.replace("{language}", language).replace("{code}", code).replace("{name}", name)
+
+            parts = [
+                part.model_copy(update={"files": tuple(fill(file, name) for file in part.files)})
+                for part in self.read
+                for name in part.names
+            ]
+            yield fill(self.file), language, tuple(parts)
+
+
+class SourceSet(Strict):
+    """A set: what it is, under which license, where it is from, and the files that are made of it."""
+
+    about: str
+    license: str
+    origins: dict[str, Origin]
+    make: tuple[Output, ...]
+    test: bool = False  # a test or development set, whose sentences stay out of training
+
+    @functools.cached_property
+    def targets(self) -> dict[str, tuple[str, tuple[Part, ...]]]:
+        """(language, parts) of each file."""
+        return {file: (language, parts) for one in self.make for file, language, parts in one.targets()}
+
+    def place(self, path: str) -> tuple[str, str, str]:
+        """(key of the origin, name in it, member of the archive) of `KEY:name!member`."""
+        key, separator, rest = path.partition(":")
+        if not separator and len(self.origins) == 1:
+            key, rest = next(iter(self.origins)), path
+        if key not in self.origins:
+            raise InputError(f"{path}: expected KEY:path with one of {', '.join(self.origins)}")
+        name, _, member = rest.partition("!")
+        folder = self.origins[key].folder
+        return key, f"{folder}/{name}" if folder else name, member
+
+    def rows(self, file: str, copies: Path | None) -> Iterator[TextRow]:
+        """The rows of one of the files; all files of its origins are taken, so that their sha256 can be checked."""
+        names: dict[str, list[str]] = {key: [] for key in self.origins}
+        for _, parts in self.targets.values():
+            for key, name, _ in (self.place(path) for part in parts for path in part.paths()):
+                names[key].append(name)
+        taken = functools.cache(lambda key: self.origins[key].take(names[key], copies))
+
+        def find(path: str) -> tuple[Path, str]:
+            key, name, member = self.place(path)
+            return taken(key)[name], member
+
+        language, parts = self.targets[file]
+        for part in parts:
+            yield from part.rows(find, language)
+
+
+def read_sources(path: Path = LIST) -> dict[str, SourceSet]:
+    """All sets by name; InputError where the list is wrong."""
+    tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return {name: parse(SourceSet, entry, f"{path.name}: {name}") for name, entry in tree.items()}

@@ -1,0 +1,317 @@
+"""`msdc build-data`: the list of sources, every way of reading, local copies, downloads, and what could not be had."""
+
+import functools
+import gzip
+import hashlib
+import http.server
+import io
+import shutil
+import struct
+import tarfile
+import threading
+import zipfile
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from msdc.cli import msdc
+from msdc.distill.build_data import build, wanted_files
+from msdc.distill.catalog import load_recipe
+from msdc.distill.data.download import download
+from msdc.distill.data.sources import Origin, SourceSet, prose, read_sources
+from msdc.errors import InputError
+
+COMMIT = "0123456789" * 4
+RECIPE = """
+name: small
+teacher: all-MiniLM-L6-v2
+student: {bottleneck: 8, layers: [0], repeats: 1, max_length: 16}
+corpora:
+  - {path: "{data}/fairy/*.tsv.gz", languages: [de]}
+  - {path: "{data}/english/words.txt.gz", kind: text}
+exclude: ["{data}/tests/test.tsv", "{data}/nobody/knows.tsv"]
+stages:
+  - {name: teach, train: student, guide: teacher, objective: multilingual_mse, steps: 1}
+"""
+SETS = f"""
+fairy:
+  about: Tales
+  license: CC0
+  origins: {{tales: {{github: grimm/tales, commit: "{COMMIT}", folder: text, sha256: fairy}}}}
+  make:
+    - file: "fairy/fairy.en-{{language}}.tsv.gz"
+      languages: {{de: deu, fr: fra}}
+      read: [{{files: [eng.txt, "{{code}}.txt"]}}]
+words:
+  about: Words
+  license: CC0
+  origins: {{zip: {{github: grimm/words, commit: "{COMMIT}", sha256: words}}}}
+  make:
+    - {{file: english/words.txt.gz, read: [{{files: ["all.zip!in/a.txt"]}}, {{files: ["all.zip!in/b.txt"]}}]}}
+tests:
+  about: A test set
+  license: CC0
+  test: true
+  origins: {{gold: {{github: grimm/test, commit: "{COMMIT}", sha256: tests}}}}
+  make: [{{file: tests/test.tsv, read: [{{paste: true, files: [gs.txt, "in.txt#1", "in.txt#2"]}}]}}]
+"""
+FILES = {
+    "fairy": {"text/deu.txt": "Es war einmal.\nEin\tFrosch.\nEin Frosch.\nLeer.\n", "text/fra.txt": "Il était.\n"},
+    "words": {"all.zip": ""},
+    "tests": {"gs.txt": "5.0\n\n1.0\n", "in.txt": "a  b\tc\nd\te\nf\tg\n"},
+}
+FILES["fairy"]["text/eng.txt"] = "Once upon a time.\nA  frog.\nA  frog.\n\n"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def digest(files: dict[str, bytes]) -> str:
+    """As `sha256sum FILES | sha256sum` prints it."""
+    listed = "".join(f"{hashlib.sha256(raw).hexdigest()}  {name}\n" for name, raw in sorted(files.items()))
+    return hashlib.sha256(listed.encode()).hexdigest()
+
+
+@pytest.fixture
+def copies(tmp_path):
+    """Copies of three sources, and their list."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as content:
+        for name, text in (("in/a.txt", "first\n"), ("in/b.txt", "second\n"), ("out/c.txt", "third\n")):
+            content.writestr(name, text)
+    listed = SETS
+    for (name, files), folder in zip(FILES.items(), ("tales", "words", "test"), strict=True):
+        raw = {path: text.encode() or packed.getvalue() for path, text in files.items()}
+        listed = listed.replace(f"sha256: {name}", f"sha256: {digest(raw)}")
+        for path, content in raw.items():
+            place = tmp_path / "copies" / f"grimm+{folder}" / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+    (tmp_path / "list.yaml").write_text(listed, encoding="utf-8")
+    (tmp_path / "small.yaml").write_text(RECIPE, encoding="utf-8")
+    return tmp_path / "copies"
+
+
+def built(folder: Path, data: Path, **options) -> dict:
+    """What `build` says of each file that the small recipe reads."""
+    recipe = load_recipe(str(folder.parent / "small.yaml"), data=data)
+    return {one.file: one for one in build(recipe, data, read_sources(folder.parent / "list.yaml"), **options)}
+
+
+def lines(file: Path) -> list[str]:
+    return gzip.decompress(file.read_bytes()).decode().splitlines()
+
+
+def test_builds_what_a_recipe_reads(tmp_path, copies):
+    one, _ = (built(copies, tmp_path / name, copies=copies) for name in ("one", "two"))
+    assert {name: (entry.state, entry.rows) for name, entry in one.items()} == {
+        "fairy/fairy.en-de.tsv.gz": ("made", 2),
+        "english/words.txt.gz": ("made", 2),
+        "tests/test.tsv": ("made", 2),
+        "nobody/knows.tsv": ("missing", None),
+    }
+    # White space is collapsed, the duplicate and the empty row are gone; a test set stays as it is, but for the row
+    # without a score.
+    pairs = tmp_path / "one" / "fairy" / "fairy.en-de.tsv.gz"
+    assert lines(pairs) == ["Once upon a time.\tEs war einmal.", "A frog.\tEin Frosch."]
+    assert lines(tmp_path / "one" / "english" / "words.txt.gz") == ["first", "second"]
+    assert (tmp_path / "one" / "tests" / "test.tsv").read_text() == "5.0\ta  b\tc\n1.0\tf\tg\n"
+    assert pairs.read_bytes() == (tmp_path / "two" / "fairy" / "fairy.en-de.tsv.gz").read_bytes()
+
+
+def test_keeps_what_is_there_and_leaves_nothing_half_made(tmp_path, copies):
+    data = tmp_path / "data"
+    (data / "english").mkdir(parents=True)
+    (data / "english" / "words.txt.gz").write_bytes(b"mine")
+    (tmp_path / "small.yaml").write_text(RECIPE.replace("[de]", "[de, fr]"), encoding="utf-8")
+    found = built(copies, data, copies=copies)
+    assert found["english/words.txt.gz"].state == "there"
+    assert (data / "english" / "words.txt.gz").read_bytes() == b"mine"
+    # French has fewer lines than English: its file is missing, and the reason says why; German is made all the same.
+    assert found["fairy/fairy.en-fr.tsv.gz"].state == "missing"
+    assert "not line-aligned" in found["fairy/fairy.en-fr.tsv.gz"].why
+    assert sorted(path.name for path in (data / "fairy").iterdir()) == ["fairy.en-de.tsv.gz"]
+    assert built(copies, data, copies=copies)["fairy/fairy.en-de.tsv.gz"].state == "there"
+    with pytest.raises(InputError, match="reads no such set"):
+        built(copies, data, only=["nothing"])
+
+
+def test_other_files_than_pinned_are_refused_and_not_kept(tmp_path, copies):
+    (copies / "grimm+tales" / "text" / "deu.txt").write_text("Anders.\n")
+    shutil.rmtree(copies / "grimm+words")
+    found = built(copies, tmp_path / "data", copies=copies)
+    assert "other files than expected" in found["fairy/fairy.en-de.tsv.gz"].why
+    assert found["english/words.txt.gz"].why.startswith("github grimm/words @ 0123456789: no copy in")
+    (copies / "grimm+tales" / "text" / "deu.txt").write_text(FILES["fairy"]["text/deu.txt"])
+    assert built(copies, tmp_path / "data", copies=copies)["fairy/fairy.en-de.tsv.gz"].state == "made"
+
+
+def rows_of(tmp_path, contents: dict[str, bytes | str], /, language: str = "de", **part) -> list[tuple[str, ...]]:
+    """What one part of a set reads from these files of a repository, in the order of `contents`."""
+    place = tmp_path / "copies" / "a+b"
+    shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+    place.mkdir(parents=True, exist_ok=True)
+    raw = {name: text.encode() if isinstance(text, str) else text for name, text in contents.items()}
+    for name, content in raw.items():
+        (place / name).write_bytes(content)
+    origins = {"o": {"github": "a/b", "commit": COMMIT, "sha256": digest(raw)}}
+    make = [{"file": "x", "languages": [language] if language else [], "read": [{"files": list(contents)} | part]}]
+    return list(SourceSet(about="a", license="b", origins=origins, make=make).rows("x", tmp_path / "copies"))
+
+
+def test_ways_of_reading(tmp_path):
+    rows = functools.partial(rows_of, tmp_path)
+    trees = {"en.conllu": "# text = Bee\n1\tBee\n\n# text = Ay\n", "de.conllu": "# text = Beh\n\n# text = Ah\n"}
+    assert rows(trees, pattern="^# text = ([^\n]*)") == [("Bee", "Beh"), ("Ay", "Ah")]
+    with pytest.raises(InputError, match="not the same number of texts"):
+        rows(trees | {"de.conllu": "# text = Beh\n"}, pattern="^# text = ([^\n]*)")
+    keyed = {"en.ftl": "# c\na = One\n    two\nb = Three\n", "de.ftl": "b = Drei\na = Eins zwei\nc = Vier\n"}
+    messages = "^(?P<key>\\w+) =\\s+(?P<text>\\S[^\n]*(?:\n +[^\n]+)*)"
+    assert rows(keyed, pattern=messages) == [("One\n    two", "Eins zwei"), ("Three", "Drei")]
+    both = {
+        "en.jsonl": '{"a": "one", "b": "two"}\n{"a": "three"}\n',
+        "de.jsonl": '{"a": "eins", "b": "zwei"}\n{"a": "drei"}',
+    }
+    assert rows(both, texts=["a", "b"]) == [("one", "eins"), ("three", "drei"), ("two", "zwei")]
+    assert rows({"en.json": '{"k": [{"t": "cat"}, {"u": 1}]}'}, "", texts=["k.t"]) == [("cat",)]
+    with pytest.raises(InputError, match="not JSON"):
+        rows({"en.json": "{"}, "", texts=["a"])
+    unit = '<tu><tuv xml:lang="en"><seg>Yes</seg></tuv><tuv xml:lang="de"><seg>Ja</seg></tuv></tu>'
+    assert rows({"a.tmx": f'<tmx version="1.4"><body>{unit}</body></tmx>'}) == [("Yes", "Ja")]
+    assert rows({"deu.txt": "Hi.\tHallo!\tCC-BY\n"}, kind="pairs", columns=[1, 2]) == [("Hi.", "Hallo!")]
+    assert rows({"c.tsv": "a cat , here\tu\n"}, "", kind="text", columns=[1], tokenized=True) == [("a cat, here",)]
+    pasted = {"paste": True, "files": ["gs.csv#2", "gs.csv#1", "in.txt#2"], "header": ["s", "a", "b"]}
+    found = rows({"gs.csv": '"a, b",5.0\n', "in.txt": "x\ty\n"}, **pasted)
+    assert found == [("s", "a", "b"), ("5.0", "a, b", "y")]
+
+
+def test_packages(tmp_path):
+    """Pages and resource packs in tar archives and Debian packages, by a glob."""
+
+    def pack(texts: dict[int, str]) -> bytes:
+        at, table, body = 12 + 6 * (len(texts) + 1), b"", b""
+        for key, text in texts.items():
+            table += struct.pack("<HI", key, at + len(body))
+            body += text.encode()
+        return struct.pack("<IIHH", 5, 1, len(texts), 0) + table + struct.pack("<HI", 0, at + len(body)) + body
+
+    page = "<p id='1'>{}</p>\n<p id='2'>{}</p>"
+    names = {
+        "./help/en/a/x.html": page.format("Open the <b>file</b> here. Then close it &amp; go.", "x").encode(),
+        "./help/de/a/x.html": page.format("Öffne hier die <b>Datei</b>. Dann schließe sie &amp; geh.", "y").encode(),
+        "./help/en/b.html": page.format("Nobody has ever translated this.", "x").encode(),
+        "./en.pak": pack({7: "Save all of your files", 9: "Press %s to go on now"}),
+        "./de.pak": pack({7: "Speichere alle deine Dateien", 9: "Drücke %s um weiterzugehen"}),
+    }
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w:xz") as content:
+        for name, raw in names.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(raw)
+            content.addfile(info, io.BytesIO(raw))
+    deb = b"!<arch>\n"
+    for name, raw in ((b"debian-binary", b"2.0"), (b"data.tar.xz", data.getvalue())):
+        head = name.ljust(16) + b"0".ljust(12) + b"0".ljust(6) * 2 + b"644".ljust(8) + str(len(raw)).encode().ljust(10)
+        deb += head + b"`\n" + raw + b"\n" * (len(raw) % 2)
+    pages = {"files": ["p!help/en/*.html", "p!help/de/*.html"], "prose": True}
+    pages["pattern"] = "<p id='(?P<key>\\d)'>(?P<text>.*?)</p>"
+    for archive in (deb, data.getvalue()):
+        found = rows_of(tmp_path, {"p": archive}, **pages)
+        assert found == [
+            ("Open the file here.", "Öffne hier die Datei."), ("Then close it & go.", "Dann schließe sie & geh."),
+        ]  # fmt: skip
+    packs = {"files": ["p!en.pak", "p!de.pak"], "resources": True, "prose": True}
+    assert rows_of(tmp_path, {"p": deb}, **packs) == [("Save all of your files", "Speichere alle deine Dateien")]
+    with pytest.raises(InputError, match="p: no it in it"):
+        rows_of(tmp_path, {"p": deb}, **packs | {"files": ["p!it", "p!de.pak"]})
+    with pytest.raises(InputError, match="not an archive"):
+        rows_of(tmp_path, {"q": deb[:300]}, **packs | {"files": ["q!en.pak", "q!de.pak"]})
+
+
+def test_what_of_a_manual_is_text():
+    kept = ("Open the file that you saved.", "Öffnen Sie die gespeicherte Datei.")
+    left = [
+        ("Save", "Speichern"),  # a word
+        ("Open %s in the editor now.", "Öffne %s jetzt im Editor."),
+        ("See https://example.org for more text.", "Siehe https://example.org für mehr Text."),
+        (kept[0], kept[0]),  # not translated
+        (kept[0], "Datei"),  # too short
+    ]
+    assert [pair for row in (kept, *left) for pair in prose(row)] == [kept]
+
+
+class Server(http.server.SimpleHTTPRequestHandler):
+    """Sends files, and parts of them; keeps what was asked for."""
+
+    asked: ClassVar[list[str | None]] = []
+
+    def do_GET(self) -> None:
+        raw = (Path(self.directory) / self.path.lstrip("/")).read_bytes()
+        wanted = self.headers.get("Range")
+        self.asked.append(wanted)
+        start = int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted else 0
+        self.send_response(206 if wanted else 200)
+        self.send_header("Content-Length", str(len(raw) - start))
+        self.end_headers()
+        self.wfile.write(raw[start:])
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+def test_a_download_goes_on_where_it_stopped_and_is_checked(tmp_path):
+    (tmp_path / "served").mkdir()
+    (tmp_path / "served" / "text.txt").write_bytes(b"0123456789")
+    handler = functools.partial(Server, directory=str(tmp_path / "served"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as one:
+        threading.Thread(target=one.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{one.server_port}/text.txt"
+        target = tmp_path / "down" / "text.txt"
+        target.parent.mkdir()
+        target.with_name(".text.txt.part").write_bytes(b"01234")
+        assert download(url, target).read_bytes() == b"0123456789"
+        assert Server.asked == ["bytes=5-"]
+        download(url, target)
+        assert len(Server.asked) == 1  # it is there
+        with pytest.raises(InputError, match="other files than expected"):
+            Origin(url=url, sha256="0" * 64).take([""], None)
+        right = Origin(url=url, sha256=digest({"text.txt": b"0123456789"}))
+        assert right.take([""], None)[""].read_bytes() == b"0123456789"
+        one.shutdown()
+
+
+def test_the_shipped_list_makes_every_file_of_the_recipe(tmp_path):
+    sets = read_sources()
+    wanted, _, elsewhere = wanted_files(load_recipe("msdc-mini", data=tmp_path), tmp_path, sets)
+    assert not elsewhere
+    assert set(wanted.values()) == set(sets)
+    assert sum(not entry.test for entry in sets.values()) <= 15
+    files = [file for entry in sets.values() for file in entry.targets]
+    assert len(files) == len(set(files))
+    paths = [
+        (entry, path)
+        for entry in sets.values()
+        for _, parts in entry.targets.values()
+        for part in parts
+        for path in part.paths()
+    ]
+    assert all(entry.place(path) for entry, path in paths)
+
+
+def test_dry_run_says_what_would_be_made(tmp_path):
+    arguments = ["build-data", "msdc-mini", "-o", str(tmp_path / "data"), "--dry-run", "--only", "ntrex"]
+    result = CliRunner().invoke(msdc, arguments)
+    assert result.exit_code == 0
+    assert "github MicrosoftTranslator/NTREX @ 8561f6a622" in result.output
+    assert not (tmp_path / "data").exists()
+    for key, change, said in (("commit", "0123", "commit"), ("comit", COMMIT, "unknown key 'comit'")):
+        listed = yaml.safe_load(SETS)
+        listed["fairy"]["origins"]["tales"] |= {"sha256": "0" * 64, key: change}
+        (tmp_path / "list.yaml").write_text(yaml.safe_dump({"fairy": listed["fairy"]}))
+        with pytest.raises(InputError, match=rf"list\.yaml: fairy: origins\.tales.*{said}"):
+            read_sources(tmp_path / "list.yaml")
