@@ -83,7 +83,9 @@ def _name(corpus: Corpus) -> str:
     """A corpus with its language, where it has one only, and its limit."""
     language = f" {corpus.languages[0]}" if len(corpus.languages) == 1 else ""
     limit = f" ({corpus.limit})" if corpus.limit else ""
-    return f"{_short(corpus.path) if corpus.path else corpus.origin}{language}{limit}"
+    # Files of the data folder are called by their place in it.
+    origin = corpus.origin.replace(f"{Path('DATA').absolute()}/", "")
+    return f"{_short(corpus.path) if corpus.path else origin}{language}{limit}"
 
 
 def _printed(number: str, of: dict[str, Any], about: str) -> str:

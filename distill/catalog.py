@@ -61,8 +61,11 @@ class Variant(Strict):
         """
         for key, value in self.set.items():
             if key in NAMED:
-                known[key] = copy.deepcopy(value)
-                tree[key] = list(known[key])
+                tree[key], before = copy.deepcopy(value), tree.get(key) or []
+                own = set(_names(tree[key], key))
+                spare = [one for one, name in zip(known[key], _names(known[key], key), strict=True)
+                         if name not in own and not any(one is old for old in before)]  # fmt: skip
+                known[key] = [*tree[key], *spare]
             else:
                 set_value(known if key.split(".")[0] in NAMED else tree, key, value)
         for key, wanted in (("corpora", self.corpora), ("stages", self.stages)):

@@ -43,6 +43,7 @@ from msdc.tables import Table, filled, heads, terminal_width, to_text
     metavar="KEY=A,B,C",
     help="One run per value (table=N or variant=A,B: rows of a paper); repeat it for every combination.",
 )
+@click.option("--programs", is_flag=True, help="Of a sweep, export every student and measure bytes and time here.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @quiet_option
 def command(
@@ -57,6 +58,7 @@ def command(
     dry: bool,
     max_steps: int | None,
     over: tuple[str, ...],
+    programs: bool,
     as_json: bool,
 ) -> None:
     """Train a student with RECIPE: a file or the name of a shipped recipe; RECIPE:VARIANT for a row of its paper.
@@ -67,31 +69,38 @@ def command(
     --max-steps tries a recipe: the numbers of its stages (--json, done.json) have the shares of the loss, minutes per
     10,000 steps and memory.
 
-    A sweep writes one table (table.md, table.json) and one page (report.html) beside its runs, and continues where
-    it was stopped. Under torchrun every process computes its share of each batch.
+    A sweep writes one table (table.md, table.csv, table.json) and one page (report.html) beside its runs, and continues
+    where it was stopped; seeds (--sweep seed=1,2,3) become mean and interval. Under torchrun every process computes its
+    share of each batch.
     """
     if list_recipes:
         _list(recipe, as_json)
         return
     if recipe is None:
         raise click.UsageError("name a RECIPE, or pass --list to see the shipped ones")
-    if dry and over:
-        raise click.UsageError("--dry-run is for one recipe: name a point of the sweep")
+    if programs and not over:
+        raise click.UsageError("--programs is for a sweep; msdc export and msdc bench measure one student")
     if max_steps is not None:
         overrides = (*overrides, f"stages.*.steps={max_steps}")
-    if over:
+    if dry:
+        from msdc.distill.catalog import load_recipe
+        from msdc.distill.sweep import dry_run, plan_text, points
+
+        recipes = points(recipe, over, overrides, data) if over else {"": load_recipe(recipe, overrides, data)}
+        plans = {label: dry_run(one) for label, one in recipes.items()}
+        if as_json:
+            click.echo(json.dumps(plans if over else plans[""], ensure_ascii=False))
+        else:
+            shown = (f"{f'point {label}, ' if label else ''}{plan_text(plan)}" for label, plan in plans.items())
+            click.echo("\n\n".join(shown))
+    elif over:
         from msdc.distill.sweep import sweep
 
-        # Loaded by name: reports are written on the floor above, which imports this one.
+        # Loaded by name: reports and measurements are on the floor above, which imports this one.
         draw = importlib.import_module("msdc.bench.report.page").sweep_page
-        folder = sweep(recipe, over, output, overrides=overrides, data=data, draw=draw)
+        measure = importlib.import_module("msdc.bench.quickstart").program_numbers if programs else None
+        folder = sweep(recipe, over, output, overrides=overrides, data=data, draw=draw, measure=measure)
         click.echo((folder / "table.json").read_text(encoding="utf-8") if as_json else str(folder / "table.md"))
-    elif dry:
-        from msdc.distill.catalog import load_recipe
-        from msdc.distill.sweep import dry_run, plan_text
-
-        plan = dry_run(load_recipe(recipe, overrides, data))
-        click.echo(json.dumps(plan, ensure_ascii=False) if as_json else plan_text(plan))
     else:
         result = distill(
             recipe, output, resume, overrides=overrides, data=data, trackers=trackers, extendable=extendable

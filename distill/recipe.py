@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -41,13 +41,14 @@ class Strict(BaseModel):
     """Frozen, and every key must be known; an unknown one is told before a missing one, as a misspelled key is both."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    takes: ClassVar[str] = ""  # what else may stand in the place of these keys, for the message
 
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, data: Any) -> Any:
         for key in data if isinstance(data, dict) else ():
             if key not in cls.model_fields:
-                raise ValueError(f"unknown key {key!r}{did_you_mean(str(key), cls.model_fields)}")
+                raise ValueError(f"unknown key {key!r}{did_you_mean(str(key), cls.model_fields)}{cls.takes}")
         return data
 
 
@@ -200,6 +201,11 @@ def model_name(model: NamedModel | str) -> str:
 
 class StudentShape(Strict):
     """The student: layers cut from the assistant and the width of its token table, or `scratch` without either."""
+
+    takes: ClassVar[str] = (
+        " - student takes the name or folder of a model (`student: msdc-mini`, `{model:, pooling:, head:}`), "
+        "a shape cut from the assistant (bottleneck, layers, ...), or `scratch: {layers:, hidden:, ...}`"
+    )
 
     scratch: Scratch | None = None
 

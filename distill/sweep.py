@@ -2,14 +2,16 @@
 
 Points of a sweep come from `table=5` (all variants of a paper's table), `variant=one,two`, or `KEY=a,b,c` (the keys of
 `--set`), or from every combination of several of them. Stages that two points share are trained once
-(msdc.distill.run_folder). A sweep that was stopped continues where it stopped. It writes table.json and table.md;
-`msdc report SWEEP_FOLDER` draws them.
+(msdc.distill.run_folder). A sweep that was stopped continues where it stopped. It writes table.json, table.csv and
+table.md; `msdc report SWEEP_FOLDER` draws them. Points that differ in their seed alone are one row: mean and interval.
 
 A dry run tells what a run would do, without doing any of it; `--max-steps` does a little of it.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -38,9 +40,12 @@ from msdc.text.text_files import unpacked
 TABLE_FILE = "table.json"
 NOTE = (
     "mono, cross, avg: Spearman x 100 on the recipe's `report` files; dev: mean on the graded development files; "
-    "accuracy: nearest neighbour among held-out pairs. The paper's columns are its own models on its own data and "
-    "test sets."
+    "held-out: nearest neighbour and squared error on pairs of the training text, no measure of any paper. The paper's "
+    "columns are its own models on its own data and test sets. Bytes: int8 program for ONNX Runtime, predicted unless "
+    "measured."
 )
+# 97.5 % quantile of Student's t by degrees of freedom; beyond these, of the normal distribution and a little more.
+STUDENT_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 PAIR = re.compile(r"(?<![a-z])([a-z]{2})-([a-z]{2})(?![a-z])")
 
 
@@ -59,7 +64,10 @@ class CurvePoint(_Stored):
 
 
 class SweepRow(_Stored):
-    """One finished point. `row` names its row in the paper's table; `paper` and `ours` are scores by column."""
+    """One finished point. `row` names its row in the paper's table; `paper` and `ours` are scores by column.
+
+    `program` has `parameters`, `bytes` and, where it was measured, `ms` per text of 32 tokens.
+    """
 
     label: str
     row: str = ""
@@ -69,6 +77,12 @@ class SweepRow(_Stored):
     seconds: float = 0.0
     unit: Literal["step", "epoch"] = "epoch"
     curve: tuple[CurvePoint, ...] = ()
+    program: dict[str, float] = {}
+
+    @property
+    def setting(self) -> str:
+        """The label without its seed."""
+        return " ".join(word for word in self.label.split(" ") if not word.startswith("seed=")) or "all seeds"
 
 
 class SweepTable(_Stored):
@@ -89,21 +103,78 @@ def read_sweep(raw: Any, where: str) -> SweepTable:
     return parse(SweepTable, raw, f"{where} is not the table of a sweep")
 
 
+def mean_and_interval(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean, and half of its 95 % interval over seeds (Student's t); None of one value."""
+    if len(values) < 2:
+        return float(np.mean(values)), None
+    quantile = STUDENT_T[len(values) - 2] if len(values) < 11 else 2.2
+    return float(np.mean(values)), quantile * float(np.std(values, ddof=1)) / len(values) ** 0.5
+
+
+def by_setting(sweep: SweepTable) -> dict[str, list[SweepRow]]:
+    """The points of each setting: those that differ in their seed alone."""
+    found: dict[str, list[SweepRow]] = {}
+    for row in sweep.rows:
+        found.setdefault(row.setting, []).append(row)
+    return found if len(found) < len(sweep.rows) else {row.label: [row] for row in sweep.rows}
+
+
+def leading(sweep: SweepTable) -> tuple[str, float, float | None] | None:
+    """Setting, mean and half interval of what the last validations score highest; None without curves.
+
+    The setting is empty where another one's interval meets the highest one's.
+    """
+    ends = {name: [row.curve[-1].score for row in rows if row.curve] for name, rows in by_setting(sweep).items()}
+    known = {name: mean_and_interval(scores) for name, scores in ends.items() if scores}
+    if not known:
+        return None
+    best = max(known, key=lambda name: known[name][0])
+    least = known[best][0] - (known[best][1] or 0)
+    met = any(mean + (half or 0) >= least for name, (mean, half) in known.items() if name != best)
+    return "" if met else best, *known[best]
+
+
+def to_csv(sweep: SweepTable) -> str:
+    """One line per point, seeds apart: setting, scores, what the paper prints, the program's numbers."""
+    names = {kind: list(dict.fromkeys(key for row in sweep.rows for key in getattr(row, kind)))
+             for kind in ("ours", "paper", "report", "program")}  # fmt: skip
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    heads = {"ours": "{}", "paper": "{}, paper", "report": "report {}", "program": "{}"}
+    columns = [heads[kind].format(key) for kind, keys in names.items() for key in keys]
+    writer.writerow(["point", "row of the paper", *columns, "seconds"])
+    for row in sweep.rows:
+        cells = [getattr(row, kind).get(key, "") for kind, keys in names.items() for key in keys]
+        writer.writerow([row.label, row.row, *cells, row.seconds])
+    return text.getvalue()
+
+
 def table_of(sweep: SweepTable) -> Table:
-    """One row per point; a column of the paper stands before ours of the same name."""
+    """One row per setting; a column of the paper stands before ours of the same name."""
     published = list(dict.fromkeys(key for row in sweep.rows for key in row.paper))
     measured = list(dict.fromkeys(key for row in sweep.rows for key in row.ours))
     columns = [(key, kind) for key in measured for kind in ("paper", "ours") if kind == "ours" or key in published]
     columns += [(key, "paper") for key in published if key not in measured]
     named = any(row.row for row in sweep.rows)
+    shown = [(key, digits) for key, digits in (("parameters", 0), ("bytes", 0), ("ms", 2))
+             if any(key in row.program for row in sweep.rows)]  # fmt: skip
+    settings = by_setting(sweep)
+    seeds = max(map(len, settings.values()), default=1)
     rows = []
-    for row in sweep.rows:
-        figures = {"paper": row.paper, "ours": row.ours}
-        cells = [fixed(figures[kind][key], 1) if key in figures[kind] else "" for key, kind in columns]
-        rows.append((row.label, *([row.row] if named else []), *cells, fixed(row.seconds, 0)))
+    for name, points in settings.items():
+        row = points[0]
+        cells = []
+        for key, kind in columns:
+            values = [getattr(point, kind)[key] for point in points if key in getattr(point, kind)]
+            mean, half = mean_and_interval(values) if values else (0.0, None)
+            cells.append("" if not values else fixed(mean, 1) + ("" if half is None else f" ± {fixed(half, 1)}"))
+        cells += [fixed(row.program[key], digits) if key in row.program else "" for key, digits in shown]
+        seconds = fixed(sum(point.seconds for point in points), 0)
+        rows.append((name, *([row.row] if named else []), *cells, seconds))
     heads = (Column("setting", align="left"), *([Column("the paper's row", align="left")] if named else []))
-    numbers = tuple(Column(f"{key}, {kind}") for key, kind in columns)
-    return Table(f"{sweep.recipe}, {sweep.sweep}", (*heads, *numbers, Column("seconds")), tuple(rows), NOTE)
+    numbers = tuple(Column(f"{key}, {kind}") for key, kind in columns) + tuple(Column(key) for key, _ in shown)
+    note = NOTE + (f" Mean of {seeds} seeds, ± half of the 95 % interval over seeds." if seeds > 1 else "")
+    return Table(f"{sweep.recipe}, {sweep.sweep}", (*heads, *numbers, Column("seconds")), tuple(rows), note)
 
 
 # --- a sweep ----------------------------------------------------------------------------------------------------------
@@ -154,8 +225,9 @@ def sweep(
     overrides: Sequence[str] = (),
     data: str | Path | None = None,
     draw: Callable[[Path], object] | None = None,
+    measure: Callable[[Path], dict[str, float]] | None = None,
 ) -> Path:
-    """Run a recipe at all points, then write table.json and table.md into the sweep's folder; returns it.
+    """Run a recipe at all points, then write table.json, table.csv and table.md into the sweep's folder; returns it.
 
     Args:
         recipe: a name or file, as of `distill`.
@@ -164,6 +236,7 @@ def sweep(
         overrides: changes of all points, as of `--set`.
         data: the folder that `{data}` in the recipe stands for.
         draw: called with the folder at the end, in the first process only.
+        measure: called with each finished student, once: `bytes` and `ms` of its exported program.
     """
     from msdc.distill.run import Run
     from msdc.distill.training import parallel
@@ -186,10 +259,11 @@ def sweep(
             beside = sorted(path.parent for path in folder.glob("*/recipe.yaml") if path.parent != place)
             Run(one, place, (place / "recipe.yaml").is_file(), beside).run()
         if rank == 0:
-            rows = tuple(_row(label, recipes[label], folders[label]) for label in recipes)
+            rows = tuple(_row(label, recipes[label], folders[label], measure) for label in recipes)
             axes = over if isinstance(over, str) else " x ".join(over)
             table = SweepTable(recipe=recipe, sweep=axes, rows=rows)
             write_json(folder / TABLE_FILE, table.model_dump(mode="json"))
+            write_text(folder / "table.csv", to_csv(table))
             shown = table_of(table)
             write_text(folder / "table.md", f"# {escape_line(shown.caption)}\n\n{to_markdown(shown)}\n\n{shown.note}\n")
             if draw is not None:
@@ -197,7 +271,22 @@ def sweep(
     return folder
 
 
-def _row(label: str, recipe: Recipe, folder: Path) -> SweepRow:
+def _program(folder: Path, measure: Callable[[Path], dict[str, float]] | None) -> dict[str, float]:
+    """Parameters of a finished student, and its program's bytes: measured, or predicted (msdc.compress.size)."""
+    from msdc.compress.size import size_plan
+    from msdc.compress.student.weights import read_weights
+
+    measured = folder / "program.json"
+    if measure is not None and not measured.is_file():
+        write_json(measured, measure(folder / "student"))
+    plan = size_plan("", read_weights(folder / "student").config)
+    predicted = {"parameters": plan.parameters, "bytes": plan.bytes["int8"]["onnx"]}
+    return predicted | (read_json(measured) if measured.is_file() else {})
+
+
+def _row(
+    label: str, recipe: Recipe, folder: Path, measure: Callable[[Path], dict[str, float]] | None = None
+) -> SweepRow:
     """The scores of a finished point, and those of the paper."""
     result = read_json(folder / "result.json")
     last = recipe.stages[-1]
@@ -208,8 +297,8 @@ def _row(label: str, recipe: Recipe, folder: Path) -> SweepRow:
         "cross": [report[name] for name, (one, two) in pairs.items() if one != two],
         "avg": list(report.values()),
         "dev": [done["graded"]] if "graded" in done else [],
-        "accuracy": [done["heldout_accuracy"]] if "heldout_accuracy" in done else [],
-        "mse x 1000": [1000 * done["heldout_mse"]] if "heldout_mse" in done else [],
+        "held-out nearest": [done["heldout_accuracy"]] if "heldout_accuracy" in done else [],
+        "held-out mse x 1000": [1000 * done["heldout_mse"]] if "heldout_mse" in done else [],
     }
     metrics = [row for row in Metrics(folder / METRICS_FILE).rows() if row.get("stage") == last.name]
     steps = max((row["step"] for row in metrics if "step" in row), default=1)
@@ -230,6 +319,7 @@ def _row(label: str, recipe: Recipe, folder: Path) -> SweepRow:
         seconds=round(sum(stage.get("seconds", 0.0) for stage in result["stages"].values()), 1),
         unit="step" if last.steps else "epoch",
         curve=curve,
+        program=_program(folder, measure),
     )
 
 

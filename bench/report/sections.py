@@ -20,7 +20,7 @@ from msdc.bench.report.model import (
     spearmans,
 )
 from msdc.bench.result import Accuracy, DeviceRun, DeviceState, Record, Timing
-from msdc.distill.sweep import table_of
+from msdc.distill.sweep import by_setting, leading, mean_and_interval, table_of
 from msdc.tables import (
     NONE,
     Column,
@@ -448,8 +448,20 @@ def sweeps(data: Data) -> list[Section]:
         if any(points for _, points in series):
             what = "score on development data"
             figures = [charts.lines(title, f"{units} of the last stage", what, series, height=280)]
-        best = max(((row.curve[-1].score, row.label) for row in sweep.rows if row.curve), default=None)
-        lead = f"{len(sweep.rows)} points" + (f"; {best[1]} ends highest ({best[0]:.1f})." if best else ".")
+        settings, lead = by_setting(sweep), f"{len(sweep.rows)} points"
+        ends = [(name, rows[0].program["bytes"] / 1e6, mean_and_interval([row.curve[-1].score for row in rows])[0])
+                for name, rows in settings.items() if rows[0].program and all(row.curve for row in rows)]  # fmt: skip
+        if len({size for _, size, _ in ends}) > 1:
+            dots = [(numbered_style(name, j), size, score, f"{size:.2f} MB, {score:.1f}")
+                    for j, (name, size, score) in enumerate(ends)]  # fmt: skip
+            figures.append(charts.trade_off("Development score by bytes", "MB of the int8 program", dots))
+        if (best := leading(sweep)) is not None:
+            name, mean, half = best
+            spread = "" if half is None else f" ± {half:.1f}"
+            # Without seeds nothing is known about the interval: the highest of one seed is no finding.
+            few = ", one seed each" if half is None else ""
+            lead += f"; {name} ends highest ({mean:.1f}{spread}{few})" if name else "; the highest are not separated"
+        lead += "."
         key = f"sweep-{i}" if len(data.sweeps) > 1 else "sweep"
         found.append(Section(key, f"Sweep: {title}", lead, figures, [table_of(sweep)]))
     return found

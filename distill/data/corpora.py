@@ -236,6 +236,26 @@ def aligned_files(first: Path, second: Path, corpus: Corpus, language: str) -> l
     return [Source(f"{first} + {second.name}", language, size, corpus, entries)]
 
 
+def scored_translations(first: Path, second: Path, corpus: Corpus, language: str) -> list[Source]:
+    """Two files of the same scored pairs in two languages, as STS-B and KorSTS: each sentence with its translation.
+
+    Their scores say whether the rows correspond; reading raises InputError at the first that does not.
+    """
+    for path in (first, second):
+        refuse_test_set(path, "be trained on; name the training part")
+
+    def entries() -> Iterator[Row]:
+        one, two = read_pairs(first), read_pairs(second)
+        both = zip_longest(one.gold_N.tolist(), two.gold_N.tolist())
+        if (row := next((n for n, (a, b) in enumerate(both, 1) if a != b), None)) is not None:
+            raise InputError(f"{first} and {second}: not the same pairs, row {row} has another score or is missing")
+        for texts in ((one.first, two.first), (one.second, two.second)):
+            yield from (Row(a, b, language) for a, b in zip(*texts, strict=True))
+
+    size = text_bytes(first) + text_bytes(second)
+    return [Source(f"{first} + {second.name}", language, size, corpus, entries, "scored pairs in two languages")]
+
+
 def read_dictionary(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
     """Word pairs separated by a tab or blank, as MUSE has them, as parallel data (Reimers and Gurevych 2020)."""
     if language is None:
@@ -479,7 +499,8 @@ def open_corpus(corpus: Corpus) -> list[Source]:
         language = corpus.languages[0] if corpus.languages else language_of(second, corpus, at_end=True)
         if language is None:
             raise unnamed_language(second)
-        return aligned_files(first, second, corpus, language)
+        join = scored_translations if corpus.kind == "scored" else aligned_files
+        return join(first, second, corpus, language)
     if corpus.opus is not None:
         return [s for one, two, code in fetch_opus(corpus) for s in aligned_files(one, two, corpus, code)]
     if corpus.hub is not None:

@@ -49,14 +49,18 @@ def scored_heldout(
 
     Nearest neighbours say nothing about pairs that are alike to a degree; their correlation with the scores does.
     """
-    scored = [row for rows in heldout.values() for row in rows if corpora[row.domain].kind == "scored"]
+
+    def of_kind(row: Row) -> bool:
+        return corpora[row.domain].kind == "scored"
+
+    scored = [row for rows in heldout.values() for row in rows if row.label is not None and of_kind(row)]
     if len({row.label for row in scored}) < 2:
         return [], heldout
     gold_N = np.array([row.label for row in scored])
     numbers = list(range(1, len(scored) + 1))
     first, second = [row.source for row in scored], [row.target for row in scored]
     pairs = ScoredPairs("heldout", first, second, gold_N, ["heldout"] * len(scored), numbers, [])
-    others = {code: [row for row in rows if corpora[row.domain].kind != "scored"] for code, rows in heldout.items()}
+    others = {code: [row for row in rows if row.label is None or not of_kind(row)] for code, rows in heldout.items()}
     return [pairs], {code: rows for code, rows in others.items() if rows}
 
 

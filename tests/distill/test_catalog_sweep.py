@@ -9,6 +9,8 @@ from click.testing import CliRunner
 from paper_rows import msd_students
 from weights import same_weights
 
+from msdc.compress.size import size_plan
+from msdc.compress.student.weights import read_weights
 from msdc.distill import distill
 from msdc.distill.catalog import RECIPES, load_recipe
 from msdc.distill.cli import command
@@ -109,12 +111,19 @@ def recipe_file(tiny_tree, tmp_path):
 
 def test_sweep_of_a_table_shares_stages_and_writes_table_and_plot(recipe_file, tmp_path):
     out = tmp_path / "sweep"
-    arguments = [str(recipe_file), "--sweep", "table=9", "-o", str(out)]
+    arguments = [str(recipe_file), "--sweep", "table=9", "--programs", "-o", str(out)]
+    dry = CliRunner().invoke(command, [*arguments, "--dry-run"], catch_exceptions=False)
+    assert dry.stdout.count("point ") == 2 and "point hard, recipe tiny-hard" in dry.stdout and not out.exists()
     done = CliRunner().invoke(command, arguments, catch_exceptions=False)
     assert done.exit_code == 0
     table = json.loads((out / "table.json").read_text())
     assert [(r["label"], r["paper"]) for r in table["rows"]] == [("full", {"cross": 79.4}), ("hard", {"cross": 79.0})]
-    assert all(r["curve"] and r["seconds"] > 0 for r in table["rows"])
+    assert all(r["curve"] and r["seconds"] > 0 and "held-out nearest" in r["ours"] for r in table["rows"])
+    for row in table["rows"]:
+        measured, predicted = row["program"], size_plan("", read_weights(out / row["label"] / "student").config)
+        assert measured["ms"] > 0 and measured["parameters"] == predicted.parameters
+        assert measured["bytes"] == pytest.approx(predicted.bytes["int8"]["onnx"], rel=0.1)
+    assert (out / "table.csv").read_text().splitlines()[0].startswith("point,row of the paper,")
     assert "hard labels" in (out / "table.md").read_text() and "<svg" in (out / "report.html").read_text()
     for stage in ("0-one", "1-two", "2-three"):
         one, other = (out / label / "stages" / stage / "model" / "model.safetensors" for label in ("full", "hard"))

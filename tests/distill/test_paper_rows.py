@@ -56,9 +56,7 @@ def test_a_row_is_the_papers(row, tmp_path):
     recipe = load_recipe(row, data=tmp_path)
     facts = recipe_facts(recipe)
     for stage in recipe.stages:
-        facts[f"stages.{stage.name}.corpora"] = [
-            c.origin.removeprefix(f"{tmp_path}/") for c in recipe.corpora_of(stage)
-        ]
+        facts[f"stages.{stage.name}.corpora"] = [c.origin.replace(f"{tmp_path}/", "") for c in recipe.corpora_of(stage)]
     facts["languages"] = len({code for corpus in recipe.corpora for code in corpus.languages})
     file = read_file(name)
     own = [text for part in chosen.split("+") for text in file.variants[part].differs]

@@ -35,6 +35,10 @@ def test_defaults_are_the_papers():
             {"assistant": {"vocabulary": {"tran": 500}}},
             "assistant.vocabulary: unknown key 'tran'; did you mean",
         ),
+        (
+            {"student": {"init": "x"}},
+            "student: unknown key 'init'; did you mean 'unit'? - student takes the name or folder",
+        ),
         ({"heldout": {"zzz": 1}}, "heldout: unknown key 'zzz' (known: pairs, share, graded, graded_pairs)"),
     ],
 )

@@ -259,6 +259,20 @@ def test_labelled_pairs_become_triples(tmp_path):
     assert source.bad == 1 and "no entailment or no contradiction" in source.first_bad
 
 
+def test_scored_files_of_two_languages_are_translations(tmp_path):
+    english = made(tmp_path / "sts.en.tsv", "g\tf\ty\t1\t5.0\tA.\tB.\ng\tf\ty\t2\t1.5\tC.\tD.\n")
+    korean = made(tmp_path / "sts.ko.tsv", "score\tsentence1\tsentence2\n5.000\ta.\tb.\n1.5\tc.\td.\n")
+    corpus = {"files": (str(english), str(korean)), "kind": "scored", "languages": ["ko"]}
+    assert rows(**corpus) == [("A.", "a.", "ko"), ("C.", "c.", "ko"), ("B.", "b.", "ko"), ("D.", "d.", "ko")]
+    for text, row in (("score\tsentence1\tsentence2\n5\ta.\tb.\n1\tc.\td.\n", 2),
+                      ("score\tsentence1\tsentence2\n5\ta.\tb.\n", 2)):  # fmt: skip
+        made(tmp_path / "sts.ko.tsv", text)
+        with pytest.raises(InputError, match=f"not the same pairs, row {row} has another score or is missing"):
+            rows(**corpus)
+    with pytest.raises(InputError, match="must not be trained on"):
+        rows(**corpus | {"files": (str(english), str(made(tmp_path / "sts-test.tsv", text)))})
+
+
 def test_the_kinds_of_the_schema_are_those_of_the_readers():
     assert set(KINDS) == {"auto", "pairs", *ONE_LANGUAGE, *BY_KIND}
 
