@@ -55,7 +55,7 @@ def export(
         way: the exporter, canonical or generic; None: canonical where it takes the model.
         gates: fail where the artifact is too far from the float model; False: the manifest records it.
         module: write the target's module for apps.
-        sample: write a sample app (android).
+        sample: write a sample app (android, ios).
         with_runtime: copy onnxruntime-web (web).
         transformers_js: write files with which transformers.js reads the bundle too (web).
         force: replace an existing folder.

@@ -61,6 +61,11 @@ class Bundle(SentenceEncoder):
         """Width of the program's vectors."""
         return self.manifest.width
 
+    @property
+    def source(self) -> str:
+        """Hash of the model that was exported."""
+        return self.manifest.model.source_sha256
+
     def _fingerprint(self) -> str:
         """sha256 over the runtime and the manifest, which holds the hashes of all files."""
         return hashlib.sha256(f"{self.runtime} {self.manifest.model_dump_json()}".encode()).hexdigest()

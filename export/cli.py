@@ -39,7 +39,7 @@ from msdc.export.runtimes import TARGETS, default_runtimes_help, runtime_choices
     "canonical for students and BERT, RoBERTa / XLM-R, DistilBERT and ALBERT, else generic.",
 )
 @click.option(
-    "--with-sample", "sample", is_flag=True, help="Write a sample app: search over a list of notes (android)."
+    "--with-sample", "sample", is_flag=True, help="Write a sample app: search over a list of notes (android, ios)."
 )
 @click.option("--with-runtime", is_flag=True, help="Copy onnxruntime-web into the bundle (web); npm fetches it.")
 @click.option("--transformers-js", is_flag=True, help="Write files with which transformers.js reads the bundle (web).")

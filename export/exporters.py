@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.metadata import distributions, version
 from pathlib import Path
@@ -39,7 +40,7 @@ from msdc.export.golden import (
     write_golden,
 )
 from msdc.export.manifest import Manifest, ModelPart, Programs, TokenizerPart, list_files, read_manifest, write_manifest
-from msdc.export.mobile.module import check_module_options, require_module, write_native_module
+from msdc.export.mobile.module import check_module_options, package_folder, require_module, write_native_module
 from msdc.export.onnx.float_program import FloatProgram, ProgramEncoder
 from msdc.export.readme import CardFacts, bundle_readme, read_card
 from msdc.export.runtimes import MANIFEST_FILE, RUNTIMES, TARGETS, Style, expand
@@ -141,6 +142,8 @@ def export_model(
     out = Path(out or f"{Path(model).name}-{target}")
     precision = load_precision(precision) if isinstance(precision, str) else precision
     refuse_existing(out, force, (MANIFEST_FILE,))
+    if module and (apart := package_folder(out, target)):
+        refuse_existing(apart, force, ("Package.swift",))
     for name in runtimes:
         RUNTIMES[name].require()
 
@@ -288,7 +291,9 @@ def _write(
         raise InputError(f"the tokenizer has {tokenizer.size} ids, the model's table {ready.vocabulary} rows")
     defaults, max_length = options.defaults, ready.max_length
     prompt = defaults.prompt()
-    with staged_folder(out, force, (MANIFEST_FILE,)) as stage:
+    beside = package_folder(out, options.target) if options.module else None
+    own_folder = nullcontext(None) if beside is None else staged_folder(beside, force, ("Package.swift",))
+    with staged_folder(out, force, (MANIFEST_FILE,)) as stage, own_folder as package:
         texts = with_prompt(prompt, golden_texts())
         runtimes = options.runtimes or TARGETS[options.target].runtimes
         part = _write_tokenizer(tokenizer, max_length, stage, texts, say)
@@ -380,7 +385,7 @@ def _write(
         folders: tuple[str, ...] = ()
         if options.module:
             folders = write_native_module(
-                stage, options.target, manifest,
+                stage, options.target, manifest, folder=out.name, package=package,
                 sample=options.sample, with_runtime=options.with_runtime, for_js=options.for_js,
             )  # fmt: skip
         write_text(stage / "README.md", bundle_readme(manifest, folders))

@@ -307,6 +307,8 @@ class NativeModule(NamedTuple):
     core: str | None  # path of the core's sources in it; None: a port of the core, which has a writer of its own
     runtimes: tuple[str, ...]  # that it can call, in order of preference
     sample: str | None = None  # template folder of an app that uses it, and the app's folder in a bundle
+    answers: str = ""  # path in it of what a search should find, for its tests
+    apart: bool = False  # in a folder beside the bundle, which an app takes as it is
 
 
 class Target(NamedTuple):
@@ -350,12 +352,15 @@ class Registry(Generic[_R]):
 RUNTIMES: Registry[Runtime] = Registry("runtime", [ExecutorchRuntime(), OnnxRuntime()])
 # The value of --runtime for all of them.
 EVERY = "both"
-_ANDROID = NativeModule("android", "src/main/cpp/core", ("executorch", "onnx"), sample="android-sample")
+_ANDROID = NativeModule(
+    "android", "src/main/cpp/core", ("executorch", "onnx"), "android-sample", "src/androidTest/assets/search.tsv"
+)
+_IOS = NativeModule("ios", "Sources/MSDCCore", ("executorch",), "ios-sample", "Tests/MSDCTests/search.tsv", apart=True)
 TARGETS: Registry[Target] = Registry(
     "target",
     [
         Target("android", ("executorch",), module=_ANDROID),
-        Target("ios", ("executorch",), module=NativeModule("ios", "Sources/MSDCCore", ("executorch",))),
+        Target("ios", ("executorch",), module=_IOS),
         Target("linux", ("executorch", "onnx")),
         # Engines other than ONNX Runtime should be able to run the program.
         Target("web", ("onnx",), microsoft_operators=False, module=NativeModule("web", None, ("onnx",))),

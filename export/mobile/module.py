@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from msdc import __version__
+from msdc.encoders.encoder import SentenceEncoder
 from msdc.errors import InputError
+from msdc.export.bundle import defaults_of, open_tokenizer
+from msdc.export.golden import read_golden
 from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE, Manifest, TokenizerPart
 from msdc.export.mobile.sizes import app_sizes
 from msdc.export.mobile.web.npm import runtime_folder
 from msdc.export.mobile.web.write import write_web_module
 from msdc.export.runtimes import EVERY, RUNTIMES, TARGETS
-from msdc.files import PACKAGE
+from msdc.files import PACKAGE, write_text
+from msdc.search.index import open_index
+from msdc.search.passages import passages, reads
+from msdc.text.tokenizer import Reader
 
 HERE = Path(__file__).resolve().parent
 CORE = PACKAGE / "export" / "native"
 # Only these files hold placeholders; in source code double braces mean something else.
-FILLED = ("build.gradle.kts", "Package.swift", "README.md")
+FILLED = ("build.gradle.kts", "settings.gradle.kts", "Package.swift", "NotesApp.swift", "README.md")
 # Runtime -> its library for Android apps on Maven.
 ANDROID_LIBRARIES = {
     "executorch": "org.pytorch:executorch-android",
@@ -32,20 +43,26 @@ def _version(manifest: Manifest, runtime: str) -> str:
 
 
 def _values(stage: Path, manifest: Manifest, names: tuple[str, ...]) -> dict[str, str]:
-    def listed(runtime: str) -> str:
-        tokenizer = manifest.tokenizer.native_file or manifest.tokenizer.file
-        files = [MANIFEST_FILE, GOLDEN_FILE, tokenizer, *manifest.program_files(runtime)]
-        return f'"{runtime}" to listOf({", ".join(json.dumps(name) for name in files)}),'
-
+    parts = {"program": [*manifest.program_files(names[0])], "tokenizer": [manifest.tokenizer.native_file or ""],
+             "self-test": [GOLDEN_FILE]}  # fmt: skip
+    shared = [MANIFEST_FILE, *parts["self-test"], *parts["tokenizer"]]
+    lists = {name: [*shared, *manifest.program_files(name)] for name in names}
+    needed = lists[names[0]]
+    asset = re.sub(r"[^\w.-]", "-", manifest.name, flags=re.ASCII)  # of Gradle's module and of the assets
     return {
         "name": manifest.name,
+        "asset": asset,
+        "namespace": re.sub(r"\W|^(?=\d)", "_", asset, flags=re.ASCII).lower(),
+        "version": __version__,
         "width": str(manifest.width),
         "engine": names[0],
         "engines": ", ".join(names),
         "library": " or ".join(f"`{ANDROID_LIBRARIES[name]}:{_version(manifest, name)}`" for name in names),
         "versions": ", ".join(f'"{name}" to "{_version(manifest, name)}"' for name in names),
-        "files": "\n    ".join(listed(name) for name in names),
-        "sizes": app_sizes(stage, manifest, names[0]),
+        "files": "\n    ".join(f'"{n}" to listOf({", ".join(map(json.dumps, files))}),' for n, files in lists.items()),
+        "needed": ", ".join(f"`{file}`" for file in needed),
+        "bytes": f"{sum((stage / file).stat().st_size for file in needed[1:]):,}",
+        "sizes": app_sizes(stage, parts, names[0]),
         **{name: _version(manifest, name) for name in names},
     }
 
@@ -63,8 +80,47 @@ def require_module(target: str, tokenizer: TokenizerPart, runtimes: Sequence[str
         raise InputError(f"no {target} module: {reason} (--no-module writes the rest of the bundle)")
 
 
+class _Golden(SentenceEncoder):
+    """A bundle's model for its golden texts alone: their vectors, as its program gave them at export."""
+
+    def __init__(self, folder: Path, manifest: Manifest, runtime: str) -> None:
+        super().__init__(manifest.name, open_tokenizer(folder, manifest), manifest.max_length, defaults_of(manifest))
+        golden = read_golden(folder)
+        self.full = golden["vectors"][runtime]
+        self.texts = [text.removeprefix(self.defaults.prompt()) for text in golden["texts"]]
+        self._row = {tuple(ids): row for row, ids in enumerate(golden["ids"])}
+
+    @property
+    def full_width(self) -> int:
+        return int(self.full.shape[1])
+
+    def _vectors(self, rows: list[list[int]], *_: Any) -> np.ndarray:
+        return np.asarray(self.full[[self._row[tuple(row)] for row in rows]])
+
+
+def search_answers(folder: Path, manifest: Manifest, runtime: str) -> str:
+    """What a search over golden texts finds here, which the module's test compares with the device's own answers.
+
+    Lines of "document, id, text" and "mode, query, id:score ...", with tabs between.
+    """
+    model = _Golden(folder, manifest, runtime)
+    spans = passages(model.texts, *reads(model))
+    whole = [text for text, found in zip(model.texts, spans, strict=True) if found == [(0, len(text))]]
+    texts = [text for text in dict.fromkeys(whole) if text.isprintable() and len(text.split()) > 2]
+    unread = Reader(model.tokenizer, model.max_length).unread(texts)
+    texts = [text for text, left in zip(texts, unread, strict=True) if not left]
+    queries, texts = texts[::6], [text for row, text in enumerate(texts) if row % 6]
+    lines = [f"document\t{number}\t{text}" for number, text in enumerate(texts, 1)]
+    index = open_index(texts, model)
+    for query in queries:
+        for mode in ("words", "vectors", "both"):
+            hits = index.search(query, mode=mode).hits
+            lines.append(f"{mode}\t{query}\t" + " ".join(f"{hit.id}:{hit.score}" for hit in hits))
+    return "\n".join(lines) + "\n"
+
+
 def _write_template(template: str, out: Path, values: dict[str, str]) -> None:
-    shutil.copytree(HERE / template, out, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+    shutil.copytree(HERE / template, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
     for path in sorted(p for p in out.rglob("*") if p.is_file() and p.name in FILLED):
         text = path.read_text(encoding="utf-8")
         for name, value in values.items():
@@ -85,32 +141,41 @@ def check_module_options(target: str, module: bool, sample: bool, with_runtime: 
         runtime_folder()
 
 
+def package_folder(out: Path, target: str) -> Path | None:
+    """Where the module of a bundle `out` is, for targets whose apps take the bundle's folder as it is."""
+    module = TARGETS[target].module
+    return out.with_name(f"{out.name}-package") if module is not None and module.apart else None
+
+
 def write_native_module(
-    stage: Path, target: str, manifest: Manifest, *, sample: bool = False, with_runtime: bool = False,
-    for_js: Path | None = None,
+    stage: Path, target: str, manifest: Manifest, *, folder: str = "", package: Path | None = None,
+    sample: bool = False, with_runtime: bool = False, for_js: Path | None = None,
 ) -> tuple[str, ...]:  # fmt: skip
-    """Write `stage`/android, /ios or /web, before the bundle's files are listed; nothing for targets without a module.
+    """Write `stage`/android or /web before the bundle's files are listed, or the folder `package` that stands
+    beside the bundle `folder`; nothing for targets without a module.
 
     `sample` adds the target's sample app, `with_runtime` the runtime of a page; `for_js` is the model's folder, where
-    transformers.js shall read the bundle too. Returns the names of the folders that were written.
+    transformers.js shall read the bundle too. Returns the folders that were written, as seen from the bundle.
     """
     check_module_options(target, True, sample, False)
     module = TARGETS[target].module
     if module is None:
         return ()
-    out = stage / module.template
+    out = package or stage / module.template
     require_module(target, manifest.tokenizer, manifest.runtimes)
     if module.core is None:
         write_web_module(stage, manifest, with_runtime=with_runtime, for_js=for_js)
         return (module.template,)
     names = tuple(name for name in module.runtimes if name in manifest.runtimes)  # in the module's order
-    values = _values(stage, manifest, names)
+    values = _values(stage, manifest, names) | {"folder": folder or manifest.name}
     _write_template(module.template, out, values)
     for name in RUNTIMES.names():
         if name not in names:
             shutil.rmtree(out / "src" / name, ignore_errors=True)
     shutil.copytree(CORE, out / module.core)
-    if not sample or module.sample is None:
-        return (module.template,)
-    _write_template(module.sample, stage / module.sample, values)
-    return (module.template, module.sample)
+    write_text(out / module.answers, search_answers(stage, manifest, names[0]))
+    if sample and module.sample is not None:
+        _write_template(module.sample, (package or stage) / module.sample, values)
+    first = f"../{folder}-package" if package else module.template
+    second = f"{first}/{module.sample}" if package else module.sample
+    return (first, str(second)) if sample else (first,)

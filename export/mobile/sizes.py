@@ -9,13 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msdc.export.manifest import GOLDEN_FILE, Manifest
 from msdc.tables import Table, heads, to_markdown
 
 # Written by benchmarks/app_size.py: runtime, or "core" -> {what, source, bytes, compressed} of its arm64 libraries.
 MEASURED = Path(__file__).with_name("runtime_sizes.json")
 LEVEL = 6  # of the archives that stores deliver
-BLOCK_BYTES = 1 << 20
 
 
 @functools.cache
@@ -26,14 +24,7 @@ def measured() -> dict[str, Any]:
 
 def deflated(paths: Iterable[Path]) -> int:
     """Bytes of files as an archive compresses them."""
-    size = 0
-    for path in paths:
-        packer = zlib.compressobj(LEVEL)
-        with path.open("rb") as file:
-            while block := file.read(BLOCK_BYTES):
-                size += len(packer.compress(block))
-        size += len(packer.flush())
-    return size
+    return sum(len(zlib.compress(path.read_bytes(), LEVEL)) for path in paths)
 
 
 def size_table(folder: Path, parts: Mapping[str, Sequence[str]], libraries: Mapping[str, tuple[int, int]]) -> str:
@@ -48,10 +39,8 @@ def size_table(folder: Path, parts: Mapping[str, Sequence[str]], libraries: Mapp
     return to_markdown(Table("", heads("part | bytes | bytes compressed"), shown))
 
 
-def app_sizes(folder: Path, manifest: Manifest, runtime: str) -> str:
-    """Markdown: the bytes that an arm64 app grows by with the bundle in `folder` and the program of `runtime`."""
-    tokenizer = manifest.tokenizer.native_file or manifest.tokenizer.file
-    parts = {"program": manifest.program_files(runtime), "tokenizer": [tokenizer], "self-test": [GOLDEN_FILE]}
+def app_sizes(folder: Path, parts: Mapping[str, Sequence[str]], runtime: str) -> str:
+    """Markdown: the bytes that an arm64 app grows by with files in `folder` and the libraries of `runtime`."""
     found = [measured()[name] for name in (runtime, "core")]
     libraries = {f"{one['what']}: {one['source']}": (one["bytes"], one["compressed"]) for one in found}
     return size_table(folder, parts, libraries)

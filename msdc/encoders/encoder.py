@@ -67,6 +67,11 @@ class SentenceEncoder:
         own = self._fingerprint()
         return hashlib.sha256(f"{own}{self._mark}".encode()).hexdigest() if self._mark else own
 
+    @property
+    def source(self) -> str:
+        """The fingerprint of the float model: of a bundle, that of the model it was exported from."""
+        return self.fingerprint()
+
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids with special ids, truncated to `max_length`; no prompt is added."""
         return self.tokenizer.encode(texts, self.max_length)

@@ -161,7 +161,8 @@ class Index:
         found = dict(self._db.execute("SELECT name, value FROM facts"))
         if found.get("format") != FORMAT:
             raise Damaged(f"{self.path}: an index of another version of msdc")
-        if found.get("model") != self._identity():
+        # A phone knows its bundle by the model that was exported.
+        if found.get("model") not in (self._identity(), self.model.source if self.path else ""):
             raise Damaged(f"{self.path}: made with another {found.get('name')} than this {self.model.name}")
 
     def _identity(self) -> str:
@@ -251,6 +252,7 @@ class Index:
             for statement in SCHEMA:
                 db.execute(statement.replace("{words}", tokenize))
             facts = {"format": FORMAT, "model": self._identity(), "name": self.model.name, "tokenize": tokenize}
+            facts["source"] = self.model.source if facts["model"] else ""  # what a phone knows of its bundle's model
             db.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
 
     def _insert(self, db: sqlite3.Connection, block: Sequence[Document], made: list[list[tuple[Any, ...]]]) -> None:

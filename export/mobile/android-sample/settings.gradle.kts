@@ -14,5 +14,6 @@ dependencyResolutionManagement {
     }
 }
 rootProject.name = "msdc-sample"
-include(":app", ":msdc")
+include(":app", ":msdc", ":{{asset}}")
 project(":msdc").projectDir = file("../android")
+project(":{{asset}}").projectDir = file("../android/bundle")

@@ -1,20 +1,24 @@
-// The encoder as an Android library, for Android Gradle plugin 9.3 or later (its built-in Kotlin, its default NDK).
+// The encoder as an Android library: code only; bundle/ beside it holds the model as assets.
 //   settings.gradle.kts:  include(":msdc"); project(":msdc").projectDir = file("path/to/bundle/android")
-//   app/build.gradle.kts: implementation(project(":msdc"))
-// The plugin's version is the app's. Properties (gradle.properties or -P):
+//                         include(":{{asset}}"); project(":{{asset}}").projectDir = file("path/to/bundle/android/bundle")
+//   app/build.gradle.kts: implementation(project(":msdc")); implementation(project(":{{asset}}"))
+// Android Gradle plugin 8.6 or later (9 with its built-in Kotlin), Gradle 8.7, Kotlin 2.0, JDK 17; their versions are the
+// app's. Properties (gradle.properties or -P):
 //   msdc.engine   the runtime, where the bundle holds programs for several: {{engines}}
 //   msdc.runtime  its version on Maven, where the one that wrote the program has no Android release
 import org.jetbrains.kotlin.gradle.dsl.JvmTarget
+import org.jetbrains.kotlin.gradle.tasks.KotlinJvmCompile
 
 plugins {
     id("com.android.library")
+    `maven-publish`
 }
 
-// Runtimes of this bundle: the release that wrote the program, and the files it needs.
+// Built in since version 9 of the Android plugin, which refuses the other one.
+if (extensions.findByName("kotlin") == null) apply(plugin = "org.jetbrains.kotlin.android")
+
+// Runtimes of this bundle, in the release that wrote the program.
 val versions = mapOf({{versions}})
-val bundleFiles = mapOf(
-    {{files}}
-)
 val engine: String = providers.gradleProperty("msdc.engine").getOrElse("{{engine}}")
 require(engine in versions) { "msdc.engine=$engine: this bundle holds programs for ${versions.keys}" }
 val runtimeVersion: String = providers.gradleProperty("msdc.runtime").getOrElse(versions.getValue(engine))
@@ -37,7 +41,7 @@ if (engine == "onnx" && !headers.resolve("headers/onnxruntime_c_api.h").isFile) 
 
 android {
     namespace = "org.msdc.encoder"
-    compileSdk = 37
+    compileSdk = 35
 
     defaultConfig {
         minSdk = 24
@@ -61,47 +65,33 @@ android {
         sourceCompatibility = JavaVersion.VERSION_11
         targetCompatibility = JavaVersion.VERSION_11
     }
-    sourceSets.named("main") { kotlin.directories += "src/$engine/kotlin" }
+    sourceSets.named("main") { kotlin.srcDir("src/$engine/kotlin") }
+    publishing { singleVariant("release") { withSourcesJar() } }
 }
 
-kotlin {
-    compilerOptions { jvmTarget = JvmTarget.JVM_11 }
+tasks.withType<KotlinJvmCompile>().configureEach {
+    compilerOptions { jvmTarget.set(JvmTarget.JVM_11) }
 }
 
 dependencies {
     implementation(runtimeLibrary)
-    api("org.jetbrains.kotlinx:kotlinx-coroutines-core:1.10.2")
+    api("org.jetbrains.kotlinx:kotlinx-coroutines-core:1.8.1")
+    api("androidx.sqlite:sqlite:2.5.0") // its interfaces; an app that searches adds sqlite-bundled
     androidTestImplementation("androidx.test.ext:junit:1.2.1")
     androidTestImplementation("androidx.test:runner:1.6.2")
+    androidTestImplementation("androidx.sqlite:sqlite-bundled:2.5.0")
+    androidTestImplementation(project(":{{asset}}"))
 }
 
-// The bundle lies in the folder above; its files become assets without a second copy in the source tree.
-abstract class CopyBundle : DefaultTask() {
-    @get:InputFiles
-    abstract val bundle: ConfigurableFileCollection
-
-    @get:OutputDirectory
-    abstract val assets: DirectoryProperty
-
-    @get:Inject
-    abstract val files: FileSystemOperations
-
-    /** Copies the bundle's files into the folder msdc of the assets. */
-    @TaskAction
-    fun copyFiles() {
-        files.sync {
-            from(bundle)
-            into(assets.dir("msdc"))
+// The AAR: `gradle publish` in android/ writes it to build/repository.
+publishing {
+    repositories { maven(rootProject.layout.buildDirectory.dir("repository")) { name = "folder" } }
+    publications {
+        register<MavenPublication>("release") {
+            groupId = "org.msdc"
+            artifactId = "encoder-$engine"
+            version = "{{version}}"
+            afterEvaluate { from(components["release"]) }
         }
-    }
-}
-
-// -Pmsdc.assets=false leaves the bundle out, for apps that download it.
-if (providers.gradleProperty("msdc.assets").getOrElse("true").toBoolean()) {
-    val copyBundle = tasks.register<CopyBundle>("copyBundle") {
-        bundle.from(bundleFiles.getValue(engine).map { file("../$it") })
-    }
-    androidComponents.onVariants { variant ->
-        variant.sources.assets?.addGeneratedSourceDirectory(copyBundle, CopyBundle::assets)
     }
 }

@@ -1,6 +1,6 @@
 // swift-tools-version:5.9
 // The encoder as a Swift package: the C++ core behind its C interface, and a Swift class over it. The bundle's own
-// files are not in it: add the bundle folder to the app as a folder reference and open it with SentenceEncoder(bundle:).
+// files are not in it: add the bundle folder to the app as a folder reference and open it with SentenceEncoder.open(bundle:).
 // The app sets -all_load in "Other Linker Flags": ExecuTorch's backends and kernels register themselves, and the linker
 // drops what nothing names. A package cannot set it: packages with unsafe flags are refused as dependencies.
 import PackageDescription
@@ -10,6 +10,8 @@ let package = Package(
   platforms: [.iOS(.v17), .macOS(.v14)],
   products: [.library(name: "MSDC", targets: ["MSDC"])],
   dependencies: [
+    // The release that wrote the program. ExecuTorch publishes its Swift package on one branch per release and under no
+    // version tag; Package.resolved of the app holds the commit, so that every machine builds with the same one.
     .package(url: "https://github.com/pytorch/executorch.git", branch: "swiftpm-{{executorch}}")
   ],
   targets: [
@@ -30,7 +32,7 @@ let package = Package(
         .product(name: "kernels_quantized", package: "executorch"),
       ]
     ),
-    .testTarget(name: "MSDCTests", dependencies: ["MSDC"]),
+    .testTarget(name: "MSDCTests", dependencies: ["MSDC"], resources: [.process("search.tsv")]),
   ],
   cxxLanguageStandard: .cxx17
 )

@@ -143,6 +143,39 @@ MSDC_API float msdc_cosine(const float *a, const float *b, size_t width);
 MSDC_API msdc_status msdc_top_k(const float *query, const float *vectors, size_t count, size_t width, size_t k,
                                 int32_t *rows, float *cosines, size_t *found, char *error, size_t error_size);
 
+/* What a search index in SQLite needs of the core; SearchIndex of the Android and Swift modules has the rest. */
+
+/* sha256 of the model that the bundle was exported from ("" where bundle.json does not say), and its name; valid until
+ * msdc_close. */
+MSDC_API const char *msdc_source(const msdc_encoder *encoder);
+MSDC_API const char *msdc_name(const msdc_encoder *encoder);
+
+/* `*reads` is 0 where more than half of a text's tokens stand for characters that the vocabulary lacks: such texts have
+ * nearly the same vector, whatever they say. */
+MSDC_API msdc_status msdc_can_read(const msdc_encoder *encoder, const char *text, size_t text_size, int32_t *reads,
+                                   char *error, size_t error_size);
+
+/* One passage: characters (code points) `start` to `end` of the text, and its vector as `width` 8-bit numbers times
+ * `scale`; NULL where the model cannot read it. Non-zero stops. */
+typedef int32_t (*msdc_passage)(void *context, size_t start, size_t end, float scale, const int8_t *vector,
+                                size_t width);
+
+/* The passages of a document, in order, encoded with the default prompt and `title` (may be empty) before each.
+ * `titled`: non-zero where any document that is added with it has a title. */
+MSDC_API msdc_status msdc_index_document(msdc_encoder *encoder, const char *title, size_t title_size, const char *text,
+                                         size_t text_size, int32_t titled, msdc_passage passage, void *context,
+                                         char *error, size_t error_size);
+
+/* Cosines of a query to `count` rows of `width` 8-bit numbers, one scale per row. */
+MSDC_API msdc_status msdc_int8_cosines(const float *query, size_t width, const int8_t *rows, const float *scales,
+                                       size_t count, float *cosines, char *error, size_t error_size);
+
+/* zlib's CRC-32, begun with the value `start`. */
+MSDC_API uint32_t msdc_crc32(uint32_t start, const void *bytes, size_t size);
+
+/* sha256 of a file as 64 hexadecimal digits and NUL, for a caller that downloads a bundle. */
+MSDC_API msdc_status msdc_file_sha256(const char *path, char digits[65], char *error, size_t error_size);
+
 /* The tokenizer alone. */
 MSDC_API msdc_status msdc_tokenizer_open(const char *folder, int32_t check_files, msdc_tokenizer **tokenizer,
                                          char *error, size_t error_size);

@@ -9,6 +9,8 @@
 
 #include "encoder.h"
 #include "failure.h"
+#include "files.h"
+#include "search.h"
 #include "similarity.h"
 #include "utf8.h"
 
@@ -323,6 +325,59 @@ msdc_status msdc_top_k(const float* query, const float* vectors, size_t count, s
       cosines[i] = hits[i].cosine;
     }
   });
+}
+
+const char* msdc_source(const msdc_encoder* encoder) {
+  return encoder == nullptr ? nullptr : encoder->encoder.manifest().source.c_str();
+}
+
+const char* msdc_name(const msdc_encoder* encoder) {
+  return encoder == nullptr ? nullptr : encoder->encoder.manifest().name.c_str();
+}
+
+msdc_status msdc_can_read(const msdc_encoder* encoder, const char* text, size_t text_size, int32_t* reads, char* error,
+                          size_t error_size) {
+  return guarded(error, error_size, [&] {
+    need(encoder != nullptr && reads != nullptr, "no encoder or no place for the answer");
+    *reads = msdc::can_read(encoder->encoder.tokenizer(), view(text, text_size)) ? 1 : 0;
+  });
+}
+
+msdc_status msdc_index_document(msdc_encoder* encoder, const char* title, size_t title_size, const char* text,
+                                size_t text_size, int32_t titled, msdc_passage passage, void* context, char* error,
+                                size_t error_size) {
+  return guarded(error, error_size, [&] {
+    need(encoder != nullptr && passage != nullptr, "no encoder or no receiver of passages");
+    const auto width = static_cast<size_t>(encoder->encoder.manifest().vector_width);
+    msdc::index_document(&encoder->encoder, view(title, title_size), view(text, text_size), titled != 0,
+                         [&](size_t start, size_t end, float scale, const int8_t* vector) {
+                           if (passage(context, start, end, scale, vector, width) != 0) {
+                             throw msdc::Failure(MSDC_CANCELLED, "stopped between two passages");
+                           }
+                         });
+  });
+}
+
+msdc_status msdc_int8_cosines(const float* query, size_t width, const int8_t* rows, const float* scales, size_t count,
+                              float* cosines, char* error, size_t error_size) {
+  return guarded(error, error_size, [&] {
+    need(query != nullptr && width > 0, "no query or width");
+    need(count == 0 || (rows != nullptr && scales != nullptr && cosines != nullptr), "no vectors");
+    msdc::int8_cosines(query, width, rows, scales, count, cosines);
+  });
+}
+
+msdc_status msdc_file_sha256(const char* path, char digits[65], char* error, size_t error_size) {
+  return guarded(error, error_size, [&] {
+    need(path != nullptr && digits != nullptr, "no path or no place for the digits");
+    if (msdc::file_bytes(path) < 0) msdc::damaged(std::string(path) + " is missing");
+    const std::string found = msdc::sha256_file(path);
+    std::memcpy(digits, found.c_str(), 65);
+  });
+}
+
+uint32_t msdc_crc32(uint32_t start, const void* bytes, size_t size) {
+  return bytes == nullptr ? start : msdc::crc32(start, static_cast<const uint8_t*>(bytes), size);
 }
 
 }  // extern "C"

@@ -82,6 +82,7 @@ Manifest Manifest::read(const std::string& folder) {
   if (root.at("format").integer() != 1) damaged(path + ": a bundle format this build does not read");
   check_seal(path, text, std::string(root.at("seal").text()));
   out.name = root.at("name").text();
+  if (root.has("model")) out.source = root.at("model").at("source_sha256").text();
   out.width = small(root.at("width"), 1);
   out.vector_width = out.width;
   out.max_length = small(root.at("max_length"), 2);

@@ -21,6 +21,9 @@ class Tokenizer {
   // Special ids included, at most max_length. Throws Failure(MSDC_BAD_ARGUMENT) for a text past 64 MiB.
   std::vector<int32_t> encode(std::string_view text) const;
 
+  // Tokens of a text of any length, without special ids.
+  size_t count(std::string_view text) const { return segment(text).size(); }
+
   // Tokens that a prompt takes at the front of a text, counted as sentence-transformers does: the prompt alone with its
   // special ids, but for the last one.
   size_t prompt_tokens(std::string_view prompt) const;

@@ -12,16 +12,18 @@ import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
 
+import phone_search
 import pytest
 from programs import run
 
 from msdc.bench.toolchain.packages import cached_folder
 from msdc.bench.toolchain.sdk import native_sdk
 from msdc.errors import InputError
+from msdc.export.bundle import load_bundle
 from msdc.export.manifest import read_manifest
-from msdc.export.mobile.android import check_page_size
 from msdc.export.mobile.module import require_module, write_native_module
 from msdc.export.mobile.sizes import measured
+from msdc.search.index import open_index
 
 PACKAGE = "kotlin-compiler@2.4.20"
 LIBRARIES = ("kotlin-stdlib", "kotlinx-coroutines-core-jvm")
@@ -82,6 +84,12 @@ def compile_kotlin(*parts: tuple[list[Path], str, Path]) -> None:
         source = Path(folder, "Driver.java")
         source.write_text(DRIVER, encoding="utf-8")
         run("java", "-Xmx1g", "-XX:TieredStopAtLevel=1", "-cp", jars, source, *words)
+
+
+def find_java_headers() -> list[Path]:
+    """Folders of jni.h and jni_md.h."""
+    home = Path(shutil.which("javac") or "").resolve().parent.parent / "include"
+    return [home, home / "linux"]
 
 
 JVM = Path(__file__).with_name("jvm")
@@ -153,7 +161,8 @@ def classes(stage, tmp_path_factory) -> dict[str, str]:
     sources = [path for folder in folders for path in sorted(folder.rglob("*.kt"))]
     # The one class that differs; found before the other one of its name.
     other = sorted((module / "onnx/kotlin").rglob("*.kt"))
-    compile_kotlin(([*sources, JVM / "Check.kt"], str(out), out), (other, str(out), onnx))
+    answers = module / "androidTest/kotlin/org/msdc/encoder/SearchAnswers.kt"
+    compile_kotlin(([*sources, answers, *sorted(JVM.glob("*.kt"))], str(out), out), (other, str(out), onnx))
     return {"executorch": f"{out}:{libraries}", "onnx": f"{onnx}:{out}:{libraries}"}
 
 
@@ -161,16 +170,50 @@ def classes(stage, tmp_path_factory) -> dict[str, str]:
 def test_classes_run_with_each_runtime(classes, jni_libraries, tiny_bundle, tmp_path, engine):
     folder = jni_libraries[engine].parent
     assets = tmp_path / "assets"
-    shutil.copytree(tiny_bundle, assets / "msdc")
+    shutil.copytree(tiny_bundle, assets / "msdc/tiny")
     out = run(
         "java", f"-Djava.library.path={folder}", "-Xcheck:jni", "-cp", classes[engine], "CheckKt",
         tiny_bundle, assets, tmp_path / "files", env=os.environ | {"LD_LIBRARY_PATH": str(folder)},
     )  # fmt: skip
     lines = [line for line in out.splitlines() if line.startswith(("ok ", "FAILED "))]
-    assert len(lines) == 60 and not [line for line in lines if line.startswith("FAILED")], out
+    assert len(lines) == 64 and not [line for line in lines if line.startswith("FAILED")], out
     assert out.splitlines()[-1] == "done"
     # -Xcheck:jni prints a warning for every misuse of the interface.
     assert "WARNING in native method" not in out and "FATAL ERROR" not in out
+
+
+def test_search_index_is_that_of_the_python_package(classes, module, jni_library, tiny_bundle, tmp_path):
+    if not Path("/usr/include/sqlite3.h").is_file():
+        pytest.skip("sqlite3.h not found: apt-get install libsqlite3-dev")
+    assets, data, files = tmp_path / "assets", tmp_path / "data", tmp_path / "files"
+    assets.mkdir()
+    bundle = load_bundle(tiny_bundle, "executorch")
+    phone_search.write_data(bundle, data, assets)
+    shutil.copyfile(module / "src/androidTest/assets/search.tsv", data / "search.tsv")
+    includes = [f"-I{path}" for path in find_java_headers()]
+    run("g++", "-shared", "-fPIC", "-Wall", "-Werror", *includes, JVM / "system_sqlite.cpp", "-lsqlite3",
+        "-o", tmp_path / "libsystem_sqlite.so")  # fmt: skip
+    libraries = f"{jni_library.parent}:{tmp_path}"
+    files.mkdir()
+    out = run(
+        "java", f"-Djava.library.path={libraries}", "-Xcheck:jni", "-cp", classes["executorch"], "CheckSearchKt",
+        tiny_bundle, assets, files, data, env=os.environ | {"LD_LIBRARY_PATH": libraries},
+    )  # fmt: skip
+    lines = [line for line in out.splitlines() if line.startswith(("ok ", "FAILED "))]
+    assert len(lines) == 2 * len(phone_search.QUERIES) + 16 and not [
+        line for line in lines if line.startswith("FAILED")
+    ], out
+    assert out.splitlines()[-1] == "done" and "WARNING in native method" not in out
+    # What was written there is the file that would have been written here.
+    own = phone_search.contents(files / "phone.sqlite")
+    assert own == phone_search.contents(assets / "desktop.sqlite")
+    with open_index(files / "msdc-search/desktop.sqlite", bundle) as index:
+        assert len(index) == len(phone_search.DOCUMENTS) + 300 - 2
+        (hit,) = index.search("Verspätung", mode="words").hits
+        assert (hit.id, hit.metadata) == ("d1", {"year": 2030})
+        assert index.search("Number 17 of more texts.", top=1).hits[0].id == "n17"
+    with open_index(files / "phone.sqlite", bundle) as index:
+        assert index.search("Where is the ticket?", top=1).hits[0].id == "d1"
 
 
 def test_missing_runtime_is_named(classes, jni_libraries, tiny_bundle, tmp_path):
@@ -181,17 +224,13 @@ def test_missing_runtime_is_named(classes, jni_libraries, tiny_bundle, tmp_path)
         capture_output=True, text=True, check=False, env=os.environ | {"LD_LIBRARY_PATH": ""},
     )  # fmt: skip
     assert done.returncode == 1
-    assert "UnsupportedOperationException: libonnxruntime.so is not in the app: add com.microsoft" in done.stderr
+    assert "EncoderException: libonnxruntime.so is not in the app: add com.microsoft" in done.stderr
 
 
-def test_library_loads_on_devices_with_16_kb_pages(jni_library, tmp_path):
-    assert check_page_size.misaligned(jni_library) == []
-    small = tmp_path / "libsmall.so"
-    run("g++", "-shared", "-fPIC", "-Wl,-z,max-page-size=4096", "-x", "c++", "/dev/null", "-o", small)
-    assert check_page_size.misaligned(tmp_path) == ["libsmall.so: aligned to 4096 bytes, not to 16384"]
-    archive = shutil.make_archive(str(tmp_path / "app"), "zip", tmp_path, "libsmall.so")
-    done = subprocess.run(["python3", check_page_size.__file__, archive], capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and "aligned to 4096" in done.stdout
+def test_library_loads_on_devices_with_16_kb_pages(jni_library):
+    shown = run("readelf", "-lW", jni_library)
+    aligned = [line.split()[-1] for line in shown.splitlines() if line.split()[:1] == ["LOAD"]]
+    assert aligned and all(int(number, 16) >= 16384 for number in aligned)
 
 
 def braces_match(text: str) -> bool:
@@ -212,26 +251,35 @@ def one_runtime(manifest, name: str):
     return manifest.model_copy(update={"programs": programs})
 
 
-def test_gradle_files_suit_android_gradle_plugin_9(stage, module, tiny_bundle):
-    text = (module / "build.gradle.kts").read_text(encoding="utf-8")
+def test_gradle_files_suit_android_gradle_plugins_8_and_9(stage, module, tiny_bundle):
+    code, assets = (path.read_text(encoding="utf-8") for path in sorted(module.rglob("build.gradle.kts")))
     manifest = read_manifest(tiny_bundle)
     for name in ENGINES:
         package = {"executorch": "executorch", "onnx": "onnxruntime"}[name]
-        assert f'"{name}" to "{manifest.versions[package].split("+")[0]}"' in text
+        assert f'"{name}" to "{manifest.versions[package].split("+")[0]}"' in code
         files = ["bundle.json", "golden.json", manifest.tokenizer.file, *manifest.program_files(name)]
-        assert f'"{name}" to listOf({", ".join(json.dumps(file) for file in files)})' in text
-    assert 'getOrElse("executorch")' in text
+        assert f'"{name}" to listOf({", ".join(json.dumps(file) for file in files)})' in assets
+        assert all((module / "bundle/../.." / file).is_file() for file in files)
+    assert all('getOrElse("executorch")' in text for text in (code, assets))
+    # Several bundles in one app: the code once, each model under its own name.
+    assert 'namespace = "org.msdc.encoder"' in code and 'namespace = "org.msdc.bundle.tiny"' in assets
+    assert 'into(assets.dir("msdc/tiny"))' in assets and "kotlin" not in assets
     gradle = sorted(stage.rglob("*.gradle.kts"))
-    assert len(gradle) == 4
+    assert len(gradle) == 6
     for path in gradle:
         text = path.read_text(encoding="utf-8")
-        # Kotlin is built into the plugin; it refuses its own old plugin and options.
-        assert "org.jetbrains.kotlin.android" not in text and "kotlinOptions" not in text, path
-        assert "{{" not in text and braces_match(text), path
+        assert "kotlinOptions" not in text and "{{" not in text and braces_match(text), path
         if "android {" in text:
-            assert "compilerOptions { jvmTarget" in text and "compileSdk = 37" in text
-    versions = (stage / "android-sample/build.gradle.kts").read_text(encoding="utf-8")
-    assert all(int(found) >= 9 for found in re.findall(r'version "(\d+)\.', versions))
+            assert "compileSdk = 35" in text
+    # Version 9 refuses Kotlin's own plugin: it is applied where nothing else brought Kotlin.
+    assert code.count("org.jetbrains.kotlin.android") == 1
+    assert 'if (extensions.findByName("kotlin") == null) apply(plugin = "org.jetbrains.kotlin.android")' in code
+    stated = re.search(r"Android Gradle plugin (\d+\.\d+) or later", (module / "README.md").read_text(encoding="utf-8"))
+    found = {
+        path: re.findall(r'(?:gradle:|library"\) version ")(\d+\.\d+)', path.read_text(encoding="utf-8"))
+        for path in gradle
+    }
+    assert stated and {version for versions in found.values() for version in versions} == {stated[1]}
     for path in (module / "README.md", stage / "android-sample/README.md"):
         assert "{{" not in path.read_text(encoding="utf-8")
     assert "max-page-size=16384" in (module / "src/main/cpp/CMakeLists.txt").read_text(encoding="utf-8")
@@ -273,22 +321,34 @@ def test_readme_states_what_an_app_grows_by(module, tiny_bundle):
 
 
 def test_swift_package_holds_the_core(tiny_bundle, tmp_path):
-    shutil.copytree(tiny_bundle, tmp_path, dirs_exist_ok=True)
-    write_native_module(tmp_path, "ios", read_manifest(tiny_bundle))
-    package = (tmp_path / "ios/Package.swift").read_text(encoding="utf-8")
+    out = tmp_path / "package"
+    shutil.copytree(tiny_bundle, tmp_path / "stage")
+    manifest = read_manifest(tiny_bundle)
+    folders = write_native_module(tmp_path / "stage", "ios", manifest, folder="tiny-ios", package=out, sample=True)
+    assert folders == ("../tiny-ios-package", "../tiny-ios-package/ios-sample")
+    # The folder that an app takes as a resource holds the bundle alone.
+    assert {path.name for path in (tmp_path / "stage").iterdir()} == {path.name for path in tiny_bundle.iterdir()}
+    package = (out / "Package.swift").read_text(encoding="utf-8")
     assert "swiftpm-" in package and "{{" not in package
     # A package with unsafe flags cannot be a dependency of another one.
     assert "unsafeFlags" not in package
-    core = tmp_path / "ios/Sources/MSDCCore"
+    core = out / "Sources/MSDCCore"
     assert (core / "include/msdc_encoder.h").is_file() and (core / "src/c_interface.cpp").is_file()
-    # What Package.swift leaves out is there to be left out.
+    # What Package.swift leaves out is there to be left out, and what it takes to be taken.
     for name in ("CMakeLists.txt", "src/engine_executorch.cpp", "src/engine_onnx.cpp"):
         assert name in package and (core / name).is_file()
+    assert 'process("search.tsv")' in package and (out / "Tests/MSDCTests/search.tsv").is_file()
+    readme, app = (out / name for name in ("README.md", "ios-sample/Sources/NotesApp.swift"))
+    for path in (readme, app):
+        text = path.read_text(encoding="utf-8")
+        assert 'forResource: "tiny-ios"' in text and "{{" not in text
+    needed = ["bundle.json", "golden.json", manifest.tokenizer.file, *manifest.program_files("executorch")]
+    assert ", ".join(f"`{name}`" for name in needed) in readme.read_text(encoding="utf-8")
 
 
 def test_what_cannot_be_written_is_refused_with_the_reason(tiny_bundle, tmp_path):
     manifest = read_manifest(tiny_bundle)
-    with pytest.raises(InputError, match="target linux has no sample app; targets that have one: android"):
+    with pytest.raises(InputError, match="target linux has no sample app; targets that have one: android, ios"):
         write_native_module(tmp_path, "linux", manifest, sample=True)
     part = manifest.tokenizer.model_copy(
         update={"kind": "tokenizer-json", "refused": "tokenizer.json: no model WordLevel"}

@@ -2,16 +2,17 @@ import org.jetbrains.kotlin.gradle.dsl.JvmTarget
 
 plugins {
     id("com.android.application")
+    id("org.jetbrains.kotlin.android")
 }
 
 android {
     namespace = "org.msdc.sample"
-    compileSdk = 37
+    compileSdk = 35
 
     defaultConfig {
         applicationId = "org.msdc.sample"
         minSdk = 24
-        targetSdk = 37
+        targetSdk = 35
         versionCode = 1
         versionName = "1.0"
     }
@@ -29,5 +30,6 @@ kotlin {
 
 dependencies {
     implementation(project(":msdc"))
-    implementation("org.jetbrains.kotlinx:kotlinx-coroutines-android:1.10.2")
+    implementation(project(":{{asset}}"))
+    implementation("org.jetbrains.kotlinx:kotlinx-coroutines-android:1.8.1")
 }

@@ -3,7 +3,6 @@
 import android.content.Context
 import com.sun.net.httpserver.HttpServer
 import java.io.File
-import java.io.IOException
 import java.net.InetSocketAddress
 import java.security.MessageDigest
 import java.util.concurrent.atomic.AtomicInteger
@@ -16,6 +15,7 @@ import kotlinx.coroutines.async
 import kotlinx.coroutines.delay
 import kotlinx.coroutines.runBlocking
 import org.msdc.encoder.BundleSignature
+import org.msdc.encoder.EncoderException
 import org.msdc.encoder.Program
 import org.msdc.encoder.SentenceEncoder
 import org.msdc.encoder.Vectors
@@ -71,7 +71,7 @@ fun checkEncoding(encoder: SentenceEncoder) {
     // Half a pair is U+FFFD, as where the golden ids were made; Java alone would write "?".
     passed("half a pair", encoder.tokenize("a\uD83D b").contentEquals(encoder.tokenize("a\uFFFD b")))
     throws<IllegalArgumentException>("ids outside", "is not in the vocabulary") { encoder.encodeIds(intArrayOf(1 shl 20)) }
-    throws<IOException>("no bundle", "not a bundle") { SentenceEncoder.fromFolder(File("/nowhere")) }
+    throws<EncoderException>("no bundle", "not a bundle") { SentenceEncoder.fromFolder(File("/nowhere")) }
     passed("prompt", encoder.encodeBlocking("b", "a ").contentEquals(encoder.encodeBlocking("a b", "")))
     throws<IllegalArgumentException>("no such prompt", "is unknown") { encoder.prompt("no such prompt") }
 
@@ -91,7 +91,15 @@ fun checkEncoding(encoder: SentenceEncoder) {
     passed("cosine", abs(Vectors.cosine(query, vectors[0]) - cosine(query, vectors[0])) < 1e-5)
     val ties = Vectors(floatArrayOf(0f, 0f, 2f, 0f, Float.NaN, 1f, 1f, 0f), 2).nearest(floatArrayOf(1f, 0f), 4)
     passed("ties by row, NaN last", ties.map { it.row } == listOf(1, 3, 0, 2))
-    throws<IllegalArgumentException>("other width", "a query of 3 numbers") { vectors.nearest(FloatArray(3)) }
+    throws<IllegalArgumentException>("other width", "3 numbers for rows of") { vectors.nearest(FloatArray(3)) }
+    val grown = Vectors(FloatArray(0), 2)
+    for (x in 0 until 20) grown += floatArrayOf(x.toFloat(), 1f)
+    grown.removeAt(19)
+    grown.removeAt(0)
+    grown.add(0, floatArrayOf(9f, 0f))
+    passed("rows added and removed", grown.size == 19 && grown.values.size == 38 && grown[1][0] == 1f && grown[18][0] == 18f)
+    passed("nearest of grown", grown.nearest(floatArrayOf(1f, 0f), 2).map { it.row } == listOf(0, 18))
+    throws<IllegalArgumentException>("row of another width", "3 numbers for rows of 2") { grown += FloatArray(3) }
     throws<IllegalArgumentException>("no rows", "no rows of 2") { Vectors(FloatArray(3), 2) }
 }
 
@@ -105,9 +113,9 @@ fun checkProgram(encoder: SentenceEncoder, bundle: File) {
     throws<IllegalArgumentException>("exception in a batch", "the program's own words") { outer.encodeBlocking(NOTES) }
     borrowed.failing = false
     borrowed.spoiled = true
-    throws<IllegalStateException>("NaN", "the vector holds NaN or infinity") { outer.encodeBlocking("x") }
-    throws<IllegalStateException>("NaN in a batch", "text 1: the vector holds") { outer.encodeBlocking(NOTES) }
-    throws<IOException>("no text of Unicode", "not a bundle") { SentenceEncoder.fromFolder(File("/a\nb\uD83D")) }
+    throws<EncoderException>("NaN", "the vector holds NaN or infinity") { outer.encodeBlocking("x") }
+    throws<EncoderException>("NaN in a batch", "text 1: the vector holds") { outer.encodeBlocking(NOTES) }
+    throws<EncoderException>("no text of Unicode", "not a bundle") { SentenceEncoder.fromFolder(File("/a\nb\uD83D")) }
     borrowed.spoiled = false
 
     val expected = outer.encodeBlocking("together")
@@ -140,14 +148,14 @@ fun checkProgram(encoder: SentenceEncoder, bundle: File) {
     outer.close()
     outer.close()
     passed("program closed with it", borrowed.closed)
-    throws<IllegalStateException>("closed", "the encoder is closed") { outer.encodeBlocking("x") }
-    throws<IllegalStateException>("closed, coroutine", "the encoder is closed") { runBlocking { outer.encode("x") } }
+    throws<EncoderException>("closed", "the encoder is closed") { outer.encodeBlocking("x") }
+    throws<EncoderException>("closed, coroutine", "the encoder is closed") { runBlocking { outer.encode("x") } }
 }
 
 fun checkAssets(encoder: SentenceEncoder, context: Context, files: File) {
     val expected = encoder.encodeBlocking("hello")
     SentenceEncoder.fromAssets(context).use { passed("assets", it.encodeBlocking("hello").contentEquals(expected)) }
-    val installed = File(files, "msdc/msdc").listFiles()!!.single()
+    val installed = File(files, "msdc/tiny").listFiles()!!.single()
     passed("proven", File(installed, ".proven").isFile)
     // The second start finds it proven and copies nothing.
     val program = installed.listFiles()!!.single { it.name.startsWith("model.") && !it.name.endsWith(".data") }
@@ -157,8 +165,10 @@ fun checkAssets(encoder: SentenceEncoder, context: Context, files: File) {
     // An install that was damaged before it was proven is refused.
     File(installed, ".proven").delete()
     program.outputStream().use { it.write(ByteArray(100)) }
-    throws<IOException>("damaged install", "100 bytes where the manifest says") { SentenceEncoder.fromAssets(context) }
-    throws<IOException>("no assets", "in the app's assets") { SentenceEncoder.fromAssets(context, "other") }
+    throws<EncoderException>("damaged install", "100 bytes where the manifest says") { SentenceEncoder.fromAssets(context) }
+    throws<EncoderException>("no assets", "no bundle \"other\" in the app's assets (there: tiny)") {
+        SentenceEncoder.fromAssets(context, "other")
+    }
 }
 
 fun checkDownload(encoder: SentenceEncoder, bundle: File, context: Context, files: File) {
@@ -177,18 +187,23 @@ fun checkDownload(encoder: SentenceEncoder, bundle: File, context: Context, file
     val base = "http://127.0.0.1:${server.address.port}/bundle"
     val sha256 = MessageDigest.getInstance("SHA-256").digest(File(bundle, "bundle.json").readBytes())
         .joinToString("") { "%02x".format(it) }
-    fun open(hash: String = sha256) = SentenceEncoder.fromDownload(context, base, hash)
-    throws<IOException>("another manifest", "has the sha256 $sha256, not ") { open("0".repeat(64)) }
+    val told = mutableListOf<Pair<Long, Long>>()
+    fun open(hash: String = sha256) =
+        SentenceEncoder.fromDownload(context, base, hash, progress = { done, total -> told += Pair(done, total) })
+    throws<EncoderException>("another manifest", "has the sha256 $sha256, not ") { open("0".repeat(64)) }
     damaged = "tokenizer.model"
-    throws<IOException>("damaged download", "tokenizer.model differs") { open() }
+    throws<EncoderException>("damaged download", "tokenizer.model differs") { open() }
     passed("nothing installed", File(files, "msdc/download").listFiles()!!.none { !it.name.startsWith("partial") })
     damaged = "golden.json"
-    throws<IOException>("damaged later", "golden.json differs") { open() }
+    throws<EncoderException>("damaged later", "golden.json differs") { open() }
     damaged = ""
     requests.clear()
+    told.clear()
     open().use { passed("download", it.encodeBlocking("hello").contentEquals(encoder.encodeBlocking("hello"))) }
+    val dones = told.map { it.first }
+    passed("progress", dones == dones.sorted() && told.last().let { it.first == it.second })
     passed("continued", "tokenizer.model" !in requests && "golden.json" in requests)
-    throws<IOException>("not found", "HTTP 404") {
+    throws<EncoderException>("not found", "HTTP 404") {
         SentenceEncoder.fromDownload(context, "$base/other", sha256, name = "other")
     }
     server.stop(0)
@@ -214,24 +229,24 @@ const val HASHED = "RUTgJ7ktwccS1htn2NyQrhJMR9xUXw0ZIK23X0M/uBNdj91lxpsaXLkVAcMy
 
 fun checkSignature(files: File) {
     val folder = File(files, "signed").also { it.mkdirs() }
-    throws<IOException>("not there", "the bundle is not signed") { BundleSignature.verify(folder, KEY) }
+    throws<EncoderException>("not there", "the bundle is not signed") { BundleSignature.verify(folder, KEY) }
     File(folder, "bundle.json").writeText("{\"format\": 1}\n")
-    throws<IOException>("not signed", "minisig is missing") { BundleSignature.verify(folder, KEY) }
+    throws<EncoderException>("not signed", "minisig is missing") { BundleSignature.verify(folder, KEY) }
     File(folder, BundleSignature.FILE).writeText(SIGNATURE)
     passed("signed", BundleSignature.verify(folder, KEY) == "msdc test bundle")
     val other = KEY.replaceRange(20, 21, if (KEY[20] == 'A') "B" else "A")
-    throws<IOException>("other key", "not one of this bundle.json") { BundleSignature.verify(folder, other) }
-    throws<IOException>("other number", "with another key") { BundleSignature.verify(folder, KEY.replaceRange(5, 6, "A")) }
-    throws<IOException>("no key", "the public key: not of") { BundleSignature.verify(folder, "RWT") }
+    throws<EncoderException>("other key", "not one of this bundle.json") { BundleSignature.verify(folder, other) }
+    throws<EncoderException>("other number", "with another key") { BundleSignature.verify(folder, KEY.replaceRange(5, 6, "A")) }
+    throws<EncoderException>("no key", "the public key: not of") { BundleSignature.verify(folder, "RWT") }
     val signed = File(folder, "bundle.json").readBytes()
-    fun changed(words: String, change: (List<String>) -> List<String>) = throws<IOException>(words, words) {
+    fun changed(words: String, change: (List<String>) -> List<String>) = throws<EncoderException>(words, words) {
         BundleSignature.verify(signed, change(SIGNATURE.lines()).joinToString("\n"), KEY)
     }
     changed("its trusted comment was changed") { it.toMutableList().apply { set(2, "trusted comment: another") } }
     changed("without minisign's option -l") { it.toMutableList().apply { set(1, HASHED) } }
     changed("not of minisign's format") { it.take(2) }
     File(folder, "bundle.json").writeText("{\"format\": 2}\n")
-    throws<IOException>("changed", "not one of this bundle.json") { BundleSignature.verify(folder, KEY) }
+    throws<EncoderException>("changed", "not one of this bundle.json") { BundleSignature.verify(folder, KEY) }
 }
 
 fun main(arguments: Array<String>) {

@@ -9,6 +9,8 @@ public enum EncoderError: Error, Equatable {
   case runtime(String)
   case memory(String)
   case golden(String)
+  /// The network, storage or SQLite failed.
+  case io(String)
 
   init(status: msdc_status, line: String) {
     switch status {
@@ -32,23 +34,34 @@ public struct SelfTest: Sendable, Equatable {
 
 /// Text to vector, from a bundle of `msdc export --target ios`.
 ///
-///     let encoder = try SentenceEncoder(bundle: folder)
-///     let vector = try encoder.encode("Wo ist der Bahnhof?")
+///     let encoder = try await SentenceEncoder.open(bundle: folder)
+///     let vector = try await encoder.encode("Wo ist der Bahnhof?")
 ///
-/// Safe to share between threads: calls that run the program wait for each other.
+/// Safe to share between threads: calls that run the program take turns in the order in which they came.
 public final class SentenceEncoder: @unchecked Sendable {
+  /// The model's name.
+  public let name: String
   /// Numbers in a vector.
   public let width: Int
   /// Longest input in tokens, special ids included; longer texts are cut.
   public let maxLength: Int
 
+  // What vectors of an index are compared by: the sha256 of the model that was exported.
+  let source: String
   private let handle: OpaquePointer
   private let box: ProgramBox
   // One for single texts and one for lists: the core takes turns between them after each text.
   private let queries = DispatchQueue(label: "org.msdc.query", qos: .userInitiated)
   private let lists = DispatchQueue(label: "org.msdc.list", qos: .utility)
 
-  /// Open a bundle folder. With `checkFiles` every file's hash is compared first; with `program` the caller runs the
+  /// The encoder of a bundle folder. The first time on this device (and after an update of it or of the bundle) every hash
+  /// is compared and the self-test run; later calls are fast.
+  public static func open(bundle folder: URL, program: Program? = nil) async throws -> SentenceEncoder {
+    try await Task.detached { try Proof(of: folder).opened { try SentenceEncoder(bundle: folder, checkFiles: $0, program: program) } }
+      .value
+  }
+
+  /// Open a bundle folder on the calling thread, without a self-test. With `checkFiles` every file's hash is compared first; with `program` the caller runs the
   /// bundle's ExecuTorch program.
   public init(bundle folder: URL, checkFiles: Bool = false, program: Program? = nil) throws {
     let box = ProgramBox(try program ?? SentenceEncoder.executorch(folder))
@@ -64,6 +77,8 @@ public final class SentenceEncoder: @unchecked Sendable {
     guard let opened else { throw EncoderError.runtime("no encoder came") }
     handle = opened
     self.box = box
+    name = String(cString: msdc_name(opened))
+    source = String(cString: msdc_source(opened))
     width = Int(msdc_width(opened))
     maxLength = Int(msdc_max_length(opened))
   }
@@ -80,37 +95,44 @@ public final class SentenceEncoder: @unchecked Sendable {
     return String(cString: found)
   }
 
-  /// The vector of `text`. Takes milliseconds: call it off the main thread, or `await encoder.vector(of:)`. `prompt` is
-  /// put before the text; nil takes the bundle's default prompt, an empty one none.
-  public func encode(_ text: String, prompt: String? = nil) throws -> [Float] {
-    var vector = [Float](repeating: 0, count: width)
-    var utf8 = text
-    try utf8.withUTF8 { bytes in
-      try bytes.withMemoryRebound(to: CChar.self) { chars in
-        try check { error, size in
-          msdc_encode(handle, prompt, chars.baseAddress, chars.count, &vector, vector.count, error, size)
-        }
-      }
-    }
-    return vector
-  }
-
-  /// `encode` for async code, on a queue of this encoder's own. Waits for no list: only for the text of it that is being
-  /// encoded.
-  public func vector(of text: String, prompt: String? = nil) async throws -> [Float] {
+  /// The vector of `text`, on a queue of this encoder's own. Waits for no list: only for the text of it that is being
+  /// encoded. `prompt` is put before the text; nil takes the bundle's default prompt, an empty one none.
+  public func encode(_ text: String, prompt: String? = nil) async throws -> [Float] {
     try await on(queries) { try self.batch([text], prompt: prompt, stop: $0) }.values
   }
 
-  /// The vectors of `texts`, in order: one call of the core, one `prompt` for all of them. Takes milliseconds per text: call it off the main thread, or
-  /// `await encoder.vectors(of:)`.
-  public func encode(_ texts: [String], prompt: String? = nil) throws -> Vectors {
+  /// The vectors of `texts`, in order: one call of the core, one `prompt` for all of them. Cancelling the task ends it
+  /// before the next text and throws `CancellationError`.
+  public func encode(_ texts: [String], prompt: String? = nil) async throws -> Vectors {
+    try await on(lists) { try self.batch(texts, prompt: prompt, stop: $0) }
+  }
+
+  /// `encode` on the calling thread. Takes milliseconds: call it off the main thread.
+  public func encodeBlocking(_ text: String, prompt: String? = nil) throws -> [Float] {
+    try batch([text], prompt: prompt, stop: StopFlag()).values
+  }
+
+  /// `encode` on the calling thread. Takes milliseconds per text: call it off the main thread.
+  public func encodeBlocking(_ texts: [String], prompt: String? = nil) throws -> Vectors {
     try batch(texts, prompt: prompt, stop: StopFlag())
   }
 
-  /// `encode` for async code, on a queue of this encoder's own. Cancelling the task ends it before the next text and
-  /// throws `CancellationError`.
-  public func vectors(of texts: [String], prompt: String? = nil) async throws -> Vectors {
-    try await on(lists) { try self.batch(texts, prompt: prompt, stop: $0) }
+  /// Whether the model's vocabulary knows at least half of a text's characters; all others have nearly one vector.
+  func canRead(_ text: String) throws -> Bool {
+    var reads: Int32 = 0
+    try check { error, size in msdc_can_read(handle, text, text.utf8.count, &reads, error, size) }
+    return reads != 0
+  }
+
+  /// The passages of a document with their 8-bit vectors.
+  func passages(title: String, text: String, titled: Bool) throws -> [Passage] {
+    let found = PassageList()
+    try check { error, size in
+      msdc_index_document(
+        handle, title, title.utf8.count, text, text.utf8.count, titled ? 1 : 0, keepPassage,
+        Unmanaged.passUnretained(found).toOpaque(), error, size)
+    }
+    return found.passages
   }
 
   private func on<T: Sendable>(_ queue: DispatchQueue, _ work: @escaping @Sendable (StopFlag) throws -> T) async throws -> T {
@@ -209,6 +231,28 @@ public final class SentenceEncoder: @unchecked Sendable {
       file: folder.appendingPathComponent(name), multiMethod: multiMethod != 0, repeats: Int(repeats),
       takesPrompt: takesPrompt != 0)
   }
+}
+
+/// One passage of a document, in code points; the vector is empty where the model cannot read it.
+struct Passage: Sendable {
+  let start: Int
+  let end: Int
+  let scale: Float
+  let vector: [Int8]
+}
+
+private final class PassageList {
+  var passages: [Passage] = []
+}
+
+private func keepPassage(
+  context: UnsafeMutableRawPointer?, start: Int, end: Int, scale: Float, vector: UnsafePointer<Int8>?, width: Int
+) -> Int32 {
+  guard let context else { return 1 }
+  let numbers = vector.map { Array(UnsafeBufferPointer(start: $0, count: width)) } ?? []
+  Unmanaged<PassageList>.fromOpaque(context).takeUnretainedValue().passages
+    .append(Passage(start: start, end: end, scale: scale, vector: numbers))
+  return 0
 }
 
 /// Carries the program through the C interface, and a Swift error back.

@@ -7,10 +7,10 @@ public struct Hit: Sendable, Equatable {
   public let cosine: Float
 }
 
-/// Vectors of `width` numbers, one after another in `values`. Keep `values` to store an index, and make
-/// `Vectors(values:width:)` of it again.
+/// Vectors of `width` numbers, one after another in `values`, that rows are added to and removed from. Keep `values` to
+/// store them, and make `Vectors(values:width:)` of it again.
 public struct Vectors: Sendable {
-  public let values: [Float]
+  public private(set) var values: [Float]
   public let width: Int
 
   /// `values` must be a whole number of rows.
@@ -26,6 +26,24 @@ public struct Vectors: Sendable {
   public subscript(row: Int) -> [Float] {
     precondition(row >= 0 && row < count, "row \(row) of \(count)")
     return Array(values[row * width..<(row + 1) * width])
+  }
+
+  /// Adds a row at the end.
+  public mutating func append(_ vector: [Float]) {
+    precondition(vector.count == width, "\(vector.count) numbers for rows of \(width)")
+    values.append(contentsOf: vector)
+  }
+
+  /// Adds the rows of `other` at the end.
+  public mutating func append(contentsOf other: Vectors) {
+    precondition(other.width == width, "rows of \(other.width) numbers for rows of \(width)")
+    values.append(contentsOf: other.values)
+  }
+
+  /// Removes a row; those behind it move up.
+  public mutating func remove(at row: Int) {
+    precondition(row >= 0 && row < count, "row \(row) of \(count)")
+    values.removeSubrange(row * width..<(row + 1) * width)
   }
 
   /// The `k` rows with the largest cosine to `query`, best first, equal ones by row.

@@ -2,7 +2,6 @@
 // "modified" UTF-8, which breaks every character outside the basic plane.
 #include <jni.h>
 
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,19 +24,33 @@ Handle* handle_of(jlong value) { return reinterpret_cast<Handle*>(static_cast<in
 void raise(JNIEnv* env, msdc_status status, const char* line) {
   // A Java exception that the caller's program threw says more than our line about it.
   if (env->ExceptionCheck()) return;
-  const char* name = "java/lang/IllegalStateException";
+  const char* name = nullptr;
   if (status == MSDC_BAD_ARGUMENT) name = "java/lang/IllegalArgumentException";
-  if (status == MSDC_DAMAGED) name = "java/io/IOException";
-  if (status == MSDC_UNSUPPORTED) name = "java/lang/UnsupportedOperationException";
   if (status == MSDC_CANCELLED) name = "java/util/concurrent/CancellationException";
   if (status == MSDC_MEMORY) name = "java/lang/OutOfMemoryError";
-  jclass kind = env->FindClass(name);
-  if (kind != nullptr) env->ThrowNew(kind, line);
+  if (name != nullptr) {
+    jclass kind = env->FindClass(name);
+    if (kind != nullptr) env->ThrowNew(kind, line);
+    return;
+  }
+  jclass kind = env->FindClass("org/msdc/encoder/EncoderException");
+  jmethodID make = kind == nullptr ? nullptr : env->GetMethodID(kind, "<init>", "(ILjava/lang/String;)V");
+  jstring text = make == nullptr ? nullptr : env->NewStringUTF(line);
+  if (text == nullptr) return;
+  jobject failure = env->NewObject(kind, make, static_cast<jint>(status), text);
+  if (failure != nullptr) env->Throw(static_cast<jthrowable>(failure));
 }
 
 std::string bytes_of(JNIEnv* env, jbyteArray array) {
   std::string out(static_cast<size_t>(env->GetArrayLength(array)), '\0');
   env->GetByteArrayRegion(array, 0, static_cast<jsize>(out.size()), reinterpret_cast<jbyte*>(&out[0]));
+  return out;
+}
+
+jbyteArray bytes(JNIEnv* env, const std::string& held) {
+  const auto size = static_cast<jsize>(held.size());
+  jbyteArray out = env->NewByteArray(size);
+  if (out != nullptr) env->SetByteArrayRegion(out, 0, size, reinterpret_cast<const jbyte*>(held.data()));
   return out;
 }
 
@@ -52,6 +65,12 @@ std::string text_of(JNIEnv* env, jstring text) {
 jfloatArray floats(JNIEnv* env, const std::vector<float>& values) {
   jfloatArray out = env->NewFloatArray(static_cast<jsize>(values.size()));
   if (out != nullptr) env->SetFloatArrayRegion(out, 0, static_cast<jsize>(values.size()), values.data());
+  return out;
+}
+
+std::vector<float> floats_of(JNIEnv* env, jfloatArray array) {
+  std::vector<float> out(static_cast<size_t>(env->GetArrayLength(array)));
+  env->GetFloatArrayRegion(array, 0, static_cast<jsize>(out.size()), out.data());
   return out;
 }
 
@@ -162,11 +181,7 @@ MSDC_JNI(jbyteArray, prompt)(JNIEnv* env, jclass, jlong value, jbyteArray name) 
   msdc_encoder* encoder = handle_of(value)->encoder;
   const char* found =
       name == nullptr ? msdc_prompt(encoder, nullptr) : msdc_prompt(encoder, bytes_of(env, name).c_str());
-  if (found == nullptr) return nullptr;
-  const auto size = static_cast<jsize>(std::strlen(found));
-  jbyteArray out = env->NewByteArray(size);
-  if (out != nullptr) env->SetByteArrayRegion(out, 0, size, reinterpret_cast<const jbyte*>(found));
-  return out;
+  return found == nullptr ? nullptr : bytes(env, found);
 }
 
 // A null prompt is the bundle's default.
@@ -265,18 +280,15 @@ MSDC_JNI(jfloatArray, selfTest)(JNIEnv* env, jclass, jlong value, jfloat promise
 }
 
 MSDC_JNI(jfloat, cosine)(JNIEnv* env, jclass, jfloatArray a, jfloatArray b) {
-  const auto width = static_cast<size_t>(env->GetArrayLength(a));
-  std::vector<float> left(width), right(width);
-  env->GetFloatArrayRegion(a, 0, static_cast<jsize>(width), left.data());
-  env->GetFloatArrayRegion(b, 0, static_cast<jsize>(width), right.data());
-  return env->ExceptionCheck() ? 0.0f : msdc_cosine(left.data(), right.data(), width);
+  const std::vector<float> left = floats_of(env, a), right = floats_of(env, b);
+  return env->ExceptionCheck() ? 0.0f : msdc_cosine(left.data(), right.data(), left.size());
 }
 
+// The first `rows_held` rows of `vectors`, whose array may be longer.
 MSDC_JNI(jfloatArray, topK)
-(JNIEnv* env, jclass, jfloatArray query, jfloatArray vectors, jint width, jintArray rows) {
-  std::vector<float> held(static_cast<size_t>(width));
-  env->GetFloatArrayRegion(query, 0, width, held.data());
-  const auto count = static_cast<size_t>(env->GetArrayLength(vectors) / width);
+(JNIEnv* env, jclass, jfloatArray query, jfloatArray vectors, jint rows_held, jintArray rows) {
+  const std::vector<float> held = floats_of(env, query);
+  const auto count = static_cast<size_t>(rows_held);
   const auto k = static_cast<size_t>(env->GetArrayLength(rows));
   std::vector<int32_t> found_rows(k);
   std::vector<float> cosines(k);
@@ -294,4 +306,70 @@ MSDC_JNI(jfloatArray, topK)
   }
   env->SetIntArrayRegion(rows, 0, static_cast<jsize>(k), found_rows.data());
   return floats(env, cosines);
+}
+
+MSDC_JNI(jstring, source)(JNIEnv* env, jclass, jlong value) {
+  return env->NewStringUTF(msdc_source(handle_of(value)->encoder));
+}
+
+MSDC_JNI(jbyteArray, name)(JNIEnv* env, jclass, jlong value) {
+  return bytes(env, msdc_name(handle_of(value)->encoder));
+}
+
+MSDC_JNI(jboolean, canRead)(JNIEnv* env, jclass, jlong value, jbyteArray text) {
+  const std::string utf8 = bytes_of(env, text);
+  int32_t reads = 0;
+  char error[kErrorBytes];
+  const msdc_status status =
+      msdc_can_read(handle_of(value)->encoder, utf8.data(), utf8.size(), &reads, error, sizeof error);
+  if (status != MSDC_OK) raise(env, status, error);
+  return reads != 0;
+}
+
+// One passage behind the others: start and end (int32), scale (float, 0: no vector), vector; little-endian, as every
+// machine this runs on.
+int32_t append_passage(void* context, size_t start, size_t end, float scale, const int8_t* vector, size_t width) {
+  std::string* out = static_cast<std::string*>(context);
+  const int32_t span[] = {static_cast<int32_t>(start), static_cast<int32_t>(end)};
+  out->append(reinterpret_cast<const char*>(span), sizeof span);
+  out->append(reinterpret_cast<const char*>(&scale), sizeof scale);
+  if (vector != nullptr) out->append(reinterpret_cast<const char*>(vector), width);
+  return 0;
+}
+
+MSDC_JNI(jbyteArray, passages)
+(JNIEnv* env, jclass, jlong value, jbyteArray title, jbyteArray text, jboolean titled) {
+  const std::string first = bytes_of(env, title), utf8 = bytes_of(env, text);
+  std::string out;
+  char error[kErrorBytes];
+  const msdc_status status =
+      msdc_index_document(handle_of(value)->encoder, first.data(), first.size(), utf8.data(), utf8.size(),
+                          titled ? 1 : 0, append_passage, &out, error, sizeof error);
+  if (status != MSDC_OK || env->ExceptionCheck()) {
+    raise(env, status, error);
+    return nullptr;
+  }
+  return bytes(env, out);
+}
+
+MSDC_JNI(jfloatArray, int8Cosines)(JNIEnv* env, jclass, jfloatArray query, jbyteArray codes, jfloatArray scales) {
+  const std::vector<float> held = floats_of(env, query), by = floats_of(env, scales);
+  std::vector<float> cosines(by.size());
+  if (by.empty()) return floats(env, cosines);
+  void* rows = env->GetPrimitiveArrayCritical(codes, nullptr);  // without a copy
+  if (rows == nullptr) return nullptr;
+  char error[kErrorBytes];
+  const msdc_status status = msdc_int8_cosines(held.data(), held.size(), static_cast<const int8_t*>(rows), by.data(),
+                                               by.size(), cosines.data(), error, sizeof error);
+  env->ReleasePrimitiveArrayCritical(codes, rows, JNI_ABORT);
+  if (status != MSDC_OK || env->ExceptionCheck()) {
+    raise(env, status, error);
+    return nullptr;
+  }
+  return floats(env, cosines);
+}
+
+MSDC_JNI(jint, crc32)(JNIEnv* env, jclass, jint start, jbyteArray data) {
+  const std::string held = bytes_of(env, data);
+  return static_cast<jint>(msdc_crc32(static_cast<uint32_t>(start), held.data(), held.size()));
 }

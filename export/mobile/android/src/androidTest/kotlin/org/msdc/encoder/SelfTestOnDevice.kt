@@ -1,7 +1,9 @@
 package org.msdc.encoder
 
 import androidx.test.ext.junit.runners.AndroidJUnit4
+import androidx.sqlite.driver.bundled.BundledSQLiteDriver
 import androidx.test.platform.app.InstrumentationRegistry
+import java.io.File
 import kotlinx.coroutines.runBlocking
 import org.junit.Assert.assertEquals
 import org.junit.Assert.assertTrue
@@ -18,6 +20,21 @@ class SelfTestOnDevice {
             assertEquals(0, found.idsDiffer)
             assertTrue(found.meanCosine >= 0.999f)
             assertEquals(encoder.width, runBlocking { encoder.encode("hello") }.size)
+        }
+    }
+
+    @Test
+    fun searchFindsWhatTheExportFound() {
+        val context = InstrumentationRegistry.getInstrumentation().targetContext
+        val answers = InstrumentationRegistry.getInstrumentation().context.assets.open("search.tsv").bufferedReader()
+        val file = File(context.cacheDir, "answers.sqlite").also { it.delete() }
+        SentenceEncoder.fromAssets(context).use { encoder ->
+            runBlocking {
+                SearchIndex.open(file, encoder, BundledSQLiteDriver()).use { index ->
+                    // 20 x the difference of two processors' cosines.
+                    assertEquals(emptyList<String>(), differences(answers.readLines(), index, tolerance = 0.2))
+                }
+            }
         }
     }
 }

@@ -1,7 +1,6 @@
 package org.msdc.encoder
 
 import java.io.File
-import java.io.IOException
 import java.security.GeneralSecurityException
 import java.security.KeyFactory
 import java.security.Signature
@@ -27,26 +26,24 @@ object BundleSignature {
      * The trusted comment of the signature in [folder], made with the key whose public half is [publicKey] (`RW...`).
      * Open the bundle with `checkFiles = true` afterwards: the signature covers bundle.json, and its hashes the rest.
      *
-     * @throws IOException not signed, signed with another key, or changed since.
+     * @throws EncoderException not signed, signed with another key, or changed since.
      */
-    @Throws(IOException::class)
     fun verify(folder: File, publicKey: String): String =
         verify(read(File(folder, "bundle.json")), read(File(folder, FILE)).toString(Charsets.UTF_8), publicKey)
 
     /** As above, of the bytes of a bundle.json and the text of its signature. */
-    @Throws(IOException::class)
     fun verify(signed: ByteArray, signature: String, publicKey: String): String {
         val lines = signature.lines()
-        if (lines.size < 4 || !lines[2].startsWith(TRUSTED)) throw IOException("$FILE: not of minisign's format")
+        if (lines.size < 4 || !lines[2].startsWith(TRUSTED)) damaged("$FILE: not of minisign's format")
         val key = decoded(publicKey, 42, "the public key")
         val own = decoded(lines[1], 74, FILE)
         val whole = decoded(lines[3], 64, FILE)
-        if (own[1] == 'D'.code.toByte()) throw IOException("$FILE: signed without minisign's option -l")
-        if (!own.copyOf(10).contentEquals(key.copyOf(10))) throw IOException("$FILE: signed with another key")
+        if (own[1] == 'D'.code.toByte()) damaged("$FILE: signed without minisign's option -l")
+        if (!own.copyOf(10).contentEquals(key.copyOf(10))) damaged("$FILE: signed with another key")
         val comment = lines[2].removePrefix(TRUSTED)
         val made = own.copyOfRange(10, 74)
-        if (!holds(key, made, signed)) throw IOException("$FILE: the signature is not one of this bundle.json")
-        if (!holds(key, whole, made + comment.toByteArray())) throw IOException("$FILE: its trusted comment was changed")
+        if (!holds(key, made, signed)) damaged("$FILE: the signature is not one of this bundle.json")
+        if (!holds(key, whole, made + comment.toByteArray())) damaged("$FILE: its trusted comment was changed")
         return comment
     }
 
@@ -57,7 +54,9 @@ object BundleSignature {
         check.update(message)
         check.verify(signature)
     } catch (unknown: java.security.NoSuchAlgorithmException) {
-        throw IOException("this device has no Ed25519: signatures need Android 13 (API 33)", unknown)
+        throw EncoderException(
+            EncoderException.Kind.UNSUPPORTED, "this device has no Ed25519: signatures need Android 13 (API 33)", unknown
+        )
     } catch (broken: GeneralSecurityException) {
         false
     }
@@ -68,13 +67,13 @@ object BundleSignature {
         } catch (broken: IllegalArgumentException) {
             ByteArray(0)
         }
-        if (raw.size != size) throw IOException("$what: not of minisign's format")
+        if (raw.size != size) damaged("$what: not of minisign's format")
         return raw
     }
 
     private fun read(file: File): ByteArray {
-        if (!file.isFile) throw IOException("${file.name} is missing: the bundle is not signed")
-        if (file.length() > MAX_BYTES) throw IOException("${file.name} is too large")
+        if (!file.isFile) damaged("${file.name} is missing: the bundle is not signed")
+        if (file.length() > MAX_BYTES) damaged("${file.name} is too large")
         return file.readBytes()
     }
 }

@@ -45,6 +45,19 @@ internal object NativeCore {
 
     @JvmStatic external fun cosine(a: FloatArray, b: FloatArray): Float
 
-    /** Fills [rows] with the nearest rows of [vectors], as many as it has places, and returns their cosines. */
-    @JvmStatic external fun topK(query: FloatArray, vectors: FloatArray, width: Int, rows: IntArray): FloatArray
+    /** Fills [rows] with the nearest of the first [count] rows of [vectors], and returns their cosines. */
+    @JvmStatic external fun topK(query: FloatArray, vectors: FloatArray, count: Int, rows: IntArray): FloatArray
+
+    @JvmStatic external fun source(handle: Long): String
+
+    @JvmStatic external fun name(handle: Long): ByteArray
+
+    @JvmStatic external fun canRead(handle: Long, text: ByteArray): Boolean
+
+    /** Of each passage: start and end in code points, scale (0: no vector follows), 8-bit vector; little-endian. */
+    @JvmStatic external fun passages(handle: Long, title: ByteArray, text: ByteArray, titled: Boolean): ByteArray
+
+    @JvmStatic external fun int8Cosines(query: FloatArray, codes: ByteArray, scales: FloatArray): FloatArray
+
+    @JvmStatic external fun crc32(start: Int, data: ByteArray): Int
 }

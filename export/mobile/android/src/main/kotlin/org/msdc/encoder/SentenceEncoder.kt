@@ -5,6 +5,7 @@ import java.io.Closeable
 import java.io.File
 import java.io.InputStream
 import java.nio.ByteBuffer
+import java.nio.ByteOrder
 import java.nio.CharBuffer
 import java.nio.charset.CodingErrorAction
 import java.util.concurrent.ExecutorService
@@ -25,7 +26,7 @@ data class SelfTest(val texts: Int, val idsDiffer: Int, val minCosine: Float, va
  *     val hits = notes.nearest(encoder.encode("groceries"), k = 1)
  *
  * Safe to share between threads: calls that run the program wait for each other. Close it once; that waits for the text
- * that is being encoded, and calls after it throw [IllegalStateException].
+ * that is being encoded, and calls after it throw an [EncoderException].
  */
 class SentenceEncoder private constructor(private val handle: Long, private val program: Program?) : Closeable {
     private val lock = ReentrantReadWriteLock()
@@ -37,6 +38,12 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
 
     /** Numbers in a vector. */
     val width: Int = NativeCore.width(handle)
+
+    /** The model's name. */
+    val name: String = NativeCore.name(handle).toString(Charsets.UTF_8)
+
+    // What vectors of an index are compared by: the sha256 of the model that was exported.
+    internal val source: String = NativeCore.source(handle)
 
     /** Longest input in tokens, special ids included; longer texts are cut. */
     val maxLength: Int = NativeCore.maxLength(handle)
@@ -89,13 +96,20 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
     /** Token ids of [text] with the special ids, at most [maxLength]. */
     fun tokenize(text: String): IntArray = open { NativeCore.tokenize(handle, utf8(text)) }
 
+    /** Whether the model's vocabulary knows at least half of a text's characters; all others have nearly one vector. */
+    internal fun canRead(text: String): Boolean = open { NativeCore.canRead(handle, utf8(text)) }
+
+    internal fun passages(title: String, text: String, titled: Boolean): ByteBuffer = open {
+        ByteBuffer.wrap(NativeCore.passages(handle, utf8(title), utf8(text), titled)).order(ByteOrder.LITTLE_ENDIAN)
+    }
+
     /** The vector of ids that already carry the special ids. */
     fun encodeIds(ids: IntArray): FloatArray = open { NativeCore.encodeIds(handle, ids) }
 
     /**
      * Run the bundle's golden texts and compare ids and vectors with those of the export. Takes seconds.
      *
-     * @throws IllegalStateException an id differs, the mean cosine is under [promise], or a single one is more than ten
+     * @throws EncoderException an id differs, the mean cosine is under [promise], or a single one is more than ten
      * times as far from 1 as that allows.
      */
     @JvmOverloads
@@ -116,22 +130,22 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
 
     // Readers share; close waits for them and then nobody enters.
     private inline fun <T> open(work: () -> T): T = lock.read {
-        check(!closed) { "the encoder is closed" }
+        if (closed) throw EncoderException(EncoderException.Kind.CLOSED, "the encoder is closed")
         work()
     }
 
     companion object {
         /**
-         * The encoder of the bundle in the app's assets. The first call of an app's version copies the bundle to the
-         * app's files (programs are mapped from there), compares every hash and runs the self-test; later ones are fast.
+         * The encoder of a bundle in the app's assets: `msdc/[name]`, or the only one there. The first call of an app's
+         * version copies it to the app's files (programs are mapped from there), compares every hash and runs the
+         * self-test; later ones are fast.
          *
-         * @throws java.io.IOException the bundle is missing or damaged.
-         * @throws IllegalStateException the self-test failed on this device.
+         * @throws EncoderException the bundle is missing or damaged, or the self-test failed on this device.
          */
         @JvmStatic
         @JvmOverloads
-        fun fromAssets(context: Context, folder: String = "msdc", threads: Int = 1): SentenceEncoder =
-            fromInstalled(Install.fromAssets(context, folder), threads)
+        fun fromAssets(context: Context, name: String? = null, threads: Int = 1): SentenceEncoder =
+            fromInstalled(Install.fromAssets(context, name), threads)
 
         /**
          * The encoder of a bundle at the web address [base], whose bundle.json has the hash [sha256] (64 hexadecimal
@@ -140,9 +154,10 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
          * next call. Interrupting the thread stops it (`runInterruptible` in a coroutine). The app needs the permission
          * INTERNET, and an https address.
          *
-         * @param fetch opens a file of the bundle by name; replace it for another HTTP client or for progress.
-         * @throws java.io.IOException the network failed, or a file is not the one that was exported.
-         * @throws IllegalStateException the self-test failed on this device.
+         * @param progress is told the bytes that are there and those of all files, as they come.
+         * @param fetch opens a file of the bundle by name; replace it for another HTTP client.
+         * @throws EncoderException the network failed, a file is not the one that was exported, or the self-test failed on
+         * this device.
          */
         @JvmStatic
         @JvmOverloads
@@ -152,8 +167,9 @@ class SentenceEncoder private constructor(private val handle: Long, private val 
             sha256: String,
             name: String = "download",
             threads: Int = 1,
+            progress: (done: Long, total: Long) -> Unit = { _, _ -> },
             fetch: (String) -> InputStream = Install.http(base)
-        ): SentenceEncoder = fromInstalled(Install.fromDownload(context, name, sha256, fetch), threads)
+        ): SentenceEncoder = fromInstalled(Install.fromDownload(context, name, sha256, progress, fetch), threads)
 
         private fun fromInstalled(installed: Installed, threads: Int): SentenceEncoder {
             if (installed.proven) return fromFolder(installed.folder, threads)

@@ -1,0 +1,27 @@
+package org.msdc.encoder
+
+/**
+ * What went wrong outside the caller's hands, in one line. A wrong argument is an [IllegalArgumentException], a cancelled
+ * call a `CancellationException`.
+ */
+class EncoderException(val kind: Kind, message: String, cause: Throwable? = null) : Exception(message, cause) {
+    /**
+     * A bundle or an index is damaged or not for this build; the runtime failed; the self-test did; the network, storage or
+     * SQLite did; the encoder or index is closed.
+     */
+    enum class Kind { DAMAGED, UNSUPPORTED, RUNTIME, GOLDEN, IO, CLOSED }
+
+    /** Made by the JNI layer, with a status of the C interface. */
+    internal constructor(status: Int, message: String) : this(
+        when (status) {
+            2 -> Kind.DAMAGED
+            3 -> Kind.UNSUPPORTED
+            6 -> Kind.GOLDEN
+            else -> Kind.RUNTIME
+        },
+        message
+    )
+}
+
+internal fun damaged(message: String, cause: Throwable? = null): Nothing =
+    throw EncoderException(EncoderException.Kind.DAMAGED, message, cause)

@@ -1,0 +1,7 @@
+package androidx.sqlite;
+
+public interface SQLiteConnection {
+    SQLiteStatement prepare(String sql);
+
+    void close();
+}

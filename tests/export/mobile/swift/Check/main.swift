@@ -1,0 +1,190 @@
+// Runs the package's classes over the real program, which another copy of the core runs. Prints one line for each check.
+import Foundation
+import MSDCCore
+
+@testable import MSDC
+
+func passed(_ name: String, _ ok: Bool) { print(ok ? "ok \(name)" : "FAILED \(name)") }
+
+func fails(_ name: String, _ words: String, _ work: () async throws -> Void) async {
+  do {
+    try await work()
+    print("FAILED \(name)")
+  } catch {
+    if !"\(error)".contains(words) { print("  \(error)") }
+    passed(name, "\(error)".contains(words))
+  }
+}
+
+/// A program that a second core runs, loaded from a library: as in an app with a runtime of its own.
+final class Borrowed: Program, @unchecked Sendable {
+  typealias Open = @convention(c) (
+    UnsafePointer<CChar>?, UnsafeRawPointer?, UnsafeMutablePointer<OpaquePointer?>?, UnsafeMutablePointer<CChar>?, Int
+  ) -> UInt32
+  typealias Encode = @convention(c) (
+    OpaquePointer?, UnsafePointer<Int32>?, Int, UnsafeMutablePointer<Float>?, Int, UnsafeMutablePointer<CChar>?, Int
+  ) -> UInt32
+  private let lock = NSLock()
+  private var count = 0
+  private let handle: OpaquePointer
+  private let encode: Encode
+  private let width: Int
+  var pause = 0.0
+
+  var calls: Int {
+    lock.lock()
+    defer { lock.unlock() }
+    return count
+  }
+
+  init(library: String, bundle: String, width: Int) throws {
+    guard let loaded = dlopen(library, RTLD_NOW | RTLD_LOCAL) else { throw EncoderError.runtime(String(cString: dlerror())) }
+    let open = unsafeBitCast(dlsym(loaded, "msdc_open"), to: Open.self)
+    encode = unsafeBitCast(dlsym(loaded, "msdc_encode_ids"), to: Encode.self)
+    var opened: OpaquePointer?
+    var line = [CChar](repeating: 0, count: 1024)
+    guard open(bundle, nil, &opened, &line, line.count) == 0, let opened else { throw EncoderError.runtime(text(of: line)) }
+    handle = opened
+    self.width = width
+  }
+
+  func run(_ ids: [Int32], promptTokens: Int) throws -> [Float] {
+    lock.lock()
+    count += 1
+    lock.unlock()
+    Thread.sleep(forTimeInterval: pause)
+    var vector = [Float](repeating: 0, count: width)
+    var line = [CChar](repeating: 0, count: 1024)
+    guard encode(handle, ids, ids.count, &vector, width, &line, line.count) == 0 else {
+      throw EncoderError.runtime(text(of: line))
+    }
+    return vector
+  }
+}
+
+func lines(_ file: URL) throws -> [[String]] {
+  try String(contentsOf: file, encoding: .utf8).split(separator: "\n", omittingEmptySubsequences: true)
+    .map { $0.split(separator: "\t", omittingEmptySubsequences: false).map(String.init) }
+}
+
+func filter(_ text: String) -> [String: Filter] {
+  guard let at = text.firstIndex(where: { "=<>".contains($0) }) else { return [:] }
+  let name = String(text[..<at])
+  let value = String(text[text.index(after: at)...])
+  switch text[at] {
+  case ">": return [name: .between(Double(value), nil)]
+  case "<": return [name: .between(nil, Double(value))]
+  default: return [name: .oneOf(value.split(separator: "|").map(String.init))]
+  }
+}
+
+func checkAnswers(_ index: SearchIndex, _ answers: [[String]]) async throws {
+  for line in answers {
+    let found = try await index.search(
+      line[3], top: Int(line[1])!, mode: Mode(rawValue: line[0])!, where: filter(line[2]))
+    let wanted = line[4].split(separator: " ").map { $0.split(separator: ":").map(String.init) }
+    let same =
+      wanted.count == found.count
+      && zip(wanted, found).allSatisfy { want, one in
+        let bytes = Array(one.passage.utf8)
+        return want[0] == one.document.id && abs(Double(want[1])! - one.score) < 2e-3
+          && abs(Double(want[2])! - one.cosine) < 2e-4 && want[3] == "\(msdc_crc32(0, bytes, bytes.count))"
+      }
+    if !same { print("  \(found) where \(line[4])") }
+    passed("\(line[0]) \(line[2]) \(line[3])", same)
+  }
+}
+
+func checkEncoding(_ encoder: SentenceEncoder, _ program: Borrowed) async throws {
+  let found = try encoder.selfTest()
+  passed("self-test", found.texts >= 60 && found.idsDiffer == 0 && found.minCosine > 0.999)
+  let notes = ["Buy milk", "", "Der Zug fährt um acht"]
+  var vectors = try await encoder.encode(notes)
+  passed("rows", vectors.count == 3 && vectors.width == encoder.width)
+  passed("blocking", try vectors[2] == encoder.encodeBlocking(notes[2]) && encoder.encodeBlocking(notes)[0] == vectors[0])
+  passed("one text", try await encoder.encode(notes[0]) == vectors[0])
+  passed("prompt", try await encoder.encode("b", prompt: "a ") == encoder.encode("a b", prompt: ""))
+  passed("nearest", try vectors.nearest(to: vectors[2], k: 1).first?.row == 2)
+  vectors.append(vectors[0])
+  vectors.append(contentsOf: vectors)
+  vectors.remove(at: 1)
+  passed("rows added and removed", vectors.count == 7 && vectors[1] == vectors[4 + 1])
+  passed("no texts", try await encoder.encode([String]()).count == 0)
+  await fails("unknown prompt", "is unknown") { _ = try encoder.prompt(named: "no such prompt") }
+
+  program.pause = 0.005
+  let before = program.calls
+  let list = Task { try await encoder.encode((0..<400).map { "text \($0)" }) }
+  while program.calls < before + 3 { try await Task.sleep(nanoseconds: 1_000_000) }
+  _ = try await encoder.encode("a query while a list is being encoded")
+  passed("query before the rest of a list", program.calls - before < 100)
+  list.cancel()
+  await fails("cancelled", "CancellationError") { _ = try await list.value }
+  program.pause = 0
+}
+
+func checkDownload(_ base: String, _ digits: String, _ program: Borrowed) async throws {
+  final class Told: @unchecked Sendable { var all: [(Int64, Int64)] = [] }
+  let told = Told()
+  let address = URL(string: base)!
+  await fails("another manifest", "has the sha256 \(digits), not ") {
+    _ = try await SentenceEncoder.download(from: address, sha256: String(repeating: "0", count: 64))
+  }
+  await fails("not found", "HTTP 404") {
+    _ = try await SentenceEncoder.download(from: address.appendingPathComponent("no"), sha256: String(repeating: "1", count: 64))
+  }
+  let folder = try await SentenceEncoder.download(from: address, sha256: digits) { told.all.append(($0, $1)) }
+  passed("progress", told.all.last.map { $0.0 == $0.1 } ?? false && told.all.map(\.0) == told.all.map(\.0).sorted())
+  let before = program.calls
+  _ = try await SentenceEncoder.open(bundle: folder, program: program)
+  let tested = program.calls - before
+  _ = try await SentenceEncoder.open(bundle: folder, program: program)
+  passed("self-test at the first start alone", tested >= 60 && program.calls - before == tested)
+  let again = try await SentenceEncoder.download(from: URL(string: "http://127.0.0.1:9/none")!, sha256: digits)
+  passed("no network", again == folder)
+}
+
+func checkSearch(_ encoder: SentenceEncoder, _ data: URL, _ files: URL) async throws {
+  let answers = try lines(data.appendingPathComponent("answers.tsv"))
+  func documents(_ name: String) throws -> [Document] {
+    try lines(data.appendingPathComponent(name)).map {
+      Document(id: $0[0], text: $0[2].replacingOccurrences(of: "\\n", with: "\n"), title: $0[1], metadata: $0[3])
+    }
+  }
+  let index = try SearchIndex(file: files.appendingPathComponent("desktop.sqlite"), encoder: encoder)
+  try await checkAnswers(index, answers)
+  let before = try await index.count()
+  await fails("id that is there", "use update") { try await index.add([Document(id: "d1", text: "again")]) }
+  let more = try documents("more.tsv")
+  passed("added", try await index.add(more) == more.count && index.count() == before + more.count)
+  passed("removed", try await index.remove(["d2", "d3", "not there"]) == 2)
+  try await index.update([Document(id: "d1", text: "Der Zug nach Bonn hat Verspätung.", metadata: #"{"year": 2030}"#)])
+  passed("updated", try await index.search("Verspätung", mode: .words).map(\.document.id) == ["d1"])
+  passed("filter after update", try await index.search("train", where: ["year": 2030]).map(\.document.id) == ["d1"])
+  await fails("no text", "has no text") { try await index.add([Document(id: "e", text: " ")]) }
+  let own = try SearchIndex(file: files.appendingPathComponent("phone.sqlite"), encoder: encoder)
+  passed("empty", try await own.search("anything").isEmpty && own.count() == 0)
+  try await own.add(try documents("documents.tsv"))
+  try await checkAnswers(own, answers)
+  for name in ["other-model", "broken", "words-gone"] {
+    let words = try String(contentsOf: data.appendingPathComponent("\(name).txt"), encoding: .utf8)
+    await fails(name, words) {
+      let index = try SearchIndex(file: data.appendingPathComponent("\(name).sqlite"), encoder: encoder)
+      _ = try await index.search("level")
+    }
+  }
+}
+
+let arguments = CommandLine.arguments
+let bundle = URL(fileURLWithPath: arguments[1])
+let (data, files) = (URL(fileURLWithPath: arguments[3]), URL(fileURLWithPath: arguments[4]))
+let program = try Borrowed(library: arguments[2], bundle: bundle.path, width: Int(arguments[7])!)
+await fails("no ExecuTorch here", "cannot load method") { _ = try SentenceEncoder(bundle: bundle) }
+let encoder = try SentenceEncoder(bundle: bundle, checkFiles: true, program: program)
+try await checkEncoding(encoder, program)
+try await checkSearch(encoder, data, files)
+let notes = try await NoteSearch(encoder: encoder, notes: allNotes)
+let nearest = try await notes.nearest(to: allNotes[5], k: 3)
+passed("sample finds", nearest.count == 3 && nearest[0].note == allNotes[5] && nearest[0].cosine > 0.999)
+try await checkDownload(arguments[5], arguments[6], program)
+print("done")

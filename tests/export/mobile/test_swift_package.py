@@ -1,0 +1,94 @@
+"""The Swift package on Linux: built with SwiftPM and run over the real program; ExecuTorch's package is a stand-in."""
+
+import functools
+import hashlib
+import http.server
+import platform
+import re
+import shutil
+import threading
+from pathlib import Path
+
+import phone_search
+import pytest
+from programs import run
+
+from msdc.bench.toolchain.sdk import native_sdk
+from msdc.export.bundle import load_bundle
+from msdc.export.manifest import read_manifest
+from msdc.export.mobile.module import write_native_module
+from msdc.search.index import open_index
+
+SWIFT = Path(__file__).with_name("swift")
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """A server of files that says nothing."""
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+def core_library(core: Path, folder: Path) -> Path:
+    """The core with ExecuTorch as a shared library."""
+    sdk = native_sdk("executorch", platform.machine(), platform.machine())
+    run("cmake", "-S", core, "-B", folder / "build", "-DMSDC_ENGINE=executorch", "-DCMAKE_CXX_FLAGS=-O0",
+        f"-DEXECUTORCH_INCLUDE={';'.join(map(str, sdk.includes))}",
+        f"-DEXECUTORCH_LIBRARIES={';'.join(map(str, sdk.libraries))}")  # fmt: skip
+    run("cmake", "--build", folder / "build", "-j", "2")
+    library = folder / "libcore.so"
+    run("g++", "-shared", "-Wl,--whole-archive", folder / "build/libmsdc_encoder.a", "-Wl,--no-whole-archive",
+        "-Wl,--no-as-needed", *sdk.libraries, f"-Wl,-rpath,{sdk.libraries[0].parent}", "-o", library)  # fmt: skip
+    return library
+
+
+def linux_package(package: Path) -> None:
+    """Change an exported package for Linux: another ExecuTorch, a module of SQLite, the checks, the sample's search."""
+    for name in ("Check", "CSQLite"):
+        shutil.copytree(SWIFT / name, package / "Sources" / name)
+    for name in ("NoteSearch.swift", "Notes.swift"):
+        shutil.copyfile(package / "ios-sample/Sources" / name, package / "Sources/Check" / name)
+    path = package / "Package.swift"
+    text, count = re.subn(r"\.package\(url: [^)]*\)", f'.package(path: "{SWIFT / "executorch"}")', path.read_text())
+    assert count == 1
+    added = '.systemLibrary(name: "CSQLite"), .executableTarget(name: "Check", dependencies: ["MSDC", "MSDCCore"]),'
+    for old, new in (
+        ('        "MSDCCore",\n', '        "MSDCCore", "CSQLite",\n'),
+        (".testTarget(", f"{added}\n    .testTarget("),
+    ):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    path.write_text(text)
+
+
+def test_package_runs_on_linux(tiny_bundle, tmp_path):
+    if shutil.which("swift") is None:
+        pytest.skip("swift not found: apt-get install swiftlang libsqlite3-dev (Debian 13)")
+    stage, data, files = tmp_path / "stage", tmp_path / "data", tmp_path / "files"
+    shutil.copytree(tiny_bundle, stage)
+    package = tmp_path / "package"
+    write_native_module(stage, "ios", read_manifest(tiny_bundle), folder="stage", package=package, sample=True)
+    library = core_library(package / "Sources/MSDCCore", tmp_path)
+    linux_package(package)
+    files.mkdir()
+    bundle = load_bundle(tiny_bundle, "executorch")
+    phone_search.write_data(bundle, data, files)
+    shutil.copyfile(files / "desktop.sqlite", tmp_path / "made-here.sqlite")
+    digits = hashlib.sha256((tiny_bundle / "bundle.json").read_bytes()).hexdigest()
+    handler = functools.partial(Quiet, directory=str(tiny_bundle))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        out = run(
+            "swift", "run", "--package-path", package, "--jobs", "2", "Check", tiny_bundle, library, data, files,
+            f"http://127.0.0.1:{server.server_port}", digits, bundle.width, cwd=tmp_path,
+        )  # fmt: skip
+        server.shutdown()
+    lines = [line for line in out.splitlines() if line.startswith(("ok ", "FAILED "))]
+    assert len(lines) == 2 * len(phone_search.QUERIES) + 29 and not any(one.startswith("FAILED") for one in lines), out
+    assert out.splitlines()[-1] == "done"
+    assert phone_search.contents(files / "phone.sqlite") == phone_search.contents(tmp_path / "made-here.sqlite")
+    with open_index(files / "desktop.sqlite", bundle) as index:
+        assert index.search("Verspätung", mode="words").hits[0].id == "d1"
+        assert index.search("Number 17 of more texts.", top=1).hits[0].id == "n17"
+    with open_index(files / "phone.sqlite", bundle) as index:
+        assert index.search("Where is the ticket?", top=1).hits[0].id == "d1"

@@ -1,0 +1,77 @@
+"""An index of the Python package, and its answers, for the search of the phones' modules."""
+
+import re
+import shutil
+import sqlite3
+import zlib
+from contextlib import closing
+from pathlib import Path
+
+from msdc.search.documents import document_of
+from msdc.search.index import open_index
+
+DOCUMENTS = [
+    {"id": "d1", "title": "Parking", "text": "The car is on level 2. The ticket is in the glove box.", "year": 2026},
+    {"id": "d2", "text": "La reunión empieza a las nueve. Trae el informe.", "year": 2025, "lang": "es"},
+    {"id": "d3", "text": "Der Zug nach München fährt um acht.\nGleis 3! (Nicht Gleis 4.) Danach: Taxi", "lang": "de"},
+    {"id": "d4", "title": "A title that is much longer than a third of what the model reads " * 5, "text": "Milk."},
+    {"id": "d5", "text": "word " * 400 + "The needle is at the end of a long text.", "year": 2024.5, "lang": "en"},
+    {"id": "d6", "text": "会議は九時に始まります。切符は箱の中です。", "done": True},
+    {"id": "d7", "text": "\U00012000\U00012001 \U000103a0\U000103a1", "lang": "en"},
+    {"id": "d8", "text": "\U0001f600 smile. Emoji before the ticket!  “Quoted.” And after… the end", "lang": "en"},
+    {"id": "d9", "text": "Reunion without its accent", "lang": "en", "quote": 'it\'s "so"'},
+]
+QUERIES = [
+    ("both", 5, "", "Where is the ticket?"), ("words", 5, "", "the ticket, the REUNIÓN"), ("vectors", 3, "", "parking"),
+    ("both", 9, "", "needle in a long text"), ("both", 5, "lang=en", "ticket"), ("both", 5, "year>2025.5", "train car"),
+    ("vectors", 9, "year<2025", "train"), ("words", 5, "lang=de|es", "Gleis reunion taxi"), ("words", 5, "", "???"),
+    ("both", 5, "done=1", "九時"), ("both", 2, "", "\U0001f600"), ("vectors", 2, "", "\U00012000"),
+]  # fmt: skip
+
+
+def write_data(bundle, folder: Path, assets: Path) -> None:
+    """An index of the Python package as an asset, and what it answers."""
+    with open_index(assets / "desktop.sqlite", bundle) as index:
+        index.add(DOCUMENTS)
+        lines = []
+        for mode, top, where, query in QUERIES:
+            name, sign, value = re.fullmatch(r"(\w*)(\W?)(.*)", where).groups()
+            wanted = {"=": value.split("|"), ">": (float(value or 0), None) if sign == ">" else 0,
+                      "<": (None, int(value)) if sign == "<" else 0}.get(sign)  # fmt: skip
+            hits = index.search(query, top, mode=mode, where={name: wanted} if name else None).hits
+            shown = " ".join(f"{hit.id}:{hit.score}:{hit.cosine}:{zlib.crc32(hit.passage.encode())}" for hit in hits)
+            lines.append(f"{mode}\t{top}\t{where}\t{query}\t{shown}")
+    folder.mkdir()
+    (folder / "answers.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    more = [{"id": f"n{row}", "text": f"Number {row} of more texts."} for row in range(300)]
+    for name, rows in (("documents", DOCUMENTS), ("more", more)):
+        cells = [document_of(row, 0) for row in rows]
+        text = "".join(
+            "\t".join([one.id, one.title, one.text.replace("\n", "\\n"), one.metadata]) + "\n" for one in cells
+        )
+        (folder / f"{name}.tsv").write_text(text, encoding="utf-8")
+    for name, change, words in (
+        ("other-model", "UPDATE facts SET value = 'other' WHERE name IN ('source', 'model')", "made with another tiny"),
+        (
+            "broken",
+            "UPDATE passages SET vector = zeroblob(length(vector)) WHERE id = 1",
+            "damaged (the vector of passage 1",
+        ),
+        ("words-gone", "DROP TABLE words", "not a search index"),
+    ):
+        shutil.copyfile(assets / "desktop.sqlite", folder / f"{name}.sqlite")
+        with closing(sqlite3.connect(folder / f"{name}.sqlite")) as db, db:
+            db.execute(change)
+        (folder / f"{name}.txt").write_text(words, encoding="utf-8")
+
+
+def contents(path: Path) -> tuple[list, list, list]:
+    """What two equal indexes have in common: schema, documents, passages without vectors."""
+    with closing(sqlite3.connect(path)) as db:
+        return (
+            db.execute(
+                "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'words_%' ORDER BY name"
+            ).fetchall(),
+            db.execute("SELECT id, key, title, text, metadata, crc FROM documents").fetchall(),
+            db.execute("SELECT id, document, start, end, vector IS NULL FROM passages").fetchall(),
+        )
