@@ -121,21 +121,11 @@ class AnswerServer(socketserver.ThreadingTCPServer):
     request_queue_size = MAX_CONNECTIONS
 
     def __init__(
-        self,
-        files: Mapping[str, Path | bytes],
-        accept: Accept,
-        max_answer: int,
-        *,
-        link: bool = False,
-        expect: int = 1,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        tls: ssl.SSLContext | None = None,
-        packed: Mapping[str, bytes] | None = None,
-        silence_s: float = SILENCE_S,
-        token_s: float = TOKEN_S,
+        self, files: Mapping[str, Path | bytes], accept: Accept, max_answer: int, *, link: bool = False,
+        expect: int = 1, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None,
+        packed: Mapping[str, bytes] | None = None, silence_s: float = SILENCE_S, token_s: float = TOKEN_S,
         tell: Callable[[str], None] = lambda line: None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.files, self.packed, self.accept, self.tell = files, packed or {}, accept, tell
         self.max_answer, self.expect, self.link = max_answer, expect, link
         self.silence_s, self.token_s = silence_s, token_s
