@@ -483,9 +483,10 @@ def main() -> None:
     measured = [table for table in tables if any(one.key[0] == table.name for one in results)]
     sets = {name: read_set(name, options.data) for table in measured for name in table.sets}
     gold, notes = ({name: one[part] for name, one in sets.items()} for part in (4, 1))
-    title = measured[0].title if len(measured) == 1 else "The papers' tables at small size"
+    title = tables[0].title if len(tables) == 1 else "The papers' tables at small size"
+    absent = "".join(f"\n\n## {table.title}\n\nNo row yet." for table in tables if table not in measured)
     write_page(options.write, title, "students taught in these runs",
-               page(measured, results, gold, notes), "torch transformers")  # fmt: skip
+               page(measured, results, gold, notes) + absent, "torch transformers")  # fmt: skip
 
 
 if __name__ == "__main__":
