@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -38,7 +38,6 @@ class Made:
 
 def wanted_files(recipe: Recipe, data: Path, sets: dict[str, SourceSet]) -> tuple[dict[str, str], list[str], list[str]]:
     """What a recipe reads: the set of each file, patterns without a source; corpora by hub or OPUS name."""
-    root = f"{data.as_posix().rstrip('/')}/"
     patterns: list[tuple[str, tuple[str, ...]]] = []
     elsewhere: list[str] = []
     for corpus in dict.fromkeys(recipe.all_corpora):
@@ -51,45 +50,32 @@ def wanted_files(recipe: Recipe, data: Path, sets: dict[str, SourceSet]) -> tupl
     found: dict[str, str] = {}
     unknown: dict[str, None] = {}
     for path, languages in patterns:
-        pattern = Path(path).as_posix()
-        if not pattern.startswith(root):
+        if not Path(path).is_relative_to(data):
             continue
-        pattern = pattern.removeprefix(root)
-        hits = [
-            (file, name, language)
-            for name, entry in sets.items()
-            for file, (language, _) in entry.targets.items()
-            if fnmatch.fnmatchcase(file, pattern)
-        ]
+        pattern = Path(path).relative_to(data).as_posix()
+        files = ((file, name, code) for name, entry in sets.items() for file, (code, _) in entry.targets.items())
+        hits = [one for one in files if fnmatch.fnmatchcase(one[0], pattern)]
         found |= {file: name for file, name, code in hits if not languages or not code or code in languages}
         if not hits:
             unknown[pattern] = None
     return found, list(unknown), elsewhere
 
 
-def cleaned(rows: Iterable[TextRow]) -> Iterator[TextRow]:
+def cleaned(rows: Iterable[TextRow]) -> Iterable[TextRow]:
     """Rows as training cleans their texts, without empty and undecodable sides and exact duplicates."""
-    seen: set[TextRow] = set()
-    for row in rows:
-        texts = tuple(map(clean, row))
-        if all(texts) and texts not in seen and not any("\ufffd" in text for text in texts):
-            seen.add(texts)
-            yield texts
+    texts = (tuple(map(clean, row)) for row in rows)
+    return dict.fromkeys(row for row in texts if all(row) and not any("\ufffd" in text for text in row))
 
 
 def write_rows(rows: Iterable[TextRow], file: Path) -> int:
     """Write rows as tab-separated lines, gzip without a name and a time where the file's name says so; their number."""
-    count = 0
-    with atomic_path(file) as temporary, open(temporary, "wb") as raw:
-        packed = gzip.GzipFile("", "wb", 9, raw, mtime=0) if file.suffix == ".gz" else None
-        for row in rows:
-            (packed or raw).write("\t".join(row).encode() + b"\n")
-            count += 1
-        if packed is not None:
-            packed.close()
-        if not count:
-            raise InputError(f"{file.name}: nothing of the source is text of this kind")
-    return count
+    lines = ["\t".join(row) + "\n" for row in rows]
+    if not lines:
+        raise InputError(f"{file.name}: nothing of the source is text of this kind")
+    raw = "".join(lines).encode()
+    with atomic_path(file) as part:
+        part.write_bytes(gzip.compress(raw, 9, mtime=0) if file.suffix == ".gz" else raw)
+    return len(lines)
 
 
 def build(
@@ -107,16 +93,15 @@ def build(
     """
     wanted, unknown, elsewhere = wanted_files(recipe, data, sets)
     if strange := [name for name in only if name not in wanted.values()]:
-        known = ", ".join(dict.fromkeys(wanted.values()))
-        raise InputError(f"--only {strange[0]}: {recipe.name} reads no such set (it reads {known})")
+        raise InputError(f"--only {strange[0]}: {recipe.name} reads {', '.join(dict.fromkeys(wanted.values()))}")
     made = [Made(name, "", "training", why="downloaded by training") for name in elsewhere if not only]
     for file, name in wanted.items():
         entry = sets[name]
         origin = ", ".join(map(str, entry.origins.values()))
         if only and name not in only:
             continue
-        if (data / file).is_file() or dry_run:
-            made.append(Made(file, name, "there" if (data / file).is_file() else "planned", origin=origin))
+        if (there := (data / file).is_file()) or dry_run:
+            made.append(Made(file, name, "there" if there else "planned", origin=origin))
             continue
         say(f"{name}: {file}")
         try:
@@ -126,10 +111,8 @@ def build(
             made.append(Made(file, name, "made", count, origin))
         except InputError as error:
             made.append(Made(file, name, "missing", origin=origin, why=str(error)))
-    for pattern in unknown if not only else ():
-        there = any(data.glob(pattern))
-        made.append(Made(pattern, "", "there" if there else "missing", why="no source is known for it"))
-    return made
+    states = {pattern: "there" if any(data.glob(pattern)) else "missing" for pattern in unknown if not only}
+    return made + [Made(pattern, "", state, why="no source is known for it") for pattern, state in states.items()]
 
 
 def to_table(made: Sequence[Made], sets: dict[str, SourceSet]) -> str:
@@ -141,8 +124,7 @@ def to_table(made: Sequence[Made], sets: dict[str, SourceSet]) -> str:
     for (name, state, said), files in groups.items():
         count = sum(one.rows or 0 for one in files)
         license = sets[name].license if name in sets else ""
-        shown = said if len(said) <= SHOWN else f"{said[: SHOWN - 1]}…"
-        rows.append((name, state, str(len(files)), f"{count:,}" if count else "", license, shown))
+        rows.append((name, state, str(len(files)), f"{count:,}" if count else "", license, said[:SHOWN]))
     names = ("set", "state", "files", "rows", "license", "source, or why it is missing")
     columns = tuple(Column(name, align="right" if name in ("files", "rows") else "left") for name in names)
     missing = sum(one.state == "missing" for one in made)
@@ -164,7 +146,7 @@ def to_table(made: Sequence[Made], sets: dict[str, SourceSet]) -> str:
     "--sources",
     "copies",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Folder with copies of the sources (OWNER+NAME: a clone or a plain folder; files of packages): no downloads.",
+    help="Folder with copies of the sources (OWNER+NAME: a checkout; the files of packages): no downloads.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be made from what; make nothing.")
 @click.option("--allow-missing", is_flag=True, help="Exit with 0 although something could not be had.")

@@ -1,6 +1,6 @@
 """Where the texts of the shipped recipes come from: the list of sources, their files, and the rows in them.
 
-`sources.yaml` has one entry per set:
+An entry of `sources.yaml`:
 
     ntrex:
       about: NTREX-128, news
@@ -27,7 +27,6 @@ import itertools
 import json
 import lzma
 import re
-import shutil
 import struct
 import tarfile
 import zipfile
@@ -36,20 +35,19 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from msdc.distill.data.corpora import open_corpus
 from msdc.distill.data.download import corpus_cache, download
 from msdc.distill.recipe import Corpus, Kind, Strict, parse
 from msdc.errors import InputError
-from msdc.files import atomic_path, sha256_file
+from msdc.files import sha256_file
 from msdc.search.passages import sentence_spans
 from msdc.text.text_files import iterate_lines
 
-LIST = Path(__file__).resolve().parent / "sources.yaml"
+LIST = Path(__file__).with_name("sources.yaml")
 TextRow = tuple[str, ...]
 MARKS = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")  # of direction, or of no width
-MIN_WORDS = 4  # of a sentence of an interface
 PLACEHOLDER = re.compile(
     r"[{}<>\\|]|%[\w(%$@]|\$\w|https?:|www\.|\w@\w|(?:^|\s)--?\w|\w/\w+/|\w_\w|\(\)|=|::", re.MULTILINE
 )
@@ -58,22 +56,14 @@ PLACEHOLDER = re.compile(
 class Origin(Strict):
     """A GitHub repository at a commit, or the address of one file.
 
-    Attributes:
-        sha256: of the list of the files that are read, by name, as `sha256sum FILES | sha256sum` prints it.
-        folder: of the repository, in which all paths lie.
+    `sha256` is that of the list of the files that are read, by name, as `sha256sum FILES | sha256sum` prints it.
     """
 
     github: str = ""
     commit: str = Field(default="", pattern=r"^([0-9a-f]{40})?$")
     url: str = ""
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    folder: str = ""
-
-    @model_validator(mode="after")
-    def _is_pinned(self) -> Origin:
-        if bool(self.github) == bool(self.url) or bool(self.github) != bool(self.commit):
-            raise ValueError("expected github with its commit, or url")
-        return self
+    folder: str = ""  # of the repository, in which all paths lie
 
     def __str__(self) -> str:
         return f"github {self.github} @ {self.commit[:10]}" if self.github else self.url
@@ -81,33 +71,20 @@ class Origin(Strict):
     def take(self, names: Sequence[str], copies: Path | None) -> dict[str, Path]:
         """The files of these names, downloaded into the user's cache or taken from `copies`, and checked.
 
-        Raises:
-            InputError: a file cannot be had, or the files are others than those that the list was made with.
+        InputError: a file cannot be had, or the files are others than those that the list was made with.
         """
-        folder = corpus_cache() / "sources" / self.github.replace("/", "+") / self.commit
+        checkout = self.github.replace("/", "+")
+        folder = corpus_cache() / "sources" / checkout / self.commit
         files = {name: folder / (name or PurePosixPath(self.url).name) for name in sorted(set(names))}
         for name, file in files.items():
-            if copies is None:
-                base = f"https://raw.githubusercontent.com/{self.github}/{self.commit}/"
-                download(self.url or base + name, file)
-            elif not file.is_file():
-                self._copy(name, file, copies)
+            web = self.url or f"https://raw.githubusercontent.com/{self.github}/{self.commit}/{name}"
+            download(web if copies is None else (copies.resolve() / checkout / (name or file.name)).as_uri(), file)
         listed = "".join(f"{sha256_file(file)}  {name or file.name}\n" for name, file in files.items())
         if (found := hashlib.sha256(listed.encode()).hexdigest()) != self.sha256:
             for file in files.values():
                 file.unlink()
             raise InputError(f"{self}: other files than expected (sha256 {found}, expected {self.sha256})")
         return files
-
-    def _copy(self, name: str, file: Path, copies: Path) -> None:
-        """Take a file from the checkout OWNER+NAME below `copies`, or the package of that name itself."""
-        place = copies / (self.github.replace("/", "+") or file.name)
-        plain = place / name if name else place
-        if not plain.is_file():
-            raise InputError(f"{self}: no copy in {copies}" + (f": it lacks {name}" if place.exists() else ""))
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_path(file) as part:
-            shutil.copyfile(plain, part)
 
 
 def _tar(archive: Path) -> tarfile.TarFile:
@@ -143,6 +120,15 @@ def _members(archive: Path, wanted: str) -> dict[str, bytes]:
     return {name[begin:]: found[name] for name in sorted(found)}
 
 
+def _unpacked(file: Path, member: str) -> Path:
+    """A file, or a member of an archive as a file beside it."""
+    target = file.with_name(f"{file.name}!") / member if member else file
+    if member:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(_members(file, member)[member])
+    return target
+
+
 def _select(value: Any, keys: Sequence[str]) -> Iterator[str]:
     """The texts under a path of keys in a JSON value, of all entries of its lists."""
     if isinstance(value, list):
@@ -170,7 +156,7 @@ def prose(row: TextRow) -> Iterator[TextRow]:
     parts = [[side[start:end] for start, end in sentence_spans(side)] for side in sides]
     for one, two in zip(*parts, strict=True) if len(parts[0]) == len(parts[1]) else [sides]:
         fits = one != two and 0.35 <= len(two) / max(1, len(one)) <= 2.6
-        if fits and len(one.split()) >= MIN_WORDS and not PLACEHOLDER.search(f"{one}\n{two}"):
+        if fits and len(one.split()) >= 4 and not PLACEHOLDER.search(f"{one}\n{two}"):
             yield one, two
 
 
@@ -207,14 +193,18 @@ class Part(Strict):
         """The files that are read, each once."""
         return list(dict.fromkeys(name.partition("#")[0] for name in self.files))
 
+    def filled(self, known: Mapping[str, str]) -> Part:
+        """This part with words put for what stands in braces in its paths."""
+        fill = functools.partial(re.sub, r"\{\w+\}", lambda match: known[match[0]])
+        return self.model_copy(update={"files": tuple(map(fill, self.files))})
+
     def rows(self, find: Callable[[str], tuple[Path, str]], language: str) -> Iterator[TextRow]:
         """One text, a pair (English, `language`), or the cells of `paste`.
 
-        `find` gives for a path of the list the file and what is read of an archive. Raises InputError where a file is
-        not what was expected, or two files differ in their number of texts.
+        `find` gives the file of a path and what is read of an archive. InputError: a file is not what was expected.
         """
         if self.paste or not (self.texts or self.pattern or self.resources):
-            paths = {path: _extracted(*find(path)) for path in self.paths()}
+            paths = {path: _unpacked(*find(path)) for path in self.paths()}
             yield from self._pasted(paths) if self.paste else self._read(list(paths.values()), language)
             return
         sides = []
@@ -270,38 +260,20 @@ class Part(Strict):
         yield from (row for row in zip(*columns, strict=True) if all(row))
 
 
-def _extracted(file: Path, member: str) -> Path:
-    """A file, or a member of an archive as a file beside it."""
-    if not member:
-        return file
-    target = file.with_name(f"{file.name}!") / member
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(_members(file, member)[member])
-    return target
-
-
 class Output(Strict):
-    """Files of one name pattern, and the parts that each is made of."""
+    """Files of one name pattern, and the parts that each is made of; `languages`: what the source calls each."""
 
     file: str
     languages: dict[str, str] | tuple[str, ...] = ()
     read: tuple[Part, ...]
 
     def targets(self) -> Iterator[tuple[str, str, tuple[Part, ...]]]:
-        """(file, language, parts) with `{language}` and `{code}` filled in; language "" where there is none."""
-        given = self.languages
-        codes = given if isinstance(given, dict) else dict(zip(given, given, strict=True))
+        """(file, language, parts) of each language, with what stands in braces filled in; language "" without any."""
+        codes = self.languages if isinstance(self.languages, dict) else {one: one for one in self.languages}
         for language, code in (codes or {"": ""}).items():
-
-            def fill(text: str, name: str = "", language: str = language, code: str = code) -> str:
-                return text.replace("{language}", language).replace("{code}", code).replace("{name}", name)
-
-            parts = [
-                part.model_copy(update={"files": tuple(fill(file, name) for file in part.files)})
-                for part in self.read
-                for name in part.names
-            ]
-            yield fill(self.file), language, tuple(parts)
+            known = {"{language}": language, "{code}": code}
+            parts = tuple(part.filled(known | {"{name}": name}) for part in self.read for name in part.names)
+            yield self.file.replace("{language}", language), language, parts
 
 
 class SourceSet(Strict):
