@@ -35,7 +35,7 @@ def matryoshka(
         vectors: the student's; what is None stays so.
         dimensions: the widths m; none: the loss itself.
 
-    Source: Kusupati et al. 2022 (Matryoshka representation learning), eq. 1 with all c_m = 1.
+    Source: Kusupati et al. 2022 (Matryoshka representation learning), with all c_m = 1.
     """
     values = [loss(*(v if v is None or m is None else v[..., :m] for v in vectors)) for m in (None, *dimensions)]
     return {name: sum((value[name] for value in values[1:]), first) for name, first in values[0].items()}
@@ -89,7 +89,7 @@ def guided_contrastive(
         temperature: tau.
         margin: how much further than its own target a text must be to be a negative.
 
-    Source: Solatorio 2024 (GISTEmbed), eq. 3 to 7; the margin is that of later implementations.
+    Source: Solatorio 2024 (GISTEmbed); the margin is that of later implementations.
     """
     name = "guided_contrastive"
     check_rows(name, student_source_BD=student_source_BD, student_target_BD=student_target_BD)
@@ -124,7 +124,7 @@ def margin_mse(
         student_target_BD: the student's vectors of the targets p.
         student_negatives_BND: the student's vectors of the negatives n.
 
-    Source: Hofstaetter et al. 2020 (cross-architecture knowledge distillation), eq. 9.
+    Source: Hofstaetter et al. 2020 (cross-architecture knowledge distillation).
     """
     student = (student_source_BD, student_target_BD, student_negatives_BND)
     found_BJ = _both_scores("margin_mse", teacher_scores_BJ, *student)
@@ -148,7 +148,7 @@ def listwise_kl(
         student_negatives_BND: the student's vectors of the negatives.
         temperature: tau, the same for both.
 
-    Source: Cao et al. 2007 (ListNet, top-one probabilities); Ren et al. 2021 (RocketQAv2), eq. 5, for distillation.
+    Source: Cao et al. 2007 (ListNet, top-one probabilities); Ren et al. 2021 (RocketQAv2), for distillation.
     """
     check_temperature("listwise_kl", temperature)
     student = (student_source_BD, student_target_BD, student_negatives_BND)
