@@ -7,7 +7,8 @@ benchmarks/frozen_truth.json holds the values of one machine (named in it); on a
 
 Everything goes through the command line and the stable Python interface, so the same script measures both sides of a
 rewrite. Hashes and scores repeat exactly on one machine; they may differ between processors and with the number of
-threads, so both sides run on the same one; the file's values are of OMP_NUM_THREADS=1. Exit code 1 if a value changed. Not here: the bit-equality of a resumed run (tests/distill/test_run.py) and
+threads, so both sides run on the same one; the file's values are of OMP_NUM_THREADS=1. Exit code 1 if a value
+changed. Not here: the bit-equality of a resumed run (tests/distill/test_run.py) and
 teaching speed (benchmarks/training.py).
 """
 
