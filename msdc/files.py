@@ -150,10 +150,12 @@ def held(folder: str | os.PathLike[str]) -> Iterator[None]:
     made = [place for place in (real, *real.parents) if not place.exists()]
 
     def busy() -> str:
-        try:
-            who = "process {pid} on {host} since {since}".format(**read_json(holder, 4096))
-        except (InputError, TypeError, KeyError):  # it has not said so yet
-            who = "another process"
+        who = "another process"
+        for _ in range(20):  # a holder that has just begun has not said so yet
+            with contextlib.suppress(InputError, TypeError, KeyError):
+                who = "process {pid} on {host} since {since}".format(**read_json(holder, 4096))
+                break
+            time.sleep(0.05)
         return f"{folder}: in use by {who}; wait until it ends, or choose another folder"
 
     with locked(real / LOCK_FILE, busy) as lock:

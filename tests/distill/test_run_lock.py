@@ -121,8 +121,12 @@ def test_two_sweeps_of_one_folder(tiny_tree, tmp_path):
     assert (folder / "table.md").is_file()
 
 
-def test_of_two_that_start_together_one_is_told_the_truth(tiny_tree, tmp_path):
-    """Neither finds a folder; the loser hears of the winner, not of options that distill lacks."""
+def test_of_two_that_start_together_one_is_told_the_truth(tiny_tree, tmp_path, monkeypatch):
+    """Neither finds a folder; the loser hears of the winner, not of options that distill lacks.
+
+    The winner takes its time between its lock and the words on who holds it.
+    """
+    monkeypatch.setattr("msdc.files.socket.gethostname", lambda: time.sleep(0.2) or "host")
     tree, folder, said = short(tiny_tree), tmp_path / "run", []
 
     def attempt():
