@@ -113,6 +113,7 @@ class Corpus(Strict):
     word_by_word: tuple[str, ...] = ()
     recombine: float = Field(default=0.0, ge=0, le=1)  # word_by_word: share of words that are replaced by others first
     max_characters: Count = 250  # longer sentences are skipped (MSD code: 250)
+    passage: Count | None = None  # rows that follow one another become one, of up to so many characters of the source
     weight: Positive = 1.0
     passes: int = Field(default=1, gt=0, le=1000)  # over every n-th row of a file each, for one that is sorted
     bring: str = ""  # what the user puts there: text that nobody can publish

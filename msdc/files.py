@@ -163,8 +163,14 @@ def held(folder: str | os.PathLike[str]) -> Iterator[None]:
         try:
             if outermost:
                 since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-                with disk_errors(holder):
-                    holder.write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}))
+                try:
+                    with disk_errors(holder):
+                        text = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
+                        holder.write_text(text)
+                except MsdcError as error:
+                    if real.is_dir():
+                        raise
+                    raise InputError(busy()) from error  # its last holder has just removed the folder
             yield
         finally:
             if outermost:

@@ -23,11 +23,9 @@ import functools
 import hashlib
 import html
 import io
-import itertools
 import json
 import lzma
 import re
-import struct
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -130,28 +128,22 @@ def _unpacked(file: Path, member: str) -> Path:
 
 
 def _select(value: Any, keys: Sequence[str]) -> Iterator[str]:
-    """The texts under a path of keys in a JSON value, of all entries of its lists."""
+    """The texts under a path of keys in a JSON value, of all entries of its lists; `*` is every key, in their order."""
     if isinstance(value, list):
         for one in value:
             yield from _select(one, keys)
+    elif isinstance(value, dict) and keys[:1] == ("*",):
+        for key in sorted(value):
+            yield from _select(value[key], keys[1:])
     elif isinstance(value, str) and not keys:
         yield value
     elif isinstance(value, dict) and keys and keys[0] in value:
         yield from _select(value[keys[0]], keys[1:])
 
 
-def _resources(raw: bytes) -> dict[Any, str]:
-    """The texts of a Chromium resource pack (version 5) by their numbers."""
-    (count,) = struct.unpack_from("<H", raw, 8)
-    entries = struct.iter_unpack("<HI", raw[12 : 18 + 6 * count])
-    return {key: raw[start:end].decode("utf-8", "replace") for (key, start), (_, end) in itertools.pairwise(entries)}
-
-
 def prose(row: TextRow) -> Iterator[TextRow]:
     """The sentences of a pair from a manual or an interface, without markup; none with a placeholder, path or code."""
-    sides = [
-        re.sub(r"<[^<>]*>", "", re.sub(r"\{ -brand-name-([\w-]+) \}", lambda m: m[1].title(), side)) for side in row
-    ]
+    sides = [re.sub(r"<[^<>]*>", "", side) for side in row]
     sides = [" ".join(MARKS.sub("", html.unescape(side)).split()) for side in sides]
     parts = [[side[start:end] for start, end in sentence_spans(side)] for side in sides]
     for one, two in zip(*parts, strict=True) if len(parts[0]) == len(parts[1]) else [sides]:
@@ -161,7 +153,7 @@ def prose(row: TextRow) -> Iterator[TextRow]:
 
 
 class Part(Strict):
-    """Files of a set, and how their rows are read: as by training, unless one of the last five says otherwise.
+    """Files of a set, and how their rows are read: as by training, unless one of the last four says otherwise.
 
     Attributes:
         files: one file of English or of pairs, or two: English, and the other language.
@@ -170,7 +162,6 @@ class Part(Strict):
         texts: keys in JSON, or in one JSON value per line, such as `annotations.caption`.
         pattern: what a text looks like: its first group that matches, or the group `text` with the group `key`. Texts
             with the same key, or at the same place in a file of the same name, belong together.
-        resources: the files are resource packs of Chromium.
         prose: the texts are those of manuals or interfaces: see `prose`.
         paste: files of scored or labelled pairs, any number, are put together line by line: `file#2` is the second
             column of a table; rows with an empty cell are left out. One file is taken as it is.
@@ -184,7 +175,6 @@ class Part(Strict):
     tokenized: bool = False
     texts: tuple[str, ...] = ()
     pattern: str = ""
-    resources: bool = False
     prose: bool = False
     paste: bool = False
     header: tuple[str, ...] = ()
@@ -203,7 +193,7 @@ class Part(Strict):
 
         `find` gives the file of a path and what is read of an archive. InputError: a file is not what was expected.
         """
-        if self.paste or not (self.texts or self.pattern or self.resources):
+        if self.paste or not (self.texts or self.pattern):
             paths = {path: _unpacked(*find(path)) for path in self.paths()}
             yield from self._pasted(paths) if self.paste else self._read(list(paths.values()), language)
             return
@@ -214,7 +204,7 @@ class Part(Strict):
             sides.append({name if "*" in member else "": self._texts(content, path) for name, content in raw.items()})
         for name in sides[0]:
             found = [side.get(name, {}) for side in sides]
-            keyed = self.resources or "?P<key>" in self.pattern
+            keyed = "?P<key>" in self.pattern
             if not keyed and len(set(map(len, found))) > 1:
                 if len(sides[0]) == 1:
                     raise InputError(f"{' and '.join(self.files)}: not the same number of texts")
@@ -223,15 +213,13 @@ class Part(Strict):
             yield from (kept for row in rows for kept in prose(row)) if self.prose else rows
 
     def _texts(self, raw: bytes, path: str) -> dict[Any, str]:
-        if self.resources:
-            return _resources(raw)
         text = raw.decode("utf-8-sig", "replace")
         if self.texts:
             try:
                 values = [json.loads(text)] if text.count("\n{") < 1 else list(map(json.loads, text.splitlines()))
             except ValueError as error:
                 raise InputError(f"{path}: not JSON ({error})") from error
-            return dict(enumerate(one for keys in self.texts for one in _select(values, keys.split("."))))
+            return dict(enumerate(one for keys in self.texts for one in _select(values, tuple(keys.split(".")))))
         matches = re.finditer(self.pattern, text, re.MULTILINE | re.DOTALL)
         if "?P<key>" in self.pattern:
             return {match["key"]: match["text"] for match in matches}

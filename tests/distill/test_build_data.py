@@ -6,7 +6,6 @@ import hashlib
 import http.server
 import io
 import shutil
-import struct
 import tarfile
 import threading
 import zipfile
@@ -191,22 +190,14 @@ def test_ways_of_reading(tmp_path):
 
 
 def test_packages(tmp_path):
-    """Pages and resource packs in tar archives and Debian packages, by a glob."""
-
-    def pack(texts: dict[int, str]) -> bytes:
-        at, table, body = 12 + 6 * (len(texts) + 1), b"", b""
-        for key, text in texts.items():
-            table += struct.pack("<HI", key, at + len(body))
-            body += text.encode()
-        return struct.pack("<IIHH", 5, 1, len(texts), 0) + table + struct.pack("<HI", 0, at + len(body)) + body
-
+    """Pages by a glob and JSON with any keys, in tar archives and Debian packages."""
     page = "<p id='1'>{}</p>\n<p id='2'>{}</p>"
     names = {
         "./help/en/a/x.html": page.format("Open the <b>file</b> here. Then close it &amp; go.", "x").encode(),
         "./help/de/a/x.html": page.format("Öffne hier die <b>Datei</b>. Dann schließe sie &amp; geh.", "y").encode(),
         "./help/en/b.html": page.format("Nobody has ever translated this.", "x").encode(),
-        "./en.pak": pack({7: "Save all of your files", 9: "Press %s to go on now"}),
-        "./de.pak": pack({7: "Speichere alle deine Dateien", 9: "Drücke %s um weiterzugehen"}),
+        "./en.json": b'{"b": {"t": "two", "u": "x"}, "a": {"t": "one"}}',
+        "./de.json": b'{"a": {"t": "eins"}, "b": {"t": "zwei"}}',
     }
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:xz") as content:
@@ -225,12 +216,12 @@ def test_packages(tmp_path):
         assert found == [
             ("Open the file here.", "Öffne hier die Datei."), ("Then close it & go.", "Dann schließe sie & geh."),
         ]  # fmt: skip
-    packs = {"files": ["p!en.pak", "p!de.pak"], "resources": True, "prose": True}
-    assert rows_of(tmp_path, {"p": deb}, **packs) == [("Save all of your files", "Speichere alle deine Dateien")]
+    packs = {"files": ["p!en.json", "p!de.json"], "texts": ["*.t"]}
+    assert rows_of(tmp_path, {"p": deb}, **packs) == [("one", "eins"), ("two", "zwei")]
     with pytest.raises(InputError, match="p: no it in it"):
-        rows_of(tmp_path, {"p": deb}, **packs | {"files": ["p!it", "p!de.pak"]})
+        rows_of(tmp_path, {"p": deb}, **packs | {"files": ["p!it", "p!de.json"]})
     with pytest.raises(InputError, match="not an archive"):
-        rows_of(tmp_path, {"q": deb[:300]}, **packs | {"files": ["q!en.pak", "q!de.pak"]})
+        rows_of(tmp_path, {"q": deb[:300]}, **packs | {"files": ["q!en.json", "q!de.json"]})
 
 
 def test_what_of_a_manual_is_text():
