@@ -38,6 +38,7 @@ def golden_texts() -> list[str]:
         "cafe\u0301 and caf\u00e9",
         "\ufb01ne ligature, \uff26\uff35\uff2c\uff2c width, \u2460",
         "\u0627\u0644\u0633\u064e\u0651\u0644\u0627\u0645",
+        "\u0130brahim Pa\u015fa, ILIK \u0131l\u0131k, STRASSE stra\u00dfe, \u0643\u0640\u062a\u0627\u0628 \u0623\u062d\u0645\u062f",
         "\U0001f469\u200d\U0001f52c \U0001f1f3\U0001f1f1 \U0001f44d\U0001f3fd",
         "\u2581 piece mark in text",
         "<s> </s> <pad> <unk> [CLS] [SEP]",
