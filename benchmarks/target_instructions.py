@@ -26,6 +26,7 @@ from msdc.bench.devices.base import open_jobs
 from msdc.bench.devices.emulator import EmulatorMachine, emulated
 from msdc.bench.devices.emulator_image import create_image
 from msdc.bench.measure import BenchSettings
+from msdc.bench.toolchain.build import build_runner
 from msdc.export.golden import read_golden, write_golden
 from msdc.export.manifest import list_files, read_manifest, write_manifest
 
@@ -33,12 +34,16 @@ LENGTHS = (8, 32, 128)
 # The peer of the largest shape holds more than the emulator's usual 256 MiB.
 MEMORY_MIB, DISK_MIB = 1024, 768
 GOLDEN_TEXTS = 4
+# The macro of the native core that takes XNNPACK's int8 kernels where KleidiAI's take more instructions
+KERNELS, OWN_KERNELS = "MSDC_XNNPACK_KERNELS", ", XNNPACK's kernels"
 # bundle -> peer, and the goal: at most this share of the peer's instructions
 GOALS = {TEACHER: (TEACHER_PEER, 1.0), "minilm-student": (PEER, 1.0), SHIPPED: (TEACHER_PEER, 0.5)}
 LEGEND = (
     f"`{PEER}` is the shape of Multilingual-MiniLM-L12-H384 (250,002 pieces) and `minilm-student` the same shape "
     "with bottleneck 128 and 3 layers applied 4 times, both with random weights. Peers have no normalisation in "
-    "their graph; msdc-mini is compared with the model it was taught by."
+    "their graph; msdc-mini is compared with the model it was taught by. XNNPACK's kernels: a core built with "
+    "-DMSDC_XNNPACK_KERNELS=ON; the prebuilt library of ExecuTorch takes KleidiAI's (docs/guides/mobile.md). A phone "
+    "has to confirm that fewer instructions are less time."
 )
 
 
@@ -56,13 +61,21 @@ def shortened(bundle: Path) -> Path:
 
 
 def measure(name: str, bundle: Path, rows: KeptRows) -> None:
-    jobs = open_jobs(bundle, BenchSettings(lengths=LENGTHS, runs=3, warmup=1, timeout_s=3000))
-    with EmulatorMachine(create_image(), "a76", memory_mib=MEMORY_MIB, disk_mib=DISK_MIB) as machine:
-        for run in run_remote(emulated(machine, "a76", ()), jobs):
-            assert run.memory is not None
-            row = {"name": name, "code": code_version(), "runtime": run.artifact.runtime, "bytes": run.artifact.bytes,
-                   "peak_mib": run.memory.warm.vmhwm_mib, "anon_mib": run.memory.warm.anon_mib}  # fmt: skip
-            rows.add(row | {str(timing.length): timing.minimum for timing in run.latency})
+    """Every program with the stock runner; that of ExecuTorch also with one built for XNNPACK's own kernels."""
+    settings = BenchSettings(lengths=LENGTHS, runs=3, warmup=1, timeout_s=3000)
+    ways = [("", open_jobs(bundle, settings))]
+    if "executorch" in read_manifest(bundle).runtimes:
+        own = build_runner("executorch", "aarch64", defines=(KERNELS,)).program.parent
+        only = settings.model_copy(update={"runner": own, "runtimes": ("executorch",)})
+        ways.append((OWN_KERNELS, open_jobs(bundle, only)))
+    for way, jobs in ways:
+        with EmulatorMachine(create_image(), "a76", memory_mib=MEMORY_MIB, disk_mib=DISK_MIB) as machine:
+            for run in run_remote(emulated(machine, "a76", ()), jobs):
+                assert run.memory is not None
+                row = {"name": name, "code": code_version(), "runtime": run.artifact.runtime + way,
+                       "bytes": run.artifact.bytes, "peak_mib": run.memory.warm.vmhwm_mib,
+                       "anon_mib": run.memory.warm.anon_mib}  # fmt: skip
+                rows.add(row | {str(timing.length): timing.minimum for timing in run.latency})
 
 
 def report(rows: Sequence[dict[str, Any]]) -> str:

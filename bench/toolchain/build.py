@@ -14,7 +14,7 @@ import re
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -150,14 +150,17 @@ def _build(stage: Path, sdk: NativeSdk, machine: str, compiler: str, payload: bo
         (shipped / _ship_name(path)).chmod(0o755)
 
 
-def build_runner(runtime: RuntimeName, machine: str | None = None, *, force: bool = False) -> RunnerBuild:
+def build_runner(
+    runtime: RuntimeName, machine: str | None = None, *, force: bool = False, defines: Sequence[str] = ()
+) -> RunnerBuild:
     """The runner of `runtime`, built now or found in the cache: for this machine, or as a payload for a device's
-    `machine` (which may be the same kind of machine, with another C library).
+    `machine` (which may be the same kind of machine, with another C library). `defines` are macros of its sources.
     """
     host = platform.machine()
     payload = machine is not None
     machine = machine or host
     sdk = native_sdk(runtime, machine, host)
+    sdk = replace(sdk, defines=(*sdk.defines, *defines))
     (compiler,) = require(compiler_name(machine, host))
     sources = [*_sources(runtime), *(CORE / "src").glob("*.h"), *(CORE / "include").glob("*.h"), *SOURCES.glob("*.h")]
     recipe: dict[str, Any] = {
@@ -167,7 +170,7 @@ def build_runner(runtime: RuntimeName, machine: str | None = None, *, force: boo
         "machine": machine,
         "payload": payload,
         "compiler": run_tool([compiler, "--version"], "compiler").splitlines()[0],
-        "flags": list(FLAGS),
+        "flags": [*FLAGS, *defines],
         "sources": sha256_files(sources),
         # A build for this machine links to the installed libraries.
         "libraries": [] if payload else [str(path) for path in sdk.libraries],

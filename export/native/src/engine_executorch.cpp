@@ -29,6 +29,22 @@ ThreadPool* get_threadpool();
 }  // namespace executorch::extension::threadpool
 #endif
 
+#if defined(MSDC_XNNPACK_KERNELS) && defined(__aarch64__) && defined(__linux__)
+#include <dlfcn.h>
+#include <sys/auxv.h>
+
+// Stands before XNNPACK's function of this name where XNNPACK is a shared library. That one lets KleidiAI's kernels pack
+// the inputs of int8 products; left alone, XNNPACK takes kernels of its own, which execute fewer instructions on
+// processors with dot products alone (docs/results/target_instructions.md). With i8mm or SME it is called as ever.
+extern "C" __attribute__((visibility("default"))) int xnn_subgraph_optimize_packed_lhs(void* subgraph, uint32_t flags) {
+  constexpr unsigned long kI8mm = 1UL << 13, kSme = 1UL << 23;
+  if ((::getauxval(AT_HWCAP2) & (kI8mm | kSme)) == 0) return 0;
+  using Own = int (*)(void*, uint32_t);
+  static const Own own = reinterpret_cast<Own>(::dlsym(RTLD_NEXT, "xnn_subgraph_optimize_packed_lhs"));
+  return own == nullptr ? 0 : own(subgraph, flags);
+}
+#endif
+
 #include "failure.h"
 
 namespace msdc {

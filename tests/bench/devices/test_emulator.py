@@ -20,6 +20,7 @@ from msdc.bench.devices.emulator import CPUS, NOTE, EmulatorDevice, EmulatorMach
 from msdc.bench.devices.emulator_image import INITRD_INIT, write_cpio
 from msdc.bench.measure import BenchSettings, parity_failures
 from msdc.bench.system_programs import last_words
+from msdc.bench.toolchain.build import build_runner
 from msdc.errors import InputError, MsdcError
 
 BASELINE = Path(__file__).with_name("tiny_instructions.json")
@@ -47,6 +48,20 @@ def test_every_processor_reproduces_the_golden_vectors_and_counts(counted_runs):
     for mine, theirs in zip((*one.latency, one.pipeline), (*other.latency, other.pipeline), strict=True):
         # Two boots lay memory out differently: 0.24 % of the short pipeline was seen; the gate below allows 2 %.
         assert abs(mine.p50 / theirs.p50 - 1) <= 0.01
+
+
+@pytest.mark.slow
+def test_xnnpack_s_own_kernels_take_fewer_instructions_for_equal_vectors(counted_runs, tiny_bundle):
+    """A core built with MSDC_XNNPACK_KERNELS; with i8mm it changes nothing."""
+    runner = build_runner("executorch", "aarch64", defines=("MSDC_XNNPACK_KERNELS",)).program.parent
+    settings = BenchSettings(lengths=LENGTHS, runs=3, warmup=1, runtimes=("executorch",), runner=runner)
+    runs, failures = run_devices(open_devices("emulator:a76,emulator:i8mm"), tiny_bundle, settings)
+    assert failures == [] and parity_failures(runs) == []
+    ratios = {
+        cpu: [mine.p50 / stock.p50 for mine, stock in zip(run.latency, counted_runs[cpu].latency, strict=True)]
+        for cpu, run in zip(("a76", "i8mm"), runs, strict=True)
+    }
+    assert max(ratios["a76"]) < 0.97 and all(abs(ratio - 1) < 0.01 for ratio in ratios["i8mm"])
 
 
 def test_processors_are_what_their_names_say(counted_runs):
