@@ -14,18 +14,19 @@ Shapes: T tokens, E table width, k links per piece of a coded table, H hidden, N
 from __future__ import annotations
 
 import contextlib
-import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from msdc.compress.quantization.plan import Integers, PrecisionPlan, integers
-from msdc.compress.quantization.rounding import quantize
+from msdc.compress.quantization.rounding import quantize, torchao_weight
 from msdc.compress.student.config import CODE, POSITION, TABLE
 from msdc.compress.student.model import ACTIVATIONS, Layer, Student
 from msdc.errors import GateError, MsdcError
@@ -42,21 +43,32 @@ LOW_BIT = ("int8", "uint8", "int4")
 INDICES = ("int16", "int32", "int64")
 # Stored by this package's own modules; torchao quantizes the linears alone.
 OWN_MODULES = (TABLE, CODE, POSITION)
+# Of a layer's input; one product here.
+READERS = ("query", "key", "value")
 QUANTIZED = ("quantize", "dequantize", "choose_qparams")
+
+
+def from_int8(values: Tensor) -> Tensor:
+    """Integers as float32, in the delegate: the runtime's own conversion takes 20 times as many instructions on Arm."""
+    floats: Tensor = torch.ops.quantized_decomposed.dequantize_per_tensor(values, 1.0, 0, -128, 127, torch.int8)
+    return floats
 
 
 class TableInt8(nn.Module):
     """Token table of int8 rows with one float32 scale each: ids [1, T] -> [1, T, E]."""
 
+    values: Tensor
+    scale: Tensor
+
     def __init__(self, values_VE: Tensor, scale_V1: Tensor) -> None:
         super().__init__()
         self.register_buffer("values", values_VE)
-        self.register_buffer("scale", scale_V1.reshape(-1).float())
+        self.register_buffer("scale", scale_V1.float())
 
     def forward(self, ids_1T: Tensor) -> Tensor:
         """See the class."""
-        # Called by name: the runtime has a kernel for this operator, so lowering needs no pattern matching.
-        return torch.ops.quantized_decomposed.embedding_byte(self.values, self.scale, None, -128, 127, ids_1T)
+        # Not the runtime's `embedding_byte`, which multiplies number by number.
+        return from_int8(F.embedding(ids_1T, self.values)) * F.embedding(ids_1T, self.scale)
 
 
 class TableInt4(nn.Module):
@@ -90,7 +102,7 @@ class Positions(nn.Module):
     def forward(self, length: int) -> Tensor:
         """See the class."""
         values_TH = self.values[:length]
-        return values_TH if self.scale is None else values_TH.to(torch.float32) * self.scale[:length]
+        return values_TH if self.scale is None else from_int8(values_TH) * self.scale[:length]
 
 
 class CodedTable(nn.Module):
@@ -151,54 +163,75 @@ class ExportEmbed(nn.Module):
         return hidden
 
 
+def side_by_side(maps: Sequence[tuple[nn.Linear, Integers | None, float]]) -> nn.Linear:
+    """One linear map whose outputs are those of `maps`, each times its factor; integers are those of its weight."""
+    joined = nn.Linear(1, 1)
+    if (first := maps[0][1]) is None:
+        weight = torch.cat([linear.weight * factor for linear, _, factor in maps])
+    else:
+        parts = [(part.values, part.scale * np.float32(factor)) for _, part, factor in maps if part is not None]
+        values, scale = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        weight = torchao_weight(replace(first, values=values, scale=scale))
+    joined.weight = nn.Parameter(weight, requires_grad=False)
+    joined.bias = nn.Parameter(torch.cat([linear.bias * factor for linear, _, factor in maps]), requires_grad=False)
+    return joined
+
+
 class ExportLayer(nn.Module):
-    """One layer over [T, H]; every view carries a literal -1 so that the length stays free."""
+    """One layer over [T, H]; every view carries a literal -1 so that the length stays free.
+
+    Query (divided by sqrt of the head width), key and value are one product: its input is rounded and packed once.
+    They are three where a plan gives them several types.
+    """
 
     entry: Tensor | None
     middle: Tensor | None
 
-    def __init__(self, layer: Layer, heads: int, hidden: int, entry_H: Tensor | None, middle_H: Tensor | None) -> None:
+    def __init__(
+        self, layer: Layer, parts: Sequence[Integers | None], entry_H: Tensor | None, middle_H: Tensor | None
+    ) -> None:
         super().__init__()
-        self.layer = layer
         # What the residuals multiply a smoothed hidden state by.
         self.register_buffer("entry", entry_H)
         self.register_buffer("middle", middle_H)
-        self.heads, self.hidden, self.head_width = heads, hidden, hidden // heads
-        self.scale = 1.0 / math.sqrt(self.head_width)
+        self.heads, self.hidden = layer.heads, layer.query.out_features
+        factors = ((self.hidden // self.heads) ** -0.5, 1.0, 1.0)
+        maps = list(zip((layer.query, layer.key, layer.value), parts, factors, strict=True))
+        alike = len({part and part.dtype for part in parts}) == 1
+        self.products = nn.ModuleList(side_by_side(few) for few in ([maps] if alike else [[one] for one in maps]))
+        self.output, self.attention_norm = layer.output, layer.attention_norm
+        self.up, self.activation, self.down = layer.up, layer.activation, layer.down
+        self.output_norm = layer.output_norm
 
     def forward(self, hidden_TH: Tensor, last: bool = False) -> Tensor:
         """See the class."""
-        layer = self.layer
-
-        def split(x_TH: Tensor) -> Tensor:
-            return x_TH.view(-1, self.heads, self.head_width)
-
-        query = split(layer.query(hidden_TH) * self.scale).permute(1, 0, 2)
-        key = split(layer.key(hidden_TH)).permute(1, 2, 0)
-        value = split(layer.value(hidden_TH)).permute(1, 0, 2)
-        weights_NTT = torch.bmm(query, key).softmax(-1)
+        products = [product(hidden_TH) for product in self.products]
+        joined_TC = products[0] if len(products) == 1 else torch.cat(products, -1)
+        # Heads first, then their three kinds: slices of whole rows cost least.
+        heads_MTd = joined_TC.view(-1, 3 * self.heads, self.hidden // self.heads).permute(1, 0, 2)
+        query, key, value = (heads_MTd[i * self.heads : (i + 1) * self.heads] for i in range(3))
+        weights_NTT = torch.bmm(query, key.permute(0, 2, 1)).softmax(-1)
         context_TH = torch.bmm(weights_NTT, value).permute(1, 0, 2).contiguous().view(-1, self.hidden)
         residual_TH = hidden_TH if self.entry is None else hidden_TH * self.entry
-        hidden_TH = layer.attention_norm(residual_TH + layer.output(context_TH))
+        hidden_TH = self.attention_norm(residual_TH + self.output(context_TH))
         residual_TH = hidden_TH if self.middle is None else hidden_TH * self.middle
-        sum_TH = residual_TH + layer.down(layer.activation(layer.up(hidden_TH)))
+        sum_TH = residual_TH + self.down(self.activation(self.up(hidden_TH)))
         # The norm runs outside the delegate: a view after it would be a delegate of its own, with a copy.
-        return layer.output_norm(sum_TH.view(1, -1, self.hidden) if last else sum_TH)
+        normed: Tensor = self.output_norm(sum_TH.view(1, -1, self.hidden) if last else sum_TH)
+        return normed
 
 
 class ExportUnit(nn.Module):
     """One pass through the recurring unit, [1, T, H] -> [1, T, H]."""
 
-    def __init__(self, student: Student, smoothed: Smoothed) -> None:
+    def __init__(self, student: Student, parts: dict[str, Integers], smoothed: Smoothed) -> None:
         super().__init__()
-        config = student.config
-        self.hidden = config.hidden
+        self.hidden = student.config.hidden
         scales = (smoothed.entry, smoothed.middle)
         entry, middle = ([None if s is None else torch.from_numpy(s) for s in kind] for kind in scales)
         layers = [layer for layer in student.layers if isinstance(layer, Layer)]
-        self.layers = nn.ModuleList(
-            ExportLayer(layer, config.heads, config.hidden, entry[i], middle[i]) for i, layer in enumerate(layers)
-        )
+        of_layers = [[parts.get(f"layers.{i}.{name}.weight") for name in READERS] for i in range(len(layers))]
+        self.layers = nn.ModuleList(map(ExportLayer, layers, of_layers, entry, middle))
 
     def forward(self, hidden_1TH: Tensor) -> Tensor:
         """See the class."""
@@ -213,10 +246,15 @@ class ExportPool(nn.Module):
     """Pooling, dense and normalisation of one unpadded sentence, [1, T, H] -> [1, D]."""
 
     end: Tensor | None
+    zeros: Tensor
+    ones: Tensor
 
-    def __init__(self, student: Student, smoothed: Smoothed) -> None:
+    def __init__(self, student: Student, max_length: int, smoothed: Smoothed) -> None:
         super().__init__()
         self.how = student.config.pooling
+        # A mean and a length as products: the runtime's own mean, sum and power take ten times as many instructions.
+        self.register_buffer("zeros", torch.zeros(1, 1, max_length) if self.how == "mean" else None)
+        self.register_buffer("ones", torch.ones(1, student.config.width) if student.config.normalize else None)
         self.register_buffer("end", None if smoothed.end is None else torch.from_numpy(smoothed.end))
         self.dense = student.dense
         self.dense_activation = ACTIVATIONS[student.config.dense_activation]
@@ -229,12 +267,15 @@ class ExportPool(nn.Module):
         elif self.how == "max":
             sentence_1D = hidden_1TH.amax(1)
         else:
-            sentence_1D = hidden_1TH.mean(1)
+            share_11T = self.zeros[:, :, : hidden_1TH.shape[1]].softmax(-1)
+            sentence_1D = torch.bmm(share_11T, hidden_1TH).view(1, -1)
         if self.end is not None:
             sentence_1D = sentence_1D * self.end
         if self.dense is not None:
             sentence_1D = self.dense_activation(self.dense(sentence_1D))
-        return F.normalize(sentence_1D, dim=-1) if self.normalize else sentence_1D
+        if not self.normalize:
+            return sentence_1D
+        return sentence_1D / F.linear(sentence_1D * sentence_1D, self.ones).sqrt().clamp(min=1e-12)
 
 
 class ExportForward(nn.Module):
@@ -243,8 +284,8 @@ class ExportForward(nn.Module):
     def __init__(self, student: Student, parts: dict[str, Integers], max_length: int, smoothed: Smoothed) -> None:
         super().__init__()
         self.embed = ExportEmbed(student, parts, max_length)
-        self.unit = ExportUnit(student, smoothed)
-        self.pool = ExportPool(student, smoothed)
+        self.unit = ExportUnit(student, parts, smoothed)
+        self.pool = ExportPool(student, max_length, smoothed)
         self.repeats = student.config.repeats
 
     def forward(self, ids_1T: Tensor) -> Tensor:
@@ -260,7 +301,7 @@ def methods_of(
 ) -> dict[str, tuple[nn.Module, torch.Tensor]]:
     """Method name -> (module, example input) of one style; the student is a float one, the modules are under `plan`."""
     student = smoothed.student
-    parts = {name: part for name, part in integers(student, plan).items() if name in OWN_MODULES}
+    parts = integers(student, plan)
     linears = plan.model_copy(update={"weights": {n: d for n, d in plan.weights.items() if n not in OWN_MODULES}})
     student = quantize(student, linears)
     config = student.config
@@ -271,8 +312,8 @@ def methods_of(
     hidden_1TH = torch.linspace(-1, 1, T * config.hidden).reshape(1, T, config.hidden)
     return {
         "embed": (ExportEmbed(student, parts, max_length), ids_1T),
-        "unit": (ExportUnit(student, smoothed), hidden_1TH),
-        "pool": (ExportPool(student, smoothed), hidden_1TH),
+        "unit": (ExportUnit(student, parts, smoothed), hidden_1TH),
+        "pool": (ExportPool(student, max_length, smoothed), hidden_1TH),
     }
 
 
@@ -369,10 +410,11 @@ def lowering(what: str) -> Iterator[None]:
 
 def to_edge(programs: dict[str, Any], constants: dict[str, int]) -> Any:
     """Exported programs with what XNNPACK can take in its delegate."""
-    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
 
-    partitioner = {name: [XnnpackPartitioner()] for name in programs}
+    from msdc.export.executorch.partition import partitioner_of
+
+    partitioner = {name: [partitioner_of()] for name in programs}
     return to_edge_transform_and_lower(programs, partitioner=partitioner, constant_methods=constants)
 
 
@@ -401,10 +443,10 @@ def low_bit_share(path: Path, student: Student, max_length: int) -> float:
     Positions, biases, norms and scales are not weights of a product and are not counted; nor are a code's indices.
     """
     positions = (max_length, student.embedding.position.weight.shape[1])
-    # float16 is the type of a 4-bit table's scales alone; one column holds one scale per row.
+    # float16 is the type of a 4-bit table's scales alone; one column holds one scale per row, one row a fixed sum.
     weights = [
         constant for constant in read_pte(path).constants
         if constant.dtype not in (*INDICES, "float16") and len(constant.shape) > 1
-        and constant.shape != positions and constant.shape[-1] != 1
+        and constant.shape != positions and 1 not in constant.shape
     ]  # fmt: skip
     return sum(c.bytes for c in weights if c.dtype in LOW_BIT) / max(1, sum(c.bytes for c in weights))

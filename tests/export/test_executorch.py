@@ -14,7 +14,14 @@ from msdc.compress.size import predict_bytes
 from msdc.compress.student.config import CODE, TABLE
 from msdc.compress.student.io import load_student, save_student
 from msdc.export.bundle import load_bundle
-from msdc.export.executorch.lower import ExportForward, TableInt4, TableInt8, outside_delegate, write_executorch
+from msdc.export.executorch.lower import (
+    ExportForward,
+    TableInt4,
+    TableInt8,
+    methods_of,
+    outside_delegate,
+    write_executorch,
+)
 from msdc.export.executorch.program import read_pte
 from msdc.export.smoothing import TorchModel, calibration_texts, not_smoothed, scales_for, smooth
 
@@ -121,6 +128,19 @@ def test_twin_equals_student(shape, smoothed):
         assert scales.max() > 1.5 and scales.min() < 0.9, "nothing was smoothed: this test would prove nothing"
     twin = ExportForward(made.student, {}, tiny.MAX_LENGTH, made).eval()
     torch.testing.assert_close(vectors(twin, masked=False), vectors(student, masked=True), atol=2e-6, rtol=2e-5)
+
+
+def test_a_layer_of_several_types_keeps_three_products():
+    """Query, key and value of one type are one product; of several they are three, and compute the same."""
+    import executorch.exir  # noqa: F401  (registers the conversion from int8)
+
+    student = tiny.student()
+    plan = plan_for(student, "int8")
+    mixed = plan.model_copy(update={"weights": plan.weights | {"layers.0.key.weight": "fp32"}})
+    for each, count in ((plan, 1), (mixed, 3)):
+        module, _ = methods_of(not_smoothed(student.numbers()), each, tiny.MAX_LENGTH, "forward")["forward"]
+        assert len(module.unit.layers[0].products) == count
+        assert (vectors(module, masked=False) * vectors(student, masked=True)).sum(1).mean() > 0.998
 
 
 def test_smoothing_spares_float_and_4_bit_and_the_student():
