@@ -318,7 +318,9 @@ def _at_equal_steps(first: Sequence[RowResult], second: Sequence[RowResult]) -> 
     pairs = [(one.curve, theirs[one.key[2]]) for one in first if theirs.get(one.key[2]) and one.curve]
     if not pairs or max(pairs[0][0]) == max(pairs[0][1]):
         return ""
-    step = max(pairs[0][0].keys() & pairs[0][1].keys())
+    if not (common := pairs[0][0].keys() & pairs[0][1].keys()):
+        return ""
+    step = max(common)
     gains = [mine[step][0] - other[step][0] for mine, other in pairs]
     return (
         f" After {step} steps of both, on the validation pairs: {np.mean(gains):+.1f}, by seed "
