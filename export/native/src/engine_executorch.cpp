@@ -33,12 +33,14 @@ ThreadPool* get_threadpool();
 #include <dlfcn.h>
 #include <sys/auxv.h>
 
-// Stands before XNNPACK's function of this name where XNNPACK is a shared library. That one lets KleidiAI's kernels pack
-// the inputs of int8 products; left alone, XNNPACK takes kernels of its own, which execute fewer instructions on
-// processors with dot products alone (docs/results/target_instructions.md). With i8mm or SME it is called as ever.
-extern "C" __attribute__((visibility("default"))) int xnn_subgraph_optimize_packed_lhs(void* subgraph, uint32_t flags) {
+// The step of XNNPACK that gives int8 products to KleidiAI's kernels. With dot products alone, without i8mm or SME
+// (Cortex-A55, A75 to A78, X1), these execute more instructions than XNNPACK's own, which a graph keeps that has not gone
+// through the step (docs/results/target_instructions.md). Where ExecuTorch is a shared library, the dynamic linker finds
+// this function before the library's. Weak: an XNNPACK linked as an archive keeps its own.
+extern "C" __attribute__((weak, visibility("default"))) int xnn_subgraph_optimize_packed_lhs(void* subgraph,
+                                                                                             uint32_t flags) {
   constexpr unsigned long kI8mm = 1UL << 13, kSme = 1UL << 23;
-  if ((::getauxval(AT_HWCAP2) & (kI8mm | kSme)) == 0) return 0;
+  if ((::getauxval(AT_HWCAP2) & (kI8mm | kSme)) == 0) return 0;  // xnn_status_success
   using Own = int (*)(void*, uint32_t);
   static const Own own = reinterpret_cast<Own>(::dlsym(RTLD_NEXT, "xnn_subgraph_optimize_packed_lhs"));
   return own == nullptr ? 0 : own(subgraph, flags);
