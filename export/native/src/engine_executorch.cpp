@@ -39,8 +39,9 @@ ThreadPool* get_threadpool();
 // this function before the library's. Weak: an XNNPACK linked as an archive keeps its own.
 extern "C" __attribute__((weak, visibility("default"))) int xnn_subgraph_optimize_packed_lhs(void* subgraph,
                                                                                              uint32_t flags) {
-  constexpr unsigned long kI8mm = 1UL << 13, kSme = 1UL << 23;
-  if ((::getauxval(AT_HWCAP2) & (kI8mm | kSme)) == 0) return 0;  // xnn_status_success
+  constexpr unsigned long kDot = 1UL << 20, kI8mm = 1UL << 13, kSme = 1UL << 23;
+  const bool newer = (::getauxval(AT_HWCAP2) & (kI8mm | kSme)) != 0;
+  if ((::getauxval(AT_HWCAP) & kDot) != 0 && !newer) return 0;  // xnn_status_success
   using Own = int (*)(void*, uint32_t);
   static const Own own = reinterpret_cast<Own>(::dlsym(RTLD_NEXT, "xnn_subgraph_optimize_packed_lhs"));
   return own == nullptr ? 0 : own(subgraph, flags);
