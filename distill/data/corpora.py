@@ -67,11 +67,16 @@ class Source:
     entries: Callable[[], Iterator[Row | Bad]]  # reads it from the start
     form: str = ""  # what it was read as, for messages
     domain: int = 0
-    made: bool = False  # no person wrote the targets: never held out, and no vocabulary is trained on them
+    made: bool = False  # no person wrote the targets
     without: Exclusion | None = None
     # Of the last reading: rows left out for their length; bad lines by what is wrong: how many, the first one's number.
     too_long: int = field(default=0, init=False, repr=False)
     reasons: dict[str, tuple[int, int]] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def derived(self) -> bool:
+        """Whether its rows were made, or stand alone in another source too: then it is neither held out nor sampled."""
+        return self.made or self.corpus.passage is not None
 
     @property
     def bad(self) -> int:

@@ -189,7 +189,7 @@ class TextStream:
         """Up to `heldout.pairs` held-out rows per language, the first ones of each source."""
         found: dict[str, list[Row]] = {}
         for source in self.sources:
-            if source.made or source.corpus.passage:
+            if source.derived:
                 continue
             rows = found.setdefault(source.language, [])
             seen = {(row.source, row.target) for row in rows}
