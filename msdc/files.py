@@ -122,7 +122,14 @@ def locked(path: str | os.PathLike[str], busy: Callable[[], str] | None = None) 
     """
     path = Path(os.path.realpath(Path(path).parent)) / Path(path).name
     with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        for left in reversed(range(20)):
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                break
+            except (FileExistsError, FileNotFoundError):  # its holder removes the folder at this moment
+                if not left:
+                    raise
+                time.sleep(0.001)
         lock = FileLock(path, is_singleton=True)
         try:
             lock.acquire(blocking=busy is None)
@@ -163,14 +170,8 @@ def held(folder: str | os.PathLike[str]) -> Iterator[None]:
         try:
             if outermost:
                 since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-                try:
-                    with disk_errors(holder):
-                        text = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
-                        holder.write_text(text)
-                except MsdcError as error:
-                    if real.is_dir():
-                        raise
-                    raise InputError(busy()) from error  # its last holder has just removed the folder
+                with disk_errors(holder):
+                    holder.write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}))
             yield
         finally:
             if outermost:
