@@ -1,37 +1,41 @@
-"""The artifacts that benchmarks/artifacts.py measures: students of two shapes, two real models, and two peers.
+"""The artifacts that benchmarks/artifacts.py and target_instructions.py measure: ours, and peers.
 
-Each is made once and kept in the work folder. Shapes have random weights: bytes, memory and speed do not depend on
+Each is made once and kept in the work folder. A shape has random weights: bytes, memory and speed do not depend on
 them.
 """
 
+import platform
+import shutil
 from pathlib import Path
 
 import torch
 from results_page import run_json
 
+from msdc.bench.system_programs import run_tool
+from msdc.bench.toolchain.build import CORE, FLAGS, LOADERS, RUNNER, SOURCES, compiler_name, needed_libraries
+from msdc.bench.toolchain.sdk import _foreign_libraries
 from msdc.compress.student.model import Student, StudentConfig
-from msdc.compress.student.stock import to_student
 from msdc.compress.texts import quickstart_texts
 from msdc.compress.vocabulary.train import train_vocabulary
-from msdc.encoders.encoder import load_encoder
 from msdc.encoders.folder import locate_model
 from msdc.export import export
 from msdc.export.exporters import BundleOptions, write_bundle
-from msdc.export.golden import golden_texts, write_golden
-from msdc.export.manifest import Manifest, list_files, write_manifest
+from msdc.export.golden import golden_texts, read_golden, write_golden
+from msdc.export.manifest import Manifest, list_files, read_manifest, write_manifest
+from msdc.export.runtimes import OnnxPart
 from msdc.files import staged_folder
 from msdc.text.tokenizer import PieceTokenizer
 
 # 3 stored layers, applied 4 times, on a table 128 wide: a 12-layer model in a quarter of the layers.
-UNIT = {"vocabulary": 250_002, "bottleneck": 128, "unit": 3, "repeats": 4, "positions": 512, "pad_id": 1}
-STUDENTS = {
-    "minilm-student": {**UNIT, "hidden": 384, "heads": 12, "intermediate": 1536},
-    "xlmr-student": {**UNIT, "hidden": 768, "heads": 12, "intermediate": 3072},
-}
+STUDENT = StudentConfig(vocabulary=250_002, bottleneck=128, unit=3, repeats=4, positions=512, pad_id=1, hidden=384,
+                        heads=12, intermediate=1536)  # fmt: skip
+LONGEST = 128
 TEACHER, SHIPPED = "all-MiniLM-L6-v2", "msdc-mini"
 PEER, TEACHER_PEER = "peer-minilm-l12", "peer-all-minilm-l6"
 # peer -> what artifact_peer.py is told to export, and its pieces
 PEERS = {PEER: ("minilm-l12", 250_002), TEACHER_PEER: (TEACHER, 30_522)}
+# LiteRT's program of the teacher -> the lengths that it has a signature for; rows between them are padded
+LITERT = {"peer-litert-16": range(8, 129, 8), "peer-litert-3": (8, 32, 128), "peer-litert-1": (128,)}
 
 
 def tokenizer_file(work: Path) -> Path:
@@ -41,19 +45,16 @@ def tokenizer_file(work: Path) -> Path:
 
 
 def make_student(work: Path, name: str, precision: str) -> Path:
-    """A bundle with both runtimes and the stand-in tokenizer: of a random student, or of the teacher's own weights."""
-    out = work / f"{name}-{precision}{'-stand-in' * (name == TEACHER)}"
+    """A bundle of a random student with both runtimes and the stand-in tokenizer."""
+    out = work / f"{name}-{precision}"
     if not out.is_dir():
         work.mkdir(parents=True, exist_ok=True)
         torch.manual_seed(0)
-        if name == TEACHER:
-            student = to_student(load_encoder(TEACHER))
-        else:
-            student = Student(StudentConfig(**STUDENTS[name])).eval()
-            with torch.no_grad():
-                for parameter in student.parameters():
-                    # Equal tensors are stored once: fresh biases, all zero, would make the file too small.
-                    parameter.add_(torch.randn_like(parameter) * 0.02)
+        student = Student(STUDENT).eval()
+        with torch.no_grad():
+            for parameter in student.parameters():
+                # Equal tensors are stored once: fresh biases, all zero, would make the file too small.
+                parameter.add_(torch.randn_like(parameter) * 0.02)
         options = BundleOptions(precision=precision, runtimes=("executorch", "onnx"), gates=False)
         write_bundle(student, PieceTokenizer(tokenizer_file(work)), out, name=name, options=options, say=print)
     return out
@@ -136,4 +137,54 @@ def make_peer(work: Path, name: str, python: str, configuration: str | None = No
         })  # fmt: skip
         write_manifest(stage, manifest)
     (raw / "model.onnx").unlink()
+    return out
+
+
+def make_litert(work: Path, name: str, python: str) -> Path:
+    """LiteRT's program in the bundle of our int8 model, in the place of ONNX Runtime's, for `litert_runner`.
+
+    The golden texts are those of ours that have 128 tokens at most; the vectors to reproduce are the float model's.
+    """
+    ours, out = make_model(work, TEACHER, "int8"), work / name
+    if not out.is_dir():
+        with staged_folder(out, False) as stage:
+            script = Path(__file__).with_name("artifact_litert.py")
+            said = run_json(script, stage / "model.tflite", locate_model(TEACHER), *LITERT[name], python=python)
+            manifest, golden = read_manifest(ours), read_golden(ours)
+            for file in filter(None, (manifest.tokenizer.file, manifest.tokenizer.native_file)):
+                shutil.copy(ours / file, stage / file)
+            kept = [i for i, row in enumerate(golden["ids"]) if len(row) <= LONGEST]
+            vectors = dict.fromkeys(("float", "onnx"), golden["vectors"]["float"][kept])
+            write_golden(stage, *([golden[key][i] for i in kept] for key in ("texts", "ids")), vectors)
+            programs = type(manifest.programs)(onnx=OnnxPart(file="model.tflite", data=None, opset=1))
+            changed = {"name": name, "max_length": LONGEST, "programs": programs, "files": list_files(stage),
+                       "parity": {}, "versions": said["versions"], "precision": said["recipe"]}  # fmt: skip
+            write_manifest(stage, manifest.model_copy(update=changed))
+    return out
+
+
+def litert_runner(work: Path, python: str, machine: str | None = None) -> Path:
+    """Our native runner with LiteRT as its engine: for this machine (None), or with all libraries for a device's."""
+    host, out = platform.machine(), work / f"litert-runner-{machine or 'here'}"
+    if out.is_dir():
+        return out
+    ask = "from importlib import metadata as m; d = m.distribution('ai-edge-litert'); "
+    says = "import json; print(json.dumps([d.version, str(d.locate_file('ai_edge_litert'))]))"
+    number, folder = run_json("-c", ask + says, python=python)
+    if machine:
+        folder = _foreign_libraries("ai-edge-litert", number, machine, ("libLiteRt.so",))
+    library, compiler = Path(folder) / "libLiteRt.so", compiler_name(machine or host, host)
+    core = [path for path in (CORE / "src").glob("*.cpp") if not path.name.startswith(("engine_", "c_interface"))]
+    sources = [*core, *SOURCES.glob("*.cpp"), Path(__file__).with_name("litert_engine.cpp"), library]
+    with staged_folder(out, False) as stage:
+        program, includes = stage / RUNNER, (CORE / "include", CORE / "src", SOURCES)
+        words = [*FLAGS, f'-DMSDC_RUNTIME_VERSION="{number}"', *(f"-I{path}" for path in includes), *sources]
+        run_tool([compiler, *map(str, words), "-Wl,-rpath,$ORIGIN/lib", "-o", str(program)], "LiteRT's runner")
+        shipped = [library]
+        if machine:
+            loader = run_tool([compiler, f"-print-file-name={LOADERS[machine]}"], "find the loader").strip()
+            shipped += [*needed_libraries(compiler, program, (library,)), Path(loader)]
+        (stage / "lib").mkdir()
+        for path in shipped:
+            shutil.copy(path.resolve(), stage / "lib" / path.name)
     return out

@@ -1,6 +1,7 @@
-"""Bytes, memory, load time and latency of our artifacts and of sentence-transformers' int8 export.
+"""Bytes, memory, load time and latency of our artifacts, sentence-transformers' int8 export and LiteRT.
 
-    python benchmarks/artifacts.py --peer-python PEER/bin/python [--data DATA] --write docs/results/artifacts.md
+    python benchmarks/artifacts.py --peer-python PEER/bin/python --litert-python LITERT/bin/python [--data DATA] \
+        --write docs/results/artifacts.md
 
 Everything runs in the native C++ runner (no Python in the measured process, files mapped, one thread), each artifact
 in a new process, in rounds over all artifacts, so that other load on the machine affects all of them alike. A ratio is
@@ -11,11 +12,10 @@ The peer is exported by sentence-transformers itself, whose exporter needs a sep
 
     python -m venv PEER && PEER/bin/pip install "sentence-transformers[onnx]==5.1.2" "transformers<5"
 
-To be comparable it gets mean pooling appended to its graph (the library pools outside) and the same runner. Without
---peer-python only our artifacts are measured; --only limits the run to the named ones (`--only msdc-mini` takes about
-two minutes).
-
-Shapes other than msdc-mini and all-MiniLM-L6-v2 have random weights: speed, bytes and memory do not depend on them.
+To be comparable it gets mean pooling appended to its graph (the library pools outside) and the same runner. LiteRT's
+program is made in a third environment (benchmarks/artifact_litert.py), and has a signature per length: a row is padded
+to the next. Without --peer-python and --litert-python only our artifacts are measured; --only limits the run to the
+named ones (`--only msdc-mini` takes about two minutes).
 """
 
 import os
@@ -27,30 +27,29 @@ from pathlib import Path
 from typing import Any
 
 from artifact_models import (
-    PEER,
-    PEERS,
+    LITERT,
     SHIPPED,
-    STUDENTS,
     TEACHER,
     TEACHER_PEER,
+    litert_runner,
+    make_litert,
     make_model,
     make_peer,
-    make_student,
 )
 from results_page import model_version, options_for, spread, table, write_page
 
 from msdc.bench import bench, evaluate
-from msdc.compress.quantization.plan import plan_for, weight_bytes_by_dtype
-from msdc.compress.student.config import tensor_shapes
-from msdc.compress.student.model import StudentConfig
+from msdc.encoders.encoder import load_encoder
 from msdc.export.bundle import load_bundle
 from msdc.export.manifest import read_manifest
+from msdc.text.quickstart import golden_lines
 
 LENGTHS = (8, 32, 128)
-SHAPES = (("minilm-student", "int8"), ("minilm-student", "int8-embed4"), ("minilm-student", "int4-embed4"),
-          ("xlmr-student", "int8"))  # fmt: skip
 STS = {TEACHER: ("sts17/en-en", "stsb"), SHIPPED: ("sts17/en-en", "sts17/es-es", "stsb", "stsb-multi/de")}
-HEADER = ("artifact", "bytes", "load ms", "peak MiB", "anonymous MiB", *map(str, LENGTHS))
+HEADER = ("artifact", "bytes", "load ms", "peak MiB", "anonymous MiB", *map(str, LENGTHS), "mix")
+KEYS = (*LENGTHS, "mix")
+# artifact -> its peers
+PEERS_OF = {SHIPPED: (TEACHER_PEER,), TEACHER: (TEACHER_PEER, *LITERT)}
 
 
 @dataclass
@@ -61,6 +60,7 @@ class Item:
     folder: Path
     runtime: Any
     bytes: int
+    runner: Path | None = None
     rounds: list[dict[str, float]] = field(default_factory=list)
 
     def values(self, key: str) -> list[float]:
@@ -70,30 +70,33 @@ class Item:
         return f"{statistics.median(self.values(key)):.{digits}f} / {min(self.values(least or key)):.{digits}f}"
 
 
-def items_of(folder: Path, name: str) -> list[Item]:
+def items_of(folder: Path, name: str, runner: Path | None = None) -> list[Item]:
     manifest = read_manifest(folder)
-    return [Item(name, folder, runtime, manifest.program_bytes(runtime)) for runtime in manifest.runtimes]
+    return [Item(name, folder, runtime, manifest.program_bytes(runtime), runner) for runtime in manifest.runtimes]
 
 
-def measure(items: Sequence[Item], rounds: int, runs: int, cpu: int | None = None) -> None:
-    """Run all items in turn, `rounds` times, each in a new native process."""
+def measure(items: Sequence[Item], rounds: int, runs: int, mix: Sequence[int], cpu: int | None = None) -> None:
+    """Run all items in turn, `rounds` times, each in a new native process; `mix` are lengths whose mean is a column."""
     affinity = () if cpu is None else (cpu,)
     for number in range(rounds):
         for item in items:
-            (run,) = bench(item.folder, runtime=item.runtime, tasks="none", lengths=LENGTHS, runs=runs, warmup=5,
-                           affinity=affinity).results.runs  # fmt: skip
-            assert run.memory is not None and run.load is not None
-            memory = run.memory.warm
+            (run,) = bench(item.folder, runtime=item.runtime, tasks="none", lengths=(*LENGTHS, *mix), runs=runs,
+                           warmup=5, affinity=affinity, runner=item.runner).results.runs  # fmt: skip
+            assert run.memory is not None and run.load is not None and run.parity is not None
+            memory, rows = run.memory.warm, {row.length: row for row in run.latency}
             one = {"load_ms": run.load, "peak_mib": memory.vmhwm_mib, "anon_mib": memory.anon_mib}
-            for row in run.latency:
-                one |= {f"p50_{row.length}": row.p50, f"min_{row.length}": row.minimum}
+            for n in LENGTHS:
+                one |= {f"p50_{n}": rows[n].p50, f"min_{n}": rows[n].minimum}
+            one |= {"p50_mix": statistics.mean(rows[n].p50 for n in mix),
+                    "min_mix": statistics.mean(rows[n].minimum for n in mix),
+                    "cosine": run.parity.float_mean_cosine or 0, "least": run.parity.float_min_cosine or 0}  # fmt: skip
             item.rounds.append(one)
             print(f"round {number + 1}: {item.name} {item.runtime} {one}", file=sys.stderr)
 
 
-def accuracy(folders: dict[str, Path], data: str | None) -> list[str]:
-    """Cosines over the golden texts; Spearman of float and artifacts on STS sets, where there is a data folder."""
-    parity, sts = [], []
+def accuracy(folders: dict[str, Path], data: str | None, parity: list[tuple[str, ...]]) -> list[str]:
+    """Cosines over the golden texts, with those of others in `parity`; Spearman on STS sets, where there is data."""
+    sts = []
     for name, folder in folders.items():
         for runtime, found in read_manifest(folder).parity.items():
             parity.append((name, runtime, f"{found.mean_cosine:.5f}", f"{found.min_cosine:.5f}"))
@@ -110,38 +113,27 @@ def accuracy(folders: dict[str, Path], data: str | None) -> list[str]:
     return parts
 
 
-def ratios(items: Sequence[Item], peers: dict[str, Item]) -> list[str]:
+def ratios(items: Sequence[Item]) -> list[str]:
     rows = []
-    for item in (one for one in items if peers and one.name not in peers):
-        other = peers[TEACHER_PEER if item.name == SHIPPED else PEER]
-        found = [
-            spread([a / b for a, b in zip(item.values(key), other.values(key), strict=True)], 3)
-            for key in ("peak_mib", "load_ms", *(f"min_{n}" for n in LENGTHS))
-        ]
-        rows.append((f"{item.name} {item.runtime}", other.name, f"{item.bytes / other.bytes:.4f}", *found))
-    header = ("artifact", "peer", "bytes", "peak", "load", *map(str, LENGTHS))
+    by_name = {item.name: item for item in items}
+    for item in (one for one in items if one.name in PEERS_OF):
+        for other in (by_name[name] for name in PEERS_OF[item.name] if name in by_name):
+            found = [
+                spread([a / b for a, b in zip(item.values(key), other.values(key), strict=True)], 3)
+                for key in ("peak_mib", "load_ms", *(f"min_{n}" for n in KEYS))
+            ]
+            best = [f"{min(item.values(f'min_{n}')) / min(other.values(f'min_{n}')):.3f}" for n in KEYS]
+            rows.append((f"{item.name} {item.runtime}", other.name, f"{item.bytes / other.bytes:.4f}", *found,
+                         " ".join(best)))  # fmt: skip
+    header = ("artifact", "peer", "bytes", "peak", "load", *map(str, KEYS), "minima of all rounds")
     return ["Ratios to a peer, median of the rounds [minimum, maximum]:", table(header, rows)] if rows else []
-
-
-def goals(items: Sequence[Item]) -> list[str]:
-    """Bytes of the random int8 students beside their weights', and the goal of anonymous memory."""
-    lines = []
-    for name, shape in STUDENTS.items():
-        config = StudentConfig(**shape)
-        payload = sum(weight_bytes_by_dtype(config, plan_for(config, "int8")).values())
-        layers = [size for key, size in tensor_shapes(config).items() if key.startswith("layers.")]
-        unit = sum(size[0] * (size[1] + 4 if len(size) == 2 else 4) for size in layers) / 2**20
-        for item in (one for one in items if one.name == f"{name}-int8"):
-            anon = statistics.median(item.values("anon_mib"))
-            lines.append(f"* {item.name} {item.runtime}: file / payload {item.bytes / payload:.4f}; anonymous "
-                         f"{anon:.2f} MiB, goal {1.2 * unit + 4:.2f} (unit {unit:.2f})")  # fmt: skip
-    return ["\n".join(lines)] if lines else []
 
 
 def main() -> None:
     parser = options_for(__doc__, "artifacts")
     parser.add_argument("--work", type=Path, default=Path("artifacts-work"), help="folder for bundles (about 1 GB)")
     parser.add_argument("--peer-python", help="python of the peer's environment; without it no peer is measured")
+    parser.add_argument("--litert-python", help="python of LiteRT's environment; without it LiteRT is not measured")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="measure these artifacts only, e.g. msdc-mini")
     parser.add_argument("--data", help="folder with sts2017, stsb and stsb-multi-mt; none: no STS rows")
     parser.add_argument("--rounds", type=int, default=7)
@@ -155,26 +147,31 @@ def main() -> None:
     def wanted(name: str) -> bool:
         return not options.only or name in options.only
 
-    peers = {name: make_peer(work, name, options.peer_python) for name in PEERS if options.peer_python}
-    shapes = {f"{name}-{p}": make_student(work, name, p) for name, p in SHAPES if wanted(f"{name}-{p}")}
     real = {name: make_model(work, name, p) for name, p in ((SHIPPED, None), (TEACHER, "int8")) if wanted(name)}
-    # Of the teacher only vectors are compared: msdc-mini and its peer stand for that shape.
-    timed = peers | shapes | {name: folder for name, folder in real.items() if name == SHIPPED}
-    items = [item for name, folder in timed.items() for item in items_of(folder, name)]
-    measure(items, options.rounds, options.runs, options.cpu)
+    items = [item for name, folder in real.items() for item in items_of(folder, name)]
+    if options.peer_python and wanted(TEACHER_PEER):
+        items += items_of(make_peer(work, TEACHER_PEER, options.peer_python), TEACHER_PEER)
+    if options.litert_python:
+        runner = litert_runner(work, options.litert_python)
+        for name in filter(wanted, LITERT):
+            items += items_of(make_litert(work, name, options.litert_python), name, runner)
+    mix = [len(row) for row in load_encoder(TEACHER).tokenizer.encode(golden_lines(), LENGTHS[-1])]
+    measure(items, options.rounds, options.runs, mix, options.cpu)
     rows = [
-        (f"{item.name} {item.runtime}", f"{item.bytes:,}", item.both("load_ms"),
+        (f"{item.name} {'litert' if item.runner else item.runtime}", f"{item.bytes:,}", item.both("load_ms"),
          *(f"{statistics.median(item.values(key)):.1f}" for key in ("peak_mib", "anon_mib")),
-         *(item.both(f"p50_{n}", f"min_{n}", 2) for n in LENGTHS))
+         *(item.both(f"p50_{n}", f"min_{n}", 2) for n in KEYS))
         for item in items
     ]  # fmt: skip
+    cosines = [(item.name, "litert", *(f"{item.values(key)[0]:.5f}" for key in ("cosine", "least")))
+               for item in items if item.runner]  # fmt: skip
     parts = [
         "Whole process of the native runner, one thread. Times in milliseconds, median / minimum over all rounds; "
-        "latency at 8, 32 and 128 tokens.",
+        "latency at 8, 32 and 128 tokens, and the mean over the lengths of the golden sentences (mix: "
+        f"{statistics.mean(mix):.1f} tokens on average under the teacher's tokenizer).",
         table(HEADER, rows),
-        *ratios(items, {item.name: item for item in items if item.name in peers}),
-        *goals(items),
-        *accuracy(real, options.data),
+        *ratios(items),
+        *accuracy(real, options.data, cosines),
     ]
     write_page(options.write, "Exported artifacts: bytes, memory, latency", model_version(SHIPPED), "\n\n".join(parts),
                "torch executorch torchao onnxruntime")  # fmt: skip
