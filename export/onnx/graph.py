@@ -153,31 +153,21 @@ class Weights:
         return None if any(part is None for part in parts) else np.concatenate([part for part in parts])  # type: ignore[union-attr]
 
     def qkv(self, g: GraphBuilder, index: int, hidden: str) -> list[str]:
-        """Query (divided by sqrt of the head width), key and value, [B, T, H] each, from one quantization of `hidden`.
+        """Query (divided by sqrt of the head width), key and value, [B, T, H] each, of one product.
 
-        With Microsoft's operators these are three products, as fast as one; only the query gets its bias (see
-        `output`). Without them, one product and all biases.
+        With Microsoft's operators only the query gets its bias (see `output`), else all three.
         """
-        names = [f"layers.{index}.{part}" for part in ("query", "key", "value")]
-        H = self.config.hidden
+        names, H = [f"layers.{index}.{part}" for part in ("query", "key", "value")], self.config.hidden
         factor = np.ones(3 * H, dtype=np.float32)
         factor[:H] = 1.0 / math.sqrt(H // self.config.heads)
-        label = f"layers.{index}.qkv"
-        if self.microsoft:
-            int8 = any(self.plan.dtype(f"{name}.weight") == "int8" for name in names)
-            shared = self.quantize(g, hidden, H) if int8 else None
-            parts = [
-                self._product(g, name, [name], hidden, factor=factor[i * H : (i + 1) * H], shared=shared)
-                for i, name in enumerate(names)
-            ]
-            bias_H = self._bias(names[:1])
-            query = self._biased(g, names[0], parts[0], None if bias_H is None else bias_H * factor[:H])
-            return [query, *parts[1:]]
-        bias_3H = self._bias(names)
-        product = self._product(g, label, names, hidden, factor=factor)
-        joined = self._biased(g, label, product, None if bias_3H is None else bias_3H * factor)
-        three = g.op("Split", joined, g.const("three_hidden", [H, H, H]), name="qkv", outputs=3, axis=-1)
-        return list(three)
+        label, bias_3H = f"layers.{index}.qkv", self._bias(names)
+        joined = self._product(g, label, names, hidden, factor=factor)
+        if not self.microsoft:
+            joined = self._biased(g, label, joined, None if bias_3H is None else bias_3H * factor)
+        three = list(g.op("Split", joined, g.const("three_hidden", [H, H, H]), name="qkv", outputs=3, axis=-1))
+        if self.microsoft and bias_3H is not None:
+            three[0] = self._biased(g, names[0], three[0], bias_3H[:H] * factor[:H])
+        return three
 
     def output(self, g: GraphBuilder, index: int, context: str) -> tuple[str, str]:
         """The product of attention's output map, and the initializer of its bias.
@@ -209,9 +199,9 @@ class Weights:
 
     def _product(
         self, g: GraphBuilder, label: str, names: list[str], value: str, *, factor: np.ndarray | None = None,
-        floor: float | None = None, shared: Quantized | None = None,
+        floor: float | None = None,
     ) -> str:  # fmt: skip
-        """x W^T of the linears `names`, side by side; `factor` multiplies the outputs, `shared` is x quantized."""
+        """x W^T of the linears `names`, side by side; `factor` multiplies the outputs."""
         kinds = {self.plan.dtype(f"{name}.weight") for name in names}
         if len(kinds) > 1:
             # A mixed plan: each map on its own, then side by side again.
@@ -224,7 +214,7 @@ class Weights:
             weight_NK = weight_NK if factor is None else weight_NK * factor[:, None]
             return str(g.op("MatMul", value, g.const(f"{label}.weight", weight_NK.T), name=label))
         if kind == "int8":
-            return self._int8(g, label, names, value, factor, floor, shared)
+            return self._int8(g, label, names, value, factor, floor)
         return self._int4(g, label, names, value, factor)
 
     def quantize(self, g: GraphBuilder, value: str, width: int, floor: float | None = None) -> Quantized:
@@ -242,14 +232,14 @@ class Weights:
 
     def _int8(
         self, g: GraphBuilder, label: str, names: list[str], value: str, factor: np.ndarray | None,
-        floor: float | None, shared: Quantized | None,
+        floor: float | None,
     ) -> str:  # fmt: skip
         parts = [self.quantized[f"{name}.weight"] for name in names]
         weight_NK = np.concatenate([self.state[f"{name}.weight"] for name in names])
         values_NK, scale_N = pair_safe(weight_NK, np.concatenate([part.scale for part in parts])[:, 0])
         scale_N = scale_N if factor is None else scale_N * factor
         # `scale_N` is symmetric int8 with zero point 0, so the product needs no correction for the weights' side.
-        quantized, step, zero_value = shared or self.quantize(g, value, values_NK.shape[1], floor)
+        quantized, step, zero_value = self.quantize(g, value, values_NK.shape[1], floor)
         zero = g.const(f"zero_{zero_value}", np.asarray(zero_value, np.uint8))
         weight, scale = g.const(f"{label}.weight", values_NK.T), g.const(f"{label}.scale", scale_N)
         if self.microsoft:
