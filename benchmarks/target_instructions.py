@@ -63,7 +63,7 @@ LEGEND = (
     "normalisation in their graph; msdc-mini is compared with the model it was taught by. XNNPACK's kernels: a core "
     "built with -DMSDC_XNNPACK_KERNELS=ON; the prebuilt library of ExecuTorch takes KleidiAI's "
     "(docs/guides/mobile.md). A phone has to confirm that fewer instructions are less time.\n\nThe mix is the mean "
-    "over the lengths of the golden sentences ({texts} of {mean:.1f} tokens on average) under the teacher's "
+    "over the lengths of the golden sentences ({texts}, {mean:.1f} tokens on average) under the teacher's "
     f"tokenizer. Cosines are to the float model, mean and lowest over the golden texts.\n\n`peer-litert`: {TEACHER} "
     "by litert-torch, attention written out, mean pooling and normalisation inside, recipe `dynamic_wi8_afp32`. "
     "Shapes are fixed: the program has a signature per length (16: every 8 tokens to 128; 3: 8, 32, 128; 1: 128), "
