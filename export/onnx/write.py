@@ -82,11 +82,11 @@ def _multi_head(g: GraphBuilder, weights: Weights, qkv: list[str], mask: Mask) -
     """The same in one operator; a batch without padding adds no mask."""
     config = weights.config
     weights.uses_microsoft = True
-    options = {"domain": MICROSOFT, "num_heads": config.heads, "scale": 1.0, "mask_filter_value": NEGATIVE}
+    options: dict[str, Any] = {"num_heads": config.heads, "scale": 1.0, "mask_filter_value": NEGATIVE}
     return g.choose(
         mask.all_real,
-        lambda real: str(real.op("MultiHeadAttention", *qkv, **options)),
-        lambda padded: str(padded.op("MultiHeadAttention", *qkv, "", mask.value, **options)),
+        lambda real: str(real.op("MultiHeadAttention", *qkv, domain=MICROSOFT, **options)),
+        lambda padded: str(padded.op("MultiHeadAttention", *qkv, "", mask.value, domain=MICROSOFT, **options)),
         ["batch", "length", config.hidden],
     )
 
