@@ -1,12 +1,13 @@
-"""Training speed: this engine against sentence-transformers' trainer, same model, pairs, batch, loss and precision.
+"""Training speed: this engine against sentence-transformers' trainer on each text, and what each part contributes.
 
-    python benchmarks/training.py --threads 2 --corpus DATA/*/*.en-de.tsv.gz --write docs/results/training-speed.md
+    python benchmarks/training.py --threads 1 --write docs/results/training-speed.md \\
+        --corpus short:768 DATA/tatoeba.en-de.tsv.gz --corpus mixed:768 DATA/*.en-de.tsv.gz
 
 The student is the stock 6 x 384 encoder, the loss MSE of both sides to given teacher vectors (multilingual knowledge
-distillation), batch 64, longest input 128, AdamW, float32. The engines run in turn, each in its own process, so that
-peak memory (VmHWM) is separate; the result holds all repeats. Epochs are timed from the second on: by then our
-teacher's vectors come from the cache; sentence-transformers gets its vectors as labels, computed before its clock
-starts, as in its own example. One-time work (loading, the first epoch) is excluded and reported separately.
+distillation), batch 64, longest input 128, AdamW, float32. The engines, and ours with one part switched off at a time,
+run in turn, each in its own process. A hook after each optimizer step is the clock of all: one step to warm up, then as
+many as whole epochs have. Our teacher's vectors are cached before the first step; sentence-transformers gets them as
+labels, as in its own example. In the first repeat both engines go on for a few steps under a profiler.
 """
 
 import argparse
@@ -17,7 +18,6 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,15 @@ from msdc.text.text_files import iterate_lines
 
 MODEL = "all-MiniLM-L6-v2"
 BATCH, MAX_LENGTH, RATE = 64, 128, 2e-5
-Times = list[tuple[float, float]]  # wall and processor seconds of each epoch
+BEGAN, PROFILED = time.monotonic(), 6
+# Operators of a profile by what they do; a name counts for the first that is part of it.
+OPERATORS = {
+    "matrix products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "linear"),
+    "attention": ("attention", "softmax"),
+    "GELU": ("gelu",), "layer norm": ("layer_norm",), "dropout": ("dropout", "bernoulli"),
+    "token table's gradient": ("embedding_dense_backward",),
+    "AdamW and clipping": ("adamw", "foreach", "linalg_vector_norm"),
+}  # fmt: skip
 
 
 def read_pairs(paths: list[str], count: int) -> list[list[str]]:
@@ -41,54 +49,54 @@ def read_pairs(paths: list[str], count: int) -> list[list[str]]:
     # The same rows for both sides: shuffled once, long ones out as the engine's default does.
     pairs = [pair for pair in pairs if max(map(len, pair)) <= 250]
     random.Random(1).shuffle(pairs)
+    if len(pairs) < count:
+        raise SystemExit(f"{len(pairs)} pairs of at most 250 characters in {' '.join(paths)}: {count} wanted")
     return pairs[:count]
 
 
-def ours(pairs_file: Path, pairs: list[list[str]], options: argparse.Namespace) -> Times:
+def ours(folder: Path, pairs: list[list[str]], steps: int, options: argparse.Namespace, side: str) -> None:
+    """This engine, with the part switched off that `side` names."""
+    import numpy as np
+    import torch
+
+    from msdc import load_encoder
     from msdc.distill.catalog import parse_recipe
+    from msdc.distill.data import batches
     from msdc.distill.run import Run
+    from msdc.distill.tasks import sentence
+    from msdc.distill.teacher_cache import CachedTeacher, TeacherOutput
 
-    epochs = options.epochs
-    steps = -(-len(pairs) // BATCH) * epochs
+    file = folder / "pairs.en-de.tsv"
+    file.write_text("".join("\t".join(pair) + "\n" for pair in pairs), encoding="utf-8")
+    stage = {"name": "mkd", "train": "student", "guide": "teacher", "objective": "multilingual_mse", "steps": steps,
+             "batch": BATCH, "max_length": MAX_LENGTH, "learning_rate": RATE, "balance": "proportional",
+             "evaluate_every": steps, "freeze": ["embedding.table"] if side == "table frozen" else []}  # fmt: skip
     tree = {
-        "name": "speed",
-        "teacher": MODEL,
-        "assistant": None,
-        "student": MODEL,
-        "corpora": [{"path": str(pairs_file), "languages": ["de"]}],
-        "heldout": {"pairs": 2, "share": 1e-9},
-        "threads": options.threads,
-        "precision": options.precision,
-        "cache": str(pairs_file.parent / "teacher-cache"),
-        "stages": [{"name": "mkd", "train": "student", "guide": "teacher", "objective": "multilingual_mse",
-                    "steps": steps, "batch": BATCH, "max_length": MAX_LENGTH, "learning_rate": RATE,
-                    "balance": "proportional", "evaluate_every": steps}],
+        "name": "speed", "teacher": MODEL, "assistant": None, "student": MODEL,
+        "corpora": [{"path": str(file), "languages": ["de"]}], "heldout": {"pairs": 2, "share": 1e-9},
+        "threads": options.threads, "precision": options.precision, "cache": str(folder / "teacher"), "stages": [stage],
     }  # fmt: skip
-    at: dict[int, tuple[float, float]] = {0: (0.0, 0.0)}
+    made = Run(parse_recipe(tree, "speed"), folder / "run")
+    CachedTeacher(load_encoder(MODEL), made.cache, MAX_LENGTH, made.precision).outputs([pair[0] for pair in pairs])
+    some: Any = CachedTeacher, batches, sentence, torch.optim
+    teacher, feed, task, optim = some
+    fused = optim.AdamW
+    if side == "no grouping":
+        feed.cut = lambda sizes, batch, _, rng: np.split(rng.permutation(len(sizes)), range(batch, len(sizes), batch))
+        task.encode_sides = lambda student, sides, _=None: [student(*one) for one in sides]
+    elif side == "no cache":
+        teacher.outputs = lambda self, texts, **_: TeacherOutput(self._compute(texts, False))
+    elif side == "AdamW not fused":
+        optim.AdamW = lambda groups, **_: fused(groups, fused=False)
+    made.run()
 
-    class Timed(Run):
-        def log(self, row: dict[str, Any]) -> None:
-            if "steps_per_second" in row:
-                at[row["step"]] = (row["seconds"], time.process_time())
-            super().log(row)
 
-    with tempfile.TemporaryDirectory() as folder:
-        Timed(parse_recipe(tree, "speed"), Path(folder) / "run").run()
-    ends = [at[min(at, key=lambda step: abs(step - steps * epoch // epochs))] for epoch in range(epochs + 1)]
-    return [(two[0] - one[0], two[1] - one[1]) for one, two in itertools.pairwise(ends)]
-
-
-def sentence_transformers(pairs_file: Path, pairs: list[list[str]], options: argparse.Namespace) -> Times:
+def sentence_transformers(folder: Path, pairs: list[list[str]], steps: int, options: argparse.Namespace) -> None:
     """The trainer as its multilingual example uses it."""
     import torch
     from datasets import Dataset
-    from sentence_transformers import (
-        SentenceTransformer,
-        SentenceTransformerTrainer,
-        SentenceTransformerTrainingArguments,
-    )
-    from sentence_transformers.losses import MSELoss
-    from transformers import TrainerCallback
+    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, losses
+    from sentence_transformers import SentenceTransformerTrainingArguments as Arguments
 
     from msdc import load_encoder
     from msdc.encoders.folder import locate_model
@@ -99,81 +107,143 @@ def sentence_transformers(pairs_file: Path, pairs: list[list[str]], options: arg
     data = Dataset.from_dict({"english": english, "non_english": others, "label": labels.tolist()})
     model = SentenceTransformer(str(locate_model(MODEL)), device="cpu")
     model.max_seq_length = MAX_LENGTH
-    clock: Times = []
-
-    class Clock(TrainerCallback):
-        def on_epoch_begin(self, *args: Any, **kwargs: Any) -> None:
-            clock.append((time.monotonic(), time.process_time()))
-
-        on_epoch_end = on_epoch_begin
-
-    arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(pairs_file.parent / "st"), num_train_epochs=options.epochs, per_device_train_batch_size=BATCH,
-        learning_rate=RATE, warmup_ratio=0.1, save_strategy="no", report_to="none",
-        bf16=options.precision == "bfloat16", use_cpu=True, disable_tqdm=True, logging_strategy="no",
+    arguments = Arguments(
+        output_dir=str(folder), max_steps=steps, per_device_train_batch_size=BATCH, learning_rate=RATE,
+        warmup_ratio=0.1, save_strategy="no", report_to="none", bf16=options.precision == "bfloat16", use_cpu=True,
+        disable_tqdm=True, logging_strategy="no",
     )  # fmt: skip
-    SentenceTransformerTrainer(
-        model=model, args=arguments, train_dataset=data, loss=MSELoss(model), callbacks=[Clock()]
-    ).train()
-    return [(two[0] - one[0], two[1] - one[1]) for one, two in zip(clock[::2], clock[1::2], strict=True)]
+    SentenceTransformerTrainer(model=model, args=arguments, train_dataset=data, loss=losses.MSELoss(model)).train()
 
 
-SIDES: dict[str, Callable[..., Times]] = {"ours": ours, "sentence-transformers": sentence_transformers}
+ENGINES = ("ours", "sentence-transformers")
+SIDES = {
+    "ours": "batches of near length, encoded in groups of near length over both sides; fused AdamW over all weights; "
+            "the teacher's vectors from the cache",
+    "sentence-transformers": "its trainer with its defaults: random batches, each side padded to its longest, fused "
+                             "AdamW; it is given the teacher's vectors as labels",
+    "no grouping": "ours; batches cut in random order, sides padded to their longest (`cut`, `encode_sides` replaced)",
+    "no cache": "ours; the teacher encodes the English side in every epoch (`CachedTeacher.outputs` replaced)",
+    "AdamW not fused": "ours; AdamW as PyTorch's loop over the parameters (`fused=False`)",
+    "table frozen": "ours; the token table is not trained (`freeze: [embedding.table]`). Neither engine updates "
+                    "touched rows only: moments of the other rows would not decay, which is another optimizer. "
+                    "This row is the most that it could save",
+}  # fmt: skip
 
 
-def page_body(options: argparse.Namespace, pairs: int, runs: dict[str, list[dict[str, Any]]]) -> str:
-    rows, rates, processor = [], {}, {}
-    for side, found in runs.items():
-        walls, cpus = zip(*(epoch for run in found for epoch in run["epochs"][1:]), strict=True)
-        first = statistics.median(run["epochs"][0][0] for run in found)
-        speeds = [2 * pairs / seconds for seconds in walls]
-        rates[side], processor[side] = statistics.median(speeds), statistics.median(cpus)
-        rows.append((side, f"{statistics.median(walls):.1f}", f"{first:.1f}", f"{processor[side]:.1f}",
-                     spread(speeds, 1), f"{max(run['peak_mib'] for run in found):,.0f}"))  # fmt: skip
-    header = ("engine", "seconds per epoch", "first epoch", "CPU seconds per epoch", "sentences per second",
-              "peak memory, MiB")  # fmt: skip
-    text = (
-        f"{pairs:,} pairs, batch {BATCH}, longest input {MAX_LENGTH}, {options.precision}, {options.threads} threads; "
-        "medians over all epochs but the first, in brackets the lowest and highest.\n\n" + table(header, rows)
-    )
-    if len(rates) == 2:
-        # On a shared machine CPU time says more than wall time.
-        one, two = SIDES
-        text += (f"\n\nmsdc processes {rates[one] / rates[two]:.2f} times as many sentences per second; per CPU second "
-                 f"the ratio is {processor[two] / processor[one]:.2f}.")  # fmt: skip
-    return text
+def measure(side: str, pairs: list[list[str]], options: argparse.Namespace) -> dict[str, Any]:
+    """Seconds per epoch, tokens per pair, seconds of start and warm-up, memory, shares of the profiled steps."""
+    from torch import nn, profiler
+    from torch.nn.modules.module import register_module_forward_pre_hook
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    timed = -(-len(pairs) // BATCH) * options.epochs
+    steps = 1 + timed + options.profile
+    tokens, marks = [0, 0], []
+    profile = profiler.profile(activities=[profiler.ProfilerActivity.CPU])
+
+    def stepped(*_: Any) -> None:
+        if options.profile and len(marks) == steps - 1:
+            profile.stop()
+        marks.append((time.monotonic(), time.process_time(), *tokens))
+        if options.profile and len(marks) == timed + 1:
+            profile.start()
+
+    def count(module: nn.Module, given: Any) -> None:
+        # The token table of either engine, as the student reads it; [PAD] is piece 0.
+        if isinstance(module, nn.Embedding) and module.training and module.num_embeddings > 10_000:
+            tokens[0] += given[0].numel()
+            tokens[1] += int(given[0].count_nonzero())
+
+    register_optimizer_step_post_hook(stepped)
+    register_module_forward_pre_hook(count)
+    with tempfile.TemporaryDirectory() as name:
+        if side == "sentence-transformers":
+            sentence_transformers(Path(name), pairs, steps, options)
+        else:
+            ours(Path(name), pairs, steps, options, side)
+    wall, cpu, computed, real = ((two - one) / options.epochs for one, two in zip(marks[0], marks[timed], strict=True))
+    shares: dict[str, float] = dict.fromkeys([*OPERATORS, "all else"], 0.0)
+    for event in (events := profile.key_averages() if options.profile else ()):
+        kinds = (kind for kind, names in OPERATORS.items() if any(name in event.key.lower() for name in names))
+        shares[next(kinds, "all else")] += event.self_cpu_time_total / sum(e.self_cpu_time_total for e in events)
+    return {"wall": wall, "cpu": cpu, "computed": computed / len(pairs), "real": real / len(pairs),
+            "once": marks[0][0] - BEGAN, "peak_mib": peak_mib(), "shares": shares}  # fmt: skip
+
+
+def text_section(text: str, count: int, runs: dict[str, list[dict[str, Any]]]) -> str:
+    """Seconds of every side on one text, ratios repeat by repeat, and the profiles of both engines."""
+
+    def cells(side: str) -> tuple[str, ...]:
+        found = runs[side]
+        seconds = [spread([run[clock] for run in found], 1) for clock in ("wall", "cpu")]
+        ratios = [spread([run[clock] / own[clock] for run, own in zip(found, runs["ours"], strict=False)])
+                  for clock in ("wall", "cpu")]  # fmt: skip
+        rate = 2 * count / statistics.median(run["wall"] for run in found)
+        return (side, *seconds, *ratios, f"{found[0]['computed']:.1f}", f"{rate:.0f}",
+                f"{statistics.median(run['once'] for run in found):.0f}",
+                f"{found[-1]['peak_mib']:,.0f}")  # fmt: skip
+
+    header = ("", "seconds per epoch", "CPU seconds", "times ours", "times ours, CPU", "tokens computed per pair",
+              "sentences per second", "start and first step, seconds", "peak memory, MiB")  # fmt: skip
+    ours = runs["ours"][0]
+    shares = [(kind, *(f"{runs[side][0]['shares'][kind]:.1%}" for side in ENGINES)) for kind in ours["shares"]]
+    return (f"## {text}: {count:,} pairs\n\n{table(header, map(cells, runs))}\n\nWithout any padding a pair has "
+            f"{ours['real']:.1f} tokens, both sides together. Where the time in operators goes ({PROFILED} steps "
+            f"under a profiler):\n\n{table(('', *ENGINES), shares)}")  # fmt: skip
+
+
+def page_body(options: argparse.Namespace, counts: dict[str, int], runs: dict[str, Any]) -> str:
+    return "\n\n".join([
+        f"Batch {BATCH}, longest input {MAX_LENGTH}, {options.precision}, threads: {options.threads}, dropout as the "
+        "model has it (our recipes train without: `student.dropout: 0`); medians over the repeats, in brackets the "
+        "lowest and highest; ratios repeat by repeat. Each part is switched off alone; a ratio above 1 is what it "
+        "saves, one below 1 what is lost to what the row leaves out.",
+        "\n".join(f"* **{side}**: {SIDES[side]}." for side in options.sides),
+        *(text_section(text, counts[text], runs[text]) for text in runs),
+    ])  # fmt: skip
 
 
 def main() -> None:
     parser = options_for(__doc__, "training-speed")
-    parser.add_argument("--corpus", nargs="+", default=[str(PARALLEL)], help="tsv or tsv.gz (default: the embedded)")
-    parser.add_argument("--pairs", type=int, default=1920)
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--corpus", nargs="+", action="append", metavar=("NAME:PAIRS", "FILE"),
+                        help="a text: tsv or tsv.gz files; repeat for another (default: the embedded)")  # fmt: skip
+    parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--part-repeats", type=int, default=3, help="of ours with a part switched off")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--sides", nargs="+", choices=SIDES, default=tuple(SIDES))
+    parser.add_argument("--parts", nargs="*", choices=tuple(SIDES)[2:], default=tuple(SIDES)[2:])
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--profile", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        file = Path(options.child[1])
-        epochs = SIDES[options.child[0]](file, [line.split("\t") for _, line in iterate_lines(file)], options)
-        print(json.dumps({"epochs": epochs, "peak_mib": peak_mib()}))
+        side, file = options.child
+        print(json.dumps(measure(side, json.loads(Path(file).read_text("utf-8")), options)))
         return
-    if options.epochs < 2:
-        parser.error("--epochs must be at least 2: the figure is of the second epoch on")
-    pairs = read_pairs(options.corpus, options.pairs)
-    runs: dict[str, list[dict[str, Any]]] = {side: [] for side in options.sides}
+    options.sides = (*ENGINES, *options.parts)
+    texts = {}
+    for name, *files in options.corpus or [["embedded:512", str(PARALLEL)]]:
+        text, _, count = name.partition(":")
+        if not (files and count.isdigit()):
+            parser.error(f"--corpus {name}: expected NAME:PAIRS and files")
+        texts[text] = read_pairs(files, int(count))
+    runs: dict[str, Any] = {text: {side: [] for side in options.sides} for text in texts}
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "pairs.en-de.tsv"
-        file.write_text("".join("\t".join(pair) + "\n" for pair in pairs), encoding="utf-8")
+        file = Path(folder) / "pairs.json"
         given = [word for key in ("epochs", "precision", "threads") for word in (f"--{key}", getattr(options, key))]
-        for repeat, side in itertools.product(range(options.repeats), options.sides):
-            runs[side].append(run_json(__file__, "--child", side, file, *given, threads=options.threads))
-            print(f"repeat {repeat + 1}: {side}: {runs[side][-1]}", file=sys.stderr, flush=True)
+        for repeat, text, side in itertools.product(range(options.repeats), texts, options.sides):
+            if repeat >= options.part_repeats and side not in ENGINES:
+                continue
+            file.write_text(json.dumps(texts[text]), encoding="utf-8")
+            profile = ("--profile", PROFILED if repeat == 0 and side in ENGINES else 0)
+            runs[text][side].append(
+                run_json(__file__, "--child", side, file, *given, *profile, threads=options.threads)
+            )
+            print(f"repeat {repeat + 1}, {text}: {side}: {runs[text][side][-1]}", file=sys.stderr, flush=True)
     print(json.dumps(runs))
     write_page(options.write, "Training speed against sentence-transformers", f"{MODEL} (6 layers, width 384)",
-               page_body(options, len(pairs), runs), "torch transformers")  # fmt: skip
+               page_body(options, {text: len(pairs) for text, pairs in texts.items()}, runs),
+               "torch transformers sentence-transformers")  # fmt: skip
 
 
 if __name__ == "__main__":
