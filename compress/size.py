@@ -50,7 +50,7 @@ PROGRAM_BYTES: dict[str, dict[str, float]] = {
         "code": 2300, "code_quantized": 400, "halves": 0,
     },
     "onnx": {
-        "file": 1990, "quantized": 360, "layer": 2200, "int8": 451, "int4": 136, "joined": 2, "smooth": 190,
+        "file": 1990, "quantized": 360, "layer": 3050, "int8": 451, "int4": 136, "joined": 2, "smooth": 190,
         "smooth_once": 0, "outside": 200, "bias": 50, "outside_quantized": 400, "narrow": 850, "loop": 1.13,
         "code": 880, "code_quantized": 760, "halves": 2500,
     },

@@ -43,10 +43,9 @@ class Taps(NamedTuple):
 
 
 class Mask(NamedTuple):
-    """What is added to the scores, [B, 1, 1, T]; with Microsoft's operators 1 on real tokens, int32 [B, T], and whether
-    all are real (bool scalar)."""
+    """What is added to the scores, [B, 1, 1, T], and whether there is nothing to add (bool scalar; empty: unknown)."""
 
-    value: str
+    bias: str
     all_real: str = ""
 
 
@@ -56,12 +55,12 @@ def _info(name: str, shape: list[Any], kind: int = TensorProto.FLOAT) -> onnx.Va
 
 def make_mask(g: GraphBuilder, weights: Weights, mask_BT: str) -> Mask:
     """The mask as attention takes it, from 1 on real tokens and 0 on padding."""
-    if weights.microsoft:
-        kept = g.op("Cast", "attention_mask", name="kept", to=TensorProto.INT32)
-        return Mask(kept, g.op("Cast", g.op("ReduceMin", mask_BT, keepdims=0), name="all_real", to=TensorProto.BOOL))
     padding = g.op("Sub", g.const("one", np.float32(1.0)), mask_BT)
     gap = g.op("Mul", padding, g.const("negative", np.float32(NEGATIVE)))
-    return Mask(g.op("Unsqueeze", gap, g.const("axes_1_2", [1, 2]), name="attention_bias"))
+    bias = g.op("Unsqueeze", gap, g.const("axes_1_2", [1, 2]), name="attention_bias")
+    if not weights.microsoft:
+        return Mask(bias)
+    return Mask(bias, g.op("Cast", g.op("ReduceMin", mask_BT, keepdims=0), name="all_real", to=TensorProto.BOOL))
 
 
 def _standard(g: GraphBuilder, weights: Weights, qkv: list[str], mask: Mask) -> str:
@@ -73,29 +72,39 @@ def _standard(g: GraphBuilder, weights: Weights, qkv: list[str], mask: Mask) -> 
     query_BNTd = g.op("Transpose", g.op("Reshape", query, shape_in), perm=[0, 2, 1, 3])
     key_BNdT = g.op("Transpose", g.op("Reshape", key, shape_in), perm=[0, 2, 3, 1])
     value_BNTd = g.op("Transpose", g.op("Reshape", value, shape_in), perm=[0, 2, 1, 3])
-    scores_BNTT = g.op("Add", g.op("MatMul", query_BNTd, key_BNdT), mask.value)
+    scores_BNTT = g.op("Add", g.op("MatMul", query_BNTd, key_BNdT), mask.bias)
     context_BNTd = g.op("MatMul", g.op("Softmax", scores_BNTT, axis=-1), value_BNTd)
     return str(g.op("Reshape", g.op("Transpose", context_BNTd, perm=[0, 2, 1, 3]), shape_out))
 
 
-def _multi_head(g: GraphBuilder, weights: Weights, qkv: list[str], mask: Mask) -> str:
-    """The same in one operator; a batch without padding adds no mask."""
+def _transposed(g: GraphBuilder, weights: Weights, qkv: list[str], mask: Mask) -> str:
+    """Heads are split after a plain transpose, [B, T, H] to [B, H, T], and the products take their sides transposed:
+    swapping the axes of tokens and heads would take three times as long. A batch without padding adds no mask.
+    """
     config = weights.config
     weights.uses_microsoft = True
-    options: dict[str, Any] = {"num_heads": config.heads, "scale": 1.0, "mask_filter_value": NEGATIVE}
-    return g.choose(
+    shape_in = g.const("split_rows", [0, config.heads, config.hidden // config.heads, -1])
+    shape_out = g.const("join_rows", [0, config.hidden, -1])
+    query_BNdT, key_BNdT, value_BNdT = [
+        g.op("Reshape", g.op("Transpose", part_BTH, perm=[0, 2, 1]), shape_in) for part_BTH in qkv
+    ]
+    scores_BNTT = g.op("FusedMatMul", query_BNdT, key_BNdT, domain=MICROSOFT, transA=1)
+
+    weight_BNTT = g.choose(
         mask.all_real,
-        lambda real: str(real.op("MultiHeadAttention", *qkv, domain=MICROSOFT, **options)),
-        lambda padded: str(padded.op("MultiHeadAttention", *qkv, "", mask.value, domain=MICROSOFT, **options)),
-        ["batch", "length", config.hidden],
+        lambda real: str(real.op("Softmax", scores_BNTT, axis=-1)),
+        lambda padded: str(padded.op("Softmax", padded.op("Add", scores_BNTT, mask.bias), axis=-1)),
+        ["batch", config.heads, "length", "length"],
     )
+    context_BNdT = g.op("FusedMatMul", value_BNdT, weight_BNTT, name="attention", domain=MICROSOFT, transB=1)
+    return str(g.op("Transpose", g.op("Reshape", context_BNdT, shape_out), perm=[0, 2, 1]))
 
 
 def _layer(g: GraphBuilder, weights: Weights, index: int, hidden: str, mask: Mask, taps: Taps | None) -> str:
     config = weights.config
     name = f"layers.{index}"
     residual = weights.unsmoothed(g, "entry", index, hidden)
-    context = (_multi_head if weights.microsoft else _standard)(g, weights, weights.qkv(g, index, hidden), mask)
+    context = (_transposed if weights.microsoft else _standard)(g, weights, weights.qkv(g, index, hidden), mask)
     attended = _add_norm(g, weights, f"{name}.attention_norm", weights.output(g, index, context), residual)
     if taps is not None:
         taps.entry[index].append(hidden)
@@ -210,7 +219,7 @@ def build_onnx(
     With `taps` the states that they name (filled here) are outputs too; with `tokens` what is pooled, as
     `last_hidden_state` [B, T, H].
     """
-    # Microsoft's operators: products that scale their result, attention, 4-bit products.
+    # Microsoft's operators: products that scale their result, transposed products, 4-bit products.
     weights = Weights(smoothed, plan, TARGETS[target].microsoft_operators)
     config = weights.config
     g = GraphBuilder()
