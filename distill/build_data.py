@@ -146,7 +146,7 @@ def to_table(made: Sequence[Made], sets: dict[str, SourceSet]) -> str:
     "--sources",
     "copies",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Folder with copies of the sources (OWNER+NAME: a checkout; the files of packages): no downloads.",
+    help="Folder with copies of the sources (OWNER+NAME: a checkout): no downloads.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be made from what; make nothing.")
 @click.option("--allow-missing", is_flag=True, help="Exit with 0 although something could not be had.")

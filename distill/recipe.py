@@ -113,7 +113,6 @@ class Corpus(Strict):
     word_by_word: tuple[str, ...] = ()
     recombine: float = Field(default=0.0, ge=0, le=1)  # word_by_word: share of words that are replaced by others first
     max_characters: Count = 250  # longer sentences are skipped (MSD code: 250)
-    passage: Count | None = None  # rows that follow one another become one, of up to so many characters of the source
     weight: Positive = 1.0
     passes: int = Field(default=1, gt=0, le=1000)  # over every n-th row of a file each, for one that is sorted
     bring: str = ""  # what the user puts there: text that nobody can publish
@@ -132,8 +131,8 @@ class Corpus(Strict):
     def _fits_together(self) -> Corpus:
         if sum(value is not None for value in (self.path, self.files, self.hub, self.opus)) != 1:
             raise ValueError("a corpus needs exactly one of path, files, hub, opus")
-        if (self.tokenized or self.word_by_word) and self.kind != "text":
-            raise ValueError("tokenized and word_by_word require `kind: text`")
+        if self.word_by_word and self.kind != "text":
+            raise ValueError("word_by_word requires `kind: text`")
         if self.subset is not None and self.hub is None:
             raise ValueError("subset is the configuration of a hub data set: it requires hub")
         if self.scale is not None and (self.kind != "scored" or not self.scale[0] < self.scale[1]):

@@ -67,16 +67,11 @@ class Source:
     entries: Callable[[], Iterator[Row | Bad]]  # reads it from the start
     form: str = ""  # what it was read as, for messages
     domain: int = 0
-    made: bool = False  # no person wrote the targets
+    made: bool = False  # no person wrote the targets: neither held out nor sampled
     without: Exclusion | None = None
     # Of the last reading: rows left out for their length; bad lines by what is wrong: how many, the first one's number.
     too_long: int = field(default=0, init=False, repr=False)
     reasons: dict[str, tuple[int, int]] = field(default_factory=dict, init=False, repr=False)
-
-    @property
-    def derived(self) -> bool:
-        """Whether its rows were made, or stand alone in another source too: then it is neither held out nor sampled."""
-        return self.made or self.corpus.passage is not None
 
     @property
     def bad(self) -> int:
@@ -92,6 +87,8 @@ class Source:
         """Rows as the format reads them; bad lines are counted."""
         for entry in self.entries():
             if isinstance(entry, Row):
+                if self.corpus.tokenized:
+                    entry = entry._replace(source=join_punctuation(entry.source), target=join_punctuation(entry.target))
                 yield entry
                 continue
             count, first = self.reasons.get(entry.why, (0, entry.line))
@@ -185,7 +182,9 @@ def table_sources(table: Table, corpus: Corpus, language: str | None) -> list[So
         return [make(triple, corpus.source, 1, "", lambda one, two, *others: Row(one, two, corpus.source, others))]
     if corpus.kind == "text":
         texts = find_columns(table, corpus, "texts", [(name,) for name in (*TEXT_NAMES, corpus.source)])
-        return [make([at], corpus.source, len(texts), at + 1, lambda text: _plain(text, corpus)) for at in texts]
+        return [
+            make([at], corpus.source, len(texts), at + 1, lambda text: Row(text, "", corpus.source)) for at in texts
+        ]
     pairs = find_pairs(table, corpus, language)
 
     return [make([one, two], code, len(pairs), code, partial(Row, language=code)) for one, two, code in pairs]
@@ -198,10 +197,6 @@ def join_punctuation(text: str) -> str:
     """Undo the tokenization of old corpora: no blank before closing marks and clitics, none inside brackets."""
     text = re.sub(r" (n't|'(?:s|re|ve|ll|d|m))\b", r"\1", text, flags=re.IGNORECASE)
     return re.sub(r"(?<=[(\[]) | (?=[.,!?;:%)\]])", "", text)
-
-
-def _plain(text: str, corpus: Corpus) -> Row:
-    return Row(join_punctuation(text) if corpus.tokenized else text, "", corpus.source)
 
 
 def read_text(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
@@ -222,7 +217,7 @@ def read_text(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
                 before, last = last, [cells[place] if place < len(cells) else "" for place in places]
                 found = [text for text in last if text not in before]
             for text in found:
-                yield _plain(text, corpus) if text.strip() else Bad(number, "empty")
+                yield Row(text, "", corpus.source) if text.strip() else Bad(number, "empty")
 
     return [Source(str(path), corpus.source, text_bytes(path), corpus, entries, "text")]
 

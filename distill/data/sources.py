@@ -18,18 +18,15 @@ tar archive. `{language}` is the key of a language, `{code}` what the source cal
 from __future__ import annotations
 
 import csv
-import fnmatch
 import functools
 import hashlib
-import html
 import io
 import json
-import lzma
 import re
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -40,31 +37,25 @@ from msdc.distill.data.download import corpus_cache, download
 from msdc.distill.recipe import Corpus, Kind, Strict, parse
 from msdc.errors import InputError
 from msdc.files import sha256_file
-from msdc.search.passages import sentence_spans
 from msdc.text.text_files import iterate_lines
 
 LIST = Path(__file__).with_name("sources.yaml")
 TextRow = tuple[str, ...]
-MARKS = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")  # of direction, or of no width
-PLACEHOLDER = re.compile(
-    r"[{}<>\\|]|%[\w(%$@]|\$\w|https?:|www\.|\w@\w|(?:^|\s)--?\w|\w/\w+/|\w_\w|\(\)|=|::", re.MULTILINE
-)
 
 
 class Origin(Strict):
-    """A GitHub repository at a commit, or the address of one file.
+    """A GitHub repository at a commit.
 
     `sha256` is that of the list of the files that are read, by name, as `sha256sum FILES | sha256sum` prints it.
     """
 
-    github: str = ""
-    commit: str = Field(default="", pattern=r"^([0-9a-f]{40})?$")
-    url: str = ""
+    github: str
+    commit: str = Field(pattern=r"^[0-9a-f]{40}$")
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     folder: str = ""  # of the repository, in which all paths lie
 
     def __str__(self) -> str:
-        return f"github {self.github} @ {self.commit[:10]}" if self.github else self.url
+        return f"github {self.github} @ {self.commit[:10]}"
 
     def take(self, names: Sequence[str], copies: Path | None) -> dict[str, Path]:
         """The files of these names, downloaded into the user's cache or taken from `copies`, and checked.
@@ -73,11 +64,11 @@ class Origin(Strict):
         """
         checkout = self.github.replace("/", "+")
         folder = corpus_cache() / "sources" / checkout / self.commit
-        files = {name: folder / (name or PurePosixPath(self.url).name) for name in sorted(set(names))}
+        files = {name: folder / name for name in sorted(set(names))}
         for name, file in files.items():
-            web = self.url or f"https://raw.githubusercontent.com/{self.github}/{self.commit}/{name}"
-            download(web if copies is None else (copies.resolve() / checkout / (name or file.name)).as_uri(), file)
-        listed = "".join(f"{sha256_file(file)}  {name or file.name}\n" for name, file in files.items())
+            web = f"https://raw.githubusercontent.com/{self.github}/{self.commit}/{name}"
+            download(web if copies is None else (copies.resolve() / checkout / name).as_uri(), file)
+        listed = "".join(f"{sha256_file(file)}  {name}\n" for name, file in files.items())
         if (found := hashlib.sha256(listed.encode()).hexdigest()) != self.sha256:
             for file in files.values():
                 file.unlink()
@@ -85,37 +76,19 @@ class Origin(Strict):
         return files
 
 
-def _tar(archive: Path) -> tarfile.TarFile:
-    """A tar archive, or the data of a Debian package, which is an `ar` archive."""
-    raw, at = archive.read_bytes(), 8
-    while raw.startswith(b"!<arch>\n") and at + 60 <= len(raw):
-        size = int(raw[at + 48 : at + 58])
-        if raw[at : at + 16].startswith(b"data.tar"):
-            return tarfile.open(fileobj=io.BytesIO(raw[at + 60 : at + 60 + size]))
-        at += 60 + size + size % 2
-    return tarfile.open(archive)
-
-
 @functools.lru_cache(maxsize=4)  # English beside seven languages
-def _members(archive: Path, wanted: str) -> dict[str, bytes]:
-    """The files in a zip, tar or Debian archive that a name or a glob means, by the part of the name after its `*`."""
-    begin = len(wanted.partition("*")[0]) if "*" in wanted else 0
-    found: dict[str, bytes] = {}
+def _member(archive: Path, name: str) -> bytes:
+    """A file in a zip or tar archive."""
     try:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as content:
-                found = {name: content.read(name) for name in content.namelist() if fnmatch.fnmatchcase(name, wanted)}
-        else:
-            with _tar(archive) as tar:
-                for member in tar:
-                    name = member.name.removeprefix("./")
-                    if fnmatch.fnmatchcase(name, wanted) and (stream := tar.extractfile(member)) is not None:
-                        found[name] = stream.read()
-    except (zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, EOFError, ValueError) as error:
+                return content.read(name)
+        with tarfile.open(archive) as tar, tar.extractfile(name) or io.BytesIO() as stream:
+            return stream.read()
+    except KeyError:
+        raise InputError(f"{archive.name}: no {name} in it") from None
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, ValueError) as error:
         raise InputError(f"{archive.name}: not an archive that can be read ({error})") from error
-    if not found:
-        raise InputError(f"{archive.name}: no {wanted} in it")
-    return {name[begin:]: found[name] for name in sorted(found)}
 
 
 def _unpacked(file: Path, member: str) -> Path:
@@ -123,7 +96,7 @@ def _unpacked(file: Path, member: str) -> Path:
     target = file.with_name(f"{file.name}!") / member if member else file
     if member:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(_members(file, member)[member])
+        target.write_bytes(_member(file, member))
     return target
 
 
@@ -141,17 +114,6 @@ def _select(value: Any, keys: Sequence[str]) -> Iterator[str]:
         yield from _select(value[keys[0]], keys[1:])
 
 
-def prose(row: TextRow) -> Iterator[TextRow]:
-    """The sentences of a pair from a manual or an interface, without markup; none with a placeholder, path or code."""
-    sides = [re.sub(r"<[^<>]*>", "", side) for side in row]
-    sides = [" ".join(MARKS.sub("", html.unescape(side)).split()) for side in sides]
-    parts = [[side[start:end] for start, end in sentence_spans(side)] for side in sides]
-    for one, two in zip(*parts, strict=True) if len(parts[0]) == len(parts[1]) else [sides]:
-        fits = one != two and 0.35 <= len(two) / max(1, len(one)) <= 2.6
-        if fits and len(one.split()) >= 4 and not PLACEHOLDER.search(f"{one}\n{two}"):
-            yield one, two
-
-
 class Part(Strict):
     """Files of a set, and how their rows are read: as by training, unless one of the last four says otherwise.
 
@@ -162,7 +124,6 @@ class Part(Strict):
         texts: keys in JSON, or in one JSON value per line, such as `annotations.caption`.
         pattern: what a text looks like: its first group that matches, or the group `text` with the group `key`. Texts
             with the same key, or at the same place in a file of the same name, belong together.
-        prose: the texts are those of manuals or interfaces: see `prose`.
         paste: files of scored or labelled pairs, any number, are put together line by line: `file#2` is the second
             column of a table; rows with an empty cell are left out. One file is taken as it is.
         header: the first line, of `paste`.
@@ -175,7 +136,6 @@ class Part(Strict):
     tokenized: bool = False
     texts: tuple[str, ...] = ()
     pattern: str = ""
-    prose: bool = False
     paste: bool = False
     header: tuple[str, ...] = ()
 
@@ -200,17 +160,10 @@ class Part(Strict):
         sides = []
         for path in self.files:
             file, member = find(path)
-            raw = _members(file, member) if member else {"": file.read_bytes()}
-            sides.append({name if "*" in member else "": self._texts(content, path) for name, content in raw.items()})
-        for name in sides[0]:
-            found = [side.get(name, {}) for side in sides]
-            keyed = "?P<key>" in self.pattern
-            if not keyed and len(set(map(len, found))) > 1:
-                if len(sides[0]) == 1:
-                    raise InputError(f"{' and '.join(self.files)}: not the same number of texts")
-                continue  # of many pages those that differ
-            rows = (tuple(side[key] for side in found) for key in found[0] if all(key in side for side in found))
-            yield from (kept for row in rows for kept in prose(row)) if self.prose else rows
+            sides.append(self._texts(_member(file, member) if member else file.read_bytes(), path))
+        if "?P<key>" not in self.pattern and len(set(map(len, sides))) > 1:
+            raise InputError(f"{' and '.join(self.files)}: not the same number of texts")
+        yield from (tuple(side[key] for side in sides) for key in sides[0] if all(key in side for side in sides))
 
     def _texts(self, raw: bytes, path: str) -> dict[Any, str]:
         text = raw.decode("utf-8-sig", "replace")

@@ -7,7 +7,7 @@ cut into chunks. The order follows from (seed, epoch): a resumed run reads the t
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -47,20 +47,6 @@ def weights(sources: list[Source], balance: str) -> np.ndarray:
     return share / share.sum()
 
 
-def passages(rows: Iterable[Row], characters: int) -> Iterator[Row]:
-    """Rows that follow one another as one, while their sources have at most `characters` together."""
-    held: list[Row] = []
-    for row in chain(rows, [None]):
-        if held and (row is None or sum(len(one.source) + 1 for one in held) + len(row.source) > characters):
-            source, target = (
-                " ".join(texts) for texts in zip(*((one.source, one.target) for one in held), strict=True)
-            )
-            yield held[0]._replace(source=source, target=target)
-            held = []
-        if row is not None:
-            held.append(row)
-
-
 def in_passes(source: Source) -> Iterator[Row]:
     """The rows of a source, each once, in as many passes as its corpus asks for.
 
@@ -98,15 +84,9 @@ class TextStream:
         place = bucket(source)
         return self.heldout.share <= place < self.heldout.share + self.sample * (1.0 - self.heldout.share)
 
-    def _open(self, source: Source) -> Iterator[Row]:
-        rows = in_passes(source)
-        if (characters := source.corpus.passage) is None:
-            return rows
-        return passages((row for row in rows if self.is_sampled(row.source)), characters)
-
     def _interleaved(self, rng: np.random.Generator) -> Iterator[Row]:
         share = weights(self.sources, self.balance)
-        open_rows = [self._open(source) for source in self.sources]
+        open_rows = [in_passes(source) for source in self.sources]
         finished = np.zeros(len(self.sources), bool)
         repeat = self.balance != "proportional"
         while True:
@@ -123,7 +103,7 @@ class TextStream:
                         return
                     if not repeat:
                         continue
-                    open_rows[pick] = self._open(self.sources[pick])
+                    open_rows[pick] = in_passes(self.sources[pick])
                     row = next(open_rows[pick])
                 yield row
 
@@ -189,7 +169,7 @@ class TextStream:
         """Up to `heldout.pairs` held-out rows per language, the first ones of each source."""
         found: dict[str, list[Row]] = {}
         for source in self.sources:
-            if source.derived:
+            if source.made:
                 continue
             rows = found.setdefault(source.language, [])
             seen = {(row.source, row.target) for row in rows}

@@ -133,7 +133,7 @@ def test_a_row_of_every_table_can_be_dry_run_with_the_data_folder(nothing_happen
     firsts = [
         f"{name}:{next(iter(of.rows))}" for name in shipped() for of in read_file(name).tables.values() if of.rows
     ]
-    rows = {*firsts, "msdc-mini", "distilcse:52m+kd", "sbert:xlmr"}
+    rows = {*firsts, "shared-data", "distilcse:52m+kd", "sbert:xlmr"}
     plans = {row: dry_run(load_recipe(row, data=data)) for row in rows}
     assert all(plan["stages"] for plan in plans.values())
     assert any(need.startswith("news-5m.txt: five million") for need in plans["distilcse:52m+kd"]["needs"])

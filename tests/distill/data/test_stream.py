@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from msdc.distill.data.corpora import open_corpora
-from msdc.distill.data.stream import TextStream, in_passes, passages, weights
+from msdc.distill.data.stream import TextStream, in_passes, weights
 from msdc.distill.recipe import Corpus, HeldOut
 from msdc.errors import InputError
 
@@ -39,23 +39,6 @@ def test_order_follows_from_seed_and_epoch(two_languages):
     # Shuffled in earnest: the rank correlation of file order and stream order is small.
     numbers = [int(row.source.split()[2].rstrip(".")) for row in first if row.language == "de"]
     assert abs(np.corrcoef(numbers, range(len(numbers)))[0, 1]) < 0.15
-
-
-def test_rows_that_follow_one_another_become_passages(tmp_path):
-    """Every training row is in one passage, none held out is in any, and single rows alone are held out."""
-    texts = [f"Sentence number {i}." for i in range(200)]
-    (tmp_path / "set.en-de.tsv").write_text("".join(f"{one}\tSatz {one[9:]}\n" for one in texts), encoding="utf-8")
-    alone = stream(lambda: open_corpora((Corpus(path=str(tmp_path / "*.tsv")),)))
-    s = stream(lambda: open_corpora((Corpus(path=str(tmp_path / "*.tsv"), passage=100),)))
-    rows = list(s._open(s.sources[0]))
-    trained = [text for text in texts if not s.is_heldout(text)]
-    assert " ".join(row.source for row in rows) == " ".join(trained) and len(trained) < len(texts)
-    assert all(row.target == row.source.replace("Sentence", "Satz") for row in rows)
-    lengths = [len(row.source) for row in rows]
-    assert max(lengths) <= 100 and min(lengths[:-1]) > 100 - 22
-    assert alone.heldout_rows() and not s.heldout_rows()
-    (long,) = stream(lambda: open_corpora((Corpus(path=str(tmp_path / "*.tsv"), passage=5, limit=1),))).sources
-    assert [row.source for row in passages(long.read(), 5)] == texts[:1]
 
 
 def test_a_small_buffer_still_gives_every_row(two_languages):
