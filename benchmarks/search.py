@@ -114,9 +114,9 @@ checks every vector. Above 1 GiB of float32 vectors the int8 ones are converted 
     body = f"""## What is found
 
 Questions to paragraphs in their own language. Words: SQLite's FTS5 (BM25), title and text. Vectors: cosine of the
-paragraph's best passage. Both: bm25 + 20 x cosine, which `msdc search` ranks by; the 20 was chosen on squad-it and
-squad-es. msdc-mini was taught on XQuAD's text, so xquad-* flatter its vectors, and the others a little: about an eighth
-of their paragraphs is XQuAD's in another translation. In brackets: 95 % bootstrap interval.
+paragraph's best passage. Both: bm25 + 20 x cosine, which `msdc search` ranks by. The 20, and msdc-mini's vocabulary and
+table, were chosen on squad-it and squad-es; XQuAD chose nothing, and neither is training text. In brackets: 95 %
+bootstrap interval.
 
 {quality(options)}
 

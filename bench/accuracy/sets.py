@@ -449,7 +449,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "paper-lxs": ("mldoc", "xsr"),
     CARD: (
         "sts17", "stsb", "stsb-multi", "stsb-cross", "stsb-multi-dev", "stsb-tr-dev", "graded-pairs",
-        "tatoeba", "flores", "flores-mining", "bias", "flores-topics", "geometry", "drift",
+        "tatoeba", "flores", "flores-mining", "bias", "geometry", "drift",
     ),
 }  # fmt: skip
 SUITES["paper"] = tuple(dict.fromkeys(word for name in SUITES if name.startswith("paper-") for word in SUITES[name]))

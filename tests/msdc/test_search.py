@@ -315,7 +315,7 @@ def test_the_command_searches_tables_and_indexes(model, tmp_path, monkeypatch):
     assert [(hit["line"], hit["metadata"]["rating"]) for hit in answer["hits"]] == [(2, "5")]
     ranged = CliRunner().invoke(command, [*words, "--where", "rating=3..4"])
     assert "all from disk" in ranged.stderr and " ms to search" in ranged.stderr and "soup" not in ranged.stdout
-    shown = CliRunner().invoke(command, [*words, "-k", "1", "--mode", "vectors"]).stdout
+    shown = CliRunner().invoke(command, [*words, "-k", "2", "--mode", "vectors"]).stdout
     assert "The soup, again, needs salt." in shown  # a line break inside a cell does not tear the table
     for bad, said in ((["--where", "lang"], "expected COLUMN=VALUE"), (["--where", "rating=a..b"], "are numbers")):
         assert said in str(CliRunner().invoke(command, [*words, *bad]).exception)
