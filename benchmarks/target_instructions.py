@@ -45,14 +45,16 @@ from msdc.bench.toolchain.build import build_runner
 from msdc.encoders.encoder import load_encoder
 from msdc.export.golden import read_golden, write_golden
 from msdc.export.manifest import list_files, read_manifest, write_manifest
+from msdc.export.runtimes import RuntimeName
 from msdc.text.quickstart import golden_lines
 
 LENGTHS = (8, 32, 128)
 # The peer of the largest shape holds more than the emulator's usual 256 MiB.
 MEMORY_MIB, DISK_MIB = 1024, 768
 GOLDEN_TEXTS = 4
-# The macro of the native core that takes XNNPACK's int8 kernels where KleidiAI's take more instructions
-KERNELS, OWN_KERNELS = "MSDC_XNNPACK_KERNELS", ", XNNPACK's kernels"
+# Ways of building the native core, by macro: XNNPACK's int8 kernels where KleidiAI's take more instructions, and
+# ExecuTorch's layer norm in place of the core's.
+WAYS = {", XNNPACK's kernels": "MSDC_XNNPACK_KERNELS", ", its own layer norm": "MSDC_LIBRARY_LAYER_NORM"}
 # bundle, peer, and the goals: at most this share of the peer's instructions at each length, and over the mix
 BEST, THREE = list(LITERT)[:2]
 GOALS = ((TEACHER, BEST, 1.0, 0.85), (TEACHER, THREE, 1.0, 0.85), (TEACHER, TEACHER_PEER, 1.0, None),
@@ -62,7 +64,9 @@ LEGEND = (
     "with bottleneck 128 and 3 layers applied 4 times, both with random weights. Peers in ONNX Runtime have no "
     "normalisation in their graph; msdc-mini is compared with the model it was taught by. XNNPACK's kernels: a core "
     "built with -DMSDC_XNNPACK_KERNELS=ON; the prebuilt library of ExecuTorch takes KleidiAI's "
-    "(docs/guides/mobile.md). A phone has to confirm that fewer instructions are less time.\n\nThe mix is the mean "
+    "(docs/guides/mobile.md). Its own layer norm: built with -DMSDC_LIBRARY_LAYER_NORM=ON, which is what an app gets "
+    "that runs programs by ExecuTorch's published Android or Apple library; the other rows have the native core's. A "
+    "phone has to confirm that fewer instructions are less time.\n\nThe mix is the mean "
     "over the lengths of the golden sentences ({texts}, {mean:.1f} tokens on average) under the teacher's "
     f"tokenizer. Cosines are to the float model, mean and lowest over the golden texts.\n\n`peer-litert`: {TEACHER} "
     "by litert-torch, attention written out, mean pooling and normalisation inside, recipe `dynamic_wi8_afp32`. "
@@ -88,34 +92,34 @@ def shortened(bundle: Path) -> Path:
 
 
 def measure(name: str, bundle: Path, rows: KeptRows, mix: Sequence[int] = (), runner: Path | None = None) -> None:
-    """Every program with the stock runner (or `runner`); that of ExecuTorch also with XNNPACK's own kernels.
+    """Every program with the stock runner (or `runner`, whose engine is LiteRT); that of ExecuTorch in all WAYS.
 
     With lengths of a `mix`, also the mean count over them and the cosines to the float model over the golden texts.
     """
-    settings = BenchSettings(lengths=LENGTHS, runs=3, warmup=1, timeout_s=3000, runner=runner)
-    ways = [("", settings)]
-    if "executorch" in read_manifest(bundle).runtimes:
-        own = build_runner("executorch", "aarch64", defines=(KERNELS,)).program.parent
-        ways.append((OWN_KERNELS, settings.model_copy(update={"runner": own, "runtimes": ("executorch",)})))
-    for way, asked in ways:
+    ways: list[tuple[RuntimeName, str]] = [(runtime, "") for runtime in read_manifest(bundle).runtimes]
+    ways += [("executorch", way) for way in WAYS if ("executorch", "") in ways]
+    for program, way in ways:
+        runtime = "litert" if runner else program + way
+        if rows.has(name=name, runtime=runtime):
+            continue
+        own = build_runner(program, "aarch64", defines=(WAYS[way],)).program.parent if way else runner
+        asked = BenchSettings(lengths=LENGTHS, runs=3, warmup=1, timeout_s=3000, runner=own, runtimes=(program,))
         with EmulatorMachine(create_image(), "a76", memory_mib=MEMORY_MIB, disk_mib=DISK_MIB) as machine:
             remote = emulated(machine, "a76", ())
-            found: list[dict[str, Any]] = []
-            for run in run_remote(remote, open_jobs(bundle, asked)):
-                assert run.memory is not None and run.parity is not None
-                runtime, memory = "litert" if runner else run.artifact.runtime + way, run.memory.warm
-                found.append({"name": name, "code": code_version(), "runtime": runtime, "bytes": run.artifact.bytes,
-                              "load": run.load, "peak_mib": memory.vmhwm_mib, "anon_mib": memory.anon_mib,
-                              **{str(timing.length): timing.minimum for timing in run.latency}})  # fmt: skip
-                if mix:
-                    found[-1]["cosines"] = [run.parity.float_mean_cosine, run.parity.float_min_cosine]
-            # In a process of its own: a runtime that reuses memory counts otherwise after other lengths.
-            mixed = asked.model_copy(update={"lengths": tuple(sorted({*mix})), "runs": 1})
-            for row, run in zip(found, run_remote(remote, open_jobs(bundle, mixed)) if mix else (), strict=False):
+            (run,) = run_remote(remote, open_jobs(bundle, asked))
+            assert run.memory is not None and run.parity is not None
+            memory = run.memory.warm
+            row = {"name": name, "code": code_version(), "runtime": runtime, "bytes": run.artifact.bytes,
+                   "load": run.load, "peak_mib": memory.vmhwm_mib, "anon_mib": memory.anon_mib,
+                   **{str(timing.length): timing.minimum for timing in run.latency}}  # fmt: skip
+            if mix:
+                row["cosines"] = [run.parity.float_mean_cosine, run.parity.float_min_cosine]
+                # In a process of its own: a runtime that reuses memory counts otherwise after other lengths.
+                mixed = asked.model_copy(update={"lengths": tuple(sorted({*mix})), "runs": 1})
+                (run,) = run_remote(remote, open_jobs(bundle, mixed))
                 counts = {timing.length: timing.minimum for timing in run.latency}
                 row["mix"] = statistics.mean(counts[n] for n in mix)
-        for row in found:
-            rows.add(row)
+        rows.add(row)
 
 
 def report(rows: Sequence[dict[str, Any]], mix: Sequence[int]) -> str:
@@ -167,7 +171,7 @@ def main() -> None:
     peers = [*(LITERT if options.litert_python else ()), *(reversed(PEERS) if options.peer_python else ())]
     names = [SHIPPED, TEACHER, "minilm-student", *peers]
     for name in names:
-        if rows.has(name=name) or (options.only and name not in options.only):
+        if options.only and name not in options.only:
             continue
         if name in LITERT:
             python = options.litert_python

@@ -7,12 +7,16 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <sys/mman.h>
 
 #include <executorch/extension/module/module.h>
 #include <executorch/extension/tensor/tensor.h>
 #include <executorch/extension/threadpool/threadpool_guard.h>
 #include <executorch/runtime/backend/options.h>
+#include <executorch/runtime/core/exec_aten/util/tensor_util.h>
+#include <executorch/runtime/kernel/kernel_runtime_context.h>
+#include <executorch/runtime/kernel/operator_registry.h>
 #include <executorch/runtime/platform/platform.h>
 
 #if __has_include(<executorch/extension/threadpool/threadpool.h>)
@@ -49,15 +53,19 @@ extern "C" __attribute__((weak, visibility("default"))) int xnn_subgraph_optimiz
 #endif
 
 #include "failure.h"
+#include "layer_norm.h"
 
 namespace msdc {
 
 namespace {
 
 using executorch::aten::ScalarType;
+using executorch::aten::SizesType;
+using executorch::aten::Tensor;
 using executorch::extension::Module;
 using executorch::runtime::Error;
 using executorch::runtime::EValue;
+using executorch::runtime::Kernel;
 using executorch::runtime::Span;
 namespace threadpool = executorch::extension::threadpool;
 
@@ -129,6 +137,39 @@ class PoolHold {
   const bool holds_;
 };
 
+#ifndef MSDC_LIBRARY_LAYER_NORM
+// ExecuTorch looks for a kernel made for the exact types and layouts of a call before it takes the general one, so these
+// stand beside the library's: float, two or three axes, normalised over the last, with weight and bias.
+void add_layer_norm_kernels() {
+  const auto run = [](executorch::runtime::KernelRuntimeContext& context, Span<EValue*> stack) {
+    if (stack.size() < 8) return context.fail(Error::InvalidProgram);
+    const Tensor &x = stack[0]->toTensor(), &weight = stack[2]->toTensor(), &bias = stack[3]->toTensor();
+    Tensor &y = stack[5]->toTensor(), &means = stack[6]->toTensor(), &scales = stack[7]->toTensor();
+    const auto axes = stack[1]->toIntList();
+    const auto sizes = x.sizes();
+    const SizesType width = sizes[sizes.size() - 1];
+    const SizesType moments[] = {sizes[0], sizes.size() == 3 ? sizes[1] : 1, 1};
+    if (axes.size() != 1 || axes[0] != width || width == 0 || weight.numel() != width || bias.numel() != width ||
+        executorch::runtime::resize_tensor(y, sizes) != Error::Ok ||
+        executorch::runtime::resize_tensor(means, {moments, sizes.size()}) != Error::Ok ||
+        executorch::runtime::resize_tensor(scales, {moments, sizes.size()}) != Error::Ok) {
+      return context.fail(Error::InvalidArgument);
+    }
+    layer_norm({x.const_data_ptr<float>(), static_cast<size_t>(x.numel() / width), static_cast<size_t>(width),
+                weight.const_data_ptr<float>(), bias.const_data_ptr<float>(), static_cast<float>(stack[4]->toDouble()),
+                y.mutable_data_ptr<float>(), means.mutable_data_ptr<float>(), scales.mutable_data_ptr<float>()});
+  };
+  constexpr const char* kName = "aten::native_layer_norm.out";
+  for (const char* types : {"v1/6;0,1|6;0|6;0|6;0,1|6;0,1|6;0,1", "v1/6;0,1,2|6;0|6;0|6;0,1,2|6;0,1,2|6;0,1,2"}) {
+    bool there = false;  // a process may hold this core twice; a second registration would end it
+    for (const Kernel& kernel : executorch::runtime::get_registered_kernels()) {
+      there |= std::strcmp(kernel.name_, kName) == 0 && kernel.kernel_key_ == executorch::runtime::KernelKey(types);
+    }
+    if (!there) static_cast<void>(executorch::runtime::register_kernel(Kernel(kName, types, run)));
+  }
+}
+#endif
+
 class ExecutorchEngine : public Engine {
  public:
   ExecutorchEngine(const Manifest& manifest, int32_t threads)
@@ -155,7 +196,7 @@ class ExecutorchEngine : public Engine {
   void run(const std::vector<int32_t>& ids, size_t prompt_tokens, float* vector, size_t width) override {
     const auto alone = pool_.alone();
     ids_.assign(ids.begin(), ids.end());
-    const auto tokens = static_cast<executorch::aten::SizesType>(ids_.size());
+    const auto tokens = static_cast<SizesType>(ids_.size());
     auto input = executorch::extension::from_blob(ids_.data(), {1, tokens}, ScalarType::Long);
     if (!program_.multi_method) {
       prompt_tokens_ = static_cast<int64_t>(prompt_tokens);
@@ -169,7 +210,7 @@ class ExecutorchEngine : public Engine {
     hidden_.resize(ids_.size() * hidden_width_);
     execute("embed", {EValue(*input)}, hidden_.data(), hidden_.size());
     auto hidden = executorch::extension::from_blob(
-        hidden_.data(), {1, tokens, static_cast<executorch::aten::SizesType>(hidden_width_)}, ScalarType::Float);
+        hidden_.data(), {1, tokens, static_cast<SizesType>(hidden_width_)}, ScalarType::Float);
     for (int32_t i = 0; i < program_.repeats; ++i) execute("unit", {EValue(*hidden)}, hidden_.data(), hidden_.size());
     execute("pool", {EValue(*hidden)}, vector, width);
   }
@@ -255,6 +296,10 @@ class ExecutorchEngine : public Engine {
 
 std::unique_ptr<Engine> open_engine(const Manifest& manifest, int32_t threads) {
   manifest.program_files(engine_name());
+#ifndef MSDC_LIBRARY_LAYER_NORM
+  static std::once_flag added;
+  std::call_once(added, add_layer_norm_kernels);
+#endif
   return std::make_unique<ExecutorchEngine>(manifest, threads);
 }
 
