@@ -1,8 +1,10 @@
 """What teaching wins and loses by kind of text: students side by side on the genres of STSb dev.
 
-    msdc distill msdc-mini:short --sweep variant=everything,error-alone --data DATA -o SWEEP
-    python benchmarks/genres.py --data DATA --student untaught=SWEEP/everything/student-start \\
-        --student taught=SWEEP/everything/student --write docs/results/teaching.md
+    msdc distill msdc-mini:short --data DATA -o RUN
+    msdc distill msdc-mini:short --set stages.teach-student.objective=multilingual_mse \\
+        --set stages.teach-student.start_share=0 --data DATA -o ALONE
+    python benchmarks/genres.py --data DATA --student untaught=RUN/student-start --student taught=RUN/student \\
+        --student 'error alone=ALONE/student' --write docs/results/teaching.md
 
 Within a language: both sentences of a pair; across: English with the other language, both directions. Spearman x 100,
 mean over the languages. Only development sets are read.

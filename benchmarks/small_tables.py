@@ -234,7 +234,7 @@ MSD = Table(
 
 # --- Recurrence: one layer, applied once, twice, four times -------------------------------------------------------
 
-WIDTH, PART = 128, 140
+WIDTH, PART = 128, 560
 PAIRS = [("tatoeba/tatoeba.en-de.tsv.gz", 60, 15000), ("multi30k/multi30k.en-de.tsv.gz", 80, 10000)]
 
 
