@@ -113,7 +113,7 @@ def model_card(
 ) -> str:
     """Markdown with the metadata block that model hubs read.
 
-    `results` are the numbers of each stage, `seconds` the time of the run, `report` Spearman x 100 by file.
+    `results` are the numbers of each stage, `seconds` the time of all of them, `report` Spearman x 100 by file.
     """
     last = results[recipe.stages[-1].name]
     heldout = {key.removeprefix("accuracy_"): value for key, value in last.items() if key.startswith("accuracy_")}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -61,7 +60,10 @@ def resolve_precision(precision: str, device: torch.device) -> str:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a finished run leaves; `assistant` is None where the recipe has none, `stages` are numbers by stage."""
+    """What a finished run leaves; `assistant` is None where the recipe has none, `stages` are numbers by stage.
+
+    `seconds` is the time of all stages, sessions before a resumption included.
+    """
 
     folder: Path
     student: Path
@@ -96,12 +98,11 @@ class Run:
 
     def run(self) -> RunResult:
         """All stages, then the student's folder with its card."""
-        began = time.monotonic()
         with self.open:
             self.prepare()
             # The student is cut when its first stage begins: from the assistant as the stages before have trained it.
             results = {stage.name: self.run_stage(number, stage) for number, stage in enumerate(self.recipe.stages)}
-            return self.finish(results, began)
+            return self.finish(results)
 
     def log(self, row: dict[str, Any]) -> None:
         """Append one line to metrics.jsonl."""
@@ -306,10 +307,10 @@ class Run:
 
     # --- finish ---------------------------------------------------------------------------------------------------
 
-    def finish(self, results: dict[str, dict[str, float]], began: float) -> RunResult:
+    def finish(self, results: dict[str, dict[str, float]]) -> RunResult:
         """Write the student's folder with its card, and the numbers of the run."""
+        seconds = round(sum(numbers["seconds"] for numbers in results.values()), 1)
         model = self._make_or_find("student" if self.recipe.student is not None else "assistant")
-        seconds = round(time.monotonic() - began, 1)
         student = self.folder.student
         if self.rank == 0 and not (student.exists() and self.folder.result_file.is_file()):
             encoder = load_encoder(model)

@@ -4,6 +4,7 @@ finished student's folder, prompts and card.
 Children are forked after the imports, so that ten kills cost seconds; nothing of the kill is simulated.
 """
 
+import json
 import os
 import random
 import signal
@@ -79,6 +80,8 @@ def test_killed_at_random_points_and_resumed_equals_uninterrupted(recipe, tmp_pa
     for model in ["student", *(f"stages/{name}/model" for name in stages)]:
         assert same_weights(whole / model, broken / model), model
     assert not list(broken.rglob("*.partial"))
+    result = json.loads((broken / "result.json").read_text())  # the time of every session, not of the last
+    assert result["seconds"] == round(sum(stage["seconds"] for stage in result["stages"].values()), 1) > 0
 
 
 @FORKS
