@@ -45,12 +45,14 @@ def test_both_runtimes_reproduce_the_export(native_runs):
 
 
 def test_scores_are_those_of_the_vectors_that_python_makes(native_runs, tiny_bundle):
-    """The sentences were embedded by the runner; Python's own binding is the oracle of their scores."""
+    """The sentences were embedded by the runner; Python's own bindings are the oracle of their scores."""
     tasks = collect(settings(tasks=("graded-pairs",)))
-    bundle = load_bundle(tiny_bundle, "executorch")
-    (expected,) = tasks.score(bundle)
-    (found,) = native_runs[0].accuracy
-    assert found.pairs == expected.pairs and abs(found.spearman - expected.spearman) < 1e-3
+    # The core's layer norm differs from ExecuTorch's in last bits, and int8 rounding makes ranks of them.
+    for run, near in zip(native_runs, (0.2, 1e-3), strict=True):
+        (expected,) = tasks.score(load_bundle(tiny_bundle, run.artifact.runtime))
+        (found,) = run.accuracy
+        assert found.pairs == expected.pairs and abs(found.spearman - expected.spearman) < near
+        assert abs(found.pearson - expected.pearson) < 0.01
 
 
 @pytest.mark.parametrize("runtime", ["onnx", pytest.param("executorch", marks=pytest.mark.slow)])
