@@ -121,22 +121,19 @@ def locked(path: str | os.PathLike[str], busy: Callable[[], str] | None = None) 
     hold it more than once.
     """
     path = Path(os.path.realpath(Path(path).parent)) / Path(path).name
+    lock = FileLock(path, is_singleton=True)
     with disk_errors(path):
         for left in reversed(range(20)):
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                lock.acquire(blocking=busy is None)  # it makes the folder
                 break
-            except (FileExistsError, FileNotFoundError):  # its holder removes the folder at this moment
+            except Timeout as error:
+                assert busy is not None, "without one it waits"
+                raise InputError(busy()) from error
+            except (FileExistsError, FileNotFoundError):  # its holder makes or removes the folder at this moment
                 if not left:
                     raise
                 time.sleep(0.001)
-        lock = FileLock(path, is_singleton=True)
-        try:
-            lock.acquire(blocking=busy is None)
-        except (Timeout, FileNotFoundError) as error:  # the second: its holder has just removed the folder
-            if busy is None:
-                raise
-            raise InputError(busy()) from error
     try:
         yield lock
     finally:
