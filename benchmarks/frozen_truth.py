@@ -43,8 +43,9 @@ def sha256(file: Path) -> str:
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    names = ("model.pte", "model.onnx", "model.onnx.data", "tokenizer.model", "tokenizer.msdc")
-    return {name: sha256(folder / name) for name in names if (folder / name).is_file()}
+    """Of every file that the manifest lists; a missing one is an error."""
+    listed = json.loads((folder / "bundle.json").read_text(encoding="utf-8"))["files"]
+    return {name: sha256(folder / name) for name in sorted(listed)}
 
 
 def golden_cosines(bundle: Path, model: str) -> dict[str, list[float]]:
