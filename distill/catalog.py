@@ -249,7 +249,7 @@ def _fill_in(value: Any, name: str, data: str | os.PathLike[str] | None) -> Any:
         if data is None:
             raise InputError(
                 f"{name} needs corpora that are not shipped ({value}): pass --data FOLDER or set MSDC_DATA; "
-                f"docs/guides/data.md lists them and where to download them"
+                f"`msdc build-data` downloads those of msdc-mini (docs/guides/data.md)"
             )
         value = value.replace("{data}", os.path.abspath(Path(data).expanduser()))
     return value
