@@ -13,6 +13,13 @@ from msdc import bench, compress, distill, export
 
 PAGE = ROOT / "docs" / "reference" / "api.md"
 PACKAGES = (msdc, distill, compress, export, bench)
+INTRODUCTION = """# Python interface
+
+<!-- Generated from docstrings by tests/docs/test_api.py; do not edit. -->
+
+All functions raise `InputError` for invalid arguments and files, `MissingExtra` (an `InputError`) where an extra is not
+installed, `GateError` for a failed gate, and `MsdcError` where a valid request fails. `help()` shows types, and which error
+is raised when."""
 
 
 def public(package: ModuleType) -> list[str]:
@@ -22,25 +29,31 @@ def public(package: ModuleType) -> list[str]:
 
 
 def text(thing: object) -> str:
-    """The docstring in Markdown: the entries of its sections (Args, Raises) as a list, examples as they are."""
+    """The docstring in Markdown: arguments as a list, examples as they are, without Raises."""
     lines, section = [], ""
     for line in (inspect.getdoc(thing) or "").splitlines():
         if re.fullmatch(r"[A-Z][a-z]+:", line):
             section = line
-            lines += [line, ""]
+            lines += [] if section == "Raises:" else [line, ""]
+        elif section == "Raises:":
+            continue
         elif section and section != "Example:":
             lines.append(re.sub(r"^    (\S+?):", r"* `\1`:", line) if not line.startswith("     ") else line[4:])
         else:
             lines.append(line.removeprefix("    ") if section else line)
-    return "\n".join(lines)
+    return "\n".join(lines).rstrip()
 
 
 def signature(name: str, thing: object) -> str:
+    """The call with names and defaults; types are in the source and in `help()`."""
     try:
-        shown = str(inspect.signature(thing)).replace("'", "")
+        called = inspect.signature(thing)
     except (TypeError, ValueError):
         return name
-    return f"{name}{shown}"
+    plain = [
+        one.replace(annotation=inspect.Parameter.empty) for one in called.parameters.values() if one.name != "self"
+    ]
+    return name + str(inspect.Signature(plain))
 
 
 def members(kind: type) -> list[tuple[str, object]]:
@@ -54,7 +67,7 @@ def members(kind: type) -> list[tuple[str, object]]:
 
 
 def render() -> str:
-    lines = ["# Python interface", "", "<!-- Generated from docstrings by tests/docs/test_api.py; do not edit. -->"]
+    lines = [INTRODUCTION]
     for package in PACKAGES:
         lines += ["", f"## {package.__name__}"]
         for name in public(package):

@@ -28,10 +28,9 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """README, CONTRIBUTING, CHANGELOG and everything below docs/."""
-    return [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
-        ROOT.glob("docs/**/*.md")
-    )
+    """README, the other pages next to it, and everything below docs/."""
+    names = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+    return [ROOT / name for name in names] + sorted(ROOT.glob("docs/**/*.md"))
 
 
 def blocks(file: Path, language: str | None = None) -> list[Block]:

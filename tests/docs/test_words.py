@@ -1,0 +1,42 @@
+"""The docs stay short: words of each kind of page, as `wc -w` counts them."""
+
+import subprocess
+
+import pytest
+from places import ROOT
+
+
+def tracked() -> list[str]:
+    """The Markdown files of the repository; of an unpacked source archive, those of the tree."""
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard", "*.md"], capture_output=True)
+    if listed.returncode:
+        found = [path for path in ROOT.rglob("*.md") if not any(part.startswith(".") for part in path.parts)]
+        names = {str(path.resolve().relative_to(ROOT)) for path in found}
+    else:
+        names = set(listed.stdout.decode().splitlines())
+    return sorted(name for name in names if (ROOT / name).is_file())
+
+
+LIMITS = {
+    "README.md": 800,
+    "CONTRIBUTING.md": 900,
+    "CHANGELOG.md": 1_400,
+    "docs/guides/": 11_500,
+    "docs/reference/": 3_900,
+    "docs/results/": 17_000,
+    "docs/decisions.md": 3_000,
+    "docs/architecture.md": 2_600,
+    "docs/security.md": 1_500,
+    "export/mobile/": 2_200,
+    "": 45_000,  # all of the repository
+}
+
+
+@pytest.mark.parametrize("kind", LIMITS)
+def test_words(kind):
+    pages = [name for name in tracked() if name.startswith(kind)]
+    words = {name: len((ROOT / name).read_text(encoding="utf-8").split()) for name in pages}
+    longest = sorted(words, key=words.__getitem__)[-3:]
+    assert sum(words.values()) <= LIMITS[kind], (
+        f"{sum(words.values())} words, of which {[(n, words[n]) for n in longest]}"
+    )
