@@ -18,8 +18,8 @@ INTRODUCTION = """# Python interface
 <!-- Generated from docstrings by tests/docs/test_api.py; do not edit. -->
 
 All functions raise `InputError` for invalid arguments and files, `MissingExtra` (an `InputError`) where an extra is not
-installed, `GateError` for a failed gate, and `MsdcError` where a valid request fails. `help()` shows types, and which error
-is raised when."""
+installed, `GateError` for a failed gate, and `MsdcError` where a valid request fails. `help()` shows types, and when
+which error is raised."""
 
 
 def public(package: ModuleType) -> list[str]:
