@@ -86,7 +86,7 @@ def transplant(
     Args:
         teacher: the model whose layers and rows are taken.
         tokenizer: the new vocabulary.
-        rows: text that nonzeros its pieces with the teacher's.
+        rows: text that aligns its tokens with the teacher's.
         how: alignment, cooccurrence or random.
         max_length: positions that are kept.
         inside: as of `link_strengths`.

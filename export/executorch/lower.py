@@ -45,7 +45,7 @@ INDICES = ("int16", "int32", "int64")
 OWN_MODULES = (TABLE, CODE, POSITION)
 # Of a layer's input; one product here.
 READERS = ("query", "key", "value")
-QUANTIZED = ("quantize_student", "dequantize", "choose_qparams")
+QUANTIZED = ("quantize", "dequantize", "choose_qparams")
 
 
 def from_int8(values: Tensor) -> Tensor:

@@ -67,7 +67,7 @@ def test_overrides_by_name():
     [
         ("nonsense", "expected key=value"),
         ("=3", "expected key=value"),
-        ("stages.none.batch=2", r"no entry 'none' \(have teach\)"),
+        ("stages.none.batch=2", r"no entry 'none' \(have train\)"),
         ("stages.0.batch=2", "stages are addressed by name, number 0 is stages.train"),
         ("corpora.1.limit=2", "corpora are addressed by name, number 1 is corpora.b"),
         ("corpora.x.limit=2", "'x' means several, give them a `name`: x.tsv; x.csv"),

@@ -115,7 +115,7 @@ def test_command_and_bad_input(stock, tmp_path):
     run = CliRunner().invoke
     text = tmp_path / "t.txt"
     text.write_text("\n".join(quickstart_texts(["it"], limit=30)))
-    arguments = ["quantize_student", str(stock), "-o", str(tmp_path / "q")]
+    arguments = ["quantize", str(stock), "-o", str(tmp_path / "q")]
     result = run(command, [*arguments, "--calibration", str(text)], catch_exceptions=False)
     assert result.exit_code == 0 and "SQNR dB" in result.stdout and "layers.2.down.weight" in result.stdout
     again = run(command, [*arguments, "--force", "--json"], catch_exceptions=False)

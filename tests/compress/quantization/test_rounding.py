@@ -274,7 +274,7 @@ def with_stage(tree: dict, precision: str) -> dict:
         "name": "qat",
         "steps": 4,
         "objective": "multilingual_mse",
-        "quantize_student": precision,
+        "quantize": precision,
     }
     return tree | {"stages": [first, last]}
 
