@@ -16,33 +16,33 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from msdc.bench.accuracy import SupportsEncode
-    from msdc.bench.accuracy.document import Document
+    from msdc.bench.accuracy.document import Evaluation
     from msdc.bench.report.model import Report
     from msdc.bench.result import BenchFile
 
-    ModelSource = str | Path | SupportsEncode
+    ModelLike = str | Path | SupportsEncode
 
 
 @overload
 def evaluate(
-    model: ModelSource, task: str = ..., path: str | Path | None = ..., **options: Any
+    model: ModelLike, task: str = ..., path: str | Path | None = ..., **options: Any
 ) -> dict[str, JsonValue]: ...
 
 
 @overload
-def evaluate(model: ModelSource, task: Sequence[str], path: None = ..., **options: Any) -> Document: ...
+def evaluate(model: ModelLike, task: Sequence[str], path: None = ..., **options: Any) -> Evaluation: ...
 
 
 def evaluate(  # type: ignore[misc]  # the overloads tell a result from a document only
-    model: ModelSource,
+    model: ModelLike,
     task: str | Sequence[str] = "sts",
     path: str | Path | None = None,
     *,
-    against: ModelSource | None = None,
+    against: ModelLike | None = None,
     artifacts: Sequence[str | Path] = (),
     truncate_dims: Sequence[int] = (),
     vectors: Sequence[str | Path] = (),
-    reference: ModelSource | None = None,
+    reference: ModelLike | None = None,
     runtime: str | None = None,
     prompt_name: str | None = None,
     prompt: str | None = None,
@@ -52,7 +52,7 @@ def evaluate(  # type: ignore[misc]  # the overloads tell a result from a docume
     near: float | None = 0.7,
     cache: Path | None = None,
     **settings: Any,
-) -> dict[str, JsonValue] | Document:
+) -> dict[str, JsonValue] | Evaluation:
     """Measure the accuracy of `model` on one data set, or of several models on several.
 
         from msdc.bench import evaluate
@@ -67,7 +67,7 @@ def evaluate(  # type: ignore[misc]  # the overloads tell a result from a docume
     Args:
         model: a shipped name, a folder, a hub id, a bundle, or anything with `.encode(texts) -> float32 [N, D]`.
         task: a task (with `path`) or a data set such as `graded-pairs` gives one result; a list of sets, suites and
-            `TASK=PATH` gives a `Document`, as `msdc evaluate --tasks` (`--list` shows them).
+            `TASK=PATH` gives a `Evaluation`, as `msdc evaluate --tasks` (`--list` shows them).
         path: file or folder of the task.
         against: also score this model, with a paired test on the same items.
         artifacts: bundles of `model`, scored on every runtime they hold.

@@ -17,9 +17,9 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from msdc.bench.accuracy.sets import find_data_folder, select_sets
-from msdc.bench.accuracy.task import Settings, Task, plain
+from msdc.bench.accuracy.task import AccuracyTask, Settings, plain
 from msdc.bench.accuracy.vectors import VectorStore
-from msdc.bench.result import Accuracy, Artifact, DeviceRun, Parity
+from msdc.bench.result import Accuracy, Artifact, DeviceParity, DeviceRun
 from msdc.errors import InputError, MsdcError
 from msdc.export.bundle import defaults_of
 from msdc.export.golden import parity_cosines
@@ -89,7 +89,7 @@ def settings_of(**values: Any) -> BenchSettings:
 class Tasks:
     """Tasks with their data, read and checked: (name as requested, task, data)."""
 
-    loaded: tuple[tuple[str, Task, Any], ...]
+    loaded: tuple[tuple[str, AccuracyTask, Any], ...]
 
     def texts(self) -> list[str]:
         """Distinct sentences of all tasks, in order of appearance."""
@@ -152,14 +152,14 @@ PARITY_GATE = 0.999
 SINGLE_GATE = 1 - 10 * (1 - PARITY_GATE)
 
 
-def vectors_agree(golden: Parity) -> bool:
+def vectors_agree(golden: DeviceParity) -> bool:
     """Whether the device's golden vectors are those of the export, as far as processors may differ."""
     return golden.mean_cosine >= PARITY_GATE and golden.min_cosine >= SINGLE_GATE
 
 
 def compare_golden(
     golden: dict[str, Any], runtime: RuntimeName, ids: Sequence[Sequence[int]], sentence_ND: np.ndarray
-) -> Parity:
+) -> DeviceParity:
     """Compare the device's ids and vectors of the golden texts with those stored at export.
 
     `golden` is what `msdc.export.golden.read_golden` returns. The reference is the artifact's own vector, not
@@ -179,7 +179,7 @@ def compare_golden(
     float_ND = golden["vectors"].get("float")
     float_N = parity_cosines(float_ND, sentence_ND) if float_ND is not None else None
     differ = [i for i, (mine, theirs) in enumerate(zip(ids, golden["ids"], strict=True)) if list(mine) != list(theirs)]
-    return Parity(
+    return DeviceParity(
         texts=len(ids),
         mean_cosine=round(float(cosines_N.mean()), 7),
         min_cosine=round(float(cosines_N.min()), 7),

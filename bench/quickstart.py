@@ -158,16 +158,16 @@ def _run(folder: Path, resume: bool, runs: int, overrides: tuple[str, ...], told
         told(f"{step}: {seconds[step]:.0f} s")
 
     try:
-        taught = distill(recipe, folder, resume)
+        trained = distill(recipe, folder, resume)
         # The twin shares the assistant: its stage is taken over, not trained again.
-        twin = distill(recurring, folder / TWIN, (folder / TWIN / "recipe.yaml").is_file(), beside=[folder])
+        twin = distill(recurring, folder / TWIN, (folder / TWIN / "recipe.yaml").is_file(), reuse=[folder])
     except InputError as error:
         # Started with another version of the recipe: the run cannot be resumed.
         raise InputError(f"{error}; --force starts again") if resume else error from error
     finished("distill")
 
     bundles, missed = [folder / BUNDLE], ""
-    _export(recipe, taught.student, folder / BUNDLE, RUNTIMES.names(), told)
+    _export(recipe, trained.student, folder / BUNDLE, RUNTIMES.names(), told)
     try:
         # One runtime is enough to compare the two, and the quicker one to write.
         _export(recurring, twin.student, folder / TWIN / BUNDLE, ("onnx",), told)
@@ -177,7 +177,7 @@ def _run(folder: Path, resume: bool, runs: int, overrides: tuple[str, ...], told
         told(f"{recurring.name}: no bundle: {missed}")
     finished("export")
 
-    student = load_encoder(taught.student)
+    student = load_encoder(trained.student)
     lengths = usual_lengths(student.max_length)
     settings = BenchSettings(tasks=("graded-pairs",), runs=runs, progress=True, lengths=lengths)
     measured = [one for bundle in bundles for one in PythonDevice().run(bundle, settings)]
@@ -186,8 +186,8 @@ def _run(folder: Path, resume: bool, runs: int, overrides: tuple[str, ...], told
     tasks = collect(settings)
     teacher = load_named(recipe.teacher)
     models = [score_model(teacher, "teacher", tasks, teacher.name)]
-    if taught.assistant is not None:
-        models.append(score_model(load_encoder(taught.assistant), "assistant", tasks, "transplanted vocabulary"))
+    if trained.assistant is not None:
+        models.append(score_model(load_encoder(trained.assistant), "assistant", tasks, "transplanted vocabulary"))
     models.append(score_model(student, "student", tasks, recipe.name))
     models.append(score_model(load_encoder(twin.student), "other", tasks, recurring.name))
     results = BenchFile(runs=tuple(measured), models=tuple(models))

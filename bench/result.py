@@ -165,7 +165,7 @@ class Memory(Record):
     warm: MemoryPhase
 
 
-class Parity(Record):
+class DeviceParity(Record):
     """The artifact's golden vectors on this device against its own of the export and, `float_`, the float model's."""
 
     texts: Count
@@ -230,7 +230,7 @@ class DeviceRun(Record):
     tokenize: Timing | None = None
     pipeline: Timing | None = Field(default=None, description="text to vector")
     memory: Memory | None = None
-    parity: Parity | None = None
+    parity: DeviceParity | None = None
     browser: BrowserFacts | None = None
     accuracy: tuple[Accuracy, ...] = ()
     float_accuracy: tuple[Accuracy, ...] = Field(default=(), description="of the float model, as the bundle kept it")

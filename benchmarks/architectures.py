@@ -4,8 +4,8 @@
 
 Every architecture is a small model with random weights, its reference the untouched transformers model: the page says
 what exports, how exactly, and what ExecuTorch runs outside its delegate; bytes are those of these small models. A real
-model (--real) goes both ways, canonical and generic; its programs are timed in turn. Rows of an earlier run in --output
-are kept, so that an interrupted run can go on.
+model (--real) goes by both exporters, canonical and generic; its programs are timed in turn. Rows of an earlier run in
+--output are kept, so that an interrupted run can go on.
 """
 
 import itertools
@@ -61,7 +61,7 @@ def both_ways(model: str, work: Path, rounds: int) -> list[str]:
     """
     ways = ("canonical", "generic")
     for way in ways:
-        export(model, target="linux", runtime="both", precision="int8", out=work / way, way=way, force=True)
+        export(model, target="linux", runtime="both", precision="int8", out=work / way, exporter=way, force=True)
     items = [item for way in ways for item in items_of(work / way, way)]
     measure_items(items, rounds, runs=20)
     canonical = {item.runtime: item for item in items if item.name == "canonical"}
@@ -79,9 +79,9 @@ def both_ways(model: str, work: Path, rounds: int) -> list[str]:
               *(f"{n} tokens, ms" for n in LENGTHS), *(f"{n} tokens, ratio" for n in LENGTHS))  # fmt: skip
     return [
         f"## {model} both ways",
-        "The bundles of `msdc export --way canonical` and `--way generic`, int8, gates passed; cosine to the float "
-        "model over the golden texts; latency in new native processes in turn, one thread; ratios to the canonical way "
-        "in the same round, median, least and largest.",
+        "The bundles of `msdc export --exporter canonical` and `--exporter generic`, int8, gates passed; cosine to the "
+        "float model over the golden texts; latency in new native processes in turn, one thread; ratios to the "
+        "canonical exporter in the same round, median, least and largest.",
         table(header, cells),
     ]
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from msdc.machine import read_machine
 
-FEW_STEPS = ("teach-assistant", "align-bottleneck", "teach-student", "contrast")
+FEW_STEPS = ("train-assistant", "align-bottleneck", "train-student", "contrast")
 TEXTS = ("Where is the station?", "Wo ist der Bahnhof?")
 
 
@@ -91,7 +91,7 @@ def measure(work: Path, data: Path, emulator: bool) -> dict[str, Any]:
     truth["cosines"]["msdc-mini"] = golden_cosines(mini, "msdc-mini")
     for way in ("canonical", "generic"):
         bundle = work / way
-        msdc("export", teacher, "--target", "linux", "--way", way, "-o", bundle)
+        msdc("export", teacher, "--target", "linux", "--exporter", way, "-o", bundle)
         truth["programs"][f"{teacher} {way}"] = hashes(bundle)
         truth["cosines"][f"{teacher} {way}"] = golden_cosines(bundle, teacher)
 

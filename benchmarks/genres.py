@@ -1,8 +1,8 @@
 """What teaching wins and loses by kind of text: students side by side on the genres of STSb dev.
 
     msdc distill msdc-mini:short --data DATA -o RUN
-    msdc distill msdc-mini:short --set stages.teach-student.objective=multilingual_mse \\
-        --set stages.teach-student.start_share=0 --data DATA -o ALONE
+    msdc distill msdc-mini:short --set stages.train-student.objective=multilingual_mse \\
+        --set stages.train-student.start_share=0 --data DATA -o ALONE
     python benchmarks/genres.py --data DATA --student untaught=RUN/student-start --student taught=RUN/student \\
         --student 'error alone=ALONE/student' --write docs/results/teaching.md
 

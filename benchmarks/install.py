@@ -40,7 +40,7 @@ student: {bottleneck: 64, layers: [0, 1, 2], repeats: 1, max_length: 64}
 corpora: [{path: mine.en-de.tsv}]
 heldout: {pairs: 20, share: 0.05}
 stages:
-  - {name: teach, guide: teacher, objective: multilingual_mse, steps: 5, batch: 32, max_length: 64,
+  - {name: train, teacher: teacher, objective: multilingual_mse, steps: 5, batch: 32, max_length: 64,
      learning_rate: 4.0e-4}
 """
 

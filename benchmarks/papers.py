@@ -38,7 +38,7 @@ from msdc.bench.accuracy.parallel import Parallel
 from msdc.bench.accuracy.retrieval import XSR
 from msdc.bench.accuracy.similarity import STS
 from msdc.bench.accuracy.statistics import Items, resampled_scores
-from msdc.bench.accuracy.task import Settings, Task
+from msdc.bench.accuracy.task import AccuracyTask, Settings
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.distill.catalog import load_recipe
 from msdc.distill.recipe import Recipe, Stage
@@ -77,7 +77,7 @@ class TestSet(NamedTuple):
 
     name: str
     note: str
-    task: Task
+    task: AccuracyTask
     content: Any
     gold_N: np.ndarray | None = None
     how: str = "cosine"

@@ -33,7 +33,7 @@ def recipe(options: Any, seed: int, dimensions: tuple[int, ...]) -> dict[str, An
         "name": "prefixes", "teacher": "all-MiniLM-L6-v2", "assistant": None, "student": options.student, "seed": seed,
         "corpora": [{"path": f"{{data}}/{one}/*.tsv.gz", "languages": codes} for one in TEXT],
         "exclude": ["{data}/stsb/sts-dev.tsv.gz"], "threads": options.threads, "stock_twin": False,
-        "stages": [{"name": "teach", "objective": ["multilingual_mse", "multilingual_contrastive"], "batch": 32,
+        "stages": [{"name": "train", "objective": ["multilingual_mse", "multilingual_contrastive"], "batch": 32,
                     "steps": options.steps, "learning_rate": 1e-4, "table_learning_rate": 4e-4, "max_length": 48,
                     "evaluate_every": options.steps, "dimensions": dimensions}],
     }  # fmt: skip

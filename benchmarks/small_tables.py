@@ -109,8 +109,8 @@ def lxs_settings(work: Path, data: Path) -> Settings:
     return {
         "student.scratch.vocabulary": {"train": 8000, "sentences_per_language": 20000},
         "heldout": {"pairs": 300, "share": 0.008},
-        "stages.teach.steps": 200,
-        "stages.teach.evaluate_every": 100,
+        "stages.train.steps": 200,
+        "stages.train.evaluate_every": 100,
     }
 
 
@@ -132,7 +132,7 @@ LXS = Table(
         Row("ugt", "UGT (SMLM+XTR)", "lightweight:small+ugt"),
         Row("ugt-align", "UGT+align", "lightweight:small+ugt-align"),
         Row("ugt-sim", "UGT+sim", "lightweight:small",
-            {"stages.teach.objective": ["unified_generative", SIM]}),
+            {"stages.train.objective": ["unified_generative", SIM]}),
         Row("ugt-align-sim", "UGT+align+sim", "lightweight:small+ugt-align-sim"),
         Row("xtr", "XTR", "lightweight:small+xtr"),
         Row("smlm", "SMLM", "lightweight:small+smlm"),
@@ -164,7 +164,7 @@ def assistant_folder(work: Path, data: Path) -> Path:
 
 def msd_settings(work: Path, data: Path) -> Settings:
     """Steps of 32 pairs: 100 for the assistant, 60, 120 and 120 for the student; 300 where it has a single stage."""
-    stages = {"teach-assistant": 100, "align-bottleneck": 60, "teach-student": 120, "contrast": 120,
+    stages = {"train-assistant": 100, "align-bottleneck": 60, "train-student": 120, "contrast": 120,
               "pre-distillation": 120}  # fmt: skip
     steps = {f"stages.{name}.steps": count for name, count in stages.items()}
     return {
@@ -189,7 +189,7 @@ def equal_time(work: Path, data: Path, seed: int) -> Settings:
     once, ours = (float(rows[name]["cpu_seconds"]["contrast"]) for name in ("no-recurrence", "ours"))
     steps = math.ceil(120 * max(1.0, ours / once))
     keys = ("steps", "evaluate_every")
-    return {f"stages.{stage}.{key}": steps for stage in ("teach-student", "contrast") for key in keys}
+    return {f"stages.{stage}.{key}": steps for stage in ("train-student", "contrast") for key in keys}
 
 
 SINGLE = {"stages.contrast.steps": 300, "stages.contrast.evaluate_every": 300}
@@ -240,7 +240,7 @@ PAIRS = [("tatoeba/tatoeba.en-de.tsv.gz", 60, 15000), ("multi30k/multi30k.en-de.
 
 def recurrence_settings(work: Path, data: Path) -> Settings:
     """25,000 short sentences and captions with their translations, at a constant rate with averaged weights."""
-    stage = {"name": "teach-student", "objective": "multilingual_mse", "batch": 128, "max_length": 32,
+    stage = {"name": "train-student", "objective": "multilingual_mse", "batch": 128, "max_length": 32,
              "learning_rate": 2e-3, "schedule": "constant", "warmup_steps": 50, "average": 0.98, "choose": "heldout",
              "balance": "proportional", "evaluate_every": PART}  # fmt: skip
     graded = [f"{data}/stsb/sts-dev.tsv.gz", f"{data}/stsb-multi-mt/stsb-de-dev.csv.gz"]
@@ -368,7 +368,7 @@ def cls_teacher(work: Path, data: Path) -> Path:
         return folder
     start = bare_folder(work / "cls-teacher-start")
     triples = [{"path": f"{data}/nli/snli.{part}.tsv.gz", "kind": "nli"} for part in ("dev", "test")]
-    stage = {"name": "supervise", "guide": None, "objective": "supervised_contrastive", "steps": 100, "batch": 48,
+    stage = {"name": "supervise", "teacher": None, "objective": "supervised_contrastive", "steps": 100, "batch": 48,
              "max_length": 48, "learning_rate": 5e-5, "weight_decay": 0.0, "evaluate_every": 50, "choose": "graded",
              "corpora": triples}  # fmt: skip
     settings = {"student": {"model": str(start), "pooling": "cls", "head": "mlp"}, "stages": [stage]}

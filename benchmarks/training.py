@@ -68,7 +68,7 @@ def ours(folder: Path, pairs: list[list[str]], steps: int, options: argparse.Nam
 
     file = folder / "pairs.en-de.tsv"
     file.write_text("".join("\t".join(pair) + "\n" for pair in pairs), encoding="utf-8")
-    stage = {"name": "mkd", "train": "student", "guide": "teacher", "objective": "multilingual_mse", "steps": steps,
+    stage = {"name": "mkd", "train": "student", "teacher": "teacher", "objective": "multilingual_mse", "steps": steps,
              "batch": BATCH, "max_length": MAX_LENGTH, "learning_rate": RATE, "balance": "proportional",
              "evaluate_every": steps, "freeze": ["embedding.table"] if side == "table frozen" else []}  # fmt: skip
     tree = {

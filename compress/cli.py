@@ -56,7 +56,7 @@ def _shapes(as_json: bool) -> None:
 @click.option("--vocabulary", type=int, help="Rows of the token table.")
 @click.option("--max-length", type=int, help="Longest input in tokens.")
 @click.option("--base-rows", type=int, help="Rows of a coded table's base.")
-@click.option("--links", type=int, help="Code the table: each row is a sum of this many base rows, 2 to 5.")
+@click.option("--nonzeros", type=int, help="Code the table: each row is a sum of this many base rows, 2 to 5.")
 @PLACE
 @click.option("--budget", help="List every student that fits, e.g. 10MB, and mark the Pareto set.")
 @click.option("--runtime", type=click.Choice(msdc.RUNTIMES.names()), default="executorch", show_default=True,
@@ -92,7 +92,7 @@ def plan(budget: str | None, runtime: str, show_all: bool, wide: bool, as_json: 
         click.echo(json.dumps([row.model_dump() for row in shown], indent=2))
         return
     rows = [
-        (f"{row.vocabulary:,}" + (f", {row.links} of {row.base_rows:,}" if row.links else ""),
+        (f"{row.vocabulary:,}" + (f", {row.nonzeros} of {row.base_rows:,}" if row.nonzeros else ""),
          str(row.bottleneck or "-"), f"{row.unit} x {row.repeats}",
          row.precision + (" (QAT)" if row.needs_qat else ""), megabytes(row.bytes),
          f"{row.macs_per_token / 1e6:.2f}", f"{row.parameters / 1e6:.2f}", f"{row.expected_loss:.1f}",
@@ -177,7 +177,7 @@ def student(layers: str | None, as_json: bool, **options: Any) -> None:
 @MODEL
 @OUTPUT
 @click.option("--base-rows", type=int, required=True, help="Rows of the base table.")
-@click.option("--links", type=int, default=4, show_default=True, help="Base rows that a row is a sum of, 2 to 5.")
+@click.option("--nonzeros", type=int, default=4, show_default=True, help="Base rows that a row is a sum of, 2 to 5.")
 @click.option("--corpus", type=FILE, help="Text whose pieces weight the fit.")
 @FORCE
 @JSON
@@ -190,13 +190,13 @@ def code(as_json: bool, **options: Any) -> None:
         return
     config = report.sizes.config
     weights = megabytes(report.sizes.bytes["int8"]["weights"])
-    click.echo(f"{report.out}: {config.vocabulary:,} rows, each a sum of {config.links} of {config.base_rows:,} base "
-               f"rows of {config.table_width}; int8 weights {weights} MB")  # fmt: skip
+    click.echo(f"{report.out}: {config.vocabulary:,} rows, each a sum of {config.nonzeros} of {config.base_rows:,} "
+               f"base rows of {config.table_width}; int8 weights {weights} MB")  # fmt: skip
     click.echo(f"the code keeps {report.kept_variance:.1%} of the table's variance (frequencies: {report.frequency})")
     click.echo(f"mean cosine to {report.model} before training: {report.cosine:.4f}")
 
 
-@command.command()
+@command.command("quantize")
 @MODEL
 @OUTPUT
 @click.option(
@@ -209,7 +209,7 @@ def code(as_json: bool, **options: Any) -> None:
 @FORCE
 @JSON
 @quiet_option
-def quantize(as_json: bool, **options: Any) -> None:
+def quantize_command(as_json: bool, **options: Any) -> None:
     """Store a model as integers and scales, and report what each weight cost."""
     report = compress.quantize(**options)
     if as_json:

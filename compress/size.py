@@ -62,8 +62,8 @@ VOCABULARY_POINTS = 1.0
 PRECISION_POINTS = {"fp32": 0.0, "int8": 0.3, "int8-embed4": 0.6, "int4-embed4": 1.2}
 # Share of the frequency-weighted variance of all-MiniLM-L6-v2's table (384 wide) kept at these shares of the width.
 KEPT_CURVE = (0.0, 64 / 384, 128 / 384, 192 / 384, 256 / 384, 1.0), (0.0, 0.55, 0.74, 0.85, 0.93, 1.0)
-# Share of the frequency-weighted variance of msdc-mini's table that a fitted code of 2 to 4 links drops, by base rows
-# per piece; between 2 and 4 links it differs less than between one of these sizes and the next.
+# Share of the frequency-weighted variance of msdc-mini's table that a fitted code of 2 to 4 nonzeros drops, by base
+# rows per token; between 2 and 4 nonzeros it differs less than between one of these sizes and the next.
 CODE_CURVE = (0.0, 1 / 8, 1 / 5, 1 / 4, 1.0), (1.0, 0.029, 0.024, 0.016, 0.0)
 # What a budget tries besides the base's own: vocabularies, bottlenecks, units and repeats; of coded tables, base rows.
 VOCABULARIES = (8_000, 12_000, 16_000, 24_000, 32_000, 48_000, 64_000, 96_000, 128_000)
@@ -71,7 +71,7 @@ WIDTHS = (32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 512)
 UNITS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 18, 24)
 REPEATS = (1, 2, 3, 4, 6)
 BASE_ROWS = (4_000, 8_000, 16_000, 32_000)
-LINKS = (2, 3, 4, 5)
+NONZEROS = (2, 3, 4, 5)
 
 
 class SizePlan(BaseModel):
@@ -113,11 +113,11 @@ def cut_config(
     place: str = "word",
     max_length: int | None = None,
     base_rows: int | None = None,
-    links: int | None = None,
+    nonzeros: int | None = None,
 ) -> StudentConfig:
     """The config of the student with these changes of `base`; None keeps the base's own (repeats: layers / unit)."""
     _positive(bottleneck=bottleneck, unit=unit, repeats=repeats, vocabulary=vocabulary, max_length=max_length)
-    _positive(base_rows=base_rows, links=links)
+    _positive(base_rows=base_rows, nonzeros=nonzeros)
     unit = unit or base.unit
     if unit > base.unit:
         raise InputError(f"a unit of {unit} layers out of a model that stores {base.unit}")
@@ -132,12 +132,12 @@ def cut_config(
         if max_length > base.positions:
             raise InputError(f"longest input {max_length} exceeds the {base.positions} positions of the model")
         settings["positions"] = max_length
-    if base_rows is not None or links not in (None, base.links):
-        rows, links = base_rows or base.base_rows, links or base.links
-        if rows is None or links is None:
-            raise InputError("a coded table needs both --base-rows and --links")
-        names.check_code(rows, links, settings["vocabulary"])
-        settings |= {"base_rows": rows, "links": links}
+    if base_rows is not None or nonzeros not in (None, base.nonzeros):
+        rows, nonzeros = base_rows or base.base_rows, nonzeros or base.nonzeros
+        if rows is None or nonzeros is None:
+            raise InputError("a coded table needs both --base-rows and --nonzeros")
+        names.check_code(rows, nonzeros, settings["vocabulary"])
+        settings |= {"base_rows": rows, "nonzeros": nonzeros}
     return StudentConfig(**settings)
 
 
@@ -146,7 +146,7 @@ def macs_per_token(config: StudentConfig, length: int = REFERENCE_LENGTH) -> int
     H, I = config.hidden, config.intermediate
     layer = 4 * H * H + 2 * H * I + 2 * length * H
     total = layer * config.unit * config.repeats + (config.bottleneck or 0) * H
-    return total + (config.links or 0) * config.table_width - (-H * (config.dense or 0) // length)
+    return total + (config.nonzeros or 0) * config.table_width - (-H * (config.dense or 0) // length)
 
 
 def predict_bytes(config: StudentConfig, plan: PrecisionPlan, runtime: str, max_length: int | None = None) -> int:
@@ -238,7 +238,7 @@ def plan(
     vocabulary: int | None = None,
     max_length: int | None = None,
     base_rows: int | None = None,
-    links: int | None = None,
+    nonzeros: int | None = None,
     place: Literal["word", "embedding"] = "word",
 ) -> SizePlan:
     """Parameters, bytes and operations of a student before anything is trained.
@@ -256,12 +256,12 @@ def plan(
         vocabulary: rows of the token table.
         max_length: longest input in tokens.
         base_rows: rows of a coded table's base.
-        links: base rows that a row of a coded table is a sum of, 2 to 5.
+        nonzeros: base rows that a row of a coded table is a sum of, 2 to 5.
         place: "word" is the paper's bottleneck, "embedding" that of a stock AlbertModel.
     """
     name, base, _ = _base(model, shape)
     cut = {"bottleneck": bottleneck, "unit": unit, "repeats": repeats, "vocabulary": vocabulary}
-    config = cut_config(base, **cut, place=place, max_length=max_length, base_rows=base_rows, links=links)
+    config = cut_config(base, **cut, place=place, max_length=max_length, base_rows=base_rows, nonzeros=nonzeros)
     return size_plan(name, config)
 
 
@@ -273,7 +273,7 @@ class Candidate(BaseModel):
     vocabulary: int
     bottleneck: int | None
     base_rows: int | None = None
-    links: int | None = None
+    nonzeros: int | None = None
     unit: int
     repeats: int
     precision: str
@@ -308,7 +308,7 @@ def plan_budget(
         runtime: runtime whose file the budget is for.
         max_length: longest input in tokens.
         place: where the bottleneck is, as of `plan`.
-        fixed: `bottleneck`, `unit`, `repeats` and `vocabulary` that every candidate has; with `base_rows` or `links`
+        fixed: `bottleneck`, `unit`, `repeats` and `vocabulary` that every candidate has; with `base_rows` or `nonzeros`
             every candidate's table is coded.
     """
     _positive(max_length=max_length, **fixed)
@@ -322,12 +322,16 @@ def plan_budget(
         from msdc.compress.student.cut import kept_shares, wide_table
 
         kept = kept_shares(wide_table(student), [width for width in WIDTHS if width < base.table_width])
-    rows, links = fixed.get("base_rows"), fixed.get("links")
+    rows, nonzeros = fixed.get("base_rows"), fixed.get("nonzeros")
     codes: list[tuple[int, int]] = []
-    if rows is not None or links is not None:
-        if links not in (None, *LINKS):
-            raise InputError(f"--links {links}: a coded row is a sum of 2 to 5 base rows")
-        codes = [(first, count) for first in ([rows] if rows else BASE_ROWS) for count in ([links] if links else LINKS)]
+    if rows is not None or nonzeros is not None:
+        if nonzeros not in (None, *NONZEROS):
+            raise InputError(f"--nonzeros {nonzeros}: a coded row is a sum of 2 to 5 base rows")
+        codes = [
+            (first, count)
+            for first in ([rows] if rows else BASE_ROWS)
+            for count in ([nonzeros] if nonzeros else NONZEROS)
+        ]
     found = enumerate_students(base, size, runtime=runtime, max_length=max_length, place=place, kept=kept, codes=codes)
     return [row for row in found if all(value in (None, getattr(row, key)) for key, value in fixed.items())]
 
@@ -345,7 +349,7 @@ def enumerate_students(
     """Every combination that fits `budget_bytes`, least expected loss first, the Pareto set marked.
 
     `kept` maps bottleneck widths to the share of the model's own table that they keep; `codes` are pairs of base rows
-    and links of coded tables, which stand in place of the table of every vocabulary that is larger than the base.
+    and nonzeros of coded tables, which stand in place of the table of every vocabulary that is larger than the base.
     """
     layers = base.unit * base.repeats
     shares: dict[int | None, float] = {
@@ -361,12 +365,12 @@ def enumerate_students(
     vocabularies = [*(size for size in VOCABULARIES if size < base.vocabulary), base.vocabulary]
     tables: list[tuple[int, int | None, int | None]] = [(size, None, None) for size in vocabularies]
     if codes and not base.coded:
-        tables = [(size, rows, links) for size in vocabularies for rows, links in codes if rows < size]
+        tables = [(size, rows, nonzeros) for size in vocabularies for rows, nonzeros in codes if rows < size]
     found: list[dict[str, Any]] = []
     smallest = inf
-    for (width, share), (unit, repeats), (vocabulary, rows, links) in product(shares.items(), stacks, tables):
+    for (width, share), (unit, repeats), (vocabulary, rows, nonzeros) in product(shares.items(), stacks, tables):
         sizes = {"unit": unit, "repeats": repeats, "vocabulary": vocabulary}
-        table = {"bottleneck": width, "base_rows": rows, "links": links}
+        table = {"bottleneck": width, "base_rows": rows, "nonzeros": nonzeros}
         config = cut_config(base, **sizes, **table, place=place, max_length=max_length)
         points = BOTTLENECK_POINTS * (1 - share) + HALVING_POINTS * log2(layers / unit)
         points += DEPTH_POINTS * log2(layers / (unit * repeats))

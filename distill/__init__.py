@@ -21,7 +21,7 @@ def distill(
     data: str | os.PathLike[str] | None = None,
     trackers: Sequence[str] = (),
     extendable: bool = False,
-    beside: Sequence[Path] = (),
+    reuse: Sequence[Path] = (),
 ) -> RunResult:
     """Train a student with a recipe, as `msdc distill` does.
 
@@ -30,11 +30,11 @@ def distill(
             `Recipe`, which is taken as it is.
         output: the run folder, which msdc.distill.run_folder describes; None: runs/NAME.
         resume: continue a run that was stopped, or on to more steps of its last stage; bit for bit the uninterrupted.
-        overrides: changes as of `--set`: `stages.teach.steps=2000`, `corpora.TED2020.limit=10000`.
+        overrides: changes as of `--set`: `stages.train.steps=2000`, `corpora.TED2020.limit=10000`.
         data: the folder that `{data}` in the recipe stands for.
         trackers: of tensorboard, wandb, trackio, mlflow.
         extendable: keep the state at the end, so that a finished run can go on to more steps.
-        beside: run folders whose finished stages are taken over where this run would repeat them.
+        reuse: run folders whose finished stages are taken over where this run would repeat them.
 
     Example:
         ```python
@@ -54,4 +54,4 @@ def distill(
 
     resolved = load_recipe(recipe, overrides, data)
     folder = Path("runs") / resolved.name if output is None else Path(output)
-    return Run(resolved, folder, resume, beside, trackers, extendable).run()
+    return Run(resolved, folder, resume, reuse, trackers, extendable).run()

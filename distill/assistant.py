@@ -28,7 +28,7 @@ from msdc.distill.data.stream import TextStream
 from msdc.distill.recipe import TEACHER, Assistant, NamedModel, Recipe, StudentShape, VocabularyTraining, model_name
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.encoders.folder import EncodeDefaults, read_defaults
-from msdc.encoders.source import Source
+from msdc.encoders.source import ModelSource
 from msdc.errors import InputError
 from msdc.files import staged_folder
 from msdc.progress import say
@@ -86,17 +86,17 @@ def transplant(
     Args:
         teacher: the model whose layers and rows are taken.
         tokenizer: the new vocabulary.
-        rows: text that links its pieces with the teacher's.
+        rows: text that aligns its tokens with the teacher's.
         how: alignment, cooccurrence or random.
         max_length: positions that are kept.
         inside: as of `link_strengths`.
-        coded: `links` and `base_rows`, as of `with_table`.
+        coded: `nonzeros` and `base_rows`, as of `with_table`.
     """
     if how != "random":
         score, frequency_P = transfer.link_strengths(teacher, tokenizer, rows, how, max_length, inside)
         return with_table(teacher, tokenizer, max_length, score, frequency_P=frequency_P, **coded)
-    if coded.get("links") is not None:
-        raise InputError("assistant: links keep the sums of rows of a transplant; random rows are no sums")
+    if coded.get("nonzeros") is not None:
+        raise InputError("assistant: nonzeros keep the sums of rows of a transplant; random rows are no sums")
     return with_table(teacher, tokenizer, max_length, None)
 
 
@@ -105,14 +105,14 @@ def with_table(
     tokenizer: PieceTokenizer,
     max_length: int,
     score: sparse.csr_matrix | None,
-    links: int | None = None,
+    nonzeros: int | None = None,
     base_rows: int | None = None,
     frequency_P: np.ndarray | None = None,
 ) -> Student:
     """The teacher's body with the table that link strengths `score` [P, W] make; None: random rows.
 
-    With `links` the table is coded: the sums are kept, by the strongest so many links of each piece; its base holds the
-    teacher's rows that pieces use, at most `base_rows`.
+    With `nonzeros` the table is coded: each row keeps its so many strongest weights, and the base holds the teacher's
+    rows that tokens use, at most `base_rows`.
     """
     body = decode(to_student(teacher))
     table_WH = body.embedding.table.weight.detach()
@@ -125,7 +125,7 @@ def with_table(
             f"{teacher.name}: its tokenizer adds no special ids; a transplanted vocabulary needs a first and a last one"
         )
     own = {tokenizer.bos_id: table_WH[ends[0]], tokenizer.eos_id: table_WH[ends[-1]]}
-    if links is not None and score is not None:
+    if nonzeros is not None and score is not None:
         # Control pieces and the unknown piece get the mean row.
         processor = tokenizer.processor
         special = [i for i in range(tokenizer.size) if processor.is_control(i) or processor.is_unknown(i)]
@@ -133,8 +133,8 @@ def with_table(
         if base_rows is not None and frequency_P is not None:
             # The special pieces' rows and the mean row are in the base too.
             score = transfer.most_used(transfer.strongest(score), base_rows - len(own) - 1, frequency_P)
-        code = transfer.transplant_code(transfer.strongest(score, links), table_WH, links, own)
-        changes |= {"base_rows": len(code.base_RE), "links": links}
+        code = transfer.transplant_code(transfer.strongest(score, nonzeros), table_WH, nonzeros, own)
+        changes |= {"base_rows": len(code.base_RE), "nonzeros": nonzeros}
         state |= {TABLE: code.base_RE, CODE: code.weight_Vk, INDEX: code.index_Vk}
     else:
         if score is None:
@@ -202,7 +202,7 @@ def make_assistant(recipe: Recipe, stream: TextStream, folder: Path) -> Path:
     words = transfer.own_words(body) if wanted.vocabulary.parts is not None else ()
     model_file, rows = make_vocabulary(wanted.vocabulary, stream, folder.parent / "vocabulary", recipe.seed, words)
     say(f"assistant: table rows by {wanted.rows}")
-    coded = {"links": wanted.links, "base_rows": wanted.base_rows}
+    coded = {"nonzeros": wanted.nonzeros, "base_rows": wanted.base_rows}
     student = transplant(body, PieceTokenizer(model_file), rows, wanted.rows, wanted.max_length, wanted.inside, **coded)
     return save_student(student, model_file, folder, defaults=trained_defaults(body))
 
@@ -218,7 +218,7 @@ def make_student(recipe: Recipe, assistant_folder: Path, stream: TextStream, fol
         if to_student(encoder) is encoder.module:
             with staged_folder(folder) as stage:
                 shutil.copytree(encoder.folder, stage, dirs_exist_ok=True)
-                if Source(stage).identity() != encoder.identity:
+                if ModelSource(stage).identity() != encoder.identity:
                     raise InputError(f"{encoder.folder}: changed while it was copied; run again")
             return folder
         student = to_student(encoder)
@@ -226,7 +226,7 @@ def make_student(recipe: Recipe, assistant_folder: Path, stream: TextStream, fol
     assert shape is not None
     if shape.scratch is not None:
         return _from_scratch(shape, stream, folder, recipe.seed)
-    student, tokenizer = cut_student(recipe, shape, assistant_folder, stream)
+    student, tokenizer = cut_from_assistant(recipe, shape, assistant_folder, stream)
     return save_student(student, tokenizer, folder, defaults=read_defaults(assistant_folder))
 
 
@@ -235,7 +235,7 @@ def trained_defaults(encoder: Encoder) -> EncodeDefaults:
     return replace(encoder.defaults, truncate_dim=None)
 
 
-def cut_student(
+def cut_from_assistant(
     recipe: Recipe, shape: StudentShape, assistant_folder: Path, stream: TextStream
 ) -> tuple[Student, Tokenizer]:
     """The student cut from an assistant, its bottleneck from the frequency-weighted SVD, and its tokenizer."""
@@ -255,9 +255,9 @@ def cut_student(
         max_length=min(shape.max_length, large.config.positions),
         dropout=shape.dropout,
     )
-    if shape.base_rows is not None and shape.links is not None:
-        say(f"student: coding its table, {shape.links} of {shape.base_rows} base rows per piece")
-        student, kept = fit_student(student, shape.base_rows, shape.links, frequency)
+    if shape.base_rows is not None and shape.nonzeros is not None:
+        say(f"student: coding its table, {shape.nonzeros} of {shape.base_rows} base rows per piece")
+        student, kept = fit_student(student, shape.base_rows, shape.nonzeros, frequency)
         say(f"student: the code keeps {kept:.1%} of the table's variance")
     return student, encoder.tokenizer
 
@@ -278,7 +278,7 @@ def _from_scratch(shape: StudentShape, stream: TextStream, folder: Path, seed: i
         bottleneck=shape.bottleneck,
         place=shape.place,
         base_rows=shape.base_rows,
-        links=shape.links,
+        nonzeros=shape.nonzeros,
         positions=shape.max_length,
         dropout=shape.dropout,
         normalize=plan.normalize,

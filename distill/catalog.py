@@ -39,7 +39,7 @@ RECIPES = Path(__file__).resolve().parent / "recipes"
 EMBEDDED = PACKAGE / "data"
 NAMED = ("corpora", "stages")  # lists whose entries are addressed by name
 PATHS = ("path", "files", "file", "graded", "report", "cache", "exclude")
-MODELS = ("teacher", "assistant", "student", "body", "guide", "model")
+MODELS = ("teacher", "assistant", "student", "body", "model")
 Entries = dict[str, list[Any]]  # entries of the lists in NAMED
 
 
@@ -372,7 +372,7 @@ def _stage_facts(recipe: Recipe, stage: Stage) -> dict[str, Any]:
         weight = "" if use.weight == 1 else f"{use.weight:g} "
         losses.append(f"{weight}{use.name}{f'({options})' if options else ''}")
     corpora = recipe.corpora_of(stage)
-    keys = ("train", "guide", "start", "batch", "balance", "max_length", "learning_rate", "weight_decay", "choose",
+    keys = ("train", "teacher", "start", "batch", "balance", "max_length", "learning_rate", "weight_decay", "choose",
             "evaluate_every", "patience")  # fmt: skip
     return {
         **{key: getattr(stage, key) for key in keys},
@@ -386,7 +386,7 @@ def _stage_facts(recipe: Recipe, stage: Stage) -> dict[str, Any]:
 
 
 def recipe_facts(recipe: Recipe) -> dict[str, Any]:
-    """What a resolved recipe trains, as numbers and short texts by dotted name: `student.unit`, `stages.teach.epochs`.
+    """What a resolved recipe trains, as numbers and short texts by dotted name: `student.unit`, `stages.train.epochs`.
 
     For the table of the papers' rows, `--dry-run`, and tests.
     """

@@ -12,7 +12,7 @@ import click
 
 from msdc.commands import quiet_option
 from msdc.distill.catalog import load_recipe
-from msdc.distill.data.corpora import Source, open_corpora
+from msdc.distill.data.corpora import TextSource, open_corpora
 from msdc.distill.data.exclusion import read_exclusion
 from msdc.distill.recipe import KINDS, Corpus, parse
 from msdc.errors import InputError, printable
@@ -37,10 +37,10 @@ class Reading:
     error: str = ""
 
 
-def _read_source(source: Source, examples: int, most: int | None) -> Reading:
+def _read_source(source: TextSource, examples: int, most: int | None) -> Reading:
     """Read a source as training does, at most `most` rows of it."""
     found = Reading(source.name, source.form, source.language)
-    before = source.without.count() if source.without is not None else 0
+    before = source.excluded.count() if source.excluded is not None else 0
     with closing(source.read()) as rows:
         try:
             for found.rows, row in enumerate(rows, start=1):
@@ -51,7 +51,7 @@ def _read_source(source: Source, examples: int, most: int | None) -> Reading:
                     break
         except InputError as error:
             found.error = str(error)
-    excluded = 0 if source.without is None else source.without.count() - before
+    excluded = 0 if source.excluded is None else source.excluded.count() - before
     dropped: list[tuple[str, int, int | None]] = [
         *((why, count, line) for why, (count, line) in source.reasons.items()),
         (f"longer than {source.corpus.max_characters} characters (max_characters)", source.too_long, None),
@@ -117,13 +117,13 @@ def command(
     }
     readings: list[Reading] = []
     for file in files:
-        corpora, without = [parse(Corpus, {"path": file, **settings}, file)], None
+        corpora, exclusion = [parse(Corpus, {"path": file, **settings}, file)], None
         if Path(file).suffix in (".yaml", ".yml"):
             recipe = load_recipe(file, data=data)
-            corpora, without = list(dict.fromkeys(recipe.all_corpora)), read_exclusion(recipe.exclude)
+            corpora, exclusion = list(dict.fromkeys(recipe.all_corpora)), read_exclusion(recipe.exclude)
         for corpus in corpora:
             try:
-                readings += [_read_source(source, examples, rows) for source in open_corpora([corpus], without)]
+                readings += [_read_source(source, examples, rows) for source in open_corpora([corpus], exclusion)]
             except InputError as error:
                 readings.append(Reading(corpus.origin, error=str(error)))
     shown = json.dumps([asdict(one) for one in readings], ensure_ascii=False)

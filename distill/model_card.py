@@ -29,7 +29,7 @@ model = SentenceTransformer("path/to/this/folder")  # or its id at a hub
 or, with the smaller weights in the same folder:
 
 {USE}"""
-COLUMNS = ("stage", "trains", "guide", "objective", "length", "batch", "learning rate", "schedule", "step chosen",
+COLUMNS = ("stage", "trains", "teacher", "objective", "length", "batch", "learning rate", "schedule", "step chosen",
            "held-out MSE", "seconds")  # fmt: skip
 
 
@@ -97,7 +97,7 @@ def _stage_row(stage: Stage, numbers: Mapping[str, float]) -> str:
     length = f"{stage.steps} steps" if stage.steps is not None else f"{stage.epochs:g} epochs"
     table = "" if stage.table_learning_rate is None else f", table {stage.table_learning_rate:g}"
     cells = (
-        stage.name, stage.train, stage.guide or "none", objective, length, str(stage.batch),
+        stage.name, stage.train, stage.teacher or "none", objective, length, str(stage.batch),
         f"{stage.learning_rate:g}{table}", stage.schedule, f"{numbers.get('step', 0):.0f}",
         f"{numbers['heldout_mse']:.6f}" if "heldout_mse" in numbers else "", f"{numbers.get('seconds', 0):.0f}",
     )  # fmt: skip

@@ -44,12 +44,12 @@ def check_recipe(recipe: Recipe, download: bool = True) -> list[str]:
     for path in recipe.report:
         read_graded(path, choosing=False)
     excluded_files(recipe.exclude)
-    without = read_exclusion(recipe.exclude) if download else None
+    excluded = read_exclusion(recipe.exclude) if download else None
     for corpus in dict.fromkeys(recipe.all_corpora):
         if not download and not is_here(corpus):
             absent.append(f"{corpus.origin}{f': {corpus.bring}' if corpus.bring else ' (network)'}")
             continue
-        for source in open_corpora((corpus,), without):
+        for source in open_corpora((corpus,), excluded):
             rows = source.read()
             next(rows, None)  # an error, where no row is usable
             rows.close()  # type: ignore[attr-defined]
@@ -79,7 +79,7 @@ def _example(name: str) -> Tensor:
 def _check_stage(recipe: Recipe, stage: Stage) -> None:
     """Objectives with their options (by computing them on a tiny example), and what they need of the stage."""
     kinds = {corpus.kind for corpus in recipe.corpora_of(stage)}
-    roles = {stage.role, (stage.guide or "").split(".")[0]}
+    roles = {stage.role, (stage.teacher or "").split(".")[0]}
     missing = [role for role in ("assistant", "student") if role in roles and getattr(recipe, role) is None]
     for use in stage.objective:
         try:
@@ -89,14 +89,14 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
         except (TypeError, ValueError, InputError) as error:
             where = "" if isinstance(error, InputError) else f"{use.name}: "
             raise InputError(f"stage {stage.name}: {where}{error}") from error
-        embedding = "guide_BTH" in objective.inputs
-        taught = any(name.startswith(("teacher_", "guide_")) for name in objective.inputs)
+        embedding = "teacher_BTH" in objective.inputs
+        needs_teacher = any(name.startswith("teacher_") for name in objective.inputs)
         labels = [LABELS[name] for name in objective.inputs if name in LABELS]
         triples = stage.mine is not None or kinds <= set(TRIPLE_KINDS)
         for wrong, said in (
             (embedding and stage.train != "student.embedding", "needs train: student.embedding"),
             (not embedding and stage.train == "student.embedding", "cannot be used with train: student.embedding"),
-            (taught and stage.guide is None, "needs a guide, and the stage has none"),
+            (needs_teacher and stage.teacher is None, "needs a teacher, and the stage has none"),
             ({"negative_BD", "student_negatives_BND"} & set(objective.inputs) and not triples,
              "needs negatives: set `kind: triples` or `kind: nli` for each of its corpora, or `mine: 4` in the stage"),
             ("classifier_CF" in objective.inputs and stage.dimensions, "cannot be used with dimensions"),
@@ -111,8 +111,8 @@ def _check_stage(recipe: Recipe, stage: Stage) -> None:
     for key in ("dimensions", "mini_batch", "mine"):
         if getattr(stage, key) and not kind.on_vectors:
             raise InputError(f"stage {stage.name}: {key} is for objectives of sentence vectors alone")
-    if stage.mine is not None and stage.guide is None:
-        raise InputError(f"stage {stage.name}: mine: the guide finds the negatives, and the stage has none")
+    if stage.mine is not None and stage.teacher is None:
+        raise InputError(f"stage {stage.name}: mine: the teacher finds the negatives, and the stage has none")
     if stage.quantize is not None:
         tiny = StudentConfig(vocabulary=8, hidden=64, heads=2, intermediate=64, unit=1, positions=4)
         plan_for(Student(tiny), stage.quantize)
@@ -162,8 +162,8 @@ def _check_models(recipe: Recipe, download: bool) -> list[str]:
         named = layout(recipe.student)
         positions["student"] = None if named is None else named.max_length
     for stage in recipe.stages:
-        if stage.guide is not None and stage.guide.split(".")[0] not in ("teacher", "assistant"):
-            layout(stage.guide)
+        if stage.teacher is not None and stage.teacher.split(".")[0] not in ("teacher", "assistant"):
+            layout(stage.teacher)
         most = positions[stage.role]
         if most is not None and stage.max_length > most:
             raise InputError(

@@ -31,7 +31,7 @@ TEACHER = "teacher"  # as an assistant: a copy of the teacher, trained on
 Kind = Literal["auto", "nli", "nli-pairs", "scored", "dictionary", "gettext", "text", "triples", "pairs"]
 KINDS: tuple[str, ...] = get_args(Kind)
 Length = Annotated[Positions, Field(gt=3)]  # tokens, special ones included
-Links = Annotated[int, Field(ge=2, le=5)]
+Nonzeros = Annotated[int, Field(ge=2, le=5)]
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -162,16 +162,16 @@ class Assistant(Strict):
     vocabulary: VocabularyTraining = VocabularyTraining()
     rows: Literal["cooccurrence", "alignment", "random"] = "alignment"
     inside: bool = False  # pieces inside words are made of the body's own such pieces too: parts of names
-    links: Links | None = None  # keep the table coded: each row a sum of this many rows of the body
-    base_rows: int | None = Field(default=None, ge=100, lt=2**24)  # with links: only so many rows, those used most
+    nonzeros: Nonzeros | None = None  # keep the table coded: each row a sum of this many rows of the body
+    base_rows: int | None = Field(default=None, ge=100, lt=2**24)  # with nonzeros: only so many rows, those used most
     max_length: Length = 128
 
     @model_validator(mode="after")
     def _sums(self) -> Assistant:
-        if self.base_rows is not None and self.links is None:
-            raise ValueError("base_rows limits the base of a coded table: set links too")
-        if self.links is not None and self.rows == "random":
-            raise ValueError("links keep the sums of rows of a transplant; random rows are no sums")
+        if self.base_rows is not None and self.nonzeros is None:
+            raise ValueError("base_rows limits the base of a coded table: set nonzeros too")
+        if self.nonzeros is not None and self.rows == "random":
+            raise ValueError("nonzeros keep the sums of rows of a transplant; random rows are no sums")
         return self
 
 
@@ -215,14 +215,14 @@ class StudentShape(Strict):
     layers: tuple[int, ...] | None = None  # which layers of the assistant, in place of unit
     repeats: Layers | None = None  # None: assistant layers / unit, as the paper
     base_rows: int | None = Field(default=None, gt=0, lt=2**24)  # fit a coded table; a coded assistant needs none
-    links: Links | None = None  # with base_rows: base rows that a row is a sum of
+    nonzeros: Nonzeros | None = None  # with base_rows: base rows that a row is a sum of
     max_length: Length = 128
     dropout: Fraction = 0.0
 
     @model_validator(mode="after")
     def _code_is_whole(self) -> StudentShape:
-        if (self.base_rows is None) != (self.links is None):
-            raise ValueError("base_rows and links describe a coded table together: set both or neither")
+        if (self.base_rows is None) != (self.nonzeros is None):
+            raise ValueError("base_rows and nonzeros describe a coded table together: set both or neither")
         return self
 
 
@@ -261,7 +261,7 @@ class Stage(Strict):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
     train: Literal["assistant", "student", "student.embedding"] = "student"
-    guide: str | None = "teacher"  # who teaches: teacher, assistant, assistant.embedding, or a model
+    teacher: str | None = "teacher"  # who teaches: teacher, assistant, assistant.embedding, or a model
     objective: tuple[ObjectiveUse, ...] = Field(min_length=1)
     start: Literal["keep", "svd", "random"] = "keep"  # svd, random: what the embedding is reset to
     epochs: Epochs = 1.0
@@ -272,7 +272,9 @@ class Stage(Strict):
     # of a small one (GradCache, Gao et al. 2021).
     mini_batch: Count | None = None
     dimensions: tuple[Width, ...] = ()  # first numbers of a vector that are trained as vectors too (Matryoshka)
-    mine: Annotated[int, Field(gt=0, le=1000)] | None = None  # negatives per pair, found by the guide in the same chunk
+    mine: Annotated[int, Field(gt=0, le=1000)] | None = (
+        None  # negatives per pair, found by the teacher in the same chunk
+    )
     mine_margin: Fraction = 0.0  # by how much further than its own target they are
     max_length: Length = 128
     learning_rate: Positive = 2e-5

@@ -20,7 +20,7 @@ from msdc.compress.quantization import rounding
 from msdc.compress.student.io import add_stock_twin, save_student
 from msdc.compress.student.stock import to_student
 from msdc.compress.student.weights import read_arrays
-from msdc.distill.assistant import cut_student, load_named, make_assistant, make_student, sample_rows
+from msdc.distill.assistant import cut_from_assistant, load_named, make_assistant, make_student, sample_rows
 from msdc.distill.data.batches import CHUNK_PAIRS, BatchFeed
 from msdc.distill.data.corpora import open_corpora
 from msdc.distill.data.download import record_downloads
@@ -31,7 +31,7 @@ from msdc.distill.model_card import model_card
 from msdc.distill.preflight import check_recipe
 from msdc.distill.recipe import Recipe, Stage, StudentShape
 from msdc.distill.run_folder import RunFolder, leaves, read_recipe
-from msdc.distill.tasks import Task, make_task
+from msdc.distill.tasks import TrainingTask, make_task
 from msdc.distill.tasks.hidden_states import layer_pairs
 from msdc.distill.tasks.sentence import TARGETS, stage_inputs
 from msdc.distill.teacher_cache import CachedTeacher, default_cache
@@ -80,11 +80,11 @@ class Run:
         recipe: Recipe,
         folder: Path,
         resume: bool = False,
-        beside: Sequence[Path] = (),
+        reuse: Sequence[Path] = (),
         trackers: Sequence[str] = (),
         extendable: bool = False,
     ) -> None:
-        self.recipe, self.folder, self.resume, self.beside = recipe, RunFolder(folder), resume, beside
+        self.recipe, self.folder, self.resume, self.reuse = recipe, RunFolder(folder), resume, reuse
         self.tracker_names, self.extendable = tuple(trackers), extendable
         self.trackers: Trackers | None = None
         self.open = ExitStack()  # the folder's lock and the trackers, for as long as the run lasts
@@ -127,7 +127,7 @@ class Run:
         check_recipe(self.recipe)
         self.folder.create(self.recipe)
         record_downloads(self.recipe, self.folder.path)
-        for other in self.beside:
+        for other in self.reuse:
             if taken := self.folder.take_over(self.recipe, other):
                 say(f"taken over from {other}: {', '.join(taken)}")
         if self.tracker_names:
@@ -138,7 +138,7 @@ class Run:
     # --- text -----------------------------------------------------------------------------------------------------
 
     @cached_property
-    def without(self) -> Exclusion | None:
+    def excluded(self) -> Exclusion | None:
         """The sentences that the recipe leaves out; None: none."""
         found = read_exclusion(self.recipe.exclude)
         if found is not None:
@@ -148,13 +148,13 @@ class Run:
     @cached_property
     def _dictionary(self) -> Dictionary:
         say("dictionary: aligning the words of the recipe's parallel text")
-        stream = TextStream(open_corpora(self.recipe.corpora, self.without), self.recipe.seed, self.recipe.heldout)
+        stream = TextStream(open_corpora(self.recipe.corpora, self.excluded), self.recipe.seed, self.recipe.heldout)
         return learn_dictionary(sample_rows(stream, DICTIONARY_PAIRS, self.recipe.seed))
 
     def stream(self, stage: Stage | None = None) -> TextStream:
         """The text of a stage, or of the recipe."""
         recipe = self.recipe
-        sources = open_corpora(recipe.corpora if stage is None else recipe.corpora_of(stage), self.without)
+        sources = open_corpora(recipe.corpora if stage is None else recipe.corpora_of(stage), self.excluded)
         sample = recipe.sample if stage is None or stage.sample is None else stage.sample
         balance = "proportional" if stage is None else stage.balance
         stream = TextStream(sources, recipe.seed, recipe.heldout, balance, recipe.buffer, sample)
@@ -203,18 +203,18 @@ class Run:
         elif stage.start == "svd" and self._cut_shape is not None and folder != self.folder.untrained("student"):
             # A student's first stage starts from a fresh cut in any case; of a later one the embedding is cut again.
             assistant = self.folder.trained(self.recipe, "assistant")
-            fresh, _ = cut_student(self.recipe, self._cut_shape, assistant, self.stream())
+            fresh, _ = cut_from_assistant(self.recipe, self._cut_shape, assistant, self.stream())
             embedding = {name: v for name, v in fresh.state_dict().items() if name.startswith("embedding.")}
             student.load_state_dict(student.state_dict() | embedding)
         return learner
 
     def _load_teacher(self, stage: Stage) -> Encoder | None:
-        """What the recipe calls the stage's guide: the teacher, the assistant, or another model."""
-        if stage.guide is None:
+        """What the recipe calls the stage's teacher: the teacher, the assistant, or another model."""
+        if stage.teacher is None:
             return None
-        if stage.guide.split(".")[0] == "assistant":
+        if stage.teacher.split(".")[0] == "assistant":
             return load_encoder(self._make_or_find("assistant"))
-        return load_named(self.recipe.teacher if stage.guide == "teacher" else stage.guide)
+        return load_named(self.recipe.teacher if stage.teacher == "teacher" else stage.teacher)
 
     # --- one stage ------------------------------------------------------------------------------------------------
 
@@ -246,15 +246,15 @@ class Run:
         # Training: `stream` gives the held-out rows, `reading` the batches.
         heldout, prompt = self.recipe.heldout, learner.defaults.prompt()
         graded = [read_graded(path, limit=heldout.graded_pairs) for path in heldout.graded]
-        cached = task.guide if task.needs_guide_vectors else None
+        cached = task.teacher if task.needs_teacher_vectors else None
         # An assistant is multilingual: it reads the target side too.
-        both_sides = (stage.guide or "").split(".")[0] == "assistant" or bool(TARGETS & stage_inputs(stage))
+        both_sides = (stage.teacher or "").split(".")[0] == "assistant" or bool(TARGETS & stage_inputs(stage))
         keep_end = self.extendable and number == len(self.recipe.stages) - 1
         feed = BatchFeed(stage, reading, learner.tokenizer, self.recipe.seed, cached, both_sides, prompt)
         rows = stream.heldout_rows()
         if not graded:
             graded, rows = scored_heldout(rows, self.recipe.corpora_of(stage))
-        validator = Validator(rows, graded, task.guide, stage.choose, task.project_for_mse(), stage.dimensions)
+        validator = Validator(rows, graded, task.teacher, stage.choose, task.project_for_mse(), stage.dimensions)
         trainer = Trainer(
             task, stage, feed, validator, folder.checkpoints, steps,
             precision=self.precision, device=self.device, keep_end=keep_end,
@@ -289,7 +289,9 @@ class Run:
                 batches = sum(len(feed.chunk(rows, 0, n).cuts) for n, rows in chunks)
             return max(1, round(stage.epochs * batches))
 
-    def _make_task(self, stage: Stage, learner: Encoder, teacher: Encoder | None, layers: tuple[int, ...]) -> Task:
+    def _make_task(
+        self, stage: Stage, learner: Encoder, teacher: Encoder | None, layers: tuple[int, ...]
+    ) -> TrainingTask:
         """The task with its teacher; the student is made ready for quantization-aware training and compilation."""
         cached = None
         if teacher is not None:
@@ -322,8 +324,8 @@ class Run:
                         add_stock_twin(stage_folder)
                     write_text(stage_folder / "README.md", model_card(self.recipe, encoder, results, seconds, report))
             write_json(self.folder.result_file, {"stages": results, "report": report, "seconds": seconds})
-        if self.without is not None:
-            say(f"exclude: left out {self.without.count()} rows")
+        if self.excluded is not None:
+            say(f"exclude: left out {self.excluded.count()} rows")
         parallel.barrier()
         assistant = self.folder.trained(self.recipe, "assistant")
         return RunResult(self.folder.path, student, assistant if assistant.is_dir() else None, results, seconds)

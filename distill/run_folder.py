@@ -268,7 +268,7 @@ def leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def differing(old: Recipe, new: Recipe) -> list[str]:
-    """Where two recipes differ, as `stages.teach.batch: 64 then, 32 now`; relative paths are those of this folder.
+    """Where two recipes differ, as `stages.train.batch: 64 then, 32 now`; relative paths are those of this folder.
 
     More steps or epochs of the last stage are no difference: a resumed run goes on to them.
     """

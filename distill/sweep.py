@@ -24,7 +24,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from msdc.distill.catalog import load_recipe, read_file, recipe_facts
-from msdc.distill.data.corpora import Source, is_here, open_corpora
+from msdc.distill.data.corpora import TextSource, is_here, open_corpora
 from msdc.distill.data.stream import weights
 from msdc.distill.recipe import Corpus, Recipe, Stage, parse
 from msdc.distill.run_folder import METRICS_FILE, Metrics, read_recipe
@@ -86,7 +86,7 @@ class SweepRow(_Stored):
 
 
 class SweepTable(_Stored):
-    """A whole sweep: one row per point with the paper's figures beside ours, and the curve of its last stage."""
+    """A whole sweep: one row per point with the paper's figures reuse ours, and the curve of its last stage."""
 
     recipe: str
     sweep: str
@@ -256,8 +256,8 @@ def sweep(
                 continue
             say(f"sweep {number + 1}/{len(recipes)}: {label}")
             # Any run of the sweep may have trained a stage that this point shares.
-            beside = sorted(path.parent for path in folder.glob("*/recipe.yaml") if path.parent != place)
-            Run(one, place, (place / "recipe.yaml").is_file(), beside).run()
+            reuse = sorted(path.parent for path in folder.glob("*/recipe.yaml") if path.parent != place)
+            Run(one, place, (place / "recipe.yaml").is_file(), reuse).run()
         if rank == 0:
             rows = tuple(_row(label, recipes[label], folders[label], measure) for label in recipes)
             axes = over if isinstance(over, str) else " x ".join(over)
@@ -329,7 +329,7 @@ COUNTED_ROWS = 100_000  # of all sources together are read; what a longer file h
 LINES = (".tsv", ".txt", ".csv", *JSON_LINES)
 BLOCK = 2**20  # bytes
 Plan = dict[str, Any]
-Counted = list[tuple[Source | None, Plan]]
+Counted = list[tuple[TextSource | None, Plan]]
 
 
 def dry_run(recipe: Recipe) -> Plan:
@@ -383,7 +383,7 @@ def _count(corpora: tuple[Corpus, ...]) -> Counted:
     return found
 
 
-def _rows(source: Source, most: int) -> int:
+def _rows(source: TextSource, most: int) -> int:
     """Usable rows of a source; of a file of lines with more than `most`, its lines by the usable part of these."""
     rows = source.read()
     taken = sum(1 for _ in islice(rows, most))
@@ -408,7 +408,7 @@ def count_steps(recipe: Recipe, stage: Stage, counted: Counted) -> int | None:
     return max(1, round(stage.epochs * rows / stage.batch))
 
 
-def epoch_rows(sources: list[Source], counts: list[int], balance: str, share: float) -> float:
+def epoch_rows(sources: list[TextSource], counts: list[int], balance: str, share: float) -> float:
     """About how many rows an epoch has: it ends when every source was read, and small ones repeat until then.
 
     `share` is the part of the sentences that is trained on.

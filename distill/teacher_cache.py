@@ -1,9 +1,9 @@
 """Outputs of a frozen teacher, computed once: a store on disk keyed by text, memory-mapped, checked part by part.
 
-The teacher of a stage is what its recipe calls `guide`: the teacher itself or the assistant. A folder holds the outputs
-of one model at one maximum length, one choice of layers and one precision, so that outputs of different models or
-settings never mix. Numbers are float16 (relative error 5e-4, far below any training signal): ten million sentence
-vectors of 384 numbers take 7.7 GB of disk and no memory.
+The teacher of a stage is the recipe's teacher, the assistant or another model. A folder holds the outputs of one model
+at one maximum length, one choice of layers and one precision, so that outputs of different models or settings never
+mix. Numbers are float16 (relative error 5e-4, far below any training signal): ten million sentence vectors of 384
+numbers take 7.7 GB of disk and no memory.
 
 A store is a folder of parts, `NUMBER-HASH.part`: number of rows, hash of the keys, hash of the vectors, keys (64 bits),
 vectors. A part is written whole or not at all and never changed. Keys are checked when a store is opened, vectors when
@@ -34,15 +34,15 @@ from msdc.text.tokenizer import pack_by_length, pad, text_key
 
 
 def default_cache() -> Path:
-    """The user's cache folder for guide outputs."""
-    return user_cache() / "guides"
+    """The user's cache folder for teacher outputs."""
+    return user_cache() / "teacher-outputs"
 
 
 @dataclass(frozen=True)
 class TeacherOutput:
-    """What a guide says of N sentences: vectors float32 [N, D], and states of chosen layers float32 [N, L, H].
+    """What a teacher says of N sentences: vectors float32 [N, D], and states of chosen layers float32 [N, L, H].
 
-    A state is the first token's ([CLS], <s>): guide and student may tokenize a sentence differently. `states_NLH` is
+    A state is the first token's ([CLS], <s>): teacher and student may tokenize a sentence differently. `states_NLH` is
     None where no layer is chosen.
     """
 
@@ -62,7 +62,7 @@ class CachedTeacher:
     """A frozen encoder whose outputs come from the store where they are known, and are computed and stored otherwise.
 
     Args:
-        encoder: the guide; frozen here. With `layers` its module becomes the equal `Student`.
+        encoder: the teacher; frozen here. With `layers` its module becomes the equal `Student`.
         cache: folder of all stores.
         max_length: longer texts are truncated to so many tokens.
         precision: `float32` or `bfloat16`, of the forward pass.
@@ -99,7 +99,7 @@ class CachedTeacher:
         """
         # The published DistilCSE code left its teacher in train mode.
         if self.encoder.module.training or any(p.requires_grad for p in self.encoder.module.parameters()):
-            raise InputError(f"guide {self.encoder.name} is not frozen: it must be in eval mode without gradients")
+            raise InputError(f"teacher {self.encoder.name} is not frozen: it must be in eval mode without gradients")
         keys = np.fromiter((text_key(text) for text in texts), dtype=np.uint64, count=len(texts))
         rows = self.store.find(keys)
         missing = np.flatnonzero(rows < 0)

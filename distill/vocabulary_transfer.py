@@ -190,8 +190,8 @@ def strongest(score: sparse.csr_matrix, candidates: int = CANDIDATES, power: flo
 def most_used(weights: sparse.csr_matrix, count: int, frequency_P: np.ndarray) -> sparse.csr_matrix:
     """The same weights without wordpieces other than the `count` that pieces are made of most.
 
-    A piece counts by the square root of its frequency. Weights with more entries per piece than links will stay let a
-    piece whose wordpieces are dropped fall back on its next ones.
+    A piece counts by the square root of its frequency. Weights with more entries per piece than nonzeros will stay let
+    a piece whose wordpieces are dropped fall back on its next ones.
     """
     share_W = np.asarray((sparse.diags(np.sqrt(frequency_P)) @ weights).sum(0)).ravel()
     kept_W = np.zeros(len(share_W))
@@ -282,14 +282,14 @@ def transplant_rows(weights: sparse.csr_matrix, teacher_table_WH: Tensor) -> Ten
 
 
 def transplant_code(
-    weights: sparse.csr_matrix, teacher_table_WH: Tensor, links: int, own: Mapping[int, Tensor]
+    weights: sparse.csr_matrix, teacher_table_WH: Tensor, nonzeros: int, own: Mapping[int, Tensor]
 ) -> CodedRows:
     """The transplant as a code over the teacher's rows that any piece uses: `transplant_rows` not multiplied out.
 
     Args:
-        weights: P x W, at most `links` entries per row, as `strongest` gives them.
+        weights: P x W, at most `nonzeros` entries per row, as `strongest` gives them.
         teacher_table_WH: the teacher's rows.
-        links: links per piece; one with fewer has links of weight 0.
+        nonzeros: nonzeros per piece; one with fewer has nonzeros of weight 0.
         own: pieces with a base row of their own (special pieces).
     """
     table_WH = teacher_table_WH.detach().float()
@@ -298,10 +298,10 @@ def transplant_code(
     order = np.lexsort((entries.col, -entries.data, entries.row))
     row, column, data = entries.row[order], entries.col[order], entries.data[order]
     rank = np.arange(len(row)) - np.searchsorted(row, row)
-    if len(rank) and int(rank.max()) >= links:
-        raise ValueError(f"a piece has {int(rank.max()) + 1} links, more than {links}")
+    if len(rank) and int(rank.max()) >= nonzeros:
+        raise ValueError(f"a piece has {int(rank.max()) + 1} nonzeros, more than {nonzeros}")
     # Pieces without any link share the mean row, behind the teacher's; `own` rows come after it.
-    index_Pk, weight_Pk = np.full((pieces, links), wordpieces, np.int64), np.zeros((pieces, links), np.float32)
+    index_Pk, weight_Pk = np.full((pieces, nonzeros), wordpieces, np.int64), np.zeros((pieces, nonzeros), np.float32)
     weight_Pk[:, 0] = 1.0
     index_Pk[row, rank], weight_Pk[row, rank] = column, data
     for number, piece in enumerate(sorted(own)):

@@ -42,7 +42,7 @@ def main() -> None:
             "corpora": [{"path": options.corpus, "languages": options.languages.split(",")}],
             "heldout": {"pairs": 20, "share": 0.05},
             "stages": [
-                {"name": "teach", "guide": "teacher", "objective": "multilingual_mse", "steps": options.steps,
+                {"name": "train", "teacher": "teacher", "objective": "multilingual_mse", "steps": options.steps,
                  "batch": 32, "max_length": 64, "learning_rate": 2e-4, "table_learning_rate": 2e-3},
             ],
         },

@@ -28,7 +28,7 @@ def export(
     out: str | Path | None = None,
     style: Literal["multi-method", "forward"] = "multi-method",
     max_length: int | None = None,
-    way: str | None = None,
+    exporter: str | None = None,
     gates: bool = True,
     module: bool = True,
     sample: bool = False,
@@ -52,7 +52,7 @@ def export(
         out: bundle folder; None: MODEL-TARGET in the working directory.
         style: of ExecuTorch programs: methods embed, unit and pool, or one `forward`.
         max_length: longest input in tokens; None: that of the model.
-        way: the exporter, canonical or generic; None: canonical where it takes the model.
+        exporter: the exporter, canonical or generic; None: canonical where it takes the model.
         gates: fail where the artifact is too far from the float model; False: the manifest records it.
         module: write the target's module for apps.
         sample: write a sample app (android, ios).
@@ -67,6 +67,6 @@ def export(
     from msdc.export.exporters import export_model
 
     return export_model(
-        model, target, runtime, precision, out, style, max_length, way, gates, module, sample, with_runtime,
+        model, target, runtime, precision, out, style, max_length, exporter, gates, module, sample, with_runtime,
         transformers_js, force,
     )  # fmt: skip

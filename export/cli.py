@@ -33,7 +33,7 @@ from msdc.export.runtimes import TARGETS, default_runtimes_help, runtime_choices
 )
 @click.option("--max-length", type=click.IntRange(min=2), help="Longest input in tokens. Default: that of the model.")
 @click.option(
-    "--way",
+    "--exporter",
     type=click.Choice(["canonical", "generic"]),
     help="The exporter. canonical: the student's own programs; generic: torch.export of any architecture. Default: "
     "canonical for students and BERT, RoBERTa / XLM-R, DistilBERT and ALBERT, else generic.",

@@ -132,7 +132,7 @@ class Ready:
 
 def export_model(
     model: str | Path, target: str, runtime: str | None, precision: str | PrecisionPlan | None,
-    out: str | Path | None, style: Style, max_length: int | None, way: str | None, gates: bool, module: bool,
+    out: str | Path | None, style: Style, max_length: int | None, exporter: str | None, gates: bool, module: bool,
     sample: bool, with_runtime: bool, transformers_js: bool, force: bool,
 ) -> Exported:  # fmt: skip
     """What `msdc.export.export` does; its docstring has the arguments."""
@@ -150,10 +150,10 @@ def export_model(
     say(f"load {model}")
     encoder = load_encoder(model)
     obstacle = canonical_obstacle(encoder)
-    chosen = way or (CANONICAL if obstacle is None else GENERIC)
+    chosen = exporter or (CANONICAL if obstacle is None else GENERIC)
     if chosen == CANONICAL and obstacle is not None:
-        raise InputError(f"{model}: the canonical exporter does not take it ({obstacle}); use --way {GENERIC}")
-    say(f"{chosen} exporter ({'chosen' if way else 'a known family' if obstacle is None else obstacle})")
+        raise InputError(f"{model}: the canonical exporter does not take it ({obstacle}); use --exporter {GENERIC}")
+    say(f"{chosen} exporter ({'chosen' if exporter else 'a known family' if obstacle is None else obstacle})")
     truncate_dim = None if encoder.defaults.truncate_dim is None else encoder.width
     options = BundleOptions(
         target=target, runtimes=runtimes, precision=precision or "int8", style=style, max_length=max_length,
@@ -261,7 +261,7 @@ def generic(encoder: Encoder, options: BundleOptions) -> Ready:
     return Ready(
         model.width, model.vocabulary, max_length, model.normalized, precision,
         wanted=options.thresholds or thresholds_for({precision}),
-        counts=models.parameter_counts(model), config={"way": GENERIC, "architecture": model.architecture},
+        counts=models.parameter_counts(model), config={"exporter": GENERIC, "architecture": model.architecture},
         source_sha256=encoder.fingerprint(),
         vectors=lambda rows, prompt_tokens: models.reference_vectors(modules, rows, prompt_tokens), made=made,
     )  # fmt: skip
@@ -318,13 +318,13 @@ def _write(
             short = shortfalls(found, FP32)
             if short and options.gates:
                 short.append(farthest(own_ND, float_ND, texts))
-                way = "" if ready.config.get("way") == GENERIC else "; try --way generic"
-                raise GateError(f"the model's own encoding differs from this export's: {'; '.join(short)}{way}")
+                exporter = "" if ready.config.get("exporter") == GENERIC else "; try --exporter generic"
+                raise GateError(f"the model's own encoding differs from this export's: {'; '.join(short)}{exporter}")
             float_ND = own_ND
         vectors, parity, programs = {"float": float_ND}, {}, {}
         # What to try before the gates are left out.
         others = ["--precision fp32"] if ready.precision != "fp32" else []
-        others += ["--way generic"] if own_ND is not None and ready.config.get("way") != GENERIC else []
+        others += ["--exporter generic"] if own_ND is not None and ready.config.get("exporter") != GENERIC else []
 
         def add(runtime: str) -> None:
             say(f"{runtime}: lower {ready.precision} for {options.target}, lengths 1 to {max_length}")

@@ -20,9 +20,9 @@ from msdc.export.runtimes import (
     MANIFEST_FILE,
     RUNTIMES,
     InsidePath,
+    ManifestSection,
     ProgramPart,
     RuntimeName,
-    Section,
     Small,
     TargetName,
 )
@@ -39,7 +39,7 @@ Prompt = Annotated[str, Field(max_length=16_384)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
-class TokenizerPart(Section):
+class TokenizerPart(ManifestSection):
     """The tokenizer file and its special ids; an id is null where the tokenizer has no such token.
 
     A `tokenizer-json` also has the form that the native core maps (`compiled`), or the reason why there is none
@@ -66,15 +66,15 @@ class TokenizerPart(Section):
 
 
 if TYPE_CHECKING:
-    Programs = Section
+    Programs = ManifestSection
 else:
     # One optional entry per runtime, in the registry's order.
     Programs = create_model(
-        "Programs", __base__=Section, **{runtime.name: (runtime.part | None, None) for runtime in RUNTIMES}
+        "Programs", __base__=ManifestSection, **{runtime.name: (runtime.part | None, None) for runtime in RUNTIMES}
     )
 
 
-class ModelPart(Section):
+class ModelPart(ManifestSection):
     """The float model the artifacts were made from."""
 
     parameters: Annotated[int, Field(gt=0)]
@@ -84,7 +84,7 @@ class ModelPart(Section):
     source_sha256: Sha256
 
 
-class Parity(Section):
+class Parity(ManifestSection):
     """Agreement of one artifact's golden vectors with the float model's, and whether the gates passed."""
 
     mean_cosine: Annotated[float, Field(ge=-1.001, le=1.001)]
@@ -99,7 +99,7 @@ class Parity(Section):
     outside: dict[str, int] | None = Field(default=None, description="operators outside the delegate, by name")
 
 
-class FloatScore(Section):
+class FloatScore(ManifestSection):
     """What the float model scores on a data set that `msdc bench` measures, under the bundle's own prompt and width."""
 
     task: Annotated[str, Field(max_length=100)]
@@ -108,14 +108,14 @@ class FloatScore(Section):
     pairs: Annotated[int, Field(gt=0)]
 
 
-class FileRecord(Section):
+class FileRecord(ManifestSection):
     """Size and hash of one file of the bundle."""
 
     sha256: Sha256
     bytes: Annotated[int, Field(ge=0, le=MAX_FILE_BYTES)]
 
 
-class Manifest(Section):
+class Manifest(ManifestSection):
     """The schema of `bundle.json`."""
 
     format: Literal[1] = 1

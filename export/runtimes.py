@@ -43,13 +43,13 @@ def _inside_path(name: str) -> str:
 InsidePath = Annotated[str, AfterValidator(_inside_path)]
 
 
-class Section(BaseModel):
+class ManifestSection(BaseModel):
     """An object of `bundle.json`: frozen, strict types, unknown keys refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class ProgramPart(Section):
+class ProgramPart(ManifestSection):
     """The entry of one runtime under `programs` in `bundle.json`; `file` is the program itself."""
 
     file: InsidePath

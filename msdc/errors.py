@@ -21,15 +21,24 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
+# Keys of recipes and model folders of 0.2, and what they are called now.
+RENAMED = {"guide": "teacher", "links": "nonzeros"}
+
+
 def first_problem(error: Any) -> str:
     """`KEY: what is wrong with it`, of the first mistake in a `pydantic.ValidationError`."""
     first = error.errors()[0]
-    return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, "))))
+    said = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden" and first["loc"][-1] in RENAMED:
+        said = f"unknown key; since 0.3 it is called {RENAMED[first['loc'][-1]]!r}: rename it"
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), said)))
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'corpora'?` for a word that resembles a known one, else what is known; empty without any."""
     words = list(dict.fromkeys(known))
+    if RENAMED.get(word) in words:
+        return f"; since 0.3 it is called {RENAMED[word]!r}: rename it"
     near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     if near:
         return f"; did you mean {near[0]!r}?"

@@ -73,16 +73,16 @@ def core_library() -> Path:
 
 @pytest.fixture
 def tiny_tree(tiny_teacher, tmp_path) -> dict:
-    """A recipe as a mapping: four stages, a few steps each, guide outputs cached inside the test's own folder."""
+    """A recipe as a mapping: four stages, a few steps each, teacher outputs cached inside the test's own folder."""
     import tiny_models
 
     common = {"batch": 8, "max_length": 20, "learning_rate": 1e-3, "evaluate_every": 4}
     mse, both = "multilingual_mse", ["multilingual_contrastive", "multilingual_mse"]
     stages = [
-        {"name": "one", "train": "assistant", "guide": "teacher", "objective": mse, "steps": 9},
-        {"name": "two", "train": "student.embedding", "guide": "assistant.embedding", "steps": 6,
+        {"name": "one", "train": "assistant", "teacher": "teacher", "objective": mse, "steps": 9},
+        {"name": "two", "train": "student.embedding", "teacher": "assistant.embedding", "steps": 6,
          "objective": "embedding_alignment", "start": "svd"},
-        {"name": "three", "train": "student", "guide": "assistant", "objective": mse, "steps": 9},
-        {"name": "four", "train": "student", "guide": "teacher", "objective": both, "steps": 9, "source_share": 0.5},
+        {"name": "three", "train": "student", "teacher": "assistant", "objective": mse, "steps": 9},
+        {"name": "four", "train": "student", "teacher": "teacher", "objective": both, "steps": 9, "source_share": 0.5},
     ]  # fmt: skip
-    return tiny_models.recipe(tiny_teacher, tmp_path / "guides", [stage | common for stage in stages])
+    return tiny_models.recipe(tiny_teacher, tmp_path / "outputs", [stage | common for stage in stages])

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from msdc.bench.accuracy.statistics import Items, interval
-from msdc.bench.accuracy.task import Data, Outcome, Settings, Task
+from msdc.bench.accuracy.task import AccuracyTask, Outcome, Settings, TaskData
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError
 from msdc.text.text_files import Lines, read_lines
@@ -62,13 +62,13 @@ class LabelledSet(NamedTuple):
     development: Labelled | None = None
     source_language: str = "en"
 
-    def data(self, files: list[Lines], notes: Sequence[str] = ()) -> Data:
+    def data(self, files: list[Lines], notes: Sequence[str] = ()) -> TaskData:
         """As the data of a task, read from `files`."""
         tested = list(self.tests.values()) or [self.training]
         others = [part for part in (self.training, self.development) if part and part not in tested]
         texts, more = ([text for part in parts for text in part.texts + part.second] for parts in (tested, others))
         notes = [*notes, *(f"{one.path.name} {note}" for one in files for note in one.notes)]
-        return Data(self.name, self, texts, more, [one.source for one in files], notes)
+        return TaskData(self.name, self, texts, more, [one.source for one in files], notes)
 
 
 def _labelled(lines: Lines, pattern: str, expected: str, skip: int = 0) -> Labelled:
@@ -83,7 +83,7 @@ def _labelled(lines: Lines, pattern: str, expected: str, skip: int = 0) -> Label
     return Labelled(texts, labels, [row["second"] for row in rows if "second" in row])
 
 
-def read_mldoc(path: str | Path, source: str = "en") -> Data:
+def read_mldoc(path: str | Path, source: str = "en") -> TaskData:
     """A folder as MLDoc writes it (label, tab, text): `english.train.1000`, `english.dev`, `german.test`, ..."""
     folder, word = Path(path), MLDOC_LANGUAGES[source]
     files = {code: folder / f"{name}.test" for code, name in MLDOC_LANGUAGES.items()}
@@ -103,7 +103,7 @@ def flores_class(domain: str, topic: str) -> str | None:
     return next(found, "travel" if domain == "wikivoyage" else None)
 
 
-def read_flores_topics(folder: str | Path, languages: list[str], source: str = "eng_Latn") -> Data:
+def read_flores_topics(folder: str | Path, languages: list[str], source: str = "eng_Latn") -> TaskData:
     """FLORES dev with the topics of `metadata_dev.tsv`: train on the source language, test on each language.
 
     Rows of one document stay on one side: 30 % of each class's documents, in the order of their address's hash, are the
@@ -145,7 +145,7 @@ def read_flores_topics(folder: str | Path, languages: list[str], source: str = "
     return labelled.data([metadata, *files.values()], notes)
 
 
-def read_cross_lingual(path: Path) -> Data:
+def read_cross_lingual(path: Path) -> TaskData:
     """A folder of MLDoc, or of FLORES with its metadata (every language it holds)."""
     folder = Path(path)
     if (folder / "metadata_dev.tsv").is_file():
@@ -293,7 +293,7 @@ def _read_latin(path: Path) -> Lines:
         return read_lines(path, "latin-1")
 
 
-def read_senteval(path: str | Path) -> Data:
+def read_senteval(path: str | Path) -> TaskData:
     """The folder of one task, named as SentEval names it: `.../MR`, `.../SST/binary`, `.../TREC`."""
     folder = Path(path)
     for name, files in BY_CLASS.items():
@@ -362,10 +362,10 @@ def score_transfer(store: VectorStore, data: LabelledSet, settings: Settings) ->
     )
 
 
-CLASSIFICATION = Task(
+CLASSIFICATION = AccuracyTask(
     "classification", "Zero-shot cross-lingual classification on frozen embeddings", "accuracy",
     read_cross_lingual, score_classification,
 )  # fmt: skip
-TRANSFER = Task(
+TRANSFER = AccuracyTask(
     "transfer", "SentEval transfer: logistic regression on frozen embeddings", "accuracy", read_senteval, score_transfer
 )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from msdc.distill.catalog import load_recipe, shipped
-from msdc.distill.data.corpora import Source, open_corpora
+from msdc.distill.data.corpora import TextSource, open_corpora
 from msdc.distill.data.exclusion import read_exclusion
 from msdc.errors import InputError
 from msdc.files import sha256_file
@@ -70,7 +70,7 @@ def _cells(path: Path) -> Iterator[tuple[int, str]]:
     return ((number, cell) for number, line in iterate_lines(path) for cell in line.split("\t"))
 
 
-def _row_sentences(source: Source) -> Iterator[tuple[int, str]]:
+def _row_sentences(source: TextSource) -> Iterator[tuple[int, str]]:
     for number, row in enumerate(source.read(), start=1):
         yield from ((number, text) for text in (row.source, row.target, *row.negatives) if text)
 

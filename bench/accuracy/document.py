@@ -18,13 +18,13 @@ KIND: Literal["accuracy"] = "accuracy"
 Interval = tuple[float | None, float | None]
 
 
-class Record(BaseModel):
+class AccuracyRecord(BaseModel):
     """Base of all parts: immutable, unknown keys kept."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
 
-class ModelRecord(Record):
+class ModelRecord(AccuracyRecord):
     """What was scored: a float model, the same cut to its first numbers, or an artifact on one runtime."""
 
     label: str
@@ -38,7 +38,7 @@ class ModelRecord(Record):
     gates_kept: bool | None = None
 
 
-class Contamination(Record):
+class Contamination(AccuracyRecord):
     """Test sentences of one set found in the training text; `near` is None when only exact copies were counted."""
 
     exact: int
@@ -46,7 +46,7 @@ class Contamination(Record):
     sentences: int
 
 
-class PartScore(Record):
+class PartScore(AccuracyRecord):
     """The score on a part of a set: a subset, a test language, texts of one length, pairs unseen in training text."""
 
     pairs: int | None = None
@@ -58,7 +58,7 @@ class PartScore(Record):
     interval: Interval | None = None
 
 
-class Against(Record):
+class Against(AccuracyRecord):
     """Paired test on the same items: the model's score minus that of `model`. Without resamples there is no test."""
 
     model: str
@@ -67,7 +67,7 @@ class Against(Record):
     p: float | None = None
 
 
-class Score(Record):
+class Score(AccuracyRecord):
     """One model on one data set. `main` is the key of the headline score."""
 
     task: str
@@ -104,7 +104,7 @@ class ClassificationScore(Score):
     majority_class: float | None
 
 
-class Picture(Record):
+class Picture(AccuracyRecord):
     """Points of two languages in the plane of their first two principal components."""
 
     points: dict[str, tuple[tuple[float, float], ...]]
@@ -123,7 +123,7 @@ class BiasScore(Score):
     picture: Picture | None = None
 
 
-class Separability(Record):
+class Separability(AccuracyRecord):
     """Accuracy of a linear classifier that predicts the language of a vector."""
 
     accuracy: float | None
@@ -140,7 +140,7 @@ class GeometryScore(Score):
     language_separability: Separability | None = None
 
 
-class SearchPart(Record):
+class SearchPart(AccuracyRecord):
     """Search ranked in one way, all x 100."""
 
     acc1: float | None
@@ -160,7 +160,7 @@ class SearchScore(Score):
     both: SearchPart | None = None
 
 
-class Histogram(Record):
+class Histogram(AccuracyRecord):
     """`counts[i]` values between `edges[i]` and `edges[i + 1]`."""
 
     edges: tuple[float, ...] = Field(min_length=2)
@@ -193,7 +193,7 @@ AnyScore = Annotated[
 ]
 
 
-class PublishedRow(Record):
+class PublishedRow(AccuracyRecord):
     """One system of a published table, or one of our models (`published` false) in the same columns."""
 
     system: str
@@ -201,7 +201,7 @@ class PublishedRow(Record):
     values: dict[str, float | None]
 
 
-class PublishedTable(Record):
+class PublishedTable(AccuracyRecord):
     """A table of a paper with our models' rows after the published ones."""
 
     title: str
@@ -211,14 +211,14 @@ class PublishedTable(Record):
     note: str = ""
 
 
-class Absent(Record):
+class Absent(AccuracyRecord):
     """A set that was asked for through a suite and not found."""
 
     name: str
     looked_for: str
 
 
-class Corpus(Record):
+class SearchedCorpus(AccuracyRecord):
     """A training corpus that was searched for test sentences."""
 
     file: str
@@ -227,15 +227,15 @@ class Corpus(Record):
     near: int | None = None
 
 
-class ContaminationCheck(Record):
+class ContaminationCheck(AccuracyRecord):
     """Whether training text was searched for test sentences, in which corpora, or why not."""
 
     checked: bool
     reason: str = "not checked"
-    corpora: tuple[Corpus, ...] = ()
+    corpora: tuple[SearchedCorpus, ...] = ()
 
 
-class Document(Record):
+class Evaluation(AccuracyRecord):
     """Everything that one `msdc evaluate` measured."""
 
     format: Literal[1] = FORMAT
@@ -251,10 +251,10 @@ class Document(Record):
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-def read_document(raw: Any, where: str = "this accuracy document") -> Document:
+def read_document(raw: Any, where: str = "this accuracy document") -> Evaluation:
     """The document in `raw`, parsed JSON of `msdc evaluate`. `where` names it in an error."""
     try:
-        return Document.model_validate(raw)
+        return Evaluation.model_validate(raw)
     except ValidationError as error:
         raise InputError(f"{where} is not what msdc evaluate writes: {first_problem(error)}") from error
 

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from msdc.bench.accuracy.contamination import Findings, corpus_streams
-from msdc.bench.accuracy.document import FORMAT, KIND, Document, read_document
+from msdc.bench.accuracy.document import FORMAT, KIND, Evaluation, read_document
 from msdc.bench.accuracy.paper_tables import paper_tables
 from msdc.bench.accuracy.parallel import Parallel
 from msdc.bench.accuracy.sets import SETS, SHIPPED, SUITES, DataFolder, DataSet, read_path, select_sets
 from msdc.bench.accuracy.statistics import Items, interval, paired_test
-from msdc.bench.accuracy.task import Data, Settings, plain
+from msdc.bench.accuracy.task import Settings, TaskData, plain
 from msdc.bench.accuracy.vectors import TruncatedVectors, VectorFiles, VectorStore
 from msdc.distill.catalog import shipped
 from msdc.encoders.encoder import configured, open_model
@@ -36,7 +36,7 @@ from msdc.progress import warn
 from msdc.text.duplicates import normalise
 
 if TYPE_CHECKING:
-    from msdc.bench import ModelSource
+    from msdc.bench import ModelLike
 
 RECIPE = "recipe.yaml"
 NO_CORPUS = "no --corpus given"
@@ -45,7 +45,7 @@ PACKAGES = ("msdc", "numpy", "scipy", "scikit-learn", "torch", "executorch", "on
 
 def load_sets(
     task: str | Sequence[str], path: str | Path | None, folder: DataFolder
-) -> tuple[list[tuple[DataSet, Data]], list[dict[str, str]]]:
+) -> tuple[list[tuple[DataSet, TaskData]], list[dict[str, str]]]:
     """The data sets that `task` (with `path`: this file) names, with their content; and those that are absent."""
     words = (task,) if isinstance(task, str) else tuple(task)
     if not words:
@@ -125,7 +125,7 @@ def is_bundle(name: str | Path) -> bool:
 
 
 def open_evaluated(
-    source: ModelSource,
+    source: ModelLike,
     runtime: str | None = None,
     *,
     taken: set[str],
@@ -205,7 +205,7 @@ def document_of(
     listed_sums: int,
     contamination: dict[str, Any],
     settings: Settings,
-) -> Document:
+) -> Evaluation:
     """All results, the papers' tables and what was measured with."""
     by_model = {one.label: {r["name"]: r for r in results if r["model"] == one.label} for one in models}
     return read_document({
@@ -225,7 +225,7 @@ def document_of(
 
 def score_set(
     one: DataSet,
-    content: Data,
+    content: TaskData,
     models: Sequence[EvaluatedModel],
     reference: EvaluatedModel | None,
     settings: Settings,

@@ -13,7 +13,7 @@ import numpy as np
 from msdc.bench.accuracy.neighbours import gold_ranks, mine, nearest
 from msdc.bench.accuracy.parallel import Parallel, read_parallel
 from msdc.bench.accuracy.statistics import Items, interval
-from msdc.bench.accuracy.task import Data, Outcome, Settings, Task
+from msdc.bench.accuracy.task import AccuracyTask, Outcome, Settings, TaskData
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError, MsdcError
 from msdc.scores import unit_rows
@@ -48,7 +48,7 @@ def score_tatoeba(store: VectorStore, data: Parallel, settings: Settings) -> Out
 # Cross-lingual sentence retrieval (XSR, LXS section 4.2): 2,000 queries, one answer each, 200,000 candidates.
 
 
-def read_pool(path: str | Path) -> Data:
+def read_pool(path: str | Path) -> TaskData:
     """Parallel sentences (queries, then answers) and distractors in `NAME.pool.txt[.gz]` beside them."""
     path = Path(path)
     pairs = read_parallel(path)
@@ -58,10 +58,10 @@ def read_pool(path: str | Path) -> Data:
     return pool_data(pairs, distractors, [pool.source for pool in pools])
 
 
-def pool_data(pairs: Parallel, distractors: list[str], sources: list[SourceFile]) -> Data:
+def pool_data(pairs: Parallel, distractors: list[str], sources: list[SourceFile]) -> TaskData:
     """Queries with one answer each (a translation), and distractors that answer no query."""
     sources = pairs.sources + sources
-    return Data(pairs.name, (pairs, distractors), pairs.texts(), distractors, sources, pairs.notes)
+    return TaskData(pairs.name, (pairs, distractors), pairs.texts(), distractors, sources, pairs.notes)
 
 
 def score_retrieval(store: VectorStore, data: tuple[Parallel, list[str]], settings: Settings) -> Outcome:
@@ -115,10 +115,12 @@ class Split(NamedTuple):
         return self.source + self.target
 
 
-def mining_data(name: str, training: Split, test: Split | None, sources: list[SourceFile], notes: list[str]) -> Data:
+def mining_data(
+    name: str, training: Split, test: Split | None, sources: list[SourceFile], notes: list[str]
+) -> TaskData:
     """A training split, for the threshold, and a test split where there is one."""
     others = training.texts() if test else []
-    return Data(name, (training, test), (test or training).texts(), others, sources, notes)
+    return TaskData(name, (training, test), (test or training).texts(), others, sources, notes)
 
 
 def _two_columns(lines: Lines) -> list[tuple[str, str]]:
@@ -158,7 +160,7 @@ def _read_split(prefix: Path) -> tuple[Split, list[Lines]]:
     return Split(source, target, gold), read
 
 
-def read_bucc(path: str | Path) -> Data:
+def read_bucc(path: str | Path) -> TaskData:
     """A folder with `XX-en.training.*` and, where published, `XX-en.test.*`; or the prefix of one pair in it."""
     path = Path(path)
     folder = path if path.is_dir() else path.parent
@@ -242,11 +244,11 @@ def score_mining(store: VectorStore, data: tuple[Split, Split | None], settings:
     )
 
 
-MINING = Task(
+MINING = AccuracyTask(
     "mining", "Bitext mining: margin over k neighbours, threshold from training, F1", "f1", read_bucc, score_mining
 )
-TATOEBA = Task(
+TATOEBA = AccuracyTask(
     "tatoeba", "Nearest-neighbour translation retrieval, both directions", "accuracy",
-    lambda path: Data.of(read_parallel(path)), score_tatoeba,
+    lambda path: TaskData.of(read_parallel(path)), score_tatoeba,
 )  # fmt: skip
-XSR = Task("xsr", " P@1 and MRR of translations in a large pool", "p_at_1", read_pool, score_retrieval)
+XSR = AccuracyTask("xsr", " P@1 and MRR of translations in a large pool", "p_at_1", read_pool, score_retrieval)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from msdc.bench.accuracy.statistics import Items, interval
-from msdc.bench.accuracy.task import Data, Outcome, Settings, Task
+from msdc.bench.accuracy.task import AccuracyTask, Outcome, Settings, TaskData
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.encoders.encoder import SentenceEncoder
 from msdc.errors import InputError
@@ -38,7 +38,7 @@ class Collection(NamedTuple):
     grades: dict[str, dict[str, float]]
 
 
-def _data(name: str, collection: Collection, sources: list[Lines]) -> Data:
+def _data(name: str, collection: Collection, sources: list[Lines]) -> TaskData:
     answered = {key: text for key, text in collection.queries.items() if collection.grades.get(key)}
     if not answered or not collection.documents:
         raise InputError(f"{name}: no question has a document that answers it")
@@ -47,10 +47,10 @@ def _data(name: str, collection: Collection, sources: list[Lines]) -> Data:
         raise InputError(f"{name}: question {missing[0]!r} is answered by a document that is not in the corpus")
     others = [text for _, text in collection.documents.values()]
     found = collection._replace(queries=answered)
-    return Data(name, found, list(answered.values()), others, [one.source for one in sources])
+    return TaskData(name, found, list(answered.values()), others, [one.source for one in sources])
 
 
-def read_collection(path: str | Path) -> Data:
+def read_collection(path: str | Path) -> TaskData:
     """A folder as BEIR has them (`corpus.jsonl`, `queries.jsonl`, `qrels/test.tsv`; plain or gzip), or SQuAD's JSON."""
     path = Path(path)
     if not path.is_dir():
@@ -93,7 +93,7 @@ def read_collection(path: str | Path) -> Data:
     return _data(path.name, Collection(documents, queries, grades), [corpus, asked, judged])
 
 
-def _read_squad(path: Path) -> Data:
+def _read_squad(path: Path) -> TaskData:
     lines = read_lines(path)
     documents: dict[str, tuple[str, str]] = {}
     queries: dict[str, str] = {}
@@ -193,7 +193,7 @@ def score_search(store: VectorStore, data: Collection, settings: Settings) -> Ou
     return Outcome(scores | {"pairs": len(queries), "documents": len(documents), "passages": count}, items)
 
 
-SEARCH = Task(
+SEARCH = AccuracyTask(
     "retrieval", "Questions to paragraphs: MRR@10 of vectors, of words (BM25) and of both", "mrr",
     read_collection, score_search,
 )  # fmt: skip

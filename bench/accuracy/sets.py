@@ -25,13 +25,13 @@ from msdc.bench.accuracy.parallel import Parallel, read_aligned, read_parallel
 from msdc.bench.accuracy.retrieval import MINING, TATOEBA, XSR, Split, mining_data, pool_data, read_bucc
 from msdc.bench.accuracy.search import SEARCH, read_collection
 from msdc.bench.accuracy.similarity import BIAS, DRIFT, GEOMETRY, MSE, STS, bias_data, drift_data, geometry_data
-from msdc.bench.accuracy.task import Data, Task
+from msdc.bench.accuracy.task import AccuracyTask, TaskData
 from msdc.errors import InputError, did_you_mean
 from msdc.text.quickstart import GOLDEN_TEXTS, GRADED_PAIRS, PARALLEL
 from msdc.text.scored_pairs import ScoredPairs, join_pairs, read_pairs
 from msdc.text.text_files import SourceFile, read_lines
 
-TASKS: dict[str, Task] = {
+TASKS: dict[str, AccuracyTask] = {
     task.name: task
     for task in (STS, MINING, TATOEBA, XSR, SEARCH, BIAS, CLASSIFICATION, TRANSFER, GEOMETRY, MSE, DRIFT)
 }
@@ -118,44 +118,44 @@ def find_data_folder(folder: str | Path | None, languages: tuple[str, ...] | Non
     return DataFolder(Path(chosen) if chosen else None, languages)
 
 
-class Part(NamedTuple):
+class SetPart(NamedTuple):
     """One data set of a named set. `load` is None where its files are absent; `looked_for` is the pattern tried.
 
     An `extra` part is scored only when it is named.
     """
 
     name: str
-    load: Callable[[], Data] | None
+    load: Callable[[], TaskData] | None
     looked_for: str = ""
     extra: bool = False
 
 
-Parts = Callable[[DataFolder], Iterable[Part]]
+Parts = Callable[[DataFolder], Iterable[SetPart]]
 
 
 class NamedSet(NamedTuple):
     """Data sets that one task scores under one name; `parts` finds them in a data folder."""
 
     name: str
-    task: Task
+    task: AccuracyTask
     summary: str
     parts: Parts
 
 
-def _load(read: Callable[..., ScoredPairs | Parallel], *arguments: Any) -> Data:
-    return Data.of(read(*arguments))
+def _load(read: Callable[..., ScoredPairs | Parallel], *arguments: Any) -> TaskData:
+    return TaskData.of(read(*arguments))
 
 
 # Scored pairs, and the bias and geometry sets made from them.
 
 
-def _pairs(data: DataFolder, name: str, *patterns: str, extra: bool = False) -> Part:
+def _pairs(data: DataFolder, name: str, *patterns: str, extra: bool = False) -> SetPart:
     """A part of scored pairs, read from the first file that matches a pattern."""
     file = data.first(*patterns)
-    return Part(name, partial(_load, read_pairs, file, name) if file else None, patterns[0], extra)
+    return SetPart(name, partial(_load, read_pairs, file, name) if file else None, patterns[0], extra)
 
 
-def _sts17(data: DataFolder) -> Iterator[Part]:
+def _sts17(data: DataFolder) -> Iterator[SetPart]:
     for track in TRACKS:
         a, b = track.split("-")
         if data.languages and not {a, b} <= {*data.languages, "en"}:
@@ -180,27 +180,27 @@ def _join_files(name: str, files: dict[str, Path]) -> ScoredPairs:
     return join_pairs(name, [read_pairs(file, part) for part, file in files.items()])
 
 
-def _sts_year(data: DataFolder, year: int) -> Iterator[Part]:
+def _sts_year(data: DataFolder, year: int) -> Iterator[SetPart]:
     name, looked, files = f"sts{year}", f"sts12-16/STS{year}.*.tsv*", {}
     for file in data.all(looked) or data.all(f"**/STS{year}-en-test/STS.input.*.txt"):
         stem = file.name.removesuffix(".gz").rsplit(".", 1)[0]
         files[stem.removeprefix("STS.input.").split(".", 1)[-1]] = file
-    yield Part(name, partial(_load, _join_files, name, files) if files else None, looked)
+    yield SetPart(name, partial(_load, _join_files, name, files) if files else None, looked)
 
 
-def _sick_all(data: DataFolder) -> Iterator[Part]:
+def _sick_all(data: DataFolder) -> Iterator[SetPart]:
     """All 9,927 pairs, as MTEB scores SICK-R; DCSE and SentEval score the test part alone."""
     names = {"train": "train", "trial": "trial", "test": "test_annotated"}
     found = {part: data.first(f"sick/SICK_{name}.txt*", f"SICK/SICK_{name}.txt") for part, name in names.items()}
     files = {part: file for part, file in found.items() if file is not None}
     load = partial(_load, _join_files, "sickr-all", files) if len(files) == len(names) else None
-    yield Part("sickr-all", load, "sick/SICK_{train,trial,test_annotated}.txt*")
+    yield SetPart("sickr-all", load, "sick/SICK_{train,trial,test_annotated}.txt*")
 
 
 def _one(name: str, summary: str, *patterns: str, language: str | None = None) -> NamedSet:
     """A set of one file of scored pairs, the first that matches a pattern."""
 
-    def parts(data: DataFolder) -> Iterable[Part]:
+    def parts(data: DataFolder) -> Iterable[SetPart]:
         # a set of one language belongs to a suite only with that language; named by itself it is always scored
         return [_pairs(data, name, *patterns, extra=language not in (None, *(data.languages or (language,))))]
 
@@ -210,22 +210,22 @@ def _one(name: str, summary: str, *patterns: str, language: str | None = None) -
 def _by_language(name: str, part: str, summary: str, pattern: str) -> NamedSet:
     """A set with one file of scored pairs per language; its code is put into `part` and `pattern`."""
 
-    def parts(data: DataFolder) -> Iterable[Part]:
+    def parts(data: DataFolder) -> Iterable[SetPart]:
         return [_pairs(data, f"{name}/{part.format(code)}", pattern.format(code)) for code in data.others()]
 
     return NamedSet(name, STS, summary, parts)
 
 
-def _bias(data: DataFolder) -> Iterator[Part]:
+def _bias(data: DataFolder) -> Iterator[SetPart]:
     stsb = [part for one in _STSB for part in one.parts(data)]
     for name, parts in (("bias/sts17", list(_sts17(data))), ("bias/stsb", stsb)):
         loads = [part.load for part in parts if part.load is not None and not part.extra]
         load = partial(_load_bias, data, name, loads) if len(loads) >= 2 else None
-        yield Part(name, load, f"at least two parts of {name.removeprefix('bias/')}")
-    yield Part("bias/graded-pairs", partial(_load_bias, data, "bias/graded-pairs", None), extra=True)
+        yield SetPart(name, load, f"at least two parts of {name.removeprefix('bias/')}")
+    yield SetPart("bias/graded-pairs", partial(_load_bias, data, "bias/graded-pairs", None), extra=True)
 
 
-def _load_bias(data: DataFolder, name: str, loads: list[Callable[[], Data]] | None) -> Data:
+def _load_bias(data: DataFolder, name: str, loads: list[Callable[[], TaskData]] | None) -> TaskData:
     """The pairs of several parts, or the shipped ones; the picture is of English and the first other language."""
     pairs = join_pairs(name, [load().content for load in loads]) if loads else read_pairs(GRADED_PAIRS, name)
     picture = None
@@ -238,12 +238,12 @@ def _load_bias(data: DataFolder, name: str, loads: list[Callable[[], Data]] | No
     return bias_data(pairs, picture)
 
 
-def _geometry(data: DataFolder) -> Iterator[Part]:
+def _geometry(data: DataFolder) -> Iterator[SetPart]:
     (stsb,) = _STSB[0].parts(data)
     yield stsb._replace(name="geometry", load=partial(_load_geometry, stsb.load, data) if stsb.load else None)
 
 
-def _load_geometry(stsb: Callable[[], Data], data: DataFolder) -> Data:
+def _load_geometry(stsb: Callable[[], TaskData], data: DataFolder) -> TaskData:
     codes = [code for code in data.codes() if data.has_flores(code)]
     return geometry_data(stsb().content, data.flores(codes, "flores") if len(codes) >= 2 else None)
 
@@ -255,62 +255,62 @@ def _flores_pattern(code: str, split: str = "devtest") -> str:
     return f"flores200/{split}/{flores_code(code)}.{split}*"
 
 
-def _flores_pairs(data: DataFolder, family: str) -> Iterator[Part]:
+def _flores_pairs(data: DataFolder, family: str) -> Iterator[SetPart]:
     """English with each other language, from FLORES devtest, as parts of `family`."""
     for code in data.others():
         name = f"{family}/en-{code}"
         load = partial(_load, data.flores, ["en", code], name) if data.has_flores(code) else None
-        yield Part(name, load, _flores_pattern(code))
+        yield SetPart(name, load, _flores_pattern(code))
 
 
-def _tatoeba(data: DataFolder) -> Iterator[Part]:
+def _tatoeba(data: DataFolder) -> Iterator[SetPart]:
     if data.languages:
         codes = [CODES[code][0] if code in CODES else code for code in data.others()]
     else:
         files = data.all("laser-tatoeba/tatoeba.*-eng.eng*") + data.all("tatoeba/v1/tatoeba.*-eng.eng")
         codes = [file.name.split(".")[1].split("-")[0] for file in files]
         if not codes:
-            yield Part("tatoeba", None, "laser-tatoeba/tatoeba.XXX-eng.eng")
+            yield SetPart("tatoeba", None, "laser-tatoeba/tatoeba.XXX-eng.eng")
     two_letters = {three: two for two, (three, _) in CODES.items()}
     for code in codes:
         looked = f"laser-tatoeba/tatoeba.{code}-eng.{code}"
         file = data.first(looked, f"tatoeba/v1/tatoeba.{code}-eng.{code}")
         name = f"tatoeba/{two_letters.get(code, code)}"
-        yield Part(name, partial(_named, TATOEBA.read, file, name) if file else None, looked)
+        yield SetPart(name, partial(_named, TATOEBA.read, file, name) if file else None, looked)
 
 
-def _named(read: Callable[[Path], Data], path: Path, name: str) -> Data:
+def _named(read: Callable[[Path], TaskData], path: Path, name: str) -> TaskData:
     return replace(read(path), name=name)
 
 
-def _quickstart(data: DataFolder) -> Iterator[Part]:
+def _quickstart(data: DataFolder) -> Iterator[SetPart]:
     for code in data.others():
         if code in SHIPPED:
             name = f"quickstart/en-{code}"
-            yield Part(name, partial(_load, _shipped_pair, code, name))
+            yield SetPart(name, partial(_load, _shipped_pair, code, name))
 
 
 def _shipped_pair(code: str, name: str) -> Parallel:
     return read_parallel(PARALLEL).pair("en", code, name)
 
 
-def _bucc(data: DataFolder) -> Iterator[Part]:
+def _bucc(data: DataFolder) -> Iterator[SetPart]:
     looked = "bucc*/**/*.training.gold*"
     files = data.all(looked)
     if not files:
-        yield Part("bucc", None, looked)
+        yield SetPart("bucc", None, looked)
     for file in files:
         pair = file.name.split(".")[0]
-        yield Part(f"bucc/{pair}", partial(_named, read_bucc, file.parent / pair, f"bucc/{pair}"))
+        yield SetPart(f"bucc/{pair}", partial(_named, read_bucc, file.parent / pair, f"bucc/{pair}"))
 
 
-def _flores_mining(data: DataFolder) -> Iterator[Part]:
+def _flores_mining(data: DataFolder) -> Iterator[SetPart]:
     for code in data.others():
         load = partial(_load_flores_mining, data, code) if data.has_flores(code, "dev") else None
-        yield Part(f"flores-mining/{code}-en", load, _flores_pattern(code, "dev"))
+        yield SetPart(f"flores-mining/{code}-en", load, _flores_pattern(code, "dev"))
 
 
-def _load_flores_mining(data: DataFolder, code: str) -> Data:
+def _load_flores_mining(data: DataFolder, code: str) -> TaskData:
     name, splits = f"flores-mining/{code}-en", []
     both = [data.flores([code, "en"], name, split) for split in ("dev", "devtest")]
     for one in both:
@@ -322,16 +322,16 @@ def _load_flores_mining(data: DataFolder, code: str) -> Data:
     return mining_data(name, training, test, both[0].sources + both[1].sources, both[0].notes + both[1].notes)
 
 
-def _xsr(data: DataFolder) -> Iterator[Part]:
+def _xsr(data: DataFolder) -> Iterator[SetPart]:
     for code in data.others():
         for query, answer in ((code, "en"), ("en", code)):
             wanted = "english/*.txt*" if answer == "en" else f"*/*.en-{code}.tsv*"
             pools = data.all(wanted) if data.has_flores(code, "dev") else []
             load = partial(_load_xsr, data, query, answer, pools) if pools else None
-            yield Part(f"xsr/{query}-{answer}", load, f"{_flores_pattern(code, 'dev')} and {wanted}")
+            yield SetPart(f"xsr/{query}-{answer}", load, f"{_flores_pattern(code, 'dev')} and {wanted}")
 
 
-def _load_xsr(data: DataFolder, query: str, answer: str, distractors: list[Path]) -> Data:
+def _load_xsr(data: DataFolder, query: str, answer: str, distractors: list[Path]) -> TaskData:
     name = f"xsr/{query}-{answer}"
     dev, devtest = (data.flores([query, answer], name, split) for split in ("dev", "devtest"))
     sides = {language: dev.sides[language] + devtest.sides[language] for language in (query, answer)}
@@ -342,30 +342,30 @@ def _load_xsr(data: DataFolder, query: str, answer: str, distractors: list[Path]
     return pool_data(joined, texts, [lines.source for lines in files])
 
 
-def _retrieval(data: DataFolder) -> Iterator[Part]:
+def _retrieval(data: DataFolder) -> Iterator[SetPart]:
     looked = "retrieval/*/corpus.jsonl*"
     folders = [file.parent for file in data.all(looked)]
     if not folders:
-        yield Part("retrieval", None, looked)
+        yield SetPart("retrieval", None, looked)
     for folder in folders:
         name = f"retrieval/{folder.name}"
-        yield Part(name, partial(_named, read_collection, folder, name))
+        yield SetPart(name, partial(_named, read_collection, folder, name))
 
 
-def _drift(data: DataFolder) -> Iterator[Part]:
-    yield Part("drift/quickstart", _load_shipped_texts)
+def _drift(data: DataFolder) -> Iterator[SetPart]:
+    yield SetPart("drift/quickstart", _load_shipped_texts)
     codes = [code for code in data.codes() if data.has_flores(code)]
     load = partial(_load_drift, data, codes) if data.has_flores("en") else None
-    yield Part("drift/flores", load, _flores_pattern("en"))
+    yield SetPart("drift/flores", load, _flores_pattern("en"))
 
 
-def _load_shipped_texts() -> Data:
+def _load_shipped_texts() -> TaskData:
     parallel, golden = read_parallel(PARALLEL), read_lines(GOLDEN_TEXTS)
     sides = parallel.sides | {"golden texts": [line for line in golden.lines if line.strip()]}
     return drift_data("drift/quickstart", sides, [*parallel.sources, golden.source])
 
 
-def _load_drift(data: DataFolder, codes: list[str]) -> Data:
+def _load_drift(data: DataFolder, codes: list[str]) -> TaskData:
     parallel = data.flores(codes, "drift/flores")
     # rows spread over the whole file, since adjacent rows come from one article
     step = max(1, len(parallel) // DRIFT_ROWS)
@@ -376,27 +376,27 @@ def _load_drift(data: DataFolder, codes: list[str]) -> Data:
 # Labelled texts: FLORES topics, MLDoc, SentEval.
 
 
-def _topics(data: DataFolder) -> Iterator[Part]:
+def _topics(data: DataFolder) -> Iterator[SetPart]:
     metadata = data.first("flores200/metadata_dev.tsv")
     codes = [code for code in map(flores_code, data.codes()) if data.first(f"flores200/dev/{code}.dev.gz")]
     load = partial(read_flores_topics, metadata.parent, codes) if metadata and codes else None
-    yield Part("flores-topics", load, "flores200/metadata_dev.tsv and flores200/dev/*.dev.gz")
+    yield SetPart("flores-topics", load, "flores200/metadata_dev.tsv and flores200/dev/*.dev.gz")
 
 
-def _mldoc(data: DataFolder) -> Iterator[Part]:
+def _mldoc(data: DataFolder) -> Iterator[SetPart]:
     for code in ("en", "de", "fr", "es", "it"):
         if not data.languages or code in data.languages:
             looked = f"[Mm][Ll][Dd]oc*/{MLDOC_LANGUAGES[code]}.train.1000"
             file = data.first(looked)
-            yield Part(f"mldoc/{code}", partial(read_mldoc, file.parent, code) if file else None, looked)
+            yield SetPart(f"mldoc/{code}", partial(read_mldoc, file.parent, code) if file else None, looked)
 
 
-def _senteval(data: DataFolder) -> Iterator[Part]:
+def _senteval(data: DataFolder) -> Iterator[SetPart]:
     for name in SENTEVAL:
         folder = "SST/binary" if name == "SST2" else name
         found = data.first(f"[Ss]ent[Ee]val/{folder}", f"[Ss]ent[Ee]val/data/downstream/{folder}")
         load = partial(read_senteval, found) if found else None
-        yield Part(f"senteval/{name}", load, f"**/[Ss]ent[Ee]val/**/{folder}")
+        yield SetPart(f"senteval/{name}", load, f"**/[Ss]ent[Ee]val/**/{folder}")
 
 
 _STSB = (
@@ -406,7 +406,7 @@ _STSB = (
         "stsb-cross", "en-{}", "STSb test, English against its translation", "stsb-crosslingual/STSb.en-{}.test.tsv*"
     ),
 )
-_GRADED = [Part("graded-pairs", partial(_load, read_pairs, GRADED_PAIRS, "graded-pairs"))]
+_GRADED = [SetPart("graded-pairs", partial(_load, read_pairs, GRADED_PAIRS, "graded-pairs"))]
 _LISTED = (
     NamedSet("sts17", STS, "STS2017 and its extension, by language pair", _sts17),
     *_STSB,
@@ -459,8 +459,8 @@ class DataSet(NamedTuple):
     """One data set to load and the task that scores it."""
 
     name: str
-    task: Task
-    load: Callable[[], Data]
+    task: AccuracyTask
+    load: Callable[[], TaskData]
 
 
 def select_sets(words: Iterable[str], data: DataFolder) -> tuple[list[DataSet], list[dict[str, str]]]:
@@ -492,7 +492,7 @@ def read_path(task: str, path: str | Path) -> DataSet:
     return DataSet(f"{task}={path}", TASKS[task], partial(TASKS[task].read, Path(path)))
 
 
-def _find_parts(word: str, data: DataFolder, suite: bool) -> list[Part]:
+def _find_parts(word: str, data: DataFolder, suite: bool) -> list[SetPart]:
     """The parts of a set that `word` names."""
     name, _, part_name = word.partition("/")
     if name not in SETS:

@@ -14,7 +14,7 @@ import numpy as np
 
 from msdc.bench.accuracy.parallel import Parallel, read_parallel
 from msdc.bench.accuracy.statistics import Items, chunks, interval, percentiles, resampled_spearman
-from msdc.bench.accuracy.task import Data, Outcome, Settings, Task
+from msdc.bench.accuracy.task import AccuracyTask, Outcome, Settings, TaskData
 from msdc.bench.accuracy.vectors import VectorStore
 from msdc.errors import InputError, MsdcError
 from msdc.scores import cosine_rows, mse, spearman, unit_rows
@@ -89,15 +89,15 @@ def score_sts(store: VectorStore, pairs: ScoredPairs, settings: Settings) -> Out
 
 def bias_data(
     pairs: ScoredPairs, parallel: Parallel | None = None, rows: int = PICTURE_POINTS, languages: int | None = 2
-) -> Data:
+) -> TaskData:
     """Scored pairs, and parallel sentences of which a task uses the first `rows` of the first `languages`."""
     sides = list(parallel.sides.values())[:languages] if parallel else []
     others = [text for side in sides for text in side[:rows]]
     sources = pairs.sources + (parallel.sources if parallel else [])
-    return Data(pairs.name, (pairs, parallel), pairs.texts(), others, sources, pairs.notes)
+    return TaskData(pairs.name, (pairs, parallel), pairs.texts(), others, sources, pairs.notes)
 
 
-def read_bias_sets(path: str | Path) -> Data:
+def read_bias_sets(path: str | Path) -> TaskData:
     """A folder of scored-pair files, one set each; or one file that is divided by its language columns."""
     path = Path(path)
     if not path.is_dir():
@@ -179,7 +179,7 @@ def score_bias(store: VectorStore, data: tuple[ScoredPairs, Parallel | None], se
 # sentence's language from its vector. Vectors are on the unit sphere.
 
 
-def geometry_data(pairs: ScoredPairs, parallel: Parallel | None = None) -> Data:
+def geometry_data(pairs: ScoredPairs, parallel: Parallel | None = None) -> TaskData:
     """Scored pairs for alignment, uniformity and isotropy; parallel sentences for language separability."""
     return replace(bias_data(pairs, parallel, MAX_ROWS, None), name=f"geometry/{pairs.name}")
 
@@ -258,12 +258,14 @@ def score_geometry(store: VectorStore, data: tuple[ScoredPairs, Parallel | None]
 # Drift of an artifact from its float model: cosine of the two vectors of each text, by language and length.
 
 
-def drift_data(name: str, sides: dict[str, list[str]], sources: list[SourceFile], notes: Sequence[str] = ()) -> Data:
+def drift_data(
+    name: str, sides: dict[str, list[str]], sources: list[SourceFile], notes: Sequence[str] = ()
+) -> TaskData:
     """Texts by language."""
-    return Data(name, sides, [text for side in sides.values() for text in side], [], sources, list(notes))
+    return TaskData(name, sides, [text for side in sides.values() for text in side], [], sources, list(notes))
 
 
-def read_drift_texts(path: str | Path) -> Data:
+def read_drift_texts(path: str | Path) -> TaskData:
     """A table with one language per column (.tsv), or plain text with one sentence per line."""
     path = Path(path)
     if path.name.removesuffix(".gz").endswith(".tsv"):
@@ -343,22 +345,22 @@ def score_mse(store: VectorStore, data: Parallel, settings: Settings) -> Outcome
     return Outcome(scores)
 
 
-STS = Task(
+STS = AccuracyTask(
     "sts", "Spearman and Pearson of cosine against gold scores", "spearman",
-    lambda path: Data.of(read_pairs(path)), score_sts,
+    lambda path: TaskData.of(read_pairs(path)), score_sts,
 )  # fmt: skip
-BIAS = Task(
+BIAS = AccuracyTask(
     "bias", "Language bias: Spearman of the joint pool minus the mean of the sets", "bias", read_bias_sets, score_bias
 )
-GEOMETRY = Task(
+GEOMETRY = AccuracyTask(
     "geometry", "Alignment, uniformity, isotropy, language separability", "uniformity",
     lambda path: geometry_data(read_pairs(path)), score_geometry,
 )  # fmt: skip
-MSE = Task(
+MSE = AccuracyTask(
     "mse", "MSE x 100 to the teacher on parallel sentences", "mse",
-    lambda path: Data.of(read_parallel(path)), score_mse, needs_reference=True,
+    lambda path: TaskData.of(read_parallel(path)), score_mse, needs_reference=True,
 )  # fmt: skip
-DRIFT = Task(
+DRIFT = AccuracyTask(
     "drift", "Cosine of an artifact with its float model", "cosine",
     read_drift_texts, score_drift, needs_reference=True,
 )  # fmt: skip

@@ -34,7 +34,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Data:
+class TaskData:
     """A data set: what its task scores (`content`, of the type that the task's `score` takes) and the sentences in it.
 
     `tested` are the sentences that are scored; `others` (training rows, distractors, those of a picture) are encoded
@@ -49,7 +49,7 @@ class Data:
     notes: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, content: ScoredPairs | Parallel) -> Data:
+    def of(cls, content: ScoredPairs | Parallel) -> TaskData:
         """Scored pairs, or parallel sentences, as they are."""
         return cls(content.name, content, content.texts(), [], content.sources, content.notes)
 
@@ -77,12 +77,12 @@ class Outcome(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Task:
+class AccuracyTask:
     """One kind of measurement. `main` is the key of the headline score in `Outcome.scores`."""
 
     name: str
     summary: str
     main: str
-    read: Callable[[Path], Data]
+    read: Callable[[Path], TaskData]
     score: Callable[[VectorStore, Any, Settings], Outcome]
     needs_reference: bool = False

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from msdc.bench.compare import slower_timings
 from msdc.bench.measure import parity_failures
-from msdc.bench.report.model import Data, Section, Sentence, Shown, interval_of
+from msdc.bench.report.model import ReportData, ReportSection, Sentence, Shown, interval_of
 from msdc.bench.report.targets import Judged
 from msdc.bench.result import DeviceRun
 from msdc.export.mobile.sizes import LEVEL, measured
@@ -86,7 +86,7 @@ def _low_bound(run: DeviceRun, mean: float) -> float:
     return sum(lows) / len(lows) if lows else mean - CLOSE
 
 
-def choose(data: Data, among: Sequence[Shown], judged: Sequence[Sequence[Judged]]) -> Shown | None:
+def choose(data: ReportData, among: Sequence[Shown], judged: Sequence[Sequence[Judged]]) -> Shown | None:
     """The artifact to take: computes what was exported, meets the targets if any does, is not less accurate than the
     best beyond its interval; of those the smallest download, of equally small ones the fastest. None without a run.
     """
@@ -115,14 +115,14 @@ def _rank(shown: Shown) -> tuple[bool, bool, bool]:
     return run.clock != "wall", run.device.kind not in PHONES, run.harness == "python"
 
 
-def _time(data: Data, run: DeviceRun) -> str:
+def _time(data: ReportData, run: DeviceRun) -> str:
     value = data.latency(run)
     if value is None:
         return NONE
     return f"{number(value)} ms" if run.clock == "wall" else f"{millions(value, 1)} M instructions"
 
 
-def _kept(data: Data, run: DeviceRun) -> tuple[str, str]:
+def _kept(data: ReportData, run: DeviceRun) -> tuple[str, str]:
     """Which part of the float model's accuracy an artifact keeps, and the scores."""
     if (found := data.kept(run)) is None:
         return "", ""
@@ -135,7 +135,7 @@ def _sets(names: Sequence[str]) -> str:
     return joined(list(names)) if len(names) < 3 else f"{len(names)} sets"
 
 
-def _take(data: Data, app: str, runs: Sequence[Shown], judged: Sequence[Sequence[Judged]]) -> list[Sentence]:
+def _take(data: ReportData, app: str, runs: Sequence[Shown], judged: Sequence[Sequence[Judged]]) -> list[Sentence]:
     """The sentences about one kind of app."""
     first: dict[str, Shown] = {}
     for shown in sorted(runs, key=_rank):
@@ -180,7 +180,7 @@ def _take(data: Data, app: str, runs: Sequence[Shown], judged: Sequence[Sequence
     return sentences + _faster(data, chosen, list(first.values()))
 
 
-def _faster(data: Data, chosen: Shown, others: Sequence[Shown]) -> list[Sentence]:
+def _faster(data: ReportData, chosen: Shown, others: Sequence[Shown]) -> list[Sentence]:
     """A sentence about the fastest other artifact in the same place, if it is faster."""
     mine, sizes = data.latency(chosen.run), sizes_of(chosen.run).download
     right = [shown for shown in others if shown.place == chosen.place and not parity_failures([shown.run])]
@@ -198,7 +198,7 @@ def _faster(data: Data, chosen: Shown, others: Sequence[Shown]) -> list[Sentence
     return [(text + ".",)]
 
 
-def answer(data: Data, judged: Sequence[Sequence[Judged]]) -> list[Sentence]:
+def answer(data: ReportData, judged: Sequence[Sequence[Judged]]) -> list[Sentence]:
     """What to take, in sentences; nothing without a run."""
     if not data.runs:
         return []
@@ -215,7 +215,7 @@ def answer(data: Data, judged: Sequence[Sequence[Judged]]) -> list[Sentence]:
     return found
 
 
-def devices(data: Data, judged: Sequence[Sequence[Judged]]) -> Section | None:
+def devices(data: ReportData, judged: Sequence[Sequence[Judged]]) -> ReportSection | None:
     """One row per device: the artifact to take there, and its main figures."""
     rows = []
     for place in dict.fromkeys(shown.place for shown in sorted(data.runs, key=_rank)):
@@ -244,10 +244,10 @@ def devices(data: Data, judged: Sequence[Sequence[Judged]]) -> Section | None:
         "kept: Spearman × 100 of the artifact and of the float model. As exported: this device computes what the "
         "exporting machine computed, which says nothing about accuracy."
     )
-    return Section("devices", "By device", "", (), [Table("By device", columns, rows, note)], open=True)
+    return ReportSection("devices", "By device", "", (), [Table("By device", columns, rows, note)], open=True)
 
 
-def warnings(data: Data) -> list[str]:
+def warnings(data: ReportData) -> list[str]:
     """What became slower than an earlier result, and per device that was busy, hot or throttled its widest spread."""
     lines = []
     for one in data.comparisons:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from msdc.bench.accuracy import document as scored
-from msdc.bench.accuracy.document import Document, Score
+from msdc.bench.accuracy.document import Evaluation, Score
 from msdc.bench.report import charts
 from msdc.bench.report.drawing import Figure, Style
-from msdc.bench.report.model import Section, numbered_style
+from msdc.bench.report.model import ReportSection, numbered_style
 from msdc.tables import NONE, Column, Table, fixed, joined, signed
 
 # task -> headline score, decimals, title of its table
@@ -219,7 +219,7 @@ DETAILS: dict[str, Callable[[Any], Details]] = {
 }  # fmt: skip
 
 
-def _models(document: Document) -> Table | None:
+def _models(document: Evaluation) -> Table | None:
     """Float models, and artifacts with their bytes and whether they pass the gates; None without artifacts."""
     rows = []
     for one in document.models:
@@ -234,7 +234,7 @@ def _models(document: Document) -> Table | None:
     return _table("Models", titles, rows) if artifacts else None
 
 
-def _overview(document: Document) -> Table | None:
+def _overview(document: Evaluation) -> Table | None:
     """The mean headline score of each family of sets; None for fewer than three families."""
     families: dict[tuple[str, str], dict[str, None]] = {}
     for result in document.results:
@@ -252,7 +252,7 @@ def _overview(document: Document) -> Table | None:
     return _table("Overview", titles, rows, note) if len(families) > 2 else None
 
 
-def _differences(document: Document) -> Table | None:
+def _differences(document: Evaluation) -> Table | None:
     """Paired tests, one row each."""
     rows = []
     for result in document.results:
@@ -274,7 +274,7 @@ def _published(table: scored.PublishedTable) -> Table:
     return _table(table.title, ["system", *table.columns], rows, note)
 
 
-def _lists(document: Document) -> list[Section]:
+def _lists(document: Evaluation) -> list[ReportSection]:
     """What was not found, notes on the data, and the training text that was searched."""
     absent = [f"{one.name}: looked for {one.looked_for}" for one in document.absent]
     notes = list(dict.fromkeys(f"{result.name}: {note}" for result in document.results for note in result.notes))
@@ -285,29 +285,29 @@ def _lists(document: Document) -> list[Section]:
             for one in check.corpora
         ]  # fmt: skip
     lists = (
-        Section("absent", "Not scored, because the data was not found", notes=absent),
-        Section("notes", "Notes on the data", notes=notes),
-        Section("training-text", "Training text searched for test sentences", notes=searched),
+        ReportSection("absent", "Not scored, because the data was not found", notes=absent),
+        ReportSection("notes", "Notes on the data", notes=notes),
+        ReportSection("training-text", "Training text searched for test sentences", notes=searched),
     )
     return [section for section in lists if section.notes]
 
 
-def subject(document: Document) -> str:
+def subject(document: Evaluation) -> str:
     """The models of a document, joined."""
     return joined([record.label for record in document.models])
 
 
-def parts(document: Document) -> list[Section]:
+def parts(document: Evaluation) -> list[ReportSection]:
     """A document as sections of a report of its own: one per task, with its details."""
 
-    def of_tables(found: Sequence[tuple[str, Table | None]]) -> list[Section]:
-        return [Section(key, table.caption, tables=[table]) for key, table in found if table is not None]
+    def of_tables(found: Sequence[tuple[str, Table | None]]) -> list[ReportSection]:
+        return [ReportSection(key, table.caption, tables=[table]) for key, table in found if table is not None]
 
     tasks = []
     for task, results in _by(document.results, "task").items():
         table = _score_table(task, results)
         tables, figures = DETAILS[task](results) if task in DETAILS else ([], [])
-        tasks.append(Section(f"task-{task}", table.caption, "", figures, [table, *tables], tables_first=True))
+        tasks.append(ReportSection(f"task-{task}", table.caption, "", figures, [table, *tables], tables_first=True))
     published = [(f"published-{i}", _published(table)) for i, table in enumerate(document.tables, 1)]
     return [
         *of_tables([("models", _models(document)), ("overview", _overview(document))]),
@@ -317,7 +317,7 @@ def parts(document: Document) -> list[Section]:
     ]
 
 
-def evaluations(documents: Sequence[Document]) -> list[Section]:
+def evaluations(documents: Sequence[Evaluation]) -> list[ReportSection]:
     """One section per document, beside those of device runs."""
     found = []
     for i, document in enumerate(documents, 1):
@@ -327,5 +327,5 @@ def evaluations(documents: Sequence[Document]) -> list[Section]:
         tables = [table for part in own for table in part.tables]
         notes = [f"{part.title}: {note}" for part in own for note in part.notes]
         title = f"Evaluation: {subject(document)}"
-        found.append(Section(key, title, "", figures, tables, notes, tables_first=True))
+        found.append(ReportSection(key, title, "", figures, tables, notes, tables_first=True))
     return found

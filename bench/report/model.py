@@ -1,5 +1,5 @@
-"""What a report is made from (`Data`: result files, documents of `msdc evaluate`, sweeps, training runs) and what it is
-made of: sections of tables and figures, each a function of `Data`.
+"""What a report is made from (`ReportData`: result files, evaluations, sweeps, training runs) and what it
+consists of: sections of tables and figures, each a function of `ReportData`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from msdc.bench.accuracy.document import Document, is_document, read_document
+from msdc.bench.accuracy.document import Evaluation, is_document, read_document
 from msdc.bench.compare import Comparison
 from msdc.bench.report.drawing import SHAPES, Figure, Style
 from msdc.bench.result import Accuracy, BenchFile, DeviceRun, ModelScores, read_results, result_files
@@ -31,7 +31,7 @@ MODEL_STYLES = {
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportSection:
     """One section; `lead` states its main finding. Below an answer it is folded unless `open`.
 
     Figures stand above the tables unless `tables_first`.
@@ -60,11 +60,11 @@ class Report:
     title: str
     subtitle: str
     created: str = ""
-    sections: Sequence[Section] = ()
+    sections: Sequence[ReportSection] = ()
     warnings: Sequence[str] = ()
     answer: Sequence[Sentence] = ()
     missed: Sequence[str] = ()
-    source: BenchFile | Document | None = None
+    source: BenchFile | Evaluation | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Inputs:
     """The files of one `msdc report`, read."""
 
     results: BenchFile
-    evaluations: Sequence[Document] = ()
+    evaluations: Sequence[Evaluation] = ()
     sweeps: Sequence[SweepTable] = ()
     run: Path | None = None
 
@@ -211,13 +211,13 @@ def place_of(run: DeviceRun, among: Sequence[DeviceRun]) -> str:
 
 
 @dataclass(frozen=True)
-class Data:
+class ReportData:
     """Everything the sections read. `twin` differs from the student only in how often its unit is applied; `earlier`
     are results before `results`, oldest first, and `comparisons` those with the last of them.
     """
 
     results: BenchFile
-    evaluations: Sequence[Document] = ()
+    evaluations: Sequence[Evaluation] = ()
     sweeps: Sequence[SweepTable] = ()
     earlier: Sequence[BenchFile] = ()
     comparisons: Sequence[Comparison] = ()

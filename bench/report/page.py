@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msdc import tables
-from msdc.bench.accuracy.document import Document
+from msdc.bench.accuracy.document import Evaluation
 from msdc.bench.compare import compare_results
 from msdc.bench.report import sections
 from msdc.bench.report.answer import answer, devices, warnings
 from msdc.bench.report.drawing import marker
 from msdc.bench.report.evaluation import evaluations as evaluation_sections
 from msdc.bench.report.evaluation import parts, subject
-from msdc.bench.report.model import Data, Report, Section, StageLog, Twin, read_inputs, read_training
-from msdc.bench.report.targets import Target, judge, missed, targets_section
+from msdc.bench.report.model import Report, ReportData, ReportSection, StageLog, Twin, read_inputs, read_training
+from msdc.bench.report.targets import Limit, judge, missed, targets_section
 from msdc.bench.result import BenchFile
 from msdc.distill.sweep import SweepTable
 from msdc.errors import InputError, printable
@@ -55,10 +55,10 @@ def build_report(
     title: str | None = None,
     run_folder: Path | None = None,
     before: Sequence[BenchFile] = (),
-    evaluations: Sequence[Document] = (),
+    evaluations: Sequence[Evaluation] = (),
     sweeps: Sequence[SweepTable] = (),
     twin: Twin | None = None,
-    targets: Sequence[Target] = (),
+    targets: Sequence[Limit] = (),
 ) -> Report:
     """A report of `results`, with the training run in `run_folder`, documents of `msdc evaluate`, and sweeps.
 
@@ -70,7 +70,7 @@ def build_report(
     if not (results.runs or results.models or evaluations or sweeps or run_folder is not None):
         raise InputError("the result files hold no run and no model: nothing to report")
     earlier = sorted(before, key=lambda file: max((run.created for run in file.runs), default=""))
-    data = Data(
+    data = ReportData(
         results,
         evaluations,
         sweeps,
@@ -119,7 +119,7 @@ def build_report(
     )
 
 
-def _informative(section: Section) -> Section:
+def _informative(section: ReportSection) -> ReportSection:
     """Without columns of folded tables that say nothing, or in every row the same device or number of threads."""
 
     def tells(one: tables.Table, i: int) -> bool:
@@ -134,7 +134,7 @@ def _informative(section: Section) -> Section:
     return section if section.open else replace(section, tables=list(map(table, section.tables)))
 
 
-def evaluation_report(document: Document) -> Report:
+def evaluation_report(document: Evaluation) -> Report:
     """The report of one `msdc evaluate`. It has no date, so the same document gives the same file."""
     return Report("Accuracy", subject(document), sections=parts(document), source=document)
 
@@ -203,7 +203,7 @@ def to_text(report: Report, wide: bool = False) -> str:
     width = None if wide else tables.terminal_width()
     out = [f"warning: {warning}" for warning in report.warnings] + ["".join(sentence) for sentence in report.answer]
     out = [tables.filled(printable(text), width) for text in out]
-    whole = isinstance(report.source, Document)
+    whole = isinstance(report.source, Evaluation)
     for section in report.sections:
         if section.id not in TERMINAL_SECTIONS and not whole:
             continue
@@ -218,14 +218,14 @@ def to_text(report: Report, wide: bool = False) -> str:
 
 def to_json(report: Report) -> dict[str, Any]:
     """The tables as lists, and the results that they were made from; of an evaluation alone its document."""
-    if isinstance(report.source, Document):
+    if isinstance(report.source, Evaluation):
         return report.source.as_json()
 
     def table(one: tables.Table) -> dict[str, Any]:
         columns = [{"title": column.title, "unit": column.unit} for column in one.columns]
         return {"caption": one.caption, "columns": columns, "rows": [list(row) for row in one.rows], "note": one.note}
 
-    def section(one: Section) -> dict[str, Any]:
+    def section(one: ReportSection) -> dict[str, Any]:
         found = {"id": one.id, "title": one.title, "lead": one.lead}
         return {**found, "tables": [table(part) for part in one.tables], "notes": list(one.notes)}
 

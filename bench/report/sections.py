@@ -10,8 +10,8 @@ from msdc.bench.report import charts
 from msdc.bench.report.answer import WEB, app_of, rise_mib, sizes_of
 from msdc.bench.report.drawing import Figure, Style
 from msdc.bench.report.model import (
-    Data,
-    Section,
+    ReportData,
+    ReportSection,
     Shown,
     artifact_names,
     interval_of,
@@ -46,7 +46,7 @@ EVIDENCE = 2.0
 ENOUGH_FOR_P99 = 500
 
 
-def artifacts(data: Data) -> Section | None:
+def artifacts(data: ReportData) -> ReportSection | None:
     """One row per artifact and kind of app: bytes alone and with the runtime, parameters; float models below."""
     rows, drawn = [], []
     for shown in {(s.style.name, app_of(s.run)): s for s in data.runs}.values():
@@ -80,10 +80,10 @@ def artifacts(data: Data) -> Section | None:
     if teacher and data.runs:
         least = min(shown.run.artifact.bundle_bytes or shown.run.artifact.bytes for shown in data.runs)
         lead = f"The smallest artifact has {100 * least / teacher:.0f} % of the teacher's {megabytes(teacher)} MB."
-    return Section("artifacts", "Sizes", lead, figures, [Table("Sizes", columns, rows, note)])
+    return ReportSection("artifacts", "Sizes", lead, figures, [Table("Sizes", columns, rows, note)])
 
 
-def history(data: Data) -> Section | None:
+def history(data: ReportData) -> ReportSection | None:
     """Medians by date of what was measured more than once, here or in earlier results; one panel per device."""
     every = sorted((run for file in (*data.earlier, data.results) for run in file.runs), key=lambda run: run.created)
     series: dict[str, dict[str, list[DeviceRun]]] = {}
@@ -114,10 +114,10 @@ def history(data: Data) -> Section | None:
         "Memory rise [MiB] | sha256 <"
     )
     lead = f"{len(dates)} measurements from {dates[0][:10]} to {dates[-1][:10]}."
-    return Section("history", "History", lead, figures, [Table("By date", columns, rows)])
+    return ReportSection("history", "History", lead, figures, [Table("By date", columns, rows)])
 
 
-def accuracy(data: Data) -> Section | None:
+def accuracy(data: ReportData) -> ReportSection | None:
     """A table of all data sets and charts of the first six; what lies far below the others does not stretch them."""
     owners: list[tuple[Style, str, Sequence[Accuracy]]] = [
         (style, one.role, one.accuracy) for one, style in data.models
@@ -158,10 +158,10 @@ def accuracy(data: Data) -> Section | None:
         kept = data.kept(shown.run)
         base = f", {signed(round(kept[0] - kept[1], 1) + 0.0, 1)} against its float model" if kept else ""
         lead = f"The lowest artifact, {shown.style.name}, scores {worst:.1f}{base}."
-    return Section("accuracy", "Accuracy", lead, figures, [Table("Spearman × 100", columns, table, note)])
+    return ReportSection("accuracy", "Accuracy", lead, figures, [Table("Spearman × 100", columns, table, note)])
 
 
-def trade(data: Data) -> Section | None:
+def trade(data: ReportData) -> ReportSection | None:
     """Size against accuracy, one point per artifact, and latency against accuracy, one panel per device."""
     scored = [(shown, mean) for shown in data.artifacts if (mean := data.mean(shown.run.accuracy)) is not None]
     if not scored:
@@ -183,10 +183,12 @@ def trade(data: Data) -> Section | None:
         if len(times) > 1:
             figures.append(charts.trade_off(place, f"ms at {data.length} tokens, median", times))
     note = f"Accuracy is the mean Spearman × 100 over: {', '.join(name for _, name in data.tasks)}."
-    return Section("trade-off", "Size, accuracy and latency", "Up and to the left is better.", figures, notes=[note])
+    return ReportSection(
+        "trade-off", "Size, accuracy and latency", "Up and to the left is better.", figures, notes=[note]
+    )
 
 
-def recurrence(data: Data) -> Section | None:
+def recurrence(data: ReportData) -> ReportSection | None:
     """The student beside its twin whose unit is applied more often: what recurrence brings and costs."""
     twin, named = data.twin, {model.name: model for model in data.results.models}
     student = next((model for model in data.results.models if model.role == "student"), None)
@@ -211,7 +213,7 @@ def recurrence(data: Data) -> Section | None:
         "Both have the same layers, table, text, stages, steps and seed; the recurring one applies its unit more "
         f"often. One run each on a small corpus: less than {EVIDENCE:g} points are no evidence."
     )
-    return Section("recurrence", "Recurring unit and plain twin", lead, notes=[note])
+    return ReportSection("recurrence", "Recurring unit and plain twin", lead, notes=[note])
 
 
 def _difference_row(item: Difference) -> tuple[str, ...]:
@@ -230,7 +232,7 @@ def _difference_row(item: Difference) -> tuple[str, ...]:
     return (item.what, change, verdict, fastest, interval, shown(item.old), shown(item.new))
 
 
-def comparison(data: Data) -> Section | None:
+def comparison(data: ReportData) -> ReportSection | None:
     """Differences to an earlier result, their intervals, and whether they exceed noise."""
     if not data.comparisons:
         return None
@@ -255,7 +257,7 @@ def comparison(data: Data) -> Section | None:
     verdicts = [item.verdict for one in data.comparisons for item in one.differences]
     changed = verdicts.count("faster") + verdicts.count("slower")
     lead = f"{changed} timing{'s' if changed != 1 else ''} changed, {verdicts.count('noise')} within noise."
-    return Section("comparison", "Comparison with an earlier result", lead, figures, tables, notes)
+    return ReportSection("comparison", "Comparison with an earlier result", lead, figures, tables, notes)
 
 
 def _timing_table(caption: str, timed: Sequence[tuple[Shown, str, Timing]], note: str, unit: str) -> Table:
@@ -301,7 +303,7 @@ def _timings(runs: Sequence[Shown], unit: str) -> tuple[list[Figure], list[Table
     return figures, tables + ([_timing_table("From text", texts, note, unit)] if texts else [])
 
 
-def latency(data: Data) -> Section | None:
+def latency(data: ReportData) -> ReportSection | None:
     """Times by length, for runs measured in time; one panel per device."""
     timed = [shown for shown in data.runs if shown.run.clock == "wall" and shown.run.latency]
     if not timed:
@@ -316,10 +318,10 @@ def latency(data: Data) -> Section | None:
     known = [(time, shown) for shown in timed if (time := data.latency(shown.run))]
     time, best = min(known, key=lambda pair: pair[0], default=(None, None))
     lead = "" if best is None else f"At {data.length} tokens {best.style.name} takes {number(time)} ms on {best.place}."
-    return Section("latency", "Latency by length", lead, figures, tables)
+    return ReportSection("latency", "Latency by length", lead, figures, tables)
 
 
-def counted(data: Data) -> Section | None:
+def counted(data: ReportData) -> ReportSection | None:
     """Instruction counts of emulated devices; they are not times and never share a figure or table with times."""
     if not (runs := [shown for shown in data.runs if shown.run.clock == "instructions"]):
         return None
@@ -327,10 +329,10 @@ def counted(data: Data) -> Section | None:
         "These devices are emulated: executed instructions are counted. The count shows whether a change made the "
         "artifact cheaper; it does not measure time on a phone."
     )
-    return Section("instructions", "Emulated devices: instruction counts", lead, *_timings(runs, "million"))
+    return ReportSection("instructions", "Emulated devices: instruction counts", lead, *_timings(runs, "million"))
 
 
-def over_time(data: Data) -> Section | None:
+def over_time(data: ReportData) -> ReportSection | None:
     """Raw samples in order, and seconds of sustained load. They show throttling and other load on the machine."""
     figures, rows = [], []
     for place, shown in data.places.items():
@@ -355,10 +357,10 @@ def over_time(data: Data) -> Section | None:
     )
     tables = [Table("Sustained load", columns, rows, "Medians of each second without a pause.")] if rows else []
     lead = "Timed runs in order. A rising trend means heat; single peaks mean other load on the machine."
-    return Section("samples", "Samples over time", lead, figures, tables)
+    return ReportSection("samples", "Samples over time", lead, figures, tables)
 
 
-def memory(data: Data) -> Section | None:
+def memory(data: ReportData) -> ReportSection | None:
     """What each artifact adds to its process, loaded and warm, and all figures by phase."""
     known = [(shown, shown.run.memory) for shown in data.runs if shown.run.memory is not None]
     if not known:
@@ -387,10 +389,10 @@ def memory(data: Data) -> Section | None:
     figures = [charts.bars("What the artifact adds to its process", drawn, caption, unit="MiB")]
     least, best = min(((rise_mib(shown.run) or 0.0, shown) for shown, _ in known), key=lambda pair: pair[0])
     lead = f"{best.style.name} adds {fixed(least, 1)} MiB to its process on {best.place}, the least."
-    return Section("memory", "Memory", lead, figures, [Table("By phase", columns, rows, note)], notes)
+    return ReportSection("memory", "Memory", lead, figures, [Table("By phase", columns, rows, note)], notes)
 
 
-def training(data: Data) -> Section | None:
+def training(data: ReportData) -> ReportSection | None:
     """One loss curve per stage in training order, and the validation of the checkpoint that each stage kept."""
     if not data.stages:
         return None
@@ -433,10 +435,10 @@ def training(data: Data) -> Section | None:
     lead = f"{count} stage{'s' if count != 1 else ''}, {seconds / 60:.1f} minutes of training."
     if data.running:
         lead += " The run is not finished: these are the figures up to now."
-    return Section("training", "Training loss by stage", lead, figures, [Table("Stages", columns, rows, note)])
+    return ReportSection("training", "Training loss by stage", lead, figures, [Table("Stages", columns, rows, note)])
 
 
-def sweeps(data: Data) -> list[Section]:
+def sweeps(data: ReportData) -> list[ReportSection]:
     """Per sweep of recipes: the curve of every point's last stage, and its table with the paper's figures."""
     found = []
     for i, sweep in enumerate(data.sweeps, 1):
@@ -463,7 +465,7 @@ def sweeps(data: Data) -> list[Section]:
             lead += f"; {name} ends highest ({mean:.1f}{spread}{few})" if name else "; the highest are not separated"
         lead += "."
         key = f"sweep-{i}" if len(data.sweeps) > 1 else "sweep"
-        found.append(Section(key, f"Sweep: {title}", lead, figures, [table_of(sweep)]))
+        found.append(ReportSection(key, f"Sweep: {title}", lead, figures, [table_of(sweep)]))
     return found
 
 
@@ -504,7 +506,7 @@ def _fields(records: Mapping[str, Record], skipped: Sequence[str] = ()) -> tuple
     ]
 
 
-def method(data: Data) -> Section | None:
+def method(data: ReportData) -> ReportSection | None:
     """How it was measured: one row per run with its parity, and tables of devices and browsers as they told them."""
     if not data.runs:
         return None
@@ -543,4 +545,4 @@ def method(data: Data) -> Section | None:
     notes = dict.fromkeys(note[:1].upper() + note[1:] + "." for shown in data.runs for note in shown.run.notes)
     count, places = len(rows), list(dict.fromkeys(shown.place for shown in data.runs))
     lead = f"{count} run{'s' if count != 1 else ''} of {joined(data.bundles)} on {joined(places)}."
-    return Section("method", "How it was measured", lead, (), tables, list(notes))
+    return ReportSection("method", "How it was measured", lead, (), tables, list(notes))

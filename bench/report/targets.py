@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
 
-from msdc.bench.report.model import Data, Section, Shown, spearmans
+from msdc.bench.report.model import ReportData, ReportSection, Shown, spearmans
 from msdc.bench.result import Accuracy, DeviceRun
 from msdc.errors import InputError
 from msdc.tables import Column, Table, fixed, number
@@ -31,7 +31,7 @@ KINDS: dict[Kind, tuple[str, str, Callable[[float | None], str]]] = {
 
 
 @dataclass(frozen=True)
-class Target:
+class Limit:
     """A limit in the unit of its kind (ms, MB, MiB, Spearman x 100); `at` is a length in tokens or a data set."""
 
     kind: Kind
@@ -63,7 +63,7 @@ class Target:
 class Judged(NamedTuple):
     """One run and one target. `noisy`: the machine was, so a latency may be too high."""
 
-    target: Target
+    target: Limit
     shown: Shown
     value: float | None
     noisy: bool = False
@@ -83,7 +83,7 @@ class Judged(NamedTuple):
 
 def parse_targets(
     latency: Sequence[str] = (), size: str | None = None, memory: str | None = None, accuracy: Sequence[str] = ()
-) -> list[Target]:
+) -> list[Limit]:
     """Targets from the text of the command line's options: "20ms@32", "12MB", "60MiB", "70" or "70@sts17/en-en"."""
 
     def parts(pattern: re.Pattern[str], option: str, text: str, example: str) -> re.Match[str]:
@@ -95,15 +95,15 @@ def parse_targets(
     targets = []
     for text in latency:
         match = parts(LATENCY, "latency", text, "20ms@32 (median at 32 tokens)")
-        targets.append(Target("latency", float(match[1]) * (1000 if match[2] == "s" else 1), str(int(match[3]))))
+        targets.append(Limit("latency", float(match[1]) * (1000 if match[2] == "s" else 1), str(int(match[3]))))
     amounts: tuple[tuple[Kind, str | None, int], ...] = (("size", size, 10**6), ("memory", memory, MIB))
     for kind, amount, unit in amounts:
         if amount is not None:
             match = parts(AMOUNT, kind, amount, "12MB or 60MiB")
-            targets.append(Target(kind, float(match[1]) * BYTES[match[2].upper()] / unit))
+            targets.append(Limit(kind, float(match[1]) * BYTES[match[2].upper()] / unit))
     for text in accuracy:
         match = parts(ACCURACY, "accuracy", text, "70 or 70@sts17/en-en")
-        targets.append(Target("accuracy", float(match[1]), match[2] or ""))
+        targets.append(Limit("accuracy", float(match[1]), match[2] or ""))
     return targets
 
 
@@ -116,14 +116,14 @@ def peak_mib(run: DeviceRun) -> float | None:
     return run.memory.warm.vmhwm_mib if run.memory is not None and run.harness != "python" else None
 
 
-def _accuracy(target: Target, accuracy: Sequence[Accuracy], data: Data) -> float | None:
+def _accuracy(target: Limit, accuracy: Sequence[Accuracy], data: ReportData) -> float | None:
     """Spearman x 100 of the target's set, or the mean over the report's sets."""
     if not target.at:
         return data.mean(accuracy)
     return next((value for (_, name), value in spearmans(accuracy).items() if name == target.at), None)
 
 
-def _judged(target: Target, shown: Shown, data: Data) -> Judged:
+def _judged(target: Limit, shown: Shown, data: ReportData) -> Judged:
     run = shown.run
     if target.kind == "latency":  # a count of instructions is no time
         timings = (t for t in run.latency if t.length == int(target.at) and run.clock == "wall")
@@ -134,7 +134,7 @@ def _judged(target: Target, shown: Shown, data: Data) -> Judged:
     return Judged(target, shown, peak_mib(run) if target.kind == "memory" else _accuracy(target, run.accuracy, data))
 
 
-def judge(data: Data, targets: Sequence[Target]) -> list[list[Judged]]:
+def judge(data: ReportData, targets: Sequence[Limit]) -> list[list[Judged]]:
     """Every target against every run of `data`, one list per run."""
     return [[_judged(target, shown, data) for target in targets] for shown in data.runs] if targets else []
 
@@ -151,7 +151,7 @@ def missed(judged: Sequence[Sequence[Judged]]) -> list[str]:
     return lines
 
 
-def targets_section(judged: Sequence[Sequence[Judged]]) -> Section | None:
+def targets_section(judged: Sequence[Sequence[Judged]]) -> ReportSection | None:
     """One row per run, one column per target; None without targets."""
     if not judged:
         return None
@@ -173,4 +173,4 @@ def targets_section(judged: Sequence[Sequence[Judged]]) -> Section | None:
         notes.append("Noisy: the samples spread so far that the median may be too high; measure again.")
     lead = f"{met} of {len(rows)} run{'s' if len(rows) != 1 else ''} meet{'s' if met == 1 else ''} all targets."
     table = Table("Targets", columns, rows)
-    return Section("targets", "Targets", lead, (), [table], notes, open=True)
+    return ReportSection("targets", "Targets", lead, (), [table], notes, open=True)

@@ -1,13 +1,13 @@
 """A student that computes with rounded weights: with torchao's tensors for an export, or as it learns.
 
-`quantize` takes the integers and scales of `msdc.compress.quantization.plan`. Quantization-aware training rounds to the
-same numbers: `prepare` changes the classes of a student's modules in place, not their parameters, so that names,
-checkpoints and optimizers stay as they are; the backward pass treats rounding as the identity (straight-through, Bengio
-et al. 2013). torchao 0.18's own QAT modules compute the same int8 forward pass (tested, bit for bit), but know no
-two-byte scales, rename the modules, round the whole table at every step, and stop the gradient of the largest number
+`quantize_student` takes the integers and scales of `msdc.compress.quantization.plan`. Quantization-aware training
+rounds to the same numbers: `prepare` changes the classes of a student's modules in place, not their parameters, so that
+names, checkpoints and optimizers stay as they are; the backward pass treats rounding as the identity (straight-through,
+Bengio et al. 2013). torchao 0.18's own QAT modules compute the same int8 forward pass (tested, bit for bit), but know
+no two-byte scales, rename the modules, round the whole table at every step, and stop the gradient of the largest number
 of every group, which at 32 numbers per group freezes the weights that matter most.
 
-Shapes: B batch, T tokens, V vocabulary, k links per piece, R rows, C columns, G groups of a row.
+Shapes: B batch, T tokens, V vocabulary, k nonzeros per piece, R rows, C columns, G groups of a row.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def torchao_weight(part: Integers, *, activations: bool = True) -> Tensor:
     )
 
 
-def quantize(student: Student, plan: PrecisionPlan) -> Student:
+def quantize_student(student: Student, plan: PrecisionPlan) -> Student:
     """A copy of `student` (eval mode) whose planned weights are torchao tensors, as `torch.export` wants them.
 
     Equal to `quantize_` with `Int8DynamicActivationIntxWeightConfig` (linears: int8 per row or int4 in groups, with
@@ -143,7 +143,7 @@ class FakeQuantizedPositions(RoundedWeight, nn.Embedding):  # type: ignore[misc,
 
 
 class FakeQuantizedCode(RoundedWeight, Code):  # type: ignore[misc]
-    """The links of a coded table, whose weights read as their rounded numbers."""
+    """The nonzeros of a coded table, whose weights read as their rounded numbers."""
 
 
 # By name of the weight; any other weight that a plan names is a linear's.

@@ -90,7 +90,7 @@ class Calibration:
         key = tuple(sorted((name, dtype) for name, dtype in weights.items() if dtype != "fp32"))
         if key not in self._known:
             plan = PrecisionPlan(precision="trial", weights=weights, group=group)
-            found_ND = self._encode(rounding.quantize(self.student, plan))
+            found_ND = self._encode(rounding.quantize_student(self.student, plan))
             cosine_N = cosine_rows(found_ND, self.float_ND)
             loss = 100.0 - spearman(self._similarity(found_ND), self._float_similarity)
             self._known[key] = Cost(max(0.0, loss), float(cosine_N.mean()), float(cosine_N.min()))

@@ -4,11 +4,11 @@ row(p) = sum_j weight[p, j] * base[index[p, j]], j = 1 .. k. A piece takes k sma
 row, so that a vocabulary of whole words costs little more than one of word parts. The base is an `nn.Embedding` of R
 rows; `Code` holds the rest. Weights and base are trained, the support (`index`) stays.
 
-`fit_code` fits a code to a dense table. Links are chosen by orthogonal matching pursuit (Pati et al. 1993) and the base
-by least squares given the links (the method of optimal directions, Engan et al. 1999), in turn. Errors of frequent
-pieces count more.
+`fit_code` fits a code to a dense table. Nonzeros are chosen by orthogonal matching pursuit (Pati et al. 1993) and the
+base by least squares given the nonzeros (the method of optimal directions, Engan et al. 1999), in turn. Errors of
+frequent pieces count more.
 
-Shapes: V vocabulary, R base rows, k links per piece, E width of a row.
+Shapes: V vocabulary, R base rows, k nonzeros per piece, E width of a row.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ def index_type(base_rows: int) -> torch.dtype:
 
 
 class Code(nn.Module):
-    """The links of all pieces: `weight` float [V, k] is trained, `index` int16 or int32 [V, k] is a buffer."""
+    """The nonzeros of all pieces: `weight` float [V, k] is trained, `index` int16 or int32 [V, k] is a buffer."""
 
     index: Tensor
 
-    def __init__(self, vocabulary: int, base_rows: int, links: int) -> None:
+    def __init__(self, vocabulary: int, base_rows: int, nonzeros: int) -> None:
         super().__init__()
         # Any start that tells pieces apart: every base row is some piece's first link, the others are drawn.
         first_V1 = (torch.arange(vocabulary) % base_rows).unsqueeze(1)
-        others = torch.randint(base_rows, (vocabulary, links - 1))
-        self.weight = nn.Parameter(torch.full((vocabulary, links), links**-0.5))
+        others = torch.randint(base_rows, (vocabulary, nonzeros - 1))
+        self.weight = nn.Parameter(torch.full((vocabulary, nonzeros), nonzeros**-0.5))
         self.register_buffer("index", torch.cat([first_V1, others], 1).to(index_type(base_rows)))
 
     def forward(self, ids_BT: Tensor, base: nn.Embedding) -> Tensor:
@@ -85,31 +85,31 @@ class CodedRows:
         return F.embedding_bag(self.index_Vk.long(), self.base_RE, per_sample_weights=self.weight_Vk, mode="sum")
 
 
-def choose_links(table_VE: Tensor, base_RE: Tensor, links: int) -> CodedRows:
+def choose_nonzeros(table_VE: Tensor, base_RE: Tensor, nonzeros: int) -> CodedRows:
     """The code of every row over a fixed base: the support by orthogonal matching pursuit, weights by least squares.
 
     Between stages it chooses the support anew: rows as they are now, or another model's, over the trained base.
     """
     (V, E), (R, width) = table_VE.shape, base_RE.shape
-    if links > R or width != E:
-        raise InputError(f"{links} links cannot be chosen of a base of {R} x {width} for a table of {V} x {E}")
+    if nonzeros > R or width != E:
+        raise InputError(f"{nonzeros} nonzeros cannot be chosen of a base of {R} x {width} for a table of {V} x {E}")
     base_RE = base_RE.detach().float()
     unit_RE = base_RE / base_RE.norm(dim=1, keepdim=True).clamp(min=1e-12)
     block = max(1, BLOCK_NUMBERS // R)
-    parts = [_pursue(rows.float(), base_RE, unit_RE, links) for rows in table_VE.detach().split(block)]
+    parts = [_pursue(rows.float(), base_RE, unit_RE, nonzeros) for rows in table_VE.detach().split(block)]
     weight_Vk = torch.cat([weight for weight, _ in parts])
     index_Vk = torch.cat([index for _, index in parts])
     return CodedRows(base_RE, weight_Vk, index_Vk.to(index_type(R)))
 
 
-def _pursue(rows_NE: Tensor, base_RE: Tensor, unit_RE: Tensor, links: int) -> tuple[Tensor, Tensor]:
+def _pursue(rows_NE: Tensor, base_RE: Tensor, unit_RE: Tensor, nonzeros: int) -> tuple[Tensor, Tensor]:
     """Weights and indices [N, k] of a block of rows."""
     left_NE = rows_NE
     chosen_Nj = rows_NE.new_zeros(len(rows_NE), 0, dtype=torch.int64)
     weight_Nj = rows_NE.new_zeros(len(rows_NE), 0)
     # A ridge, because two base rows may be nearly parallel; relative to their size.
     ridge = 1e-6 * float(base_RE.square().sum(1).mean().clamp(min=1e-12))
-    for number in range(1, links + 1):
+    for number in range(1, nonzeros + 1):
         score_NR = (left_NE @ unit_RE.T).abs_()
         score_NR.scatter_(1, chosen_Nj, -1.0)
         chosen_Nj = torch.cat([chosen_Nj, score_NR.argmax(1, keepdim=True)], 1)
@@ -117,14 +117,14 @@ def _pursue(rows_NE: Tensor, base_RE: Tensor, unit_RE: Tensor, links: int) -> tu
         gram_Njj = picked_NjE @ picked_NjE.transpose(1, 2) + ridge * torch.eye(number)
         weight_Nj = torch.linalg.solve(gram_Njj, (picked_NjE @ rows_NE.unsqueeze(2))).squeeze(2)
         left_NE = rows_NE - (weight_Nj.unsqueeze(1) @ picked_NjE).squeeze(1)
-    # A row may need fewer links than it has; nothing of it may be undefined.
+    # A row may need fewer nonzeros than it has; nothing of it may be undefined.
     weight_Nj = torch.nan_to_num(weight_Nj, nan=0.0, posinf=0.0, neginf=0.0)
     strongest = weight_Nj.abs().argsort(dim=1, descending=True, stable=True)
     return weight_Nj.gather(1, strongest), chosen_Nj.gather(1, strongest)
 
 
 def _solve_base(table_VE: Tensor, code: CodedRows, frequency_V: Tensor) -> Tensor:
-    """Base rows that minimize the weighted squared error for given links: conjugate gradients, all columns at once."""
+    """Base rows that minimize the weighted squared error for given nonzeros, by conjugate gradients."""
     from scipy import sparse
 
     V, k = code.weight_Vk.shape
@@ -197,21 +197,21 @@ def row_weights(frequency_V: Tensor | None, rows: int) -> Tensor:
 def fit_code(
     table_VE: Tensor,
     base_rows: int,
-    links: int,
+    nonzeros: int,
     frequency_V: Tensor | None = None,
     *,
     rounds: int = ROUNDS,
 ) -> CodedRows:
-    """A code of `base_rows` base rows and `links` links per piece, fitted to a dense table; deterministic.
+    """A code of `base_rows` base rows and `nonzeros` nonzeros per piece, fitted to a dense table; deterministic.
 
     The base starts from rows that weigh much and differ, so that the most frequent pieces keep a row of their own.
     """
-    check_code(base_rows, links, len(table_VE))
+    check_code(base_rows, nonzeros, len(table_VE))
     weight_V = row_weights(frequency_V, len(table_VE)).float()
     # Frequencies span six orders of magnitude; below a hundredth of the mean a piece would not be fitted at all.
     weight_V = weight_V / weight_V.mean() + 0.01
     rows_VE = table_VE.detach().float()
-    code = choose_links(rows_VE, _start_base(rows_VE, weight_V, base_rows), links)
+    code = choose_nonzeros(rows_VE, _start_base(rows_VE, weight_V, base_rows), nonzeros)
     best, least = code, float("inf")
     for _ in range(rounds + 1):
         error_V = weight_V * (code.rows() - rows_VE).square().sum(1)
@@ -224,7 +224,7 @@ def fit_code(
         spare = (~used_R).nonzero().squeeze(1)
         missed = _distinct(rows_VE, error_V, len(spare))
         base_RE[spare[: len(missed)]] = rows_VE[missed]
-        code = choose_links(rows_VE, base_RE, links)
+        code = choose_nonzeros(rows_VE, base_RE, nonzeros)
     return best
 
 

@@ -41,8 +41,9 @@ class StudentConfig(BaseModel):
 
     `place` says where the bottleneck is: "word" is the paper's form (table V x E, linear map E x H without
     bias, then positions and layer norm at H); "embedding" is ALBERT's (positions and layer norm at E, then a map
-    with bias). `bottleneck: None` is a plain V x H table. `links` replaces the stored rows, at either place, by sums of
-    `links` weighted rows of a base table of `base_rows` rows. The stored `unit` layers are applied `repeats` times,
+    with bias). `bottleneck: None` is a plain V x H table. `nonzeros` replaces the stored rows, at either place, by sums
+    of `nonzeros` weighted rows of a base table of `base_rows` rows. The stored `unit` layers are applied `repeats`
+    times,
     cyclically: A B C A B C.
     """
 
@@ -57,7 +58,7 @@ class StudentConfig(BaseModel):
     bottleneck: limits.Width | None = None
     place: Literal["word", "embedding"] = "word"
     base_rows: int | None = Field(default=None, gt=0, lt=2**24, description="rows of a coded table's base")
-    links: int | None = Field(default=None, ge=2, le=5, description="base rows that a coded row is a sum of")
+    nonzeros: int | None = Field(default=None, ge=2, le=5, description="base rows that a coded row is a sum of")
     positions: limits.Positions = Field(description="rows of the position table, which is the longest input in tokens")
     activation: Literal["gelu", "gelu_new", "relu"] = "gelu"
     layer_norm_eps: float = Field(default=1e-12, gt=0)
@@ -81,20 +82,20 @@ class StudentConfig(BaseModel):
             raise ValueError(f"{self.unit} layers x {self.repeats} repeats are more than the {limits.LAYERS} allowed")
         if self.hidden % self.heads:
             raise ValueError(f"hidden {self.hidden} is not a multiple of heads {self.heads}")
-        if (self.base_rows is None) != (self.links is None):
-            raise ValueError("base_rows and links describe a coded table together: set both or neither")
+        if (self.base_rows is None) != (self.nonzeros is None):
+            raise ValueError("base_rows and nonzeros describe a coded table together: set both or neither")
         return self
 
     @model_serializer(mode="wrap")
     def _without_code(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # Folders and bundles of other tables are written as before there were codes, and open in older versions.
         values: dict[str, Any] = handler(self)
-        return {key: value for key, value in values.items() if self.coded or key not in ("base_rows", "links")}
+        return {key: value for key, value in values.items() if self.coded or key not in ("base_rows", "nonzeros")}
 
     @property
     def coded(self) -> bool:
         """Whether the rows of the token table are sums of base rows."""
-        return self.links is not None
+        return self.nonzeros is not None
 
     @property
     def table_rows(self) -> int:
@@ -117,12 +118,12 @@ def index_bytes(base_rows: int) -> int:
     return 2 if base_rows <= SHORT_ROWS else 4
 
 
-def check_code(base_rows: int, links: int, vocabulary: int) -> None:
+def check_code(base_rows: int, nonzeros: int, vocabulary: int) -> None:
     """Refuse what is no coded table."""
-    if not 2 <= links <= 5:
-        raise InputError(f"--links {links}: a coded row is a sum of 2 to 5 base rows")
-    if base_rows < links:
-        raise InputError(f"--base-rows {base_rows}: must be at least the {links} links of a row")
+    if not 2 <= nonzeros <= 5:
+        raise InputError(f"--nonzeros {nonzeros}: a coded row is a sum of 2 to 5 base rows")
+    if base_rows < nonzeros:
+        raise InputError(f"--base-rows {base_rows}: must be at least the {nonzeros} nonzeros of a row")
     if base_rows >= vocabulary:
         raise InputError(f"a base of {base_rows} rows is no smaller than the table of {vocabulary}")
 
@@ -138,8 +139,8 @@ def tensor_shapes(config: StudentConfig) -> dict[str, Shape]:
         if bias:
             shapes[f"{name}.bias"] = weight[:1]
 
-    if config.links is not None:
-        shapes |= {CODE: (config.vocabulary, config.links), INDEX: (config.vocabulary, config.links)}
+    if config.nonzeros is not None:
+        shapes |= {CODE: (config.vocabulary, config.nonzeros), INDEX: (config.vocabulary, config.nonzeros)}
     if config.bottleneck is not None:
         module("embedding.project", H, E, bias=config.place == "embedding")
     shapes[POSITION] = (config.positions, norm_width)

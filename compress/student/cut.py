@@ -3,8 +3,8 @@
 * `shrink` takes layers as the recurring unit and gives the table its bottleneck. Source: Ding et al. 2022: the unit is
   the first M layers of the assistant (`layers` may choose others). The bottleneck starts from the frequency-weighted
   SVD of the token table.
-* `fit_student` codes the table (`coded_table`). The frequency-weighted mean of all rows needs no links: it is the same
-  for every token and moves into the positions.
+* `fit_student` codes the table (`coded_table`). The frequency-weighted mean of all rows needs no nonzeros: it is the
+  same for every token and moves into the positions.
 * `cut_student` and `code_table` do so to a model folder.
 
 Shapes: V vocabulary, R stored rows of the table, E its width, H hidden, P positions.
@@ -167,7 +167,7 @@ def weighted_svd(table_VH: Tensor, frequency_V: Tensor | None, rank: int) -> tup
 
 @torch.no_grad()
 def fit_student(
-    student: Student, base_rows: int, links: int, frequency_V: Tensor | None = None, *, rounds: int = ROUNDS
+    student: Student, base_rows: int, nonzeros: int, frequency_V: Tensor | None = None, *, rounds: int = ROUNDS
 ) -> tuple[Student, float]:
     """`student` with its table coded, and the kept share of the (weighted) variance of the rows around their mean.
 
@@ -179,13 +179,15 @@ def fit_student(
     table_VE = state[TABLE].float()
     weight_V = row_weights(frequency_V, len(table_VE)).float()
     mean_E = (weight_V / weight_V.sum()) @ table_VE
-    code = fit_code(table_VE - mean_E, base_rows, links, frequency_V, rounds=rounds)
+    code = fit_code(table_VE - mean_E, base_rows, nonzeros, frequency_V, rounds=rounds)
     kept = kept_variance(table_VE - mean_E, code.rows(), frequency_V)
     project = plain.embedding.project if config.place == "word" else None
     # Every token has a position: what all rows share is added there, behind the map where it comes first.
     state[POSITION] = state[POSITION] + (mean_E if project is None else project.weight @ mean_E)
     state |= {TABLE: code.base_RE, CODE: code.weight_Vk, INDEX: code.index_Vk}
-    return with_state(StudentConfig(**{**config.model_dump(), "base_rows": base_rows, "links": links}), state), kept
+    return with_state(
+        StudentConfig(**{**config.model_dump(), "base_rows": base_rows, "nonzeros": nonzeros}), state
+    ), kept
 
 
 def kept_shares(table_VH: Tensor, widths: Sequence[int], frequency_V: Tensor | None = None) -> dict[int, float]:
@@ -320,7 +322,7 @@ def code_table(
     *,
     output: str | Path,
     base_rows: int,
-    links: int = 4,
+    nonzeros: int = 4,
     corpus: str | Path | None = None,
     force: bool = False,
 ) -> StudentReport:
@@ -330,13 +332,13 @@ def code_table(
 
         from msdc.compress import code_table
 
-        print(code_table("all-MiniLM-L6-v2", output="coded", base_rows=8000, links=4).kept_variance)
+        print(code_table("all-MiniLM-L6-v2", output="coded", base_rows=8000, nonzeros=4).kept_variance)
 
     Args:
         model: a shipped name, a folder or a hub id.
         output: folder to write.
         base_rows: rows of the base table.
-        links: base rows that a row is a sum of, 2 to 5.
+        nonzeros: base rows that a row is a sum of, 2 to 5.
         corpus: text whose pieces weight the fit; None takes the vocabulary's own frequencies, where it has some.
         force: replace `output` if it exists.
     """
@@ -345,9 +347,9 @@ def code_table(
     encoder = load_encoder(model)
     student = to_student(encoder)
     frequency_V, source = row_frequency(encoder, student.config.vocabulary, corpus)
-    coded, kept = fit_student(student, base_rows, links, frequency_V)
+    coded, kept = fit_student(student, base_rows, nonzeros, frequency_V)
     card = (
-        f"# {output.name}\n\n{encoder.name} with a coded token table: each row is a sum of {links} of {base_rows:,} "
+        f"# {output.name}\n\n{encoder.name} with a coded token table: each row is a sum of {nonzeros} of {base_rows:,} "
         f"base rows.\n\n* {kept:.1%} of the weighted variance of its rows kept; frequencies: {source}\n"
     )
     layers = list(range(student.config.unit))

@@ -38,8 +38,8 @@ class Embedding(nn.Module):
         norm_width = config.table_width if config.place == "embedding" else config.hidden
         self.table = nn.Embedding(config.table_rows, config.table_width)
         self.code: Code | None = None
-        if config.base_rows is not None and config.links is not None:
-            self.code = Code(config.vocabulary, config.base_rows, config.links)
+        if config.base_rows is not None and config.nonzeros is not None:
+            self.code = Code(config.vocabulary, config.base_rows, config.nonzeros)
         self.project: nn.Linear | None = None
         if config.bottleneck is not None:
             self.project = nn.Linear(config.bottleneck, config.hidden, bias=not at_word)

@@ -234,7 +234,7 @@ def decode(student: Student) -> Student:
         return student
     state = {name: value for name, value in student.state_dict().items() if not name.startswith("embedding.code.")}
     state[TABLE] = student.embedding.rows().detach()
-    return with_state(StudentConfig(**{**student.config.model_dump(), "base_rows": None, "links": None}), state)
+    return with_state(StudentConfig(**{**student.config.model_dump(), "base_rows": None, "nonzeros": None}), state)
 
 
 def materialise(student: Student) -> Student:

@@ -4,7 +4,7 @@ A quantized weight NAME is stored as NAME (int8 [R, C], or uint8 [R, C / 2] for 
 bits) and NAME.scale ([R, G]; float32, or float16 / bfloat16 for int4; [1, C] for the weights of a code). A code's
 indices stay integers.
 
-Shapes: V vocabulary, k links per piece, R rows, C columns, G groups of a row.
+Shapes: V vocabulary, k nonzeros per piece, R rows, C columns, G groups of a row.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Chunks of rows to batches of near-equal length, with the guide's outputs.
+"""Chunks of rows to batches of near-equal length, with the teacher's outputs.
 
-Shapes: B pairs, N negatives per pair, T tokens, D sentence width of the guide, L layers, H hidden of the guide.
+Shapes: B pairs, N negatives per pair, T tokens, D sentence width of the teacher, L layers, H hidden of the teacher.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from msdc.errors import InputError, MsdcError
 from msdc.text.tokenizer import Tokenizer, pad
 
 CHUNK_PAIRS = 16_384
-# Batches whose guide outputs are computed together: enough to pack by length, few enough to start quickly.
+# Batches whose teacher outputs are computed together: enough to pack by length, few enough to start quickly.
 WINDOW = 16
 MINED_TOGETHER = 1024  # rows whose similarities with all targets of a chunk are held at once
 
@@ -36,10 +36,10 @@ class Batch:
     source: tuple[Tensor, Tensor]
     target: tuple[Tensor, Tensor] | None
     negatives: tuple[Tensor, Tensor] | None = None
-    guide_source_BD: Tensor | None = None
-    guide_target_BD: Tensor | None = None
-    guide_states_BLH: Tensor | None = None
-    guide_negatives_BND: Tensor | None = None
+    teacher_source_BD: Tensor | None = None
+    teacher_target_BD: Tensor | None = None
+    teacher_states_BLH: Tensor | None = None
+    teacher_negatives_BND: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -111,9 +111,9 @@ class Chunk:
     def batch(
         self,
         number: int,
-        guide_source: TeacherOutput | None = None,
-        guide_target: TeacherOutput | None = None,
-        guide_negatives: TeacherOutput | None = None,
+        teacher_source: TeacherOutput | None = None,
+        teacher_target: TeacherOutput | None = None,
+        teacher_negatives: TeacherOutput | None = None,
     ) -> Batch:
         """Batch `number` as tensors, with the teacher's outputs for its sources, targets and negatives."""
         pick = self.cuts[number]
@@ -122,7 +122,7 @@ class Chunk:
         def side(ids: list[list[int]] | None) -> tuple[Tensor, Tensor] | None:
             return None if ids is None else pad([ids[i] for i in pick], self._pad_id)
 
-        states = None if guide_source is None else guide_source.states_NLH
+        states = None if teacher_source is None else teacher_source.states_NLH
         negatives = None
         if self.negative_ids is not None:
             places = (np.asarray(pick)[:, None] * self.each + np.arange(self.each)).flatten()
@@ -133,18 +133,18 @@ class Chunk:
             pad([self.source_ids[i] for i in pick], self._pad_id),
             side(self.target_ids),
             negatives,
-            None if guide_source is None else torch.from_numpy(guide_source.sentence_ND),
-            None if guide_target is None else torch.from_numpy(guide_target.sentence_ND),
+            None if teacher_source is None else torch.from_numpy(teacher_source.sentence_ND),
+            None if teacher_target is None else torch.from_numpy(teacher_target.sentence_ND),
             None if states is None else torch.from_numpy(states),
-            None if guide_negatives is None else torch.from_numpy(guide_negatives.sentence_ND).view(shape),
+            None if teacher_negatives is None else torch.from_numpy(teacher_negatives.sentence_ND).view(shape),
         )
 
 
-def mined(rows: list[Row], guide: CachedTeacher, count: int, margin: float = 0.0) -> list[Row]:
-    """The rows with `count` negatives each: of all their targets the nearest to the source, by the guide.
+def mined(rows: list[Row], teacher: CachedTeacher, count: int, margin: float = 0.0) -> list[Row]:
+    """The rows with `count` negatives each: of all their targets the nearest to the source, by the teacher.
 
-    None is nearer than the row's own target less `margin`: the guide would hold it for as good an answer. A row with
-    fewer others than that is no pair by the guide, and is left out.
+    None is nearer than the row's own target less `margin`: the teacher would hold it for as good an answer. A row with
+    fewer others than that is no pair by the teacher, and is left out.
 
     Raises:
         InputError: all rows are left out.
@@ -153,7 +153,7 @@ def mined(rows: list[Row], guide: CachedTeacher, count: int, margin: float = 0.0
     """
     targets = list(dict.fromkeys(row.target or row.source for row in rows))
     number = {text: at for at, text in enumerate(targets)}
-    outputs = guide.outputs([*(row.source for row in rows), *targets], shared=True)
+    outputs = teacher.outputs([*(row.source for row in rows), *targets], shared=True)
     vectors = unit_rows(torch.from_numpy(outputs.sentence_ND))
     sources_BD, targets_MD = vectors[: len(rows)], vectors[len(rows) :]
     found = []
@@ -173,7 +173,7 @@ def mined(rows: list[Row], guide: CachedTeacher, count: int, margin: float = 0.0
                 found.append(row._replace(negatives=tuple(near[:count])))
     if not found:
         raise InputError(
-            f"mine: {count}: none of {len(rows)} rows has so many targets that the guide finds further away"
+            f"mine: {count}: none of {len(rows)} rows has so many targets that the teacher finds further away"
         )
     return found
 
@@ -190,9 +190,9 @@ class Position:
 
 @dataclass
 class BatchFeed:
-    """The batches of a stage from `position` on, with guide outputs.
+    """The batches of a stage from `position` on, with teacher outputs.
 
-    `guide` is None where the task needs no guide vectors; `guide_targets` says that it reads targets and negatives too.
+    `teacher` is None where the task needs no teacher vectors; `teacher_targets`: it reads targets and negatives too.
     `prompt` is the student's default prompt: it is trained on what its `encode` will see.
     """
 
@@ -200,8 +200,8 @@ class BatchFeed:
     stream: TextStream
     tokenizer: Tokenizer
     seed: int
-    guide: CachedTeacher | None = None
-    guide_targets: bool = False
+    teacher: CachedTeacher | None = None
+    teacher_targets: bool = False
     prompt: str = ""
     position: Position = field(default_factory=Position)
 
@@ -211,25 +211,25 @@ class BatchFeed:
         stage = self.stage
         return Chunk(rows, self.tokenizer, stage.max_length, stage.batch, stage.batch_tokens, rng, self.prompt)
 
-    def _guided(self, chunk: Chunk, start: int) -> Iterator[Batch]:
-        """Batches of a chunk from `start` on; guide outputs are computed for a window of batches at a time.
+    def _with_outputs(self, chunk: Chunk, start: int) -> Iterator[Batch]:
+        """Batches of a chunk from `start` on; teacher outputs are computed for a window of batches at a time.
 
-        Windows begin at fixed places: a resumed run asks the guide for the same texts together.
+        Windows begin at fixed places: a resumed run asks the teacher for the same texts together.
         """
         for first in range(start - start % WINDOW, len(chunk.cuts), WINDOW):
             cuts = chunk.cuts[first : first + WINDOW]
             source: list[TeacherOutput | None] = [None] * len(cuts)
             target = negatives = source
-            if self.guide is not None:
+            if self.teacher is not None:
                 picked = [chunk.rows[i] for i in np.concatenate(cuts)]
                 texts = [row.source for row in picked]
-                texts += [row.target or row.source for row in picked if self.guide_targets]
-                texts += [text for row in picked for text in row.negatives if self.guide_targets]
-                output = self.guide.outputs(texts, shared=True)
+                texts += [row.target or row.source for row in picked if self.teacher_targets]
+                texts += [text for row in picked for text in row.negatives if self.teacher_targets]
+                output = self.teacher.outputs(texts, shared=True)
                 count, each = len(picked), chunk.each
                 ends = np.cumsum([0, *(len(cut) for cut in cuts)]).tolist()
                 source = [output.rows(a, b) for a, b in pairwise(ends)]
-                if self.guide_targets:
+                if self.teacher_targets:
                     target = [output.rows(a + count, b + count) for a, b in pairwise(ends)]
                     if each:
                         negatives = [output.rows(2 * count + a * each, 2 * count + b * each) for a, b in pairwise(ends)]
@@ -243,11 +243,11 @@ class BatchFeed:
             found = False
             for number, rows in enumerate(self.stream.chunks(self.position.epoch, CHUNK_PAIRS, skip=start), start):
                 found = True
-                if self.stage.mine is not None and self.guide is not None:
-                    rows = mined(rows, self.guide, self.stage.mine, self.stage.mine_margin)
+                if self.stage.mine is not None and self.teacher is not None:
+                    rows = mined(rows, self.teacher, self.stage.mine, self.stage.mine_margin)
                 chunk = self.chunk(rows, self.position.epoch, number)
                 self.position.chunk = number
-                for at, batch in enumerate(self._guided(chunk, self.position.batch), self.position.batch):
+                for at, batch in enumerate(self._with_outputs(chunk, self.position.batch), self.position.batch):
                     self.position.batch = at + 1
                     yield batch
                 self.position.batch = 0

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from msdc.distill.recipe import Corpus
 from msdc.errors import InputError
-from msdc.text.tabular import Table, is_number, looks_like_names
+from msdc.text.tabular import TabularFile, is_number, looks_like_names
 
 # (source, target), as the data sets of sentence-transformers, OPUS and their like name them
 PAIR_NAMES = (
@@ -103,7 +103,7 @@ def is_header(corpus: Corpus, cells: Sequence[str], rows: Sequence[Sequence[str]
     return any_names and (bool(names & set(TEXT_NAMES)) or looks_like_names(cells, rows))
 
 
-def _text_columns(table: Table) -> list[int]:
+def _text_columns(table: TabularFile) -> list[int]:
     """Columns that hold text: most of their cells have letters and are no numbers."""
 
     def is_text(column: int) -> bool:
@@ -114,7 +114,7 @@ def _text_columns(table: Table) -> list[int]:
     return [column for column in range(table.width) if is_text(column)]
 
 
-def find_columns(table: Table, corpus: Corpus, what: str, known: Sequence[tuple[str, ...]]) -> list[int]:
+def find_columns(table: TabularFile, corpus: Corpus, what: str, known: Sequence[tuple[str, ...]]) -> list[int]:
     """The columns that the corpus names, those of one set of known names, all columns, or all with text.
 
     `what` names the columns for messages; plain text may have several.
@@ -146,7 +146,7 @@ def find_columns(table: Table, corpus: Corpus, what: str, known: Sequence[tuple[
     raise InputError(f"{table.path}: not in a known form: {table.seen()}; {asked}. Known: {KNOWN_FORMATS}")
 
 
-def _languages(table: Table, corpus: Corpus) -> list[tuple[int, int, str]] | None:
+def _languages(table: TabularFile, corpus: Corpus) -> list[tuple[int, int, str]] | None:
     """Pairs of columns named by languages; None where they are not."""
     empty = [c for c in range(table.width) if not any(row[c] for row in table.sample if c < len(row))]
     texts = (*_text_columns(table), *empty)
@@ -165,7 +165,7 @@ def _languages(table: Table, corpus: Corpus) -> list[tuple[int, int, str]] | Non
     return pairs
 
 
-def find_pairs(table: Table, corpus: Corpus, language: str | None) -> list[tuple[int, int, str]]:
+def find_pairs(table: TabularFile, corpus: Corpus, language: str | None) -> list[tuple[int, int, str]]:
     """(source column, target column, language of the second) of the pairs to read.
 
     `language` is that of the second column where its name does not tell.

@@ -34,7 +34,7 @@ from msdc.errors import InputError, first_line
 from msdc.extras import require
 from msdc.files import regular_size
 from msdc.text.scored_pairs import GOLD_RANGE, read_pairs
-from msdc.text.tabular import JSON_LINES, Table, open_table, suffix_of, text_bytes
+from msdc.text.tabular import JSON_LINES, TabularFile, open_table, suffix_of, text_bytes
 from msdc.text.text_files import DAMAGED, iterate_lines, unpacked
 from msdc.text.tokenizer import clean
 
@@ -57,7 +57,7 @@ class Bad(NamedTuple):
 
 
 @dataclass
-class Source:
+class TextSource:
     """One readable part of a corpus; `without` are sentences whose rows are left out."""
 
     name: str
@@ -68,7 +68,7 @@ class Source:
     form: str = ""  # what it was read as, for messages
     domain: int = 0
     made: bool = False  # no person wrote the targets: neither held out nor sampled
-    without: Exclusion | None = None
+    excluded: Exclusion | None = None
     # Of the last reading: rows left out for their length; bad lines by what is wrong: how many, the first one's number.
     too_long: int = field(default=0, init=False, repr=False)
     reasons: dict[str, tuple[int, int]] = field(default_factory=dict, init=False, repr=False)
@@ -96,11 +96,11 @@ class Source:
 
     def kept_rows(self) -> Iterator[Row]:
         """The rows without those that hold an excluded sentence."""
-        if self.without is None:
+        if self.excluded is None:
             return self.rows()
         corpus = self.corpus
         key = (self.name, self.language, corpus.kind, corpus.columns, corpus.tokenized)
-        return self.without.keep(key, self.rows())
+        return self.excluded.keep(key, self.rows())
 
     def read(self) -> Generator[Row, None, None]:
         """Rows cleaned and filtered by the corpus' limits."""
@@ -118,7 +118,7 @@ class Source:
                 break
         if not taken:
             long = f"{self.too_long} of more than {longest} characters (max_characters)" if self.too_long else ""
-            empty = " (empty)" if self.without is None else " (empty, or every sentence is excluded)"
+            empty = " (empty)" if self.excluded is None else " (empty, or every sentence is excluded)"
             reasons = filter(None, (self.first_bad, long, self.form and f"read as {self.form}"))
             none = "no usable sentence" + (empty if not self.first_bad and not long else "")
             raise InputError("; ".join((f"{self.name}: {none}", *reasons)))
@@ -149,20 +149,20 @@ def language_of(path: Path, corpus: Corpus, at_end: bool = False) -> str | None:
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def read_table(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
+def read_table(path: Path, corpus: Corpus, language: str | None) -> list[TextSource]:
     """csv, tab-separated text, JSON lines, parquet."""
     return table_sources(_open_table(path, corpus), corpus, language)
 
 
-def _open_table(path: Path, corpus: Corpus) -> Table:
+def _open_table(path: Path, corpus: Corpus) -> TabularFile:
     any_names = suffix_of(path) == ".csv"
     return open_table(path, lambda cells, rows: is_header(corpus, cells, rows, any_names))
 
 
-def table_sources(table: Table, corpus: Corpus, language: str | None) -> list[Source]:
+def table_sources(table: TabularFile, corpus: Corpus, language: str | None) -> list[TextSource]:
     """The sources of a table: pairs, triples or plain text, by the corpus' kind."""
 
-    def make(columns: Sequence[int], code: str, of: int, part: object, row: Callable[..., Row]) -> Source:
+    def make(columns: Sequence[int], code: str, of: int, part: object, row: Callable[..., Row]) -> TextSource:
         def entries() -> Iterator[Row | Bad]:
             for number, cells in table.read(columns):
                 if isinstance(cells, str):
@@ -175,7 +175,7 @@ def table_sources(table: Table, corpus: Corpus, language: str | None) -> list[So
                     yield row(*cells)
 
         name = f"{table.path}:{part}" if of > 1 else str(table.path)
-        return Source(name, code, table.size // of, corpus, entries, table.described(columns))
+        return TextSource(name, code, table.size // of, corpus, entries, table.described(columns))
 
     if corpus.kind == "triples":
         triple = find_columns(table, corpus, "triples", TRIPLE_NAMES)
@@ -199,7 +199,7 @@ def join_punctuation(text: str) -> str:
     return re.sub(r"(?<=[(\[]) | (?=[.,!?;:%)\]])", "", text)
 
 
-def read_text(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
+def read_text(path: Path, corpus: Corpus, language: str | None) -> list[TextSource]:
     """One sentence per line, or the columns of tab-separated text that the corpus names, one after the other."""
     names = next(iterate_lines(path), (0, ""))[1].split("\t") if corpus.columns else []
     if missing := [c for c in corpus.columns if (c not in names if isinstance(c, str) else not 1 <= c <= len(names))]:
@@ -219,10 +219,10 @@ def read_text(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
             for text in found:
                 yield Row(text, "", corpus.source) if text.strip() else Bad(number, "empty")
 
-    return [Source(str(path), corpus.source, text_bytes(path), corpus, entries, "text")]
+    return [TextSource(str(path), corpus.source, text_bytes(path), corpus, entries, "text")]
 
 
-def aligned_files(first: Path, second: Path, corpus: Corpus, language: str) -> list[Source]:
+def aligned_files(first: Path, second: Path, corpus: Corpus, language: str) -> list[TextSource]:
     """Two files whose lines correspond; reading raises InputError where one is longer than the other."""
 
     def entries() -> Iterator[Row | Bad]:
@@ -233,10 +233,10 @@ def aligned_files(first: Path, second: Path, corpus: Corpus, language: str) -> l
             yield Row(one[1], two[1], language) if filled else Bad(one[0], "an empty side")
 
     size = regular_size(first) + regular_size(second)
-    return [Source(f"{first} + {second.name}", language, size, corpus, entries)]
+    return [TextSource(f"{first} + {second.name}", language, size, corpus, entries)]
 
 
-def scored_translations(first: Path, second: Path, corpus: Corpus, language: str) -> list[Source]:
+def scored_translations(first: Path, second: Path, corpus: Corpus, language: str) -> list[TextSource]:
     """Two files of the same scored pairs in two languages, as STS-B and KorSTS: each sentence with its translation.
 
     Their scores say whether the rows correspond; reading raises InputError at the first that does not.
@@ -253,10 +253,10 @@ def scored_translations(first: Path, second: Path, corpus: Corpus, language: str
             yield from (Row(a, b, language) for a, b in zip(*texts, strict=True))
 
     size = text_bytes(first) + text_bytes(second)
-    return [Source(f"{first} + {second.name}", language, size, corpus, entries, "scored pairs in two languages")]
+    return [TextSource(f"{first} + {second.name}", language, size, corpus, entries, "scored pairs in two languages")]
 
 
-def read_dictionary(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
+def read_dictionary(path: Path, corpus: Corpus, language: str | None) -> list[TextSource]:
     """Word pairs separated by a tab or blank, as MUSE has them, as parallel data (Reimers and Gurevych 2020)."""
     if language is None:
         raise unnamed_language(path)
@@ -267,13 +267,13 @@ def read_dictionary(path: Path, corpus: Corpus, language: str | None) -> list[So
             good = len(cells) >= 2 and cells[0].strip() and cells[1].strip()
             yield Row(cells[0], cells[1], language) if good else Bad(number, "not a word pair")
 
-    return [Source(str(path), language, path.stat().st_size, corpus, entries, "dictionary")]
+    return [TextSource(str(path), language, path.stat().st_size, corpus, entries, "dictionary")]
 
 
 # --- labels -----------------------------------------------------------------------------------------------------------
 
 
-def read_scored(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
+def read_scored(path: Path, corpus: Corpus, language: str | None) -> list[TextSource]:
     """Pairs with gold similarities in any layout of msdc.text.scored_pairs, for regression.
 
     Similarities of the corpus' `scale` (0 .. 5) become 0 .. 1. A file that has none above 1 must say its scale.
@@ -294,7 +294,7 @@ def read_scored(path: Path, corpus: Corpus, language: str | None) -> list[Source
 
     labels = ((pairs.gold_N - low) / (high - low)).tolist()
     form = f"pairs with scores {least:g} to {most:g}, of {low:g} to {high:g}"
-    return [Source(str(path), corpus.source, text_bytes(path), corpus, entries, form)]
+    return [TextSource(str(path), corpus.source, text_bytes(path), corpus, entries, form)]
 
 
 def _nli_class(cell: object) -> str:
@@ -319,7 +319,7 @@ def _labelled(path: Path, corpus: Corpus) -> tuple[str, Callable[[], Iterator[tu
     return table.described(columns), read
 
 
-def read_nli(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
+def read_nli(path: Path, corpus: Corpus, language: str | None) -> list[TextSource]:
     """Natural language inference as triples.
 
     Pairs of one premise follow each other, as in SNLI and MultiNLI; every entailed hypothesis is combined with every
@@ -344,10 +344,10 @@ def read_nli(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
                 premise = cells[1].strip()
                 found.setdefault(cells[0], []).append(cells[2])
 
-    return [Source(str(path), corpus.source, text_bytes(path), corpus, entries, form)]
+    return [TextSource(str(path), corpus.source, text_bytes(path), corpus, entries, form)]
 
 
-def read_nli_pairs(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
+def read_nli_pairs(path: Path, corpus: Corpus, language: str | None) -> list[TextSource]:
     """Natural language inference as labelled pairs, for classification."""
     form, lines = _labelled(path, corpus)
 
@@ -358,13 +358,13 @@ def read_nli_pairs(path: Path, corpus: Corpus, language: str | None) -> list[Sou
             else:
                 yield Row(cells[1], cells[2], corpus.source, label=float(NLI_CLASSES.index(cells[0])))
 
-    return [Source(str(path), corpus.source, text_bytes(path), corpus, entries, form)]
+    return [TextSource(str(path), corpus.source, text_bytes(path), corpus, entries, form)]
 
 
 # --- catalogues and translation memories ------------------------------------------------------------------------------
 
 
-def read_gettext(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
+def read_gettext(path: Path, corpus: Corpus, language: str | None) -> list[TextSource]:
     """Translated entries of a gettext catalogue; fuzzy ones count as bad.
 
     The language is the corpus', that of the file's name, or the one in the catalogue's header.
@@ -393,7 +393,7 @@ def read_gettext(path: Path, corpus: Corpus, language: str | None) -> list[Sourc
                     yield Row(one, two, code) if good else Bad(number, "untranslated or fuzzy")
                 entry, key, fuzzy = {}, "", False
 
-    return [Source(str(path), code, path.stat().st_size, corpus, entries, "gettext")]
+    return [TextSource(str(path), code, path.stat().st_size, corpus, entries, "gettext")]
 
 
 def segment_text(element: Any) -> str:
@@ -432,7 +432,7 @@ def _tmx_units(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
         raise InputError(f"{path}: damaged TMX after unit {number} ({first_line(error)})") from error
 
 
-def read_tmx(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
+def read_tmx(path: Path, corpus: Corpus, language: str | None) -> list[TextSource]:
     """A translation memory: one source per wanted language, or per language of its first units where none is named."""
     found = dict.fromkeys(code for _, texts in islice(_tmx_units(path), 1000) for code in texts)
     codes = [base_code(code) for code in corpus.languages] or [code for code in found if code != corpus.source]
@@ -446,16 +446,16 @@ def read_tmx(path: Path, corpus: Corpus, language: str | None) -> list[Source]:
             filled = one.strip() and two.strip()
             yield Row(one, two, code) if filled else Bad(number, f"no {missing} in the unit")
 
-    def make(code: str) -> Source:
+    def make(code: str) -> TextSource:
         name = f"{path}:{code}" if len(codes) > 1 else str(path)
-        return Source(name, code, text_bytes(path) // len(codes), corpus, lambda: entries(code), "TMX")
+        return TextSource(name, code, text_bytes(path) // len(codes), corpus, lambda: entries(code), "TMX")
 
     return [make(code) for code in codes]
 
 
 # --- corpora ----------------------------------------------------------------------------------------------------------
 
-Reader = Callable[[Path, Corpus, "str | None"], list[Source]]
+Reader = Callable[[Path, Corpus, "str | None"], list[TextSource]]
 # Of the kinds that name a format; `text`, `pairs` and `triples` are read by suffix.
 BY_KIND: dict[str, Reader] = {
     "nli": read_nli,
@@ -476,7 +476,7 @@ def find_reader(path: Path, kind: str) -> Reader:
     return BY_KIND.get(kind) or BY_SUFFIX.get(suffix) or (read_text if lines else read_table)
 
 
-def _read_file(path: Path, corpus: Corpus) -> list[Source]:
+def _read_file(path: Path, corpus: Corpus) -> list[TextSource]:
     """The sources of a file; none where its name says that it has no wanted language."""
     language = language_of(path, corpus)
     if corpus.languages and corpus.kind not in ONE_LANGUAGE and language not in (None, *corpus.languages):
@@ -490,7 +490,7 @@ def is_here(corpus: Corpus) -> bool:
     return not corpus.is_remote and (not corpus.bring or all(glob.glob(str(Path(str(p)).expanduser())) for p in paths))
 
 
-def open_corpus(corpus: Corpus) -> list[Source]:
+def open_corpus(corpus: Corpus) -> list[TextSource]:
     """The sources of one corpus entry."""
     if corpus.bring and not is_here(corpus):
         raise InputError(f"{corpus.origin}: no such corpus file; the recipe leaves it to you: {corpus.bring}")
@@ -523,11 +523,11 @@ def open_corpus(corpus: Corpus) -> list[Source]:
     return sources
 
 
-def open_corpora(corpora: Sequence[Corpus], without: Exclusion | None = None) -> list[Source]:
+def open_corpora(corpora: Sequence[Corpus], excluded: Exclusion | None = None) -> list[TextSource]:
     """All sources of a recipe, `without` the rows that hold an excluded sentence."""
     sources = []
     for domain, corpus in enumerate(corpora):
         for source in open_corpus(corpus):
-            source.domain, source.without = domain, without
+            source.domain, source.excluded = domain, excluded
             sources.append(source)
     return sources

@@ -24,7 +24,7 @@ from msdc.errors import InputError, first_line
 from msdc.extras import require
 from msdc.files import atomic_path, disk_errors, read_json, sha256_file, user_cache, write_json
 from msdc.progress import say, warn
-from msdc.text.tabular import BATCH_ROWS, Table, arrow_table
+from msdc.text.tabular import BATCH_ROWS, TabularFile, arrow_table
 
 OPUS_URL = "https://object.pouta.csc.fi/OPUS-{name}/{version}/moses/{pair}.txt.zip"
 # Files of a model folder that its numbers depend on.
@@ -177,7 +177,7 @@ def is_saved(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("dataset_dict.json", "dataset_info.json"))
 
 
-def saved_table(folder: Path) -> Table:
+def saved_table(folder: Path) -> TabularFile:
     """A folder of `save_to_disk`."""
     require("datasets", "a folder of save_to_disk")
     import datasets
@@ -189,7 +189,7 @@ def saved_table(folder: Path) -> Table:
     return _table(folder, _train_part(folder, found), "data set of save_to_disk")
 
 
-def _table(path: Path, data: Any, form: str) -> Table:
+def _table(path: Path, data: Any, form: str) -> TabularFile:
     """A `datasets.Dataset`."""
 
     def batches(names: list[str]) -> Iterator[Any]:
@@ -242,7 +242,7 @@ def _load_hub(corpus: Corpus) -> list[tuple[Any, str | None]]:
     return [(_train_part(f"hub corpus {name}", data), language) for data, language in found]
 
 
-def hub_tables(corpus: Corpus) -> list[tuple[Table, str | None]]:
+def hub_tables(corpus: Corpus) -> list[tuple[TabularFile, str | None]]:
     """Tables of a hub data set with the target language of each."""
     return [(_table(Path(f"hub:{corpus.hub}"), data, "data set"), code) for data, code in _load_hub(corpus)]
 
@@ -290,9 +290,9 @@ def find_downloads(recipe: Recipe) -> dict[str, Any]:
     # An assistant that is a copy of the teacher is no model of its own.
     assistant = None if recipe.assistant == TEACHER else recipe.assistant
     named = [model_name(m) for m in (recipe.teacher, assistant, recipe.student) if isinstance(m, (str, NamedModel))]
-    guides = [guide for stage in recipe.stages if (guide := stage.guide) is not None]
+    teachers = [name for stage in recipe.stages if (name := stage.teacher) is not None]
     for name in dict.fromkeys(
-        named + [guide for guide in guides if guide.split(".")[0] not in ("teacher", "assistant")]
+        named + [name for name in teachers if name.split(".")[0] not in ("teacher", "assistant")]
     ):
         folder = locate_model(name)
         if revision := _revision(folder):

@@ -114,7 +114,7 @@ def _select(value: Any, keys: Sequence[str]) -> Iterator[str]:
         yield from _select(value[keys[0]], keys[1:])
 
 
-class Part(Strict):
+class SourcePart(Strict):
     """Files of a set, and how their rows are read: as by training, unless one of the last four says otherwise.
 
     Attributes:
@@ -143,7 +143,7 @@ class Part(Strict):
         """The files that are read, each once."""
         return list(dict.fromkeys(name.partition("#")[0] for name in self.files))
 
-    def filled(self, known: Mapping[str, str]) -> Part:
+    def filled(self, known: Mapping[str, str]) -> SourcePart:
         """This part with words put for what stands in braces in its paths."""
         fill = functools.partial(re.sub, r"\{\w+\}", lambda match: known[match[0]])
         return self.model_copy(update={"files": tuple(map(fill, self.files))})
@@ -206,9 +206,9 @@ class Output(Strict):
 
     file: str
     languages: dict[str, str] | tuple[str, ...] = ()
-    read: tuple[Part, ...]
+    read: tuple[SourcePart, ...]
 
-    def targets(self) -> Iterator[tuple[str, str, tuple[Part, ...]]]:
+    def targets(self) -> Iterator[tuple[str, str, tuple[SourcePart, ...]]]:
         """(file, language, parts) of each language, with what stands in braces filled in; language "" without any."""
         codes = self.languages if isinstance(self.languages, dict) else {one: one for one in self.languages}
         for language, code in (codes or {"": ""}).items():
@@ -227,7 +227,7 @@ class SourceSet(Strict):
     test: bool = False  # a test or development set, whose sentences stay out of training
 
     @functools.cached_property
-    def targets(self) -> dict[str, tuple[str, tuple[Part, ...]]]:
+    def targets(self) -> dict[str, tuple[str, tuple[SourcePart, ...]]]:
         """(language, parts) of each file."""
         return {file: (language, parts) for one in self.make for file, language, parts in one.targets()}
 

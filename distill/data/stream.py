@@ -16,7 +16,7 @@ from threading import Thread
 import numpy as np
 
 from msdc.distill.data import Row
-from msdc.distill.data.corpora import Source
+from msdc.distill.data.corpora import TextSource
 from msdc.distill.recipe import HeldOut
 from msdc.errors import InputError
 from msdc.progress import warn
@@ -29,7 +29,7 @@ def bucket(text: str) -> float:
     return zlib.crc32(text.lower().encode()) / 2**32
 
 
-def weights(sources: list[Source], balance: str) -> np.ndarray:
+def weights(sources: list[TextSource], balance: str) -> np.ndarray:
     """Share of each source among the draws [S].
 
     `proportional` follows size, `equal` gives each language the same and `sources` each source (small sets repeat:
@@ -47,7 +47,7 @@ def weights(sources: list[Source], balance: str) -> np.ndarray:
     return share / share.sum()
 
 
-def in_passes(source: Source) -> Iterator[Row]:
+def in_passes(source: TextSource) -> Iterator[Row]:
     """The rows of a source, each once, in as many passes as its corpus asks for.
 
     A run that takes a few rows of a large file, sorted by length as collections of translations often are, would see
@@ -64,7 +64,7 @@ class TextStream:
     `on_rows` is called with the number of rows read so far, every few thousand rows, until the first chunk is full.
     """
 
-    sources: list[Source]
+    sources: list[TextSource]
     seed: int
     heldout: HeldOut
     balance: str = "root"
@@ -107,7 +107,7 @@ class TextStream:
                     row = next(open_rows[pick])
                 yield row
 
-    def _report(self, source: Source) -> None:
+    def _report(self, source: TextSource) -> None:
         if source.bad and source.name not in self.reported:
             self.reported.add(source.name)
             warn(f"{source.name}: skipped {source.bad} bad lines, the first: {source.first_bad}")

@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 
 from msdc.distill.data import Row
-from msdc.distill.data.corpora import Source
+from msdc.distill.data.corpora import TextSource
 from msdc.distill.vocabulary_transfer import align
 from msdc.errors import InputError
 
@@ -105,10 +105,10 @@ def learn_dictionary(rows: Sequence[Row]) -> Dictionary:
     return Dictionary(by_language, list(total), cumulative)
 
 
-def put_into_words(sources: Sequence[Source], dictionary: Dictionary) -> list[Source]:
+def put_into_words(sources: Sequence[TextSource], dictionary: Dictionary) -> list[TextSource]:
     """`sources` with each English-only one that asks for it as one parallel source per language."""
 
-    def make(source: Source, code: str) -> Source:
+    def make(source: TextSource, code: str) -> TextSource:
         if code not in dictionary.by_language:
             have = ", ".join(dictionary.by_language) or "none"
             raise InputError(f"{source.name}: word_by_word {code!r} needs parallel text in that language (have {have})")
@@ -120,7 +120,7 @@ def put_into_words(sources: Sequence[Source], dictionary: Dictionary) -> list[So
                 english = dictionary.recombine(row.source, share) if share else row.source
                 yield Row(english, dictionary.translate(english, code), code)
 
-        return replace(source, name=f"{source.name}:{code}", language=code, entries=entries, made=True, without=None)
+        return replace(source, name=f"{source.name}:{code}", language=code, entries=entries, made=True, excluded=None)
 
     made = []
     for source in sources:

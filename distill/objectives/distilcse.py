@@ -8,7 +8,7 @@
 
 The baseline MetaKD, weighted by how transferable a sentence is between domains, is simplified against Pan et al. 2020
 (Meta-KD), which distils classifiers of labelled text in several domains:
-* The guide is what the stage names: the teacher, or a meta-teacher that an earlier stage has trained over domains with
+* The teacher is what the stage names: the recipe's, or a meta-teacher that an earlier stage trained over domains with
   `domain_adversarial` (recipe distilcse:metakd). Domain features are not distilled.
 * Sentences have no class, so a domain has one prototype (its mean direction) instead of one per class.
 * The domain-expertise weight (1 + t) / (exp(error^2) + 1) has a prediction error only where there are labels; here
@@ -152,9 +152,9 @@ def similarity_distillation(
     directions alike; this counts those that order neighbours. Equal vectors give 0.
 
     Args:
-        teacher_source_BD: the guide's vectors of the source sentences.
-        student_target_BD: the student's vectors of their translations, in the guide's width.
-        bank_KD: the guide's vectors of preceding batches (`MemoryBank.vectors()`); may be empty, [0, D].
+        teacher_source_BD: the teacher's vectors of the source sentences.
+        student_target_BD: the student's vectors of their translations, in the teacher's width.
+        bank_KD: the teacher's vectors of preceding batches (`MemoryBank.vectors()`); may be empty, [0, D].
         student_source_BD: the student's vectors of the source sentences; None where a step teaches one side.
         temperature: tau, the same for both.
 

@@ -35,36 +35,36 @@ def multilingual_mse(
     teacher_target_BD: Tensor | None = None,
     reduction: Literal["mean", "sum"] = "mean",
 ) -> Tensor:
-    """Pull the student's vectors of a sentence and of its translation to the guide's vector.
+    """Pull the student's vectors of a sentence and of its translation to the teacher's vector.
 
     1/N sum_i [ ||h_T(s_i) - h_S(s_i)||^2 + ||h_T(s_i) - h_S(t_i)||^2 ], squares averaged over the D dimensions.
 
     Args:
-        teacher_source_BD: the guide's vectors of the source sentences.
+        teacher_source_BD: the teacher's vectors of the source sentences.
         student_source_BD: the student's vectors of the same sentences.
         student_target_BD: the student's vectors of their translations.
-        teacher_target_BD: the guide's vectors of the translations. An English teacher has none (eq. 2 and 6); a
+        teacher_target_BD: the teacher's vectors of the translations. An English teacher has none (eq. 2 and 6); a
             multilingual assistant does, and then the second term compares with it (eq. 4).
         reduction: over D, "mean" as `torch.nn.functional.mse_loss` and the authors' code, or "sum" as the equations are
             written. With vectors of length 1 the mean is D times smaller than eq. 5, which averages cosines.
 
     Source: Ding et al. 2022, eq. 2 (teach the assistant), 4 (teach the student), 6 (L_KD); Reimers and Gurevych 2020.
     """
-    guide_target_BD = teacher_source_BD if teacher_target_BD is None else teacher_target_BD
+    wanted_target_BD = teacher_source_BD if teacher_target_BD is None else teacher_target_BD
     name = "multilingual_mse"
     check_rows(
         name,
         teacher_source_BD=teacher_source_BD,
         student_source_BD=student_source_BD,
         student_target_BD=student_target_BD,
-        teacher_target_BD=guide_target_BD,
+        teacher_target_BD=wanted_target_BD,
     )
     source = squared_error(name, student_source_BD, teacher_source_BD, reduction)
-    return source + squared_error(name, student_target_BD, guide_target_BD, reduction)
+    return source + squared_error(name, student_target_BD, wanted_target_BD, reduction)
 
 
 @full_precision
-def embedding_alignment(guide_BTH: Tensor, student_BTH: Tensor, mask_BT: Tensor, pooled: bool = False) -> Tensor:
+def embedding_alignment(teacher_BTH: Tensor, student_BTH: Tensor, mask_BT: Tensor, pooled: bool = False) -> Tensor:
     """Squared error between the outputs of two embedding layers, over the real tokens of one side.
 
     Eq. 3 has one such term for the sources and one for the translations: call it twice, or with both stacked along B.
@@ -75,28 +75,28 @@ def embedding_alignment(guide_BTH: Tensor, student_BTH: Tensor, mask_BT: Tensor,
     padding gives 0, with a zero gradient.
 
     Args:
-        guide_BTH: e_A, output of the guide's embedding layer.
+        teacher_BTH: e_A, output of the teacher's embedding layer.
         student_BTH: e_S, output of the student's.
         mask_BT: nonzero (or True) on real tokens.
         pooled: compare means over the tokens instead of the tokens.
 
     Source: Ding et al. 2022, eq. 3.
     """
-    check_floating("embedding_alignment", "guide_BTH", guide_BTH, dimensions=3)
-    if student_BTH.shape != guide_BTH.shape or mask_BT.shape != guide_BTH.shape[:2]:
+    check_floating("embedding_alignment", "teacher_BTH", teacher_BTH, dimensions=3)
+    if student_BTH.shape != teacher_BTH.shape or mask_BT.shape != teacher_BTH.shape[:2]:
         raise InputError(
-            f"embedding_alignment: guide_BTH {shape(guide_BTH)}, student_BTH {shape(student_BTH)} and mask_BT "
+            f"embedding_alignment: teacher_BTH {shape(teacher_BTH)}, student_BTH {shape(student_BTH)} and mask_BT "
             f"{shape(mask_BT)} must agree in B, T and H"
         )
     real_BT = mask_BT != 0
     # Filled before squaring, so that a NaN or an infinity in the padding reaches neither value nor gradient.
-    difference_BTH = (student_BTH - guide_BTH).masked_fill(~real_BT.unsqueeze(-1), 0.0)
+    difference_BTH = (student_BTH - teacher_BTH).masked_fill(~real_BT.unsqueeze(-1), 0.0)
     if not pooled:
-        return difference_BTH.square().sum() / (real_BT.sum().clamp(min=1) * guide_BTH.shape[2])
+        return difference_BTH.square().sum() / (real_BT.sum().clamp(min=1) * teacher_BTH.shape[2])
     tokens_B1 = real_BT.sum(1, keepdim=True)
     difference_BH = difference_BTH.sum(1) / tokens_B1.clamp(min=1)
     sentences = torch.count_nonzero(tokens_B1).clamp(min=1)
-    return difference_BH.square().sum() / (sentences * guide_BTH.shape[2])
+    return difference_BH.square().sum() / (sentences * teacher_BTH.shape[2])
 
 
 @full_precision

@@ -26,7 +26,7 @@ class Objective:
         function: the pure function.
         source: paper and equation.
         preset: arguments that the name stands for.
-        equal_widths: whether the student's vectors must have the guide's width, by a learned map if need be.
+        equal_widths: whether the student's vectors must have the teacher's width, by a learned map if need be.
         one_side: whether a step that teaches the target side alone computes it too.
         inputs: tensors it cannot do without: parameters without a default.
         optional: tensors it uses where they are given: parameters whose default is None.

@@ -72,20 +72,20 @@ def guided_contrastive(
     temperature: float = 0.05,
     margin: float = 0.0,
 ) -> Tensor:
-    """Pick each source's target out of the batch, without those that the guide holds for as good an answer.
+    """Pick each source's target out of the batch, without those that the teacher holds for as good an answer.
 
-    -log exp(s(q_i, p_i)/tau) / Z_i, mean over i; s the student's cosine, t the guide's. Z_i sums exp(s/tau) over
+    -log exp(s(q_i, p_i)/tau) / Z_i, mean over i; s the student's cosine, t the teacher's. Z_i sums exp(s/tau) over
     (q_i, p_j), (q_i, q_j) and (p_i, p_j) of all j, and (q_i, n_ij) of the row's own negatives where they are given.
-    Left out are pairs with t > t(q_i, p_i) - margin, and a text with itself; (q_i, p_i) is always in. Widths of guide
+    Left out are pairs with t > t(q_i, p_i) - margin, and a text with itself; (q_i, p_i) is always in. Widths of teacher
     and student may differ.
 
     Args:
-        teacher_source_BD: the guide's vectors of the queries q.
-        teacher_target_BD: the guide's vectors of the targets p.
+        teacher_source_BD: the teacher's vectors of the queries q.
+        teacher_target_BD: the teacher's vectors of the targets p.
         student_source_BD: the student's vectors of the queries.
         student_target_BD: the student's vectors of the targets.
         student_negatives_BND: the student's vectors of the negatives n.
-        teacher_scores_BJ: the guide's cosines of the query with its target, then its negatives.
+        teacher_scores_BJ: the teacher's cosines of the query with its target, then its negatives.
         temperature: tau.
         margin: how much further than its own target a text must be to be a negative.
 
@@ -95,7 +95,7 @@ def guided_contrastive(
     check_rows(name, student_source_BD=student_source_BD, student_target_BD=student_target_BD)
     check_rows(name, teacher_source_BD=teacher_source_BD, teacher_target_BD=teacher_target_BD)
     if len(teacher_source_BD) != len(student_source_BD):
-        raise InputError(f"{name}: expected one row of the guide per pair, got {shape(teacher_source_BD)}")
+        raise InputError(f"{name}: expected one row of the teacher per pair, got {shape(teacher_source_BD)}")
     check_temperature(name, temperature)
     sides = (student_source_BD, student_target_BD, teacher_source_BD, teacher_target_BD)
     q, p, t_q, t_p = map(unit_rows, sides)
@@ -114,9 +114,10 @@ def guided_contrastive(
 def margin_mse(
     teacher_scores_BJ: Tensor, student_source_BD: Tensor, student_target_BD: Tensor, student_negatives_BND: Tensor
 ) -> Tensor:
-    """Teach by how much a query's target is better than each of its negatives.
+    """Train by how much a query's target is better than each of its negatives.
 
-    1/BN sum_i sum_n ( (s(q_i, p_i) - s(q_i, n)) - (t(q_i, p_i) - t(q_i, n)) )^2; s the student's cosine, t the guide's.
+    1/BN sum_i sum_n ( (s(q_i, p_i) - s(q_i, n)) - (t(q_i, p_i) - t(q_i, n)) )^2;
+    s: cosine of the student, t: of the teacher.
 
     Args:
         teacher_scores_BJ: t, the target first (`candidate_scores`).
@@ -142,7 +143,7 @@ def listwise_kl(
     """Teach how a query's candidates share: mean_i KL( softmax_j(t_ij / tau) || softmax_j(s_ij / tau) ).
 
     Args:
-        teacher_scores_BJ: t, the guide's cosine with the target, then with the negatives (`candidate_scores`).
+        teacher_scores_BJ: t, the teacher's cosine with the target, then with the negatives (`candidate_scores`).
         student_source_BD: the student's vectors of the queries.
         student_target_BD: the student's vectors of the targets.
         student_negatives_BND: the student's vectors of the negatives.

@@ -68,7 +68,7 @@ def check_rows(objective: str, **tensors: Tensor) -> None:
         if tensor.shape != first.shape:
             hint = ""
             if tensor.shape[1] != first.shape[1]:
-                hint = "; project the student to its guide's width first"
+                hint = "; project the student to its teacher's width first"
             raise InputError(
                 f"{objective}: {name} is {shape(tensor)} but {first_name} is {shape(first)}, they must be equal{hint}"
             )

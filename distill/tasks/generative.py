@@ -63,9 +63,9 @@ class GenerativeTask(SentenceTask):
     on_vectors = False
 
     def __init__(
-        self, student: Any, stage: Stage, guide: CachedTeacher | None = None, mask_id: int | None = None
+        self, student: Any, stage: Stage, teacher: CachedTeacher | None = None, mask_id: int | None = None
     ) -> None:
-        super().__init__(student, stage, guide, mask_id)
+        super().__init__(student, stage, teacher, mask_id)
         needed = stage_inputs(stage)
         self.many = "token_logits_MV" in needed
         one = [use.name for use in stage.objective if use.name in ("smlm", "unified_generative")]
@@ -89,7 +89,7 @@ class GenerativeTask(SentenceTask):
             inner = inner @ embedding.project.weight
         return F.linear(inner, embedding.rows(), self.bias_V)
 
-    def forward(self, batch: Batch, teach_source: bool = True) -> dict[str, Tensor]:
+    def forward(self, batch: Batch, train_source: bool = True) -> dict[str, Tensor]:
         """The loss and its parts."""
         if batch.target is None:
             raise InputError(f"stage {self.stage.name}: the generative objectives need sentence pairs")
@@ -168,7 +168,7 @@ class GenerativeTask(SentenceTask):
             "target_BD": target,
             "student_source_BD": source,
             "student_target_BD": target,
-            "teacher_source_BD": None if batch.guide_source_BD is None else gather(batch.guide_source_BD),
+            "teacher_source_BD": None if batch.teacher_source_BD is None else gather(batch.teacher_source_BD),
         }
         if self.project is not None:
             tensors |= {"student_source_BD": self.project(source), "student_target_BD": self.project(target)}

@@ -1,6 +1,6 @@
-"""Layer states for the baselines PKD and MetaKD: the guide's from its store, the student's as it runs.
+"""Layer states for the baselines PKD and MetaKD: the teacher's from its store, the student's as it runs.
 
-A state is the first token's ([CLS], <s>): guide and student may tokenize a sentence differently.
+A state is the first token's ([CLS], <s>): teacher and student may tokenize a sentence differently.
 
 Shapes: B sentences, L compared layers, D sentence width, H hidden, P domains.
 """
@@ -17,7 +17,7 @@ from msdc.distill.data.batches import Batch
 from msdc.distill.data.stream import TextStream
 from msdc.distill.objectives import domain_prototypes, find_objective, layer_subset
 from msdc.distill.recipe import Stage
-from msdc.distill.tasks.sentence import Task, domain_numbers, stage_inputs
+from msdc.distill.tasks.sentence import TrainingTask, domain_numbers, stage_inputs
 from msdc.distill.teacher_cache import CachedTeacher
 from msdc.distill.training.parallel import gather
 from msdc.encoders.encoder import Encoder
@@ -27,8 +27,8 @@ STATES, PROTOTYPES = "teacher_states_BLH", "prototypes_PD"
 PER_DOMAIN = 2_000  # sentences whose mean direction is a domain's prototype
 
 
-def layer_pairs(stage: Stage, guide: Encoder, student: Encoder) -> tuple[tuple[int, int], ...]:
-    """Pairs (guide layer, student layer), from 1, whose states the stage compares; empty for most stages.
+def layer_pairs(stage: Stage, teacher: Encoder, student: Encoder) -> tuple[tuple[int, int], ...]:
+    """Pairs (teacher layer, student layer), from 1, whose states the stage compares; empty for most stages.
 
     An objective that needs states compares those that its option `layers` chooses (default: skip); one that merely
     accepts them compares none by default.
@@ -39,12 +39,12 @@ def layer_pairs(stage: Stage, guide: Encoder, student: Encoder) -> tuple[tuple[i
             how = use.options.get("layers", "skip" if STATES in objective.inputs else "none")
             if how == "none":
                 return ()
-            return layer_subset(to_student(guide).depth, to_student(student).depth, how)
+            return layer_subset(to_student(teacher).depth, to_student(student).depth, how)
     return ()
 
 
-def prototypes(stream: TextStream, guide: CachedTeacher) -> Tensor:
-    """The mean direction of the guide's vectors in each domain, [P, D], from the first rows of every source."""
+def prototypes(stream: TextStream, teacher: CachedTeacher) -> Tensor:
+    """The mean direction of the teacher's vectors in each domain, [P, D], from the first rows of every source."""
     texts: list[str] = []
     domains: list[int] = []
     counts: dict[int, int] = {}
@@ -61,30 +61,30 @@ def prototypes(stream: TextStream, guide: CachedTeacher) -> Tensor:
         counts[source.domain] = counts.get(source.domain, 0) + taken
     if not all(counts.values()):
         raise InputError("metakd: a corpus of this stage gave no training sentence for its prototype")
-    vectors_ND = torch.from_numpy(guide.vectors(texts, progress=True))
+    vectors_ND = torch.from_numpy(teacher.vectors(texts, progress=True))
     return domain_prototypes(vectors_ND, torch.tensor(domains), len(counts))
 
 
-class HiddenStatesTask(Task):
-    """Source sentences against the guide's vector, its states (PKD) and its domains (MetaKD)."""
+class HiddenStatesTask(TrainingTask):
+    """Source sentences against the teacher's vector, its states (PKD) and its domains (MetaKD)."""
 
     prototypes_PD: Tensor | None
 
     def __init__(
-        self, student: Any, stage: Stage, guide: CachedTeacher | None = None, mask_id: int | None = None
+        self, student: Any, stage: Stage, teacher: CachedTeacher | None = None, mask_id: int | None = None
     ) -> None:
-        super().__init__(student, stage, guide, mask_id)
-        if guide is None:
-            raise InputError(f"stage {stage.name}: {stage.objective[0].name} needs a guide to compare states with")
-        pairs = layer_pairs(stage, guide.encoder, Encoder(student, guide.encoder.tokenizer, 1, "student"))
+        super().__init__(student, stage, teacher, mask_id)
+        if teacher is None:
+            raise InputError(f"stage {stage.name}: {stage.objective[0].name} needs a teacher to compare states with")
+        pairs = layer_pairs(stage, teacher.encoder, Encoder(student, teacher.encoder.tokenizer, 1, "student"))
         self.wanted = tuple(own for _, own in pairs)
         self.project: nn.Linear | None = None
         self.project_states: nn.Linear | None = None
-        if student.width != guide.width:
-            self.project = nn.Linear(student.width, guide.width, bias=False)
-        if self.wanted and student.config.hidden != guide.hidden:
-            self.project_states = nn.Linear(student.config.hidden, guide.hidden, bias=False)
-        # Follows from the corpora and the guide: computed again when a run is resumed, not part of a checkpoint.
+        if student.width != teacher.width:
+            self.project = nn.Linear(student.width, teacher.width, bias=False)
+        if self.wanted and student.config.hidden != teacher.hidden:
+            self.project_states = nn.Linear(student.config.hidden, teacher.hidden, bias=False)
+        # Follows from the corpora and the teacher: computed again when a run is resumed, not part of a checkpoint.
         self.register_buffer("prototypes_PD", None, persistent=False)
 
     @staticmethod
@@ -94,26 +94,26 @@ class HiddenStatesTask(Task):
 
     def prepare(self, stream: TextStream) -> None:
         """Compute the prototypes of the stage's corpora."""
-        assert self.guide is not None
-        self.prototypes_PD = prototypes(stream, self.guide)
+        assert self.teacher is not None
+        self.prototypes_PD = prototypes(stream, self.teacher)
 
-    def forward(self, batch: Batch, teach_source: bool = True) -> dict[str, Tensor]:
+    def forward(self, batch: Batch, train_source: bool = True) -> dict[str, Tensor]:
         """The loss and its parts."""
-        if batch.guide_source_BD is None:
-            raise InputError(f"stage {self.stage.name}: {self.uses[0][0].name} needs a guide")
+        if batch.teacher_source_BD is None:
+            raise InputError(f"stage {self.stage.name}: {self.uses[0][0].name} needs a teacher")
         sentence_BD, states_BLH = self.student.layer_states(*batch.source, self.wanted)
         if self.project is not None:
             sentence_BD = self.project(sentence_BD)
         if self.project_states is not None:
             states_BLH = self.project_states(states_BLH)
-        guide_BD = gather(batch.guide_source_BD)
+        teacher_BD = gather(batch.teacher_source_BD)
         tensors: dict[str, Tensor | None] = {
-            "teacher_BD": guide_BD,
+            "teacher_BD": teacher_BD,
             "student_BD": gather(sentence_BD),
             "domain_B": domain_numbers(batch),
             PROTOTYPES: self.prototypes_PD,
         }
-        if batch.guide_states_BLH is not None:
-            for name, states in ((STATES, batch.guide_states_BLH), ("student_states_BLH", states_BLH)):
+        if batch.teacher_states_BLH is not None:
+            for name, states in ((STATES, batch.teacher_states_BLH), ("student_states_BLH", states_BLH)):
                 tensors[name] = gather(states.flatten(1)).unflatten(1, states.shape[1:])
         return self._sum(tensors)

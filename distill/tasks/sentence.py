@@ -33,7 +33,7 @@ TASK_OPTIONS = ("bank", "layers")
 # Kinds of corpora whose rows have the label that an objective reads.
 LABELS = {"label_B": "nli-pairs", "score_B": "scored"}
 DOMAINS = "domains_PD"
-# Inputs for which the guide reads targets and negatives too.
+# Inputs for which the teacher reads targets and negatives too.
 TARGETS = frozenset(["teacher_target_BD", "teacher_scores_BJ"])
 
 
@@ -77,14 +77,14 @@ def encode_sides(student: Any, sides: Sequence[tuple[Tensor, Tensor]], mini_batc
     return list(together.split([len(ids_BT) for ids_BT, _ in sides]))
 
 
-class Task(nn.Module):
+class TrainingTask(nn.Module):
     """Student, objectives, and the named tensors they are computed from."""
 
-    needs_guide_vectors = True
+    needs_teacher_vectors = True
     on_vectors = False  # whether its losses are of sentence vectors alone, which `dimensions` and `mini_batch` need
 
     def __init__(
-        self, student: Any, stage: Stage, guide: CachedTeacher | None = None, mask_id: int | None = None
+        self, student: Any, stage: Stage, teacher: CachedTeacher | None = None, mask_id: int | None = None
     ) -> None:
         super().__init__()
         if stage.dimensions and max(stage.dimensions) >= student.width:
@@ -92,7 +92,7 @@ class Task(nn.Module):
         self.student = student
         self.stage = stage
         # A CachedTeacher is no module: frozen, not trained, not saved.
-        self.guide = guide
+        self.teacher = teacher
         self.uses: list[tuple[ObjectiveUse, objectives.Objective, dict[str, Any]]] = []
         for use in stage.objective:
             objective = objectives.find_objective(use.name)
@@ -119,7 +119,7 @@ class Task(nn.Module):
         return {"loss": sum(terms[1:], terms[0]), **parts}
 
     def project_for_mse(self) -> Callable[[Tensor], Tensor] | None:
-        """The learned map to the guide's width, on the device of its input; None without one."""
+        """The learned map to the teacher's width, on the device of its input; None without one."""
         project = getattr(self, "project", None)
         return None if project is None else lambda vectors_BD: project(vectors_BD.to(project.weight.device))
 
@@ -130,26 +130,26 @@ class Task(nn.Module):
         """Called once the gradients of a step are computed and applied."""
 
 
-class SentenceTask(Task):
-    """Sentence vectors of both sides against the guide's (MSD stages 1, 3, 4; MKD; DistilCSE)."""
+class SentenceTask(TrainingTask):
+    """Sentence vectors of both sides against the teacher's (MSD stages 1, 3, 4; MKD; DistilCSE)."""
 
     on_vectors = True
 
     def __init__(
-        self, student: Any, stage: Stage, guide: CachedTeacher | None = None, mask_id: int | None = None
+        self, student: Any, stage: Stage, teacher: CachedTeacher | None = None, mask_id: int | None = None
     ) -> None:
-        super().__init__(student, stage, guide, mask_id)
+        super().__init__(student, stage, teacher, mask_id)
         self.project: nn.Linear | None = None
         equal = stage.source_share < 1 or any(objective.equal_widths for _, objective, _ in self.uses)
-        if guide is not None and guide.width != student.width and equal:
+        if teacher is not None and teacher.width != student.width and equal:
             # DistilCSE's learned map M to the teacher's width; dropped with the task. Objectives that compare
             # similarities (eq. 5, 8, 9) see the vectors that ship.
-            self.project = nn.Linear(student.width, guide.width, bias=False)
+            self.project = nn.Linear(student.width, teacher.width, bias=False)
         self.bank: objectives.MemoryBank | None = None
         self._newest: Tensor | None = None
         if "bank_KD" in stage_inputs(stage):
             size = next((int(use.options["bank"]) for use in stage.objective if "bank" in use.options), BANK_SIZE)
-            self.bank = objectives.MemoryBank(student.width if guide is None else guide.width, size)
+            self.bank = objectives.MemoryBank(student.width if teacher is None else teacher.width, size)
 
     def _vectors(self, batch: Batch) -> list[Tensor | None]:
         """Vectors of sources and targets [B, D], and of negatives [B, N, D], of the batch of all processes."""
@@ -164,33 +164,33 @@ class SentenceTask(Task):
         found = [None if v is None else gather(v) for v in (source, target, third)]
         return [*found[:2], None if found[2] is None else found[2].unflatten(1, (each, -1))]
 
-    def forward(self, batch: Batch, teach_source: bool = True) -> dict[str, Tensor]:
-        """The loss and its parts; without `teach_source` the target side alone is compared with the guide."""
-        guide_source = None if batch.guide_source_BD is None else gather(batch.guide_source_BD)
-        guide_target = None if batch.guide_target_BD is None else gather(batch.guide_target_BD)
-        if not teach_source and batch.target is not None and guide_source is not None:
+    def forward(self, batch: Batch, train_source: bool = True) -> dict[str, Tensor]:
+        """The loss and its parts; without `train_source` the target side alone is compared with the teacher."""
+        teacher_source = None if batch.teacher_source_BD is None else gather(batch.teacher_source_BD)
+        teacher_target = None if batch.teacher_target_BD is None else gather(batch.teacher_target_BD)
+        if not train_source and batch.target is not None and teacher_source is not None:
             # The source side is learned fast; such a step computes the target side alone.
             (target_BD,) = encode_sides(self.student, [batch.target], self.stage.mini_batch)
-            guide_BD = guide_source if guide_target is None else guide_target
+            teacher_BD = teacher_source if teacher_target is None else teacher_target
             result = objectives.matryoshka(
-                partial(self._teach_target, guide_BD), [gather(target_BD)], self.stage.dimensions
+                partial(self._target_alone, teacher_BD), [gather(target_BD)], self.stage.dimensions
             )
         else:
-            guide: dict[str, Tensor | None] = {
-                "teacher_source_BD": guide_source, "teacher_target_BD": guide_target, "teacher_BD": guide_source,
+            given: dict[str, Tensor | None] = {
+                "teacher_source_BD": teacher_source, "teacher_target_BD": teacher_target, "teacher_BD": teacher_source,
                 "bank_KD": None if self.bank is None else self.bank.vectors(),
             }  # fmt: skip
-            if guide_source is not None and guide_target is not None and batch.guide_negatives_BND is not None:
-                local = batch.guide_negatives_BND
+            if teacher_source is not None and teacher_target is not None and batch.teacher_negatives_BND is not None:
+                local = batch.teacher_negatives_BND
                 negatives_BND = gather(local.flatten(1)).unflatten(1, local.shape[1:])
-                guide["teacher_scores_BJ"] = objectives.candidate_scores(guide_source, guide_target, negatives_BND)
-            loss = partial(self._compared, guide)
+                given["teacher_scores_BJ"] = objectives.candidate_scores(teacher_source, teacher_target, negatives_BND)
+            loss = partial(self._compared, given)
             result = objectives.matryoshka(loss, self._vectors(batch), self.stage.dimensions)
-        if self.bank is not None and guide_source is not None and self.training:
-            self._newest = (guide_source if teach_source or guide_target is None else guide_target).detach()
+        if self.bank is not None and teacher_source is not None and self.training:
+            self._newest = (teacher_source if train_source or teacher_target is None else teacher_target).detach()
         return result
 
-    def _in_guides_width(self, vectors_BD: Tensor) -> Tensor:
+    def _in_teacher_width(self, vectors_BD: Tensor) -> Tensor:
         """Vectors, or their first numbers, by the learned map's first columns; as they are without a map."""
         if self.project is None:
             return vectors_BD
@@ -198,7 +198,7 @@ class SentenceTask(Task):
 
     def _compared(
         self,
-        guide: Mapping[str, Tensor | None],
+        given: Mapping[str, Tensor | None],
         source_BD: Tensor,
         target_BD: Tensor | None,
         negatives_BND: Tensor | None,
@@ -206,34 +206,34 @@ class SentenceTask(Task):
         """The objectives of the stage, of the student's vectors or their first numbers."""
         other = source_BD if target_BD is None else target_BD
         tensors: dict[str, Tensor | None] = {
-            **guide,
+            **given,
             "student_source_BD": source_BD, "student_target_BD": other, "student_BD": source_BD,
             "source_BD": source_BD, "target_BD": other,
             "anchor_BD": source_BD, "positive_BD": target_BD, "student_negatives_BND": negatives_BND,
             "negative_BD": None if negatives_BND is None else negatives_BND.flatten(0, 1),
         }  # fmt: skip
-        if (domains_PD := guide.get(DOMAINS)) is not None:
+        if (domains_PD := given.get(DOMAINS)) is not None:
             tensors[DOMAINS] = domains_PD[:, : source_BD.shape[1]]
         if self.project is None:
-            # Objectives that compare number by number compare the guide's first numbers.
+            # Objectives that compare dimension by dimension use the teacher's first dimensions.
             width = source_BD.shape[1]
-            cut = {k: v if v is None else v[:, :width] for k, v in guide.items() if k.endswith("D")}
+            cut = {k: v if v is None else v[:, :width] for k, v in given.items() if k.endswith("D")}
             return self._sum(tensors, cut if self.stage.dimensions else None)
-        own = self._in_guides_width(source_BD)
-        other = own if target_BD is None else self._in_guides_width(target_BD)
+        own = self._in_teacher_width(source_BD)
+        other = own if target_BD is None else self._in_teacher_width(target_BD)
         return self._sum(tensors, {"student_source_BD": own, "student_target_BD": other, "student_BD": own})
 
-    def _teach_target(self, guide_BD: Tensor, target_BD: Tensor) -> dict[str, Tensor]:
+    def _target_alone(self, teacher_BD: Tensor, target_BD: Tensor) -> dict[str, Tensor]:
         """The loss of one side: squared error, and the objectives of the stage that need no source side."""
-        target_BD = self._in_guides_width(target_BD)
+        target_BD = self._in_teacher_width(target_BD)
         width = target_BD.shape[1]
-        guide_BD = guide_BD[:, :width]
+        teacher_BD = teacher_BD[:, :width]
         # The squared error is reduced as the stage's own MSE is.
         reductions = [o["reduction"] for _, objective, o in self.uses if objective.equal_widths and "reduction" in o]
-        loss = objectives.kd(guide_BD, target_BD, reduction=reductions[0] if reductions else "mean")
+        loss = objectives.kd(teacher_BD, target_BD, reduction=reductions[0] if reductions else "mean")
         parts = {"target_only": loss.detach()}
         bank_KD = None if self.bank is None else self.bank.vectors()[:, :width]
-        tensors = {"teacher_source_BD": guide_BD, "student_target_BD": target_BD, "bank_KD": bank_KD}
+        tensors = {"teacher_source_BD": teacher_BD, "student_target_BD": target_BD, "bank_KD": bank_KD}
         for use, objective, options in self.uses:
             if objective.one_side:
                 value = objective(tensors, **options)
@@ -242,28 +242,28 @@ class SentenceTask(Task):
         return {"loss": loss, **parts}
 
     def after_step(self) -> None:
-        """Push the guide's vectors of this step into the memory bank."""
+        """Push the teacher's vectors of this step into the memory bank."""
         # The bank is a view inside the loss' graph: it may only change after the backward pass.
         if self.bank is not None and self._newest is not None:
             self.bank.push(self._newest)
             self._newest = None
 
 
-class EmbeddingTask(Task):
+class EmbeddingTask(TrainingTask):
     """Eq. 3: the student's embedding layer against the assistant's, token by token, on both sides."""
 
-    needs_guide_vectors = False
+    needs_teacher_vectors = False
 
-    def forward(self, batch: Batch, teach_source: bool = True) -> dict[str, Tensor]:
+    def forward(self, batch: Batch, train_source: bool = True) -> dict[str, Tensor]:
         """The loss and its parts, summed over the sides."""
-        if self.guide is None:
-            raise InputError(f"stage {self.stage.name}: train: student.embedding needs a guide")
-        module: Any = self.guide.encoder.module
+        if self.teacher is None:
+            raise InputError(f"stage {self.stage.name}: train: student.embedding needs a teacher")
+        module: Any = self.teacher.encoder.module
         sides = []
         for ids_BT, mask_BT in filter(None, (batch.source, batch.target)):
             with torch.no_grad():
-                guide_BTH = module.embed(ids_BT)
-            tensors = {"guide_BTH": guide_BTH, "student_BTH": self.student.embed(ids_BT), "mask_BT": mask_BT}
+                teacher_BTH = module.embed(ids_BT)
+            tensors = {"teacher_BTH": teacher_BTH, "student_BTH": self.student.embed(ids_BT), "mask_BT": mask_BT}
             sides.append(self._sum(tensors))
         return {key: sum((side[key] for side in sides[1:]), sides[0][key]) for key in sides[0]}
 
@@ -275,19 +275,19 @@ class LabelledTask(SentenceTask):
     """
 
     def __init__(
-        self, student: Any, stage: Stage, guide: CachedTeacher | None = None, mask_id: int | None = None
+        self, student: Any, stage: Stage, teacher: CachedTeacher | None = None, mask_id: int | None = None
     ) -> None:
-        super().__init__(student, stage, guide, mask_id)
+        super().__init__(student, stage, teacher, mask_id)
         needed = stage_inputs(stage)
         self.classifier = nn.Linear(3 * student.width, len(NLI_CLASSES)) if "label_B" in needed else None
         self.domains = nn.Linear(student.width, count_domains(stage)) if DOMAINS in needed else None
 
     @staticmethod
     def applies(stage: Stage) -> bool:
-        """Whether an objective of the stage reads labels or domains, and none needs a guide's prototypes."""
+        """Whether an objective of the stage reads labels or domains, and none needs a teacher's prototypes."""
         return bool(stage_inputs(stage) & {*LABELS, DOMAINS})
 
-    def forward(self, batch: Batch, teach_source: bool = True) -> dict[str, Tensor]:
+    def forward(self, batch: Batch, train_source: bool = True) -> dict[str, Tensor]:
         """The loss and its parts."""
         device = batch.source[0].device
         labels_of: dict[str, Tensor | None] = {}

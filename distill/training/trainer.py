@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from msdc.distill.data.batches import Batch, BatchFeed, Position
 from msdc.distill.recipe import Stage
-from msdc.distill.tasks.sentence import Task
+from msdc.distill.tasks.sentence import TrainingTask
 from msdc.distill.training import checkpoint, parallel
 from msdc.distill.training.checkpoint import TrainState
 from msdc.distill.training.progress import StageProgress
@@ -52,7 +52,7 @@ def rate_factor(stage: Stage, steps: int, step: int) -> float:
     return max(0.0, 1.0 - progress)
 
 
-def freeze(task: Task, stage: Stage) -> None:
+def freeze(task: TrainingTask, stage: Stage) -> None:
     """Fix the parameters of the student that the stage does not train."""
     only_embedding = stage.train == "student.embedding"
     for name, parameter in task.student.named_parameters():
@@ -63,7 +63,7 @@ def freeze(task: Task, stage: Stage) -> None:
         raise MsdcError(f"stage {stage.name}: everything is frozen, there is nothing to train")
 
 
-def make_optimizer(task: Task, stage: Stage) -> torch.optim.Optimizer:
+def make_optimizer(task: TrainingTask, stage: Stage) -> torch.optim.Optimizer:
     """Fused AdamW without decay of biases, norms, the table and its code; table and code have their own learning rates.
 
     One rule for tables of any size and any number of processes: dense gradients, clipped together with all others.
@@ -103,7 +103,7 @@ class Trainer:
 
     def __init__(
         self,
-        task: Task,
+        task: TrainingTask,
         stage: Stage,
         feed: BatchFeed,
         validate: Callable[[Encoder], dict[str, float]],
@@ -217,9 +217,9 @@ class Trainer:
     def _step(self, batch: Batch) -> dict[str, float]:
         # Which steps train the source side follows from the step's number, so a resumed run agrees.
         step, stage = self.position.step, self.stage
-        teach_source = math.floor((step + 1) * stage.source_share) > math.floor(step * stage.source_share)
+        train_source = math.floor((step + 1) * stage.source_share) > math.floor(step * stage.source_share)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
-            result = self.model(self._local(batch), teach_source)
+            result = self.model(self._local(batch), train_source)
         loss = result["loss"]
         if not torch.isfinite(loss):
             raise MsdcError(
@@ -252,8 +252,8 @@ class Trainer:
 
         return Batch(
             batch.rows[rows], own(batch.source), own(batch.target), own(batch.negatives),
-            own(batch.guide_source_BD), own(batch.guide_target_BD), own(batch.guide_states_BLH),
-            own(batch.guide_negatives_BND),
+            own(batch.teacher_source_BD), own(batch.teacher_target_BD), own(batch.teacher_states_BLH),
+            own(batch.teacher_negatives_BND),
         )  # fmt: skip
 
     def _count(self, batch: Batch, loss: float, weighted: dict[str, float]) -> None:

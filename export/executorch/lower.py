@@ -8,7 +8,7 @@ Multi-method (the default): `embed`, `unit` (called `repeats` times by the host)
 recurring weights once. `forward`: one method that unrolls the recurrence. Both carry the constant methods `repeats`,
 `width`, `max_length` and `vocabulary`.
 
-Shapes: T tokens, E table width, k links per piece of a coded table, H hidden, N heads, D sentence width.
+Shapes: T tokens, E table width, k nonzeros per piece of a coded table, H hidden, N heads, D sentence width.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from msdc.compress.quantization.plan import Integers, PrecisionPlan, integers
-from msdc.compress.quantization.rounding import quantize, torchao_weight
+from msdc.compress.quantization.rounding import quantize_student, torchao_weight
 from msdc.compress.student.config import CODE, POSITION, TABLE
 from msdc.compress.student.model import ACTIVATIONS, Layer, Student
 from msdc.errors import GateError, MsdcError
@@ -303,7 +303,7 @@ def methods_of(
     student = smoothed.student
     parts = integers(student, plan)
     linears = plan.model_copy(update={"weights": {n: d for n, d in plan.weights.items() if n not in OWN_MODULES}})
-    student = quantize(student, linears)
+    student = quantize_student(student, linears)
     config = student.config
     T = min(max_length, 7)
     ids_1T = torch.full((1, T), min(3, config.vocabulary - 1), dtype=torch.int64)

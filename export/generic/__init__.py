@@ -1,1 +1,1 @@
-"""The generic way: any encoder exported as transformers and sentence-transformers compute it."""
+"""The generic exporter: any encoder exported as transformers and sentence-transformers compute it."""

@@ -170,7 +170,7 @@ class Pool(nn.Module):
         return features
 
 
-class Table(nn.Module):
+class EmbeddingTable(nn.Module):
     """StaticEmbedding: the mean of token rows, as a look-up and a masked mean."""
 
     def __init__(self, weight_VD: Tensor) -> None:
@@ -217,7 +217,7 @@ class GenericModel(nn.Module):
     def tokens(self) -> nn.Embedding:
         """The token table."""
         first = self.steps[0]
-        if isinstance(first, Table):
+        if isinstance(first, EmbeddingTable):
             return first.tokens
         body = text_part(self.body)
         return body.get_input_embeddings()  # type: ignore[no-any-return]
@@ -252,7 +252,7 @@ def _step(module: nn.Module, first: bool, name: str) -> nn.Module:
     kind = type(module).__name__
     if kind == "StaticEmbedding" and first:
         bag: Any = module.embedding
-        return Table(bag.weight)
+        return EmbeddingTable(bag.weight)
     if kind == "Pooling":
         modes: Any = module.pooling_mode
         modes = (modes,) if isinstance(modes, str) else tuple(modes)
@@ -459,7 +459,7 @@ def quantized(model: GenericModel) -> GenericModel:
         part = int8_rows(linear.weight.detach().cpu().numpy(), name)
         linear.weight = nn.Parameter(torchao_weight(part), requires_grad=False)
     table = ScaledTable(made.tokens)
-    if isinstance(made.steps[0], Table):
+    if isinstance(made.steps[0], EmbeddingTable):
         made.steps[0].tokens = table
     else:
         text_part(made.body).set_input_embeddings(table)

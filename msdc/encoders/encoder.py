@@ -26,7 +26,7 @@ from msdc.encoders.folder import (
     read_defaults,
     with_prompt,
 )
-from msdc.encoders.source import Source
+from msdc.encoders.source import ModelSource
 from msdc.errors import InputError
 from msdc.extras import installed, named_extras, require
 from msdc.progress import track
@@ -262,7 +262,7 @@ def configured(
     return changed
 
 
-def _load_own(source: Source, name: str) -> Encoder:
+def _load_own(source: ModelSource, name: str) -> Encoder:
     """A student of ours, as a torch module or, without PyTorch, as an ONNX program."""
     folder, config = source.folder, source.layout.config
     if not installed("torch"):
@@ -297,7 +297,7 @@ def load_encoder(
     folder = locate_model(path_or_name)
     if (folder / "bundle.json").is_file():
         raise InputError(f"{folder}: this is an exported bundle; load it with msdc.load_bundle")
-    source = Source(folder)
+    source = ModelSource(folder)
     layout, name = source.layout, Path(str(path_or_name)).name
     told = pooling is not None or head is not None
     if told and layout.listed:

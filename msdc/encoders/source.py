@@ -28,7 +28,7 @@ SHOWN = 3  # names of tensors in an error
 Shape = Sequence[int]
 
 
-class Source:
+class ModelSource:
     """A model folder from before anything of it is read until its model is in memory: `read` all weights, then ask for
     its `identity`.
 

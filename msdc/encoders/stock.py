@@ -24,7 +24,7 @@ from tokenizers import Tokenizer as Backend
 from torch import Tensor, nn
 
 from msdc.encoders.folder import POSITIONS_AFTER_PAD, check_layout, read_defaults
-from msdc.encoders.source import Source, refuse_misfit, refuse_other_tensors, weight_files
+from msdc.encoders.source import ModelSource, refuse_misfit, refuse_other_tensors, weight_files
 from msdc.errors import InputError, MsdcError, first_line
 from msdc.extras import require
 from msdc.files import staged_folder, user_cache
@@ -140,7 +140,7 @@ def folder_modules(module: Any, where: str) -> list[nn.Module]:
     return [module.first[0], *module.after]
 
 
-def read_tensors(source: Source, folder: Path) -> dict[str, Tensor]:
+def read_tensors(source: ModelSource, folder: Path) -> dict[str, Tensor]:
     """All tensors of a folder's weights, from bytes that `source` read and hashed; the tensors own their memory.
 
     Raises:
@@ -163,7 +163,7 @@ def read_tensors(source: Source, folder: Path) -> dict[str, Tensor]:
 class _FromSource:
     """Before a class of sentence-transformers: its weights are those that `source` reads, all and no others."""
 
-    source: Source
+    source: ModelSource
 
     @classmethod
     def load_torch_weights(cls, model_name_or_path: str, subfolder: str = "", model: Any = None, **_: Any) -> Any:
@@ -213,7 +213,7 @@ def _is_error(record: logging.LogRecord) -> bool:
     return record.levelno >= logging.ERROR
 
 
-def open_sentence_transformer(source: Source, trust_remote_code: bool = False) -> SentenceTransformer:
+def open_sentence_transformer(source: ModelSource, trust_remote_code: bool = False) -> SentenceTransformer:
     """The folder as sentence-transformers' own modules, in float32 on the CPU, after `check_layout`."""
     layout, folder = source.layout, str(source.folder)
     require("sentence_transformers", f"{layout.folder.name}, a stock model,")
@@ -296,7 +296,7 @@ def longest_input(model: SentenceTransformer) -> int:
 
 
 def pool_as_told(
-    module: nn.Module, source: Source, pooling: str | None, head: str | None, seed: int | None
+    module: nn.Module, source: ModelSource, pooling: str | None, head: str | None, seed: int | None
 ) -> int | None:
     """Give a bare transformer the pooling (mean, cls, max) and the head ("mlp") that its caller names.
 

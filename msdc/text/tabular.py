@@ -35,7 +35,7 @@ Numbered = tuple[int, "list[Any] | str"]
 
 
 @dataclass(frozen=True)
-class Table:
+class TabularFile:
     """Rows of named or numbered columns; `form` is what it was read as, for messages."""
 
     path: Path
@@ -103,7 +103,7 @@ def _choose_delimiter(lines: list[str]) -> str:
     return max(DELIMITERS, key=fit)
 
 
-def open_delimited(path: Path, is_header: Callable[[list[str], list[list[str]]], bool]) -> Table:
+def open_delimited(path: Path, is_header: Callable[[list[str], list[list[str]]], bool]) -> TabularFile:
     """A csv file, or tab-separated text, in which a quote is a character like any other; told by the suffix.
 
     `is_header` is asked about the first row, given the rows after it.
@@ -132,7 +132,7 @@ def open_delimited(path: Path, is_header: Callable[[list[str], list[list[str]]],
                 cells = f"{len(cells)} columns, expected {width}" if wrong else [cells[column] for column in columns]
             yield number, cells
 
-    return Table(path, "csv" if as_csv else "tab-separated text", names, width, body, read, text_bytes(path))
+    return TabularFile(path, "csv" if as_csv else "tab-separated text", names, width, body, read, text_bytes(path))
 
 
 def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | list[Any] | str]]:
@@ -153,7 +153,7 @@ def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | list[Any] | s
         yield number, value if isinstance(value, (dict, list)) else "neither a JSON object nor a list"
 
 
-def open_json_lines(path: Path) -> Table:
+def open_json_lines(path: Path) -> TabularFile:
     """One JSON object (or list of cells) per line."""
     first = [row for _, row in islice(_json_rows(path), SAMPLE_ROWS)]
     names = tuple(dict.fromkeys(name for row in first if isinstance(row, dict) for name in row))
@@ -172,13 +172,15 @@ def open_json_lines(path: Path) -> Table:
         return ((number, cells(row, columns)) for number, row in _json_rows(path))
 
     sample = [row for row in (cells(row, range(width)) for row in first) if not isinstance(row, str)]
-    return Table(path, "JSON lines", names, width, sample, read, text_bytes(path))
+    return TabularFile(path, "JSON lines", names, width, sample, read, text_bytes(path))
 
 
-def arrow_table(path: Path, form: str, schema: Any, batches: Callable[[list[str]], Iterator[Any]], size: int) -> Table:
+def arrow_table(
+    path: Path, form: str, schema: Any, batches: Callable[[list[str]], Iterator[Any]], size: int
+) -> TabularFile:
     """The columns of text and of numbers of an Arrow schema, those inside a struct as `outer.inner`.
 
-    `batches` gives for names of columns the tables or record batches that hold them; the rest as of `Table`.
+    `batches` gives for names of columns the tables or record batches that hold them; the rest as of `TabularFile`.
     """
     import pyarrow as pa
 
@@ -204,10 +206,10 @@ def arrow_table(path: Path, form: str, schema: Any, batches: Callable[[list[str]
             raise InputError(f"{path}: damaged {form} after row {number} ({first_line(error)})") from error
 
     sample = [cells for _, cells in islice(read(range(len(names))), SAMPLE_ROWS) if not isinstance(cells, str)]
-    return Table(path, form, names, len(names), sample, read, size)
+    return TabularFile(path, form, names, len(names), sample, read, size)
 
 
-def open_parquet(path: Path) -> Table:
+def open_parquet(path: Path) -> TabularFile:
     """A parquet file."""
     require("pyarrow", "a parquet file")
     import pyarrow as pa
@@ -226,7 +228,7 @@ def open_parquet(path: Path) -> Table:
     return arrow_table(path, "parquet", file.schema_arrow, batches, 2 * path.stat().st_size)
 
 
-def open_table(path: Path, is_header: Callable[[list[str], list[list[str]]], bool] = looks_like_names) -> Table:
+def open_table(path: Path, is_header: Callable[[list[str], list[list[str]]], bool] = looks_like_names) -> TabularFile:
     """A table by its suffix: parquet, JSON lines, csv; any other file as tab-separated text.
 
     `is_header` says whether the first row of csv or tab-separated text, given the rows after it, names the columns.

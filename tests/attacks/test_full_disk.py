@@ -109,13 +109,13 @@ def test_distill_on_a_full_disk_goes_on_later(place, tiny_teacher):
 
 def test_teacher_cache_on_a_full_disk(place):
     """What was stored before is read as before; what could not be stored is stored later."""
-    store = OutputStore(place / "guide", 64)
+    store = OutputStore(place / "teacher", 64)
     keys = np.arange(1, 5001, dtype=np.uint64)
     vectors = np.repeat(keys[:, None] % 1000, 64, axis=1).astype(np.float32)
     store.append(keys[:100], vectors[:100])
-    text = said(lambda: OutputStore(place / "guide", 64).append(keys, vectors), lambda: limit_files(100_000))
-    assert text.startswith(f"disk full while writing {place / 'guide'}") and text.endswith("and run again")
-    again = OutputStore(place / "guide", 64)
+    text = said(lambda: OutputStore(place / "teacher", 64).append(keys, vectors), lambda: limit_files(100_000))
+    assert text.startswith(f"disk full while writing {place / 'teacher'}") and text.endswith("and run again")
+    again = OutputStore(place / "teacher", 64)
     assert again.count == 100
     again.append(keys, vectors)
     np.testing.assert_array_equal(again.read(again.find(keys)), vectors)

@@ -51,7 +51,7 @@ def test_a_folder_of_something_else_is_never_deleted(tmp_path):
 def test_the_whole_road_with_few_steps(tmp_path):
     """Every step is the real one; only the number of optimizer steps is small, so the artifacts are poor but true."""
     folder = tmp_path / "quick"
-    stages = ("teach-assistant", "align-bottleneck", "teach-student", "contrast")
+    stages = ("train-assistant", "align-bottleneck", "train-student", "contrast")
     few = [part for stage in stages for part in ("--set", f"stages.{stage}.steps=2")]
     command = [sys.executable, "-m", "msdc.cli", "quickstart", "-o", str(folder), "--runs", "10", *few]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
@@ -71,7 +71,7 @@ def test_the_whole_road_with_few_steps(tmp_path):
     assert student.encoder_parameters == recurring.encoder_parameters
     configs = [json.loads((f / "student" / "config.json").read_text()) for f in (folder, folder / TWIN)]
     assert [config["repeats"] for config in configs] == [1, 2]
-    assert (folder / TWIN / "stages" / "0-teach-assistant" / "model").is_dir()
+    assert (folder / TWIN / "stages" / "0-train-assistant" / "model").is_dir()
     assert student.parameters < teacher.parameters / 2
     assert results.runs[0].artifact.bytes < student.bytes / 3
     assert results.runs[0].artifact.bytes == (folder / BUNDLE / "model.pte").stat().st_size
@@ -79,7 +79,7 @@ def test_the_whole_road_with_few_steps(tmp_path):
     for stage in stages:
         assert f"Training loss of stage {stage}" in page
     assert "Training loss of stage contrast (quickstart-recurring)" in page
-    assert "Training loss of stage teach-assistant (quickstart-recurring)" not in page
+    assert "Training loss of stage train-assistant (quickstart-recurring)" not in page
     assert "Recurring unit and plain twin" in page and "Shares of the loss" in page
     assert ("misses the gate" in page) == (not bundles[2:])
     again = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

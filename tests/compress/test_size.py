@@ -130,19 +130,19 @@ def test_budget_command(tiny_teacher):
 
 def test_a_budget_of_coded_students(tiny_teacher):
     """Every candidate is coded as asked, has the bytes that a plan of just it predicts, and is smaller for it."""
-    words = ["plan", str(tiny_teacher), "--budget", "60KB", "--json", "--all", "--links", "3", "--base-rows", "40"]
+    words = ["plan", str(tiny_teacher), "--budget", "60KB", "--json", "--all", "--nonzeros", "3", "--base-rows", "40"]
     result = CliRunner().invoke(command, words)
     rows = json.loads(result.stdout)
-    assert rows and {(row["links"], row["base_rows"]) for row in rows} == {(3, 40)}
+    assert rows and {(row["nonzeros"], row["base_rows"]) for row in rows} == {(3, 40)}
     assert all(row["bytes"] <= 60_000 for row in rows)
     base = to_student(load_encoder(str(tiny_teacher))).config
     for row in rows[:: max(1, len(rows) // 5)]:
-        names = ("vocabulary", "bottleneck", "unit", "repeats", "links", "base_rows")
+        names = ("vocabulary", "bottleneck", "unit", "repeats", "nonzeros", "base_rows")
         config = cut_config(base, **{name: row[name] for name in names})
         assert row["bytes"] == predict_bytes(config, plan_for(config, row["precision"]), "executorch")
     alone = CliRunner().invoke(command, [*words[:6], "--base-rows", "40"])
-    assert {row["links"] for row in json.loads(alone.stdout)} == {2, 3, 4, 5}
-    for wrong in (["--links", "6"], ["--links", "3", "--base-rows", "0"]):
+    assert {row["nonzeros"] for row in json.loads(alone.stdout)} == {2, 3, 4, 5}
+    for wrong in (["--nonzeros", "6"], ["--nonzeros", "3", "--base-rows", "0"]):
         refused = CliRunner().invoke(command, ["plan", str(tiny_teacher), "--budget", "60KB", *wrong])
         assert refused.exit_code != 0 and "Traceback" not in refused.output
 
@@ -158,9 +158,9 @@ SLOW = pytest.mark.slow
 CASES = [
     ("executorch", "int8-embed4", {"unit": 1, "repeats": 2}),
     pytest.param("executorch", "fp32", {"unit": 1, "repeats": 1, "bottleneck": None, "dense": 32}, marks=SLOW),
-    pytest.param("executorch", "int8", {"unit": 1, "repeats": 1, "base_rows": 700, "links": 3}, marks=SLOW),
+    pytest.param("executorch", "int8", {"unit": 1, "repeats": 1, "base_rows": 700, "nonzeros": 3}, marks=SLOW),
     ("onnx", "int8", {"unit": 2, "repeats": 3}),
-    ("onnx", "int8-embed4", {"unit": 1, "repeats": 2, "base_rows": 700, "links": 2}),
+    ("onnx", "int8-embed4", {"unit": 1, "repeats": 2, "base_rows": 700, "nonzeros": 2}),
     ("onnx", "int8-embed4", {"unit": 1, "repeats": 1, "place": "embedding"}),
     ("onnx", "int4-embed4", {"unit": 3, "repeats": 2}),
     ("onnx", "fp32", {"unit": 1, "repeats": 2, "dense": 48, "dense_activation": "tanh"}),

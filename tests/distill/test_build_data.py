@@ -33,7 +33,7 @@ corpora:
   - {path: "{data}/english/words.txt.gz", kind: text}
 exclude: ["{data}/tests/test.tsv", "{data}/nobody/knows.tsv"]
 stages:
-  - {name: teach, train: student, guide: teacher, objective: multilingual_mse, steps: 1}
+  - {name: train, train: student, teacher: teacher, objective: multilingual_mse, steps: 1}
 """
 SETS = f"""
 fairy:

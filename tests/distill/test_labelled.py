@@ -72,7 +72,7 @@ def test_the_held_out_figure_of_a_scored_corpus_is_its_correlation(files, tiny_t
 
 
 def sbert(files, tiny_teacher, **stage) -> dict:
-    common = {"guide": None, "steps": 12, "batch": 8, "max_length": 20, "learning_rate": 1e-3, "evaluate_every": 6}
+    common = {"teacher": None, "steps": 12, "batch": 8, "max_length": 20, "learning_rate": 1e-3, "evaluate_every": 6}
     nli = {"name": "nli", "objective": "softmax_classification"} | common | stage
     sts = {"name": "stsb", "objective": "cosine_regression"} | common
     sts["corpora"] = [{"path": str(files / "sts.tsv"), "kind": "scored"}]
@@ -80,7 +80,7 @@ def sbert(files, tiny_teacher, **stage) -> dict:
         "name": "tiny-sbert", "teacher": str(tiny_teacher), "assistant": None, "student": str(tiny_teacher),
         "corpora": [{"path": str(files / "nli.tsv"), "kind": "nli-pairs"}], "precision": "float32", "threads": 1,
         "heldout": {"pairs": 5, "share": 0.1, "graded": [str(files / "dev.tsv")]},
-        "cache": str(files / "guides"), "stages": [nli, sts],
+        "cache": str(files / "outputs"), "stages": [nli, sts],
     }  # fmt: skip
 
 
@@ -131,8 +131,8 @@ def triples(path, subject: str) -> dict:
     return {"path": str(path), "kind": "triples"}
 
 
-def test_a_meta_teacher_is_trained_and_then_guides(files, tiny_teacher):
-    """MetaKD: a copy of the teacher learns on over two domains; the student's guide is that copy, the teacher stays."""
+def test_a_meta_teacher_is_trained_and_then_teaches(files, tiny_teacher):
+    """MetaKD: a copy of the teacher is trained over two domains and trains the student; the teacher stays."""
     common = {"steps": 4, "batch": 8, "max_length": 20, "learning_rate": 1e-3, "evaluate_every": 4}
     corpora = [triples(files / "one.tsv", "dog"), triples(files / "two.tsv", "horse")]
     adversarial = {"name": "domain_adversarial", "weight": 0.5}
@@ -140,9 +140,9 @@ def test_a_meta_teacher_is_trained_and_then_guides(files, tiny_teacher):
         "assistant": "teacher",
         "corpora": [{"path": c["path"], "kind": "text", "columns": [1]} for c in corpora],
         "stages": [
-            common | {"name": "meta-teacher", "train": "assistant", "guide": None, "corpora": corpora,
+            common | {"name": "meta-teacher", "train": "assistant", "teacher": None, "corpora": corpora,
                       "objective": ["supervised_contrastive", adversarial]},
-            common | {"name": "distil", "guide": "assistant",
+            common | {"name": "distil", "teacher": "assistant",
                       "objective": {"name": "metakd", "options": {"layers": "skip"}}},
         ],
     }  # fmt: skip
@@ -153,13 +153,13 @@ def test_a_meta_teacher_is_trained_and_then_guides(files, tiny_teacher):
     assert abs(meta - before).max() > 1e-3
     assert (load_encoder(tiny_teacher).encode(["A dog runs."]) == before).all()
     # What the student learned from are the meta-teacher's vectors: the store has them under its fingerprint only.
-    stored = [path.parent.name for path in (files / "guides").rglob("*.part")]
+    stored = [path.parent.name for path in (files / "outputs").rglob("*.part")]
     assert stored and all(name.startswith(load_encoder(done.assistant).fingerprint()[:32]) for name in stored)
 
 
 def test_one_domain_has_no_adversary(files, tiny_teacher):
     tree = sbert(files, tiny_teacher)
-    tree["stages"] = [{"name": "a", "guide": None, "objective": "domain_adversarial"}]
+    tree["stages"] = [{"name": "a", "teacher": None, "objective": "domain_adversarial"}]
     for corpora in (None, [triples(files / "one.tsv", "dog")]):
         tree["stages"][0]["corpora"] = corpora
         with pytest.raises(InputError, match="needs two corpora or more"):

@@ -113,7 +113,7 @@ def test_a_test_set_is_no_training_text(tmp_path):
         read = [name for key, names in recipe.items() if key.endswith(".corpora") for name in names]
         kept_out = {"lightweight": "Europarl", "mkd": "Tatoeba" if "no-tatoeba" in label else "none"}
         assert read and not any(name.startswith(kept_out.get(label.split(":")[0], "none")) for name in read), label
-    assert any(name.startswith("Tatoeba") for name in recipe_facts(load_recipe("mkd"))["stages.teach.corpora"])
+    assert any(name.startswith("Tatoeba") for name in recipe_facts(load_recipe("mkd"))["stages.train.corpora"])
 
 
 def test_names_of_corpora_and_models_are_known(tmp_path):

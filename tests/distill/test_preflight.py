@@ -26,26 +26,26 @@ WRONG = {
     "bad option": ("stages.four.objective", {"name": "kd", "options": {"reduction": "max"}}, "must be mean or sum"),
     "bad value": ("stages.four.objective", {"name": "contrastive_cross_entropy", "options": {"temperature": 0}},
         "above 0"),
-    "no guide": ("stages.four.guide", None, "needs a guide"),
+    "no teacher": ("stages.four.teacher", None, "needs a teacher"),
     "tokens": ("stages.three.objective", "embedding_alignment", "needs train: student.embedding"),
     "no triples": ("stages.four.objective", "supervised_contrastive", "needs negatives: set `kind: triples`"),
     "first numbers of tokens": ("stages.two.dimensions", [2], "dimensions is for objectives of sentence vectors alone"),
-    "mined without a guide": ("stages.four", {"name": "four", "guide": None, "mine": 2, "objective":
-        "supervised_contrastive", "max_length": 20}, "mine: the guide finds the negatives, and the stage has none"),
+    "mined without a teacher": ("stages.four", {"name": "four", "teacher": None, "mine": 2, "objective":
+        "supervised_contrastive", "max_length": 20}, "mine: the teacher finds the negatives, and the stage has none"),
     "missing corpus": ("stages.four.corpora", [{"path": "nowhere.tsv"}], "nowhere.tsv: no such corpus file"),
     "no columns": ("corpora", [{"path": "FOLDER/three.tsv", "languages": ["de"]}], "text of 3 columns, first row"),
     "no such column": ("corpora", [{"path": "FOLDER/three.tsv", "kind": "text", "columns": ["text"]}],
         "no column 'text'"),
     "unreadable corpus": ("corpora", [{"path": "FOLDER/broken.tsv.gz", "languages": ["de"]}], "broken.tsv.gz"),
     "no such teacher": ("teacher", "./no-such-model", "no such model folder"),
-    "no such guide": ("stages.three.guide", "./no-such-model", "no such model folder"),
+    "no such teacher of a stage": ("stages.three.teacher", "./no-such-model", "no such model folder"),
     "too long": ("stages.three.max_length", 21, "max_length 21 is more than the student's 20 positions"),
     "too deep": ("student.unit", 9, "layer 8 is wanted"),
     "no graded file": ("heldout.graded", ["nowhere-dev.tsv"], "nowhere-dev.tsv"),
     "a test set": ("heldout.graded", ["sts-test.tsv"], "must not choose checkpoints"),
     "no report file": ("report", ["nowhere.tsv"], "nowhere.tsv"),
     "unknown precision": ("stages.four.quantize", "int3", "int3"),
-    "cache": ("cache", "FOLDER/three.tsv/guides", "not a folder that can be written to"),
+    "cache": ("cache", "FOLDER/three.tsv/outputs", "not a folder that can be written to"),
 }  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def test_a_mistake_is_met_before_any_work(tiny_tree, tmp_path, case, monkeypatch
     (tmp_path / "three.tsv").write_text("a\tb\tc\n" * 20)
     (tmp_path / "broken.tsv.gz").write_bytes(b"\x1f\x8b\x08\x00garbage")
     monkeypatch.chdir(tmp_path)
-    if case == "no guide":
+    if case == "no teacher":
         tiny_tree["stages"][3]["source_share"] = 1.0
     set_value(tiny_tree, key, json.loads(json.dumps(value).replace("FOLDER", str(tmp_path))))
     recipe = parse_recipe(tiny_tree, "tiny")

@@ -5,7 +5,7 @@ import pytest
 from msdc.distill.catalog import load_recipe, parse_recipe, read_tree
 from msdc.errors import InputError
 
-BASE = {"name": "r", "corpora": [{"path": "x.tsv"}], "stages": [{"name": "teach", "objective": "multilingual_mse"}]}
+BASE = {"name": "r", "corpora": [{"path": "x.tsv"}], "stages": [{"name": "train", "objective": "multilingual_mse"}]}
 
 
 def tree(**changes):
@@ -27,10 +27,13 @@ def test_defaults_are_the_papers():
         ({"stages": []}, "stages: "),
         ({"corpora": [{"path": "a", "hub": "b"}]}, "corpora.0: a corpus needs exactly one of path"),
         ({"corpora": [{"path": "a", "name": "x"}, {"path": "b", "name": "x"}]}, "corpora: names of corpora repeat"),
-        ({"stages": [BASE["stages"][0] | {"epoch": 2}]}, "stages.teach: unknown key 'epoch'; did you mean 'epochs'?"),
+        ({"stages": [BASE["stages"][0] | {"guide": "teacher"}]},
+         "stages.train: unknown key 'guide'; since 0.3 it is called 'teacher': rename it"),
+        ({"assistant": {"links": 3}}, "assistant: unknown key 'links'; since 0.3 it is called 'nonzeros': rename it"),
+        ({"stages": [BASE["stages"][0] | {"epoch": 2}]}, "stages.train: unknown key 'epoch'; did you mean 'epochs'?"),
         ({"stages": [BASE["stages"][0], BASE["stages"][0]]}, "stages: names of stages repeat"),
         ({"teacher": {"model": "x", "pooling": "min"}}, "teacher.pooling: Input should be 'mean', 'cls' or 'max'"),
-        ({"assistant": {"links": 3, "rows": "random"}}, "assistant: links keep the sums of rows"),
+        ({"assistant": {"nonzeros": 3, "rows": "random"}}, "assistant: nonzeros keep the sums of rows"),
         (
             {"assistant": {"vocabulary": {"tran": 500}}},
             "assistant.vocabulary: unknown key 'tran'; did you mean",
@@ -51,7 +54,7 @@ def test_what_is_wrong_is_named(changes, said):
 def test_overrides_by_name():
     wanted = tree(corpora=[{"opus": "TED2020/v1"}, {"path": "d/nli.*.tsv"}, {"path": "d/*.tsv", "name": "own"}])
     overrides = (
-        "stages.teach.learning_rate=2e-4", "student.bottleneck=null", "seed=5", "student.layers=[0, 4]",
+        "stages.train.learning_rate=2e-4", "student.bottleneck=null", "seed=5", "student.layers=[0, 4]",
         "student.layers.1=5", "corpora.TED2020.limit=3", "corpora.nli.limit=4", "corpora.own.limit=5",
     )  # fmt: skip
     recipe = parse_recipe(wanted, "r", overrides)
@@ -64,11 +67,11 @@ def test_overrides_by_name():
     [
         ("nonsense", "expected key=value"),
         ("=3", "expected key=value"),
-        ("stages.none.batch=2", r"no entry 'none' \(have teach\)"),
-        ("stages.0.batch=2", "stages are addressed by name, number 0 is stages.teach"),
+        ("stages.none.batch=2", r"no entry 'none' \(have train\)"),
+        ("stages.0.batch=2", "stages are addressed by name, number 0 is stages.train"),
         ("corpora.1.limit=2", "corpora are addressed by name, number 1 is corpora.b"),
         ("corpora.x.limit=2", "'x' means several, give them a `name`: x.tsv; x.csv"),
-        ("stages.teach.batch=[", "not valid YAML"),
+        ("stages.train.batch=[", "not valid YAML"),
         ("seed.deep=1.x.y", "seed"),
     ],
 )
@@ -100,7 +103,7 @@ def test_paths_are_relative_to_the_recipes_file(tmp_path, monkeypatch):
     (folder / "mine.yaml").write_text(
         "corpora: [{path: data/x.tsv}, {files: [a.en, ~/a.de]}, {path: '{embedded}/y.tsv'}]\n"
         "teacher: ./models/big\nheldout: {graded: [dev.tsv]}\nreport: [/abs/test.tsv]\ncache: cache\n"
-        "stages: [{name: one, objective: kd, guide: ../other, corpora: [{path: z.tsv}]}]\n"
+        "stages: [{name: one, objective: kd, teacher: ../other, corpora: [{path: z.tsv}]}]\n"
     )
     monkeypatch.chdir(tmp_path)
     recipe = load_recipe("project/mine.yaml", ("corpora.x.limit=3", "corpora.a.files=[c.en, c.de]"))
@@ -109,7 +112,7 @@ def test_paths_are_relative_to_the_recipes_file(tmp_path, monkeypatch):
     assert recipe.corpora[2].path.startswith("/") and recipe.teacher == str(folder / "models" / "big")
     assert recipe.heldout.graded == (str(folder / "dev.tsv"),) and recipe.report == ("/abs/test.tsv",)
     assert recipe.cache == str(folder / "cache")
-    assert recipe.stages[0].guide == str(tmp_path / "other")
+    assert recipe.stages[0].teacher == str(tmp_path / "other")
     assert recipe.stages[0].corpora[0].path == str(folder / "z.tsv")
     assert load_recipe("project/mine.yaml").corpora[1].files[1] == "~/a.de"
     with pytest.raises(InputError, match="no such recipe file; did you mean 'quickstart'"):

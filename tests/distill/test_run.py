@@ -88,7 +88,7 @@ def test_killed_at_random_points_and_resumed_equals_uninterrupted(recipe, tmp_pa
 def test_a_coded_table_resumes_to_the_same_bits(tiny_tree, tmp_path, monkeypatch):
     """Assistant and student with the transplant's code; base and weights at their own rates; the end fake-quantized."""
     monkeypatch.setattr("msdc.distill.training.trainer.CHECKPOINT_SECONDS", 0.0)
-    tiny_tree["assistant"] |= {"links": 3}
+    tiny_tree["assistant"] |= {"nonzeros": 3}
     one, *_, last = tiny_tree["stages"]
     rates = {"table_learning_rate": 3e-3, "code_learning_rate": 2e-3, "steps": 5}
     tiny_tree["stages"] = [one | rates, last | rates | {"quantize": "int8", "average": 0.5, "start_share": 0.25}]
@@ -138,7 +138,7 @@ def test_a_run_folder_is_never_silently_reused(recipe, tiny_tree, tmp_path):
 
 def started(tree: dict, folder, start: str, number: int) -> tuple[dict, dict, dict]:
     """Weights of the learner that stage `number` begins with, of the student before it, and of the first cut."""
-    first = dict(tree["stages"][2], name="first", guide="teacher", steps=4, evaluate_every=4)
+    first = dict(tree["stages"][2], name="first", teacher="teacher", steps=4, evaluate_every=4)
     stages = [first, dict(tree["stages"][3], name="second", start=start)][1 - number :]
     run = Run(parse_recipe(tree | {"stages": stages}, "tiny"), folder)
     run.prepare()
@@ -257,10 +257,10 @@ def test_prompts_stay_with_the_student(tiny_tree, tmp_path, monkeypatch):
     assert not np.array_equal(student.encode(["a cat"]), student.encode(["a cat"], prompt=""))
 
 
-def test_a_guide_of_states_uses_its_default_prompt(tmp_path):
+def test_a_teacher_of_states_uses_its_default_prompt(tmp_path):
     folder = write_folder(tmp_path / "prompted", "default prompt")
     vectors = msdc.load_encoder(folder).encode(["the cat sleeps"])
     for layers in ((), (1, 2)):
-        guide = CachedTeacher(msdc.load_encoder(folder), tmp_path / f"cache{len(layers)}", 24, layers=layers)
+        teacher = CachedTeacher(msdc.load_encoder(folder), tmp_path / f"cache{len(layers)}", 24, layers=layers)
         # Stored in half precision.
-        assert np.abs(guide.vectors(["the cat sleeps"]) - vectors).max() < 2e-3
+        assert np.abs(teacher.vectors(["the cat sleeps"]) - vectors).max() < 2e-3

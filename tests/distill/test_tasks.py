@@ -36,9 +36,9 @@ def side(lengths, seed=0):
     return pad([[2, *rng.integers(4, 60, n), 3] for n in lengths], 0)
 
 
-def batch(lengths=(1, 5, 9, 4), other=(7, 2, 3, 8), **guide) -> Batch:
+def batch(lengths=(1, 5, 9, 4), other=(7, 2, 3, 8), **teacher) -> Batch:
     rows = [Row(f"s{i}", f"t{i}", "de") for i in range(len(lengths))]
-    return Batch(rows, side(lengths), side(other, 1), **guide)
+    return Batch(rows, side(lengths), side(other, 1), **teacher)
 
 
 @pytest.mark.parametrize("tokens", [1, 40, 10_000])
@@ -51,7 +51,7 @@ def test_groups_of_near_length_change_nothing(monkeypatch, tokens):
 
 
 def test_a_process_without_rows_has_a_loss_to_go_backward_from():
-    made = make_task(student(), Stage(name="g", guide=None, objective=["unified_generative"]), mask_id=1)
+    made = make_task(student(), Stage(name="g", teacher=None, objective=["unified_generative"]), mask_id=1)
     empty = (torch.zeros(0, 4, dtype=torch.long), torch.zeros(0, 4, dtype=torch.bool))
     loss = made(Batch([], empty, empty))["loss"]
     loss.backward()
@@ -76,7 +76,7 @@ def test_one_inner_token_is_masked_and_every_one_can_be():
 def test_generative_loss_equals_the_oracle(task):
     name = "unified_generative" if task == "ugt" else task
     alignment = {"name": "sentence_alignment", "weight": 2.0, "options": {"reduction": "mean"}}
-    stage = Stage(name="g", guide=None, objective=[name, alignment])
+    stage = Stage(name="g", teacher=None, objective=[name, alignment])
     made = make_task(student(), stage, mask_id=1)
     assert isinstance(made, GenerativeTask)
     given = batch()
@@ -123,11 +123,11 @@ def test_layer_states_are_those_the_layers_give():
     torch.testing.assert_close(states, torch.stack([caught[0], caught[2]], 1))
 
 
-def test_states_of_the_guide_come_from_the_store(tiny_teacher, tmp_path):
+def test_states_of_the_teacher_come_from_the_store(tiny_teacher, tmp_path):
     plain = load_encoder(tiny_teacher)
-    guide = CachedTeacher(load_encoder(tiny_teacher), tmp_path, 20, layers=(1, 2))
+    teacher = CachedTeacher(load_encoder(tiny_teacher), tmp_path, 20, layers=(1, 2))
     texts = ["a cat sat", "house"]
-    output = guide.outputs(texts)
+    output = teacher.outputs(texts)
     np.testing.assert_allclose(output.sentence_ND, plain.encode(texts), atol=2e-3)
     ids, mask = pad(plain.tokenize(texts), plain.tokenizer.pad_id)
     _, states = to_student(plain).layer_states(ids, mask, (1, 2))
@@ -140,7 +140,7 @@ def test_states_of_the_guide_come_from_the_store(tiny_teacher, tmp_path):
         CachedTeacher(load_encoder(tiny_teacher), tmp_path, 20, **settings).store.folder
         for settings in ({}, {"layers": (1,)}, {"precision": "bfloat16"}, {"layers": (1,), "precision": "bfloat16"})
     ]
-    assert len({guide.store.folder, *others}) == 5
+    assert len({teacher.store.folder, *others}) == 5
     assert CachedTeacher(plain, tmp_path, 20).outputs(texts).states_NLH is None
 
 
@@ -151,7 +151,7 @@ def plain_recipe(tiny_teacher, parallel_tsv, tmp_path, objective, **more) -> dic
         (tmp_path / f"{name}.txt").write_text("\n".join(part) + "\n", encoding="utf-8")
     scratch = {"layers": 2, "hidden": 24, "heads": 2, "intermediate": 32}
     scratch["vocabulary"] = {"train": 300, "sentences_per_language": 200}
-    stage = {"name": "only", "guide": "teacher", "objective": objective, "steps": 6, "batch": 8, "max_length": 20}
+    stage = {"name": "only", "teacher": "teacher", "objective": objective, "steps": 6, "batch": 8, "max_length": 20}
     return {
         "name": "plain",
         "teacher": str(tiny_teacher),
@@ -161,7 +161,7 @@ def plain_recipe(tiny_teacher, parallel_tsv, tmp_path, objective, **more) -> dic
         "heldout": {"pairs": 5, "share": 0.1},
         "threads": 1,
         "precision": "float32",
-        "cache": str(tmp_path / "guides"),
+        "cache": str(tmp_path / "outputs"),
         "stages": [{**stage, "learning_rate": 1e-3, "evaluate_every": 3, **more}],
     }
 
@@ -202,15 +202,15 @@ def test_a_step_of_one_side_has_the_objectives_that_need_one():
         {"name": "multilingual_mse"},
         {"name": "similarity_distillation", "weight": 0.5, "options": {"temperature": 0.2, "bank": 8}},
     ]
-    stage = Stage(name="t", guide=None, objective=objective, source_share=0.5)
+    stage = Stage(name="t", teacher=None, objective=objective, source_share=0.5)
     task = make_task(student(), stage)
     task.bank = MemoryBank(16, 8)
     task.bank.push(torch.randn(3, 16))
-    given = batch(guide_source_BD=torch.randn(4, 16))
-    found = task(given, teach_source=False)
+    given = batch(teacher_source_BD=torch.randn(4, 16))
+    found = task(given, train_source=False)
     target = task.student(*given.target)
-    guide, bank = given.guide_source_BD.tolist(), task.bank.vectors().tolist()
-    near = oracle.similarity_distillation(guide, target.tolist(), bank, temperature=0.2)
+    teacher, bank = given.teacher_source_BD.tolist(), task.bank.vectors().tolist()
+    near = oracle.similarity_distillation(teacher, target.tolist(), bank, temperature=0.2)
     assert float(found["similarity_distillation"]) == pytest.approx(near, rel=1e-4)
     assert float(found["loss"]) == pytest.approx(float(found["target_only"]) + 0.5 * near, rel=1e-4)
     # Its teacher vectors are negatives of the next step.
@@ -221,17 +221,17 @@ def test_a_step_of_one_side_has_the_objectives_that_need_one():
 @pytest.mark.parametrize("project", [False, True])
 def test_first_numbers_have_a_loss_of_their_own(project, tiny_teacher, tmp_path):
     """MSE of m numbers: the map's first m columns against the whole teacher, or its first m numbers without a map."""
-    guide = CachedTeacher(load_encoder(tiny_teacher), tmp_path, 20)
-    net = student(hidden=8 if project else guide.width, heads=2)
+    teacher = CachedTeacher(load_encoder(tiny_teacher), tmp_path, 20)
+    net = student(hidden=8 if project else teacher.width, heads=2)
     objective = ["multilingual_mse", "multilingual_contrastive"]
     stage = Stage(name="g", objective=objective, dimensions=(2, 5), source_share=0.5)
-    made, teacher = make_task(net, stage, guide), torch.randn(4, guide.width)
-    given = batch(guide_source_BD=teacher)
+    made, teacher_BD = make_task(net, stage, teacher), torch.randn(4, teacher.width)
+    given = batch(teacher_source_BD=teacher_BD)
     source, target = (net(*one).detach() for one in (given.source, given.target))
     mse, mcl, one_side = 0.0, 0.0, 0.0
     for width in (net.width, 2, 5):
-        first, second, label = source[:, :width], target[:, :width], teacher if project else teacher[:, :width]
-        mcl += oracle.multilingual_contrastive(teacher.tolist(), first.tolist(), second.tolist())
+        first, second, label = source[:, :width], target[:, :width], teacher_BD if project else teacher_BD[:, :width]
+        mcl += oracle.multilingual_contrastive(teacher_BD.tolist(), first.tolist(), second.tolist())
         if project:
             first, second = (one @ made.project.weight[:, :width].T for one in (first, second))
         mse += oracle.multilingual_mse(label.tolist(), first.tolist(), second.tolist())
@@ -240,9 +240,9 @@ def test_first_numbers_have_a_loss_of_their_own(project, tiny_teacher, tmp_path)
     assert float(found["multilingual_mse"]) == pytest.approx(mse, rel=1e-4)
     assert float(found["multilingual_contrastive"]) == pytest.approx(mcl, rel=1e-4)
     assert float(found["loss"].detach()) == pytest.approx(mse + mcl, rel=1e-4)
-    assert float(made(given, teach_source=False)["loss"].detach()) == pytest.approx(one_side, rel=1e-4)
+    assert float(made(given, train_source=False)["loss"].detach()) == pytest.approx(one_side, rel=1e-4)
     with pytest.raises(InputError, match=r"dimensions \[2, 384\]: vectors have"):
-        make_task(net, Stage(name="g", objective=objective, dimensions=(2, 384)), guide)
+        make_task(net, Stage(name="g", objective=objective, dimensions=(2, 384)), teacher)
 
 
 def test_a_mini_batch_changes_memory_and_nothing_else():
@@ -251,7 +251,7 @@ def test_a_mini_batch_changes_memory_and_nothing_else():
     kept, gradients = [], []
     for mini_batch in (None, 3):
         net = student(unit=1, repeats=3).double()
-        made = make_task(net, Stage(name="g", guide=None, objective=["sentence_alignment"], mini_batch=mini_batch))
+        made = make_task(net, Stage(name="g", teacher=None, objective=["sentence_alignment"], mini_batch=mini_batch))
         saved = []
         with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x.numel()) or x, lambda x: x):  # noqa: B023
             loss = made(given)["loss"]
@@ -262,7 +262,7 @@ def test_a_mini_batch_changes_memory_and_nothing_else():
     assert kept[1] < kept[0] / 10
     # The backward pass draws the dropout of the forward pass: the loss falls along its gradient as a line.
     net = student(unit=1, dropout=0.5).double()
-    made = make_task(net, Stage(name="g", guide=None, objective=["sentence_alignment"], mini_batch=3)).train()
+    made = make_task(net, Stage(name="g", teacher=None, objective=["sentence_alignment"], mini_batch=3)).train()
     weight = net.embedding.table.weight
     step, values = 1e-6, []
     for sign in (0, 1, -1):
@@ -277,12 +277,12 @@ def test_a_mini_batch_changes_memory_and_nothing_else():
 def test_mined_negatives_are_near_and_further_than_the_target(tiny_teacher, parallel_tsv, tmp_path):
     lines = [line.split("\t") for line in parallel_tsv.read_text(encoding="utf-8").splitlines()[1:41]]
     rows = [Row(one, two, "de") for one, two, *_ in lines]
-    guide = CachedTeacher(load_encoder(tiny_teacher), tmp_path / "guides", 20)
-    found = {row.source: row for row in mined(rows, guide, 3, margin=0.05)}
+    teacher = CachedTeacher(load_encoder(tiny_teacher), tmp_path / "outputs", 20)
+    found = {row.source: row for row in mined(rows, teacher, 3, margin=0.05)}
     targets = list(dict.fromkeys(row.target for row in rows))
     dropped = 0
     for row in rows:
-        scores = oracle.cosines(guide.vectors([row.source]), guide.vectors(targets))[0]
+        scores = oracle.cosines(teacher.vectors([row.source]), teacher.vectors(targets))[0]
         own = scores[targets.index(row.target)]
         far = sorted((s, t) for s, t in zip(scores, targets, strict=True) if s < own - 0.05 and t != row.source)[::-1]
         if len(far) < 3:
@@ -292,8 +292,8 @@ def test_mined_negatives_are_near_and_further_than_the_target(tiny_teacher, para
             assert found[row.source]._replace(negatives=()) == row
     assert found and dropped
     with pytest.raises(InputError, match="none of 1 rows"):
-        mined(rows[:1], guide, 3)
-    # A stage trains on them; scores are the guide's cosines, also of triples from a file.
+        mined(rows[:1], teacher, 3)
+    # A stage trains on them; scores are the teacher's cosines, also of triples from a file.
     objective = ["margin_mse", "listwise_kl", {"name": "guided_contrastive", "options": {"margin": 0.05}}]
     recipe = plain_recipe(tiny_teacher, parallel_tsv, tmp_path, objective, mine=3, mini_batch=8, dimensions=[4, 8])
     recipe["corpora"] = [{"path": str(tmp_path / "pairs.tsv"), "languages": ["de"]}]
@@ -301,20 +301,20 @@ def test_mined_negatives_are_near_and_further_than_the_target(tiny_teacher, para
     result = distill(recipe, tmp_path / "run")
     assert {"share_margin_mse", "share_listwise_kl", "share_guided_contrastive"} <= set(result.stages["only"])
     texts = ([row.source for row in rows[:4]], [row.target for row in rows[:4]], [r.target for r in rows[4:12]])
-    q, p, n = (torch.from_numpy(guide.vectors(one)) for one in texts)
+    q, p, n = (torch.from_numpy(teacher.vectors(one)) for one in texts)
     n, given = n.view(4, 2, -1), batch()
-    given.guide_source_BD, given.guide_target_BD, given.guide_negatives_BND = q, p, n
+    given.teacher_source_BD, given.teacher_target_BD, given.teacher_negatives_BND = q, p, n
     given.negatives = tuple(x.view(4, 2, -1) for x in side((3, 1, 4, 1, 5, 9, 2, 6)))
-    made = make_task(student(), Stage(name="g", objective=["margin_mse"]), guide)
+    made = make_task(student(), Stage(name="g", objective=["margin_mse"]), teacher)
     vectors = [made.student(*one).detach() for one in (given.source, given.target)]
     vectors.append(made.student(*(x.flatten(0, 1) for x in given.negatives)).detach().view(4, 2, -1))
     scores = [oracle.cosines(q[i : i + 1], [p[i], *n[i]])[0] for i in range(4)]
     assert float(made(given)["loss"].detach()) == pytest.approx(oracle.margin_mse(scores, *vectors), rel=1e-4)
 
 
-def test_states_need_a_guide_and_enough_layers(tiny_teacher, parallel_tsv, tmp_path):
-    tree = plain_recipe(tiny_teacher, parallel_tsv, tmp_path, ["pkd"], guide=None)
-    with pytest.raises(InputError, match="needs a guide"):
+def test_states_need_a_teacher_and_enough_layers(tiny_teacher, parallel_tsv, tmp_path):
+    tree = plain_recipe(tiny_teacher, parallel_tsv, tmp_path, ["pkd"], teacher=None)
+    with pytest.raises(InputError, match="needs a teacher"):
         distill(tree, tmp_path / "run")
     tree = plain_recipe(tiny_teacher, parallel_tsv, tmp_path, ["pkd"])
     tree["student"]["scratch"]["layers"] = 1
@@ -336,7 +336,7 @@ def test_mlm_masks_fifteen_percent_of_the_inner_tokens():
 
 @pytest.mark.parametrize("names", [["mlm"], ["mlm", "xtr"]])
 def test_mlm_predicts_each_masked_token_from_its_own_state(names):
-    made = make_task(student(), Stage(name="g", guide=None, objective=names), mask_id=1)
+    made = make_task(student(), Stage(name="g", teacher=None, objective=names), mask_id=1)
     given = batch((9, 12, 9, 14), (11, 8, 13, 10))
     torch.manual_seed(5)
     result = made(given)
@@ -368,21 +368,21 @@ def test_mlm_predicts_each_masked_token_from_its_own_state(names):
             expected += oracle.unified_generative(logits, [0] * 4, [False] * 4, partner[0].tolist(), inner, "xtr")
         assert float(result["xtr"]) == pytest.approx(expected, rel=1e-4)
     with pytest.raises(InputError, match="two stages"):
-        make_task(student(), Stage(name="g", guide=None, objective=["mlm", "smlm"]), mask_id=1)
+        make_task(student(), Stage(name="g", teacher=None, objective=["mlm", "smlm"]), mask_id=1)
 
 
 @pytest.mark.parametrize("objective", ["multilingual_contrastive", "multilingual_mse"])
 def test_only_objectives_of_equal_widths_project(tiny_teacher, tmp_path, objective):
-    guide, projected = CachedTeacher(load_encoder(tiny_teacher), tmp_path, 20), objective == "multilingual_mse"
+    teacher, projected = CachedTeacher(load_encoder(tiny_teacher), tmp_path, 20), objective == "multilingual_mse"
     net = student(hidden=8)
-    assert guide.width != net.width
-    made = make_task(net, Stage(name="g", objective=[objective]), guide)
+    assert teacher.width != net.width
+    made = make_task(net, Stage(name="g", objective=[objective]), teacher)
     assert (made.project is not None) == projected
-    made.project = made.project or torch.nn.Linear(8, guide.width, bias=False)  # what one that projects would use
-    teacher = torch.randn(4, guide.width, generator=torch.Generator().manual_seed(2))
-    given = batch(guide_source_BD=teacher)
+    made.project = made.project or torch.nn.Linear(8, teacher.width, bias=False)  # what one that projects would use
+    teacher_BD = torch.randn(4, teacher.width, generator=torch.Generator().manual_seed(2))
+    given = batch(teacher_source_BD=teacher_BD)
     vectors = [made.project(net(*one)) if projected else net(*one) for one in (given.source, given.target)]
-    expected = getattr(oracle, objective)(teacher.tolist(), *(one.tolist() for one in vectors))
+    expected = getattr(oracle, objective)(teacher_BD.tolist(), *(one.tolist() for one in vectors))
     assert float(made(given)["loss"].detach()) == pytest.approx(expected, rel=1e-4)
 
 

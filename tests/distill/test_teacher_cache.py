@@ -1,4 +1,4 @@
-"""The guide store: computed once, equal to the encoder, whole after any accident."""
+"""The teacher store: computed once, equal to the encoder, whole after any accident."""
 
 import shutil
 
@@ -14,17 +14,17 @@ TEXTS = ["a cat sat", "the dog ran to the house", "a cat sat", "house"]
 
 
 @pytest.fixture
-def guide(tiny_teacher, tmp_path):
+def teacher(tiny_teacher, tmp_path):
     return CachedTeacher(load_encoder(tiny_teacher), tmp_path / "cache", 20)
 
 
-def test_equal_to_the_encoder_and_computed_once(guide, monkeypatch):
-    expected = guide.encoder.encode(TEXTS)
-    np.testing.assert_allclose(guide.vectors(TEXTS), expected, atol=1e-3)
-    assert guide.store.count == 3
+def test_equal_to_the_encoder_and_computed_once(teacher, monkeypatch):
+    expected = teacher.encoder.encode(TEXTS)
+    np.testing.assert_allclose(teacher.vectors(TEXTS), expected, atol=1e-3)
+    assert teacher.store.count == 3
     calls = []
-    monkeypatch.setattr(guide.encoder, "encode", lambda texts, **_: calls.append(texts))
-    np.testing.assert_allclose(guide.vectors(TEXTS[::-1]), expected[::-1], atol=1e-3)
+    monkeypatch.setattr(teacher.encoder, "encode", lambda texts, **_: calls.append(texts))
+    np.testing.assert_allclose(teacher.vectors(TEXTS[::-1]), expected[::-1], atol=1e-3)
     assert calls == []
 
 
@@ -32,22 +32,22 @@ def test_equal_to_the_encoder_and_computed_once(guide, monkeypatch):
 def filled(tiny_teacher, tmp_path_factory):
     """A store of three blocks (the encoder is opened once), and what it answers."""
     folder = tmp_path_factory.mktemp("filled")
-    guide = CachedTeacher(load_encoder(tiny_teacher), folder, 20)
+    teacher = CachedTeacher(load_encoder(tiny_teacher), folder, 20)
     texts = [f"{name} and the number {number}" for number, name in enumerate(["one", "two", "three"] * 4)]
     for part in (texts[:5], texts[5:9], texts[9:]):
-        guide.vectors(part)
-    return folder, texts, guide.vectors(texts), guide
+        teacher.vectors(part)
+    return folder, texts, teacher.vectors(texts), teacher
 
 
-def reopened(guide, folder):
-    """The same guide over the store in another folder: a new process, without loading the encoder again."""
-    guide.store = OutputStore(folder / guide.store.folder.name, guide.store.width)
-    return guide
+def reopened(teacher, folder):
+    """The same teacher over the store in another folder: a new process, without loading the encoder again."""
+    teacher.store = OutputStore(folder / teacher.store.folder.name, teacher.store.width)
+    return teacher
 
 
 def test_one_flipped_bit_anywhere_is_made_anew(filled, tmp_path, capsys):
     """In every region of a part: the same numbers as before, one line, and nothing to say the next time."""
-    source, texts, expected, guide = filled
+    source, texts, expected, teacher = filled
     part = sorted(source.rglob("*.part"))[1]
     raw = part.read_bytes()
     for place in range(0, len(raw), 29):
@@ -57,9 +57,9 @@ def test_one_flipped_bit_anywhere_is_made_anew(filled, tmp_path, capsys):
         damaged[place] ^= 1 << place % 8
         next(folder.rglob(part.name)).write_bytes(damaged)
         capsys.readouterr()
-        np.testing.assert_array_equal(reopened(guide, folder).vectors(texts), expected)
+        np.testing.assert_array_equal(reopened(teacher, folder).vectors(texts), expected)
         assert capsys.readouterr().err.count("damaged; its numbers are computed again\n") == 1, place
-        again = reopened(guide, folder)
+        again = reopened(teacher, folder)
         np.testing.assert_array_equal(again.vectors(texts), expected)
         assert capsys.readouterr().err == "" and again.store.count == len(texts), place
         shutil.rmtree(folder)
@@ -67,12 +67,12 @@ def test_one_flipped_bit_anywhere_is_made_anew(filled, tmp_path, capsys):
 
 @pytest.mark.parametrize("left", [0, 20, 45, 0.5, 0.99])
 def test_a_truncated_part_is_made_anew(filled, tmp_path, left):
-    source, texts, expected, guide = filled
+    source, texts, expected, teacher = filled
     shutil.copytree(source, tmp_path / "store")
     path = next((tmp_path / "store").rglob("*.part"))
     path.write_bytes(path.read_bytes()[: left if isinstance(left, int) else int(path.stat().st_size * left)])
-    np.testing.assert_array_equal(reopened(guide, tmp_path / "store").vectors(texts), expected)
-    np.testing.assert_array_equal(reopened(guide, tmp_path / "store").vectors(texts), expected)
+    np.testing.assert_array_equal(reopened(teacher, tmp_path / "store").vectors(texts), expected)
+    np.testing.assert_array_equal(reopened(teacher, tmp_path / "store").vectors(texts), expected)
 
 
 def test_many_rows_lie_in_parts_that_are_checked_alone(tmp_path, monkeypatch):
@@ -95,13 +95,13 @@ def test_a_key_written_twice_is_stored_once(tmp_path):
     np.testing.assert_array_equal(other.read(other.find(keys)), np.ones((2, 4)))
 
 
-def test_a_guide_that_is_not_frozen_is_refused(guide):
-    guide.encoder.module.train()
+def test_a_teacher_that_is_not_frozen_is_refused(teacher):
+    teacher.encoder.module.train()
     with pytest.raises(InputError, match="not frozen"):
-        guide.vectors(TEXTS)
-    guide.encoder.module.eval().requires_grad_(True)
+        teacher.vectors(TEXTS)
+    teacher.encoder.module.eval().requires_grad_(True)
     with pytest.raises(InputError, match="not frozen"):
-        guide.vectors(TEXTS)
+        teacher.vectors(TEXTS)
 
 
 def test_a_big_store_answers_as_a_small_one(tmp_path, monkeypatch):

@@ -115,7 +115,7 @@ PIECES, WORDS, H = 300, 90, 12
 
 
 def random_scores():
-    """Scores of pieces and wordpieces; some pieces have one link, some none."""
+    """Scores of pieces and wordpieces; some pieces have one nonzero, some none."""
     rng = np.random.default_rng(4)
     dense = rng.random((PIECES, WORDS)) * (rng.random((PIECES, WORDS)) < 0.08)
     dense[::11] = 0
@@ -123,21 +123,21 @@ def random_scores():
     return sparse.csr_matrix(dense)
 
 
-@pytest.mark.parametrize("links", [2, 4, 5])
-def test_the_code_is_the_transplant_not_multiplied_out(links):
+@pytest.mark.parametrize("nonzeros", [2, 4, 5])
+def test_the_code_is_the_transplant_not_multiplied_out(nonzeros):
     table = torch.randn(WORDS, H, generator=torch.Generator().manual_seed(1))
-    weights = strongest(random_scores(), links)
+    weights = strongest(random_scores(), nonzeros)
     own = {0: torch.ones(H), 7: table[3]}
-    code = transplant_code(weights, table, links, own)
+    code = transplant_code(weights, table, nonzeros, own)
     wanted = transplant_rows(weights, table)
     wanted[0], wanted[7] = own[0], own[7]
     assert torch.allclose(code.rows(), wanted, atol=1e-5)
     used = set(weights.tocsr()[[p for p in range(PIECES) if p not in own]].indices.tolist())
     # The teacher's rows that pieces use, the mean row, and the rows of their own.
     assert len(code.base_RE) == len(used) + 1 + len(own)
-    assert code.weight_Vk.shape == (PIECES, links) and code.index_Vk.dtype == torch.int16
+    assert code.weight_Vk.shape == (PIECES, nonzeros) and code.index_Vk.dtype == torch.int16
     with pytest.raises(ValueError, match="more than"):
-        transplant_code(strongest(random_scores(), links + 1), table, links, own)
+        transplant_code(strongest(random_scores(), nonzeros + 1), table, nonzeros, own)
 
 
 def test_the_base_keeps_the_rows_that_are_used_most():
@@ -153,14 +153,14 @@ def test_the_base_keeps_the_rows_that_are_used_most():
 
 
 def test_a_recipe_keeps_the_code_of_its_transplant(tiny_tree, tmp_path):
-    tiny_tree["assistant"] |= {"links": 3, "base_rows": 100}
+    tiny_tree["assistant"] |= {"nonzeros": 3, "base_rows": 100}
     tiny_tree["stages"] = [tiny_tree["stages"][0] | {"steps": 2}, tiny_tree["stages"][2] | {"steps": 2}]
-    with pytest.raises(InputError, match="set links too"):
-        parse_recipe(tiny_tree | {"assistant": tiny_tree["assistant"] | {"links": None}}, "tiny")
+    with pytest.raises(InputError, match="set nonzeros too"):
+        parse_recipe(tiny_tree | {"assistant": tiny_tree["assistant"] | {"nonzeros": None}}, "tiny")
     done = distill(tiny_tree, tmp_path / "run")
     start = load_student(tmp_path / "run" / "assistant-start")
     student = load_student(done.student)
-    assert start.config.links == student.config.links == 3 and student.config.bottleneck == 8
+    assert start.config.nonzeros == student.config.nonzeros == 3 and student.config.bottleneck == 8
     assert start.config.base_rows == student.config.base_rows <= 100
     assert torch.equal(start.embedding.code.index, student.embedding.code.index)
     # A transplant's rows are means: weights are shares.
@@ -168,11 +168,11 @@ def test_a_recipe_keeps_the_code_of_its_transplant(tiny_tree, tmp_path):
 
 
 def test_a_recipe_fits_a_code_to_a_dense_table(tiny_tree, tmp_path, capsys):
-    tiny_tree["student"] |= {"base_rows": 150, "links": 4, "place": "embedding"}
+    tiny_tree["student"] |= {"base_rows": 150, "nonzeros": 4, "place": "embedding"}
     tiny_tree["stages"] = [tiny_tree["stages"][1] | {"steps": 2}, tiny_tree["stages"][2] | {"steps": 2, "start": "svd"}]
     done = distill(tiny_tree, tmp_path / "run")
     config = load_student(done.student).config
-    assert (config.base_rows, config.links, config.place) == (150, 4, "embedding")
+    assert (config.base_rows, config.nonzeros, config.place) == (150, 4, "embedding")
     assert "coding its table, 4 of 150 base rows" in capsys.readouterr().err
 
 
@@ -181,7 +181,7 @@ def test_a_student_from_scratch_may_be_coded(tiny_tree, tmp_path):
         "assistant": None,
         "student": {
             "scratch": {"layers": 1, "hidden": 16, "heads": 2, "intermediate": 16, "vocabulary": {"train": 500}},
-            "bottleneck": None, "max_length": 20, "base_rows": 80, "links": 2,
+            "bottleneck": None, "max_length": 20, "base_rows": 80, "nonzeros": 2,
         },
         "stages": [tiny_tree["stages"][3] | {"steps": 2, "objective": "multilingual_contrastive"}],
     }  # fmt: skip
@@ -191,9 +191,9 @@ def test_a_student_from_scratch_may_be_coded(tiny_tree, tmp_path):
 
 def test_base_and_code_have_learning_rates_of_their_own():
     config = StudentConfig(
-        vocabulary=60, hidden=16, heads=2, intermediate=16, unit=1, bottleneck=8, positions=8, base_rows=20, links=3
+        vocabulary=60, hidden=16, heads=2, intermediate=16, unit=1, bottleneck=8, positions=8, base_rows=20, nonzeros=3
     )
-    stage = {"name": "one", "guide": None, "objective": "multilingual_contrastive", "learning_rate": 1e-4}
+    stage = {"name": "one", "teacher": None, "objective": "multilingual_contrastive", "learning_rate": 1e-4}
     for rates, table, code in (
         ({}, 1e-4, 1e-4),
         ({"table_learning_rate": 1e-3}, 1e-3, 1e-4),
@@ -214,12 +214,12 @@ def test_base_and_code_have_learning_rates_of_their_own():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (("assistant.links=0",), "assistant.*greater than or equal to 2"),
-        (("assistant.links=6",), "assistant.*less than or equal to 5"),
-        (("assistant.links=3", "assistant.rows=random"), "random rows are no sums"),
-        (("student.links=3",), "set both or neither"),
+        (("assistant.nonzeros=0",), "assistant.*greater than or equal to 2"),
+        (("assistant.nonzeros=6",), "assistant.*less than or equal to 5"),
+        (("assistant.nonzeros=3", "assistant.rows=random"), "random rows are no sums"),
+        (("student.nonzeros=3",), "set both or neither"),
         (("student.base_rows=30",), "set both or neither"),
-        (("student.base_rows=500", "student.links=3"), "no smaller than the vocabulary of 500"),
+        (("student.base_rows=500", "student.nonzeros=3"), "no smaller than the vocabulary of 500"),
     ],
 )
 def test_mistakes_are_met_before_any_work(tiny_tree, changes, message):

@@ -44,7 +44,7 @@ def load(place, kind: str) -> Encoder:
 
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory):
-    """The folder of a model that goes the canonical way; load it anew to change it."""
+    """The folder of a model that the canonical exporter takes; load it again to change it."""
     return write_folder(tmp_path_factory.mktemp("bert"), "no normalisation")
 
 
@@ -135,7 +135,7 @@ def test_pooling_without_the_prompt(kind, runtimes, monkeypatch):
     folder, out = kind_bundle(kind, "both" if len(runtimes) == 2 else runtimes[0])
     manifest = read_manifest(out)
     theirs = SentenceTransformer(str(folder), device="cpu")
-    assert not manifest.include_prompt and manifest.model.config["way"] == "generic"
+    assert not manifest.include_prompt and manifest.model.config["exporter"] == "generic"
     for runtime in runtimes:
         bundle = msdc.load_bundle(out, runtime=runtime)
         for settings in ({}, {"prompt_name": "passage"}, {"prompt": "the cat: "}, {"prompt": ""}):

@@ -88,12 +88,12 @@ def test_executorch_program(name, precision, tmp_path):
 def test_exporters_are_chosen_or_refused(tmp_path):
     model, bert = save_bert_like(tmp_path / "mpnet", "mpnet"), write_stock(tmp_path / "bert", "bert")
     folder, manifest = export(model, target="web", out=tmp_path / "out")
-    assert manifest.model.config == {"way": "generic", "architecture": "mpnet"} and manifest.precision == "int8"
+    assert manifest.model.config == {"exporter": "generic", "architecture": "mpnet"} and manifest.precision == "int8"
     from sentence_transformers import SentenceTransformer
 
     reference = SentenceTransformer(str(model), device="cpu").encode(TEXTS)
     assert cosine_rows(reference, load_bundle(folder).encode(TEXTS)).min() > 0.99
     with pytest.raises(InputError, match=r"canonical exporter does not take it.*mpnet"):
-        export(model, target="web", out=tmp_path / "other", way="canonical")
+        export(model, target="web", out=tmp_path / "other", exporter="canonical")
     with pytest.raises(InputError, match=r"int8-embed4.*canonical"):
-        export(bert, target="web", out=tmp_path / "other", way="generic", precision="int8-embed4")
+        export(bert, target="web", out=tmp_path / "other", exporter="generic", precision="int8-embed4")

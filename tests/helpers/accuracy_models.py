@@ -37,7 +37,7 @@ class WordBag:
         return f"{self.seed:064d}"
 
 
-class Table:
+class LookupEncoder:
     """Vectors given by the test."""
 
     def __init__(self, vectors: dict[str, np.ndarray], name: str = "table"):

@@ -35,13 +35,13 @@ def kd(teacher, student):
     return error(teacher, student).mean()
 
 
-def embedding_alignment(guide, student, mask, pooled=False):
-    guide, student, keep = np.asarray(guide), np.asarray(student), np.asarray(mask, dtype=bool)
+def embedding_alignment(teacher, student, mask, pooled=False):
+    teacher, student, keep = np.asarray(teacher), np.asarray(student), np.asarray(mask, dtype=bool)
     if pooled:
-        parts = zip(guide, student, keep, strict=True)
+        parts = zip(teacher, student, keep, strict=True)
         errors = [error(one[real].mean(0), other[real].mean(0)) for one, other, real in parts if real.any()]
     else:
-        errors = error(guide[keep], student[keep])
+        errors = error(teacher[keep], student[keep])
     return np.mean(errors) if len(errors) else 0.0
 
 

@@ -33,7 +33,7 @@ SHAPES = {
     "albert": {"place": "embedding", "bottleneck": 16},
     "cls, dense": {"pooling": "cls", "dense": 24, "dense_activation": "tanh"},
     "max, relu": {"pooling": "max", "activation": "relu", "normalize": False},
-    "coded": {"base_rows": 60, "links": 3},
+    "coded": {"base_rows": 60, "nonzeros": 3},
     "gelu_new, deep": {"activation": "gelu_new", "unit": 2, "repeats": 3, "dense": 40, "dense_bias": False},
 }
 

@@ -109,7 +109,7 @@ def no_clock(name: Path) -> bool:
     """A student's card tells how long the run took, reports have seconds, the teacher's cache is a cache, who held a
     run is said until the next one does."""
     timed = ("report.html", "table.md", "table.csv", LOCK_FILE, HOLDER_FILE)
-    return name.parts[0] == "guides" or name.parts[-2:] == ("student", "README.md") or name.name in timed
+    return name.parts[0] == "outputs" or name.parts[-2:] == ("student", "README.md") or name.name in timed
 
 
 def differences(expected: dict, got: dict) -> list[str]:
@@ -123,7 +123,7 @@ def verb(*words: object) -> None:
 
 
 def stage(name: str, **changes) -> dict:
-    common = {"name": name, "train": "student", "guide": "teacher", "objective": "multilingual_mse", "batch": 8}
+    common = {"name": name, "train": "student", "teacher": "teacher", "objective": "multilingual_mse", "batch": 8}
     return {**common, "max_length": 20, "learning_rate": 1e-3, "evaluate_every": 2, **changes}
 
 
@@ -131,4 +131,4 @@ def recipe_tree(root: Path, teacher: Path, **changes) -> dict:
     """A tiny recipe whose stage stops early (nothing improves after its first validation), with a report."""
     stages = [stage("one", train="assistant", steps=2), stage("two", epochs=12, patience=1, learning_rate=1e-12)]
     more = {"heldout": {"pairs": 3, "share": 0.1}, "report": [str(quickstart.GRADED_PAIRS)]}
-    return {**tiny_models.recipe(teacher, root / "guides", stages, limit=16), **more, **changes}
+    return {**tiny_models.recipe(teacher, root / "outputs", stages, limit=16), **more, **changes}

@@ -119,7 +119,7 @@ def test_the_corpora_of_a_recipe_as_it_reads_them(tmp_path):
     recipe = tmp_path / "r.yaml"
     recipe.write_text(
         f"teacher: all-MiniLM-L6-v2\ncorpora:\n  - {{path: '{tmp_path}/c.*.tsv', languages: [de], limit: 1}}\n"
-        "stages:\n  - {name: teach, train: student, guide: teacher, objective: multilingual_mse}\n",
+        "stages:\n  - {name: train, train: student, teacher: teacher, objective: multilingual_mse}\n",
         encoding="utf-8",
     )
     found = check(TESTS, [recipe])

@@ -177,7 +177,7 @@ def test_card_exports_and_finds_the_training_text_by_itself(tiny_student, tmp_pa
     (tmp_path / "data" / "c.en-de.tsv").write_text(rows, encoding="utf-8")
     (run_folder / "recipe.yaml").write_text(
         "teacher: all-MiniLM-L6-v2\ncorpora:\n  - {path: '{data}/c.*.tsv', languages: [de]}\n"
-        "stages:\n  - {name: teach, train: student, guide: teacher, objective: multilingual_mse}\n",
+        "stages:\n  - {name: train, train: student, teacher: teacher, objective: multilingual_mse}\n",
         encoding="utf-8",
     )
     monkeypatch.setitem(SUITES, "card", ("graded-pairs", "quickstart", "drift/quickstart"))

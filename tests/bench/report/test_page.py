@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 
 from msdc.bench.report import page as page_module
 from msdc.bench.report.drawing import Figure
-from msdc.bench.report.model import Report, Section
+from msdc.bench.report.model import Report, ReportSection
 from msdc.bench.report.page import build_report, to_html, to_json, to_markdown, write_report
 from msdc.bench.report.targets import parse_targets
 from msdc.bench.result import Accuracy, BenchFile
@@ -29,7 +29,7 @@ SECTIONS = ["devices", "targets", "comparison", "history", "accuracy", "artifact
 def run_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     rows = []
-    for name in ("teach-assistant", "align-bottleneck", "teach-student", "contrast"):
+    for name in ("train-assistant", "align-bottleneck", "train-student", "contrast"):
         rows += [{"stage": name, "step": s, "epoch": 0, "loss": 1.0 / s, "seconds": s * 0.5} for s in range(1, 60)]
         rows.append({"stage": name, "step": 59, "epoch": 0, "evaluation": {"choice": 1.0, "heldout_accuracy": 55.0}})
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -164,8 +164,8 @@ def test_markdown_holds_no_markup_of_names(text):
     def blocks(name):
         table = Table(f"c {name}", (Column(name, align="left"), Column("n")), ((name, "1"), ("x", name)), name)
         sections = (
-            Section("a", name, name, tables=(table,), notes=(name, "n")),
-            Section("b", name, name, figures=(Figure(name, "", name),)),
+            ReportSection("a", name, name, tables=(table,), notes=(name, "n")),
+            ReportSection("b", name, name, figures=(Figure(name, "", name),)),
         )
         written = to_markdown(Report(name, name, "", sections, (name,), [("", name, name)]))
         assert "\x1b" not in written and "\u202e" not in written

@@ -12,7 +12,7 @@ from stock_models import write_stock
 import msdc
 from msdc.compress.cli import command
 from msdc.compress.quantization.plan import integers, plan_for, read_plan
-from msdc.compress.quantization.rounding import quantize
+from msdc.compress.quantization.rounding import quantize_student
 from msdc.compress.quantization.search import Calibration, levels, search, sqnr_db, weight_reports
 from msdc.compress.quantization.search import quantize as quantize_folder
 from msdc.compress.student.config import POSITION, TABLE, matrix_names
@@ -41,7 +41,7 @@ def test_the_cost_is_what_the_whole_quantized_student_loses(stock, texts):
     student, calibration = calibrate(stock, texts)
     encoder = msdc.load_encoder(stock)
     plan = plan_for(student, "int8-embed4")
-    full = quantize(student, plan)
+    full = quantize_student(student, plan)
     found = Encoder(full, encoder.tokenizer, 24, "q").encode(texts)
     oracle = Encoder(student, encoder.tokenizer, 24, "f").encode(texts)
     cosine = (found * oracle).sum(1)
@@ -143,5 +143,5 @@ def test_export_takes_the_plan_of_the_folder(stock, tmp_path):
     encoder = msdc.load_encoder(tmp_path / "q")
     texts = quickstart_texts(["en"], limit=20)
     found = msdc.load_bundle(tmp_path / "bundle").encode(texts)
-    oracle = Encoder(quantize(student, plan), encoder.tokenizer, 24, "q").encode(texts)
+    oracle = Encoder(quantize_student(student, plan), encoder.tokenizer, 24, "q").encode(texts)
     assert (found * oracle).sum(1).min() > 0.995

@@ -19,7 +19,7 @@ from msdc.compress.quantization.plan import (
     quantize_columns,
     weight_bytes_by_dtype,
 )
-from msdc.compress.quantization.rounding import convert, is_prepared, prepare, quantize, round_trip
+from msdc.compress.quantization.rounding import convert, is_prepared, prepare, quantize_student, round_trip
 from msdc.compress.quantization.search import sqnr_db
 from msdc.compress.student.config import CODE, POSITION, TABLE, matrix_names, parameter_counts, tensor_shapes
 from msdc.compress.student.io import load_student
@@ -114,7 +114,7 @@ def test_int8_copy_is_the_model_that_torchao_makes(config):
     student = tiny.shaken(config)
     before = {name: value.clone() for name, value in student.state_dict().items()}
     ids, mask = batch()
-    ours = quantize(student, plan_for(student, "int8"))
+    ours = quantize_student(student, plan_for(student, "int8"))
     oracle = torchao_copy(student, torch.int8, torch.int8)
     with torch.no_grad():
         assert torch.equal(ours(ids, mask), oracle(ids, mask))
@@ -188,7 +188,7 @@ def test_training_rounds_to_the_integers_of_the_artifact(name, dtype, group, kin
 
 @pytest.mark.parametrize("precision", ["int8", "int8-embed4", "int4-embed4"])
 @pytest.mark.parametrize(
-    "changes", [{}, {"place": "embedding", "dense": 48}, {"bottleneck": None}, {"base_rows": 40, "links": 3}]
+    "changes", [{}, {"place": "embedding", "dense": 48}, {"bottleneck": None}, {"base_rows": 40, "nonzeros": 3}]
 )
 def test_a_prepared_student_computes_what_it_will_be_quantized_to(precision, changes):
     student = student_of(**changes)
@@ -198,9 +198,9 @@ def test_a_prepared_student_computes_what_it_will_be_quantized_to(precision, cha
     assert is_prepared(student) and list(student.state_dict()) == names
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
         fake = student(*batch())
-        real = quantize(plain, plan_for(plain, precision))(*batch())
+        real = quantize_student(plain, plan_for(plain, precision))(*batch())
         back = convert(student)
-        after = quantize(back, plan_for(back, precision))(*batch())
+        after = quantize_student(back, plan_for(back, precision))(*batch())
         assert not is_prepared(back) and torch.equal(back(*batch()), plain(*batch()))
     # One rounding step of an activation may fall the other way; a wrong scale would be off by 1e-2 and more.
     assert float((fake - real).abs().max()) < 2e-3 and float((fake * real).sum(1).min()) > 0.99999
@@ -238,7 +238,7 @@ def test_every_parameter_learns_and_training_lowers_the_loss_of_the_quantized_st
     ids, mask = batch()
     with torch.no_grad():
         target = teacher(ids, mask)
-        before = quantize(student, plan_for(student, "int4-embed4"))(ids, mask)
+        before = quantize_student(student, plan_for(student, "int4-embed4"))(ids, mask)
     prepare(student, "int4-embed4")
     optimizer = torch.optim.Adam(student.parameters(), lr=1e-3)
     for step in range(60):
@@ -251,7 +251,7 @@ def test_every_parameter_learns_and_training_lowers_the_loss_of_the_quantized_st
             assert [name for name in silent if not name.endswith("key.bias")] == []
         optimizer.step()
     with torch.no_grad():
-        after = quantize(convert(student), plan_for(student, "int4-embed4"))(ids, mask)
+        after = quantize_student(convert(student), plan_for(student, "int4-embed4"))(ids, mask)
     gain = (before - target).square().sum() / (after - target).square().sum()
     assert float(gain) > 1.5
 
@@ -269,7 +269,13 @@ def test_a_checkpoint_of_a_prepared_student_is_one_of_the_plain_student():
 
 def with_stage(tree: dict, precision: str) -> dict:
     first = {**tree["stages"][0], "steps": 2}
-    last = {**tree["stages"][3], "name": "qat", "steps": 4, "objective": "multilingual_mse", "quantize": precision}
+    last = {
+        **tree["stages"][3],
+        "name": "qat",
+        "steps": 4,
+        "objective": "multilingual_mse",
+        "quantize": precision,
+    }
     return tree | {"stages": [first, last]}
 
 

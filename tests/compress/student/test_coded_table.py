@@ -21,7 +21,7 @@ from msdc.compress.quantization.plan import (
     weight_bytes_by_dtype,
 )
 from msdc.compress.size import cut_config
-from msdc.compress.student.coded_table import choose_links, fit_code, index_type, kept_variance, prune
+from msdc.compress.student.coded_table import choose_nonzeros, fit_code, index_type, kept_variance, prune
 from msdc.compress.student.config import CODE, INDEX, SHORT_ROWS, TABLE, parameter_counts, tensor_shapes
 from msdc.compress.student.cut import fit_student, shrink, wide_table
 from msdc.compress.student.io import load_student, save_student
@@ -40,9 +40,9 @@ SHAPES = {
 
 
 def coded(**changes) -> Student:
-    student = tiny.student(**{"base_rows": 90, "links": 3, **changes})
+    student = tiny.student(**{"base_rows": 90, "nonzeros": 3, **changes})
     with torch.no_grad():
-        # Pieces with fewer links than the code allows.
+        # Pieces with fewer nonzeros than the code allows.
         student.embedding.code.weight[::7, 1:] = 0.0
     return student
 
@@ -117,8 +117,8 @@ def test_a_folder_keeps_the_code(precision, tmp_path):
 
 def test_a_folder_without_a_code_is_written_as_before(tmp_path):
     folder = save_student(tiny.student(), tiny.tokenizer().path, tmp_path / "plain")
-    assert not {"base_rows", "links"} & json.loads((folder / "config.json").read_text()).keys()
-    assert {"base_rows", "links"} <= coded().config.model_dump().keys()
+    assert not {"base_rows", "nonzeros"} & json.loads((folder / "config.json").read_text()).keys()
+    assert {"base_rows", "nonzeros"} <= coded().config.model_dump().keys()
     assert StudentConfig(**tiny.student().config.model_dump()) == tiny.student().config
 
 
@@ -166,7 +166,7 @@ def test_cutting_keeps_the_code(place):
     large = coded(bottleneck=None, unit=2, repeats=1)
     # Full width: nothing is lost, so the cut student is the same function of its layers.
     small = shrink(large, layers=[1], bottleneck=32, place=place)
-    assert small.config.links == 3 and torch.equal(small.embedding.code.index, large.embedding.code.index)
+    assert small.config.nonzeros == 3 and torch.equal(small.embedding.code.index, large.embedding.code.index)
     dense = shrink(decode(large), layers=[1], bottleneck=32, place=place)
     assert torch.allclose(wide_table(small), wide_table(dense), atol=1e-5)
     with torch.no_grad():
@@ -220,7 +220,8 @@ def test_a_folder_with_wrong_indices_is_refused(plan, change, message, tmp_path)
 
 
 @pytest.mark.parametrize(
-    "change", [{"links": 0}, {"links": 6}, {"links": 1}, {"links": None}, {"base_rows": 0}, {"base_rows": 2**24}]
+    "change",
+    [{"nonzeros": 0}, {"nonzeros": 6}, {"nonzeros": 1}, {"nonzeros": None}, {"base_rows": 0}, {"base_rows": 2**24}],
 )
 def test_a_config_that_is_no_code_is_refused(change, tmp_path):
     folder = save_student(coded(), tiny.tokenizer().path, tmp_path / "one")
@@ -229,9 +230,16 @@ def test_a_config_that_is_no_code_is_refused(change, tmp_path):
     assert "config.json: " in one_line(lambda: load_student(folder), InputError)
 
 
+def test_a_folder_of_0_2_says_what_to_rename(tmp_path):
+    folder = save_student(coded(), tiny.tokenizer().path, tmp_path / "one")
+    file = folder / "config.json"
+    file.write_text(file.read_text().replace('"nonzeros"', '"links"'))
+    assert "links: unknown key; since 0.3 it is called 'nonzeros'" in one_line(lambda: load_student(folder), InputError)
+
+
 def test_indices_of_a_large_base_take_four_bytes(tmp_path):
     config = StudentConfig(vocabulary=400, hidden=8, heads=2, intermediate=8, unit=1, bottleneck=4, positions=8,
-                           base_rows=40_000, links=2)  # fmt: skip
+                           base_rows=40_000, nonzeros=2)  # fmt: skip
     student = Student(config).eval()
     student.embedding.code.index[5] = 39_999
     folder = save_student(student, tiny.tokenizer().path, tmp_path / "large")
@@ -242,14 +250,14 @@ def test_indices_of_a_large_base_take_four_bytes(tmp_path):
 
 def test_a_planned_code():
     base = tiny.student().config
-    config = cut_config(base, base_rows=70, links=4)
-    assert (config.base_rows, config.links) == (70, 4)
+    config = cut_config(base, base_rows=70, nonzeros=4)
+    assert (config.base_rows, config.nonzeros) == (70, 4)
     assert cut_config(config, vocabulary=200).base_rows == 70
     for changes, message in (
-        ({"links": 4}, "needs both"),
+        ({"nonzeros": 4}, "needs both"),
         ({"base_rows": 70}, "needs both"),
-        ({"base_rows": 70, "links": 6}, "2 to 5"),
-        ({"base_rows": base.vocabulary, "links": 2}, "no smaller"),
+        ({"base_rows": 70, "nonzeros": 6}, "2 to 5"),
+        ({"base_rows": base.vocabulary, "nonzeros": 2}, "no smaller"),
     ):
         with pytest.raises(InputError, match=message):
             cut_config(base, **changes)
@@ -272,39 +280,42 @@ def planted(noise=0.0):
     return base, rows + noise * random_numbers(V, E, seed=3)
 
 
-def best_of_all_supports(row, base, links):
-    """The least squared error over every choice of `links` base rows."""
+def best_of_all_supports(row, base, nonzeros):
+    """The least squared error over every choice of `nonzeros` base rows."""
     errors = []
-    for chosen in itertools.combinations(range(len(base)), links):
+    for chosen in itertools.combinations(range(len(base)), nonzeros):
         picked = base[list(chosen)].T
         weight = torch.linalg.lstsq(picked, row.unsqueeze(1)).solution
         errors.append(float((picked @ weight - row.unsqueeze(1)).square().sum()))
     return min(errors)
 
 
-def test_links_over_the_planted_base_are_found():
+def test_nonzeros_over_the_planted_base_are_found():
     base, rows = planted()
-    code = choose_links(rows, base, K)
+    code = choose_nonzeros(rows, base, K)
     error = (code.rows() - rows).square().sum(1) / rows.square().sum(1)
     # Greedy: where the first of two parallel base rows is taken, a support may be missed.
     assert float((error < 1e-8).float().mean()) > 0.9
     assert code.index_Vk.dtype == torch.int16
-    # The strongest link comes first, so that each column of weights has a scale of its own.
+    # The strongest nonzero comes first, so that each column of weights has a scale of its own.
     assert bool((code.weight_Vk[:, 0].abs() >= code.weight_Vk[:, 1].abs()).all())
 
 
 def test_a_first_link_is_the_best_one_and_further_ones_are_near_it():
     base, rows = planted(noise=0.3)
     for row in rows[:8]:
-        for links, most in ((1, 1.0001), (2, 1.5)):
-            code = choose_links(row.unsqueeze(0), base, links)
-            error, slack = float((code.rows()[0] - row).square().sum()), 0.05 * float(row.square().sum()) * (links - 1)
-            assert error <= most * best_of_all_supports(row, base, links) + slack
+        for nonzeros, most in ((1, 1.0001), (2, 1.5)):
+            code = choose_nonzeros(row.unsqueeze(0), base, nonzeros)
+            error, slack = (
+                float((code.rows()[0] - row).square().sum()),
+                0.05 * float(row.square().sum()) * (nonzeros - 1),
+            )
+            assert error <= most * best_of_all_supports(row, base, nonzeros) + slack
 
 
 def test_weights_are_least_squares_for_the_support():
     base, rows = planted(noise=0.3)
-    code = choose_links(rows, base, 3)
+    code = choose_nonzeros(rows, base, 3)
     left = rows - code.rows()
     # The error is orthogonal to every base row that was used.
     products = (base[code.index_Vk.long()] @ left.unsqueeze(2)).squeeze(2)
@@ -315,7 +326,7 @@ def test_a_fit_beats_a_random_code_and_the_rows_it_starts_from():
     _, rows = planted(noise=0.1)
     fitted = kept_variance(rows, fit_code(rows, R, K, rounds=4).rows())
     start = kept_variance(rows, fit_code(rows, R, K, rounds=0).rows())
-    random = kept_variance(rows, choose_links(rows, random_numbers(R, E, seed=9), K).rows())
+    random = kept_variance(rows, choose_nonzeros(rows, random_numbers(R, E, seed=9), K).rows())
     assert fitted > start > random
     assert fitted > 0.85 and kept_variance(rows, rows) == 1.0
 
@@ -344,36 +355,36 @@ def test_a_student_whose_rows_repeat_stays_the_same_model(shape):
 
 
 @pytest.mark.parametrize(
-    ("base_rows", "links", "frequency", "message"),
+    ("base_rows", "nonzeros", "frequency", "message"),
     [
         (R, 0, None, "2 to 5"),
         (R, 6, None, "2 to 5"),
         (V, 2, None, "no smaller than the table of 400"),
-        (1, 2, None, "at least the 2 links"),
+        (1, 2, None, "at least the 2 nonzeros"),
         (R, 2, torch.zeros(V), "not all zero"),
         (R, 2, torch.ones(V - 1), "400 non-negative"),
     ],
 )
-def test_bad_input_of_a_fit(base_rows, links, frequency, message):
+def test_bad_input_of_a_fit(base_rows, nonzeros, frequency, message):
     with pytest.raises(InputError, match=message):
-        fit_code(planted()[1], base_rows, links, frequency)
+        fit_code(planted()[1], base_rows, nonzeros, frequency)
 
 
-@pytest.mark.parametrize(("shape", "links"), [((3, E), 4), ((30, E + 1), 2)])
-def test_links_that_a_base_cannot_give(shape, links):
+@pytest.mark.parametrize(("shape", "nonzeros"), [((3, E), 4), ((30, E + 1), 2)])
+def test_nonzeros_that_a_base_cannot_give(shape, nonzeros):
     with pytest.raises(InputError, match="cannot be chosen"):
-        choose_links(planted()[1], random_numbers(*shape), links)
+        choose_nonzeros(planted()[1], random_numbers(*shape), nonzeros)
 
 
 def test_command(tiny_teacher, tmp_path):
     out = tmp_path / "coded"
-    arguments = ["code", str(tiny_teacher), "-o", str(out), "--base-rows", "60", "--links", "3"]
+    arguments = ["code", str(tiny_teacher), "-o", str(out), "--base-rows", "60", "--nonzeros", "3"]
     result = CliRunner().invoke(command, [*arguments, "--json"], catch_exceptions=False)
     report, config = json.loads(result.stdout), load_student(out).config
     assert 0.5 < report["kept_variance"] < 1 and 0.5 < report["cosine"] < 1
-    assert (config.base_rows, config.links) == (60, 3)
+    assert (config.base_rows, config.nonzeros) == (60, 3)
     shown = CliRunner().invoke(command, [*arguments, "--force"], catch_exceptions=False).stdout
     assert "each a sum of 3 of 60 base rows" in shown
-    for changed, message in ((["--links", "0"], "2 to 5"), (["--base-rows", "500"], "no smaller"), ([], "exists")):
+    for changed, message in ((["--nonzeros", "0"], "2 to 5"), (["--base-rows", "500"], "no smaller"), ([], "exists")):
         refused = CliRunner().invoke(command, [*arguments, *changed, *(["--force"] if changed else [])])
         assert isinstance(refused.exception, InputError) and message in str(refused.exception)

@@ -14,7 +14,7 @@ from stock_models import TEXTS
 
 import msdc
 from msdc.compress.quantization.plan import Integers, integers, plan_for, read_plan, unpack_int4, weight_bytes_by_dtype
-from msdc.compress.quantization.rounding import quantize
+from msdc.compress.quantization.rounding import quantize_student
 from msdc.compress.student.io import add_stock_twin, load_student, save_student
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.stock import from_stock
@@ -96,7 +96,7 @@ def test_a_quantized_folder_holds_the_integers_and_gives_them_back(tmp_path, tin
         assert np.array_equal(again.values, part.values) and np.array_equal(again.scale, part.scale)
     ids, mask = torch.randint(0, 120, (2, 9)), torch.ones(2, 9, dtype=torch.bool)
     with torch.no_grad():
-        assert torch.equal(quantize(back, plan)(ids, mask), quantize(student, plan)(ids, mask))
+        assert torch.equal(quantize_student(back, plan)(ids, mask), quantize_student(student, plan)(ids, mask))
     stored = load_file(tmp_path / "q/model.safetensors").values()
     assert sum(value.nbytes for value in stored) == sum(weight_bytes_by_dtype(student, plan).values())
     assert msdc.load_encoder(tmp_path / "q").encode(TEXTS).shape == (len(TEXTS), 64)

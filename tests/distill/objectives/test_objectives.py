@@ -255,14 +255,14 @@ def test_similarity_at_its_pole() -> None:
 @pytest.mark.parametrize("pooled", [False, True])
 @pytest.mark.parametrize("filler", [1e30, float("inf"), float("nan")])
 def test_padding_is_never_read(pooled: bool, filler: float) -> None:
-    guide, student = normal(3, 4, 2), normal(3, 4, 2, seed=1)
+    teacher, student = normal(3, 4, 2), normal(3, 4, 2, seed=1)
     mask = torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]])
-    wanted = oracles.embedding_alignment(guide.tolist(), student.tolist(), mask.tolist(), pooled)
-    guide[mask == 0] = filler
+    wanted = oracles.embedding_alignment(teacher.tolist(), student.tolist(), mask.tolist(), pooled)
+    teacher[mask == 0] = filler
     student[mask == 0] = -filler
     student.requires_grad_()
     for kind in (mask, mask.bool(), mask.double()):
-        loss = objectives.embedding_alignment(guide, student, kind, pooled=pooled)
+        loss = objectives.embedding_alignment(teacher, student, kind, pooled=pooled)
         assert loss.item() == pytest.approx(wanted, rel=1e-12)
     (gradient,) = torch.autograd.grad(loss, student)
     assert torch.isfinite(gradient).all() and not gradient[mask == 0].any()
@@ -364,7 +364,7 @@ def test_wrong_shapes_say_what_was_expected() -> None:
             lambda: objectives.listwise_kl(a, a, a, a[:, None]),
             r"teacher_scores_BJ is \[3, 4\], candidates are \[3, 2\]",
         ),
-        (lambda: objectives.guided_contrastive(a[:2], a[:2], b, b), "one row of the guide per pair"),
+        (lambda: objectives.guided_contrastive(a[:2], a[:2], b, b), "one row of the teacher per pair"),
         (lambda: objectives.sentence_alignment(a, a, "max"), "sum or mean"),
         (lambda: objectives.embedding_alignment(a[None], a[None], torch.ones(3)), r"mask_BT \[3\]"),
         (lambda: objectives.pkd(a[None], b[None]), "map the student"),

@@ -63,7 +63,7 @@ def test_bfloat16_training_follows_float32_and_repeats_itself(tiny_tree, tmp_pat
     stage = tiny_tree["stages"][3] | {"steps": 6}
     found = {}
     for name, precision in (("float", "float32"), ("half", "bfloat16"), ("again", "bfloat16")):
-        tree = tiny_tree | {"precision": precision, "stages": [stage], "cache": str(tmp_path / f"{name}-guides")}
+        tree = tiny_tree | {"precision": precision, "stages": [stage], "cache": str(tmp_path / f"{name}-teachers")}
         distill(tree, tmp_path / name)
         found[name] = losses(tmp_path / name, "four")
     assert len(found["float"]) == 6 and found["half"] != found["float"]

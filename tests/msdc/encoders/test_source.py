@@ -19,7 +19,7 @@ from msdc.compress.student.stock import to_student
 from msdc.distill.assistant import load_named
 from msdc.distill.recipe import NamedModel
 from msdc.distill.teacher_cache import CachedTeacher
-from msdc.encoders.source import Source
+from msdc.encoders.source import ModelSource
 from msdc.export import export
 from msdc.export.exporters import BundleOptions, write_bundle
 
@@ -65,7 +65,7 @@ def replace(folder, other) -> None:
 WAYS = {
     "teacher": msdc.load_encoder,
     "student": load_student,
-    "generic": lambda folder: export(str(folder), target="linux", way="generic", out=folder.parent / "out"),
+    "generic": lambda folder: export(str(folder), target="linux", exporter="generic", out=folder.parent / "out"),
     "canonical": lambda folder: export(str(folder), target="linux", out=folder.parent / "out"),
     "recipe": lambda folder: load_named(NamedModel(model=str(folder), pooling="cls")),
 }
@@ -265,8 +265,8 @@ def test_caches_keep_the_vectors_of_the_model_that_made_them(pair, tmp_path, mon
     first = msdc.load_encoder(here)
     expected = first.encode(sentences)
     replace(here, other)
-    index, guide = msdc.open_index(texts, first), CachedTeacher(first, tmp_path / "guides", 48)
-    guide.vectors(sentences)
+    index, teacher = msdc.open_index(texts, first), CachedTeacher(first, tmp_path / "outputs", 48)
+    teacher.vectors(sentences)
 
     def evaluated(model):
         return open_evaluated(model, taken=set(), settings=Settings(), cache=tmp_path / "vectors").store
@@ -285,7 +285,7 @@ def test_caches_keep_the_vectors_of_the_model_that_made_them(pair, tmp_path, mon
     for query in sentences:
         assert [hit.cosine for hit in fresh.search(query).hits] == [hit.cosine for hit in plain.search(query).hits]
     assert np.abs(evaluated(second).encode(sentences) - truth).max() < 1e-5
-    again = CachedTeacher(second, tmp_path / "guides", 48)
+    again = CachedTeacher(second, tmp_path / "outputs", 48)
     assert np.abs(again.vectors(sentences) - truth).max() < 2e-3
 
 
@@ -314,15 +314,15 @@ def test_a_folder_that_changes_while_it_is_loaded_is_refused(pair, monkeypatch, 
         else:
             mend.write_bytes((original or b"{}") + b" ")
 
-    source = Source(here)
+    source = ModelSource(here)
     source.read(here / "model.safetensors")
     with pytest.raises(msdc.InputError, match="changed while it was loaded") as caught:
         meddle(source)
         source.identity()
     assert "\n" not in str(caught.value)
     # The same through the loader: its own check is at its end.
-    kept = Source.identity
-    monkeypatch.setattr(Source, "identity", lambda self: (meddle_file(mend), kept(self))[1])
+    kept = ModelSource.identity
+    monkeypatch.setattr(ModelSource, "identity", lambda self: (meddle_file(mend), kept(self))[1])
     assert "changed while it was loaded" in one_line(lambda: msdc.load_encoder(here))
 
 
