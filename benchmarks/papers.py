@@ -2,7 +2,6 @@
 
     python benchmarks/papers.py --data DATA --write docs/results/papers.md           # WORK: runs/papers
     python benchmarks/papers.py --data DATA --work WORK --tables lxs --seeds 1,2 --write PAGE
-    python benchmarks/papers.py --data DATA --tables recurrence --write docs/results/recurrence.md
     python benchmarks/papers.py --data DATA --work WORK --no-run --write PAGE      # the page from the rows at hand
 
 Trains the rows of benchmarks/small_tables.py, seed by seed, and appends each to WORK/rows.jsonl with its answers on the
@@ -22,7 +21,6 @@ import sys
 import time
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +29,7 @@ import torch
 from results_page import KeptRows, code_version, options_for, write_page
 from results_page import table as markdown
 from scipy.stats import t as student_t
-from small_tables import TABLES, Measure, Row, Table
+from small_tables import TABLES, Measure, PaperTable, Row
 
 from msdc.bench.accuracy.neighbours import MARGINS
 from msdc.bench.accuracy.parallel import Parallel
@@ -60,8 +58,6 @@ GRADED: dict[str, tuple[str, int | None]] = {
     "STSb en-de": ("stsb-crosslingual/STSb.en-de.test.tsv", 690),
     "STSb en-es": ("stsb-crosslingual/STSb.en-es.test.tsv", 690),
     "STSb test": ("stsb/sts-test.tsv.gz", None),
-    "STSb dev en": ("stsb/sts-dev.tsv.gz", None),
-    "STSb dev de": ("stsb-multi-mt/stsb-de-dev.csv.gz", None),
 }
 # name: whether the languages change places, and how vectors are compared
 RETRIEVAL = {"XSR en-de": (False, "cosine"), "XSR de-en": (True, "cosine"), "XSR en-de, centred": (False, "centred"),
@@ -157,10 +153,6 @@ def read_set(name: str, data: Path) -> TestSet:
         pairs = Parallel(name, {"query": asked, "answer": answers[:QUERIES]}, list(range(1, len(asked) + 1)), [])
         note = f"P@1, {len(asked)} queries, {len(answers)} candidates"
         return TestSet(name, note, XSR, (pairs, answers[QUERIES:]), None, how)
-    if name == "STSb dev en-de":  # the English sentence of a pair with the German one
-        english, german = (read_set(one, data).content for one in ("STSb dev en", "STSb dev de"))
-        pairs = replace(english, name=name, second=german.second)
-        return TestSet(name, f"Spearman x 100, {len(pairs)} pairs", STS, pairs, pairs.gold_N)
     file, limit = GRADED[name]
     pairs = read_pairs(data / file, name, ANY_SCORE, skip_bad=True)
     pairs = pairs if limit is None else pairs.spread(limit)
@@ -170,8 +162,6 @@ def read_set(name: str, data: Path) -> TestSet:
 RESAMPLES = 1000
 SEED = 0
 SEEDS = 3  # of an ordering of which anything is claimed: with fewer, their spread is hardly known
-# A row's curve: step, then these of the validation pairs
-CURVE = ("graded", "heldout_accuracy", "heldout_mse")
 Gold = Mapping[str, np.ndarray | None]
 
 
@@ -187,11 +177,6 @@ class RowResult(NamedTuple):
 
     def value(self, measure: Measure) -> float:
         return float(np.mean([self.raw["scores"][name] for name in measure.sets]))
-
-    @property
-    def curve(self) -> dict[int, list[float]]:
-        """Mean Spearman on graded pairs, accuracy and squared error on held-out pairs, by step of the last stage."""
-        return {step: numbers for step, *numbers in self.raw.get("curve", ()) if numbers[0] is not None}
 
     def resampled(self, measure: Measure, gold: Gold) -> np.ndarray:
         parts = []
@@ -267,7 +252,7 @@ def _cell(found: Estimate) -> str:
     return f"{found.mean:.1f} [{found.low:.1f}, {found.high:.1f}]{spread}"
 
 
-def _scores(table: Table, by_row: Mapping[str, list[RowResult]], gold: Gold) -> str:
+def _scores(table: PaperTable, by_row: Mapping[str, list[RowResult]], gold: Gold) -> str:
     heads = ["row", "seeds"]
     for measure in table.measures:
         heads += [f"paper: {measure.of}"] * bool(measure.paper) + [measure.name]
@@ -283,7 +268,7 @@ def _scores(table: Table, by_row: Mapping[str, list[RowResult]], gold: Gold) -> 
     return markdown(heads, lines)
 
 
-def _costs(table: Table, by_row: Mapping[str, list[RowResult]]) -> str:
+def _costs(table: PaperTable, by_row: Mapping[str, list[RowResult]]) -> str:
     lines: list[dict[str, str]] = []
     for row in table.rows:
         found = [one for one in by_row.get(row.name, ()) if "steps" in one.raw]
@@ -293,8 +278,6 @@ def _costs(table: Table, by_row: Mapping[str, list[RowResult]]) -> str:
         last = list(first["steps"])[-1]
         cpu = [raw["cpu_seconds"][last] for raw in raws if last in raw["cpu_seconds"]]
         shares = {name: 100 * np.mean([raw["shares"][name] for raw in raws]) for name in first["shares"]}
-        # The gain between the last two validations: whether the curve still rises.
-        ends = [[one.curve[step][0] for step in sorted(one.curve)[-2:]] for one in found if len(one.curve) > 1]
         lines.append({
             "row": row.label,
             "steps by stage": " + ".join(map(str, first["steps"].values())),
@@ -306,30 +289,11 @@ def _costs(table: Table, by_row: Mapping[str, list[RowResult]]) -> str:
         if "language_means" in first:
             means = np.mean([raw["language_means"] for raw in raws])
             lines[-1]["cosine of the two languages' mean vectors"] = f"{means:.2f}"
-        if ends:
-            lines[-1]["STSb dev, gain since the validation before the last"] = f"{np.mean(np.diff(ends)):+.2f}"
     heads = list(dict.fromkeys(head for line in lines for head in line))
     return markdown(heads, [[line.get(head, "-") for head in heads] for line in lines])
 
 
-def _at_equal_steps(first: Sequence[RowResult], second: Sequence[RowResult]) -> str:
-    """The difference on the validation pairs after as many steps as both have; nothing where the steps are equal."""
-    theirs = {one.key[2]: one.curve for one in second}
-    pairs = [(one.curve, theirs[one.key[2]]) for one in first if theirs.get(one.key[2]) and one.curve]
-    if not pairs or max(pairs[0][0]) == max(pairs[0][1]):
-        return ""
-    if not (common := pairs[0][0].keys() & pairs[0][1].keys()):
-        return ""
-    step = max(common)
-    gains = [mine[step][0] - other[step][0] for mine, other in pairs]
-    return (
-        f" After {step} steps of both, on the validation pairs: {np.mean(gains):+.1f}, by seed "
-        + ", ".join(f"{gain:+.1f}" for gain in gains)
-        + "."
-    )
-
-
-def _orderings(table: Table, by_row: Mapping[str, list[RowResult]], gold: Gold, measure: Measure) -> str:
+def _orderings(table: PaperTable, by_row: Mapping[str, list[RowResult]], gold: Gold, measure: Measure) -> str:
     paper = next((measure.paper for measure in table.measures if measure.paper), "")
     lines = []
     for rows in (tuple(map(table.row, pair)) for pair in table.orderings):
@@ -343,12 +307,11 @@ def _orderings(table: Table, by_row: Mapping[str, list[RowResult]], gold: Gold, 
             lines.append(
                 f"* **{rows[0].label}** against **{rows[1].label}**: {found.mean:+.1f} [{found.low:+.1f}, "
                 f"{found.high:+.1f}], by seed {seeds}: {verdict(found, published)}.{power}"
-                f"{_at_equal_steps(*both)}"
             )
     return "\n".join(lines)
 
 
-def _section(table: Table, results: Sequence[RowResult], gold: Gold, notes: Mapping[str, str]) -> str:
+def _section(table: PaperTable, results: Sequence[RowResult], gold: Gold, notes: Mapping[str, str]) -> str:
     by_row: dict[str, list[RowResult]] = {}
     for one in sorted(results, key=lambda one: one.key):
         by_row.setdefault(one.key[1], []).append(one)
@@ -366,7 +329,7 @@ def _section(table: Table, results: Sequence[RowResult], gold: Gold, notes: Mapp
     ])  # fmt: skip
 
 
-def page(tables: Sequence[Table], results: Sequence[RowResult], gold: Gold, notes: Mapping[str, str]) -> str:
+def page(tables: Sequence[PaperTable], results: Sequence[RowResult], gold: Gold, notes: Mapping[str, str]) -> str:
     """The page below its header, of the tables of which there are rows; `notes` say what the test sets are."""
     code = sorted({one.raw["code"].partition(", with")[0] for one in results})
     precision = sorted({one.raw["precision"] for one in results if "steps" in one.raw})
@@ -408,14 +371,12 @@ def train(row: Row, recipe: Recipe, folder: Path, beside: Path) -> tuple[Encoder
     files = {stage.name: run.folder.stage(n, stage).path / "cpu.json" for n, stage in enumerate(recipe.stages)}
     name = recipe.stages[-1].name
     last = result.stages[name]
-    metrics = [row for row in KeptRows(folder / "metrics.jsonl") if row.get("stage") == name and "evaluation" in row]
     facts = {
         "steps": {stage.name: stage.steps for stage in recipe.stages},
         "pairs": sum((stage.steps or 0) * stage.batch for stage in recipe.stages),
         "cpu_seconds": {name: float(read_json(file)["seconds"]) for name, file in files.items() if file.is_file()},
         "shares": {key.removeprefix("share_"): value for key, value in last.items() if key.startswith("share_")},
         "precision": run.precision,
-        "curve": [[row["step"], *(row["evaluation"].get(key) for key in CURVE)] for row in metrics],
     }
     return load_encoder(result.student), facts
 
@@ -424,7 +385,7 @@ def answers_file(work: Path, row: dict[str, Any]) -> Path:
     return work / "answers" / f"{row['table']}-{row['row']}-{row['seed']}.npz"
 
 
-def run_row(table: Table, row: Row, seed: int, work: Path, data: Path, sets: list[TestSet]) -> dict[str, Any]:
+def run_row(table: PaperTable, row: Row, seed: int, work: Path, data: Path, sets: list[TestSet]) -> dict[str, Any]:
     """Train and score one row with one seed; what rows.jsonl holds of it."""
     folder = work / "runs" / f"{table.name}-{seed}"
     if row.model is not None:
@@ -487,7 +448,7 @@ def main() -> None:
     gold, notes = ({name: one[part] for name, one in sets.items()} for part in (4, 1))
     title = tables[0].title if len(tables) == 1 else "The papers' tables at small size"
     absent = "".join(f"\n\n## {table.title}\n\nNo row yet." for table in tables if table not in measured)
-    write_page(options.write, title, "students taught in these runs",
+    write_page(options.write, title, "students trained in these runs",
                page(measured, results, gold, notes) + absent, "torch transformers")  # fmt: skip
 
 

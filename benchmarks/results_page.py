@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from msdc import __version__
+from msdc.bench.accuracy.sets import flores_code
 from msdc.encoders.folder import locate_model
 from msdc.files import sha256_file, write_text
 from msdc.machine import read_machine
@@ -116,6 +117,12 @@ def model_version(name: str) -> str:
     return f"{name} (`model.safetensors` sha256 `{sha256_file(Path(locate_model(name)) / 'model.safetensors')}`)"
 
 
+def flores(data: Path, languages: Iterable[str], split: str, count: int) -> dict[str, list[str]]:
+    """The first sentences of FLORES by language; line by line translations of each other."""
+    files = {code: data / f"flores200/{split}/{flores_code(code)}.{split}.gz" for code in languages}
+    return {code: [line.strip() for _, line in iterate_lines(file)][:count] for code, file in files.items()}
+
+
 def write_page(path: Path | None, title: str, measured: str, body: str, libraries: str) -> None:
     """Show the body, and write the whole page where there is a path.
 
@@ -158,35 +165,3 @@ def write_page(path: Path | None, title: str, measured: str, body: str, librarie
     ]  # fmt: skip
     write_text(path, "\n".join(lines))
     print(f"wrote {path}", file=sys.stderr)
-
-
-def plot_by_bytes(points: Sequence[tuple[float, float, str, str]], what: str) -> str:
-    """MB against a score, with the Pareto line: an SVG that stands alone, with the colors of a report's page.
-
-    Args:
-        points: MB, score, name, and the group that decides a point's mark and is listed in the legend.
-        what: the score in words.
-    """
-    from msdc.bench.report.charts import pareto_line
-    from msdc.bench.report.drawing import linear_axis, plot
-
-    places = [(x, y) for x, y, *_ in points]
-    axes = linear_axis([x for x, _ in places]), linear_axis([y for _, y in places], pad=0.15)
-    frame = plot(*axes, "MB of program and tokenizer", what, height=280)
-    frame.canvas.polyline([frame.point(*places[i]) for i in pareto_line(places)], "axis", 1.5, "5 4")
-    shapes = ("circle", "square", "triangle", "diamond", "cross", "ring")
-    groups = list(dict.fromkeys(group for *_, group in points))
-    marks = {group: (shapes[i % 6], f"c{i % 6 + 1}") for i, group in enumerate(groups)}
-    for x, y, name, group in points:
-        shape, color = marks[group]
-        frame.canvas.marker(shape, *frame.point(x, y), color, f"{name}: {y:.1f}")
-    # Below the points: the largest programs are the best.
-    left, top = frame.right - 165, frame.bottom - 18 * len(groups)
-    for number, (group, (shape, color)) in enumerate(marks.items()):
-        frame.canvas.marker(shape, left, top + 6 + 18 * number, color)
-        frame.canvas.text(left + 10, top + 10 + 18 * number, group)
-    style = (
-        "<style>svg{--c1:#1f6fb5;--c2:#c2561a;--c3:#23834f;--c4:#8446b0;--c5:#8c6d0a;--c6:#bd3566;--grid:#e3e3e3;"
-        "--axis:#8a8a8a;--ink2:#444;--ground:#fff;background:#fff;font-family:sans-serif}</style>"
-    )
-    return re.sub(r"(<svg[^>]*>)", rf"\1{style}", frame.canvas.svg(f"{what} by bytes"), count=1) + "\n"

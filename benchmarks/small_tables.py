@@ -8,13 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from results_page import KeptRows
 from safetensors.torch import load_file, save_file
 
-from msdc.compress.student.cut import weighted_svd
-from msdc.compress.student.io import save_student
-from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.student.stock import to_student, write_stock
 from msdc.distill import distill
 from msdc.distill.assistant import make_assistant
@@ -52,7 +48,7 @@ class Row:
         base, _, chosen = self.recipe.partition(":")
         return read_file(base).paper_row(chosen).get(key) if base and self.published else None
 
-    def settings(self, table: "Table", work: Path, data: Path, seed: int) -> tuple[str, ...]:
+    def settings(self, table: "PaperTable", work: Path, data: Path, seed: int) -> tuple[str, ...]:
         wanted = {**table.common(work, data), **self.set, **(self.more(work, data, seed) if self.more else {})}
         have = {stage.name for stage in load_recipe(self.recipe, (), data).stages}
         kept = {k: v for k, v in wanted.items() if not k.startswith("stages.") or k.split(".")[1] in have}
@@ -71,7 +67,7 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Table:
+class PaperTable:
     """Rows that are compared, in the order in which they are trained.
 
     The first measure is the one that orderings are judged by, the first with a figure of the paper the one that they
@@ -114,7 +110,7 @@ def lxs_settings(work: Path, data: Path) -> Settings:
     }
 
 
-LXS = Table(
+LXS = PaperTable(
     "lxs",
     "LXS (Mao et al. 2021), tables 6 and 7: `lightweight:small`",
     "From scratch, English-German, two layers of 128, a joint vocabulary of 8,000, 200 steps of 128 pairs (Tatoeba and "
@@ -195,7 +191,7 @@ def equal_time(work: Path, data: Path, seed: int) -> Settings:
 SINGLE = {"stages.contrast.steps": 300, "stages.contrast.evaluate_every": 300}
 SUMMED = {"name": "multilingual_mse", "options": {"reduction": "sum"}}
 BOTH = {"stages.contrast.objective": ["multilingual_contrastive", "multilingual_mse"]}
-MSD = Table(
+MSD = PaperTable(
     "msd",
     "MSD (Ding et al. 2022), tables 3 to 6: `msd:small`",
     "Teacher all-MiniLM-L6-v2 (384 wide, as the student), English, German, Spanish, Tatoeba pairs of at most 60 "
@@ -230,86 +226,6 @@ MSD = Table(
     ),
     msd_settings,
 )  # fmt: skip
-
-
-# --- Recurrence: one layer, applied once, twice, four times -------------------------------------------------------
-
-WIDTH, PART = 128, 560
-PAIRS = [("tatoeba/tatoeba.en-de.tsv.gz", 60, 15000), ("multi30k/multi30k.en-de.tsv.gz", 80, 10000)]
-
-
-def recurrence_settings(work: Path, data: Path) -> Settings:
-    """25,000 short sentences and captions with their translations, at a constant rate with averaged weights."""
-    stage = {"name": "train-student", "objective": "multilingual_mse", "batch": 128, "max_length": 32,
-             "learning_rate": 2e-3, "schedule": "constant", "warmup_steps": 50, "average": 0.98, "choose": "heldout",
-             "balance": "proportional", "evaluate_every": PART}  # fmt: skip
-    graded = [f"{data}/stsb/sts-dev.tsv.gz", f"{data}/stsb-multi-mt/stsb-de-dev.csv.gz"]
-    return {
-        "assistant": None,
-        "corpora": [
-            {"path": f"{data}/{path}", "max_characters": most, "limit": limit} | ({"passes": 8} if most == 60 else {})
-            for path, most, limit in PAIRS
-        ],
-        "heldout": {"pairs": 300, "share": 0.015, "graded": graded, "graded_pairs": 400},
-        "report": [],
-        "stock_twin": False,
-        "stages": [stage],
-    }
-
-
-def random_layers(unit: int, repeats: int, parts: int) -> Callable[[Path, Path, int], Settings]:
-    """The student that a row starts from: random layers by the seed, the table of a transplant in its first directions,
-    as head the map back to the teacher's width; and how many parts of 140 steps it is trained."""
-
-    def settings(work: Path, data: Path, seed: int) -> Settings:
-        common = recurrence_settings(work, data)
-        assistant = work / "assistant-en-de"
-        if not (assistant / "config.json").is_file():
-            made = {key: common[key] for key in ("corpora", "heldout")} | {
-                "assistant.vocabulary": {"train": 12000, "sentences_per_language": 25000}
-            }
-            recipe = load_recipe("msd:small", tuple(f"{k}={json.dumps(v)}" for k, v in made.items()), data)
-            make_assistant(recipe, Run(recipe, work / "assistant-en-de-run").stream(), assistant)
-        folder = work / "starts" / f"{unit}x{repeats}-{seed}"
-        if not (folder / "config.json").is_file():
-            encoder = load_encoder(assistant)
-            wide = to_student(encoder)
-            table_VE, project_EH = weighted_svd(wide.embedding.rows().detach(), None, WIDTH)
-            torch.manual_seed(seed)
-            student = Student(StudentConfig(
-                vocabulary=len(table_VE), hidden=WIDTH, heads=4, intermediate=4 * WIDTH, unit=unit, repeats=repeats,
-                positions=64, dropout=0.0, dense=wide.width, dense_bias=False, pad_id=wide.config.pad_id,
-            ))  # fmt: skip
-            start = {"embedding.table.weight": table_VE, "dense.weight": project_EH.T.contiguous()}
-            student.load_state_dict(student.state_dict() | start)
-            save_student(student, encoder.tokenizer, folder)
-        return {"student": str(folder), "stages": [common["stages"][0] | {"steps": parts * PART}]}
-
-    return settings
-
-
-RECURRENCE = Table(
-    "recurrence",
-    "Recurrence at equal bytes: one stored layer, applied once, twice, four times",
-    "A student of width 128 with random layers, the same in all rows of a seed that store one; its table is the SVD of "
-    "a transplant of 12,000 pieces, its head the map back to the teacher's width. 25,000 English-German pairs (Tatoeba "
-    "of at most 60 characters, captions), batches of 128, squared error to all-MiniLM-L6-v2's vectors. The rate is "
-    "constant and the weights are averaged, so that every point of a curve is a finished model; steps were set for "
-    "about equal processor time. The rows of one layer have equal bytes, on a device the time of the layers is that of "
-    "the passes. Weights were chosen on held-out pairs; the scores are of STSb dev, no test set was read.",
-    (
-        Measure("mean of three", ("STSb dev en", "STSb dev de", "STSb dev en-de")),
-        *(Measure(name, (name,)) for name in ("STSb dev en", "STSb dev de", "STSb dev en-de")),
-    ),
-    (
-        Row("1", "one layer, once", "msd:small", more=random_layers(1, 1, 4), published=False),
-        Row("2", "one layer, twice", "msd:small", more=random_layers(1, 2, 3), published=False),
-        Row("4", "one layer, four times", "msd:small", more=random_layers(1, 4, 2), published=False),
-        Row("4x1", "four layers, once", "msd:small", more=random_layers(4, 1, 2), published=False),
-    ),
-    (("2", "1"), ("4", "1"), ("4", "2"), ("4x1", "1"), ("4", "4x1")),
-    recurrence_settings,
-)
 
 
 # --- DistilCSE: a [CLS] + MLP teacher made here ------------------------------------------------------------------
@@ -353,8 +269,8 @@ def bare_of(run: Any, start: Path, folder: Path) -> Path:
     return write_bare(folder, start, stock, state)
 
 
-def taught(folder: Path, recipe: str, settings: Settings, data: Path) -> Any:
-    """The run of a recipe with settings, in a folder beside `folder`; continued where it was stopped."""
+def trained_run(folder: Path, recipe: str, settings: Settings, data: Path) -> Any:
+    """The run of a recipe with settings, in a folder next to `folder`; continued where it stopped."""
     settings |= {"seed": 1, "threads": 1, "report": []}
     resolved = load_recipe(recipe, tuple(f"{key}={json.dumps(value)}" for key, value in settings.items()), data)
     run = folder.with_name(f"{folder.name}-run")
@@ -372,7 +288,7 @@ def cls_teacher(work: Path, data: Path) -> Path:
              "max_length": 48, "learning_rate": 5e-5, "weight_decay": 0.0, "evaluate_every": 50, "choose": "graded",
              "corpora": triples}  # fmt: skip
     settings = {"student": {"model": str(start), "pooling": "cls", "head": "mlp"}, "stages": [stage]}
-    return bare_of(taught(folder, "distilcse:small", settings, data), start, folder)
+    return bare_of(trained_run(folder, "distilcse:small", settings, data), start, folder)
 
 
 def kd_student(work: Path, data: Path) -> Path:
@@ -382,7 +298,7 @@ def kd_student(work: Path, data: Path) -> Path:
         return folder
     start = bare_folder(work / "cls-student", (0, 2, 4))
     settings = english(work, data, start) | {"stages.distil.steps": 800, "stages.distil.evaluate_every": 100}
-    return bare_of(taught(folder, "distilcse:small+kd+stage-1", settings, data), start, folder)
+    return bare_of(trained_run(folder, "distilcse:small+kd+stage-1", settings, data), start, folder)
 
 
 def english(work: Path, data: Path, student: Path) -> Settings:
@@ -409,7 +325,7 @@ def distilcse_settings(work: Path, data: Path) -> Settings:
     }
 
 
-DISTILCSE = Table(
+DISTILCSE = PaperTable(
     "distilcse",
     "DistilCSE (Gao et al. 2021), table 2: `distilcse:small` with a [CLS] + MLP teacher",
     "The teacher is a bare folder read with `pooling: cls, head: mlp`: all-MiniLM-L6-v2's transformer, taught for 100 "
@@ -432,4 +348,4 @@ DISTILCSE = Table(
     distilcse_settings,
 )  # fmt: skip
 
-TABLES = (MSD, RECURRENCE, LXS, DISTILCSE)
+TABLES = (MSD, LXS, DISTILCSE)

@@ -21,7 +21,7 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
-import development_sets
+import results_page
 from results_page import ROOT, KeptRows, code_version, options_for, run_json, spread, table, write_page
 
 from msdc.encoders.folder import locate_model
@@ -49,7 +49,7 @@ MINI_MODEL = Path(locate_model("msdc-mini")) / "tokenizer.model"
 def flores(data: Path, lines: int) -> list[str]:
     """`lines` sentences of each language of FLORES dev."""
     codes = [file.name.split(".")[0] for file in sorted((data / "flores200" / "dev").glob("*.gz"))]
-    return [text for side in development_sets.flores(data, codes, "dev", lines).values() for text in side]
+    return [text for side in results_page.flores(data, codes, "dev", lines).values() for text in side]
 
 
 def build_core(work: Path) -> Path:

@@ -27,8 +27,10 @@ def test_defaults_are_the_papers():
         ({"stages": []}, "stages: "),
         ({"corpora": [{"path": "a", "hub": "b"}]}, "corpora.0: a corpus needs exactly one of path"),
         ({"corpora": [{"path": "a", "name": "x"}, {"path": "b", "name": "x"}]}, "corpora: names of corpora repeat"),
-        ({"stages": [BASE["stages"][0] | {"guide": "teacher"}]},
-         "stages.train: unknown key 'guide'; since 0.3 it is called 'teacher': rename it"),
+        (
+            {"stages": [BASE["stages"][0] | {"guide": "teacher"}]},
+            "stages.train: unknown key 'guide'; since 0.3 it is called 'teacher': rename it",
+        ),
         ({"assistant": {"links": 3}}, "assistant: unknown key 'links'; since 0.3 it is called 'nonzeros': rename it"),
         ({"stages": [BASE["stages"][0] | {"epoch": 2}]}, "stages.train: unknown key 'epoch'; did you mean 'epochs'?"),
         ({"stages": [BASE["stages"][0], BASE["stages"][0]]}, "stages: names of stages repeat"),

@@ -68,20 +68,6 @@ def test_retrieval_without_the_offset_of_a_language():
     assert right["cosine"] < 0.6 < 0.75 < right["margin"] < right["centred"], right
 
 
-def test_equal_steps_are_the_last_that_both_curves_have():
-    papers = importlib.import_module("papers")
-
-    def rows(gain, steps):
-        curves = {seed: [[step, 50 + seed + gain * step, 1, 1] for step in steps] for seed in (1, 2)}
-        raw = [{"table": "t", "row": "a", "seed": seed, "curve": curve} for seed, curve in curves.items()]
-        return [papers.RowResult(one, {}) for one in raw]
-
-    fast, slow = rows(0.1, (10, 20, 30, 40)), rows(0.2, (10, 20))
-    said = papers._at_equal_steps(slow, fast)
-    assert "After 20 steps of both, on the validation pairs: +2.0, by seed +2.0, +2.0" in said
-    assert papers._at_equal_steps(fast, fast) == papers._at_equal_steps(fast, rows(0, ())) == ""
-
-
 def test_every_row_is_a_recipe_and_every_ordering_names_rows():
     small_tables = importlib.import_module("small_tables")
     for table in small_tables.TABLES:
