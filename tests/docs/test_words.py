@@ -24,7 +24,7 @@ LIMITS = {
     "docs/guides/": 11_500,
     "docs/reference/": 3_900,
     "docs/results/": 17_000,
-    "docs/decisions.md": 3_000,
+    "docs/decisions.md": 1_500,
     "docs/architecture.md": 2_600,
     "docs/security.md": 1_500,
     "export/mobile/": 2_200,
