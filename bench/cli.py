@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from msdc.bench import bench
+from msdc.bench.benchmark import bench
 from msdc.bench.devices import usage
 from msdc.commands import encode_options, quiet_option, wide_option
 from msdc.export.runtimes import runtime_choices

@@ -98,12 +98,12 @@ def command(
 
     `card` exports MODEL for both runtimes and searches its recipe's corpora for test sentences.
     """
-    from msdc.bench import evaluate
+    from msdc.bench.accuracy.verbs import evaluate_all
     from msdc.bench.report.page import check_output, evaluation_report, to_text, write_report
 
     if output is not None:
         check_output(output, force)
-    document = evaluate(model, tasks, progress=True, **options)
+    document = evaluate_all(model, tasks, progress=True, **options)
     if output is not None:
         write_report(evaluation_report(document), output, force)
     if as_json:

@@ -76,13 +76,12 @@ class BenchSettings(BaseModel):
 
 
 def settings_of(**values: Any) -> BenchSettings:
-    """Settings from options of the command line; `InputError` names one that is unknown or out of range."""
+    """The settings; an `InputError` names an argument of `bench` that is out of range."""
     try:
         return BenchSettings(**values)
     except ValidationError as error:
         first = error.errors()[0]
-        name = str(first["loc"][0]).removesuffix("_s") if first["loc"] else "option"
-        raise InputError(f"--{name}: {first['msg']}") from error
+        raise InputError(f"`{first['loc'][0]}`: {first['msg']}") from error
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ from msdc.distill.run_folder import RunFolder
 from msdc.encoders.encoder import Encoder, load_encoder
 from msdc.encoders.folder import STOCK_FOLDER
 from msdc.errors import GateError, InputError
-from msdc.export.exporters import BundleOptions, write_bundle
+from msdc.export.exporters import write_bundle
+from msdc.export.options import ExportOptions
 from msdc.export.readme import CardFacts
 from msdc.export.runtimes import RUNTIMES
 from msdc.files import remove_folder, write_json
@@ -57,7 +58,7 @@ def prepare(folder: Path, force: bool) -> bool:
             raise InputError(f"{folder} exists and is no run folder, it is not replaced: choose another with -o")
         if not force and (folder / REPORT).is_file():
             report = folder / REPORT
-            raise InputError(f"{folder} holds a finished run, its report is {report}: pass --force to run again")
+            raise InputError(f"{folder} holds a finished run, its report is {report}: pass `force` to run again")
     if force:
         remove_folder(folder)
     else:
@@ -65,27 +66,20 @@ def prepare(folder: Path, force: bool) -> bool:
     return not force
 
 
-def _export(
-    recipe: Recipe, student: Path, bundle: Path, runtimes: tuple[str, ...], told: Callable[[str], None]
-) -> None:
+def _export(recipe: Recipe, student: Path, bundle: Path, runtimes: tuple[str, ...]) -> None:
     encoder = load_encoder(student)
-    options = BundleOptions(
-        target="linux",
-        runtimes=runtimes,
-        precision="int8",
-        card=CardFacts(("en", *recipe.corpora[0].languages), tuple(recipe.licenses), tuple(recipe.data_sources)),
-        source_sha256=encoder.fingerprint(),
-    )
     # A bundle is complete or absent, but it may be that of an earlier, interrupted attempt: write it again.
     write_bundle(
-        to_student(encoder), encoder.tokenizer, bundle, name=recipe.name, options=options, force=True, say=told
-    )
+        to_student(encoder), encoder.tokenizer, bundle, name=recipe.name, force=True,
+        options=ExportOptions(runtimes=runtimes, precision="int8"), source_sha256=encoder.fingerprint(),
+        card=CardFacts(("en", *recipe.corpora[0].languages), tuple(recipe.licenses), tuple(recipe.data_sources)),
+    )  # fmt: skip
 
 
 def program_numbers(student: Path, runs: int = 30) -> dict[str, float]:
     """`bytes` of a student's int8 program for ONNX Runtime, and median `ms` of a text of 32 tokens on this machine."""
     encoder = load_encoder(student)
-    options = BundleOptions(target="linux", runtimes=("onnx",), precision="int8", gates=False, module=False)
+    options = ExportOptions(target="linux", runtimes=("onnx",), precision="int8", gates=False, module=False)
     with tempfile.TemporaryDirectory() as folder:
         write_bundle(to_student(encoder), encoder.tokenizer, Path(folder) / BUNDLE, name="student", options=options)
         length = min(32, encoder.max_length)
@@ -163,14 +157,14 @@ def _run(folder: Path, resume: bool, runs: int, overrides: tuple[str, ...], told
         twin = distill(recurring, folder / TWIN, (folder / TWIN / "recipe.yaml").is_file(), reuse=[folder])
     except InputError as error:
         # Started with another version of the recipe: the run cannot be resumed.
-        raise InputError(f"{error}; --force starts again") if resume else error from error
+        raise InputError(f"{error}; `force` starts again") if resume else error from error
     finished("distill")
 
     bundles, missed = [folder / BUNDLE], ""
-    _export(recipe, trained.student, folder / BUNDLE, RUNTIMES.names(), told)
+    _export(recipe, trained.student, folder / BUNDLE, RUNTIMES.names())
     try:
         # One runtime is enough to compare the two, and the quicker one to write.
-        _export(recurring, twin.student, folder / TWIN / BUNDLE, ("onnx",), told)
+        _export(recurring, twin.student, folder / TWIN / BUNDLE, ("onnx",))
         bundles.append(folder / TWIN / BUNDLE)
     except GateError as error:
         missed = str(error)

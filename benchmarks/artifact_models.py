@@ -19,9 +19,10 @@ from msdc.compress.texts import quickstart_texts
 from msdc.compress.vocabulary.train import train_vocabulary
 from msdc.encoders.folder import locate_model
 from msdc.export import export
-from msdc.export.exporters import BundleOptions, write_bundle
+from msdc.export.exporters import write_bundle
 from msdc.export.golden import golden_texts, read_golden, write_golden
 from msdc.export.manifest import Manifest, list_files, read_manifest, write_manifest
+from msdc.export.options import ExportOptions
 from msdc.export.runtimes import OnnxPart
 from msdc.files import staged_folder
 from msdc.text.tokenizer import PieceTokenizer
@@ -55,8 +56,8 @@ def make_student(work: Path, name: str, precision: str) -> Path:
             for parameter in student.parameters():
                 # Equal tensors are stored once: fresh biases, all zero, would make the file too small.
                 parameter.add_(torch.randn_like(parameter) * 0.02)
-        options = BundleOptions(precision=precision, runtimes=("executorch", "onnx"), gates=False)
-        write_bundle(student, PieceTokenizer(tokenizer_file(work)), out, name=name, options=options, say=print)
+        options = ExportOptions(precision=precision, runtimes=("executorch", "onnx"), gates=False)
+        write_bundle(student, PieceTokenizer(tokenizer_file(work)), out, name=name, options=options)
     return out
 
 

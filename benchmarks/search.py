@@ -18,7 +18,7 @@ import numpy as np
 from results_page import model_version, options_for, run_json, spread, table, write_page
 
 import msdc
-from msdc.bench import evaluate
+from msdc.bench import evaluate_all
 from msdc.machine import peak_mib
 from msdc.search.index import open_index
 
@@ -69,7 +69,7 @@ def quality(options: argparse.Namespace) -> str:
     """The table of every set and model."""
     rows = []
     for model in options.models:
-        document = evaluate(model, options.set, data=options.data).as_json()
+        document = evaluate_all(model, options.set, data=options.data).as_json()
         for one in document["results"]:
             for way, score in (("vectors", one), ("words", one["words"]), ("both", one["both"])):
                 low, high = score["interval"]

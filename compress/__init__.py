@@ -8,8 +8,9 @@ They are what `msdc compress` calls, and are imported on first use, so that impo
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from msdc.lazy import exports
 
 if TYPE_CHECKING:
     from msdc.compress.quantization.search import quantize as quantize
@@ -19,19 +20,13 @@ if TYPE_CHECKING:
     from msdc.compress.student.cut import cut_student as cut_student
     from msdc.compress.vocabulary.trim import trim as trim
 
-_VERBS = {
-    "code_table": "student.cut",
-    "cut_student": "student.cut",
-    "plan": "size",
-    "plan_budget": "size",
-    "quantize": "quantization.search",
-    "trim": "vocabulary.trim",
+_MODULES = {
+    "code_table": "msdc.compress.student.cut",
+    "cut_student": "msdc.compress.student.cut",
+    "plan": "msdc.compress.size",
+    "plan_budget": "msdc.compress.size",
+    "quantize": "msdc.compress.quantization.search",
+    "trim": "msdc.compress.vocabulary.trim",
 }
 __all__ = ["code_table", "cut_student", "plan", "plan_budget", "quantize", "trim"]
-
-
-def __getattr__(name: str) -> object:
-    if name not in _VERBS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(importlib.import_module(f"{__name__}.{_VERBS[name]}"), name)
-    return found
+__getattr__ = exports(__name__, _MODULES)

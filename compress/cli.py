@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-import msdc
 from msdc import compress
 from msdc.commands import quiet_option, wide_option
 from msdc.compress.student.config import SHAPES
+from msdc.lazy import higher
 from msdc.tables import Column, Table, megabytes, terminal_width, to_text
 
 FILE = click.Path(path_type=Path)
@@ -59,7 +59,7 @@ def _shapes(as_json: bool) -> None:
 @click.option("--nonzeros", type=int, help="Code the table: each row is a sum of this many base rows, 2 to 5.")
 @PLACE
 @click.option("--budget", help="List every student that fits, e.g. 10MB, and mark the Pareto set.")
-@click.option("--runtime", type=click.Choice(msdc.RUNTIMES.names()), default="executorch", show_default=True,
+@click.option("--runtime", type=click.Choice(higher("RUNTIMES").names()), default="executorch", show_default=True,
               help="Runtime whose file the budget is for.")  # fmt: skip
 @click.option("--all", "show_all", is_flag=True, help="With --budget: also candidates outside the Pareto set.")
 @wide_option

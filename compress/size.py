@@ -93,7 +93,7 @@ class SizePlan(BaseModel):
 def default_repeats(layers: int, unit: int) -> int:
     """L / M of the paper."""
     if layers % unit:
-        raise InputError(f"a unit of {unit} does not divide {layers} layers; say how often it repeats with --repeats")
+        raise InputError(f"a unit of {unit} does not divide {layers} layers; pass `repeats`, the times it is applied")
     return layers // unit
 
 
@@ -135,7 +135,7 @@ def cut_config(
     if base_rows is not None or nonzeros not in (None, base.nonzeros):
         rows, nonzeros = base_rows or base.base_rows, nonzeros or base.nonzeros
         if rows is None or nonzeros is None:
-            raise InputError("a coded table needs both --base-rows and --nonzeros")
+            raise InputError("a coded table needs both `base_rows` and `nonzeros`")
         names.check_code(rows, nonzeros, settings["vocabulary"])
         settings |= {"base_rows": rows, "nonzeros": nonzeros}
     return StudentConfig(**settings)
@@ -216,7 +216,7 @@ def size_plan(shape: str, config: StudentConfig) -> SizePlan:
 
 def _base(model: str | None, shape: str | None) -> tuple[str, StudentConfig, Student | None]:
     if (model is None) == (shape is None):
-        raise InputError("expected either MODEL or --shape NAME")
+        raise InputError("pass either `model` or `shape`")
     if shape is not None:
         if shape not in names.SHAPES:
             raise InputError(f"shape {shape!r} is unknown; known: {', '.join(sorted(names.SHAPES))}")
@@ -326,7 +326,7 @@ def plan_budget(
     codes: list[tuple[int, int]] = []
     if rows is not None or nonzeros is not None:
         if nonzeros not in (None, *NONZEROS):
-            raise InputError(f"--nonzeros {nonzeros}: a coded row is a sum of 2 to 5 base rows")
+            raise InputError(f"`nonzeros` {nonzeros}: a coded row is a sum of 2 to 5 base rows")
         codes = [
             (first, count)
             for first in ([rows] if rows else BASE_ROWS)

@@ -93,7 +93,7 @@ def build(
     """
     wanted, unknown, elsewhere = wanted_files(recipe, data, sets)
     if strange := [name for name in only if name not in wanted.values()]:
-        raise InputError(f"--only {strange[0]}: {recipe.name} reads {', '.join(dict.fromkeys(wanted.values()))}")
+        raise InputError(f"`only` {strange[0]}: {recipe.name} reads {', '.join(dict.fromkeys(wanted.values()))}")
     made = [Made(name, "", "training", why="downloaded by training") for name in elsewhere if not only]
     for file, name in wanted.items():
         entry = sets[name]

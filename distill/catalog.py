@@ -160,7 +160,7 @@ def _names(entries: Any, inside: str) -> list[Any]:
 def _entries(entries: Any, part: str, inside: str, key: str) -> list[int]:
     """The positions of the entry `part`, or of all, in the list that the key `inside` holds."""
     if not isinstance(entries, list):
-        raise InputError(f"--set {key}: {part!r} is inside a plain value")
+        raise InputError(f"`overrides` {key}: {part!r} its parent is a scalar")
     if part == "*":
         return list(range(len(entries)))
     names = _names(entries, inside)
@@ -169,14 +169,14 @@ def _entries(entries: Any, part: str, inside: str, key: str) -> list[int]:
         if inside not in NAMED:
             return [int(part)]
         named = names[int(part)]
-        raise InputError(f"--set {key}: {inside} are addressed by name, number {part} is {inside}.{named}")
+        raise InputError(f"`overrides` {key}: {inside} are addressed by name, number {part} is {inside}.{named}")
     if len(found) != 1:
         known = ", ".join(str(name) for name in dict.fromkeys(names))
         several = "; ".join(str(Corpus.model_construct(**entries[n]).origin) for n in found)
         raise InputError(
-            f"--set {key}: {part!r} means several, give them a `name`: {several}"
+            f"`overrides` {key}: {part!r} means several, give them a `name`: {several}"
             if found
-            else f"--set {key}: no entry {part!r} (have {known})"
+            else f"`overrides` {key}: no entry {part!r} (have {known})"
         )
     return found
 
@@ -186,8 +186,8 @@ def apply_overrides(tree: dict[str, Any], overrides: Sequence[str]) -> None:
     for override in overrides:
         key, separator, value = override.partition("=")
         if not separator or not key:
-            raise InputError(f"--set {override!r}: expected key=value")
-        parsed = _yaml(value, f"--set {override!r}: the value")
+            raise InputError(f"`overrides` {override!r}: expected key=value")
+        parsed = _yaml(value, f"`overrides` {override!r}: the value")
         # YAML 1.1 reads 2e-5 as text; a learning rate written like this is a number.
         if isinstance(parsed, str):
             with contextlib.suppress(ValueError):
@@ -248,7 +248,7 @@ def _fill_in(value: Any, name: str, data: str | os.PathLike[str] | None) -> Any:
     if "{data}" in value:
         if data is None:
             raise InputError(
-                f"{name} needs corpora that are not shipped ({value}): pass --data FOLDER or set MSDC_DATA; "
+                f"{name} needs corpora that are not shipped ({value}): pass `data` or set MSDC_DATA; "
                 f"`msdc build-data` downloads those of msdc-mini (docs/guides/data.md)"
             )
         value = value.replace("{data}", os.path.abspath(Path(data).expanduser()))

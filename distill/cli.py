@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import click
 from msdc.commands import quiet_option
 from msdc.distill import distill
 from msdc.distill.training.progress import TRACKERS
+from msdc.lazy import higher
 from msdc.tables import Table, filled, heads, terminal_width, to_text
 
 
@@ -96,9 +96,7 @@ def command(
     elif over:
         from msdc.distill.sweep import sweep
 
-        # Loaded by name: reports and measurements are on the floor above, which imports this one.
-        draw = importlib.import_module("msdc.bench.report.page").sweep_page
-        measure = importlib.import_module("msdc.bench.quickstart").program_numbers if programs else None
+        draw, measure = higher("sweep_page"), higher("program_numbers") if programs else None
         folder = sweep(recipe, over, output, overrides=overrides, data=data, draw=draw, measure=measure)
         click.echo((folder / "table.json").read_text(encoding="utf-8") if as_json else str(folder / "table.md"))
     else:

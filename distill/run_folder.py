@@ -173,7 +173,7 @@ class RunFolder:
         if not self.recipe_file.is_file():
             return
         if not resume:
-            raise InputError(f"{self.path} exists already: pass --resume to continue it, or -o another folder")
+            raise InputError(f"{self.path} exists already: pass `resume` to continue it, or another `output`")
         if differences := differing(read_recipe(self.path), recipe):
             more = f", and {len(differences) - 3} more" if len(differences) > 3 else ""
             raise InputError(
@@ -184,7 +184,7 @@ class RunFolder:
         if self._is_extended(recipe) and last.done() is not None and not any(last.checkpoints.glob("end-*.json")):
             raise InputError(
                 f"{self.path}: stage {recipe.stages[-1].name} is finished and its optimizer state was dropped, so it "
-                "cannot go on to more steps; a run with --extendable keeps it"
+                "cannot go on to more steps; a run with `extendable` keeps it"
             )
 
     def create(self, recipe: Recipe) -> None:

@@ -187,7 +187,7 @@ def points(
     axes = [over] if isinstance(over, str) else list(over)
     keys = [axis.partition("=")[0] for axis in axes]
     if twice := next((key for key in keys if key != "variant" and keys.count(key) > 1), None):
-        raise InputError(f"--sweep names {twice} twice; give all its values at once: {twice}=VALUE,VALUE")
+        raise InputError(f"`over` names {twice} twice; give all its values at once: {twice}=VALUE,VALUE")
     found = {}
     for combination in product(*(_axis(recipe, axis) for axis in axes)):
         changes = [value for value in combination if "=" in value]
@@ -203,7 +203,7 @@ def _axis(recipe: str, over: str) -> list[str]:
     key, _, value = over.partition("=")
     values = [part.strip() for part in value.split(",") if part.strip()]
     if not values:
-        raise InputError(f"--sweep {over!r}: expected table=NUMBER, variant=NAME,NAME or KEY=VALUE,VALUE")
+        raise InputError(f"`over` {over!r}: expected table=NUMBER, variant=NAME,NAME or KEY=VALUE,VALUE")
     if key == "variant":
         return values
     if key != "table":

@@ -7,6 +7,7 @@ import importlib
 import io
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -134,6 +135,27 @@ def _write_utf8() -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace" if stream is sys.stderr else "strict")
 
 
+def with_options(text: str, words: list[str]) -> str:
+    """Arguments of functions (`` `warmup` ``, `` `exporter="generic"` ``) as the options of the command in `words`."""
+    command: click.Command = msdc
+    context = click.Context(msdc)
+    for word in words:
+        if isinstance(command, click.Group) and (inner := command.get_command(context, word)) is not None:
+            command = inner
+    names = {}
+    for param in command.params:
+        named = param.opts[0] if len(param.opts) == 1 else max(param.opts, key=len)
+        names[param.name] = named if isinstance(param, click.Option) else param.make_metavar(context)
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        if name not in names:
+            return found[0]
+        return str(names[name]) if value in (None, "True", "False") else f"{names[name]} {value.strip(chr(34))}"
+
+    return re.sub(r"`(\w+)(?:=([^`]+))?`", option, text)
+
+
 def _one_line(error: BaseException | str) -> str:
     text = " ".join(printable(str(error)).split())
     return text or type(error).__name__
@@ -142,14 +164,13 @@ def _one_line(error: BaseException | str) -> str:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exit code 0, 1 (failed or a gate fell short) or 2 (usage or bad input)."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    debug, verb = "--debug" in arguments, ""
+    # --debug is accepted anywhere on the line, not only before the subcommand.
+    debug, words = "--debug" in arguments, [word for word in arguments if word != "--debug"]
+    verb = next((word for word in words if word in VERBS), "")
     quiet_libraries()
     _end_by_signals()
     _write_utf8()
     try:
-        # --debug is accepted anywhere on the line, not only before the subcommand.
-        words = [word for word in arguments if word != "--debug"]
-        verb = next((word for word in words if word in VERBS), "")
         with named_extras(f"msdc {verb}".strip(), verb):
             code: Any = msdc.main(words, prog_name="msdc", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
@@ -165,7 +186,7 @@ def main(arguments: list[str] | None = None) -> None:
     except MsdcError as error:
         if debug:
             raise
-        click.echo(f"error: {_one_line(error)}", err=True)
+        click.echo(f"error: {_one_line(with_options(str(error), words))}", err=True)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         sys.stderr.close()

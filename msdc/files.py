@@ -298,7 +298,7 @@ def refuse_existing(target: Path, force: bool, marks: tuple[str, ...] = ()) -> N
         if not target.exists():
             return
     if not force:
-        raise InputError(f"{target} exists already: choose another path or pass --force")
+        raise InputError(f"{target} exists already: choose another path or pass `force`")
     if not marks:
         if not target.is_file():
             raise InputError(f"{target}: not a regular file, it is not replaced; choose another path")

@@ -1,11 +1,13 @@
-"""Accuracy of any encoder or bundle; `evaluate` is that of `msdc.bench`."""
+"""Accuracy of any encoder or bundle."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from msdc.lazy import exports
 
 if TYPE_CHECKING:
-    from msdc.bench import evaluate as evaluate
+    from msdc.bench.accuracy.verbs import evaluate as evaluate
 
 
 class SupportsEncode(Protocol):
@@ -16,9 +18,4 @@ class SupportsEncode(Protocol):
         ...
 
 
-def __getattr__(name: str) -> Any:
-    if name != "evaluate":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from msdc.bench import evaluate
-
-    return evaluate
+__getattr__ = exports(__name__, {"evaluate": "msdc.bench.accuracy.verbs"})

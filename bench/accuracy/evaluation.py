@@ -1,4 +1,4 @@
-"""The steps of `msdc.bench.evaluate`: load the data sets, open the models, score each on every set.
+"""The steps of an evaluation: load the data sets, open the models, score each on every set.
 
 A model is an encoder, a bundle on one of its runtimes, truncated vectors, or vectors from files. Also what a model card
 is evaluated with: the model exported, its languages, its training text.
@@ -12,10 +12,11 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from msdc.bench.accuracy import SupportsEncode
 from msdc.bench.accuracy.contamination import Findings, corpus_streams
 from msdc.bench.accuracy.document import FORMAT, KIND, Evaluation, read_document
 from msdc.bench.accuracy.paper_tables import paper_tables
@@ -35,29 +36,29 @@ from msdc.machine import usable_cores, versions
 from msdc.progress import warn
 from msdc.text.duplicates import normalise
 
-if TYPE_CHECKING:
-    from msdc.bench import ModelLike
-
+ModelLike = str | Path | SupportsEncode
 RECIPE = "recipe.yaml"
-NO_CORPUS = "no --corpus given"
+NO_CORPUS = "no training text given (corpora, --corpus)"
 PACKAGES = ("msdc", "numpy", "scipy", "scikit-learn", "torch", "executorch", "onnxruntime")
 
 
-def load_sets(
-    task: str | Sequence[str], path: str | Path | None, folder: DataFolder
-) -> tuple[list[tuple[DataSet, TaskData]], list[dict[str, str]]]:
-    """The data sets that `task` (with `path`: this file) names, with their content; and those that are absent."""
-    words = (task,) if isinstance(task, str) else tuple(task)
-    if not words:
-        raise InputError(f"no tasks; give sets ({', '.join(SETS)}) or suites ({', '.join(SUITES)})")
+def load_one(task: str, path: str | Path | None, folder: DataFolder) -> tuple[DataSet, TaskData]:
+    """The data set that `task` names (with `path`: this file), with its content."""
     if path is not None:
-        one = read_path(words[0], path)
+        one = read_path(task, path)
         content = one.load()
-        return [(one._replace(name=content.name), content)], []
-    found, absent = select_sets(words, folder)
-    if isinstance(task, str) and len(found) != 1:
-        names = ", ".join(one.name for one in found)
-        raise InputError(f"{task} is {len(found)} data sets; name one of: {names}")
+        return one._replace(name=content.name), content
+    found, _ = select_sets((task,), folder)
+    if len(found) != 1:
+        raise InputError(f"{task} is {len(found)} data sets; name one of: {', '.join(one.name for one in found)}")
+    return found[0], found[0].load()
+
+
+def load_sets(tasks: Sequence[str], folder: DataFolder) -> tuple[list[tuple[DataSet, TaskData]], list[dict[str, str]]]:
+    """The data sets that `tasks` name, with their content; and those that are absent."""
+    if not tasks:
+        raise InputError(f"no tasks; give sets ({', '.join(SETS)}) or suites ({', '.join(SUITES)})")
+    found, absent = select_sets(tasks, folder)
     return [(one, one.load()) for one in found], absent
 
 
@@ -171,8 +172,8 @@ def training_text(model: EvaluatedModel, data: Path | None) -> tuple[tuple[str, 
     It is the recipe of the model's run folder, or the shipped one of its name; `data` is the data folder.
     """
     recipe = str(getattr(model.store.model, "name", ""))
-    if model.folder is not None and (beside := model.folder.resolve().parent / RECIPE).is_file():
-        recipe = str(beside)
+    if model.folder is not None and (file := model.folder.resolve().parent / RECIPE).is_file():
+        recipe = str(file)
     elif recipe not in shipped():
         return (), NO_CORPUS
     try:

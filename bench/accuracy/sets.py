@@ -513,6 +513,6 @@ def _find_parts(word: str, data: DataFolder, suite: bool) -> list[SetPart]:
     if suite or any(part.load for part in parts):
         return parts
     if data.folder is None:
-        raise InputError(f"{word} needs a data folder: pass --data FOLDER or set {ENVIRONMENT}")
+        raise InputError(f"{word} needs a data folder: pass `data` or set {ENVIRONMENT}")
     looked = parts[0].looked_for if parts else "its files"
     raise InputError(f"{word}: no {looked} under {data.folder}; put the files there, or score a file with TASK=PATH")

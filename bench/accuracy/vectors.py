@@ -111,7 +111,7 @@ class TruncatedVectors:
 
     def __init__(self, store: VectorStore, width: int) -> None:
         if not 0 < width < store.width:
-            raise InputError(f"--truncate-dim {width}: {store.name} has {store.width} dimensions, give fewer than that")
+            raise InputError(f"`truncate_dims` {width}: {store.name} has {store.width} dimensions, give fewer")
         self.store, self.width, self.name = store, width, f"{store.name} (first {width})"
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:

@@ -49,7 +49,7 @@ def open_devices(specs: str) -> list[Device]:
     if "all" in names:
         names = [spec for kind in DEVICES for spec in device_class(kind).available()]
     if not names:
-        raise InputError("no device named; try --device host")
+        raise InputError('`device` names none; try `device="host"`')
     devices: list[Device] = []
     for spec in dict.fromkeys(names):
         kind, _, argument = spec.partition(":")

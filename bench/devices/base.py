@@ -152,7 +152,7 @@ def open_jobs(bundle: Path, settings: BenchSettings) -> list[Job]:
     held: list[RuntimeName] = [name for name in RUNTIMES.names() if name in manifest.runtimes]
     for name in settings.runtimes:
         if name not in held:
-            raise InputError(f"{bundle}: no {name} program in it; export it with --runtime {name}")
+            raise InputError(f"{bundle}: no {name} program in it; export it with runtime {name}")
     settings.vector_width(manifest)
     tasks = collect(settings)
     return [Job(bundle, manifest, runtime, settings, tasks) for runtime in settings.runtimes or held]
@@ -167,10 +167,10 @@ def run_devices(devices: Sequence[Device], bundle: Path, settings: BenchSettings
     A single device that measured nothing raises its own error. Else a failure is recorded and the others continue;
     whatever a device raises is its failure, since its answers are not under our control.
     """
-    asked = {"--address": settings.address is not None, "--tls": settings.tls, "--expect": settings.expect != 1}
+    asked = {"address": settings.address is not None, "tls": settings.tls, "expect": settings.expect != 1}
     named = [name for name, given in asked.items() if given]
     if named and not any(device.kind == "link" for device in devices):
-        raise InputError(f"{named[0]} belongs to --device link, which is not asked for")
+        raise InputError(f"`{named[0]}` is for device link, which is not requested")
     if len(devices) == 1:
         return _run(devices[0], bundle, settings)
 
@@ -210,7 +210,7 @@ def _sustained(device: Device, bundle: Path, settings: BenchSettings, run: Devic
         return run
     timing = run.latency[len(run.latency) // 2]
     if run.harness == "browser":
-        warn(f"{device.spec}: --sustain is for devices without a browser, whose page measures by its own plan")
+        warn(f"{device.spec}: no sustained load: a browser measures by its own plan")
         return run
     calls = min(MAX_SAMPLES, max(1, round(1000 * settings.sustain_s / max(timing.p50, 1e-3))))
     again = settings.model_copy(

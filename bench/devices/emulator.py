@@ -132,7 +132,7 @@ def counted(settings: BenchSettings) -> BenchSettings:
     computes the vectors of the export.
     """
     if settings.threads > 1 or settings.affinity:
-        raise InputError("the emulator has one processor: leave --threads and --affinity to other devices")
+        raise InputError("the emulator has one processor: `threads` and `affinity` are for other devices")
     few = {"runs": min(settings.runs, MOST_RUNS), "warmup": min(settings.warmup, MOST_WARMUP), "cooldown_s": 0.0}
     return settings.model_copy(update=few | {"tasks": settings.tasks if settings.tasks_asked else ()})
 

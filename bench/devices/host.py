@@ -64,9 +64,9 @@ def check_cores(settings: BenchSettings) -> None:
     """Refuse threads or CPU numbers that this process may not use."""
     usable = usable_cores()
     if settings.threads > len(usable):
-        raise InputError(f"--threads {settings.threads}: this machine has {len(usable)} cores")
+        raise InputError(f"`threads` {settings.threads}: this machine has {len(usable)} cores")
     if not set(settings.affinity) <= usable:
-        raise InputError(f"--affinity {','.join(map(str, settings.affinity))}: not all of them are usable here")
+        raise InputError(f"`affinity` {','.join(map(str, settings.affinity))}: not all of them are usable here")
 
 
 def _finished(where: str, done: Finished | None, timeout_s: float) -> Finished:

@@ -100,7 +100,7 @@ def read_answer(job: Job, where: str, folder: Path, hashes: tuple[str, str], clo
     expected = {"format": ANSWER_FORMAT, "kind": "runner-answer", "clock": clock, "runtime": job.runtime}
     found = {key: value.get(key) for key in expected}
     if found != expected:
-        raise MsdcError(f"{where}: the runner answers {found}, expected {expected}; build it again with --build-runner")
+        raise MsdcError(f"{where}: the runner answers {found}, not {expected}: run `msdc bench --build-runner`")
     width, golden, embedded = job.manifest.width, value["golden"]["texts"], value["embedded"]
     rows_RD = np.frombuffer(numbers, dtype="<f4")
     if rows_RD.size != (golden + embedded) * width:

@@ -66,7 +66,7 @@ def own_runner(path: Path) -> RunnerBuild:
     """A runner built by the user (with an NDK, for example): a program, and the libraries of `lib/` beside it."""
     program = path / RUNNER if path.is_dir() else path
     if not program.is_file():
-        raise InputError(f"{path}: no such runner; build one with --build-runner")
+        raise InputError(f"{path}: no such runner; build one with `msdc bench --build-runner`")
     libraries = tuple(sorted(p for p in (program.parent / "lib").glob("*") if p.is_file()))
     loader = next((p.name for p in libraries if p.name in LOADERS.values()), None)
     return RunnerBuild(program, libraries, elf_machine(program), loader, "")

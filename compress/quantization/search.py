@@ -118,7 +118,7 @@ def search(
     it would take goes one step up; then every raised weight is tried one step lower again, the most expensive first.
     """
     if max_loss < 0:
-        raise InputError(f"--max-loss {max_loss}: must not be negative")
+        raise InputError(f"`max_loss` {max_loss}: must not be negative")
     allowed = {name: levels(config, name, int4_linears, group) for name in [*matrix_names(config), POSITION]}
     weights: dict[str, Dtype] = {name: dtypes[0] for name, dtypes in allowed.items()}
 

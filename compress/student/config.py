@@ -121,9 +121,9 @@ def index_bytes(base_rows: int) -> int:
 def check_code(base_rows: int, nonzeros: int, vocabulary: int) -> None:
     """Refuse what is no coded table."""
     if not 2 <= nonzeros <= 5:
-        raise InputError(f"--nonzeros {nonzeros}: a coded row is a sum of 2 to 5 base rows")
+        raise InputError(f"`nonzeros` {nonzeros}: a coded row is a sum of 2 to 5 base rows")
     if base_rows < nonzeros:
-        raise InputError(f"--base-rows {base_rows}: must be at least the {nonzeros} nonzeros of a row")
+        raise InputError(f"`base_rows` {base_rows}: must be at least the {nonzeros} nonzeros of a row")
     if base_rows >= vocabulary:
         raise InputError(f"a base of {base_rows} rows is no smaller than the table of {vocabulary}")
 

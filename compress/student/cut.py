@@ -70,7 +70,7 @@ def shrink(
     picked = list(range(len(large.layers))) if layers is None else list(layers)
     wrong = [i for i in picked if not 0 <= i < len(large.layers)]
     if wrong or not picked:
-        raise InputError(f"--layers {wrong}: the model stores layers 0 to {len(large.layers) - 1}")
+        raise InputError(f"`layers` {wrong}: the model stores layers 0 to {len(large.layers) - 1}")
     positions = max_length or old.positions
     if positions > old.positions:
         raise InputError(f"longest input {positions} exceeds the {old.positions} positions of the model")
@@ -276,7 +276,7 @@ def cut_student(
     large = to_student(encoder)
     old = large.config
     if layers is not None and unit not in (None, len(layers)):
-        raise InputError(f"--unit {unit} but --layers names {len(layers)} layers")
+        raise InputError(f"`unit` {unit}, but `layers` names {len(layers)} layers")
     # The same checks and messages as `plan`.
     cut_config(old, bottleneck=bottleneck, max_length=max_length, unit=unit, repeats=1 if repeats is None else repeats)
     picked = list(range(unit or old.unit)) if layers is None else list(layers)

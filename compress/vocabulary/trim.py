@@ -137,7 +137,7 @@ def choose(
     count, then by the vocabulary's own order of frequency.
     """
     if not languages and counts is None and size is None:
-        raise InputError("say what to keep: --languages, --corpus or --size")
+        raise InputError("state what to keep: `languages`, `corpus` or `size`")
     alphabet = Alphabet(languages) if languages else None
     pieces, used = vocabulary.pieces, counts or {}
     seen_characters = {letter for piece in pieces if piece.text and used.get(piece.row) for letter in piece.text}

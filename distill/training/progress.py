@@ -174,7 +174,7 @@ def require_trackers(names: Sequence[str]) -> None:
         try:
             importlib.import_module(name)
         except ImportError as error:
-            raise InputError(f"--log {name}: not installed; pip install {name}") from error
+            raise InputError(f"`trackers` {name}: not installed; pip install {name}") from error
 
 
 def flat_numbers(row: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
@@ -203,7 +203,7 @@ class Trackers:
                 self._open.append(TRACKERS[one](folder, name, settings, str(read_json(file)["id"])))
             except Exception as error:  # of its library: no login, a store that it does not open
                 self.close()
-                raise MsdcError(f"--log {one}: {shorten(' '.join(str(error).split()), 200)}") from error
+                raise MsdcError(f"`trackers` {one}: {shorten(' '.join(str(error).split()), 200)}") from error
 
     def log(self, row: Mapping[str, Any]) -> None:
         """One row of metrics.jsonl."""

@@ -225,7 +225,7 @@ class Trainer:
             raise MsdcError(
                 f"stage {stage.name}, step {step}, epoch {self.position.epoch}: the loss is {loss.item()}; first "
                 f"sentence of the batch: {batch.rows[0].source[:60]!r}. Lower learning_rate (now "
-                f"{stage.learning_rate}) or look at the corpus; --resume continues from the last checkpoint"
+                f"{stage.learning_rate}) or look at the corpus; `resume` continues from the last checkpoint"
             )
         self.state.optimizer.zero_grad(set_to_none=True)
         loss.backward()

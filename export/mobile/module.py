@@ -18,8 +18,8 @@ from msdc.export.bundle import defaults_of, open_tokenizer
 from msdc.export.golden import read_golden
 from msdc.export.manifest import GOLDEN_FILE, MANIFEST_FILE, Manifest, TokenizerPart
 from msdc.export.mobile.sizes import app_sizes
-from msdc.export.mobile.web.npm import runtime_folder
 from msdc.export.mobile.web.write import write_web_module
+from msdc.export.options import ExportOptions
 from msdc.export.runtimes import EVERY, RUNTIMES, TARGETS
 from msdc.files import PACKAGE, write_text
 from msdc.search.index import open_index
@@ -75,12 +75,12 @@ def require_module(target: str, tokenizer: TokenizerPart, runtimes: Sequence[str
         reason = tokenizer.no_native()
     elif module is not None and not set(module.runtimes) & set(runtimes):
         titles = " or ".join(RUNTIMES[name].title for name in module.runtimes)
-        reason = f"the module runs {titles} programs and this bundle would hold none; pass --runtime {EVERY}"
+        reason = f'the module runs {titles} programs and this bundle would contain none; pass `runtime="{EVERY}"`'
     if reason:
-        raise InputError(f"no {target} module: {reason} (--no-module writes the rest of the bundle)")
+        raise InputError(f"no {target} module: {reason} (`module=False` writes the rest of the bundle)")
 
 
-class _Golden(SentenceEncoder):
+class GoldenEncoder(SentenceEncoder):
     """A bundle's model for its golden texts alone: their vectors, as its program gave them at export."""
 
     def __init__(self, folder: Path, manifest: Manifest, runtime: str) -> None:
@@ -92,6 +92,7 @@ class _Golden(SentenceEncoder):
 
     @property
     def full_width(self) -> int:
+        """Width of the stored vectors."""
         return int(self.full.shape[1])
 
     def _vectors(self, rows: list[list[int]], *_: Any) -> np.ndarray:
@@ -103,7 +104,7 @@ def search_answers(folder: Path, manifest: Manifest, runtime: str) -> str:
 
     Lines of "document, id, text" and "mode, query, id:score ...", with tabs between.
     """
-    model = _Golden(folder, manifest, runtime)
+    model = GoldenEncoder(folder, manifest, runtime)
     spans = passages(model.texts, *reads(model))
     whole = [text for text, found in zip(model.texts, spans, strict=True) if found == [(0, len(text))]]
     texts = [text for text in dict.fromkeys(whole) if text.isprintable() and len(text.split()) > 2]
@@ -128,19 +129,6 @@ def _write_template(template: str, out: Path, values: dict[str, str]) -> None:
         path.write_text(text, encoding="utf-8", newline="\n")
 
 
-def check_module_options(target: str, module: bool, sample: bool, with_runtime: bool, for_js: bool = False) -> None:
-    """Fail before minutes of work where the target has no sample app, or no use for what a web page needs."""
-    record = TARGETS[target].module
-    if sample and (record is None or record.sample is None):
-        known = ", ".join(record.name for record in TARGETS if record.module and record.module.sample)
-        raise InputError(f"target {target} has no sample app; targets that have one: {known}")
-    if (with_runtime or for_js) and (record is None or record.core is not None or not module):
-        what = "--with-runtime copies onnxruntime-web" if with_runtime else "--transformers-js writes files for pages"
-        raise InputError(f"{what}, which {f'{target} does not run' if module else 'nothing uses with --no-module'}")
-    if with_runtime:
-        runtime_folder()
-
-
 def package_folder(out: Path, target: str) -> Path | None:
     """Where the module of a bundle `out` is, for targets whose apps take the bundle's folder as it is."""
     module = TARGETS[target].module
@@ -148,23 +136,22 @@ def package_folder(out: Path, target: str) -> Path | None:
 
 
 def write_native_module(
-    stage: Path, target: str, manifest: Manifest, *, folder: str = "", package: Path | None = None,
-    sample: bool = False, with_runtime: bool = False, for_js: Path | None = None,
+    stage: Path, manifest: Manifest, options: ExportOptions, *, folder: str = "", package: Path | None = None,
+    model: Path | None = None,
 ) -> tuple[str, ...]:  # fmt: skip
-    """Write `stage`/android or /web before the bundle's files are listed, or the folder `package` that stands
-    beside the bundle `folder`; nothing for targets without a module.
+    """Write `stage`/android or /web before the bundle's files are listed, or the folder `package` next to the bundle
+    `folder`; nothing for targets without a module. `model` is the model's own folder.
 
-    `sample` adds the target's sample app, `with_runtime` the runtime of a page; `for_js` is the model's folder, where
-    transformers.js shall read the bundle too. Returns the folders that were written, as seen from the bundle.
+    Returns the folders that were written, as seen from the bundle.
     """
-    check_module_options(target, True, sample, False)
-    module = TARGETS[target].module
+    options.check()
+    module = TARGETS[options.target].module
     if module is None:
         return ()
     out = package or stage / module.template
-    require_module(target, manifest.tokenizer, manifest.runtimes)
+    require_module(options.target, manifest.tokenizer, manifest.runtimes)
     if module.core is None:
-        write_web_module(stage, manifest, with_runtime=with_runtime, for_js=for_js)
+        write_web_module(stage, manifest, options, model)
         return (module.template,)
     names = tuple(name for name in module.runtimes if name in manifest.runtimes)  # in the module's order
     values = _values(stage, manifest, names) | {"folder": folder or manifest.name}
@@ -174,8 +161,8 @@ def write_native_module(
             shutil.rmtree(out / "src" / name, ignore_errors=True)
     shutil.copytree(CORE, out / module.core)
     write_text(out / module.answers, search_answers(stage, manifest, names[0]))
-    if sample and module.sample is not None:
+    if options.sample and module.sample is not None:
         _write_template(module.sample, (package or stage) / module.sample, values)
     first = f"../{folder}-package" if package else module.template
     second = f"{first}/{module.sample}" if package else module.sample
-    return (first, str(second)) if sample else (first,)
+    return (first, str(second)) if options.sample else (first,)

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import click
 
-import msdc
 from msdc.errors import InputError
+from msdc.lazy import higher
 from msdc.progress import be_quiet
 
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -54,7 +54,9 @@ encode_options = _together(
 
 def runtime_option(command: Command) -> Command:
     """--runtime: one of the registry above this package."""
-    return click.option("--runtime", type=click.Choice(msdc.RUNTIMES.names()), help="Runtime of a bundle.")(command)
+    return click.option("--runtime", type=click.Choice(higher("RUNTIMES").names()), help="Runtime of a bundle.")(
+        command
+    )
 
 
 def require_utf8(texts: Sequence[str], what: str) -> list[str]:

@@ -11,7 +11,6 @@ from huggingface_hub import HfApi
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
 from huggingface_hub.utils import filter_repo_objects
 
-import msdc
 from msdc.commands import json_option, quiet_option
 from msdc.errors import InputError, MsdcError
 
@@ -71,22 +70,15 @@ def push(folder: Path, hub_id: str, *, private: bool = False) -> str:
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("hub_id", metavar="OWNER/NAME")
 @click.option("--private", is_flag=True, help="Create a private repository.")
-@click.option("--transformers-js", "for_js", is_flag=True,
-              help="First add to a student's FOLDER what transformers.js reads: ONNX programs, a tokenizer of equal "
-              "ids.")  # fmt: skip
 @click.option("--dry-run", "dry", is_flag=True, help="List the files; upload nothing.")
 @json_option
 @quiet_option
-def command(folder: Path, hub_id: str, private: bool, for_js: bool, dry: bool, as_json: bool) -> None:
+def command(folder: Path, hub_id: str, private: bool, dry: bool, as_json: bool) -> None:
     """Upload FOLDER to the Hugging Face hub as OWNER/NAME: a model, a bundle, or the student of a run.
 
     The login is that of `hf auth login` or the environment variable HF_TOKEN.
     """
-    if for_js and dry:
-        raise InputError("--transformers-js writes into FOLDER, --dry-run writes nothing: choose one")
     source = pushable(folder)
-    if for_js:
-        msdc.add_transformers_js(source, hub_id)
     if not dry:
         address = push(source, hub_id, private=private)
         click.echo(json.dumps({"repository": hub_id, "commit": address}) if as_json else address)

@@ -17,7 +17,6 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-import msdc
 from msdc.encoders.folder import (
     OWN_TYPE,
     EncodeDefaults,
@@ -29,6 +28,7 @@ from msdc.encoders.folder import (
 from msdc.encoders.source import ModelSource
 from msdc.errors import InputError
 from msdc.extras import installed, named_extras, require
+from msdc.lazy import higher
 from msdc.progress import track
 from msdc.scores import require_finite, unit_rows
 from msdc.text.tokenizer import Tokenizer, load_tokenizer, pack_by_length, pad, prompt_tokens, require_texts
@@ -266,8 +266,9 @@ def _load_own(source: ModelSource, name: str) -> Encoder:
     """A student of ours, as a torch module or, without PyTorch, as an ONNX program."""
     folder, config = source.folder, source.layout.config
     if not installed("torch"):
-        return msdc.load_program_encoder(folder, name, source.read)
-    student = msdc.load_student(folder, source.read)
+        encoder: Encoder = higher("load_program_encoder")(folder, name, source.read)
+        return encoder
+    student = higher("load_student")(folder, source.read)
     tokenizer = load_tokenizer(folder, int(config.get("pad_token_id") or config.get("pad_id") or 0))
     return Encoder(student, tokenizer, int(student.config.positions), name, folder, read_defaults(folder))
 
@@ -354,10 +355,10 @@ def open_model(
     """A bundle when `name` is a folder with a bundle.json, else a float model; `encode` has the defaults named here."""
     model: SentenceEncoder
     if not is_reserved(name) and (Path(name) / "bundle.json").is_file():
-        model = msdc.load_bundle(name, runtime=runtime)
+        model = higher("load_bundle")(name, runtime=runtime)
     elif runtime is not None:
         make = f"msdc export {name} --target linux -o {Path(name).name}-linux"
-        raise InputError(f"{name}: a model without runtimes, --runtime is for bundles; make one: {make}")
+        raise InputError(f"{name}: not a bundle; `runtime` needs one: {make}")
     else:
         model = load_encoder(name)
     return configured(model, prompt_name, prompt, truncate_dim)

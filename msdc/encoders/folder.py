@@ -17,9 +17,9 @@ from typing import Any, Literal, get_args
 
 import huggingface_hub
 
-import msdc
 from msdc.errors import InputError, MsdcError, did_you_mean, first_line
 from msdc.files import PACKAGE, read_json, sha256_file, write_json
+from msdc.lazy import higher
 from msdc.limits import LAYERS, check_sizes
 from msdc.progress import warn
 from msdc.text.tokenizer import MAX_TOKENIZER_BYTES
@@ -133,7 +133,8 @@ def locate_model(name: str | Path) -> Path:
     name = str(name)
     if path.is_dir() and not reserved:
         has = [(path / file).is_file() for file in ("config.json", "recipe.yaml", "metrics.jsonl")]
-        return msdc.best_model(path) if has == [False, True, True] else path
+        newest: Path = higher("best_model")(path) if has == [False, True, True] else path
+        return newest
     if path.is_dir():
         _tell_shadowed(name)
     if name in shipped_names():

@@ -254,7 +254,7 @@ def iterate_rows(file: Path, column: str | None, others: bool = True) -> Iterato
     if column is None:
         if suffix_of(file) in NEEDS_COLUMN:
             have = open_table(file).columns()
-            raise InputError(f"{file}: a table; name the column of the texts with --column (it has {have})")
+            raise InputError(f"{file}: a table; name the column of the texts as `column` (it has {have})")
         yield from ((number, line, {}) for number, line in iterate_lines(file))
         return
     table = open_table(file, lambda cells, rows: not column.isdigit() or looks_like_names(cells, rows))

@@ -20,7 +20,7 @@ from refusals import one_line
 
 from msdc.errors import GateError, InputError
 from msdc.export.bundle import load_bundle, open_tokenizer
-from msdc.export.exporters import BundleOptions, write_bundle
+from msdc.export.exporters import write_bundle
 from msdc.export.golden import (
     FP32,
     INT4,
@@ -37,6 +37,7 @@ from msdc.export.golden import (
     tokenizers_agree,
 )
 from msdc.export.manifest import MANIFEST_FILE, Manifest, Parity, check_files, read_manifest, write_manifest
+from msdc.export.options import ExportOptions
 from msdc.export.signature import SIGNATURE_FILE, PublicKey, verify_message, verify_signature
 from msdc.export.smoothing import TorchModel
 from msdc.files import sha256_file
@@ -117,7 +118,7 @@ def test_a_bundle_replaced_while_it_is_loaded_is_refused(tmp_path, monkeypatch):
 
 def test_a_failed_gate_leaves_nothing_and_no_gates_marks_it(tmp_path):
     impossible = Thresholds(mean_cosine=1.5, min_cosine=None)
-    options = BundleOptions(runtimes=("onnx",), precision="int8", thresholds=impossible)
+    options = ExportOptions(runtimes=("onnx",), precision="int8", thresholds=impossible)
     with pytest.raises(GateError, match="mean cosine"):
         write_bundle(tiny.student(), tiny.tokenizer(), tmp_path / "b", options=options)
     assert list(tmp_path.iterdir()) == []
@@ -133,7 +134,7 @@ def test_a_runtime_that_fails_its_gate_does_not_stop_the_other(tmp_path):
     reached = {name: part.mean_cosine for name, part in read_manifest(tiny.bundle()).parity.items()}
     better, worse = sorted(reached, key=lambda name: -reached[name])
     between = Thresholds(mean_cosine=(reached[better] + reached[worse]) / 2, min_cosine=None)
-    options = BundleOptions(precision="int8", thresholds=between)
+    options = ExportOptions(precision="int8", thresholds=between)
     with pytest.raises(
         GateError,
         match=rf"^{worse} int8: mean cosine .*worst on golden text \d+ '.*', cosine 0\.\d+; "
@@ -150,9 +151,9 @@ def test_misfits_are_refused_before_work(tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "mine").write_text("x")
     for options, vocabulary, said in (
-        (BundleOptions(runtimes=("onnx",)), tiny.tokenizer().size, "--force"),
-        (BundleOptions(max_length=999), tiny.tokenizer().size, "positions"),
-        (BundleOptions(), 300, "rows"),
+        (ExportOptions(runtimes=("onnx",)), tiny.tokenizer().size, "--force"),
+        (ExportOptions(max_length=999), tiny.tokenizer().size, "positions"),
+        (ExportOptions(), 300, "rows"),
     ):
         with pytest.raises(InputError, match=said):
             write_bundle(tiny.student(vocabulary=vocabulary), tiny.tokenizer(), tmp_path / "b", options=options)
@@ -165,8 +166,9 @@ def test_two_exports_are_byte_identical(tmp_path):
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import torch; torch.set_num_threads(1)\n"
         "import tiny_models as tiny; from pathlib import Path\n"
-        "from msdc.export.exporters import *; from msdc.text.tokenizer import PieceTokenizer\n"
-        "options = BundleOptions(runtimes=('executorch', 'onnx'), precision='int8', thresholds=tiny.LOOSE)\n"
+        "from msdc.export.exporters import write_bundle; from msdc.export.options import ExportOptions\n"
+        "from msdc.text.tokenizer import PieceTokenizer\n"
+        "options = ExportOptions(runtimes=('executorch', 'onnx'), precision='int8', thresholds=tiny.LOOSE)\n"
         "tokenizer, out = PieceTokenizer(sys.argv[2]), Path(sys.argv[3])\n"
         "write_bundle(tiny.student(), tokenizer, out, name='tiny', options=options)"
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from msdc.bench.accuracy import evaluate
+from msdc.bench import evaluate_all
 from msdc.bench.accuracy.document import read_document
 from msdc.bench.report.page import evaluation_report, to_markdown
 from msdc.text import quickstart
@@ -67,7 +67,7 @@ def write_pairs(path: Path, rows) -> Path:
 
 def evaluated(model, tasks, **options) -> dict:
     """What `msdc evaluate --json` writes, read again."""
-    return json.loads(json.dumps(evaluate(model, tasks, **options).as_json()))
+    return json.loads(json.dumps(evaluate_all(model, tasks, **options).as_json()))
 
 
 def markdown(found: dict) -> str:

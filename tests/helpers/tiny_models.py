@@ -17,8 +17,9 @@ from msdc.compress.student.io import save_student
 from msdc.compress.student.model import Student, StudentConfig
 from msdc.compress.texts import quickstart_texts
 from msdc.compress.vocabulary.train import marks_apart, one_spelling, train_vocabulary, write_rules
-from msdc.export.exporters import BundleOptions, write_bundle
+from msdc.export.exporters import write_bundle
 from msdc.export.golden import Thresholds
+from msdc.export.options import ExportOptions
 from msdc.export.readme import CardFacts
 from msdc.text import quickstart
 from msdc.text.tokenizer import PieceTokenizer
@@ -133,13 +134,13 @@ def student_folder() -> Path:
 
 def bundle(precision: str = "int8", runtimes: tuple = ("executorch", "onnx"), style: str = "multi-method") -> Path:
     """`student()` as a bundle folder; copy it to change it."""
-    options = BundleOptions(
+    options = ExportOptions(
         runtimes=runtimes, precision=precision, style=style, thresholds=None if precision == "fp32" else LOOSE,
-        card=CardFacts(("en", "de"), ("CC0",), ("the embedded corpus",)),
     )  # fmt: skip
+    card = CardFacts(("en", "de"), ("CC0",), ("the embedded corpus",))
 
     def make(folder: Path) -> None:
-        write_bundle(student(), tokenizer(), folder, name="tiny", options=options)
+        write_bundle(student(), tokenizer(), folder, name="tiny", options=options, card=card)
 
     return once(f"{precision}-{'-'.join(runtimes)}-{style}", make)
 

@@ -60,7 +60,7 @@ def default_address() -> str:
             probe.connect((elsewhere, 9))
             return str(probe.getsockname()[0])
     raise InputError(
-        "this machine has no default route: name one of its addresses with --address "
+        "this machine has no default route: pass one of its addresses as `address` "
         "(127.0.0.1 for a phone on a cable, with adb reverse)"
     )
 
@@ -74,15 +74,15 @@ def listening_address(wanted: str | None) -> tuple[str, int]:
         parts = urlsplit(f"//[{wanted}]" if bare_ipv6 else f"//{wanted}")
         address, port = ipaddress.ip_address(parts.hostname or ""), parts.port or 0
     except ValueError as error:
-        raise InputError(f"--address {wanted}: expected IP or IP:PORT, as in 192.168.1.5:8000") from error
+        raise InputError(f"`address` {wanted}: expected IP or IP:PORT, as in 192.168.1.5:8000") from error
     if address.is_unspecified or address.is_multicast:
-        raise InputError(f"--address {wanted}: name one address of this machine, which the phone can reach")
+        raise InputError(f"`address` {wanted}: name one address of this machine, which the phone can reach")
     return str(address), port
 
 
 def self_signed(host: str) -> tuple[ssl.SSLContext, str]:
     """A server's context with a new certificate for the IP address `host`, and its SHA-256 fingerprint."""
-    require("cryptography", "--tls")
+    require("cryptography", "tls")
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -181,7 +181,7 @@ class LinkDevice(Device):
                 tell=say,
             )  # fmt: skip
         except OSError as error:
-            raise InputError(f"--address {host}: cannot listen there ({error.strerror or error})") from error
+            raise InputError(f"`address` {host}: cannot listen there ({error.strerror or error})") from error
         try:
             with server:
                 self.show(server.address, server.port, settings, fingerprint)

@@ -135,10 +135,10 @@ class Measurement:
 
     def __init__(self, bundle: Path, settings: BenchSettings, spec: str) -> None:
         if settings.affinity or settings.runner is not None:
-            raise InputError(f"device {spec} has no --affinity and no --runner")
+            raise InputError(f"device {spec} takes no `affinity` and no `runner`")
         jobs = {job.runtime: job for job in open_jobs(bundle, settings)}
         if RUNTIME not in jobs or set(settings.runtimes) - {RUNTIME}:
-            raise InputError(f"{bundle}: browsers run the {RUNTIME} program; export it with --runtime {RUNTIME}")
+            raise InputError(f"{bundle}: browsers run the {RUNTIME} program; export it with runtime {RUNTIME}")
         self.job, self.settings = jobs[RUNTIME], settings
         self.manifest, self.golden, self.texts = self.job.manifest, self.job.golden, self.job.texts
         self.tokenizer = self.job.native_tokenizer()

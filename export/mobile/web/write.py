@@ -15,6 +15,7 @@ from msdc.export.manifest import Manifest
 from msdc.export.mobile.sizes import size_table
 from msdc.export.mobile.web.npm import FILES, PACKAGE, SCRIPT, SQLITE, SQLITE_FILES, VERSION, runtime_folder
 from msdc.export.mobile.web.transformers_js import about_bundle, write_transformers_js
+from msdc.export.options import ExportOptions
 from msdc.files import write_text
 from msdc.text.tokenizer import load_tokenizer
 
@@ -42,24 +43,22 @@ def module_source(kind: str) -> str:
     return "\n".join(parts)
 
 
-def write_web_module(
-    stage: Path, manifest: Manifest, *, with_runtime: bool = False, for_js: Path | None = None
-) -> None:
+def write_web_module(stage: Path, manifest: Manifest, options: ExportOptions, model: Path | None) -> None:
     """Write `stage`/web for the bundle in `stage`, whose tokenizer, programs and golden vectors are written already.
 
-    `for_js`: the model's folder, where transformers.js shall read the bundle too.
+    `model` is the model's own folder, whose settings transformers.js reads.
     """
     out = stage / "web"
     out.mkdir()
     write_text(out / MODULE_FILE, module_source(manifest.tokenizer.kind))
-    if with_runtime:
+    if options.with_runtime:
         (out / RUNTIME_FOLDER).mkdir()
         for folder, names in ((runtime_folder(), FILES), (runtime_folder(*SQLITE, SQLITE_FILES), SQLITE_FILES)):
             for name in names:
                 shutil.copyfile(folder / name, out / RUNTIME_FOLDER / name.replace("index", "sqlite3"))
     transformers = "`msdc export --target web --transformers-js` adds the files that transformers.js reads."
-    if for_js is not None:
-        write_transformers_js(stage, manifest, for_js)
+    if options.transformers_js:
+        write_transformers_js(stage, manifest, model)
         transformers = about_bundle(manifest, load_tokenizer(stage, manifest.tokenizer.pad_id))
     tokenizer = manifest.tokenizer.native_file or manifest.tokenizer.file
     parts = {"program": manifest.program_files("onnx"), "tokenizer": [tokenizer], "module": [f"web/{MODULE_FILE}"]}

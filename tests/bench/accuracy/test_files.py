@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from accuracy_models import QUICKSTART, Constant, Table, WordBag, evaluated, write_pairs
+from accuracy_models import QUICKSTART, Constant, LookupEncoder, WordBag, evaluated, write_pairs
 from refusals import one_line
 
 import msdc
@@ -76,7 +76,7 @@ def test_vectors_that_are_not_finite_name_the_line(tmp_path):
         vectors["a b d"] = np.full(6, value)
         words = r"pairs line 2 \(sentence 2\): table gave a vector with NaN or infinity \(1 such"
         with pytest.raises(MsdcError, match=words):
-            evaluate(Table(vectors), task="sts", path=file)
+            evaluate(LookupEncoder(vectors), task="sts", path=file)
 
 
 def test_constant_and_nearly_constant_models_have_no_spearman(tmp_path, graded_rows):
@@ -88,7 +88,7 @@ def test_constant_and_nearly_constant_models_have_no_spearman(tmp_path, graded_r
     noise = np.random.default_rng(0).standard_normal((len(texts), 16)) * 1e-5
     vectors = {text: np.ones(16) + noise[i] for i, text in enumerate(texts)}
     with pytest.raises(MsdcError, match="undefined"):
-        evaluate(Table(vectors), task="sts", path=write_pairs(file, graded_rows))
+        evaluate(LookupEncoder(vectors), task="sts", path=write_pairs(file, graded_rows))
 
 
 @pytest.mark.parametrize("content", ["3\ta b\tc d\n3\te f\tg h\n", "3\ta b\tc d\n"])

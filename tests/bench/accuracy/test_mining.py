@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from accuracy_models import Constant, Table
+from accuracy_models import Constant, LookupEncoder
 
 from msdc.bench.accuracy import evaluate
 from msdc.bench.accuracy.neighbours import both_ways, gold_ranks, mine, nearest
@@ -107,7 +107,7 @@ def write_bucc(folder, rows=40, seed=0, width=16, noise=0.25):
                 lines["gold"].append(f"de-{row}\ten-{place}")
         for name, content in lines.items():
             (folder / f"de-en.{split}.{name}").write_text("\n".join(content) + "\n", encoding="utf-8")
-    return Table(vectors)
+    return LookupEncoder(vectors)
 
 
 def test_bucc_threshold_from_training_scored_on_test(tmp_path):
@@ -174,7 +174,7 @@ def test_retrieval_equals_brute_force_and_breaks_ties_fairly(tmp_path):
     vectors |= {f"other {i}": noise[i] for i in range(50)}
     (tmp_path / "q.en-de.tsv").write_text("".join(f"query {i}\tanswer {i}\n" for i in range(30)), encoding="utf-8")
     (tmp_path / "q.en-de.pool.txt").write_text("".join(f"other {i}\n" for i in range(50)), encoding="utf-8")
-    result = evaluate(Table(vectors), task="xsr", path=tmp_path / "q.en-de.tsv")
+    result = evaluate(LookupEncoder(vectors), task="xsr", path=tmp_path / "q.en-de.tsv")
     pool = unit_rows(np.concatenate([y, noise]).astype(np.float32)).astype(np.float64)
     scores = x.astype(np.float64) @ pool.T
     ranks = 1 + (scores > scores.diagonal()[:, None] + 1e-9).sum(1)
@@ -184,7 +184,9 @@ def test_retrieval_equals_brute_force_and_breaks_ties_fairly(tmp_path):
     same = evaluate(Constant(), task="xsr", path=tmp_path / "q.en-de.tsv")
     assert same["p_at_1"] == pytest.approx(100 / 80) and same["tied"] == 30
     assert same["mrr"] == pytest.approx(100 * np.mean(1 / np.arange(1, 81)))
-    assert evaluate(Table(vectors), task="xsr", path=tmp_path / "q.en-de.tsv", candidates=40)["candidates"] == 40
+    assert (
+        evaluate(LookupEncoder(vectors), task="xsr", path=tmp_path / "q.en-de.tsv", candidates=40)["candidates"] == 40
+    )
 
 
 def test_flores_mining_set_is_one_third_parallel(data_folder):

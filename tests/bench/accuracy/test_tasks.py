@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from accuracy_models import QUICKSTART, Table, WordBag, write_pairs
+from accuracy_models import QUICKSTART, LookupEncoder, WordBag, write_pairs
 from scipy.stats import spearmanr
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
@@ -55,7 +55,7 @@ def biased_model(tmp_path, shift: float):
             vectors[second] = other + (axis if sides[1] == "b" else 0)
             rows.append((gold, first, second))
         write_pairs(folder / f"{name}.tsv", rows)
-    return Table(vectors), folder
+    return LookupEncoder(vectors), folder
 
 
 def test_language_bias_is_joint_minus_mean(tmp_path):
@@ -254,7 +254,7 @@ def test_transfer_on_noise_is_chance(tmp_path):
     write_senteval(tmp_path / "MR", "MR")
     data = read_senteval(tmp_path / "MR").content
     generator = np.random.default_rng(0)
-    noise = Table({text: generator.standard_normal(16) for text in data.training.texts})
+    noise = LookupEncoder({text: generator.standard_normal(16) for text in data.training.texts})
     # were test rows seen in training, noise of this width would be learnt by heart
     assert 20 < score_transfer(VectorStore(noise), data, Settings(folds=5, resamples=0)).scores["accuracy"] < 80
 
@@ -278,7 +278,7 @@ def test_drift_by_language_and_length(tmp_path):
     generator = np.random.default_rng(0)
     for _, german in rows:
         moved[german] = moved[german] + 0.05 * generator.standard_normal(16)
-    scores = evaluate(Table(moved), "drift", file, reference=bag, resamples=50)
+    scores = evaluate(LookupEncoder(moved), "drift", file, reference=bag, resamples=50)
     german = [german for _, german in rows]
     exact = cosine_rows(bag.encode(german), np.array([moved[text] for text in german], dtype=np.float32))
     assert scores["languages"]["en"]["mean"] == pytest.approx(1.0, abs=1e-6)

@@ -17,6 +17,7 @@ from msdc.bench.toolchain.sdk import native_sdk
 from msdc.export.bundle import load_bundle
 from msdc.export.manifest import read_manifest
 from msdc.export.mobile.module import write_native_module
+from msdc.export.options import ExportOptions
 from msdc.search.index import open_index
 
 SWIFT = Path(__file__).with_name("swift")
@@ -67,7 +68,9 @@ def test_package_runs_on_linux(tiny_bundle, tmp_path):
     stage, data, files = tmp_path / "stage", tmp_path / "data", tmp_path / "files"
     shutil.copytree(tiny_bundle, stage)
     package = tmp_path / "package"
-    write_native_module(stage, "ios", read_manifest(tiny_bundle), folder="stage", package=package, sample=True)
+    write_native_module(
+        stage, read_manifest(tiny_bundle), ExportOptions(target="ios", sample=True), folder="stage", package=package
+    )
     library = core_library(package / "Sources/MSDCCore", tmp_path)
     linux_package(package)
     files.mkdir()

@@ -21,7 +21,8 @@ from msdc.distill.recipe import NamedModel
 from msdc.distill.teacher_cache import CachedTeacher
 from msdc.encoders.source import ModelSource
 from msdc.export import export
-from msdc.export.exporters import BundleOptions, write_bundle
+from msdc.export.exporters import write_bundle
+from msdc.export.options import ExportOptions
 
 LAYER = "encoder.layer.1.attention.output."
 
@@ -343,8 +344,10 @@ def test_a_bundle_is_of_one_model(tmp_path):
     encoder = msdc.load_encoder(here)
     pieces, expected, identity = (here / "tokenizer.model").read_bytes(), encoder.encode(TEXTS), encoder.fingerprint()
     replace(here, other)
-    options = BundleOptions(runtimes=("onnx",), source_sha256=encoder.fingerprint(), module=False)
-    manifest = write_bundle(to_student(encoder), encoder.tokenizer, tmp_path / "bundle", options=options)
+    options = ExportOptions(runtimes=("onnx",), precision="fp32", module=False)
+    manifest = write_bundle(
+        to_student(encoder), encoder.tokenizer, tmp_path / "bundle", options=options, source_sha256=identity
+    )
     assert (tmp_path / "bundle" / "tokenizer.model").read_bytes() == pieces
     assert manifest.model.source_sha256 == identity == encoder.fingerprint()
     found = msdc.load_bundle(tmp_path / "bundle").encode(TEXTS)

@@ -1,4 +1,4 @@
-"""transformers.js, run in Node: files of stock bundles and of students' folders, left out with a word elsewhere."""
+"""transformers.js, run in Node, gives the golden ids and vectors of bundles; other tokenizers are refused."""
 
 import json
 import re
@@ -13,22 +13,17 @@ from folder_kinds import UNPOOLED, kind_bundle
 from programs import ask_node, node
 from stock_models import write_stock
 
-import msdc
-from msdc.cli import main
 from msdc.errors import GateError, InputError, MsdcError
 from msdc.export import export
-from msdc.export.golden import golden_texts, read_golden, write_golden
+from msdc.export.golden import read_golden, write_golden
 from msdc.export.manifest import check_files, read_manifest
 from msdc.export.mobile.web import transformers_js
 from msdc.export.mobile.web.npm import SCRIPT, WASM, runtime_folder
 from msdc.export.mobile.web.transformers_js import (
     PACKAGE,
-    TITLE,
     about_bundle,
-    about_folder,
-    add_transformers_js,
     ids_of,
-    spelled,
+    keep_sigma,
     write_transformers_js,
 )
 from msdc.scores import cosine_rows
@@ -72,12 +67,6 @@ def bundle(library, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def mini(library, tmp_path_factory) -> Path:
-    """The shipped student: a SentencePiece model without a tokenizer.json, 8 and 4 bits."""
-    return export(target="web", transformers_js=True, out=tmp_path_factory.mktemp("mini") / "bundle").folder
-
-
-@pytest.fixture(scope="module")
 def prompted(library, tmp_path_factory) -> Path:
     """Prompts that are not pooled, by the generic exporter."""
     model, made = kind_bundle(UNPOOLED, "onnx")
@@ -99,7 +88,7 @@ def test_a_stock_model_gets_files_that_the_manifest_lists(bundle):
     )
 
 
-@pytest.mark.parametrize("kind", ["bundle", pytest.param("mini", marks=pytest.mark.slow), "prompted"])
+@pytest.mark.parametrize("kind", ["bundle", "prompted"])
 def test_transformers_js_itself_gives_the_golden_vectors(kind, request, tmp_path):
     bundle = request.getfixturevalue(kind)
     manifest, golden = read_manifest(bundle), read_golden(bundle)
@@ -115,24 +104,22 @@ def test_transformers_js_itself_gives_the_golden_vectors(kind, request, tmp_path
     assert cosine_rows(golden["vectors"]["onnx"][whole], found).min() > 0.999
 
 
-@pytest.fixture
-def stage(tmp_path) -> Path:
-    folder = tmp_path / "stage"
-    shutil.copytree(tiny.bundle("fp32", ("onnx",)), folder)
-    texts, rows = ["a cat", "a dog"], [[2, 6, 7, 3], [2, 6, 7, 3]]
-    write_golden(folder, texts, rows, {"float": np.zeros((2, 4), dtype=np.float32)})
-    return folder
+def test_a_sentencepiece_model_is_refused_before_any_work(tmp_path):
+    with pytest.raises(InputError, match="`transformers_js` is for models"):
+        export(tiny.student_folder(), target="web", transformers_js=True, out=tmp_path / "bundle")
+    assert not list(tmp_path.iterdir())
 
 
-def test_other_ids_and_no_node_are_one_line(library, stage, tmp_path, monkeypatch):
-    manifest = read_manifest(tiny.bundle("fp32", ("onnx",)))
-    with pytest.raises(GateError, match=r"transformers.js: .*gives other ids"):
-        write_transformers_js(stage, manifest, tmp_path)
-    loaded, texts = msdc.load_bundle(tiny.bundle("fp32", ("onnx",))), ["a cat", "a dog"]
-    write_golden(stage, texts, loaded.tokenize(texts), {"float": np.zeros((2, 4), dtype=np.float32)})
+def test_other_ids_and_no_node_are_one_line(bundle, tmp_path, monkeypatch):
+    stage, manifest = shutil.copytree(bundle, tmp_path / "stage"), read_manifest(bundle)
+    golden = read_golden(bundle)
+    write_golden(stage, golden["texts"], [[1, *row] for row in golden["ids"]], {"float": golden["vectors"]["float"]})
+    with pytest.raises(GateError, match=r"transformers.js gives other ids"):
+        write_transformers_js(stage, manifest, None)
+    write_golden(stage, golden["texts"], golden["ids"], {"float": golden["vectors"]["float"]})
     monkeypatch.setattr(shutil, "which", lambda name, **_: None)
     with pytest.raises(MsdcError, match="apt-get install nodejs"):
-        write_transformers_js(stage, manifest, tmp_path)
+        write_transformers_js(stage, manifest, None)
 
 
 @pytest.mark.parametrize(
@@ -152,79 +139,6 @@ def test_ids_are_compared_up_to_where_transformers_js_cuts(own, theirs, same):
     assert found == ([] if same else ["t"])
 
 
-@pytest.fixture(scope="module")
-def student(library, tmp_path_factory) -> Path:
-    """A trained tokenizer's folder; SentencePiece's rules are in its map."""
-    folder = tmp_path_factory.mktemp("student") / "tiny"
-    shutil.copytree(tiny.student_folder(), folder)
-    (folder / "tokenizer.json").unlink()  # made again from the `.model`
-    add_transformers_js(folder)
-    return folder
-
-
-def run_pipeline(folder: Path, batches: list[list[str]], work: Path) -> dict[str, np.ndarray]:
-    options = {"pooling": "mean", "normalize": True}
-    found = run_script(HERE / "transformers_pipeline.mjs", folder, work, batches=batches, options=options)
-    return {name: np.asarray(rows, dtype=np.float32) for name, rows in found.items()}
-
-
-def test_its_pipeline_gives_the_students_vectors(student, tmp_path):
-    encoder = msdc.load_encoder(student)
-    texts = [text for text in golden_texts() if text.strip()]
-    texts = [text for text, row in zip(texts, encoder.tokenize(texts), strict=True) if len(row) < encoder.max_length]
-    batches = [texts[start : start + 8] for start in range(0, len(texts), 8)]  # padded
-    found = run_pipeline(student, batches, tmp_path)
-    wanted = encoder.encode(texts)
-    assert len(wanted) > 60
-    np.testing.assert_allclose(found["fp32"], wanted, atol=2e-5)
-    assert cosine_rows(wanted, found["q8"]).min() > 0.98
-
-
-def test_the_folder_stays_what_it_was(student):
-    before = tiny.student_folder()
-    texts = golden_texts()
-    assert np.array_equal(msdc.load_encoder(student).encode(texts), msdc.load_encoder(before).encode(texts))
-    own = FastTokenizer(before / "tokenizer.json").encode(texts, 32)
-    assert FastTokenizer(student / "tokenizer.json").encode(texts, 32) == own
-    card = (student / "README.md").read_text()
-    assert card.count(TITLE) == 1 and '"feature-extraction"' in card and 'pooling: "mean", normalize: true' in card
-
-
-def test_again_it_changes_nothing_and_keeps_later_sections(student):
-    card = student / "README.md"
-    card.write_text(card.read_text() + "\n## Data\n\n* mine\n")
-    files = {path: path.read_bytes() for path in student.rglob("*") if path.is_file()}
-    add_transformers_js(student)
-    assert {path: path.read_bytes() for path in student.rglob("*") if path.is_file()} == files
-
-
-def test_a_tokenizer_with_other_ids_changes_nothing(library, tmp_path, monkeypatch):
-    folder = tmp_path / "tiny"
-    shutil.copytree(tiny.student_folder(), folder)
-    files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    monkeypatch.setattr(transformers_js, "spelled", lambda tokenizer: None)
-    with pytest.raises(GateError, match=r"other ids on \d+ of \d+ golden texts"):
-        add_transformers_js(folder)
-    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == files
-
-
-def test_what_it_does_not_take_is_one_line(tmp_path, capsys):
-    folder = tmp_path / "tiny"
-    shutil.copytree(tiny.student_folder(), folder)
-    (folder / "tokenizer_config.json").unlink()
-    with pytest.raises(InputError, match=r"it lacks tokenizer_config.json"):
-        add_transformers_js(folder)
-    with pytest.raises(SystemExit) as ended:
-        main(["push", str(folder), "me/tiny", "--transformers-js", "--dry-run"])
-    assert ended.value.code == 2 and "choose one" in capsys.readouterr().err
-
-
-def test_the_card_of_a_student_that_no_pipeline_pools():
-    config = tiny.student(dense=8).config
-    assert "AutoModel" in about_folder(config, "", "me/x") and "pipeline(" not in about_folder(config, "", "me/x")
-    assert "begins with the prompt `query: `" in about_folder(tiny.student().config, "query: ", "me/x")
-
-
 @pytest.mark.parametrize("normalizer", [
     {"type": "Lowercase"}, {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True,
                             "strip_accents": None, "lowercase": True},
@@ -234,13 +148,12 @@ def test_a_sigma_that_ends_a_word_is_made_small_as_in_tokenizers(library, tmp_pa
     value = json.loads((folder / "tokenizer.json").read_text())
     value["normalizer"], vocabulary = normalizer, value["model"]["vocab"]
     vocabulary |= {"σας": len(vocabulary), "σασ": len(vocabulary) + 1}
-    found = {}
-    for name, content in (("plain", value), ("spelled", spelled(value))):
-        (made := tmp_path / f"{name}.json").write_text(json.dumps(content))
-        found[name] = ids_of(folder, ["ΣΑΣ"], made), FastTokenizer(made).encode(["ΣΑΣ"], 9)
-    assert found["plain"][0] != found["plain"][1] == found["spelled"][0] == found["spelled"][1]
-
-
-def test_only_what_it_reads_otherwise_is_spelled_out():
-    for normalizer in (None, {"type": "NFC"}, {"type": "Precompiled", "precompiled_charsmap": ""}):
-        assert spelled({"normalizer": normalizer, "model": {}}) is None
+    file = folder / "tokenizer.json"
+    found = []
+    for keep in (False, True):
+        file.write_text(json.dumps(value, ensure_ascii=False))
+        if keep:
+            keep_sigma(file)
+        found.append((ids_of(folder, ["ΣΑΣ"])[0], FastTokenizer(file).encode(["ΣΑΣ"], 9)[0]))
+    (theirs, own), (kept_theirs, kept_own) = found
+    assert theirs != own == kept_theirs == kept_own

@@ -26,12 +26,13 @@ from msdc.encoders.folder import EncodeDefaults, with_prompt
 from msdc.errors import MsdcError
 from msdc.export import export
 from msdc.export.bundle import load_bundle
-from msdc.export.exporters import BundleOptions, write_bundle
+from msdc.export.exporters import write_bundle
 from msdc.export.golden import golden_texts
 from msdc.export.manifest import check_files, read_manifest
 from msdc.export.mobile.module import write_native_module
 from msdc.export.mobile.web import npm
 from msdc.export.mobile.web.write import module_source
+from msdc.export.options import ExportOptions
 from msdc.scores import cosine_rows
 from msdc.search.index import Index
 
@@ -52,8 +53,11 @@ def with_runtime() -> None:
 def bundle(with_runtime) -> Path:
     """The tiny student for the web, with the runtime beside it."""
     defaults = EncodeDefaults(prompts=PROMPTS)
-    options = BundleOptions(target="web", precision="int8", thresholds=tiny.LOOSE, with_runtime=True, defaults=defaults)
-    return tiny.once("web-bundle", lambda out: write_bundle(tiny.student(), tiny.tokenizer(), out, options=options))
+    options = ExportOptions(target="web", precision="int8", thresholds=tiny.LOOSE, with_runtime=True)
+    return tiny.once(
+        "web-bundle",
+        lambda out: write_bundle(tiny.student(), tiny.tokenizer(), out, options=options, defaults=defaults),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -333,14 +337,14 @@ def test_module_is_one_valid_file_and_its_types_name_what_it_exports(kind, tmp_p
 def test_module_without_runtime_says_how_to_get_it(tmp_path):
     held = tiny.bundle("fp32", ("onnx",))
     shutil.copytree(held, tmp_path / "b")
-    write_native_module(tmp_path / "b", "web", read_manifest(held))
+    write_native_module(tmp_path / "b", read_manifest(held), ExportOptions(target="web"))
     text = (tmp_path / "b/web/README.md").read_text()
     assert f"npm install onnxruntime-web@{npm.VERSION}" in text and not (tmp_path / "b/web/runtime").exists()
 
 
 @pytest.mark.parametrize("request_", [{"target": "android"}, {"target": "linux"}, {"target": "web", "module": False}])
 def test_runtime_for_nothing_is_refused_before_work(request_, tmp_path):
-    with pytest.raises(MsdcError, match="--with-runtime copies onnxruntime-web, which"):
+    with pytest.raises(MsdcError, match="`with_runtime` is for web pages"):
         export("no-such-model", out=tmp_path / "out", with_runtime=True, **request_)
 
 

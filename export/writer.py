@@ -1,0 +1,295 @@
+"""From a model that is ready to a bundle folder: tokenizer, golden vectors, programs and gates, manifest, module.
+
+Shapes: N texts, D sentence width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from importlib.metadata import distributions, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from msdc.compress.quantization.plan import PrecisionPlan
+from msdc.encoders.encoder import own_vectors
+from msdc.encoders.folder import with_prompt
+from msdc.errors import GateError, InputError, MsdcError
+from msdc.export.golden import (
+    FP32,
+    Thresholds,
+    farthest,
+    float_scores,
+    golden_texts,
+    measure,
+    shortfalls,
+    tokenizers_agree,
+    write_golden,
+)
+from msdc.export.manifest import (
+    Manifest,
+    ModelPart,
+    Parity,
+    Programs,
+    TokenizerPart,
+    list_files,
+    read_manifest,
+    write_manifest,
+)
+from msdc.export.mobile.module import package_folder, require_module, write_native_module
+from msdc.export.options import GENERIC, ExportOptions, ModelFacts
+from msdc.export.readme import bundle_readme
+from msdc.export.runtimes import MANIFEST_FILE, RUNTIMES, ProgramPart
+from msdc.export.tokenizer.compile import COMPILED_FILE, compile_tokenizer
+from msdc.files import staged_folder, write_text
+from msdc.progress import say
+from msdc.text.tokenizer import (
+    JSON_FILE,
+    MODEL_FILE,
+    FastTokenizer,
+    PieceTokenizer,
+    Tokenizer,
+    load_tokenizer,
+    prompt_tokens,
+)
+
+# Versions recorded in the manifest besides those of the runtimes' own packages.
+BEFORE, AFTER = ("msdc", "torch"), ("sentencepiece", "tokenizers")
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A model that an exporter made ready.
+
+    `vectors` gives the float vectors [N, D] of rows of ids; its second argument is the number of first tokens of each
+    row that are not pooled. `made` is what runtimes write under `plan`, computed once.
+    """
+
+    facts: ModelFacts
+    width: int
+    vocabulary: int
+    max_length: int
+    normalized: bool
+    plan: PrecisionPlan | str
+    wanted: Thresholds
+    counts: dict[str, int]
+    config: dict[str, Any]
+    source_sha256: str
+    vectors: Callable[[Sequence[Sequence[int]], int], np.ndarray]
+    made: Callable[[], Any]
+
+    @property
+    def precision(self) -> str:
+        """Name of the plan."""
+        return self.plan if isinstance(self.plan, str) else self.plan.precision
+
+
+@dataclass(frozen=True)
+class Golden:
+    """The golden texts with their prompt, their ids, and the float vectors [N, D] that programs are compared with.
+
+    The first `skip` tokens of each row are not pooled.
+    """
+
+    texts: list[str]
+    rows: list[list[int]]
+    skip: int
+    float_ND: np.ndarray
+
+
+@dataclass
+class Written:
+    """The programs of a bundle by runtime, and the errors of those that failed."""
+
+    programs: dict[str, ProgramPart] = field(default_factory=dict)
+    parity: dict[str, Parity] = field(default_factory=dict)
+    vectors: dict[str, np.ndarray] = field(default_factory=dict)
+    failed: dict[str, MsdcError] = field(default_factory=dict)
+
+    def failure(self, precision: str) -> str:
+        """The failed runtimes, in words."""
+        return "; ".join(f"{runtime} {precision}: {error}" for runtime, error in self.failed.items())
+
+
+def write(ready: Ready, out: Path, options: ExportOptions, force: bool) -> Manifest:
+    """Write the bundle folder `out`, complete, with all gates passed, or not at all.
+
+    Where one of several runtimes fails, the bundle is written with the others, and the error is raised afterwards.
+    """
+    facts = ready.facts
+    if facts.tokenizer.size > ready.vocabulary:
+        raise InputError(f"the tokenizer has {facts.tokenizer.size} ids, the model's table {ready.vocabulary} rows")
+    apart = package_folder(out, options.target) if options.module else None
+    own_folder = nullcontext(None) if apart is None else staged_folder(apart, force, ("Package.swift",))
+    with staged_folder(out, force, (MANIFEST_FILE,)) as stage, own_folder as package:
+        texts = with_prompt(facts.defaults.prompt(), golden_texts())
+        part = _write_tokenizer(facts.tokenizer, ready.max_length, stage, texts)
+        if options.module:
+            require_module(options.target, part, options.wanted_runtimes())
+        golden = _golden(ready, texts, stage, part.file, options)
+        written = _write_programs(ready, golden, stage, options)
+        failure = written.failure(ready.precision)
+        if not written.parity:
+            raise type(next(iter(written.failed.values())))(failure)
+        if options.module and written.failed:
+            try:
+                require_module(options.target, part, list(written.parity))
+            except InputError as error:
+                raise GateError(f"{failure}; {error}") from error
+        write_golden(stage, golden.texts, golden.rows, {"float": golden.float_ND} | written.vectors)
+        manifest = _manifest(ready, part, golden, written, stage, options)
+        folders: tuple[str, ...] = ()
+        if options.module:
+            folders = write_native_module(
+                stage, manifest, options, folder=out.name, package=package, model=facts.folder
+            )
+        write_text(stage / "README.md", bundle_readme(manifest, folders))
+        write_manifest(stage, manifest.model_copy(update={"files": list_files(stage)}))
+    if written.failed:
+        raise GateError(f"{failure}; {out} contains {' and '.join(written.parity)} only")
+    say(f"bundle: {out}")
+    return read_manifest(out)
+
+
+def _golden(ready: Ready, texts: list[str], stage: Path, file: str, options: ExportOptions) -> Golden:
+    """The golden texts as the written tokenizer reads them, and their float vectors, within the float gate."""
+    facts = ready.facts
+    tokenizer, defaults, max_length = facts.tokenizer, facts.defaults, ready.max_length
+    prompt = defaults.prompt()
+    rows = tokenizer.encode(texts, max_length)
+    if load_tokenizer(stage, tokenizer.pad_id).encode(texts, max_length) != rows:
+        raise GateError(f"{file} as it was written gives other ids than the model's own tokenizer")
+    # Static embeddings add no special ids: a blank text has no ids and needs no program.
+    texts = [text for text, row in zip(texts, rows, strict=True) if row]
+    rows = [row for row in rows if row]
+    skip = 0 if defaults.include_prompt else prompt_tokens(tokenizer, prompt, max_length)
+    float_ND = ready.vectors(rows, skip)
+    bare = [text[len(prompt) :] for text in texts]
+    own_ND = None if facts.encoder is None else own_vectors(facts.encoder, bare, max_length, prompt)
+    if own_ND is None:
+        return Golden(texts, rows, skip, float_ND)
+    # Names of special ids in a text are the one intended difference.
+    apart = [i for i, (text, row) in enumerate(zip(texts, rows, strict=True)) if _special(tokenizer, text, row)]
+    own_ND[apart] = float_ND[apart]
+    found = measure(own_ND, float_ND, None, texts)
+    say(f"float: mean cosine {found.mean_cosine:.6f} to the model's own encoding, min {found.min_cosine:.6f}")
+    short = shortfalls(found, FP32)
+    if short and options.gates:
+        short.append(farthest(own_ND, float_ND, texts))
+        remedy = "" if ready.config.get("exporter") == GENERIC else f'; try `exporter="{GENERIC}"`'
+        raise GateError(f"the model's own encoding differs from this export's: {'; '.join(short)}{remedy}")
+    return Golden(texts, rows, skip, own_ND)
+
+
+def _write_programs(ready: Ready, golden: Golden, stage: Path, options: ExportOptions) -> Written:
+    """The program of each runtime; of one that fails, nothing is left but its error."""
+    written = Written()
+    for runtime in options.wanted_runtimes():
+        before = set(stage.rglob("*"))
+        try:
+            _write_program(runtime, ready, golden, stage, options, written)
+        except MsdcError as error:
+            written.failed[runtime] = error
+            say(f"{runtime}: failed: {error}")
+            for path in set(stage.rglob("*")) - before:
+                path.unlink()
+    return written
+
+
+def _write_program(
+    runtime: str, ready: Ready, golden: Golden, stage: Path, options: ExportOptions, written: Written
+) -> None:
+    """Write one program, run it on the golden texts, and hold it to the gates."""
+    say(f"{runtime}: lower {ready.precision} for {options.target}, lengths 1 to {ready.max_length}")
+    # Windows renames no folder with an open file, and the runner maps its file: `program` ends with this function.
+    program = RUNTIMES[runtime].write(
+        stage, ready.made(), ready.plan, max_length=ready.max_length, target=options.target, style=options.style,
+        pad_id=ready.facts.tokenizer.pad_id,
+    )  # fmt: skip
+    computed_ND = program.runner.run(golden.rows, golden.skip)
+    found = measure(golden.float_ND, computed_ND, program.low_bit_share, golden.texts)
+    say(f"{runtime}: mean cosine {found.mean_cosine:.6f}, min {found.min_cosine:.6f}, max abs {found.max_abs}")
+    short = shortfalls(found, ready.wanted)
+    if short and options.gates:
+        short.append(farthest(golden.float_ND, computed_ND, golden.texts))
+        others = ['`precision="fp32"`'] if ready.precision != "fp32" else []
+        if ready.facts.encoder is not None and ready.config.get("exporter") != GENERIC:
+            others.append(f'`exporter="{GENERIC}"`')
+        remedy = f"; try {' or '.join(others)}" if others else ""
+        raise GateError(f"{'; '.join(short)}{remedy}; `gates=False` writes it anyway")
+    delegated = {"delegated_share": program.delegated_share, "outside": program.outside}
+    written.parity[runtime] = found.model_copy(update={"passed": not short, **delegated})
+    written.programs[runtime], written.vectors[runtime] = program.part, computed_ND
+
+
+def _manifest(
+    ready: Ready, part: TokenizerPart, golden: Golden, written: Written, stage: Path, options: ExportOptions
+) -> Manifest:
+    facts = ready.facts
+    defaults = facts.defaults
+
+    def encoded(graded: list[str]) -> np.ndarray:
+        ids = facts.tokenizer.encode(with_prompt(defaults.prompt(), graded), ready.max_length)
+        return ready.vectors(ids, golden.skip)[:, : defaults.truncate_dim]
+
+    counts = {("" if name == "total" else f"{name}_") + "parameters": n for name, n in ready.counts.items()}
+    return Manifest(
+        name=facts.name, target=options.target, width=ready.width, truncate_dim=defaults.truncate_dim,
+        max_length=ready.max_length, vocabulary=ready.vocabulary, languages=list(facts.card.languages),
+        precision=ready.precision, normalized=ready.normalized, gates="passed" if options.gates else "skipped",
+        prompts=dict(defaults.prompts), default_prompt=defaults.default_prompt,
+        include_prompt=defaults.include_prompt, similarity=defaults.similarity, tokenizer=part,
+        programs=Programs.model_validate(written.programs),
+        model=ModelPart(**counts, config=ready.config, source_sha256=ready.source_sha256), parity=written.parity,
+        float_scores=float_scores(encoded), files=list_files(stage), versions=_versions(),
+        licenses=list(facts.card.licenses), data_sources=list(facts.card.data_sources),
+    )  # fmt: skip
+
+
+def _versions() -> dict[str, str]:
+    names = (*BEFORE, *(package for runtime in RUNTIMES for package in runtime.made_with), *AFTER)
+    return {name: version(name) for name in names if any(distributions(name=name))}
+
+
+def _write_tokenizer(tokenizer: Tokenizer, max_length: int, stage: Path, texts: list[str]) -> TokenizerPart:
+    """Write the tokenizer from memory: a SentencePiece model agrees with its twin, a `tokenizer.json` is compiled."""
+    pad_id = tokenizer.pad_id
+    if isinstance(tokenizer, PieceTokenizer):
+        say("tokenizer: compare tokenizer.model with its tokenizer.json")
+        tokenizers_agree(tokenizer, texts, max_length, stage)
+        (stage / JSON_FILE).unlink(missing_ok=True)
+        unk = tokenizer.unk_id if tokenizer.unk_id >= 0 else None
+        bos, eos = tokenizer.bos_id, tokenizer.eos_id
+        return TokenizerPart(kind="sentencepiece", file=MODEL_FILE, bos_id=bos, eos_id=eos, pad_id=pad_id, unk_id=unk)
+    if not isinstance(tokenizer, FastTokenizer):
+        raise InputError(f"a tokenizer of kind {type(tokenizer).__name__} cannot be exported")
+    (stage / JSON_FILE).write_bytes(tokenizer.content)
+    say("tokenizer: compile tokenizer.json for the native core")
+    compiled = refused = None
+    try:
+        (stage / COMPILED_FILE).write_bytes(compile_tokenizer(stage / JSON_FILE))
+        compiled = COMPILED_FILE
+    except InputError as error:
+        say(str(error))
+        refused = str(error)[:1000]
+    # The special ids that the template adds to an empty text.
+    first, *_, last = tokenizer.encode([""], 8)[0] * 2 or (None, None)
+    unk = tokenizer.backend.token_to_id("[UNK]")
+    unk = tokenizer.backend.token_to_id("<unk>") if unk is None else unk
+    return TokenizerPart(
+        kind="tokenizer-json", file=JSON_FILE, compiled=compiled, refused=refused, bos_id=first, eos_id=last,
+        pad_id=pad_id, unk_id=unk,
+    )  # fmt: skip
+
+
+def _special(tokenizer: Tokenizer, text: str, row: Sequence[int]) -> bool:
+    """Whether `text` contains the name of a special id, which models read differently.
+
+    A SentencePiece model takes such a name as ordinary text; RoBERTa gives the pad id inside a text no position.
+    """
+    processor: Any = tokenizer.processor if isinstance(tokenizer, PieceTokenizer) else None
+    controls = (i for i in range(tokenizer.size) if processor and processor.is_control(i))
+    return tokenizer.pad_id in row or any(processor.id_to_piece(i) in text for i in controls)
