@@ -9,11 +9,11 @@ by what is published or measured, in Spearman points lost against the base model
   the given model's own table; for a bare shape it follows `KEPT_CURVE`, measured on all-MiniLM-L6-v2.
 * stored layers: `HALVING_POINTS` each time the unit is half the base's layers (Ding et al. 2022, table 2: 12 to 6 to 3
   layers cost 1.7 and 1.7 points with XLM-R, 3.7 and 4.3 with MiniLM).
-* depth: what is not applied at all (unit x repeats below the base's layers) costs `DEPTH_POINTS` more per halving.
+* depth: fewer applied layers (unit x repeats below the base's) cost `DEPTH_POINTS` more per halving.
 * vocabulary: `VOCABULARY_POINTS` each time it is halved.
 * precision: the gates of an artifact: int8 0.3, an int4 table 0.3 more, int4 linears 0.6 more.
 
-It ranks candidates and predicts no score: train two or three from the Pareto set.
+It ranks candidates and does not predict a score: train two or three from the Pareto set.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from msdc.compress.student.model import Student
 
 REFERENCE_LENGTH = 32
-# Bytes of graph, names and alignment, by runtime: the one list of runtimes outside msdc.export.runtimes, which lies
-# above this package; a test compares the two. "quantized": once where anything is; "int8", "int4": a product of a
-# layer; "joined": products saved where query, key and value are one int8 product; "smooth": a layer whose inputs export
-# smooths; "outside", "bias", "outside_quantized": bottleneck map and dense head; "code", "code_quantized": a coded
-# table; "halves": the look-up of a 4-bit table; "loop": ONNX writes longer names inside a loop.
+# Bytes of graph, names and alignment, by runtime: the one list of runtimes outside msdc.export.runtimes, a higher
+# package; a test compares the two. "quantized": once if any weight is; "int8", "int4": a product of a layer; "joined":
+# products saved where query, key and value are one int8 product; "smooth": a layer whose inputs export smooths;
+# "outside", "bias", "outside_quantized": bottleneck map and dense head; "code", "code_quantized": a coded table;
+# "halves": the look-up of a 4-bit table; "loop": ONNX writes longer names inside a loop.
 PROGRAM_BYTES: dict[str, dict[str, float]] = {
     "executorch": {
         "file": 8128, "quantized": -444, "layer": 6336, "int8": 370, "int4": 355, "joined": 1.7, "smooth": 512,
@@ -65,7 +65,7 @@ KEPT_CURVE = (0.0, 64 / 384, 128 / 384, 192 / 384, 256 / 384, 1.0), (0.0, 0.55, 
 # Share of the frequency-weighted variance of msdc-mini's table that a fitted code of 2 to 4 nonzeros drops, by base
 # rows per token; between 2 and 4 nonzeros it differs less than between one of these sizes and the next.
 CODE_CURVE = (0.0, 1 / 8, 1 / 5, 1 / 4, 1.0), (1.0, 0.029, 0.024, 0.016, 0.0)
-# What a budget tries besides the base's own: vocabularies, bottlenecks, units and repeats; of coded tables, base rows.
+# Values that a budget tries besides the base's own.
 VOCABULARIES = (8_000, 12_000, 16_000, 24_000, 32_000, 48_000, 64_000, 96_000, 128_000)
 WIDTHS = (32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 512)
 UNITS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 18, 24)
@@ -100,7 +100,7 @@ def default_repeats(layers: int, unit: int) -> int:
 def _positive(**values: int | None) -> None:
     for name, value in values.items():
         if value is not None and value < 1:
-            raise InputError(f"--{name.replace('_', '-')} {value}: must be at least 1")
+            raise InputError(f"`{name}` {value}: must be at least 1")
 
 
 def cut_config(
@@ -248,8 +248,8 @@ def plan(
         print(plan(shape="xlmr-base", bottleneck=128, unit=3).bytes["int8"]["onnx"])
 
     Args:
-        model: what the student is cut from: a shipped name, a folder or a hub id.
-        shape: a published shape by name, in place of `model`.
+        model: the model to cut the student from: a shipped name, a folder or a hub id.
+        shape: a published shape by name, instead of `model`.
         bottleneck: width of the token table's rows; this and the next ones: None keeps the model's own.
         unit: stored layers of the recurring unit.
         repeats: how often the unit is applied; None: layers / unit.
@@ -258,6 +258,9 @@ def plan(
         base_rows: rows of a coded table's base.
         nonzeros: base rows that a row of a coded table is a sum of, 2 to 5.
         place: "word" is the paper's bottleneck, "embedding" that of a stock AlbertModel.
+
+    Raises:
+        InputError: no such model or shape, or an argument that does not fit it.
     """
     name, base, _ = _base(model, shape)
     cut = {"bottleneck": bottleneck, "unit": unit, "repeats": repeats, "vocabulary": vocabulary}
@@ -292,8 +295,13 @@ def plan_budget(
     shape: str | None = None,
     runtime: str = "executorch",
     max_length: int | None = None,
+    bottleneck: int | None = None,
+    unit: int | None = None,
+    repeats: int | None = None,
+    vocabulary: int | None = None,
+    base_rows: int | None = None,
+    nonzeros: int | None = None,
     place: Literal["word", "embedding"] = "word",
-    **fixed: int | None,
 ) -> list[Candidate]:
     """Every student that fits a budget, least expected loss first, the Pareto set marked.
 
@@ -303,14 +311,23 @@ def plan_budget(
 
     Args:
         budget: bytes of the program, as 10MB or 9.5MiB.
-        model: what the students are cut from: a shipped name, a folder or a hub id.
-        shape: a published shape by name, in place of `model`.
+        model: the model to cut the students from: a shipped name, a folder or a hub id.
+        shape: a published shape by name, instead of `model`.
         runtime: runtime whose file the budget is for.
         max_length: longest input in tokens.
-        place: where the bottleneck is, as of `plan`.
-        fixed: `bottleneck`, `unit`, `repeats` and `vocabulary` that every candidate has; with `base_rows` or `nonzeros`
-            every candidate's table is coded.
+        bottleneck: width of the token table's rows; this and the next ones: None tries several.
+        unit: stored layers of the recurring unit.
+        repeats: how often the unit is applied.
+        vocabulary: rows of the token table.
+        base_rows: rows of a coded table's base; with this or `nonzeros` every candidate's table is coded.
+        nonzeros: base rows that a row of a coded table is a sum of, 2 to 5.
+        place: position of the bottleneck, see `plan`.
+
+    Raises:
+        InputError: no such model, an argument out of range, or no student fits.
     """
+    fixed = {"bottleneck": bottleneck, "unit": unit, "repeats": repeats, "vocabulary": vocabulary}
+    fixed |= {"base_rows": base_rows, "nonzeros": nonzeros}
     _positive(max_length=max_length, **fixed)
     try:
         size = TypeAdapter(ByteSize).validate_python(budget)
@@ -322,16 +339,11 @@ def plan_budget(
         from msdc.compress.student.cut import kept_shares, wide_table
 
         kept = kept_shares(wide_table(student), [width for width in WIDTHS if width < base.table_width])
-    rows, nonzeros = fixed.get("base_rows"), fixed.get("nonzeros")
     codes: list[tuple[int, int]] = []
-    if rows is not None or nonzeros is not None:
+    if base_rows is not None or nonzeros is not None:
         if nonzeros not in (None, *NONZEROS):
             raise InputError(f"`nonzeros` {nonzeros}: a coded row is a sum of 2 to 5 base rows")
-        codes = [
-            (first, count)
-            for first in ([rows] if rows else BASE_ROWS)
-            for count in ([nonzeros] if nonzeros else NONZEROS)
-        ]
+        codes = list(product([base_rows] if base_rows else BASE_ROWS, [nonzeros] if nonzeros else NONZEROS))
     found = enumerate_students(base, size, runtime=runtime, max_length=max_length, place=place, kept=kept, codes=codes)
     return [row for row in found if all(value in (None, getattr(row, key)) for key, value in fixed.items())]
 
@@ -349,7 +361,7 @@ def enumerate_students(
     """Every combination that fits `budget_bytes`, least expected loss first, the Pareto set marked.
 
     `kept` maps bottleneck widths to the share of the model's own table that they keep; `codes` are pairs of base rows
-    and nonzeros of coded tables, which stand in place of the table of every vocabulary that is larger than the base.
+    and nonzeros of coded tables, which replace the table of every vocabulary that is larger than the base.
     """
     layers = base.unit * base.repeats
     shares: dict[int | None, float] = {
@@ -366,12 +378,12 @@ def enumerate_students(
     tables: list[tuple[int, int | None, int | None]] = [(size, None, None) for size in vocabularies]
     if codes and not base.coded:
         tables = [(size, rows, nonzeros) for size in vocabularies for rows, nonzeros in codes if rows < size]
-    found: list[dict[str, Any]] = []
+    found: list[Candidate] = []
     smallest = inf
     for (width, share), (unit, repeats), (vocabulary, rows, nonzeros) in product(shares.items(), stacks, tables):
-        sizes = {"unit": unit, "repeats": repeats, "vocabulary": vocabulary}
-        table = {"bottleneck": width, "base_rows": rows, "nonzeros": nonzeros}
-        config = cut_config(base, **sizes, **table, place=place, max_length=max_length)
+        cut: dict[str, Any] = {"unit": unit, "repeats": repeats, "vocabulary": vocabulary}
+        cut |= {"bottleneck": width, "base_rows": rows, "nonzeros": nonzeros}
+        config = cut_config(base, **cut, place=place, max_length=max_length)
         points = BOTTLENECK_POINTS * (1 - share) + HALVING_POINTS * log2(layers / unit)
         points += DEPTH_POINTS * log2(layers / (unit * repeats))
         points += VOCABULARY_POINTS * log2(base.vocabulary / vocabulary)
@@ -381,21 +393,18 @@ def enumerate_students(
             size = predict_bytes(config, plans.plan_for(config, precision), runtime)
             smallest = min(smallest, size)
             if size <= budget_bytes:
-                found.append(
-                    {
-                        **sizes,
-                        **{name: getattr(config, name) for name in table},
-                        "precision": precision,
-                        "needs_qat": precision == "int4-embed4",
-                        "bytes": size,
-                        "macs_per_token": macs_per_token(config),
-                        "parameters": names.parameter_counts(config)["total"],
-                        "expected_loss": round(points + PRECISION_POINTS[precision], 3),
-                    }
+                candidate = Candidate(
+                    **{name: getattr(config, name) for name in cut},
+                    precision=precision,
+                    needs_qat=precision == "int4-embed4",
+                    bytes=size,
+                    macs_per_token=macs_per_token(config),
+                    parameters=names.parameter_counts(config)["total"],
+                    expected_loss=round(points + PRECISION_POINTS[precision], 3),
                 )
+                found.append(candidate)
     if not found:
         raise InputError(f"no student of this model fits {budget_bytes} bytes; the smallest takes {smallest}")
-    compared = ("bytes", "macs_per_token", "expected_loss")
-    front = pareto([tuple(row[name] for name in compared) for row in found])
-    rows_found = [Candidate(**row, pareto=best) for row, best in zip(found, front, strict=True)]
-    return sorted(rows_found, key=lambda row: (row.expected_loss, row.bytes, row.macs_per_token))
+    front = pareto([(row.bytes, row.macs_per_token, row.expected_loss) for row in found])
+    found = [row.model_copy(update={"pareto": best}) for row, best in zip(found, front, strict=True)]
+    return sorted(found, key=lambda row: (row.expected_loss, row.bytes, row.macs_per_token))

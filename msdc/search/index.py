@@ -309,9 +309,9 @@ class Index:
                     self._take_over(rows)
 
     def _discard(self, error: Damaged) -> None:
-        """A cache that cannot be used is made anew."""
+        """Rebuild a cache that cannot be used."""
         assert self.path is not None
-        warn(f"{error}; the index is made anew")
+        warn(f"{error}; the index is rebuilt")
         self._db.close()
         for end in ("", "-wal", "-shm"):
             self.path.with_name(self.path.name + end).unlink(missing_ok=True)

@@ -250,7 +250,7 @@ def test_a_damaged_index_is_made_anew_or_says_so(opened, model, tmp_path, capsys
         capsys.readouterr()
         assert opened().search("a pet", 5).hits == expected, statement
         said = capsys.readouterr().err
-        assert said.count("\n") == 1 and "the index is made anew" in said, said
+        assert said.count("\n") == 1 and "the index is rebuilt" in said, said
         assert opened().encoded == 0
     with sqlite3.connect(path) as database:
         database.execute("UPDATE facts SET value = 'another' WHERE name = 'model'")
