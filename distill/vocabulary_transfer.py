@@ -21,7 +21,7 @@ from torch import Tensor
 
 from msdc.compress.student.coded_table import CodedRows, prune
 from msdc.compress.student.stock import to_student
-from msdc.compress.vocabulary.pieces import SPACE, open_vocabulary
+from msdc.compress.vocabulary.tokens import SPACE, open_vocabulary
 from msdc.distill.data import Row
 from msdc.encoders.encoder import Encoder
 from msdc.errors import InputError
@@ -234,7 +234,7 @@ def link_strengths(
 
 def row_texts(tokenizer: Tokenizer) -> dict[int, str]:
     """Text of every table row that stands for text, without marks of word boundaries."""
-    return {piece.row: piece.text for piece in open_vocabulary(tokenizer).pieces if piece.text}
+    return {token.row: token.text for token in open_vocabulary(tokenizer).tokens if token.text}
 
 
 def own_words(encoder: Encoder) -> list[str]:
@@ -255,7 +255,7 @@ def _spelled(teacher: Encoder, tokenizer: PieceTokenizer, known: Mapping[int, st
 
 def _spelled_inside(teacher: Encoder, texts: Mapping[int, str], tokenizer: PieceTokenizer) -> dict[int, list[int]]:
     """The teacher's WordPieces (`##owski`), longest first, of every piece of Latin letters that starts no word."""
-    pieces = open_vocabulary(teacher.tokenizer).pieces
+    pieces = open_vocabulary(teacher.tokenizer).tokens
     known = {piece.text: piece.row for piece in pieces if piece.text and piece.name.startswith("##")}
     found = {}
     for piece, text in texts.items():

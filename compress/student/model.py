@@ -1,4 +1,4 @@
-"""The student: a post-norm transformer whose few stored layers recur and whose token table may be narrow or coded.
+"""The student: a post-norm transformer of a few recurring layers, whose token table may be narrow or coded.
 
 Source: Ding et al. 2022 (multi-stage distillation), parameter recurrence and embedding bottleneck.
 
@@ -29,7 +29,7 @@ ACTIVATIONS = {
 
 
 class Embedding(nn.Module):
-    """ids_BT -> hidden_BTH: token row, bottleneck map, position, layer norm, in the order that `place` asks."""
+    """ids_BT -> hidden_BTH: token row, bottleneck map, position, layer norm, in the order that `place` sets."""
 
     def __init__(self, config: StudentConfig) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Embedding(nn.Module):
         return hidden
 
     def rows(self) -> Tensor:
-        """One row per piece, [V, E]: the stored table, or a coded one multiplied out."""
+        """One row per token, [V, E]: the stored table, or a coded one multiplied out."""
         return self.table.weight if self.code is None else self.code.rows(self.table.weight)
 
 
@@ -68,8 +68,8 @@ def attention(
 ) -> Tensor:
     """Scaled dot-product attention, [B, h, T, d].
 
-    The fused kernel's backward pass in bfloat16 on a CPU takes ten times as long as that of the same products written
-    out (torch 2.13), which was more than half of a training step.
+    In bfloat16 on a CPU the products are written out: the backward pass of the fused kernel takes ten times as long
+    (torch 2.13), more than half of a training step.
     """
     written_out = query_BhTd.requires_grad and query_BhTd.dtype == torch.bfloat16 and query_BhTd.device.type == "cpu"
     if not written_out:
@@ -124,7 +124,7 @@ def pool(hidden_BTH: Tensor, mask_BT: Tensor, how: str) -> Tensor:
 
 
 def _attended(mask_BT: Tensor) -> Tensor | None:
-    # Batches packed to one length need no mask; attention without one takes the faster kernel.
+    # Batches of one length need no mask; attention without a mask has a faster kernel.
     return None if bool(mask_BT.all()) else mask_BT.bool()[:, None, None, :]
 
 
@@ -134,7 +134,7 @@ class Student(nn.Module):
     def __init__(self, config: StudentConfig) -> None:
         super().__init__()
         self.config = config
-        # Scales, [R, G] each, and plan that a quantized folder was read with; none for a float student.
+        # Scales, [R, G] each, and plan of the quantized folder that it was read from; none for a float student.
         self.stored_scales: dict[str, NDArray[np.float32]] = {}
         self.stored_plan: PrecisionPlan | None = None
         self.embedding = Embedding(config)

@@ -205,7 +205,8 @@ def test_command(piece_student, tmp_path):
     run = CliRunner().invoke
     arguments = ["vocabulary", str(piece_student), "-o", str(tmp_path / "out"), "--languages", "nl, it"]
     result = run(command, arguments, catch_exceptions=False)
-    assert result.exit_code == 0 and "pieces" in result.stdout and "embedded corpus" in result.stdout
+    assert result.exit_code == 0, result.output
+    assert "tokens" in result.stdout and "embedded corpus" in result.stdout
     again = run(command, arguments)
     assert isinstance(again.exception, InputError) and "exists already" in str(again.exception)
     forced = run(command, [*arguments, "--force", "--json"], catch_exceptions=False)

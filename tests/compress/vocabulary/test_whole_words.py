@@ -4,7 +4,7 @@ import pytest
 import sentencepiece
 
 from msdc.compress.texts import quickstart_texts
-from msdc.compress.vocabulary.pieces import read_proto
+from msdc.compress.vocabulary.tokens import read_proto
 from msdc.compress.vocabulary.train import marks_apart, read_character_map, train_vocabulary, train_whole_words
 from msdc.errors import InputError
 from msdc.text.tokenizer import FastTokenizer, PieceTokenizer, write_fast_copy
