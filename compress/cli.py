@@ -47,7 +47,7 @@ def _shapes(as_json: bool) -> None:
     _table("published shapes, for --shape NAME; bytes of ONNX files", columns, rows)
 
 
-@command.command()
+@command.command("plan")
 @click.argument("model", required=False)
 @click.option("--shape", help="A published shape by name, instead of MODEL: xlmr-base, minilm, bert-base, ...")
 @click.option("--bottleneck", type=int, help="Width of the token table's rows.")
@@ -64,7 +64,7 @@ def _shapes(as_json: bool) -> None:
 @click.option("--all", "show_all", is_flag=True, help="With --budget: also candidates outside the Pareto set.")
 @wide_option
 @JSON
-def plan(budget: str | None, runtime: str, show_all: bool, wide: bool, as_json: bool, **options: Any) -> None:
+def plan_command(budget: str | None, runtime: str, show_all: bool, wide: bool, as_json: bool, **options: Any) -> None:
     """Parameters, bytes and operations before anything is trained.
 
     MODEL is a shipped name, a folder or a hub id; --shape needs no model at all. Without both: the published shapes.

@@ -48,7 +48,7 @@ class StudentConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    vocabulary: limits.Pieces
+    vocabulary: limits.Tokens
     hidden: limits.Width
     heads: limits.Heads
     intermediate: limits.Inner

@@ -63,7 +63,7 @@ class Embedding(nn.Module):
         return self.table.weight if self.code is None else self.code.rows(self.table.weight)
 
 
-def attention(
+def dot_product_attention(
     query_BhTd: Tensor, key_BhTd: Tensor, value_BhTd: Tensor, attend_B11T: Tensor | None, dropout_p: float
 ) -> Tensor:
     """Scaled dot-product attention, [B, h, T, d].
@@ -106,14 +106,14 @@ class Layer(nn.Module):
             return x_BTH.view(B, T, self.heads, H // self.heads).transpose(1, 2)
 
         query, key, value = (split(part(hidden_BTH)) for part in (self.query, self.key, self.value))
-        context = attention(query, key, value, attend_B11T, self.dropout_p if self.training else 0.0)
+        context = dot_product_attention(query, key, value, attend_B11T, self.dropout_p if self.training else 0.0)
         context_BTH = context.transpose(1, 2).reshape(B, T, H)
         hidden_BTH = self.attention_norm(hidden_BTH + self.dropout(self.output(context_BTH)))
         inner_BTI = self.activation(self.up(hidden_BTH))
         return self.output_norm(hidden_BTH + self.dropout(self.down(inner_BTI)))
 
 
-def pool(hidden_BTH: Tensor, mask_BT: Tensor, how: str) -> Tensor:
+def pool_tokens(hidden_BTH: Tensor, mask_BT: Tensor, how: str) -> Tensor:
     """Sentence vector before dense and norm, [B, H]; `how` is mean, cls or max over the unmasked tokens."""
     if how == "cls":
         return hidden_BTH[:, 0]
@@ -174,7 +174,7 @@ class Student(nn.Module):
 
     def head(self, hidden_BTH: Tensor, mask_BT: Tensor) -> Tensor:
         """Pooling, dense and normalisation: [B, T, H] -> [B, D]."""
-        sentence = pool(hidden_BTH, mask_BT, self.config.pooling)
+        sentence = pool_tokens(hidden_BTH, mask_BT, self.config.pooling)
         if self.dense is not None:
             sentence = ACTIVATIONS[self.config.dense_activation](self.dense(sentence))
         return F.normalize(sentence, dim=-1) if self.config.normalize else sentence

@@ -204,19 +204,19 @@ class JsonVocabulary:
         return target, [token.row for token in ordered], pad_id
 
 
-def _objects(value: Any) -> Iterator[dict[str, Any]]:
+def _inner_objects(value: Any) -> Iterator[dict[str, Any]]:
     """Every object inside a JSON value, outermost first."""
     if isinstance(value, dict):
         yield value
     if isinstance(value, (dict, list)):
         for item in value.values() if isinstance(value, dict) else value:
-            yield from _objects(item)
+            yield from _inner_objects(item)
 
 
 def _template_tokens(post_processor: Any) -> set[str]:
     """The special tokens that a post-processor adds."""
     found: set[str] = set()
-    for part in _objects(post_processor):
+    for part in _inner_objects(post_processor):
         if isinstance(part.get("special_tokens"), dict):
             found.update(part["special_tokens"])
         found.update(part[key][0] for key in ("sep", "cls") if isinstance(part.get(key), list))
@@ -225,7 +225,7 @@ def _template_tokens(post_processor: Any) -> set[str]:
 
 def _renumber(post_processor: Any, new_id: dict[str, int]) -> None:
     """Replace the ids in a post-processor, in place."""
-    for part in _objects(post_processor):
+    for part in _inner_objects(post_processor):
         if isinstance(part.get("special_tokens"), dict):
             for name, entry in part["special_tokens"].items():
                 entry["ids"] = [new_id[token] for token in entry.get("tokens", [name])]

@@ -46,7 +46,7 @@ def test_damage_and_absence(tmp_path):
     packed = gzip.compress(b"line\n" * 5000)
     with pytest.raises(InputError, match=r"damaged gzip file after line \d+"):
         list(iterate_lines(write(tmp_path, packed[:-12])))
-    for path, said in [(tmp_path / "none", "no such file"), (tmp_path, "a folder, a file was expected")]:
+    for path, said in [(tmp_path / "none", "no such file"), (tmp_path, "a folder; expected a file")]:
         with pytest.raises(InputError, match=said):
             list(iterate_lines(path))
     assert list(iterate_lines(write(tmp_path, b""))) == []

@@ -212,7 +212,7 @@ def test_command(piece_student, tmp_path):
     forced = run(command, [*arguments, "--force", "--json"], catch_exceptions=False)
     assert json.loads(forced.stdout)["vocabulary_after"] == msdc.load_encoder(tmp_path / "out").tokenizer.size
     nothing = run(command, ["vocabulary", str(piece_student), "-o", str(tmp_path / "x")])
-    assert "say what to keep" in str(nothing.exception)
+    assert "state what to keep" in str(nothing.exception)
 
 
 def test_a_file_without_text(tmp_path):

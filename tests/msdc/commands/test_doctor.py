@@ -53,7 +53,7 @@ def test_tools_that_are_missing_or_hang(monkeypatch):
     monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/adb" if name == "adb" else None)
     first, *checks = doctor.check_tools()
-    assert "does not answer" in first.found
+    assert "does not respond" in first.found
     assert all(check.state == "missing" and "apt-get install" in check.remedy and not check.needed for check in checks)
     assert doctor.healthy(checks)
 
