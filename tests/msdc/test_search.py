@@ -290,7 +290,7 @@ def test_texts_in_memory_and_bad_input(model, tmp_path):
         (lambda: memory.search(" "), "a query is empty"),
         (lambda: memory.search("x", 0), "must be at least 1"),
         (lambda: memory.add([{"text": " "}]), "document '4' has no text"),
-        (lambda: memory.add([{"id": 1, "text": 5}]), "are strings"),
+        (lambda: memory.add([{"id": 1, "text": 5}]), "must be strings"),
         (lambda: msdc.open_index([" "], model), "no text to search in"),
         (lambda: msdc.open_index(["x"], model, column="a"), "are for files"),
         (lambda: msdc.open_index(tmp_path / "none.txt", model), "no such file"),

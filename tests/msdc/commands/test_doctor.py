@@ -91,7 +91,7 @@ def hub(tmp_path, monkeypatch):
 @pytest.mark.parametrize("absent", [None, "model.safetensors", "config.json", "tokenizer.json"])
 def test_the_hubs_cache_is_enough_and_half_a_download_is_not(hub, tmp_path, absent):
     found = needs(tmp_path)["teacher's weights"]
-    assert found.state == "missing" and "not in the hub's cache" in found.found and "msdc[offline]" in found.remedy
+    assert found.state == "missing" and "nor in the hub's cache" in found.found and "msdc[offline]" in found.remedy
     # A snapshot as the hub's library writes it.
     folder = hub / "models--sentence-transformers--all-MiniLM-L6-v2"
     snapshot = folder / "snapshots" / ("c" * 40)

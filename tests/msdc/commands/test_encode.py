@@ -99,16 +99,16 @@ def test_a_column_of_a_table(model, tmp_path, form):
     run("encode", "-i", path, "--column", "2", "-o", tmp_path / "two.npy")
     assert np.array_equal(np.load(tmp_path / "two.npy"), model.encode(texts))
     wrong = shown("encode", "-i", path, "--column", "nine")
-    assert "no column 'nine' (have " in wrong and "review" in wrong
-    assert form == "tsv" or "name the column of the texts with --column" in shown("encode", "-i", path)
+    assert "no column 'nine' (it has " in wrong and "review" in wrong
+    assert form == "tsv" or "name the column of the texts as `column`" in shown("encode", "-i", path)
 
 
-def test_the_shipped_model_is_the_default_and_a_model_is_told_from_a_text(model, tmp_path, monkeypatch):
+def test_the_shipped_model_is_the_default_and_a_model_is_distinguished_from_a_text(model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     piped = run("encode", "--column", "text", "--json", text='id,text\n1,"a, b"\n2,c\n')
     assert [row["text"] for row in json.loads(piped.stdout)] == ["a, b", "c"]
     done = run("encode", "hello there", "--json")
-    assert "model: msdc-mini (another one goes before the texts)" in done.stderr
+    assert "model: msdc-mini (to use another, put it before the texts)" in done.stderr
     (row,) = json.loads(done.stdout)
     assert np.allclose(row["vector"], model.encode(["hello there"])[0], atol=1e-6)
     assert json.loads(run("encode", "msdc-mini", "hello there", "--json").stdout) == [row]
@@ -123,7 +123,7 @@ def test_the_shipped_model_is_the_default_and_a_model_is_told_from_a_text(model,
 def test_a_mistyped_model_is_no_text(typo):
     for verb, words in (("encode", [typo, "x"]), ("compare", [typo, "x", "y"]), ("encode", [typo])):
         assert f"{typo}: no model of this name; did you mean" in shown(verb, *words)
-    # Behind a model it is a text, and words that only begin alike are texts.
+    # After a model it is a text, and words that only start like a name are texts.
     for words in (["msdc-mini", typo], ["mini", "x"], ["msdc mini is small"]):
         assert run("encode", *words, "--json").exit_code == 0
 

@@ -177,15 +177,15 @@ def test_cls_and_mlp_equal_simcse(tmp_path, names):
     assert np.abs(plain.encode(TEXTS) - encoder.encode(TEXTS)).max() > 0.1
 
 
-def test_what_a_folder_says_itself_is_not_overruled(tiny_teacher, tiny_student, tmp_path):
+def test_a_folder_that_defines_pooling_keeps_it(tiny_teacher, tiny_student, tmp_path):
     for folder in (tiny_teacher, tiny_student):
-        with pytest.raises(InputError, match=r"folders without modules\.json"):
+        with pytest.raises(InputError, match=r"modules\.json already defines pooling"):
             msdc.load_encoder(folder, pooling="cls")
-    with pytest.raises(InputError, match="its weights hold no"):
+    with pytest.raises(InputError, match="its weights have no"):
         msdc.load_encoder(write_bare(tmp_path / "none", names=()), pooling="cls", head="mlp")
 
 
-def test_a_recipe_teaches_a_cls_and_mlp_student_from_such_a_teacher(tiny_tree, tmp_path):
+def test_a_recipe_trains_a_cls_and_mlp_student_from_such_a_teacher(tiny_tree, tmp_path):
     teacher, student = write_bare(tmp_path / "teacher"), write_bare(tmp_path / "student", "bert", names=())
     stage = {"name": "distil", "objective": "contrastive_distillation", "steps": 3, "batch": 8, "max_length": 20}
     named = {"pooling": "cls", "head": "mlp"}
