@@ -3,8 +3,8 @@
     python benchmarks/device_text.py --data DATA --write docs/results/device_text.md
 
 The WordPiece tokenizer and the engine run in the native runner on the emulated phone. Token ids must be equal to
-Python's, vectors are compared with the export's own golden vectors, and the pairs of STS2017 en-en are embedded there;
-the score beside is that of the same bundle in Python on this machine.
+Python's, vectors are compared with the export's golden vectors, and the pairs of STS2017 en-en are encoded there; the
+other score is of the same bundle in Python on this machine.
 """
 
 from pathlib import Path

@@ -1,17 +1,15 @@
-"""Encoding many lines: `msdc encode` and the Python API beside SentenceTransformer.encode and static embeddings.
+"""Encoding many lines: `msdc encode` and the Python API against SentenceTransformer.encode and static embeddings.
 
     python benchmarks/encode_lines.py --work WORK --write docs/results/encode.md
 
-Every way runs in a process of its own, on the same texts and cores, one after another; rounds repeat the whole series
-(the many lines in the first `--large-rounds` only), and a ratio compares two ways of one series. Times are those of
-encoding after a warm-up; for the command they are those of the whole command, with Python's start, the model's loading
-and the file.
+Every method runs in its own process, on the same texts and cores, one after another; rounds repeat the whole series
+(the large file in the first `--large-rounds` only), and a ratio compares two methods of one round. Times are of
+encoding after a warm-up; for the command, of the whole command: Python's start, loading the model, encoding, writing.
 
-* msdc-mini: the command and the Python API (float32), its ONNX bundle (int8), and the equal model of stock classes in
+* msdc-mini: the command and the Python API (float32), its ONNX bundle (int8), and the same model of stock classes in
   SentenceTransformer (float32)
-* all-MiniLM-L6-v2: the command and the Python API, and SentenceTransformer
-* static: a mean of a table's rows (all-MiniLM-L6-v2's word embeddings), by sentence-transformers' StaticEmbedding and,
-  where model2vec is installed, by its StaticModel (256 numbers); what a model costs without layers
+* static: a mean of table rows (all-MiniLM-L6-v2's word embeddings), by sentence-transformers' StaticEmbedding and, if
+  model2vec is installed, by its StaticModel (256 dimensions): the cost of a model without layers
 """
 
 import argparse
@@ -38,15 +36,12 @@ from msdc.scores import cosine_rows
 from msdc.text.quickstart import parallel_table
 
 TEACHER = "all-MiniLM-L6-v2"
-# way -> (group, what it is, the way that it is compared with)
+# way -> (model, method as on the page, the way that it is compared with)
 WAYS = {
     "mini-command": ("msdc-mini", "`msdc encode -i lines.txt -o lines.npy`", "mini-st"),
     "mini-python": ("msdc-mini", "`msdc.load_encoder(...).encode`", "mini-st"),
     "mini-onnx": ("msdc-mini", "`msdc.load_bundle(...).encode`, ONNX int8", "mini-st"),
     "mini-st": ("msdc-mini", "`SentenceTransformer(...).encode`", "mini-st"),
-    "teacher-command": (TEACHER, "`msdc encode -i lines.txt -o lines.npy`", "teacher-st"),
-    "teacher-python": (TEACHER, "`msdc.load_encoder(...).encode`", "teacher-st"),
-    "teacher-st": (TEACHER, "`SentenceTransformer(...).encode`", "teacher-st"),
     "static-st": ("static", "`SentenceTransformer` of a StaticEmbedding", "mini-st"),
     "static-model2vec": ("static", "model2vec's `StaticModel.encode`", "mini-st"),
 }
@@ -64,7 +59,7 @@ def make_lines(count: int) -> list[str]:
 
 
 def prepare(work: Path) -> None:
-    """Models that are made for the comparison, in `work`; kept there."""
+    """Create the models of the comparison in `work`; they are kept there."""
     import torch
     from sentence_transformers import SentenceTransformer
 
@@ -84,9 +79,8 @@ def prepare(work: Path) -> None:
 
 def opened(way: str, work: Path) -> Callable[[Sequence[str]], np.ndarray]:
     kind, _, how = way.partition("-")
-    name = "msdc-mini" if kind == "mini" else TEACHER
     if how == "python":
-        return msdc.load_encoder(name).encode
+        return msdc.load_encoder("msdc-mini").encode
     if how == "onnx":
         return msdc.load_bundle(work / "bundle", "onnx", 1).encode
     folder = locate_model(TEACHER)
@@ -113,16 +107,15 @@ def opened(way: str, work: Path) -> Callable[[Sequence[str]], np.ndarray]:
 
 
 def child(way: str, count: int, work: Path, started: float) -> dict[str, float]:
-    """One way on `count` lines, in this process: seconds, seconds until then, peak memory; vectors go to a file."""
+    """One way on `count` lines, in this process: seconds, seconds to load, peak memory; vectors go to a file."""
     lines_file, out = work / f"lines-{count}.txt", work / f"{way}.npy"
     load = 0.0
     if way.endswith("-command"):
         from msdc.cli import main as msdc_main
 
         out.unlink(missing_ok=True)
-        name = "msdc-mini" if way.startswith("mini") else TEACHER
         with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
-            msdc_main(["encode", name, "-i", str(lines_file), "-o", str(out), "--quiet"])
+            msdc_main(["encode", "msdc-mini", "-i", str(lines_file), "-o", str(out), "--quiet"])
         seconds = time.time() - started
     else:
         lines = lines_file.read_text(encoding="utf-8").splitlines()
@@ -153,20 +146,20 @@ def page_body(found: list[dict[str, Any]], options: argparse.Namespace, words: f
         base = {(one["round"], one["count"]): one["rate"] for one in found if one["way"] == against}
         ratios = [one["rate"] / base[one["round"], one["count"]] for one in mine] if base else []
         peaks = [statistics.median(one["peak_mib"] for one in mine if one["count"] == n) for n in (small, large)]
-        load = "in the time" if way.endswith("-command") else f"{statistics.median(one['load'] for one in big):.1f}"
+        load = "included" if way.endswith("-command") else f"{statistics.median(one['load'] for one in big):.1f}"
         rate = f"{statistics.median(one['rate'] for one in big):,.0f}"
         ratio = "1" if way == against else spread(ratios) if ratios else ""
         same = closeness(way, options.work)
         rows.append([group, title, rate, ratio, load, *(f"{peak:,.0f}" for peak in peaks), same])
-    header = ("model", "way", "lines/s", "ratio to SentenceTransformer", "start s", f"peak MiB, {small:,} lines",
+    header = ("model", "method", "lines/s", "ratio to SentenceTransformer", "start s", f"peak MiB, {small:,} lines",
               f"peak MiB, {large:,} lines", "lowest cosine to it")  # fmt: skip
     return (
         f"{large:,} different lines of {words:.1f} words on average, {options.threads} thread(s), "
         f"{options.rounds} rounds of {small:,} lines, {options.large_rounds} of {large:,}; lines/s of the latter; "
         "medians, and ratios with the lowest and highest round. A ratio compares lines per second with "
-        "SentenceTransformer.encode on the same model (static: on msdc-mini) in the same round. The "
-        "command's time is that of the whole command, from Python's start to the written file; it streams, so that "
-        "its memory does not grow with the file. The other ways hold all texts and vectors.\n\n" + table(header, rows)
+        "SentenceTransformer.encode on msdc-mini in the same round. The command is timed from Python's start to the "
+        "written file; it streams, so its memory does not grow with the file. The other methods hold all texts and "
+        "vectors.\n\n" + table(header, rows)
     )
 
 
@@ -177,7 +170,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--large-rounds", type=int, default=1, help="rounds of the larger number of lines (default: 1)")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--ways", type=lambda text: text.split(","), help=f"some of {', '.join(WAYS)}")
+    parser.add_argument("--ways", type=lambda text: text.split(","), help=f"only these, of {', '.join(WAYS)}")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:

@@ -3,11 +3,10 @@
     python benchmarks/tokenization.py --data DATA --work WORK --write docs/results/tokenizers.md
 
 Speed: both tokenize the same FLORES sentences, one text per call for the core, `encode_batch_fast` for the library, one
-thread each, in turn in fresh processes; processor time, so that other load on the machine matters less. The ratio of
-each round is stated, not an absolute time. Memory: anonymous memory that opening and then tokenizing adds to a process.
-Equality: the best known kinds of tokenizers, trained small, on golden texts, fuzz texts, FLORES in all its languages
-and every code point; the slow tests compare all kinds. (The script is not called tokenizers.py: it would hide the
-library of that name.)
+thread each, in turn in new processes; processor time, so that other load on the machine matters less. Memory: anonymous
+memory that opening and then tokenizing adds to a process. Equality: the best known kinds of tokenizers, trained small,
+on golden texts, fuzz texts, FLORES in all its languages and every code point; the slow tests compare all kinds. (A
+script called tokenizers.py would hide the library of that name.)
 """
 
 import argparse
@@ -21,8 +20,7 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
-import development_sets
-from results_page import ROOT, KeptRows, code_version, options_for, run_json, spread, table, write_page
+from results_page import ROOT, KeptRows, options_for, run_json, spread, table, write_page
 
 from msdc.encoders.folder import locate_model
 from msdc.text.text_files import iterate_lines
@@ -47,9 +45,9 @@ MINI_MODEL = Path(locate_model("msdc-mini")) / "tokenizer.model"
 
 
 def flores(data: Path, lines: int) -> list[str]:
-    """`lines` sentences of each language of FLORES dev."""
-    codes = [file.name.split(".")[0] for file in sorted((data / "flores200" / "dev").glob("*.gz"))]
-    return [text for side in development_sets.flores(data, codes, "dev", lines).values() for text in side]
+    """The first `lines` sentences of each language of FLORES dev."""
+    files = sorted((data / "flores200" / "dev").glob("*.gz"))
+    return [line.strip() for file in files for _, line in islice(iterate_lines(file), lines)]
 
 
 def build_core(work: Path) -> Path:
@@ -70,7 +68,7 @@ def training_texts(data: Path) -> list[str]:
 
 
 def prepare(kind: str, data: Path, work: Path) -> Path:
-    """A folder with `tokenizer.json` and the bundle that the core opens; made once."""
+    """A folder with `tokenizer.json` and the bundle that the core opens; created once."""
     from native_core import write_compiled_bundle, write_piece_bundle
     from small_tokenizers import gemma, qwen
 
@@ -103,7 +101,7 @@ def anonymous_kib() -> int:
 
 
 def child(folder: Path, way: str, library: str, texts_file: Path) -> dict[str, Any]:
-    """One process: load, tokenize all texts, and what that cost."""
+    """Load and tokenize all texts in this process; milliseconds, memory and tokens."""
     import tokenizers
 
     texts = json.loads(texts_file.read_text(encoding="utf-8"))
@@ -210,15 +208,14 @@ def report(found: list[dict[str, Any]]) -> str:
                                     for way in (library, core) for key in ("loaded_kib", "warm_kib"))))  # fmt: skip
     equal = [("`.model` " * r["model"] + r["kind"], *(r[name] for name in SETS)) for r in found if "model" in r]
     return "\n\n".join([
-        f"Measured with: {'; '.join(dict.fromkeys(row['code'] for row in found))}.",
         "## Speed",
-        "Tokens per second of the core divided by the library's, processor time, one thread; median [range] of "
+        "Tokens per second of the core divided by those of the library, processor time, one thread; median [range] of "
         f"{ROUNDS} rounds over {SENTENCES} FLORES sentences in each of 36 languages.",
         table(("kind", "tokenizer, ids", "tokens", "core / library"), rows),
         "## Loading",
         "The library parses `tokenizer.json`; the core maps `tokenizer.bin`, compiled at export, or the `.model`. "
         "Milliseconds belong to this machine.",
-        table(("kind", "JSON bytes", "core's file, bytes", "times sooner", "core ms", "library ms"), loads),
+        table(("kind", "JSON bytes", "core's file, bytes", "library / core", "core ms", "library ms"), loads),
         "## Anonymous memory",
         "MiB that opening, and then tokenizing, adds to a process.",
         table(("kind", "library, opened", "library, after", "core, opened", "core, after"), memory),
@@ -233,7 +230,7 @@ def report(found: list[dict[str, Any]]) -> str:
 def main() -> None:
     parser = options_for(__doc__, "tokenizers")
     parser.add_argument("--data", type=Path, help="folder of the public data sets")
-    parser.add_argument("--work", type=Path, help="folder for what is made; finished parts are kept there")
+    parser.add_argument("--work", type=Path, help="folder for tokenizers, library and rows; kept")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -243,15 +240,13 @@ def main() -> None:
     if options.data is None or options.work is None:
         parser.error("--data and --work are needed")
     options.work.mkdir(parents=True, exist_ok=True)
-    rows, core = KeptRows(options.work / "results.jsonl"), build_core(options.work)
-    # The code that measured stays with its rows: a later run of the script may only write the page.
-    given, code = (options.data, options.work, core), {"code": code_version()}
+    rows, given = KeptRows(options.work / "results.jsonl"), (options.data, options.work, build_core(options.work))
     for kind, model in EQUAL:
         if not rows.has(kind=kind, model=model):
-            rows.add({"kind": kind, "model": model, **equality(kind, model, *given), **code})
+            rows.add({"kind": kind, "model": model, **equality(kind, model, *given)})
     for kind in KINDS:
         if not any(row["kind"] == kind and "rounds" in row for row in rows):
-            rows.add({"kind": kind, **speed(kind, *given), **code})
+            rows.add({"kind": kind, **speed(kind, *given)})
     write_page(options.write, "Tokenizers of the native core", "tokenizers of the kinds named below", report(rows),
                "tokenizers sentencepiece")  # fmt: skip
 

@@ -1,6 +1,6 @@
 """Train vocabularies: SentencePiece unigram models, of word parts or with a piece of its own for many whole words.
 
-A row of its own for a whole word is worth more to a small student than steps or layers (docs/results/vocabulary.md). A
+A row of its own for a whole word is worth more to a small student than steps or layers (docs/decisions.md). A
 unigram model alone spends pieces on a word after a space, after an apostrophe and after a bracket, and never learns
 words that its corpus has a few times. In `train_whole_words` marks are words of their own, as in BERT's tokenizers, so
 that a word has one form; most pieces are trained (they cut compounds and inflected words), and the rest are whole

@@ -1,12 +1,9 @@
 """A recipe that carries the name of a paper's row is that row, or says how it differs; every table has its rows."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from places import ROOT
 
 from msdc.bench.accuracy.paper_tables import TABLES, read_published
 from msdc.distill.catalog import listing, load_recipe, read_file, recipe_facts, shipped
@@ -143,14 +140,3 @@ def test_tables_at_small_size_resolve(tmp_path):
             assert recipe.paper == file.paper_row(row) and all(one.steps for one in recipe.stages), row
             local = [corpus.path for corpus in recipe.all_corpora]
             assert all(path and path.startswith(str(tmp_path)) for path in local), (row, local)
-
-
-def test_the_page_of_rows_is_what_the_recipes_say():
-    """docs/reference/paper_rows.md claims nothing that is not in a recipe: it is generated, and not out of date."""
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "benchmarks" / "paper_rows.py")], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == (ROOT / "docs" / "reference" / "paper_rows.md").read_text(encoding="utf-8"), (
-        "run: python benchmarks/paper_rows.py --write docs/reference/paper_rows.md"
-    )
-    assert all(f"`{row}`" in done.stdout for row in ROWS)
