@@ -69,10 +69,10 @@ def quality(options: argparse.Namespace) -> str:
     for model in options.models:
         document = evaluate(model, options.set, data=options.data).as_json()
         for one in document["results"]:
-            for way, score in (("vectors", one), ("words", one["words"]), ("both", one["both"])):
+            for mode, score in (("vectors", one), ("words", one["words"]), ("both", one["both"])):
                 low, high = score["interval"]
                 rows.append([
-                    one["name"].removeprefix("retrieval/"), one["model"], way, f"{score['acc1']:.1f}",
+                    one["name"].removeprefix("retrieval/"), one["model"], mode, f"{score['acc1']:.1f}",
                     f"{score['acc5']:.1f}", f"{score['mrr']:.1f} [{low:.1f}, {high:.1f}]", f"{score['ndcg']:.1f}",
                 ])  # fmt: skip
     return table(("set", "model", "ranked by", "acc@1", "acc@5", "MRR@10", "nDCG@10"), rows)

@@ -53,7 +53,7 @@ MEMORY_MIB, DISK_MIB = 1024, 768
 GOLDEN_TEXTS = 4
 # Builds of the native core, by macro: XNNPACK's int8 kernels where KleidiAI's take more instructions, and ExecuTorch's
 # layer norm instead of the core's.
-WAYS = {", XNNPACK's kernels": "MSDC_XNNPACK_KERNELS", ", its own layer norm": "MSDC_LIBRARY_LAYER_NORM"}
+BUILDS = {", XNNPACK's kernels": "MSDC_XNNPACK_KERNELS", ", its own layer norm": "MSDC_LIBRARY_LAYER_NORM"}
 # bundle, peer, and the goals: at most this share of the peer's instructions at each length, and over the mix
 BEST, THREE = list(LITERT)[:2]
 GOALS = ((TEACHER, BEST, 1.0, 0.85), (TEACHER, THREE, 1.0, 0.85), (TEACHER, TEACHER_PEER, 1.0, None),
@@ -90,17 +90,17 @@ def shortened(bundle: Path) -> Path:
 
 
 def measure(name: str, bundle: Path, rows: KeptRows, mix: Sequence[int] = (), runner: Path | None = None) -> None:
-    """Every program with the stock runner (or `runner`, whose engine is LiteRT); that of ExecuTorch in all WAYS.
+    """Every program with the stock runner (or `runner`, whose engine is LiteRT); that of ExecuTorch in all BUILDS.
 
     With lengths of a `mix`, also the mean count over them and the cosines to the float model over the golden texts.
     """
-    ways: list[tuple[RuntimeName, str]] = [(runtime, "") for runtime in read_manifest(bundle).runtimes]
-    ways += [("executorch", way) for way in WAYS if ("executorch", "") in ways]
-    for program, way in ways:
-        runtime = "litert" if runner else program + way
+    programs: list[tuple[RuntimeName, str]] = [(runtime, "") for runtime in read_manifest(bundle).runtimes]
+    programs += [("executorch", build) for build in BUILDS if ("executorch", "") in programs]
+    for program, build in programs:
+        runtime = "litert" if runner else program + build
         if rows.has(name=name, runtime=runtime):
             continue
-        own = build_runner(program, "aarch64", defines=(WAYS[way],)).program.parent if way else runner
+        own = build_runner(program, "aarch64", defines=(BUILDS[build],)).program.parent if build else runner
         asked = BenchSettings(lengths=LENGTHS, runs=3, warmup=1, timeout_s=3000, runner=own, runtimes=(program,))
         with EmulatorMachine(create_image(), "a76", memory_mib=MEMORY_MIB, disk_mib=DISK_MIB) as machine:
             remote = emulated(machine, "a76", ())

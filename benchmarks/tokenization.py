@@ -28,7 +28,7 @@ from msdc.text.text_files import iterate_lines
 sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 SIZE, ROUNDS, PASSES, SENTENCES = 32_000, 5, 2, 20
-WAYS = ("library", "core")
+ENGINES = ("library", "core")
 # Equality: kind, and whether it is a SentencePiece model.
 EQUAL = [(name, False) for name in ("MiniLM", "bert", "mpnet", "modernbert", "xlm-r, e5", "gemma", "qwen")]
 EQUAL += [("unigram", True), ("bpe", True)]
@@ -100,12 +100,12 @@ def anonymous_kib() -> int:
     return next(int(line.split()[1]) for line in status if line.startswith("RssAnon:"))
 
 
-def child(folder: Path, way: str, library: str, texts_file: Path) -> dict[str, Any]:
+def child(folder: Path, engine: str, library: str, texts_file: Path) -> dict[str, Any]:
     """Load and tokenize all texts in this process; milliseconds, memory and tokens."""
     import tokenizers
 
     texts = json.loads(texts_file.read_text(encoding="utf-8"))
-    if way == "core":
+    if engine == "core":
         core = ctypes.CDLL(library)
         handle, count, ids = ctypes.c_void_p(), ctypes.c_size_t(), (ctypes.c_int32 * (1 << 16))()
         raws = [text.encode() for text in texts]
@@ -114,7 +114,7 @@ def child(folder: Path, way: str, library: str, texts_file: Path) -> dict[str, A
         core.msdc_tokenize.argtypes = [pointer, words, size, pointer, size, pointer, words, size]
         place, where = ctypes.addressof(ids), ctypes.addressof(count)
     before, start = anonymous_kib(), time.process_time()
-    if way == "core":
+    if engine == "core":
         assert core.msdc_tokenizer_open(path, 0, ctypes.byref(handle), None, 0) == 0
     else:
         backend = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -123,7 +123,7 @@ def child(folder: Path, way: str, library: str, texts_file: Path) -> dict[str, A
     load_s, loaded = time.process_time() - start, anonymous_kib()
 
     def run() -> int:
-        if way == "library":
+        if engine == "library":
             return sum(len(row) for row in backend.encode_batch_fast(texts))
         total = 0
         for raw in raws:
@@ -145,9 +145,9 @@ def child(folder: Path, way: str, library: str, texts_file: Path) -> dict[str, A
 def speed(kind: str, data: Path, work: Path, library: Path) -> dict[str, Any]:
     folder, texts = prepare(kind, data, work), work / "texts.json"
     texts.write_text(json.dumps(flores(data, SENTENCES)), encoding="utf-8")
-    rounds: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
-    for _, way in product(range(ROUNDS), WAYS):
-        rounds[way].append(run_json(__file__, "--child", folder, way, library, texts))
+    rounds: dict[str, list[dict[str, Any]]] = {engine: [] for engine in ENGINES}
+    for _, engine in product(range(ROUNDS), ENGINES):
+        rounds[engine].append(run_json(__file__, "--child", folder, engine, library, texts))
     compiled = folder / "bundle" / "tokenizer.bin"
     core_file = compiled if compiled.is_file() else folder / "bundle" / "tokenizer.model"
     return {"rounds": rounds, "json_bytes": (folder / "tokenizer.json").stat().st_size,
@@ -196,7 +196,7 @@ def equality(kind: str, model: bool, data: Path, work: Path, library: Path) -> d
 def report(found: list[dict[str, Any]]) -> str:
     rows, loads, memory = [], [], []
     for r in (row for row in found if "rounds" in row):
-        library, core = (r["rounds"][way] for way in WAYS)
+        library, core = (r["rounds"][engine] for engine in ENGINES)
         pairs = list(zip(library, core, strict=True))
         faster = [(b["tokens"] / b["seconds"]) / (a["tokens"] / a["seconds"]) for a, b in pairs]
         rows.append((r["kind"], KINDS[r["kind"]], f"{core[0]['tokens']:,}", spread(faster, 1)))
@@ -204,8 +204,8 @@ def report(found: list[dict[str, Any]]) -> str:
         loads.append((r["kind"], f"{r['json_bytes']:,}", f"{r['core_bytes']:,}", spread(sooner, 0),
                       f"{statistics.median(a['load_ms'] for a in core):.2f}",
                       f"{statistics.median(a['load_ms'] for a in library):.0f}"))  # fmt: skip
-        memory.append((r["kind"], *(f"{statistics.median(one[key] for one in way) / 1024:.1f}"
-                                    for way in (library, core) for key in ("loaded_kib", "warm_kib"))))  # fmt: skip
+        memory.append((r["kind"], *(f"{statistics.median(one[key] for one in engine) / 1024:.1f}"
+                                    for engine in (library, core) for key in ("loaded_kib", "warm_kib"))))  # fmt: skip
     equal = [("`.model` " * r["model"] + r["kind"], *(r[name] for name in SETS)) for r in found if "model" in r]
     return "\n\n".join([
         "## Speed",
@@ -234,8 +234,8 @@ def main() -> None:
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        folder, way, library, texts = options.child
-        print(json.dumps(child(Path(folder), way, library, Path(texts))))
+        folder, engine, library, texts = options.child
+        print(json.dumps(child(Path(folder), engine, library, Path(texts))))
         return
     if options.data is None or options.work is None:
         parser.error("--data and --work are needed")
